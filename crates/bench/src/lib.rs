@@ -1,0 +1,1 @@
+//! Access patterns of IOR and mdtest, and reports.

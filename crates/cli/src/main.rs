@@ -1,0 +1,2 @@
+//! The `azekura` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Objects, arrays and transactions from the user's side.

@@ -1,0 +1,1 @@
+//! Catalog, pool map authority, control service.

@@ -1,0 +1,1 @@
+//! POSIX namespace over objects.

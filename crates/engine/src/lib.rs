@@ -1,0 +1,1 @@
+//! Targets, request handling, transactions.

@@ -1,0 +1,1 @@
+//! The I/O seam: executor, clock, randomness, disk; real and simulated.

@@ -1,0 +1,1 @@
+//! Naive reference of the object store and the namespace, for tests.

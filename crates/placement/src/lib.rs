@@ -1,0 +1,1 @@
+//! Pool map and layout of objects: pure functions.

@@ -1,0 +1,1 @@
+//! Connections between clients and engines: shm and tcp.

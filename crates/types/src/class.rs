@@ -1,0 +1,260 @@
+//! Object classes: a redundancy scheme times a number of redundancy groups.
+//!
+//! Names follow DAOS: `S1 S2 … SX`, `RP_2G1 … RP_6GX`, `EC_2P1G1 … EC_16P3GX`.
+//! A group count is 2^k or 3·2^k, or `X`: every target of the pool.
+
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How the members of one redundancy group protect the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+pub enum Scheme {
+    /// One member: striped, no redundancy.
+    Striped,
+    /// Each member holds everything; 2 to 6 of them.
+    Replicated {
+        /// Number of copies.
+        copies: u8,
+    },
+    /// Data cells and parity cells.
+    ErasureCoded {
+        /// Data cells: 2, 4, 8 or 16.
+        data: u8,
+        /// Parity cells: 1 to 3.
+        parity: u8,
+    },
+}
+
+impl Scheme {
+    /// Members of one redundancy group.
+    pub fn members(self) -> usize {
+        match self {
+            Scheme::Striped => 1,
+            Scheme::Replicated { copies } => copies as usize,
+            Scheme::ErasureCoded { data, parity } => (data + parity) as usize,
+        }
+    }
+
+    /// How many members may be lost without losing data: DAOS's redundancy factor.
+    pub fn redundancy_factor(self) -> u8 {
+        match self {
+            Scheme::Striped => 0,
+            Scheme::Replicated { copies } => copies - 1,
+            Scheme::ErasureCoded { parity, .. } => parity,
+        }
+    }
+
+    /// One byte for object ids: 0 striped, 2..=6 copies, 0x80 | log2(data) << 4 | parity.
+    pub fn code(self) -> u8 {
+        match self {
+            Scheme::Striped => 0,
+            Scheme::Replicated { copies } => copies,
+            Scheme::ErasureCoded { data, parity } => {
+                0x80 | (data.trailing_zeros() as u8) << 4 | parity
+            }
+        }
+    }
+
+    /// The inverse of [`Scheme::code`].
+    pub fn from_code(code: u8) -> Option<Scheme> {
+        match code {
+            0 => Some(Scheme::Striped),
+            2..=6 => Some(Scheme::Replicated { copies: code }),
+            _ if code & 0x80 != 0 => {
+                let (log2, parity) = (code >> 4 & 7, code & 15);
+                ((1..=4).contains(&log2) && (1..=3).contains(&parity))
+                    .then(|| Scheme::ErasureCoded { data: 1 << log2, parity })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Number of redundancy groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+pub enum GroupCount {
+    /// This many; 2^k or 3·2^k.
+    Count(u32),
+    /// As many as the pool's targets allow.
+    All,
+}
+
+impl GroupCount {
+    /// One byte for object ids: even 2k for 2^k, odd 2k+1 for 3·2^k, 255 for all.
+    pub fn code(self) -> u8 {
+        match self {
+            GroupCount::All => 255,
+            GroupCount::Count(n) if n.is_power_of_two() => 2 * n.trailing_zeros() as u8,
+            GroupCount::Count(n) => 2 * n.trailing_zeros() as u8 + 1,
+        }
+    }
+
+    /// The inverse of [`GroupCount::code`].
+    pub fn from_code(code: u8) -> Option<GroupCount> {
+        match code {
+            255 => Some(GroupCount::All),
+            0..=30 if code % 2 == 0 => Some(GroupCount::Count(1 << (code / 2))),
+            0..=27 => Some(GroupCount::Count(3 << (code / 2))),
+            _ => None,
+        }
+    }
+
+    fn checked(n: u32) -> Option<GroupCount> {
+        let odd_part = n.checked_shr(n.trailing_zeros())?;
+        (n <= 32_768 && (odd_part == 1 || odd_part == 3)).then_some(GroupCount::Count(n))
+    }
+}
+
+/// An object class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct ObjClass {
+    /// Protection inside a group.
+    pub scheme: Scheme,
+    /// Number of groups.
+    pub groups: GroupCount,
+}
+
+impl ObjClass {
+    /// One group of one member.
+    pub const S1: ObjClass = ObjClass { scheme: Scheme::Striped, groups: GroupCount::Count(1) };
+    /// Striped over every target of the pool.
+    pub const SX: ObjClass = ObjClass { scheme: Scheme::Striped, groups: GroupCount::All };
+
+    /// The classes that have a name in user interfaces and tab completion.
+    pub fn named() -> Vec<ObjClass> {
+        let mut schemes = vec![Scheme::Striped];
+        schemes.extend((2..=6).map(|copies| Scheme::Replicated { copies }));
+        for data in [2, 4, 8, 16] {
+            schemes.extend((1..=3).map(|parity| Scheme::ErasureCoded { data, parity }));
+        }
+        let groups: Vec<GroupCount> = [1, 2, 4, 6, 8, 12, 16, 32, 64, 128]
+            .into_iter()
+            .map(GroupCount::Count)
+            .chain([GroupCount::All])
+            .collect();
+        schemes
+            .into_iter()
+            .flat_map(|scheme| groups.iter().map(move |&groups| ObjClass { scheme, groups }))
+            .collect()
+    }
+}
+
+impl fmt::Display for ObjClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scheme {
+            Scheme::Striped => write!(f, "S")?,
+            Scheme::Replicated { copies } => write!(f, "RP_{copies}G")?,
+            Scheme::ErasureCoded { data, parity } => write!(f, "EC_{data}P{parity}G")?,
+        }
+        match self.groups {
+            GroupCount::All => write!(f, "X"),
+            GroupCount::Count(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+impl FromStr for ObjClass {
+    type Err = Error;
+
+    /// Accepts the names above in any case.
+    fn from_str(text: &str) -> Result<ObjClass> {
+        parse(&text.to_ascii_uppercase()).ok_or_else(|| {
+            Error::inval(format!(
+                "'{text}' is not an object class (examples: S1, S4, SX, RP_2G1, RP_3GX, EC_4P2GX)"
+            ))
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<ObjClass> {
+    let groups = |text: &str| match text {
+        "X" => Some(GroupCount::All),
+        digits => GroupCount::checked(number(digits)?),
+    };
+    if let Some(rest) = text.strip_prefix("RP_") {
+        let (copies, count) = rest.split_once('G')?;
+        let copies: u8 = number(copies)?.try_into().ok()?;
+        let scheme = (2..=6).contains(&copies).then_some(Scheme::Replicated { copies })?;
+        return Some(ObjClass { scheme, groups: groups(count)? });
+    }
+    if let Some(rest) = text.strip_prefix("EC_") {
+        let (cells, count) = rest.split_once('G')?;
+        let (data, parity) = cells.split_once('P')?;
+        let (data, parity) = (number(data)? as u8, number(parity)? as u8);
+        let scheme = (matches!(data, 2 | 4 | 8 | 16) && (1..=3).contains(&parity))
+            .then_some(Scheme::ErasureCoded { data, parity })?;
+        return Some(ObjClass { scheme, groups: groups(count)? });
+    }
+    let count = text.strip_prefix('S')?;
+    Some(ObjClass { scheme: Scheme::Striped, groups: groups(count)? })
+}
+
+/// Plain decimal digits without sign or leading zero.
+fn number(text: &str) -> Option<u32> {
+    let plain = !text.is_empty()
+        && text.len() <= 5
+        && text.bytes().all(|b| b.is_ascii_digit())
+        && !text.starts_with('0');
+    plain.then(|| text.parse().ok())?
+}
+
+impl Serialize for ObjClass {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ObjClass {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> std::result::Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_io500_configurations_use_is_known() {
+        for name in [
+            "SX", "S1", "RP_2G1", "RP_2GX", "RP_3GX", "RP_2G32", "EC_2P1GX", "EC_2P2GX", "EC_4P2GX",
+            "EC_8P2GX", "EC_16P1GX", "EC_16P2GX",
+        ] {
+            assert_eq!(name.parse::<ObjClass>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn names_and_codes_round_trip() {
+        for class in ObjClass::named() {
+            assert_eq!(class.to_string().parse::<ObjClass>().unwrap(), class);
+            assert_eq!(Scheme::from_code(class.scheme.code()), Some(class.scheme));
+            assert_eq!(GroupCount::from_code(class.groups.code()), Some(class.groups));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_examples() {
+        for bad in ["", "S", "S0", "S5", "S-1", "S+1", "RP_1G1", "RP_7GX", "EC_3P1GX", "EC_2P4G1", "SXX", "X"] {
+            let error = bad.parse::<ObjClass>().unwrap_err();
+            assert!(error.to_string().contains("RP_2G1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_codes_decode_to_nothing() {
+        for code in 0..=255u8 {
+            if let Some(scheme) = Scheme::from_code(code) {
+                assert_eq!(scheme.code(), code);
+            }
+            if let Some(groups) = GroupCount::from_code(code) {
+                assert_eq!(groups.code(), code);
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Identifiers: systems, pools, containers, targets, clients, objects.
+//!
+//! An object id has 128 bits. The user owns 96 (`lo` and the low half of `hi`); the top 32
+//! bits are ours, laid out from the highest bit down:
+//!
+//! | bits of `hi` | width | meaning |
+//! |---|---|---|
+//! | 63 | 1 | placed by hint: only the low half of `hi` decides the first group's target |
+//! | 62..56 | 7 | object type |
+//! | 55..48 | 8 | redundancy scheme |
+//! | 47..40 | 8 | number of redundancy groups (code, 255 = all targets) |
+//! | 39..32 | 8 | placement epoch |
+
+use crate::{Error, GroupCount, ObjClass, Result, Scheme, hash};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! id_newtype {
+    ($(#[$doc:meta])* $name:ident($raw:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Debug, Default)]
+        #[serde(transparent)]
+        pub struct $name(pub $raw);
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+id_newtype!(
+    /// Number of a pool in its system; never reused.
+    PoolId(u32)
+);
+id_newtype!(
+    /// Number of a container in its pool; never reused.
+    ContId(u64)
+);
+id_newtype!(
+    /// Number of a target in its system, over all engines; never reused.
+    TargetId(u32)
+);
+id_newtype!(
+    /// Number of an engine in its system.
+    Rank(u32)
+);
+id_newtype!(
+    /// Random number a client process (or thread context) chose for itself.
+    ClientId(u64)
+);
+
+/// How an object's dkeys are hashed or ordered; the numbers are the ones DAOS clients use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum ObjType {
+    /// Hashed dkeys and akeys.
+    MultiHashed = 0,
+    /// Object id table of a snapshot.
+    Oit = 1,
+    /// Integer dkeys, hashed akeys.
+    DkeyU64 = 2,
+    /// Hashed dkeys, integer akeys.
+    AkeyU64 = 3,
+    /// Integer dkeys and akeys.
+    MultiU64 = 4,
+    /// Lexically ordered dkeys, hashed akeys.
+    DkeyLexical = 5,
+    /// Hashed dkeys, lexically ordered akeys.
+    AkeyLexical = 6,
+    /// Lexically ordered dkeys and akeys.
+    MultiLexical = 7,
+    /// Key-value object with hashed keys.
+    KvHashed = 8,
+    /// Key-value object with integer keys.
+    KvU64 = 9,
+    /// Key-value object with lexically ordered keys.
+    KvLexical = 10,
+    /// Array with its attributes in dkey 0.
+    Array = 11,
+    /// Array with attributes kept by the user.
+    ArrayAttr = 12,
+    /// Array of one-byte records with no attributes; what files are.
+    ArrayByte = 13,
+}
+
+/// How the dkeys of an object are ordered in a target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DkeyKind {
+    /// By 64-bit hash of the key.
+    Hashed,
+    /// By value; keys are 8-byte little-endian integers.
+    U64,
+    /// Byte by byte.
+    Lexical,
+}
+
+impl ObjType {
+    /// All types, in the order of their numbers.
+    pub const ALL: [ObjType; 14] = [
+        ObjType::MultiHashed,
+        ObjType::Oit,
+        ObjType::DkeyU64,
+        ObjType::AkeyU64,
+        ObjType::MultiU64,
+        ObjType::DkeyLexical,
+        ObjType::AkeyLexical,
+        ObjType::MultiLexical,
+        ObjType::KvHashed,
+        ObjType::KvU64,
+        ObjType::KvLexical,
+        ObjType::Array,
+        ObjType::ArrayAttr,
+        ObjType::ArrayByte,
+    ];
+
+    /// The type with this number, if there is one.
+    pub fn from_number(number: u8) -> Option<ObjType> {
+        Self::ALL.get(number as usize).copied()
+    }
+
+    /// How this type orders its dkeys.
+    pub fn dkey_kind(self) -> DkeyKind {
+        match self {
+            ObjType::DkeyU64
+            | ObjType::MultiU64
+            | ObjType::KvU64
+            | ObjType::Array
+            | ObjType::ArrayAttr
+            | ObjType::ArrayByte => DkeyKind::U64,
+            ObjType::DkeyLexical | ObjType::MultiLexical | ObjType::KvLexical => DkeyKind::Lexical,
+            _ => DkeyKind::Hashed,
+        }
+    }
+}
+
+/// A 128-bit object id, unique in its container.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+pub struct Oid {
+    /// Our 32 bits above, the user's 32 bits below.
+    pub hi: u64,
+    /// The user's other 64 bits.
+    pub lo: u64,
+}
+
+const HINT_BIT: u64 = 1 << 63;
+const TYPE_SHIFT: u32 = 56;
+const SCHEME_SHIFT: u32 = 48;
+const GROUPS_SHIFT: u32 = 40;
+const EPOCH_SHIFT: u32 = 32;
+
+impl Oid {
+    /// The id that names nothing.
+    pub const NIL: Oid = Oid { hi: 0, lo: 0 };
+
+    /// Fills our 32 bits above the user's 96 (`user_hi` and `user_lo`).
+    pub fn generate(
+        user_hi: u32,
+        user_lo: u64,
+        kind: ObjType,
+        class: ObjClass,
+        placement_epoch: u8,
+    ) -> Oid {
+        Oid {
+            hi: (kind as u64) << TYPE_SHIFT
+                | (class.scheme.code() as u64) << SCHEME_SHIFT
+                | (class.groups.code() as u64) << GROUPS_SHIFT
+                | (placement_epoch as u64) << EPOCH_SHIFT
+                | user_hi as u64,
+            lo: user_lo,
+        }
+    }
+
+    /// The same id, placed by its low 32 bits of `hi` alone, so that a creator can put
+    /// the object's first group on a target of its choice (architecture, section 9).
+    pub fn with_placement_hint(self, hint: u32) -> Oid {
+        Oid { hi: (self.hi & !0xffff_ffff) | HINT_BIT | hint as u64, lo: self.lo }
+    }
+
+    /// True for [`Oid::NIL`].
+    pub fn is_nil(self) -> bool {
+        self == Self::NIL
+    }
+
+    /// The word that placement draws from.
+    pub fn placement_key(self) -> u64 {
+        if self.hi & HINT_BIT != 0 {
+            hash::mix(self.hi & 0xffff_ffff)
+        } else {
+            hash::mix2(self.hi & 0xffff_ffff, self.lo)
+        }
+    }
+
+    /// The object type, or `None` when the bits are not ones we write.
+    pub fn obj_type(self) -> Option<ObjType> {
+        ObjType::from_number((self.hi >> TYPE_SHIFT & 0x7f) as u8)
+    }
+
+    /// How dkeys are ordered; unknown types count as hashed.
+    pub fn dkey_kind(self) -> DkeyKind {
+        self.obj_type().map_or(DkeyKind::Hashed, ObjType::dkey_kind)
+    }
+
+    /// The object class, or `Inval` when the bits are not ones we write.
+    pub fn class(self) -> Result<ObjClass> {
+        let scheme = Scheme::from_code((self.hi >> SCHEME_SHIFT) as u8)
+            .ok_or_else(|| Error::inval(format!("object {self}: unknown redundancy scheme")))?;
+        let groups = GroupCount::from_code((self.hi >> GROUPS_SHIFT) as u8)
+            .ok_or_else(|| Error::inval(format!("object {self}: unknown group count")))?;
+        Ok(ObjClass { scheme, groups })
+    }
+
+    /// The placement epoch the object was made in.
+    pub fn placement_epoch(self) -> u8 {
+        (self.hi >> EPOCH_SHIFT) as u8
+    }
+
+    /// Sixteen bytes, little-endian, `hi` first; the form inside links and records.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut raw = [0; 16];
+        raw[..8].copy_from_slice(&self.hi.to_le_bytes());
+        raw[8..].copy_from_slice(&self.lo.to_le_bytes());
+        raw
+    }
+
+    /// The inverse of [`Oid::to_bytes`].
+    pub fn from_bytes(raw: [u8; 16]) -> Oid {
+        let word = |at: usize| {
+            let mut half = [0; 8];
+            half.copy_from_slice(&raw[at..at + 8]);
+            u64::from_le_bytes(half)
+        };
+        Oid { hi: word(0), lo: word(8) }
+    }
+}
+
+impl fmt::Display for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}.{:016x}", self.hi, self.lo)
+    }
+}
+
+impl fmt::Debug for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for Oid {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Oid> {
+        let bad = || Error::inval(format!("'{text}' is not an object id (want HI.LO in hex)"));
+        let (hi, lo) = text.split_once('.').ok_or_else(bad)?;
+        let parse = |half: &str| u64::from_str_radix(half, 16).map_err(|_| bad());
+        Ok(Oid { hi: parse(hi)?, lo: parse(lo)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_ids_carry_type_class_and_epoch() {
+        for class in ObjClass::named() {
+            let oid = Oid::generate(7, 9, ObjType::ArrayByte, class, 3);
+            assert_eq!(oid.class().unwrap(), class);
+            assert_eq!(oid.obj_type(), Some(ObjType::ArrayByte));
+            assert_eq!(oid.placement_epoch(), 3);
+            assert_eq!(oid.to_string().parse::<Oid>().unwrap(), oid);
+            assert_eq!(Oid::from_bytes(oid.to_bytes()), oid);
+        }
+    }
+
+    #[test]
+    fn a_hint_alone_decides_the_placement_key() {
+        let class = "S1".parse().unwrap();
+        let a = Oid::generate(0, 1, ObjType::ArrayByte, class, 0).with_placement_hint(42);
+        let b = Oid::generate(0, 2, ObjType::ArrayByte, class, 0).with_placement_hint(42);
+        assert_eq!(a.placement_key(), b.placement_key());
+        assert_eq!(a.class().unwrap(), class);
+        assert_eq!(a.obj_type(), Some(ObjType::ArrayByte));
+    }
+}

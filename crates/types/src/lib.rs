@@ -1,0 +1,21 @@
+//! The words every layer shares: ids, epochs, object classes, sizes, properties, errors.
+//!
+//! This crate knows no I/O, no clock and no wire format. Ids are newtypes so that a
+//! target index cannot be passed where a rank is meant.
+
+pub mod class;
+pub mod epoch;
+pub mod error;
+pub mod hash;
+pub mod id;
+pub mod key;
+pub mod limits;
+pub mod props;
+pub mod size;
+
+pub use class::{GroupCount, ObjClass, Scheme};
+pub use epoch::{Epoch, Hlc};
+pub use error::{Code, Error, Result};
+pub use id::{ClientId, ContId, DkeyKind, ObjType, Oid, PoolId, Rank, TargetId};
+pub use key::Key;
+pub use props::{ContLayout, ContProps, CsumKind, Durability};

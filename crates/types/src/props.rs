@@ -1,0 +1,121 @@
+//! Properties of pools and containers.
+
+use crate::{Error, ObjClass, Result, limits};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// When an update is acknowledged; a property of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// On stable storage before the answer.
+    #[default]
+    Wal,
+    /// Written in the background every few milliseconds.
+    Relaxed,
+    /// Held in memory only; nothing survives a restart (S0's emulated SCM).
+    Memory,
+}
+
+/// What a container's objects mean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContLayout {
+    /// Objects as their owner likes.
+    #[default]
+    Plain,
+    /// A file system.
+    Posix,
+}
+
+/// Checksum over stored data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CsumKind {
+    /// None.
+    Off,
+    /// CRC-32C (Castagnoli).
+    #[default]
+    Crc32c,
+    /// CRC-64/NVME.
+    Crc64,
+    /// XXH3, 64 bits.
+    Xxh3,
+    /// SHA-256 (S2's choice).
+    Sha256,
+}
+
+macro_rules! named_values {
+    ($kind:ty, $what:literal, $($value:path => $name:literal),+) => {
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($value => $name),+ })
+            }
+        }
+        impl FromStr for $kind {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self> {
+                match text.to_ascii_lowercase().as_str() {
+                    $($name => Ok($value),)+
+                    _ => Err(Error::inval(format!(
+                        concat!("'{}' is not a ", $what, " (want one of: {})"),
+                        text,
+                        [$($name),+].join(", ")
+                    ))),
+                }
+            }
+        }
+    };
+}
+
+named_values!(Durability, "durability",
+    Durability::Wal => "wal", Durability::Relaxed => "relaxed", Durability::Memory => "memory");
+named_values!(ContLayout, "container layout",
+    ContLayout::Plain => "plain", ContLayout::Posix => "posix");
+named_values!(CsumKind, "checksum",
+    CsumKind::Off => "off", CsumKind::Crc32c => "crc32c", CsumKind::Crc64 => "crc64",
+    CsumKind::Xxh3 => "xxh3", CsumKind::Sha256 => "sha256");
+
+/// Properties of a container, fixed at creation unless said otherwise.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContProps {
+    /// What the objects mean.
+    pub layout: ContLayout,
+    /// Class of objects whose creator names none. May be changed.
+    pub oclass: ObjClass,
+    /// Class of directories. May be changed.
+    pub dir_oclass: ObjClass,
+    /// Class of files. May be changed.
+    pub file_oclass: ObjClass,
+    /// Chunk of files, bytes: a power of two from 4 KiB to 1 GiB. May be changed.
+    pub chunk_bytes: u64,
+    /// Least redundancy factor of any object, 0 to 5.
+    pub rd_fac: u8,
+    /// Checksum over stored data.
+    pub csum: CsumKind,
+}
+
+impl Default for ContProps {
+    fn default() -> ContProps {
+        ContProps {
+            layout: ContLayout::Plain,
+            oclass: ObjClass::S1,
+            dir_oclass: ObjClass::S1,
+            file_oclass: ObjClass::S1,
+            chunk_bytes: limits::CHUNK_BYTES_DEFAULT,
+            rd_fac: 0,
+            csum: CsumKind::Crc32c,
+        }
+    }
+}
+
+/// Checks a chunk size: a multiple of 4 KiB, at most 1 GiB.
+pub fn check_chunk_bytes(bytes: u64) -> Result<()> {
+    if bytes == 0 || bytes % 4096 != 0 || bytes > 1 << 30 {
+        return Err(Error::inval(format!(
+            "chunk size {bytes} must be a multiple of 4 KiB from 4 KiB to 1 GiB"
+        )));
+    }
+    Ok(())
+}

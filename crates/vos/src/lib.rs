@@ -1,0 +1,1 @@
+//! Versioning object store of one target.

@@ -1,0 +1,278 @@
+//! The control service: systems, pools, containers. Any engine answers; engines that do not
+//! hold the catalog pass the request on to the one that does.
+
+use crate::map::PoolMap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use types::{ContId, ContProps, Durability, PoolId, TargetId};
+use uuid::Uuid;
+
+/// What an engine says of itself when it joins.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JoinInfo {
+    /// Identity kept in the engine's directory; the same engine gets the same rank again.
+    pub engine: Uuid,
+    /// How to reach it; its `rank` is not used.
+    pub info: crate::map::EngineInfo,
+    /// Number of targets; may not change.
+    pub target_count: u32,
+}
+
+/// Which pool or container is meant.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Name {
+    /// By label.
+    Label(String),
+    /// By UUID.
+    Uuid(Uuid),
+}
+
+impl Name {
+    /// A UUID if the text is one, else a label.
+    pub fn parse(text: &str) -> Name {
+        Uuid::try_parse(text).map_or_else(|_| Name::Label(text.to_string()), Name::Uuid)
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Name::Label(label) => f.write_str(label),
+            Name::Uuid(uuid) => uuid.fmt(f),
+        }
+    }
+}
+
+/// How a handle is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum OpenMode {
+    /// Reads only.
+    ReadOnly,
+    /// Reads and writes.
+    ReadWrite,
+    /// Reads and writes, and nobody else has a handle.
+    Exclusive,
+}
+
+/// Whose properties or attributes are meant.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Subject {
+    /// A pool.
+    Pool(Name),
+    /// A container.
+    Cont(Name, Name),
+}
+
+/// A request to the control service.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ControlRequest {
+    /// An engine joins. Reply: `Joined`.
+    Join(JoinInfo),
+    /// Engines, versions. Reply: `System`.
+    SystemQuery,
+    /// Make a pool. Reply: `Pool`.
+    PoolCreate {
+        /// Its label.
+        label: String,
+        /// Space over all targets, both tiers together, bytes.
+        bytes: u64,
+        /// Part of `bytes` for the index and log tier, percent (1 to 99).
+        scm_percent: u8,
+        /// When updates are acknowledged.
+        durability: Durability,
+        /// Use these targets; empty: all.
+        targets: Vec<TargetId>,
+    },
+    /// All pools. Reply: `Pools`.
+    PoolList,
+    /// One pool. Reply: `Pool`.
+    PoolQuery(Name),
+    /// Remove a pool. Without `force` it fails while it has containers or handles. Reply: `Done`.
+    PoolDestroy {
+        /// Which.
+        pool: Name,
+        /// Even if in use.
+        force: bool,
+    },
+    /// Open a handle, freed with the caller's connection. Reply: `PoolOpened`.
+    PoolOpen {
+        /// Which.
+        pool: Name,
+        /// How.
+        mode: OpenMode,
+    },
+    /// Close a handle. Reply: `Done`.
+    PoolClose {
+        /// The handle.
+        handle: u64,
+    },
+    /// The current map. Reply: `Map`.
+    PoolMap(PoolId),
+    /// Make a container. Reply: `Cont`.
+    ContCreate {
+        /// In which pool.
+        pool: Name,
+        /// Its label; empty for none.
+        label: String,
+        /// Its UUID; nil: choose one.
+        uuid: Uuid,
+        /// Properties.
+        props: ContProps,
+        /// First user attributes.
+        attrs: BTreeMap<String, Vec<u8>>,
+    },
+    /// Containers of a pool. Reply: `Conts`.
+    ContList(Name),
+    /// One container. Reply: `Cont`.
+    ContQuery(Name, Name),
+    /// Remove a container. Without `force` it fails while it has handles. Reply: `Done`.
+    ContDestroy {
+        /// In which pool.
+        pool: Name,
+        /// Which.
+        cont: Name,
+        /// Even if in use.
+        force: bool,
+    },
+    /// Open a handle, freed with the caller's connection. Reply: `ContOpened`.
+    ContOpen {
+        /// In which pool.
+        pool: Name,
+        /// Which.
+        cont: Name,
+        /// How.
+        mode: OpenMode,
+    },
+    /// Close a handle. Reply: `Done`.
+    ContClose {
+        /// The handle.
+        handle: u64,
+    },
+    /// Reserve a range of object numbers. Reply: `Oids`.
+    AllocOids {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+        /// How many.
+        count: u64,
+    },
+    /// Change properties by name. Reply: `Done`.
+    SetProps {
+        /// Of what.
+        subject: Subject,
+        /// Name and new value, as a user types them.
+        props: BTreeMap<String, String>,
+    },
+    /// Change user attributes; `None` removes one. Reply: `Done`.
+    SetAttrs {
+        /// Of what.
+        subject: Subject,
+        /// Name and new value.
+        attrs: BTreeMap<String, Option<Vec<u8>>>,
+    },
+    /// Read user attributes. Reply: `Attrs`.
+    GetAttrs {
+        /// Of what.
+        subject: Subject,
+    },
+}
+
+/// A pool as the catalog knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolInfo {
+    /// Number.
+    pub id: PoolId,
+    /// UUID.
+    pub uuid: Uuid,
+    /// Label.
+    pub label: String,
+    /// When updates are acknowledged.
+    pub durability: Durability,
+    /// Index and log tier over all targets, bytes.
+    pub scm_bytes: u64,
+    /// Data tier over all targets, bytes.
+    pub nvme_bytes: u64,
+    /// Containers in it.
+    pub cont_count: u64,
+    /// Open handles.
+    pub handle_count: u64,
+    /// The map.
+    pub map: PoolMap,
+}
+
+/// A container as the catalog knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContInfo {
+    /// Number.
+    pub id: ContId,
+    /// UUID.
+    pub uuid: Uuid,
+    /// Label; may be empty.
+    pub label: String,
+    /// Properties.
+    pub props: ContProps,
+    /// Open handles.
+    pub handle_count: u64,
+    /// Creation time, nanoseconds since 1970.
+    pub created_ns: u64,
+}
+
+/// A system.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SystemInfo {
+    /// UUID.
+    pub uuid: Uuid,
+    /// Version of the engine that holds the catalog.
+    pub version: String,
+    /// Engines, by rank, with the ids of their targets and whether they are reachable.
+    pub engines: Vec<(crate::map::EngineInfo, Vec<TargetId>, bool)>,
+    /// Number of pools.
+    pub pool_count: u64,
+}
+
+/// Answer of the control service.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ControlReply {
+    /// It is done.
+    Done,
+    /// The engine's rank and its targets' ids, and the system.
+    Joined {
+        /// Rank.
+        rank: types::Rank,
+        /// Targets, in the engine's own order.
+        targets: Vec<TargetId>,
+        /// The system.
+        system: Uuid,
+    },
+    /// A system.
+    System(SystemInfo),
+    /// A pool.
+    Pool(PoolInfo),
+    /// Pools.
+    Pools(Vec<PoolInfo>),
+    /// A pool handle.
+    PoolOpened {
+        /// The handle.
+        handle: u64,
+        /// The pool.
+        pool: PoolInfo,
+    },
+    /// A map.
+    Map(PoolMap),
+    /// A container.
+    Cont(ContInfo),
+    /// Containers.
+    Conts(Vec<ContInfo>),
+    /// A container handle.
+    ContOpened {
+        /// The handle.
+        handle: u64,
+        /// The container.
+        cont: ContInfo,
+    },
+    /// First number of the range.
+    Oids(u64),
+    /// User attributes.
+    Attrs(BTreeMap<String, Vec<u8>>),
+}

@@ -1,0 +1,54 @@
+//! The first exchange on every connection: versions, identity, whom the caller wants.
+
+use serde::{Deserialize, Serialize};
+use types::{ClientId, TargetId};
+
+/// Whom a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Service {
+    /// The engine's control service.
+    Control,
+    /// One target of the engine.
+    Target(TargetId),
+}
+
+/// A piece of the client's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RemoteRange {
+    /// Virtual address in the client.
+    pub address: u64,
+    /// Length, bytes.
+    pub bytes: u64,
+}
+
+/// What a caller says first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Hello<'a> {
+    /// Who calls; the same over reconnects, so that retries are recognised.
+    pub client: ClientId,
+    /// Whom it wants.
+    pub service: Service,
+    /// Shared secret of the system, empty where none is set.
+    #[serde(with = "serde_bytes", borrow)]
+    pub token: &'a [u8],
+    /// Name of the job the caller belongs to; may be empty.
+    pub job: &'a str,
+    /// On one host: the caller's process id.
+    pub pid: u32,
+    /// On one host: where the caller holds `memory_probe`, for the engine to try whether it may
+    /// reach the caller's memory. Address 0: do not try.
+    pub memory_probe_address: u64,
+    /// Random word at that address.
+    pub memory_probe: u64,
+}
+
+/// What the engine answers, inside a `Result`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HelloReply {
+    /// Changes whenever the engine process starts; open handles of an older one are gone.
+    pub incarnation: u64,
+    /// The engine reads and writes the caller's memory in place.
+    pub remote_bulk: bool,
+    /// The engine's version, for people.
+    pub engine_version: String,
+}

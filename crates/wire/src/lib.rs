@@ -1,0 +1,48 @@
+//! Messages between clients and engines, and between engines. Pure: no I/O, no clock.
+//!
+//! A frame is a fixed [`Header`], a body (postcard-encoded message) and bulk bytes. Bulk bytes
+//! are user data; they never pass through the serializer. On one host the bulk may instead be
+//! a list of memory ranges of the client ([`hello::RemoteRange`]), read and written in place.
+//!
+//! Invariants: decoding any bytes returns a message or an error, never panics, and allocates
+//! no more than a small multiple of the input. Every change of a message bumps
+//! [`WIRE_VERSION`]; golden bytes in `tests/golden.rs` catch a change that forgets to.
+
+pub mod control;
+pub mod header;
+pub mod hello;
+pub mod link;
+pub mod map;
+pub mod obj;
+
+pub use header::{HEADER_BYTES, Header, Kind};
+
+use serde::{Deserialize, Serialize};
+use types::{Code, Error, Result};
+
+/// Version of all messages. 1: first release.
+pub const WIRE_VERSION: u16 = 1;
+
+/// Encodes a message body.
+pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut out = Vec::with_capacity(160);
+    encode_into(message, &mut out);
+    out
+}
+
+/// Appends an encoded message body to `out`.
+pub fn encode_into<T: Serialize>(message: &T, out: &mut Vec<u8>) {
+    let taken = std::mem::take(out);
+    *out = postcard::to_extend(message, taken).expect("our messages always serialize");
+}
+
+/// Decodes a message body; the result borrows from `body`.
+pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        Ok((_, rest)) => {
+            Err(Error::new(Code::Proto, format!("{} stray bytes after a message", rest.len())))
+        }
+        Err(error) => Err(Error::new(Code::Proto, format!("malformed message: {error}"))),
+    }
+}

@@ -1,0 +1,86 @@
+//! The pool map: which targets hold a pool, where they are, in what state.
+//!
+//! Plain data; what it means for objects is in the `placement` crate.
+
+use serde::{Deserialize, Serialize};
+use types::{PoolId, Rank, TargetId};
+
+/// State of an engine or target in a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TargetState {
+    /// Serves reads and writes.
+    Up,
+    /// Lost; its shards are degraded until rebuilt.
+    Down,
+    /// Lost and rebuilt elsewhere.
+    DownOut,
+    /// Being emptied on request.
+    Drain,
+    /// Added; holds nothing of older placement epochs yet.
+    New,
+}
+
+/// An engine, and how to reach it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EngineInfo {
+    /// Its number in the system.
+    pub rank: Rank,
+    /// TCP address, `HOST:PORT`.
+    pub tcp: String,
+    /// Path of its Unix socket, for callers on the same host.
+    pub unix: String,
+    /// Identity of the host (boot id), to know whether the Unix socket is usable.
+    pub host: String,
+    /// Fault domain path from the root down, without the engine: `["rack1", "node7"]`.
+    pub domain: Vec<String>,
+}
+
+/// A target of a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// Its number in the system.
+    pub id: TargetId,
+    /// The engine that owns it.
+    pub rank: Rank,
+    /// State in this pool.
+    pub state: TargetState,
+}
+
+/// The targets and weights that objects of one placement epoch are placed over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlacementSet {
+    /// The epoch's number, as in object ids.
+    pub epoch: u8,
+    /// Targets with their weights; a weight of 65,536 is the norm.
+    pub weights: Vec<(TargetId, u32)>,
+}
+
+/// The map of one pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolMap {
+    /// The pool.
+    pub pool: PoolId,
+    /// Grows by one with every change.
+    pub version: u32,
+    /// Engines that hold targets of the pool, by rank.
+    pub engines: Vec<EngineInfo>,
+    /// Targets, by id.
+    pub targets: Vec<TargetInfo>,
+    /// Placement epochs, oldest first; the last is used for new objects.
+    pub placements: Vec<PlacementSet>,
+}
+
+impl PoolMap {
+    /// The engine that owns `target`.
+    pub fn engine_of(&self, target: TargetId) -> Option<&EngineInfo> {
+        let at = self.targets.binary_search_by_key(&target, |info| info.id).ok()?;
+        let rank = self.targets[at].rank;
+        self.engines.iter().find(|engine| engine.rank == rank)
+    }
+
+    /// The placement epoch for new objects.
+    pub fn placement_epoch(&self) -> u8 {
+        self.placements.last().map_or(0, |set| set.epoch)
+    }
+}

@@ -1,0 +1,775 @@
+//! Requests to a target and their answers.
+//!
+//! A [`Request`] carries a list of [`Op`]s on objects of one container. All conditions and
+//! checks of the list are evaluated against the state before it; if one fails nothing happens
+//! and its error is the answer; otherwise all take effect at one epoch. User data of updates is
+//! in the bulk, in the order of ops, iods, recxs; fetched data is in the reply's bulk likewise.
+
+use serde::{Deserialize, Serialize};
+use types::{ClientId, ContId, Epoch, Oid, PoolId, TargetId};
+
+/// Condition bits of an operation. Names follow DAOS's `DAOS_COND_*`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cond(pub u16);
+
+impl Cond {
+    /// No condition.
+    pub const NONE: Cond = Cond(0);
+    /// Update: the dkey must not exist (else `Exist`).
+    pub const DKEY_INSERT: Cond = Cond(1);
+    /// Update: the dkey must exist (else `NonExist`).
+    pub const DKEY_UPDATE: Cond = Cond(2);
+    /// Fetch: the dkey must exist (else `NonExist`).
+    pub const DKEY_FETCH: Cond = Cond(4);
+    /// Update: no named akey may exist.
+    pub const AKEY_INSERT: Cond = Cond(8);
+    /// Update: every named akey must exist.
+    pub const AKEY_UPDATE: Cond = Cond(16);
+    /// Fetch: every named akey must exist.
+    pub const AKEY_FETCH: Cond = Cond(32);
+    /// Punch: what is punched must exist.
+    pub const PUNCH: Cond = Cond(64);
+    /// Any operation: the object must hold at least one dkey in this shard (else `NonExist`).
+    pub const OBJ_EXISTS: Cond = Cond(128);
+    /// Object punch: the object may hold no dkey beside the one named by the op (else `NotEmpty`).
+    pub const OBJ_EMPTY: Cond = Cond(256);
+
+    /// Both sets of conditions.
+    pub const fn and(self, other: Cond) -> Cond {
+        Cond(self.0 | other.0)
+    }
+
+    /// True when all bits of `other` are set.
+    pub const fn has(self, other: Cond) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A range of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recx {
+    /// First record.
+    pub index: u64,
+    /// Number of records.
+    pub count: u64,
+}
+
+impl Recx {
+    /// One past the last record; `None` on overflow.
+    pub fn end(&self) -> Option<u64> {
+        self.index.checked_add(self.count)
+    }
+}
+
+/// New value of one akey.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum UpdateValue<'a> {
+    /// A single value, here.
+    #[serde(borrow)]
+    Inline(#[serde(with = "serde_bytes")] &'a [u8]),
+    /// A single value of this many bytes, in the bulk.
+    Single {
+        /// Its length.
+        bytes: u64,
+    },
+    /// Records of an array value, in the bulk.
+    Array {
+        /// Size of a record; must match the existing records of the akey.
+        record_bytes: u32,
+        /// Where they go.
+        recxs: Vec<Recx>,
+    },
+    /// Records that read as zero but count as written (they move the array's end).
+    Zero {
+        /// Size of a record.
+        record_bytes: u32,
+        /// Where they are.
+        recxs: Vec<Recx>,
+    },
+    /// Records that go away.
+    PunchRecords {
+        /// Which.
+        recxs: Vec<Recx>,
+    },
+}
+
+/// Update of one akey.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UpdateIod<'a> {
+    /// The akey.
+    #[serde(with = "serde_bytes", borrow)]
+    pub akey: &'a [u8],
+    /// Conditions on this akey, beside those of the op.
+    pub cond: Cond,
+    /// What is written.
+    pub value: UpdateValue<'a>,
+}
+
+/// What to read of one akey.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum FetchWant {
+    /// The single value; in the reply body when it has at most `inline_bytes_max` bytes, else in
+    /// the bulk. Longer than `bytes_max`: only its size is told.
+    Single {
+        /// Room the caller has.
+        bytes_max: u64,
+        /// Room in the reply body.
+        inline_bytes_max: u32,
+    },
+    /// Records, into the bulk; holes read as zero.
+    Array {
+        /// Size of a record as the caller believes; 0: tell me.
+        record_bytes: u32,
+        /// Which.
+        recxs: Vec<Recx>,
+    },
+    /// Only what is known without reading: kind, size, epoch, end.
+    Probe,
+}
+
+/// Fetch from one akey.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FetchIod<'a> {
+    /// The akey.
+    #[serde(with = "serde_bytes", borrow)]
+    pub akey: &'a [u8],
+    /// What to read.
+    pub want: FetchWant,
+}
+
+/// Where a listing stands; opaque to clients. Empty: at the start.
+pub type Anchor<'a> = &'a [u8];
+
+/// What a listing walks over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ListScope<'a> {
+    /// Dkeys of the object's shard. With `value_of`, each with the single value of that akey.
+    Dkeys {
+        /// Akey whose value is wanted.
+        #[serde(with = "serde_bytes", borrow)]
+        value_of: Option<&'a [u8]>,
+        /// Follow each value's link and add the tail of the object if it is held here.
+        follow: bool,
+        /// Hashed dkeys only: list keys whose hash is in `[from, to]`; `(0, u64::MAX)` is all.
+        hash_range: (u64, u64),
+    },
+    /// Akeys of a dkey.
+    Akeys {
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+    },
+    /// Written record ranges of an array akey.
+    Recxs {
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        /// The akey.
+        #[serde(with = "serde_bytes", borrow)]
+        akey: &'a [u8],
+        /// From the highest down.
+        descending: bool,
+    },
+}
+
+/// Bits of [`Op::Query`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct QueryFlags(pub u8);
+
+impl QueryFlags {
+    /// Find the dkey.
+    pub const DKEY: QueryFlags = QueryFlags(1);
+    /// Find the akey.
+    pub const AKEY: QueryFlags = QueryFlags(2);
+    /// Find the recx.
+    pub const RECX: QueryFlags = QueryFlags(4);
+    /// The greatest, not the least.
+    pub const MAX: QueryFlags = QueryFlags(8);
+
+    /// True when all bits of `other` are set.
+    pub const fn has(self, other: QueryFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets of bits.
+    pub const fn and(self, other: QueryFlags) -> QueryFlags {
+        QueryFlags(self.0 | other.0)
+    }
+}
+
+/// One operation on one shard of an object.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Op<'a> {
+    /// Write akeys of a dkey.
+    Update {
+        /// The object.
+        oid: Oid,
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        /// Conditions.
+        cond: Cond,
+        /// Akeys and values.
+        iods: Vec<UpdateIod<'a>>,
+    },
+    /// Read akeys of a dkey.
+    Fetch {
+        /// The object.
+        oid: Oid,
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        /// Conditions.
+        cond: Cond,
+        /// Akeys and ranges.
+        iods: Vec<FetchIod<'a>>,
+    },
+    /// Remove the whole shard. With `Cond::OBJ_EMPTY`, only if no dkey but `besides` is there.
+    PunchObj {
+        /// The object.
+        oid: Oid,
+        /// Conditions.
+        cond: Cond,
+        /// The dkey that does not count.
+        #[serde(with = "serde_bytes", borrow)]
+        besides: &'a [u8],
+    },
+    /// Remove dkeys.
+    PunchDkeys {
+        /// The object.
+        oid: Oid,
+        /// Conditions.
+        cond: Cond,
+        /// Which; each length-prefixed inside.
+        #[serde(borrow)]
+        dkeys: Vec<&'a serde_bytes::Bytes>,
+    },
+    /// Remove integer dkeys from `from` (inclusive) upwards.
+    PunchDkeysFrom {
+        /// The object; its dkeys must be integers.
+        oid: Oid,
+        /// First dkey to remove.
+        from: u64,
+    },
+    /// Remove akeys of a dkey.
+    PunchAkeys {
+        /// The object.
+        oid: Oid,
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        /// Conditions.
+        cond: Cond,
+        /// Which.
+        #[serde(borrow)]
+        akeys: Vec<&'a serde_bytes::Bytes>,
+    },
+    /// List keys or ranges.
+    List {
+        /// The object.
+        oid: Oid,
+        /// What to walk over.
+        #[serde(borrow)]
+        scope: ListScope<'a>,
+        /// Where to go on.
+        #[serde(with = "serde_bytes", borrow)]
+        anchor: &'a [u8],
+        /// Most items in the answer.
+        count_max: u32,
+        /// Most bytes of keys and values in the answer; at least one item is given all the same.
+        bytes_max: u32,
+    },
+    /// Find the least or greatest dkey, akey, recx.
+    Query {
+        /// The object.
+        oid: Oid,
+        /// What to find.
+        flags: QueryFlags,
+        /// The dkey, unless it is to be found.
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        /// The akey, unless it is to be found.
+        #[serde(with = "serde_bytes", borrow)]
+        akey: &'a [u8],
+    },
+    /// Facts about the shard: newest epoch, key count, array tail, bytes used.
+    Stat {
+        /// The object.
+        oid: Oid,
+    },
+    /// Read the link at (dkey, akey), its tail if the object is held here, and register an open
+    /// handle if asked (see [`Op::Open`]).
+    FetchLink {
+        /// The object that holds the link.
+        oid: Oid,
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        /// The akey.
+        #[serde(with = "serde_bytes", borrow)]
+        akey: &'a [u8],
+        /// Register an open handle on the linked object if it is held here.
+        open: bool,
+    },
+    /// Remove the dkey that holds a link, unless the link is protected; then free the linked
+    /// object if it is held here (or when its last open handle goes).
+    RemoveLink {
+        /// The object that holds the link.
+        oid: Oid,
+        /// The dkey, removed whole.
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        /// The akey with the link.
+        #[serde(with = "serde_bytes", borrow)]
+        akey: &'a [u8],
+    },
+    /// Register an open handle of this client: the object outlives its last link until
+    /// [`Notice::Release`] or the client's end.
+    Open {
+        /// The object.
+        oid: Oid,
+    },
+    /// Punch the object, or when a client holds it open, as soon as none does.
+    PunchUnlessOpen {
+        /// The object.
+        oid: Oid,
+    },
+}
+
+impl Op<'_> {
+    /// The object the op addresses.
+    pub fn oid(&self) -> Oid {
+        match *self {
+            Op::Update { oid, .. }
+            | Op::Fetch { oid, .. }
+            | Op::PunchObj { oid, .. }
+            | Op::PunchDkeys { oid, .. }
+            | Op::PunchDkeysFrom { oid, .. }
+            | Op::PunchAkeys { oid, .. }
+            | Op::List { oid, .. }
+            | Op::Query { oid, .. }
+            | Op::Stat { oid }
+            | Op::FetchLink { oid, .. }
+            | Op::RemoveLink { oid, .. }
+            | Op::Open { oid }
+            | Op::PunchUnlessOpen { oid } => oid,
+        }
+    }
+
+    /// True when the op can change stored state.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self,
+            Op::Update { .. }
+                | Op::PunchObj { .. }
+                | Op::PunchDkeys { .. }
+                | Op::PunchDkeysFrom { .. }
+                | Op::PunchAkeys { .. }
+                | Op::RemoveLink { .. }
+                | Op::PunchUnlessOpen { .. }
+        )
+    }
+}
+
+/// What a transaction read and relies on: it fails with `TxRestart` if it has changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReadCheck<'a> {
+    /// The object.
+    pub oid: Oid,
+    /// What of it.
+    #[serde(borrow)]
+    pub of: ReadScope<'a>,
+    /// The epoch the reader saw; [`Epoch::ZERO`] for "absent".
+    pub seen: Epoch,
+}
+
+/// Extent of a [`ReadCheck`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ReadScope<'a> {
+    /// The set of dkeys in the shard (after a listing or query): epoch of its last change.
+    Keys,
+    /// Anything in the shard: epoch of its last change.
+    Object,
+    /// Anything under one dkey.
+    Dkey(
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        &'a [u8],
+    ),
+    /// The value of one akey.
+    Akey(
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        &'a [u8],
+        /// The akey.
+        #[serde(with = "serde_bytes", borrow)]
+        &'a [u8],
+    ),
+}
+
+/// Ops on one container that take effect together on one target.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Batch<'a> {
+    /// The pool.
+    pub pool: PoolId,
+    /// The container.
+    pub cont: ContId,
+    /// What must not have changed.
+    #[serde(borrow)]
+    pub checks: Vec<ReadCheck<'a>>,
+    /// What to do.
+    #[serde(borrow)]
+    pub ops: Vec<Op<'a>>,
+}
+
+/// Names a transaction for ever: its maker and the maker's count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct TxId {
+    /// Who made it.
+    pub client: ClientId,
+    /// The maker's count over all targets.
+    pub seq: u64,
+}
+
+/// What is known of a transaction's outcome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum TxOutcome {
+    /// Took effect at this epoch.
+    Committed(Epoch),
+    /// Never takes effect.
+    Aborted,
+    /// Its coordinator is still working on it.
+    Pending,
+}
+
+/// A request to a target.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Request<'a> {
+    /// Run a batch. The reply is a [`BatchReply`].
+    Batch(#[serde(borrow)] Batch<'a>),
+    /// Be the coordinator of a transaction over several targets. `parts` are encoded [`Batch`]es;
+    /// bulk of all parts follows in order. The reply is a [`TxReply`].
+    Commit {
+        /// The transaction.
+        tx: TxId,
+        /// Target, encoded batch, and bytes of bulk that belong to it.
+        #[serde(borrow)]
+        parts: Vec<(TargetId, &'a serde_bytes::Bytes, u32)>,
+    },
+    /// From a coordinator: check and hold this part. The reply is a [`Prepared`].
+    Prepare {
+        /// The transaction.
+        tx: TxId,
+        /// Whom to ask when in doubt.
+        coordinator: TargetId,
+        /// This target's part.
+        #[serde(borrow)]
+        batch: Batch<'a>,
+    },
+    /// From a coordinator: the outcome. The reply is [`TxOutcome`].
+    Decide {
+        /// The pool the transaction is in.
+        pool: PoolId,
+        /// The transaction.
+        tx: TxId,
+        /// Never `Pending`.
+        outcome: TxOutcome,
+    },
+    /// From a participant in doubt. The reply is [`TxOutcome`].
+    AskOutcome {
+        /// The pool the transaction is in.
+        pool: PoolId,
+        /// The transaction.
+        tx: TxId,
+    },
+    /// Space and counts of a pool's shard here. The reply is a [`ShardStat`].
+    ShardStat {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// List objects of a container in this shard, for checkers. The reply is an [`ObjectList`].
+    ListObjects {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+        /// Start after this object.
+        after: Option<Oid>,
+        /// Most objects in the answer.
+        count_max: u32,
+    },
+    /// From the control service: see [`AdminOp`]. The reply is `()`.
+    Admin(AdminOp),
+}
+
+/// Orders of the control service to a target.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum AdminOp {
+    /// Make a shard of a pool; succeeds if it is there already with the same settings.
+    CreateShard {
+        /// The pool.
+        pool: PoolId,
+        /// When updates are acknowledged.
+        durability: types::Durability,
+        /// Share of the index and log tier, bytes.
+        scm_bytes: u64,
+        /// Share of the data tier, bytes.
+        nvme_bytes: u64,
+    },
+    /// Remove a shard and all it holds; succeeds if it is not there.
+    DestroyShard {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// Make a container known; succeeds if it is known.
+    CreateCont {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+    },
+    /// Remove a container and all it holds; succeeds if it is not there.
+    DestroyCont {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+    },
+    /// Take a newer pool map.
+    SetMap(crate::map::PoolMap),
+}
+
+/// Size of an array object as far as one shard knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Tail {
+    /// Greatest integer dkey with records under the empty akey; `None` when there is none.
+    pub dkey_max: Option<u64>,
+    /// One past the last record in it.
+    pub end: u64,
+    /// Newest change of the shard.
+    pub epoch: Epoch,
+    /// Bytes stored.
+    pub bytes_used: u64,
+}
+
+/// Facts about an object's shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ObjectStat {
+    /// Size as an array.
+    pub tail: Tail,
+    /// Number of dkeys.
+    pub dkey_count: u64,
+    /// Last change of the set of dkeys.
+    pub keys_epoch: Epoch,
+}
+
+/// What was found at one akey.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FetchedIod<'a> {
+    /// Epoch of the newest change; [`Epoch::ZERO`] when absent.
+    pub epoch: Epoch,
+    /// The value.
+    #[serde(borrow)]
+    pub value: Fetched<'a>,
+}
+
+/// A fetched value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Fetched<'a> {
+    /// No such akey (an array fetch still fills the bulk with zeros).
+    Absent,
+    /// A single value, here.
+    #[serde(borrow)]
+    Inline(#[serde(with = "serde_bytes")] &'a [u8]),
+    /// A single value of this size; its bytes are in the bulk unless it did not fit.
+    Single {
+        /// Its length.
+        bytes: u64,
+        /// False when it was longer than the caller's room.
+        in_bulk: bool,
+    },
+    /// Records; all asked-for records are in the bulk (none for `Probe`).
+    Array {
+        /// Size of a record.
+        record_bytes: u32,
+        /// One past the last written record of the akey.
+        end: u64,
+    },
+}
+
+/// One listed item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Listed<'a> {
+    /// A key.
+    Key {
+        /// The key.
+        #[serde(with = "serde_bytes", borrow)]
+        key: &'a [u8],
+    },
+    /// A dkey with the value asked for.
+    Entry {
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        key: &'a [u8],
+        /// The value; empty when absent.
+        #[serde(with = "serde_bytes", borrow)]
+        value: &'a [u8],
+        /// Epoch of the value.
+        epoch: Epoch,
+        /// Of the linked object, when held here.
+        tail: Option<Tail>,
+    },
+    /// A range of written records.
+    Recx {
+        /// The range.
+        recx: Recx,
+        /// Size of a record.
+        record_bytes: u32,
+        /// When it was written.
+        epoch: Epoch,
+    },
+}
+
+/// What became of a link's object in [`Op::RemoveLink`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Linked {
+    /// There was none to free.
+    None,
+    /// Freed, or bound to be when its last handle closes.
+    Freed,
+    /// Held by other targets: the caller must send them `PunchUnlessOpen`.
+    Elsewhere,
+}
+
+/// Result of one op.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum OpReply<'a> {
+    /// A write took effect.
+    Done,
+    /// [`Op::Fetch`]: one per iod.
+    Fetched(#[serde(borrow)] Vec<FetchedIod<'a>>),
+    /// [`Op::List`].
+    Listed {
+        /// Items, in the shard's order.
+        #[serde(borrow)]
+        items: Vec<Listed<'a>>,
+        /// Where to go on; empty at the end.
+        #[serde(with = "serde_bytes", borrow)]
+        anchor: &'a [u8],
+        /// Epoch of the last change of the key set listed.
+        keys_epoch: Epoch,
+    },
+    /// [`Op::Query`]: `None` when there is nothing.
+    Found(#[serde(borrow)] Option<FoundKey<'a>>),
+    /// [`Op::Stat`].
+    Stat(ObjectStat),
+    /// [`Op::FetchLink`].
+    Link {
+        /// The value; `None` when absent.
+        #[serde(with = "serde_bytes", borrow)]
+        value: Option<&'a [u8]>,
+        /// Its epoch.
+        epoch: Epoch,
+        /// Of the linked object, when held here.
+        tail: Option<Tail>,
+        /// A handle was registered.
+        opened: bool,
+    },
+    /// [`Op::RemoveLink`].
+    Removed {
+        /// The value that was (or, if protected, still is) there; `None` when absent.
+        #[serde(with = "serde_bytes", borrow)]
+        value: Option<&'a [u8]>,
+        /// False when the link was protected or absent.
+        removed: bool,
+        /// What became of the object.
+        linked: Linked,
+    },
+}
+
+/// Answer to [`Op::Query`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FoundKey<'a> {
+    /// The dkey found or given.
+    #[serde(with = "serde_bytes", borrow)]
+    pub dkey: &'a [u8],
+    /// The akey found or given.
+    #[serde(with = "serde_bytes", borrow)]
+    pub akey: &'a [u8],
+    /// The range found.
+    pub recx: Option<Recx>,
+    /// Size of its records.
+    pub record_bytes: u32,
+}
+
+/// Answer to [`Request::Batch`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BatchReply<'a> {
+    /// Epoch of the writes, or of reading when there were none.
+    pub epoch: Epoch,
+    /// One per op.
+    #[serde(borrow)]
+    pub ops: Vec<OpReply<'a>>,
+}
+
+/// Answer to [`Request::Commit`]: encoded [`BatchReply`]s, in the order of the parts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TxReply<'a> {
+    /// Epoch of the transaction.
+    pub epoch: Epoch,
+    /// One per part.
+    #[serde(borrow)]
+    pub parts: Vec<&'a serde_bytes::Bytes>,
+}
+
+/// Answer to [`Request::Prepare`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Prepared<'a> {
+    /// The least epoch at which this target can commit.
+    pub epoch_min: Epoch,
+    /// The encoded [`BatchReply`] of the part.
+    #[serde(with = "serde_bytes", borrow)]
+    pub reply: &'a [u8],
+}
+
+/// Space and counts of a pool's shard in one target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ShardStat {
+    /// Index and log tier, bytes in all.
+    pub scm_bytes: u64,
+    /// Of these, free.
+    pub scm_free_bytes: u64,
+    /// Data tier, bytes in all.
+    pub nvme_bytes: u64,
+    /// Of these, free.
+    pub nvme_free_bytes: u64,
+    /// Objects in the shard.
+    pub object_count: u64,
+    /// Dkeys in the shard.
+    pub dkey_count: u64,
+}
+
+/// Answer to [`Request::ListObjects`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ObjectList {
+    /// Objects in ascending order.
+    pub oids: Vec<Oid>,
+    /// False when there are more.
+    pub complete: bool,
+}
+
+/// A message that needs no answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Notice {
+    /// Open handles the client has closed.
+    Release {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+        /// One entry per handle.
+        oids: Vec<Oid>,
+    },
+}
