@@ -1,1 +1,35 @@
 //! Objects, arrays and transactions from the user's side.
+//!
+//! A [`Client`] belongs to one thread: it owns one connection per target, opened when first
+//! used, and computes from (object, dkey, pool map) which target to ask. It never talks to a
+//! metadata server and knows nothing of how targets store things (`vos`, `engine`).
+//!
+//! Invariants:
+//! - A request keeps its id over retries, so an update whose reply was lost is applied once.
+//! - Ops of one [`Batch`] take effect together or not at all, on one target in one round trip,
+//!   on several by a two-phase commit that the first target coordinates.
+//! - Everything here is a future of [`env::Env`]; only [`Client::block_on`] blocks.
+
+mod array;
+mod batch;
+mod client;
+mod cont;
+mod event;
+mod kv;
+mod object;
+mod pool;
+mod system;
+mod target;
+mod tx;
+
+pub use array::ArrayObj;
+pub use batch::{Batch, BatchResult};
+pub use client::{Client, ConnectOptions};
+pub use cont::Container;
+pub use event::{Event, EventQueue};
+pub use kv::KvObj;
+pub use object::{Anchor, FetchedValue, KeyRange, Object};
+pub use pool::{Pool, SpaceInfo, TargetSpace};
+pub use system::{SystemAddress, SystemFile};
+pub use tx::Tx;
+pub use types::{Code, Error, Result};

@@ -80,7 +80,8 @@ pub enum UpdateValue<'a> {
         /// Where they go.
         recxs: Vec<Recx>,
     },
-    /// Records that read as zero but count as written (they move the array's end).
+    /// Fills the unwritten parts of these ranges with records that read as zero but count as
+    /// written (they move the array's end). Written records stay as they are.
     Zero {
         /// Size of a record.
         record_bytes: u32,

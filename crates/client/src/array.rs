@@ -1,0 +1,336 @@
+//! Arrays: records addressed by index, cut into chunks, one chunk per integer dkey.
+//!
+//! Chunk `i` is dkey `i + 1` under the empty akey (S0: the DAOS array layout; dkey 0 is left for
+//! attributes). Chunks go round-robin over the object's groups, so one long transfer asks all
+//! targets at once. Ranges of records and pieces of memory are cut independently.
+
+use crate::cont::Container;
+use futures_util::future::try_join_all;
+use smallvec::SmallVec;
+use types::{Code, Error, Oid, Result, TargetId, limits};
+use wire::obj::{
+    Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx, Tail, UpdateIod, UpdateValue,
+};
+
+/// Akey of array data.
+const DATA: &[u8] = b"";
+
+/// An array object with known shape.
+#[derive(Clone)]
+pub struct ArrayObj {
+    /// The container.
+    pub cont: Container,
+    /// The object; its type orders dkeys as integers.
+    pub oid: Oid,
+    /// Size of a record, bytes; not 0.
+    pub record_bytes: u32,
+    /// Records in a chunk; not 0.
+    pub chunk_records: u64,
+}
+
+/// A run of records inside one chunk.
+struct Piece {
+    dkey: u64,
+    recx: Recx,
+    bytes: usize,
+}
+
+/// Pieces that one request carries.
+struct Load {
+    target: TargetId,
+    pieces: SmallVec<[Piece; 2]>,
+    bytes: usize,
+}
+
+/// Memory of a load, cut to its pieces' lengths but not at their borders.
+type Memory<T> = SmallVec<[T; 4]>;
+
+fn dkey_of(chunk: u64) -> u64 {
+    chunk + 1
+}
+
+impl ArrayObj {
+    /// Bytes of `count` records.
+    fn bytes(&self, count: u64) -> Result<usize> {
+        count
+            .checked_mul(self.record_bytes as u64)
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .ok_or_else(|| Error::new(Code::FileTooBig, format!("{count} records are too many")))
+    }
+
+    /// Cuts ranges at chunk borders, in order.
+    fn pieces(&self, ranges: &[Recx]) -> Result<SmallVec<[Piece; 2]>> {
+        let mut pieces = SmallVec::new();
+        for range in ranges {
+            let end = range.end().filter(|end| *end <= i64::MAX as u64).ok_or_else(|| {
+                Error::new(
+                    Code::FileTooBig,
+                    format!("range {}+{} is beyond the largest offset", range.index, range.count),
+                )
+            })?;
+            let mut at = range.index;
+            while at < end {
+                let (chunk, within) = (at / self.chunk_records, at % self.chunk_records);
+                let left_bytes_max = limits::BULK_BYTES_MAX as u64 / self.record_bytes as u64;
+                let count = (end - at).min(self.chunk_records - within).min(left_bytes_max.max(1));
+                let recx = Recx { index: within, count };
+                pieces.push(Piece { dkey: dkey_of(chunk), recx, bytes: self.bytes(count)? });
+                at += count;
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// Spreads pieces and the memory they fill or empty over requests: one per target and
+    /// [`limits::BULK_BYTES_MAX`].
+    fn loads<T: Cut>(
+        &self,
+        ranges: &[Recx],
+        memory: impl Iterator<Item = T>,
+    ) -> Result<SmallVec<[(Load, Memory<T>); 1]>> {
+        let mut memory = memory.filter(|piece| piece.length() > 0);
+        let mut current: Option<T> = None;
+        let mut loads: SmallVec<[(Load, Memory<T>); 1]> = SmallVec::new();
+        for piece in self.pieces(ranges)? {
+            let target = self.cont.target_of(self.oid, &piece.dkey.to_le_bytes())?;
+            let fits = |(load, _): &(Load, Memory<T>)| {
+                load.target == target && load.bytes + piece.bytes <= limits::BULK_BYTES_MAX
+            };
+            let at = loads.iter().rposition(fits).unwrap_or_else(|| {
+                loads.push((Load { target, pieces: SmallVec::new(), bytes: 0 }, Memory::new()));
+                loads.len() - 1
+            });
+            let (load, slices) = &mut loads[at];
+            let mut wanted = piece.bytes;
+            while wanted > 0 {
+                let slice = match current.take() {
+                    Some(slice) => slice,
+                    None => memory.next().ok_or_else(too_little_memory)?,
+                };
+                let (taken, rest) = slice.cut(wanted);
+                wanted -= taken.length();
+                slices.push(taken);
+                current = rest;
+            }
+            load.bytes += piece.bytes;
+            load.pieces.push(piece);
+        }
+        Ok(loads)
+    }
+
+    /// Writes `ranges` from `memory`; both are cut independently and have equal total length.
+    pub async fn write(&self, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
+        let mut loads = self.loads(ranges, memory.iter().copied())?;
+        if loads.len() == 1
+            && let Some((load, slices)) = loads.pop()
+        {
+            return self.write_load(load, slices).await;
+        }
+        try_join_all(loads.into_iter().map(|(load, slices)| self.write_load(load, slices))).await?;
+        Ok(())
+    }
+
+    async fn write_load(&self, load: Load, slices: Memory<&[u8]>) -> Result<()> {
+        let keys: SmallVec<[[u8; 8]; 2]> =
+            load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
+        let mut batch = self.cont.batch();
+        for run in runs(&load.pieces) {
+            let recxs = load.pieces[run.clone()].iter().map(|piece| piece.recx).collect();
+            let value = UpdateValue::Array { record_bytes: self.record_bytes, recxs };
+            let iods = vec![UpdateIod { akey: DATA, cond: Cond::NONE, value }];
+            let dkey = &keys[run.start];
+            batch.op_at(load.target, Op::Update { oid: self.oid, dkey, cond: Cond::NONE, iods });
+        }
+        for slice in &slices {
+            batch.bulk_out(slice);
+        }
+        batch.run().await.map(|_| ())
+    }
+
+    /// Reads `ranges` into `memory`; holes and everything beyond the end read as zero.
+    ///
+    /// Returns a lower bound of the array's size in records: when it is at least the end of the
+    /// ranges all of them lie inside the array; otherwise [`ArrayObj::size`] tells.
+    pub async fn read(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
+        let mut loads = self.loads(ranges, memory.iter_mut().map(|piece| &mut **piece))?;
+        if loads.len() == 1
+            && let Some((load, slices)) = loads.pop()
+        {
+            return self.read_load(load, slices).await;
+        }
+        let reads = loads.into_iter().map(|(load, slices)| self.read_load(load, slices));
+        Ok(try_join_all(reads).await?.into_iter().max().unwrap_or(0))
+    }
+
+    async fn read_load(&self, load: Load, slices: Memory<&mut [u8]>) -> Result<u64> {
+        let keys: SmallVec<[[u8; 8]; 2]> =
+            load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
+        let mut batch = self.cont.batch();
+        let mut dkeys: SmallVec<[u64; 2]> = SmallVec::new();
+        for run in runs(&load.pieces) {
+            let recxs = load.pieces[run.clone()].iter().map(|piece| piece.recx).collect();
+            let want = FetchWant::Array { record_bytes: self.record_bytes, recxs };
+            let iods = vec![FetchIod { akey: DATA, want }];
+            let dkey = &keys[run.start];
+            dkeys.push(load.pieces[run.start].dkey);
+            batch.op_at(load.target, Op::Fetch { oid: self.oid, dkey, cond: Cond::NONE, iods });
+        }
+        for slice in slices {
+            batch.bulk_in(slice);
+        }
+        let result = batch.run().await?;
+        let mut size_min = 0;
+        for (reply, dkey) in result.replies()?.iter().zip(dkeys) {
+            let OpReply::Fetched(iods) = reply else {
+                return Err(Error::new(Code::Proto, "a fetch got an answer of another kind"));
+            };
+            if let Some(Fetched::Array { end, .. }) = iods.first().map(|iod| iod.value)
+                && end > 0
+            {
+                size_min = size_min.max((dkey - 1) * self.chunk_records + end);
+            }
+        }
+        Ok(size_min)
+    }
+
+    /// Size in records as one shard's [`Tail`] tells it.
+    pub fn size_from_tail(&self, tail: &Tail) -> u64 {
+        match tail.dkey_max {
+            Some(dkey) if dkey > 0 => (dkey - 1).saturating_mul(self.chunk_records) + tail.end,
+            _ => 0,
+        }
+    }
+
+    /// Asks all shards; returns their tails merged (size in `end`, `dkey_max` unused).
+    pub async fn stat(&self) -> Result<Tail> {
+        let asked = self.cont.shard_targets(self.oid)?.into_iter().map(|target| async move {
+            let mut batch = self.cont.batch();
+            batch.op_at(target, Op::Stat { oid: self.oid });
+            let result = batch.run().await?;
+            match result.replies()?.first() {
+                Some(OpReply::Stat(stat)) => Ok(stat.tail),
+                _ => Err(Error::new(Code::Proto, "a stat got an answer of another kind")),
+            }
+        });
+        let mut merged = Tail::default();
+        for tail in try_join_all(asked).await? {
+            merged.end = merged.end.max(self.size_from_tail(&tail));
+            merged.epoch = merged.epoch.max(tail.epoch);
+            merged.bytes_used += tail.bytes_used;
+        }
+        Ok(merged)
+    }
+
+    /// Size: one past the last written record.
+    pub async fn size(&self) -> Result<u64> {
+        Ok(self.stat().await?.end)
+    }
+
+    /// Cuts or extends the array to `size` records. New records read as zero.
+    pub async fn set_size(&self, size: u64) -> Result<()> {
+        if size > i64::MAX as u64 {
+            return Err(Error::new(Code::FileTooBig, format!("size {size} is too large")));
+        }
+        let (last_chunk, within) = (size / self.chunk_records, size % self.chunk_records);
+        let first_gone = if within == 0 { dkey_of(last_chunk) } else { dkey_of(last_chunk) + 1 };
+        // The chunk that holds the new last record.
+        let edge = (size > 0).then(|| dkey_of((size - 1) / self.chunk_records).to_le_bytes());
+        let edge_target = match &edge {
+            Some(dkey) => Some(self.cont.target_of(self.oid, dkey)?),
+            None => None,
+        };
+        let asked = self.cont.shard_targets(self.oid)?.into_iter().map(|target| {
+            let edge = edge.as_ref().filter(|_| Some(target) == edge_target);
+            async move {
+                let mut batch = self.cont.batch();
+                batch.op_at(target, Op::PunchDkeysFrom { oid: self.oid, from: first_gone });
+                if let Some(dkey) = edge {
+                    let mut iods = Vec::with_capacity(2);
+                    if within > 0 {
+                        let gone = Recx { index: within, count: self.chunk_records - within };
+                        iods.push(data_iod(UpdateValue::PunchRecords { recxs: vec![gone] }));
+                    }
+                    let last = Recx { index: (size - 1) % self.chunk_records, count: 1 };
+                    let record_bytes = self.record_bytes;
+                    iods.push(data_iod(UpdateValue::Zero { record_bytes, recxs: vec![last] }));
+                    let cond = Cond::NONE;
+                    batch.op_at(target, Op::Update { oid: self.oid, dkey, cond, iods });
+                }
+                batch.run().await.map(|_| ())
+            }
+        });
+        try_join_all(asked).await?;
+        Ok(())
+    }
+
+    /// Makes a hole. The size stays unless the hole reaches the end.
+    pub async fn punch(&self, ranges: &[Recx]) -> Result<()> {
+        let pieces = self.pieces(ranges)?;
+        let punches = pieces.iter().map(|piece| async move {
+            let dkey = piece.dkey.to_le_bytes();
+            let value = UpdateValue::PunchRecords { recxs: vec![piece.recx] };
+            let mut batch = self.cont.batch();
+            let iods = vec![data_iod(value)];
+            batch.op(Op::Update { oid: self.oid, dkey: &dkey, cond: Cond::NONE, iods });
+            batch.run().await.map(|_| ())
+        });
+        try_join_all(punches).await?;
+        Ok(())
+    }
+
+    /// Removes the object from all its shards.
+    pub async fn destroy(&self) -> Result<()> {
+        self.cont.object(self.oid).punch(Cond::NONE).await
+    }
+}
+
+fn data_iod(value: UpdateValue<'static>) -> UpdateIod<'static> {
+    UpdateIod { akey: DATA, cond: Cond::NONE, value }
+}
+
+/// Runs of neighbouring pieces with one dkey.
+fn runs(pieces: &[Piece]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    let mut at = 0;
+    pieces.chunk_by(|a, b| a.dkey == b.dkey).map(move |run| {
+        let range = at..at + run.len();
+        at = range.end;
+        range
+    })
+}
+
+fn too_little_memory() -> Error {
+    Error::inval("the memory given is smaller than the ranges")
+}
+
+/// Memory that can be cut in two.
+trait Cut: Sized {
+    fn length(&self) -> usize;
+    /// The first `wanted` bytes (or all, if fewer), and the rest if any.
+    fn cut(self, wanted: usize) -> (Self, Option<Self>);
+}
+
+impl Cut for &[u8] {
+    fn length(&self) -> usize {
+        self.len()
+    }
+    fn cut(self, wanted: usize) -> (Self, Option<Self>) {
+        if wanted >= self.len() {
+            return (self, None);
+        }
+        let (taken, rest) = self.split_at(wanted);
+        (taken, Some(rest))
+    }
+}
+
+impl Cut for &mut [u8] {
+    fn length(&self) -> usize {
+        self.len()
+    }
+    fn cut(self, wanted: usize) -> (Self, Option<Self>) {
+        if wanted >= self.len() {
+            return (self, None);
+        }
+        let (taken, rest) = self.split_at_mut(wanted);
+        (taken, Some(rest))
+    }
+}

@@ -1,0 +1,279 @@
+//! Batches: ops that take effect together.
+//!
+//! A batch whose ops fall on one target is one request and one round trip. Otherwise it goes
+//! whole to the target of its first op, which coordinates a two-phase commit.
+
+use crate::cont::Container;
+use crate::target::Ask;
+use smallvec::SmallVec;
+use types::{Code, Epoch, Error, Result, TargetId};
+use wire::link::Link;
+use wire::obj::{self, BatchReply, Op, OpReply, ReadCheck, ReadScope, Request, TxId, TxReply};
+
+/// Ops of one target.
+struct Part<'a> {
+    target: TargetId,
+    batch: obj::Batch<'a>,
+    bulk_out: SmallVec<[&'a [u8]; 2]>,
+}
+
+/// Ops in the making. Data of an op is attached right after the op itself.
+pub struct Batch<'a> {
+    cont: Container,
+    parts: SmallVec<[Part<'a>; 1]>,
+    /// For each op: its part, and its place there.
+    order: SmallVec<[(u16, u16); 4]>,
+    bulk_in: Vec<&'a mut [u8]>,
+    opens: bool,
+    failed: Option<Error>,
+}
+
+impl<'a> Batch<'a> {
+    /// An empty batch.
+    pub fn new(cont: &Container) -> Batch<'a> {
+        Batch {
+            cont: cont.clone(),
+            parts: SmallVec::new(),
+            order: SmallVec::new(),
+            bulk_in: Vec::new(),
+            opens: false,
+            failed: None,
+        }
+    }
+
+    /// True when nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    fn part(&mut self, target: TargetId) -> usize {
+        if let Some(at) = self.parts.iter().position(|part| part.target == target) {
+            return at;
+        }
+        let batch = obj::Batch {
+            pool: self.cont.pool().info().id,
+            cont: self.cont.id(),
+            checks: Vec::new(),
+            ops: Vec::with_capacity(2),
+        };
+        self.parts.push(Part { target, batch, bulk_out: SmallVec::new() });
+        self.parts.len() - 1
+    }
+
+    /// Fails the batch with `TxRestart` if what was read has changed. Checks on a dkey go to its
+    /// target; checks on keys or the object go to every shard it is asked at with
+    /// [`Batch::check_at`].
+    pub fn check(&mut self, check: ReadCheck<'a>) {
+        let target = match check.of {
+            ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) => {
+                self.cont.target_of(check.oid, dkey)
+            }
+            ReadScope::Keys | ReadScope::Object => self.cont.home(check.oid),
+        };
+        match target {
+            Ok(target) => self.check_at(target, check),
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    /// The same for one shard.
+    pub fn check_at(&mut self, target: TargetId, check: ReadCheck<'a>) {
+        let part = self.part(target);
+        self.parts[part].batch.checks.push(check);
+    }
+
+    /// Adds an op; its target follows from its object and dkey (or, without a dkey, is the
+    /// object's home). Returns its index among the replies.
+    pub fn op(&mut self, op: Op<'a>) -> usize {
+        let target = match &op {
+            Op::Update { oid, dkey, .. }
+            | Op::Fetch { oid, dkey, .. }
+            | Op::PunchAkeys { oid, dkey, .. }
+            | Op::FetchLink { oid, dkey, .. }
+            | Op::RemoveLink { oid, dkey, .. } => self.cont.target_of(*oid, dkey),
+            Op::PunchDkeys { oid, dkeys, .. } => {
+                let first = dkeys.first().map_or(&[][..], |key| key.as_ref());
+                self.cont.target_of(*oid, first)
+            }
+            other => self.cont.home(other.oid()),
+        };
+        match target {
+            Ok(target) => self.op_at(target, op),
+            Err(error) => {
+                self.failed = Some(error);
+                self.order.push((0, 0));
+                self.order.len() - 1
+            }
+        }
+    }
+
+    /// Adds an op on the shard that `target` holds.
+    pub fn op_at(&mut self, target: TargetId, op: Op<'a>) -> usize {
+        self.opens |= matches!(op, Op::Open { .. } | Op::FetchLink { open: true, .. });
+        if op.is_write() && self.cont.is_read_only() {
+            self.failed = Some(Error::new(Code::ReadOnly, "the container is open read-only"));
+        }
+        let part = self.part(target);
+        let ops = &mut self.parts[part].batch.ops;
+        ops.push(op);
+        self.order.push((part as u16, (ops.len() - 1) as u16));
+        self.order.len() - 1
+    }
+
+    /// Data of the update just added.
+    pub fn bulk_out(&mut self, data: &'a [u8]) {
+        if let Some(&(part, _)) = self.order.last()
+            && !data.is_empty()
+            && let Some(part) = self.parts.get_mut(part as usize)
+        {
+            part.bulk_out.push(data);
+        }
+    }
+
+    /// Room for the data of the fetch just added. Only batches on one target can fetch data.
+    pub fn bulk_in(&mut self, room: &'a mut [u8]) {
+        if !room.is_empty() {
+            self.bulk_in.push(room);
+        }
+    }
+
+    /// Runs the batch. All or nothing.
+    ///
+    /// Errors: those of the conditions (`Exist`, `NonExist`, `NotEmpty`); `TxRestart` when a
+    /// check failed or a two-phase commit lost a conflict: read again and build a new batch.
+    pub async fn run(mut self) -> Result<BatchResult> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        match self.parts.len() {
+            0 => Ok(BatchResult { epoch: Epoch::ZERO, bodies: SmallVec::new(), order: self.order }),
+            1 => self.run_on_one().await,
+            _ => self.run_on_several().await,
+        }
+    }
+
+    async fn run_on_one(mut self) -> Result<BatchResult> {
+        let Some(part) = self.parts.pop() else {
+            return Err(Error::bare(Code::Inval));
+        };
+        let mut body = Vec::with_capacity(192);
+        wire::encode_into(&Request::Batch(part.batch), &mut body);
+        let pool = &self.cont.pool().0;
+        let link = pool.client.target(part.target);
+        let ask = Ask { body: &body, bulk_out: &part.bulk_out, bulk_in: &mut self.bulk_in };
+        let answer = link.ask(&pool.client, &pool.state, ask).await?;
+        let mut bodies = SmallVec::new();
+        bodies.push(Body { bytes: answer.body, from: 1 });
+        // An epoch leads the reply; reading it alone spares decoding what nobody asks for.
+        let epoch = bodies[0].reply()?.epoch;
+        let result = BatchResult { epoch, bodies, order: self.order };
+        if self.opens {
+            let Request::Batch(batch) = wire::decode::<Request<'_>>(&body)? else {
+                return Err(Error::bare(Code::Proto));
+            };
+            note_opens(&self.cont, part.target, &batch, &result.bodies[0])?;
+        }
+        Ok(result)
+    }
+
+    async fn run_on_several(self) -> Result<BatchResult> {
+        if !self.bulk_in.is_empty() {
+            return Err(Error::inval("a batch over several targets cannot fetch bulk data"));
+        }
+        let encoded: Vec<Vec<u8>> =
+            self.parts.iter().map(|part| wire::encode(&part.batch)).collect();
+        let mut bulk_out: Vec<&[u8]> = Vec::new();
+        let mut parts = Vec::with_capacity(encoded.len());
+        for (part, batch) in self.parts.iter().zip(&encoded) {
+            let bytes: usize = part.bulk_out.iter().map(|piece| piece.len()).sum();
+            parts.push((part.target, serde_bytes::Bytes::new(batch), bytes as u32));
+            bulk_out.extend(part.bulk_out.iter());
+        }
+        let client = self.cont.client();
+        let tx = TxId { client: client.id(), seq: client.next_request() };
+        let body = wire::encode(&Request::Commit { tx, parts });
+        let pool = &self.cont.pool().0;
+        let link = client.target(self.parts[0].target);
+        let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut [] };
+        let answer = link.ask(client, &pool.state, ask).await?;
+        let reply: TxReply<'_> = wire::decode(&answer.body[1..])?;
+        if reply.parts.len() != self.parts.len() {
+            return Err(Error::new(Code::Proto, "a transaction's answer lacks parts"));
+        }
+        let bodies: SmallVec<[Body; 1]> =
+            reply.parts.iter().map(|part| Body { bytes: part.to_vec(), from: 0 }).collect();
+        if self.opens {
+            for (part, body) in self.parts.iter().zip(&bodies) {
+                note_opens(&self.cont, part.target, &part.batch, body)?;
+            }
+        }
+        Ok(BatchResult { epoch: reply.epoch, bodies, order: self.order })
+    }
+}
+
+/// Remembers the handles that a batch registered, for restarts of the engine.
+fn note_opens(
+    cont: &Container,
+    target: TargetId,
+    batch: &obj::Batch<'_>,
+    body: &Body,
+) -> Result<()> {
+    let reply = body.reply()?;
+    for (op, reply) in batch.ops.iter().zip(&reply.ops) {
+        match (op, reply) {
+            (Op::Open { oid }, _) => cont.note_open(target, *oid),
+            (Op::FetchLink { .. }, OpReply::Link { value: Some(value), opened: true, .. }) => {
+                if let Some(link) = Link::decode(value) {
+                    cont.note_open(target, link.oid);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// An encoded [`BatchReply`] and where it begins.
+struct Body {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Body {
+    fn reply(&self) -> Result<BatchReply<'_>> {
+        let bytes = self.bytes.get(self.from..).ok_or_else(|| Error::bare(Code::Proto))?;
+        wire::decode(bytes)
+    }
+}
+
+/// What a batch did and found.
+pub struct BatchResult {
+    /// Epoch at which its writes took effect (or its reads looked).
+    pub epoch: Epoch,
+    bodies: SmallVec<[Body; 1]>,
+    order: SmallVec<[(u16, u16); 4]>,
+}
+
+impl BatchResult {
+    /// The replies, in the order of the ops.
+    pub fn replies(&self) -> Result<Vec<OpReply<'_>>> {
+        let mut parts = Vec::with_capacity(self.bodies.len());
+        for body in &self.bodies {
+            parts.push(body.reply()?.ops);
+        }
+        if let [ops] = &mut parts[..] {
+            let ops = std::mem::take(ops);
+            if ops.len() != self.order.len() {
+                return Err(Error::new(Code::Proto, "an answer lacks replies"));
+            }
+            return Ok(ops);
+        }
+        self.order
+            .iter()
+            .map(|&(part, at)| {
+                let reply = parts.get(part as usize).and_then(|ops| ops.get(at as usize));
+                reply.cloned().ok_or_else(|| Error::new(Code::Proto, "an answer lacks replies"))
+            })
+            .collect()
+    }
+}

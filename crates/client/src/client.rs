@@ -1,0 +1,290 @@
+//! The client: identity, connections, control requests.
+
+use crate::pool::Pool;
+use crate::system::SystemAddress;
+use crate::target::TargetLink;
+use env::Env;
+use foldhash::{HashMap, HashMapExt};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+use transport::{Address, Call, Conn, Dial};
+use types::{ClientId, Code, Error, Result, TargetId};
+use wire::Kind;
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, SystemInfo};
+use wire::hello::Service;
+use wire::map::{EngineInfo, PoolMap};
+
+/// How to connect.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// The system.
+    pub system: SystemAddress,
+    /// Name of the job, for fair sharing and accounting; may be empty.
+    pub job: String,
+    /// How long an operation may take, retries included.
+    pub timeout: Duration,
+    /// Use TCP even where shared memory would do (for measurements).
+    pub tcp_only: bool,
+}
+
+impl ConnectOptions {
+    /// Defaults for a system: job from `SLURM_JOB_ID`, 60 s.
+    pub fn new(system: SystemAddress) -> ConnectOptions {
+        ConnectOptions {
+            system,
+            job: std::env::var("SLURM_JOB_ID").unwrap_or_default(),
+            timeout: Duration::from_secs(60),
+            tcp_only: false,
+        }
+    }
+}
+
+/// One thread's way into a system. Cheap to clone; not `Send`.
+#[derive(Clone)]
+pub struct Client(Rc<Inner>);
+
+pub(crate) struct Inner {
+    env: Env,
+    id: ClientId,
+    options: ConnectOptions,
+    host: String,
+    next_request: Cell<u64>,
+    control: RefCell<Option<Conn>>,
+    targets: RefCell<HashMap<TargetId, Rc<TargetLink>>>,
+}
+
+impl Client {
+    /// Connects from this thread, with an environment of its own.
+    pub fn connect(options: ConnectOptions) -> Result<Client> {
+        let client = Client::new(Env::real()?, host_identity(), options);
+        client.block_on(client.control_conn())?;
+        Ok(client)
+    }
+
+    /// A client on a given environment; connects when first used. `host` is compared with
+    /// [`EngineInfo::host`] to choose shared memory.
+    pub fn new(env: Env, host: String, options: ConnectOptions) -> Client {
+        let id = ClientId(env.random_u64());
+        Client(Rc::new(Inner {
+            env,
+            id,
+            options,
+            host,
+            next_request: Cell::new(1),
+            control: RefCell::new(None),
+            targets: RefCell::new(HashMap::new()),
+        }))
+    }
+
+    /// The environment its futures run on.
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// Who this client is.
+    pub fn id(&self) -> ClientId {
+        self.0.id
+    }
+
+    /// How it was connected.
+    pub fn options(&self) -> &ConnectOptions {
+        &self.0.options
+    }
+
+    /// Runs a future to its end on this thread.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.env.block_on(future)
+    }
+
+    /// A fresh request id; ids name updates for ever, over all targets.
+    pub(crate) fn next_request(&self) -> u64 {
+        let id = self.0.next_request.get();
+        self.0.next_request.set(id + 1);
+        id
+    }
+
+    /// Asks the control service, trying the known engines in turn.
+    pub async fn control(&self, request: &ControlRequest) -> Result<ControlReply> {
+        let body = wire::encode(request);
+        let deadline = self.env().now() + self.0.options.timeout;
+        let request_id = self.next_request();
+        let mut flags = 0;
+        loop {
+            let outcome = match self.control_conn().await {
+                Ok(conn) => {
+                    let call = Call {
+                        kind: Kind::Control,
+                        request_id,
+                        flags,
+                        map_version: 0,
+                        deadline: deadline.saturating_sub(self.env().now()),
+                        body: &body,
+                        bulk_out: &[],
+                        bulk_in: &mut [],
+                    };
+                    conn.call(call).await
+                }
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(answer) => return wire::decode::<Result<ControlReply>>(&answer.body)?,
+                Err(error) if error.code == Code::Unreach || error.code == Code::Closed => {
+                    // A control request may have been carried out before the connection broke;
+                    // only those that can be repeated without harm are.
+                    self.0.control.replace(None);
+                    if !is_repeatable(request) || self.env().now() >= deadline {
+                        return Err(error);
+                    }
+                    flags = wire::header::FLAG_RETRY;
+                    self.env().sleep(Duration::from_millis(50)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn control_conn(&self) -> Result<Conn> {
+        if let Some(conn) = self.0.control.borrow().as_ref().filter(|conn| !conn.is_broken()) {
+            return Ok(conn.clone());
+        }
+        let mut last = Error::new(Code::Unreach, "the system has no engine addresses");
+        for address in &self.0.options.system.engines {
+            if self.0.options.tcp_only && matches!(address, Address::Unix(_)) {
+                continue;
+            }
+            match self.dial(address, Service::Control).await {
+                Ok(conn) => {
+                    self.0.control.replace(Some(conn.clone()));
+                    return Ok(conn);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Connects to a service of the engine at `address`.
+    pub(crate) async fn dial(&self, address: &Address, service: Service) -> Result<Conn> {
+        let dial = Dial {
+            client: self.0.id,
+            service,
+            token: &self.0.options.system.token,
+            job: &self.0.options.job,
+            timeout: self.0.options.timeout.min(Duration::from_secs(10)),
+        };
+        transport::connect(&self.0.env, address, &dial).await
+    }
+
+    /// The addresses worth trying for an engine, best first.
+    pub(crate) fn addresses(&self, engine: &EngineInfo) -> Vec<Address> {
+        if let Some(name) = engine.tcp.strip_prefix("sim:") {
+            return vec![Address::Sim(name.to_string())];
+        }
+        let tcp = Address::Tcp(engine.tcp.clone());
+        if engine.host == self.0.host && !self.0.options.tcp_only && !engine.unix.is_empty() {
+            vec![Address::Unix(engine.unix.clone().into()), tcp]
+        } else {
+            vec![tcp]
+        }
+    }
+
+    /// The link to a target, made when first asked for.
+    pub(crate) fn target(&self, target: TargetId) -> Rc<TargetLink> {
+        let mut targets = self.0.targets.borrow_mut();
+        targets.entry(target).or_insert_with(|| Rc::new(TargetLink::new(target))).clone()
+    }
+
+    /// Engines and versions of the system.
+    pub async fn system_query(&self) -> Result<SystemInfo> {
+        match self.control(&ControlRequest::SystemQuery).await? {
+            ControlReply::System(info) => Ok(info),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Makes a pool of `bytes` over all targets.
+    pub async fn pool_create(&self, request: ControlRequest) -> Result<PoolInfo> {
+        match self.control(&request).await? {
+            ControlReply::Pool(info) => Ok(info),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// All pools.
+    pub async fn pool_list(&self) -> Result<Vec<PoolInfo>> {
+        match self.control(&ControlRequest::PoolList).await? {
+            ControlReply::Pools(pools) => Ok(pools),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Removes a pool; with `force` even one in use.
+    pub async fn pool_destroy(&self, pool: Name, force: bool) -> Result<()> {
+        self.control(&ControlRequest::PoolDestroy { pool, force }).await.map(|_| ())
+    }
+
+    /// Opens a pool.
+    pub async fn pool_open(&self, pool: &Name, mode: OpenMode) -> Result<Pool> {
+        match self.control(&ControlRequest::PoolOpen { pool: pool.clone(), mode }).await? {
+            ControlReply::PoolOpened { handle, pool } => Ok(Pool::new(self.clone(), handle, pool)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(crate) async fn pool_map(&self, pool: types::PoolId) -> Result<PoolMap> {
+        match self.control(&ControlRequest::PoolMap(pool)).await? {
+            ControlReply::Map(map) => Ok(map),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Sends what is held back (closed handles). Called on drop of the last clone, too.
+    pub fn flush(&self) {
+        self.0.flush();
+    }
+}
+
+impl Inner {
+    fn flush(&self) {
+        for link in self.targets.borrow().values() {
+            link.flush_releases();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// True for requests that read, or whose second run finds the first one's result harmless.
+fn is_repeatable(request: &ControlRequest) -> bool {
+    matches!(
+        request,
+        ControlRequest::Join(_)
+            | ControlRequest::SystemQuery
+            | ControlRequest::PoolList
+            | ControlRequest::PoolQuery(_)
+            | ControlRequest::PoolMap(_)
+            | ControlRequest::PoolOpen { .. }
+            | ControlRequest::ContList(_)
+            | ControlRequest::ContQuery(..)
+            | ControlRequest::ContOpen { .. }
+            | ControlRequest::AllocOids { .. }
+            | ControlRequest::SetProps { .. }
+            | ControlRequest::SetAttrs { .. }
+            | ControlRequest::GetAttrs { .. }
+    )
+}
+
+pub(crate) fn unexpected() -> Error {
+    Error::new(Code::Proto, "the control service gave an answer of the wrong kind")
+}
+
+/// What tells this host from others: the kernel's boot id.
+pub fn host_identity() -> String {
+    env::host_identity()
+}

@@ -1,0 +1,191 @@
+//! An open container: object ids, layouts, open handles.
+
+use crate::batch::Batch;
+use crate::client::{Client, unexpected};
+use crate::object::Object;
+use crate::pool::Pool;
+use crate::target::Ask;
+use placement::Layout;
+use std::cell::RefCell;
+use std::rc::Rc;
+use types::{Code, ContId, Error, ObjClass, ObjType, Oid, Result, TargetId};
+use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode};
+use wire::obj::{ObjectList, Request};
+
+/// Layouts remembered, by object; a small direct-mapped cache.
+const LAYOUTS_CACHED: usize = 256;
+
+/// An open container. Cheap to clone.
+#[derive(Clone)]
+pub struct Container(Rc<Inner>);
+
+struct Inner {
+    pool: Pool,
+    handle: u64,
+    info: ContInfo,
+    mode: OpenMode,
+    layouts: RefCell<Vec<Option<CachedLayout>>>,
+}
+
+struct CachedLayout {
+    oid: Oid,
+    map_version: u32,
+    layout: Rc<Layout>,
+}
+
+impl Container {
+    pub(crate) fn new(pool: Pool, handle: u64, info: ContInfo, mode: OpenMode) -> Container {
+        let mut layouts = Vec::new();
+        layouts.resize_with(LAYOUTS_CACHED, || None);
+        Container(Rc::new(Inner { pool, handle, info, mode, layouts: RefCell::new(layouts) }))
+    }
+
+    /// What the catalog said when it was opened.
+    pub fn info(&self) -> &ContInfo {
+        &self.0.info
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ContId {
+        self.0.info.id
+    }
+
+    /// Its pool.
+    pub fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    /// The client it was opened with.
+    pub fn client(&self) -> &Client {
+        self.0.pool.client()
+    }
+
+    /// True when opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.0.mode == OpenMode::ReadOnly
+    }
+
+    /// Reserves `count` object numbers that nobody else gets; returns the first.
+    pub async fn alloc_oids(&self, count: u64) -> Result<u64> {
+        let request = ControlRequest::AllocOids {
+            pool: self.0.pool.info().id,
+            cont: self.id(),
+            count,
+        };
+        match self.client().control(&request).await? {
+            ControlReply::Oids(first) => Ok(first),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Fills our bits of an object id, in the pool's newest placement epoch.
+    ///
+    /// Errors: `NotSupported` for a class that needs redundancy, `Redundancy` for one weaker
+    /// than the container's `rd_fac`.
+    pub fn generate_oid(
+        &self,
+        kind: ObjType,
+        class: ObjClass,
+        user_hi: u32,
+        user_lo: u64,
+    ) -> Result<Oid> {
+        let map = self.0.pool.map();
+        placement::check_class(class, &self.0.info.props, &map)?;
+        Ok(Oid::generate(user_hi, user_lo, kind, class, map.placement_epoch()))
+    }
+
+    /// A placement hint that puts an object's first group on `target`.
+    pub fn hint_for(&self, target: TargetId) -> u32 {
+        let random = self.client().env().random_u64();
+        self.0.pool.0.state.hints().pick(target, random)
+    }
+
+    /// The layout of an object under the current map.
+    pub fn layout(&self, oid: Oid) -> Result<Rc<Layout>> {
+        let map_version = self.0.pool.0.state.map_version();
+        let slot = (types::hash::mix2(oid.hi, oid.lo) as usize) % LAYOUTS_CACHED;
+        let mut layouts = self.0.layouts.borrow_mut();
+        if let Some(cached) = &layouts[slot]
+            && cached.oid == oid
+            && cached.map_version == map_version
+        {
+            return Ok(cached.layout.clone());
+        }
+        let layout = Rc::new(placement::layout(oid, &self.0.pool.map())?);
+        layouts[slot] = Some(CachedLayout { oid, map_version, layout: layout.clone() });
+        Ok(layout)
+    }
+
+    /// The target that leads the group of `dkey`.
+    pub fn target_of(&self, oid: Oid, dkey: &[u8]) -> Result<TargetId> {
+        let layout = self.layout(oid)?;
+        self.leader(oid, &layout, layout.group_of(oid, dkey))
+    }
+
+    /// The target that leads the object's first group.
+    pub fn home(&self, oid: Oid) -> Result<TargetId> {
+        let layout = self.layout(oid)?;
+        self.leader(oid, &layout, 0)
+    }
+
+    /// The leaders of all groups, first group first.
+    pub fn shard_targets(&self, oid: Oid) -> Result<Vec<TargetId>> {
+        let layout = self.layout(oid)?;
+        (0..layout.group_count()).map(|group| self.leader(oid, &layout, group)).collect()
+    }
+
+    fn leader(&self, oid: Oid, layout: &Layout, group: usize) -> Result<TargetId> {
+        layout.leader(group, &self.0.pool.map()).ok_or_else(|| {
+            Error::new(Code::Unreach, format!("object {oid}: no live target in group {group}"))
+        })
+    }
+
+    /// A handle on an object; costs nothing.
+    pub fn object(&self, oid: Oid) -> Object {
+        Object::new(self.clone(), oid)
+    }
+
+    /// Ops that take effect together.
+    pub fn batch<'a>(&self) -> Batch<'a> {
+        Batch::new(self)
+    }
+
+    /// Closes an open handle on an object that `Op::Open` or `Op::FetchLink` registered. The
+    /// target hears of it with the next request.
+    pub fn release(&self, oid: Oid) {
+        if let Ok(target) = self.home(oid) {
+            self.client().target(target).release((self.0.pool.info().id, self.id(), oid));
+        }
+    }
+
+    pub(crate) fn note_open(&self, target: TargetId, oid: Oid) {
+        self.client().target(target).note_open((self.0.pool.info().id, self.id(), oid));
+    }
+
+    /// Objects that have a shard on `target`, in ascending order from after `after`.
+    pub async fn list_objects(
+        &self,
+        target: TargetId,
+        after: Option<Oid>,
+        count_max: u32,
+    ) -> Result<ObjectList> {
+        let pool = &self.0.pool.0;
+        let request = Request::ListObjects { pool: pool.state.id, cont: self.id(), after, count_max };
+        let body = wire::encode(&request);
+        let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
+        let answer = self.client().target(target).ask(self.client(), &pool.state, ask).await?;
+        wire::decode(&answer.body[1..])
+    }
+
+    /// By UUID: a name that survives a change of label.
+    pub fn name(&self) -> Name {
+        Name::Uuid(self.0.info.uuid)
+    }
+
+    /// Gives the handle back and waits for the answer.
+    pub async fn close(self) -> Result<()> {
+        self.client().flush();
+        let request = ControlRequest::ContClose { handle: self.0.handle };
+        self.client().control(&request).await.map(|_| ())
+    }
+}

@@ -1,0 +1,484 @@
+//! Objects: dkeys and akeys from the user's side.
+//!
+//! Reads take an optional [`Tx`]: what they saw is then checked when the transaction commits.
+//! Writes with a transaction wait for the commit; they are not visible to its own reads, as in
+//! DAOS.
+
+use crate::cont::Container;
+use crate::tx::Tx;
+use types::{Code, Epoch, Error, Key, Oid, Result, TargetId};
+use wire::obj::{
+    Cond, FetchIod, Fetched, Listed, ListScope, ObjectStat, Op, OpReply, QueryFlags, ReadScope,
+    Recx, UpdateIod,
+};
+
+/// An object of an open container.
+#[derive(Clone)]
+pub struct Object {
+    cont: Container,
+    oid: Oid,
+}
+
+/// What was found at one akey; data went to the caller's memory unless it is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FetchedValue {
+    /// No such akey.
+    Absent,
+    /// A single value that came with the answer.
+    Inline(Vec<u8>),
+    /// A single value of this size; in the caller's memory if it fitted.
+    Single {
+        /// Its length.
+        bytes: u64,
+        /// False when it was longer than the room for it.
+        fitted: bool,
+    },
+    /// Records; all asked-for ones are in the caller's memory.
+    Array {
+        /// Size of a record.
+        record_bytes: u32,
+        /// One past the last written record under this akey and dkey.
+        end: u64,
+    },
+}
+
+/// Where a listing stands. Starts at [`Anchor::start`] or one of [`Object::split`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// Group being listed.
+    group: u32,
+    /// Groups end here (exclusive).
+    group_end: u32,
+    /// Position in the shard; empty at its start.
+    position: Vec<u8>,
+    /// Hash range to list.
+    hashes: (u64, u64),
+    done: bool,
+}
+
+impl Anchor {
+    /// The whole listing, from its start.
+    pub fn start() -> Anchor {
+        Anchor {
+            group: 0,
+            group_end: u32::MAX,
+            position: Vec::new(),
+            hashes: (0, u64::MAX),
+            done: false,
+        }
+    }
+
+    /// True when nothing is left.
+    pub fn is_end(&self) -> bool {
+        self.done
+    }
+
+    /// Plain bytes, for handing to another process.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let position = serde_bytes::Bytes::new(&self.position);
+        wire::encode(&(self.group, self.group_end, position, self.hashes, self.done))
+    }
+
+    /// The inverse of [`Anchor::to_bytes`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Anchor> {
+        type Parts<'a> = (u32, u32, &'a serde_bytes::Bytes, (u64, u64), bool);
+        let (group, group_end, position, hashes, done): Parts<'_> = wire::decode(bytes)?;
+        Ok(Anchor { group, group_end, position: position.to_vec(), hashes, done })
+    }
+}
+
+/// Answer to a key query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The dkey found or given.
+    pub dkey: Key,
+    /// The akey found or given.
+    pub akey: Key,
+    /// The range found.
+    pub recx: Option<Recx>,
+    /// Size of its records.
+    pub record_bytes: u32,
+}
+
+/// Items in one answer of a listing.
+const LIST_COUNT_MAX: u32 = 8192;
+/// Bytes in one answer of a listing.
+const LIST_BYTES_MAX: u32 = 1 << 20;
+
+fn wrong_answer() -> Error {
+    Error::new(Code::Proto, "a target gave an answer of the wrong kind")
+}
+
+impl Object {
+    pub(crate) fn new(cont: Container, oid: Oid) -> Object {
+        Object { cont, oid }
+    }
+
+    /// Its id.
+    pub fn oid(&self) -> Oid {
+        self.oid
+    }
+
+    /// Its container.
+    pub fn cont(&self) -> &Container {
+        &self.cont
+    }
+
+    /// Writes akeys of a dkey. `data` holds, in order, what the iods do not carry themselves.
+    ///
+    /// Errors: `Exist`, `NonExist` from conditions; `Inval` for a record size that differs from
+    /// that of existing records; `NoSpace`; `KeyTooBig`.
+    pub async fn update(
+        &self,
+        tx: Option<&Tx>,
+        cond: Cond,
+        dkey: &[u8],
+        iods: Vec<UpdateIod<'_>>,
+        data: &[&[u8]],
+    ) -> Result<Epoch> {
+        let op = Op::Update { oid: self.oid, dkey, cond, iods };
+        self.write(tx, self.cont.target_of(self.oid, dkey)?, op, data).await
+    }
+
+    async fn write(
+        &self,
+        tx: Option<&Tx>,
+        target: TargetId,
+        op: Op<'_>,
+        data: &[&[u8]],
+    ) -> Result<Epoch> {
+        if let Some(tx) = tx {
+            tx.add(target, &op, data)?;
+            return Ok(Epoch::ZERO);
+        }
+        let mut batch = self.cont.batch();
+        batch.op_at(target, op);
+        for piece in data {
+            batch.bulk_out(piece);
+        }
+        Ok(batch.run().await?.epoch)
+    }
+
+    /// Reads akeys of a dkey into `room`, which is filled in the order of iods and ranges.
+    pub async fn fetch(
+        &self,
+        tx: Option<&Tx>,
+        cond: Cond,
+        dkey: &[u8],
+        iods: Vec<FetchIod<'_>>,
+        room: &mut [&mut [u8]],
+    ) -> Result<Vec<FetchedValue>> {
+        let akeys: Vec<&[u8]> = iods.iter().map(|iod| iod.akey).collect();
+        let target = self.cont.target_of(self.oid, dkey)?;
+        let mut batch = self.cont.batch();
+        batch.op_at(target, Op::Fetch { oid: self.oid, dkey, cond, iods });
+        for piece in room.iter_mut() {
+            batch.bulk_in(piece);
+        }
+        let result = batch.run().await?;
+        let replies = result.replies()?;
+        let Some(OpReply::Fetched(found)) = replies.first() else {
+            return Err(wrong_answer());
+        };
+        if found.len() != akeys.len() {
+            return Err(wrong_answer());
+        }
+        if let Some(tx) = tx {
+            for (akey, iod) in akeys.iter().zip(found) {
+                tx.saw(target, self.oid, ReadScope::Akey(dkey, akey), iod.epoch);
+            }
+        }
+        Ok(found.iter().map(|iod| fetched_value(&iod.value)).collect())
+    }
+
+    /// Removes the whole object. With conditions, atomically over all its shards.
+    pub async fn punch(&self, cond: Cond) -> Result<()> {
+        self.punch_in(None, cond).await
+    }
+
+    /// The same inside a transaction.
+    pub async fn punch_in(&self, tx: Option<&Tx>, cond: Cond) -> Result<()> {
+        let op = || Op::PunchObj { oid: self.oid, cond, besides: b"" };
+        let targets = self.cont.shard_targets(self.oid)?;
+        if let Some(tx) = tx {
+            return targets.into_iter().try_for_each(|target| tx.add(target, &op(), &[]));
+        }
+        let mut batch = self.cont.batch();
+        for target in targets {
+            batch.op_at(target, op());
+        }
+        batch.run().await.map(|_| ())
+    }
+
+    /// Removes dkeys; together or not at all.
+    pub async fn punch_dkeys(&self, tx: Option<&Tx>, cond: Cond, dkeys: &[&[u8]]) -> Result<()> {
+        let mut by_target: Vec<(TargetId, Vec<&serde_bytes::Bytes>)> = Vec::new();
+        for dkey in dkeys {
+            let target = self.cont.target_of(self.oid, dkey)?;
+            let key = serde_bytes::Bytes::new(dkey);
+            match by_target.iter_mut().find(|(known, _)| *known == target) {
+                Some((_, keys)) => keys.push(key),
+                None => by_target.push((target, vec![key])),
+            }
+        }
+        let mut batch = self.cont.batch();
+        for (target, dkeys) in by_target {
+            let op = Op::PunchDkeys { oid: self.oid, cond, dkeys };
+            match tx {
+                Some(tx) => tx.add(target, &op, &[])?,
+                None => {
+                    batch.op_at(target, op);
+                }
+            }
+        }
+        batch.run().await.map(|_| ())
+    }
+
+    /// Removes akeys of a dkey.
+    pub async fn punch_akeys(
+        &self,
+        tx: Option<&Tx>,
+        cond: Cond,
+        dkey: &[u8],
+        akeys: &[&[u8]],
+    ) -> Result<()> {
+        let akeys = akeys.iter().map(|akey| serde_bytes::Bytes::new(akey)).collect();
+        let target = self.cont.target_of(self.oid, dkey)?;
+        let op = Op::PunchAkeys { oid: self.oid, dkey, cond, akeys };
+        self.write(tx, target, op, &[]).await.map(|_| ())
+    }
+
+    /// Anchors that divide a listing of dkeys among `parts` readers: every key belongs to
+    /// exactly one of them. By shard first, by hash inside shards where that is not enough.
+    pub fn split(&self, parts: u32) -> Result<Vec<Anchor>> {
+        let groups = self.cont.layout(self.oid)?.group_count() as u32;
+        let parts = parts.max(1);
+        if parts <= groups {
+            return Ok((0..parts)
+                .map(|part| Anchor {
+                    group: part * groups / parts,
+                    group_end: (part + 1) * groups / parts,
+                    ..Anchor::start()
+                })
+                .collect());
+        }
+        if self.oid.dkey_kind() != types::DkeyKind::Hashed {
+            let one = |group| Anchor { group, group_end: group + 1, ..Anchor::start() };
+            return Ok((0..groups).map(one).collect());
+        }
+        let mut anchors = Vec::with_capacity(parts as usize);
+        for group in 0..groups {
+            let slices = (parts * (group + 1) / groups - parts * group / groups) as u128;
+            let bound = |slice: u128| ((slice << 64) / slices) as u64;
+            for slice in 0..slices {
+                let to = if slice + 1 == slices { u64::MAX } else { bound(slice + 1) - 1 };
+                let hashes = (bound(slice), to);
+                anchors.push(Anchor { group, group_end: group + 1, hashes, ..Anchor::start() });
+            }
+        }
+        Ok(anchors)
+    }
+
+    /// Lists dkeys from `anchor` on, moving it. An answer may be empty before the end.
+    pub async fn list_dkeys(
+        &self,
+        tx: Option<&Tx>,
+        anchor: &mut Anchor,
+        count_max: u32,
+    ) -> Result<Vec<Key>> {
+        let mut keys = Vec::new();
+        self.list_entries(tx, anchor, count_max, None, false, |item| {
+            if let Listed::Key { key } | Listed::Entry { key, .. } = item {
+                keys.push(Key::new(key));
+            }
+        })
+        .await?;
+        Ok(keys)
+    }
+
+    /// Lists dkeys with the single value of one akey (and, with `follow`, the tails of linked
+    /// objects held beside them), from `anchor` on, moving it.
+    pub async fn list_entries(
+        &self,
+        tx: Option<&Tx>,
+        anchor: &mut Anchor,
+        count_max: u32,
+        value_of: Option<&[u8]>,
+        follow: bool,
+        mut item: impl FnMut(&Listed<'_>),
+    ) -> Result<()> {
+        let layout = self.cont.layout(self.oid)?;
+        let end = anchor.group_end.min(layout.group_count() as u32);
+        if anchor.done || anchor.group >= end {
+            anchor.done = true;
+            return Ok(());
+        }
+        let targets = self.cont.shard_targets(self.oid)?;
+        let target = *targets.get(anchor.group as usize).ok_or_else(wrong_answer)?;
+        let scope = ListScope::Dkeys { value_of, follow, hash_range: anchor.hashes };
+        let position = std::mem::take(&mut anchor.position);
+        let (next, _) = self.list(tx, target, scope, &position, count_max, &mut item).await?;
+        if next.is_empty() {
+            anchor.group += 1;
+            anchor.done = anchor.group >= end;
+        }
+        anchor.position = next;
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        tx: Option<&Tx>,
+        target: TargetId,
+        scope: ListScope<'_>,
+        position: &[u8],
+        count_max: u32,
+        item: &mut dyn FnMut(&Listed<'_>),
+    ) -> Result<(Vec<u8>, usize)> {
+        let mut batch = self.cont.batch();
+        batch.op_at(
+            target,
+            Op::List {
+                oid: self.oid,
+                scope,
+                anchor: position,
+                count_max: count_max.min(LIST_COUNT_MAX),
+                bytes_max: LIST_BYTES_MAX,
+            },
+        );
+        let result = batch.run().await?;
+        let replies = result.replies()?;
+        let Some(OpReply::Listed { items, anchor, keys_epoch }) = replies.first() else {
+            return Err(wrong_answer());
+        };
+        if let Some(tx) = tx {
+            let scope = match scope {
+                ListScope::Dkeys { .. } => ReadScope::Keys,
+                ListScope::Akeys { dkey } | ListScope::Recxs { dkey, .. } => ReadScope::Dkey(dkey),
+            };
+            tx.saw(target, self.oid, scope, *keys_epoch);
+        }
+        items.iter().for_each(item);
+        Ok((anchor.to_vec(), items.len()))
+    }
+
+    /// Lists akeys of a dkey.
+    pub async fn list_akeys(
+        &self,
+        tx: Option<&Tx>,
+        dkey: &[u8],
+        anchor: &mut Anchor,
+        count_max: u32,
+    ) -> Result<Vec<Key>> {
+        let mut keys = Vec::new();
+        let mut take = |item: &Listed<'_>| {
+            if let Listed::Key { key } = item {
+                keys.push(Key::new(key));
+            }
+        };
+        let target = self.cont.target_of(self.oid, dkey)?;
+        let position = std::mem::take(&mut anchor.position);
+        let scope = ListScope::Akeys { dkey };
+        let (next, _) = self.list(tx, target, scope, &position, count_max, &mut take).await?;
+        anchor.done = next.is_empty();
+        anchor.position = next;
+        Ok(keys)
+    }
+
+    /// Lists the written ranges of an array akey, with record size and epoch.
+    pub async fn list_recxs(
+        &self,
+        tx: Option<&Tx>,
+        dkey: &[u8],
+        akey: &[u8],
+        descending: bool,
+        anchor: &mut Anchor,
+        count_max: u32,
+    ) -> Result<Vec<(Recx, u32, Epoch)>> {
+        let mut ranges = Vec::new();
+        let mut take = |item: &Listed<'_>| {
+            if let Listed::Recx { recx, record_bytes, epoch } = *item {
+                ranges.push((recx, record_bytes, epoch));
+            }
+        };
+        let target = self.cont.target_of(self.oid, dkey)?;
+        let position = std::mem::take(&mut anchor.position);
+        let scope = ListScope::Recxs { dkey, akey, descending };
+        let (next, _) = self.list(tx, target, scope, &position, count_max, &mut take).await?;
+        anchor.done = next.is_empty();
+        anchor.position = next;
+        Ok(ranges)
+    }
+
+    /// Finds the least or greatest dkey, akey, recx; what is not to be found is given.
+    /// `None` when there is nothing. Integer keys only for `DKEY` and `AKEY` (`Inval` else).
+    pub async fn query(
+        &self,
+        tx: Option<&Tx>,
+        flags: QueryFlags,
+        dkey: &[u8],
+        akey: &[u8],
+    ) -> Result<Option<KeyRange>> {
+        let targets = if flags.has(QueryFlags::DKEY) {
+            self.cont.shard_targets(self.oid)?
+        } else {
+            vec![self.cont.target_of(self.oid, dkey)?]
+        };
+        let mut best: Option<KeyRange> = None;
+        for target in targets {
+            let mut batch = self.cont.batch();
+            batch.op_at(target, Op::Query { oid: self.oid, flags, dkey, akey });
+            batch.op_at(target, Op::Stat { oid: self.oid });
+            let result = batch.run().await?;
+            let replies = result.replies()?;
+            let [OpReply::Found(found), OpReply::Stat(stat)] = &replies[..] else {
+                return Err(wrong_answer());
+            };
+            if let Some(tx) = tx {
+                tx.saw(target, self.oid, ReadScope::Object, stat.tail.epoch);
+            }
+            let Some(found) = found else { continue };
+            let found = KeyRange {
+                dkey: Key::new(found.dkey),
+                akey: Key::new(found.akey),
+                recx: found.recx,
+                record_bytes: found.record_bytes,
+            };
+            let better = best.as_ref().is_none_or(|best| {
+                let (new, old) = (integer(&found.dkey), integer(&best.dkey));
+                if flags.has(QueryFlags::MAX) { new > old } else { new < old }
+            });
+            if better {
+                best = Some(found);
+            }
+        }
+        Ok(best)
+    }
+
+    /// Facts about each shard of the object.
+    pub async fn stat(&self) -> Result<Vec<(TargetId, ObjectStat)>> {
+        let mut stats = Vec::new();
+        for target in self.cont.shard_targets(self.oid)? {
+            let mut batch = self.cont.batch();
+            batch.op_at(target, Op::Stat { oid: self.oid });
+            match batch.run().await?.replies()?.first() {
+                Some(OpReply::Stat(stat)) => stats.push((target, *stat)),
+                _ => return Err(wrong_answer()),
+            }
+        }
+        Ok(stats)
+    }
+}
+
+fn integer(key: &[u8]) -> u64 {
+    key.try_into().map_or(0, u64::from_le_bytes)
+}
+
+fn fetched_value(value: &Fetched<'_>) -> FetchedValue {
+    match *value {
+        Fetched::Absent => FetchedValue::Absent,
+        Fetched::Inline(bytes) => FetchedValue::Inline(bytes.to_vec()),
+        Fetched::Single { bytes, in_bulk } => FetchedValue::Single { bytes, fitted: in_bulk },
+        Fetched::Array { record_bytes, end } => FetchedValue::Array { record_bytes, end },
+    }
+}

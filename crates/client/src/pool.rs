@@ -1,0 +1,206 @@
+//! An open pool: its map, its space, its containers.
+
+use crate::client::{Client, unexpected};
+use crate::cont::Container;
+use crate::target::Ask;
+use futures_util::future::try_join_all;
+use placement::HintTable;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use types::{ContProps, PoolId, Result, TargetId};
+use uuid::Uuid;
+use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, PoolInfo};
+use wire::map::{PoolMap, TargetState};
+use wire::obj::{Request, ShardStat};
+
+/// The map of a pool, renewed when a target says it is stale.
+pub(crate) struct PoolState {
+    pub id: PoolId,
+    map: RefCell<Rc<PoolMap>>,
+    version: Cell<u32>,
+    hints: RefCell<Option<Rc<HintTable>>>,
+}
+
+impl PoolState {
+    pub fn map(&self) -> Rc<PoolMap> {
+        self.map.borrow().clone()
+    }
+
+    pub fn map_version(&self) -> u32 {
+        self.version.get()
+    }
+
+    /// Gets the newest map.
+    pub async fn refresh(&self, client: &Client) -> Result<()> {
+        let fresh = client.pool_map(self.id).await?;
+        if fresh.version > self.version.get() {
+            self.version.set(fresh.version);
+            self.map.replace(Rc::new(fresh));
+            self.hints.replace(None);
+        }
+        Ok(())
+    }
+
+    pub fn hints(&self) -> Rc<HintTable> {
+        let mut hints = self.hints.borrow_mut();
+        hints.get_or_insert_with(|| Rc::new(HintTable::new(&self.map.borrow()))).clone()
+    }
+}
+
+/// An open pool. The handle goes back when the last clone (and container of it) is dropped.
+#[derive(Clone)]
+pub struct Pool(pub(crate) Rc<Inner>);
+
+pub(crate) struct Inner {
+    pub client: Client,
+    pub state: PoolState,
+    info: PoolInfo,
+    handle: u64,
+}
+
+/// Space of one target in a pool.
+#[derive(Clone, Debug)]
+pub struct TargetSpace {
+    /// The target.
+    pub target: TargetId,
+    /// Its state in the pool.
+    pub state: TargetState,
+    /// Space and counts; `None` when it gave no answer.
+    pub stat: Option<ShardStat>,
+}
+
+/// Space of a pool.
+#[derive(Clone, Debug, Default)]
+pub struct SpaceInfo {
+    /// Sum over the targets that answered.
+    pub total: ShardStat,
+    /// By target.
+    pub targets: Vec<TargetSpace>,
+}
+
+impl Pool {
+    pub(crate) fn new(client: Client, handle: u64, info: PoolInfo) -> Pool {
+        let state = PoolState {
+            id: info.id,
+            version: Cell::new(info.map.version),
+            map: RefCell::new(Rc::new(info.map.clone())),
+            hints: RefCell::new(None),
+        };
+        Pool(Rc::new(Inner { client, state, info, handle }))
+    }
+
+    /// What the catalog said when the pool was opened.
+    pub fn info(&self) -> &PoolInfo {
+        &self.0.info
+    }
+
+    /// The client it was opened with.
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// The pool map as last heard.
+    pub fn map(&self) -> Rc<PoolMap> {
+        self.0.state.map()
+    }
+
+    /// By UUID: names that survive a change of label.
+    pub fn name(&self) -> Name {
+        Name::Uuid(self.0.info.uuid)
+    }
+
+    /// Asks every target for its space. Targets that do not answer count as absent.
+    pub async fn query(&self) -> Result<SpaceInfo> {
+        let map = self.map();
+        let request = wire::encode(&Request::ShardStat { pool: self.0.state.id });
+        let asked = map.targets.iter().map(|target| {
+            let request = &request;
+            async move {
+                let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
+                let client = &self.0.client;
+                let stat = match client.target(target.id).ask(client, &self.0.state, ask).await {
+                    Ok(answer) => Some(wire::decode::<ShardStat>(&answer.body[1..])?),
+                    Err(error) => {
+                        tracing::warn!("target {}: {error}", target.id);
+                        None
+                    }
+                };
+                Ok::<_, types::Error>(TargetSpace { target: target.id, state: target.state, stat })
+            }
+        });
+        let targets = try_join_all(asked).await?;
+        let mut total = ShardStat::default();
+        for stat in targets.iter().filter_map(|target| target.stat) {
+            total.scm_bytes += stat.scm_bytes;
+            total.scm_free_bytes += stat.scm_free_bytes;
+            total.nvme_bytes += stat.nvme_bytes;
+            total.nvme_free_bytes += stat.nvme_free_bytes;
+            total.object_count += stat.object_count;
+            total.dkey_count += stat.dkey_count;
+        }
+        Ok(SpaceInfo { total, targets })
+    }
+
+    /// Makes a container. An empty label is none; a nil UUID lets the system choose.
+    pub async fn cont_create(
+        &self,
+        label: &str,
+        uuid: Uuid,
+        props: ContProps,
+        attrs: BTreeMap<String, Vec<u8>>,
+    ) -> Result<ContInfo> {
+        let request = ControlRequest::ContCreate {
+            pool: self.name(),
+            label: label.to_string(),
+            uuid,
+            props,
+            attrs,
+        };
+        match self.0.client.control(&request).await? {
+            ControlReply::Cont(info) => Ok(info),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Opens a container.
+    pub async fn cont_open(&self, cont: &Name, mode: OpenMode) -> Result<Container> {
+        let request =
+            ControlRequest::ContOpen { pool: self.name(), cont: cont.clone(), mode };
+        match self.0.client.control(&request).await? {
+            ControlReply::ContOpened { handle, cont } => {
+                Ok(Container::new(self.clone(), handle, cont, mode))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// All containers.
+    pub async fn cont_list(&self) -> Result<Vec<ContInfo>> {
+        match self.0.client.control(&ControlRequest::ContList(self.name())).await? {
+            ControlReply::Conts(conts) => Ok(conts),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// One container.
+    pub async fn cont_query(&self, cont: &Name) -> Result<ContInfo> {
+        let request = ControlRequest::ContQuery(self.name(), cont.clone());
+        match self.0.client.control(&request).await? {
+            ControlReply::Cont(info) => Ok(info),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Removes a container; with `force` even one in use.
+    pub async fn cont_destroy(&self, cont: Name, force: bool) -> Result<()> {
+        let request = ControlRequest::ContDestroy { pool: self.name(), cont, force };
+        self.0.client.control(&request).await.map(|_| ())
+    }
+
+    /// Gives the handle back and waits for the answer.
+    pub async fn close(self) -> Result<()> {
+        let request = ControlRequest::PoolClose { handle: self.0.handle };
+        self.0.client.control(&request).await.map(|_| ())
+    }
+}

@@ -1,0 +1,220 @@
+//! The link to one target: its connection, reconnects, retries, closed handles to tell it of.
+
+use crate::client::Client;
+use crate::pool::PoolState;
+use foldhash::{HashMap, HashMapExt};
+use futures_util::lock::Mutex;
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+use transport::{Answer, Call, Conn};
+use types::{Code, ContId, Error, Oid, PoolId, Result, TargetId};
+use wire::Kind;
+use wire::hello::Service;
+use wire::obj::{Batch, BatchReply, Notice, Op, Request};
+
+/// Closed handles are told together with the next request, or when this many wait.
+const RELEASES_HELD_MAX: usize = 64;
+/// First pause before a reconnect; doubles up to the second.
+const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(2);
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+type Handle = (PoolId, ContId, Oid);
+
+/// One target as this client sees it.
+pub(crate) struct TargetLink {
+    id: TargetId,
+    conn: RefCell<Option<Conn>>,
+    dialing: Mutex<()>,
+    /// Incarnation of the engine that knows our open handles.
+    incarnation: Cell<u64>,
+    /// Open handles registered at this target, to register again after an engine restart.
+    opens: RefCell<HashMap<Handle, u32>>,
+    /// Closed handles not yet told.
+    releases: RefCell<Vec<Handle>>,
+}
+
+/// A request to a target, kept for retries.
+pub(crate) struct Ask<'a, 'b> {
+    pub body: &'a [u8],
+    pub bulk_out: &'a [&'a [u8]],
+    pub bulk_in: &'a mut [&'b mut [u8]],
+}
+
+impl TargetLink {
+    pub fn new(id: TargetId) -> TargetLink {
+        TargetLink {
+            id,
+            conn: RefCell::new(None),
+            dialing: Mutex::new(()),
+            incarnation: Cell::new(0),
+            opens: RefCell::new(HashMap::new()),
+            releases: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Sends a request and waits for its answer, over reconnects and map changes, until the
+    /// client's timeout. The body of the answer begins after the `Ok` tag.
+    pub async fn ask(&self, client: &Client, pool: &PoolState, ask: Ask<'_, '_>) -> Result<Answer> {
+        let env = client.env();
+        let request_id = client.next_request();
+        let deadline = env.now() + client.options().timeout;
+        let mut flags = 0;
+        let mut pause = RECONNECT_PAUSE_MIN;
+        loop {
+            let outcome = match self.conn(client, pool).await {
+                Ok(conn) => {
+                    self.flush_releases_on(&conn);
+                    let left = deadline.saturating_sub(env.now());
+                    let call = Call {
+                        kind: Kind::Request,
+                        request_id,
+                        flags,
+                        map_version: pool.map_version(),
+                        deadline: left,
+                        body: ask.body,
+                        bulk_out: ask.bulk_out,
+                        bulk_in: &mut *ask.bulk_in,
+                    };
+                    conn.call(call).await
+                }
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(answer) => match answer.body.first() {
+                    Some(0) => return Ok(answer),
+                    _ => {
+                        let error = match wire::decode::<Result<()>>(&answer.body)? {
+                            Err(error) => error,
+                            Ok(()) => return Err(Error::new(Code::Proto, "malformed answer")),
+                        };
+                        if error.code != Code::Stale || env.now() >= deadline {
+                            return Err(error);
+                        }
+                        pool.refresh(client).await?;
+                    }
+                },
+                Err(error) if matches!(error.code, Code::Unreach | Code::Closed) => {
+                    self.conn.replace(None);
+                    if env.now() + pause >= deadline {
+                        return Err(Error::new(
+                            Code::TimedOut,
+                            format!("target {} gave no answer in time: {error}", self.id),
+                        ));
+                    }
+                    flags = wire::header::FLAG_RETRY;
+                    env.sleep(pause).await;
+                    pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn conn(&self, client: &Client, pool: &PoolState) -> Result<Conn> {
+        if let Some(conn) = self.conn.borrow().as_ref().filter(|conn| !conn.is_broken()) {
+            return Ok(conn.clone());
+        }
+        let _one_dial = self.dialing.lock().await;
+        if let Some(conn) = self.conn.borrow().as_ref().filter(|conn| !conn.is_broken()) {
+            return Ok(conn.clone());
+        }
+        let engine = pool.map().engine_of(self.id).cloned().ok_or_else(|| {
+            Error::new(Code::NonExist, format!("target {} is not in the pool map", self.id))
+        })?;
+        let mut last = Error::bare(Code::Unreach);
+        for address in client.addresses(&engine) {
+            match client.dial(&address, Service::Target(self.id)).await {
+                Ok(conn) => {
+                    self.register_opens(client, &conn).await?;
+                    self.conn.replace(Some(conn.clone()));
+                    return Ok(conn);
+                }
+                Err(error) => last = error,
+            }
+        }
+        // The engine may have moved; the next try uses what the catalog knows.
+        if let Err(error) = pool.refresh(client).await {
+            tracing::debug!("refreshing the pool map: {error}");
+        }
+        let code = if last.code == Code::TimedOut { Code::Unreach } else { last.code };
+        Err(Error::new(code, format!("engine {} at {}: {last}", engine.rank, engine.tcp)))
+    }
+
+    /// After an engine restart, tells it again which objects this client holds open.
+    async fn register_opens(&self, client: &Client, conn: &Conn) -> Result<()> {
+        let incarnation = conn.hello().incarnation;
+        if self.incarnation.replace(incarnation) == incarnation {
+            return Ok(());
+        }
+        let opens: Vec<(Handle, u32)> =
+            self.opens.borrow().iter().map(|(handle, count)| (*handle, *count)).collect();
+        for ((pool, cont, oid), count) in opens {
+            let ops = vec![Op::Open { oid }; count as usize];
+            let request = Request::Batch(Batch { pool, cont, checks: Vec::new(), ops });
+            let body = wire::encode(&request);
+            let call = Call {
+                kind: Kind::Request,
+                request_id: client.next_request(),
+                flags: 0,
+                map_version: 0,
+                deadline: client.options().timeout,
+                body: &body,
+                bulk_out: &[],
+                bulk_in: &mut [],
+            };
+            let answer = conn.call(call).await?;
+            if let Err(error) = wire::decode::<Result<BatchReply<'_>>>(&answer.body)? {
+                tracing::warn!("object {oid} was open but is gone after a restart: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes an open handle that a batch has registered.
+    pub fn note_open(&self, handle: Handle) {
+        *self.opens.borrow_mut().entry(handle).or_insert(0) += 1;
+    }
+
+    /// Notes a closed handle; the target hears of it with the next request.
+    pub fn release(&self, handle: Handle) {
+        let mut opens = self.opens.borrow_mut();
+        match opens.get_mut(&handle) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => {
+                opens.remove(&handle);
+            }
+            None => return,
+        }
+        drop(opens);
+        let mut releases = self.releases.borrow_mut();
+        releases.push(handle);
+        if releases.len() >= RELEASES_HELD_MAX {
+            drop(releases);
+            self.flush_releases();
+        }
+    }
+
+    /// Sends held-back releases if there is a connection.
+    pub fn flush_releases(&self) {
+        if let Some(conn) = self.conn.borrow().as_ref() {
+            self.flush_releases_on(conn);
+        }
+    }
+
+    fn flush_releases_on(&self, conn: &Conn) {
+        let mut releases = self.releases.borrow_mut();
+        if releases.is_empty() {
+            return;
+        }
+        releases.sort_unstable();
+        for run in releases.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let oids = run.iter().map(|(_, _, oid)| *oid).collect();
+            let notice = Notice::Release { pool: run[0].0, cont: run[0].1, oids };
+            if let Err(error) = conn.notify(Kind::Notice, &wire::encode(&notice)) {
+                // The connection is gone, and with it every handle the target knew of.
+                tracing::debug!("releasing handles at target {}: {error}", self.id);
+            }
+        }
+        releases.clear();
+    }
+}
