@@ -1,0 +1,145 @@
+//! The layout of an object: its redundancy groups and their members.
+//!
+//! Targets draw lots by the object's placement key. Group 0 of a striped object is the best
+//! draw, group 1 the next, and so on: a permutation of the targets, so no target serves two
+//! groups. Redundant objects take the members of each group from the same order, kept apart by
+//! fault domain.
+
+use crate::{domain, draw};
+use smallvec::SmallVec;
+use types::{Code, DkeyKind, Error, GroupCount, Oid, Result, TargetId, hash};
+use wire::map::{PlacementSet, PoolMap, TargetState};
+
+/// The groups of one object; every group has the same number of members.
+///
+/// Up to eight members in all cost no allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    members: SmallVec<[TargetId; 8]>,
+    width: usize,
+}
+
+/// Places an object.
+///
+/// Classes with more groups than the targets allow are clamped to what they allow.
+///
+/// Fails with `Inval` for an id whose class bits mean nothing, `Stale` when the map does not know
+/// the object's placement epoch (a newer map will; an id that was not made here never does, so
+/// callers retry a bounded number of times), `Redundancy` when there are fewer targets than a
+/// group has members, `NonExist` when no target has weight.
+pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
+    let class = oid.class()?;
+    let set = placement_set(oid.placement_epoch(), map)?;
+    let width = class.scheme.members();
+    if class.groups == GroupCount::Count(1) && width == 1 {
+        let target = draw::winner(oid.placement_key(), set).ok_or_else(|| no_weight(map))?;
+        return Ok(Layout { members: SmallVec::from_slice(&[target]), width });
+    }
+    let mut lots: SmallVec<[draw::Lot; 32]> = draw::lots(oid.placement_key(), set).collect();
+    if lots.is_empty() {
+        return Err(no_weight(map));
+    }
+    if lots.len() < width {
+        return Err(Error::new(
+            Code::Redundancy,
+            format!(
+                "object {oid} of class {class} needs {width} targets, pool {} has {}",
+                map.pool,
+                lots.len()
+            ),
+        ));
+    }
+    let groups_max = lots.len() / width;
+    let group_count = match class.groups {
+        GroupCount::All => groups_max,
+        GroupCount::Count(count) => groups_max.min(count as usize),
+    };
+    if width == 1 && group_count < lots.len() {
+        lots.select_nth_unstable(group_count - 1);
+        lots.truncate(group_count);
+    }
+    lots.sort_unstable();
+    if width == 1 {
+        return Ok(Layout { members: lots.iter().map(|lot| lot.target).collect(), width });
+    }
+    let mut members = SmallVec::with_capacity(width * group_count);
+    domain::spread(&lots, width, group_count, map, |target| members.push(target))?;
+    Ok(Layout { members, width })
+}
+
+impl Layout {
+    /// Number of groups, at least one.
+    pub fn group_count(&self) -> usize {
+        self.members.len() / self.width
+    }
+
+    /// The group that holds `dkey` of `oid`, which must be the object this layout is of.
+    ///
+    /// Integer dkeys go round: dkey 1, where arrays begin, is in group 0. Others, and integer
+    /// dkeys that are not eight bytes long, go by hash.
+    pub fn group_of(&self, oid: Oid, dkey: &[u8]) -> usize {
+        let count = self.group_count() as u64;
+        if count == 1 {
+            return 0;
+        }
+        if oid.dkey_kind() == DkeyKind::U64
+            && let Ok(raw) = <[u8; 8]>::try_from(dkey)
+        {
+            return (u64::from_le_bytes(raw).wrapping_sub(1) % count) as usize;
+        }
+        // Mixed once more, so that the dkeys of one group still spread over all hash values
+        // that a target orders them by.
+        ((hash::mix(hash::bytes(dkey)) as u128 * count as u128) >> 64) as usize
+    }
+
+    /// The members of a group, in order.
+    ///
+    /// Panics when there is no such group.
+    pub fn members(&self, group: usize) -> &[TargetId] {
+        &self.members[group * self.width..][..self.width]
+    }
+
+    /// All members of all groups, group by group; a target may occur in several groups of a
+    /// redundant object.
+    pub fn targets(&self) -> &[TargetId] {
+        &self.members
+    }
+
+    /// The first member of group 0: where an object's own facts are kept.
+    pub fn home(&self) -> TargetId {
+        self.members[0]
+    }
+
+    /// The first member of a group that serves requests; `None` when none does.
+    ///
+    /// Panics when there is no such group.
+    pub fn leader(&self, group: usize, map: &PoolMap) -> Option<TargetId> {
+        self.members(group).iter().copied().find(|&target| is_live(target, map))
+    }
+}
+
+fn is_live(target: TargetId, map: &PoolMap) -> bool {
+    // A draining target serves until it is empty; a new one holds what was placed on it.
+    map.targets.binary_search_by_key(&target, |info| info.id).is_ok_and(|at| {
+        matches!(map.targets[at].state, TargetState::Up | TargetState::Drain | TargetState::New)
+    })
+}
+
+pub(crate) fn placement_set(epoch: u8, map: &PoolMap) -> Result<&PlacementSet> {
+    map.placements.iter().rev().find(|set| set.epoch == epoch).ok_or_else(|| {
+        Error::new(
+            Code::Stale,
+            format!(
+                "map version {} of pool {} knows no placement epoch {epoch}; get a newer map",
+                map.version, map.pool
+            ),
+        )
+    })
+}
+
+pub(crate) fn no_weight(map: &PoolMap) -> Error {
+    Error::new(
+        Code::NonExist,
+        format!("pool {} has no target that objects may be placed on", map.pool),
+    )
+}
