@@ -200,12 +200,20 @@ fn layouts_and_groups_are_frozen() {
     }
     let wide = layout(oid(7, "SX", 0), &map).unwrap();
     let order: Vec<u32> = wide.targets().iter().map(|target| target.0).collect();
-    assert_eq!(order, [0; 12]);
+    assert_eq!(order, [11, 4, 2, 8, 0, 6, 1, 10, 3, 5, 7, 9]);
     let lexical = Oid::generate(0, 7, ObjType::DkeyLexical, ObjClass::SX, 0);
     let groups: Vec<usize> =
         ["a", "b", "c", "dkey", ""].map(|dkey| wide.group_of(lexical, dkey.as_bytes())).to_vec();
-    assert_eq!(groups, [0; 5]);
-    assert_eq!(seen, BTreeMap::new());
+    assert_eq!(groups, [9, 10, 2, 11, 7]);
+    let frozen = BTreeMap::from([
+        ("S1", 17_367_404_615_061_583_674),
+        ("S4", 1_466_431_945_787_190_678),
+        ("SX", 5_144_934_119_153_069_220),
+        ("RP_2G1", 4_445_911_613_800_794_918),
+        ("RP_3GX", 14_401_425_988_316_359_637),
+        ("EC_2P1G2", 6_873_326_380_879_766_096),
+    ]);
+    assert_eq!(seen, frozen);
 }
 
 #[test]
