@@ -1,1 +1,23 @@
-//! Targets, request handling, transactions.
+//! Engines: server processes that own targets.
+//!
+//! One thread per target, one for control. A target's state is touched by its own thread alone;
+//! connections are accepted on the control thread and handed to the thread of the target they
+//! are for. A request is received, checked, applied and answered by [`target::Target`] without
+//! any lock.
+//!
+//! The engine knows nothing of the `client` crate: the two meet on the wire only.
+
+mod admin;
+mod batch;
+mod commit;
+pub mod config;
+mod control_host;
+mod links;
+mod opens;
+mod peers;
+pub mod process;
+mod reply;
+pub mod target;
+
+pub use config::{EngineConfig, TargetConfig};
+pub use process::{Engine, EngineHandle};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use types::{ClientId, TargetId};
 
 /// Whom a connection is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Service {
     /// The engine's control service.
     Control,

@@ -1,0 +1,97 @@
+//! Requests of the control service and of operators: shards, containers, space, listings.
+
+use crate::target::{PoolShard, Target};
+use std::rc::Rc;
+use transport::Incoming;
+use types::{Code, Error, Result};
+use wire::obj::{AdminOp, Request};
+
+impl Target {
+    /// Serves requests that are neither batches nor parts of a transaction's first phase.
+    pub(crate) async fn serve_admin(self: Rc<Self>, incoming: Incoming) {
+        let body = match self.clone().admin_body(&incoming.body).await {
+            Ok(body) => body,
+            Err(error) => wire::encode(&Err::<(), Error>(error)),
+        };
+        self.send(incoming.responder, 0, &body, &[]).await;
+    }
+
+    /// The encoded answer, `Ok` tag included.
+    async fn admin_body(self: Rc<Self>, body: &[u8]) -> Result<Vec<u8>> {
+        match wire::decode::<Request<'_>>(body)? {
+            Request::ShardStat { pool } => {
+                let ctx = self.shard(pool).await?;
+                Ok(wire::encode(&Ok::<_, Error>(ctx.shard.stat())))
+            }
+            Request::ListObjects { pool, cont, after, count_max } => {
+                let ctx = self.shard(pool).await?;
+                self.known_cont(&ctx, cont).await?;
+                let list = ctx.shard.list_objects(cont, after, count_max as usize)?;
+                Ok(wire::encode(&Ok::<_, Error>(list)))
+            }
+            Request::Decide { pool, tx, outcome } => {
+                let ctx = self.shard(pool).await?;
+                self.decide(pool, &ctx, tx, outcome).await?;
+                Ok(wire::encode(&Ok::<_, Error>(outcome)))
+            }
+            Request::AskOutcome { pool, tx } => {
+                let ctx = self.shard(pool).await?;
+                Ok(wire::encode(&Ok::<_, Error>(self.outcome_of(&ctx, tx))))
+            }
+            Request::Admin(op) => {
+                self.admin(op).await?;
+                Ok(wire::encode(&Ok::<(), Error>(())))
+            }
+            Request::Batch(_) | Request::Commit { .. } | Request::Prepare { .. } => {
+                Err(Error::new(Code::Proto, "not an administrative request"))
+            }
+        }
+    }
+
+    /// Carries out an order of the control service.
+    pub async fn admin(self: &Rc<Self>, op: AdminOp) -> Result<()> {
+        match op {
+            AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
+                let config = vos::ShardConfig { durability, scm_bytes, nvme_bytes };
+                let known = self.shards.borrow().get(&pool).cloned();
+                if let Some(ctx) = known {
+                    if *ctx.shard.config() != config {
+                        return Err(Error::new(
+                            Code::Exist,
+                            format!("target {} holds pool {pool} with other settings", self.id),
+                        ));
+                    }
+                    return Ok(());
+                }
+                let shard = self.store.create_shard(pool, &config).await?;
+                self.shards.borrow_mut().insert(pool, Rc::new(PoolShard::new(shard)));
+                Ok(())
+            }
+            AdminOp::DestroyShard { pool } => {
+                let known = self.shards.borrow_mut().remove(&pool);
+                if let Some(ctx) = known {
+                    ctx.unpark();
+                    ctx.shard.close().await?;
+                }
+                self.store.destroy_shard(pool).await
+            }
+            AdminOp::CreateCont { pool, cont } => {
+                let ctx = self.shard(pool).await?;
+                let lsn = ctx.shard.create_cont(cont)?;
+                ctx.shard.durable(lsn).await
+            }
+            AdminOp::DestroyCont { pool, cont } => {
+                let ctx = self.shard(pool).await?;
+                let lsn = ctx.shard.destroy_cont(cont)?;
+                ctx.shard.durable(lsn).await
+            }
+            AdminOp::SetMap(map) => {
+                let ctx = self.shard(map.pool).await?;
+                if map.version > ctx.map_version() {
+                    ctx.map.replace(Some(Rc::new(map)));
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The control service of an engine: answers from the catalog if it is here, else passes
+//! requests on to the engine that holds it.
+//!
+//! A caller's pool and container handles belong to its connection; a passing engine opens one
+//! connection upstream for each of its callers, so they end together there, too.
+
+use crate::config::EngineConfig;
+use crate::peers::Peers;
+use crate::process::{Inbox, Order};
+use control::{EmbeddedCatalog, Service, SessionId, Targets};
+use env::Env;
+use futures_channel::oneshot;
+use futures_util::future::{FutureExt, LocalBoxFuture};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use transport::{Address, Conn, Handoff, Incoming, ServerConn};
+use types::{Code, Error, Rank, Result, TargetId};
+use uuid::Uuid;
+use wire::Kind;
+use wire::control::{ControlReply, ControlRequest, JoinInfo};
+use wire::hello::{HelloReply, Service as WireService};
+use wire::map::EngineInfo;
+use wire::obj::{AdminOp, Request};
+
+/// How long an engine tries to reach the system it is to join.
+const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
+const JOIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the catalog is.
+enum Role {
+    Holder(Rc<Service>),
+    Member(Vec<Address>),
+}
+
+/// The control side of one engine.
+pub(crate) struct ControlHost {
+    env: Env,
+    role: Role,
+    peers: Peers,
+    join: JoinInfo,
+    rank: Cell<Rank>,
+    targets: RefCell<Vec<TargetId>>,
+    inboxes: RefCell<Vec<(TargetId, Inbox)>>,
+    next_session: Cell<u64>,
+    incarnation: u64,
+}
+
+impl ControlHost {
+    /// Opens the catalog or joins the system that has one.
+    pub async fn open(
+        env: &Env,
+        config: &EngineConfig,
+        engine: &Uuid,
+        info: EngineInfo,
+        token: Vec<u8>,
+    ) -> Result<Rc<ControlHost>> {
+        let role = if config.join.is_empty() {
+            let catalog = EmbeddedCatalog::open(&config.dir.join("catalog.redb"))?;
+            let (wall, random) = (env.clone(), env.clone());
+            let service = Service::new(
+                Rc::new(catalog),
+                Rc::new(move || wall.wall_ns()),
+                Rc::new(move || random.random_u64()),
+            )?;
+            Role::Holder(Rc::new(service))
+        } else {
+            let address = |text: &String| match text.strip_prefix("sim:") {
+                Some(name) => Address::Sim(name.to_string()),
+                None => Address::Tcp(text.clone()),
+            };
+            Role::Member(config.join.iter().map(address).collect())
+        };
+        let target_count = config.targets.len() as u32;
+        let host = Rc::new(ControlHost {
+            peers: Peers::new(env.clone(), info.host.clone(), token),
+            incarnation: env.random_u64(),
+            env: env.clone(),
+            role,
+            join: JoinInfo { engine: *engine, info, target_count },
+            rank: Cell::new(Rank(0)),
+            targets: RefCell::new(Vec::new()),
+            inboxes: RefCell::new(Vec::new()),
+            next_session: Cell::new(1),
+        });
+        host.join_system().await?;
+        Ok(host)
+    }
+
+    /// This engine's rank and targets, in the order of its configuration.
+    pub fn membership(&self) -> (Rank, Vec<TargetId>) {
+        (self.rank.get(), self.targets.borrow().clone())
+    }
+
+    /// Learns the way to the target threads.
+    pub fn attach(self: &Rc<Self>, inboxes: Vec<(TargetId, Inbox)>) {
+        self.inboxes.replace(inboxes);
+    }
+
+    /// Tells the system that the targets serve now, so that they hear of their pools.
+    pub fn introduce(self: Rc<Self>) {
+        let host = self.clone();
+        self.env.spawn(async move {
+            if let Err(error) = host.join_system().await {
+                tracing::error!("announcing the engine's targets: {error}");
+            }
+        });
+    }
+
+    async fn join_system(self: &Rc<Self>) -> Result<()> {
+        let request = ControlRequest::Join(self.join.clone());
+        let deadline = self.env.now() + JOIN_TIME_MAX;
+        let reply = loop {
+            let outcome = match &self.role {
+                Role::Holder(_) => self.handle(SessionId(0), request.clone()).await,
+                Role::Member(addresses) => self.ask_holder(addresses, &request).await,
+            };
+            match outcome {
+                Err(error)
+                    if matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut)
+                        && self.env.now() < deadline =>
+                {
+                    self.env.sleep(JOIN_PAUSE).await;
+                }
+                outcome => break outcome.map_err(|error| error.context("joining the system"))?,
+            }
+        };
+        let ControlReply::Joined { rank, targets, .. } = reply else {
+            return Err(Error::new(Code::Proto, "joining got an answer of another kind"));
+        };
+        self.rank.set(rank);
+        self.targets.replace(targets);
+        Ok(())
+    }
+
+    async fn ask_holder(
+        &self,
+        addresses: &[Address],
+        request: &ControlRequest,
+    ) -> Result<ControlReply> {
+        let conn = self.dial_holder(addresses).await?;
+        let body = wire::encode(request);
+        let answer = self.peers.call(&conn, Kind::Control, &body, &[]).await?;
+        wire::decode::<Result<ControlReply>>(&answer.body)?
+    }
+
+    async fn dial_holder(&self, addresses: &[Address]) -> Result<Conn> {
+        let mut last = Error::new(Code::Unreach, "no engine to join is given");
+        for address in addresses {
+            match self.peers.dial(address, WireService::Control).await {
+                Ok(conn) => return Ok(conn),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Serves a caller until it closes its connection.
+    pub fn adopt(self: Rc<Self>, handoff: Handoff) {
+        let reply = HelloReply {
+            incarnation: self.incarnation,
+            remote_bulk: false,
+            engine_version: env!("CARGO_PKG_VERSION").to_string(),
+        };
+        let env = self.env.clone();
+        match handoff.serve(&env, reply) {
+            Ok(conn) => env.spawn(async move { self.serve(conn).await }),
+            Err(error) => tracing::debug!("a control connection was lost at its start: {error}"),
+        }
+    }
+
+    async fn serve(self: Rc<Self>, conn: ServerConn) {
+        let session = SessionId(self.next_session.get());
+        self.next_session.set(session.0 + 1);
+        let upstream: Rc<RefCell<Option<Conn>>> = Rc::default();
+        loop {
+            match conn.recv().await {
+                Ok(Some(incoming)) => {
+                    let (host, upstream) = (self.clone(), upstream.clone());
+                    self.env.spawn(async move { host.answer(session, upstream, incoming).await });
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!("control session {}: {error}", session.0);
+                    break;
+                }
+            }
+        }
+        conn.close();
+        if let Role::Holder(service) = &self.role {
+            service.session_closed(session);
+        }
+    }
+
+    async fn answer(
+        self: Rc<Self>,
+        session: SessionId,
+        upstream: Rc<RefCell<Option<Conn>>>,
+        incoming: Incoming,
+    ) {
+        let outcome = if incoming.header.kind == Kind::Control {
+            match &self.role {
+                Role::Holder(_) => match wire::decode::<ControlRequest>(&incoming.body) {
+                    Ok(request) => {
+                        let reply = self.handle(session, request).await;
+                        Ok(wire::encode(&reply))
+                    }
+                    Err(error) => Err(error),
+                },
+                Role::Member(addresses) => {
+                    self.pass_on(addresses, &upstream, &incoming.body).await
+                }
+            }
+        } else {
+            let kind = incoming.header.kind;
+            Err(Error::new(Code::Proto, format!("the control service does not serve {kind:?}")))
+        };
+        let body = match outcome {
+            Ok(body) => body,
+            Err(error) => wire::encode(&Err::<ControlReply, _>(error)),
+        };
+        if let Err(error) = incoming.responder.reply(0, &body, &[]).await {
+            tracing::debug!("control session {}: answer not delivered: {error}", session.0);
+        }
+    }
+
+    async fn pass_on(
+        &self,
+        addresses: &[Address],
+        upstream: &RefCell<Option<Conn>>,
+        body: &[u8],
+    ) -> Result<Vec<u8>> {
+        let open = upstream.borrow().clone().filter(|conn| !conn.is_broken());
+        let conn = match open {
+            Some(conn) => conn,
+            None => {
+                let conn = self.dial_holder(addresses).await?;
+                upstream.replace(Some(conn.clone()));
+                conn
+            }
+        };
+        Ok(self.peers.call(&conn, Kind::Control, body, &[]).await?.body)
+    }
+
+    /// Answers from the catalog.
+    async fn handle(
+        self: &Rc<Self>,
+        session: SessionId,
+        request: ControlRequest,
+    ) -> Result<ControlReply> {
+        let Role::Holder(service) = &self.role else {
+            return Err(Error::new(Code::Unreach, "this engine does not hold the catalog"));
+        };
+        let joins = matches!(request, ControlRequest::Join(_));
+        let orders = Orders { host: self.clone(), service: service.clone() };
+        let reply = service.handle(session, request, &orders).await?;
+        if joins {
+            let service = service.clone();
+            self.env.spawn(async move {
+                if let Err(error) = service.resume(&orders).await {
+                    tracing::debug!("some targets do not know their pools yet: {error}");
+                }
+            });
+        }
+        Ok(reply)
+    }
+}
+
+/// The way from the control service to targets, here or on other engines.
+struct Orders {
+    host: Rc<ControlHost>,
+    service: Rc<Service>,
+}
+
+impl Orders {
+    async fn send(&self, target: TargetId, op: AdminOp) -> Result<()> {
+        let inboxes = self.host.inboxes.borrow();
+        let inbox = inboxes.iter().find(|(id, _)| *id == target).map(|(_, inbox)| inbox.clone());
+        drop(inboxes);
+        if let Some(inbox) = inbox {
+            let gone = || Error::new(Code::Closed, format!("target {target} has stopped"));
+            let (sender, done) = oneshot::channel();
+            inbox.unbounded_send(Order::Admin(op, sender)).map_err(|_| gone())?;
+            return done.await.map_err(|_| gone())?;
+        }
+        let engine = self.service.engine_of(target).ok_or_else(|| {
+            Error::new(Code::NonExist, format!("no engine is known to own target {target}"))
+        })?;
+        if engine.rank == self.host.rank.get() {
+            return Err(Error::new(Code::Unreach, format!("target {target} has not started yet")));
+        }
+        let body = wire::encode(&Request::Admin(op));
+        let answer = self.host.peers.ask(&engine, target, &body, &[]).await?;
+        wire::decode::<Result<()>>(&answer.body)?
+    }
+}
+
+impl Targets for Orders {
+    fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<()>> {
+        self.send(target, op).boxed_local()
+    }
+
+    fn reachable<'a>(&'a self, engine: &'a EngineInfo) -> LocalBoxFuture<'a, bool> {
+        async move {
+            if engine.rank == self.host.rank.get() {
+                return true;
+            }
+            self.host.peers.ping(engine).await
+        }
+        .boxed_local()
+    }
+}

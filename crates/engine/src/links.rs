@@ -1,0 +1,314 @@
+//! Planning a batch: what its ops answer, and what they come down to in the store.
+//!
+//! Links, open handles and orphans are the engine's; the store knows updates and punches only.
+//! A plan is made in one go, against the state before the batch, and carried out right after.
+
+use crate::opens::Handle;
+use crate::reply::Answer;
+use crate::target::{PoolShard, Target};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{ContId, Epoch, Error, Oid, PoolId, Result};
+use vos::{OrphanChange, Payload, Segments};
+use wire::link::{Link, LinkKind};
+use wire::obj::{Batch, BatchReply, Cond, Linked, Op, OpReply, Request, Tail};
+
+/// First pause before freeing an orphan is tried again; doubles up to the second.
+const REAP_PAUSE_MIN: Duration = Duration::from_millis(100);
+const REAP_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// What a batch answers and does.
+pub(crate) struct Plan<'a> {
+    answers: Vec<Answer>,
+    /// Data of fetches.
+    pub segments: Segments,
+    /// Ops in the store's own terms; `None` when the batch's ops are.
+    pub writes: Option<Vec<Op<'a>>>,
+    /// Objects that become orphans with the batch.
+    pub orphans: Vec<OrphanChange>,
+    /// What follows when the batch has taken effect.
+    pub after: After,
+}
+
+/// Effects outside the store.
+#[derive(Default)]
+pub(crate) struct After {
+    /// Handles to register, for this client.
+    pub opens: Vec<Handle>,
+    /// Whose they are.
+    pub client: types::ClientId,
+    /// Orphans to free unless they are held open.
+    pub reap: Vec<Handle>,
+}
+
+impl Plan<'_> {
+    /// The encoded [`BatchReply`] (without `Ok` tag).
+    pub fn encode(&self, epoch: Epoch) -> Vec<u8> {
+        let mut body = Vec::with_capacity(96);
+        self.encode_after(epoch, &mut body);
+        body
+    }
+
+    /// Appends the encoded [`BatchReply`].
+    pub fn encode_after(&self, epoch: Epoch, body: &mut Vec<u8>) {
+        let ops: Vec<OpReply<'_>> = self.answers.iter().map(Answer::as_wire).collect();
+        wire::encode_into(&BatchReply { epoch, ops }, body);
+    }
+}
+
+impl Target {
+    /// Plans a batch whose conditions hold.
+    pub(crate) fn plan<'a>(&self, ctx: &PoolShard, batch: &Batch<'a>) -> Result<Plan<'a>> {
+        let view = ctx.shard.view(batch.cont)?;
+        let mut plan = Plan {
+            answers: Vec::with_capacity(batch.ops.len()),
+            segments: Segments::new(),
+            writes: None,
+            orphans: Vec::new(),
+            after: After::default(),
+        };
+        if batch.ops.iter().any(|op| matches!(op, Op::RemoveLink { .. } | Op::PunchUnlessOpen { .. }))
+        {
+            plan.writes = Some(Vec::with_capacity(batch.ops.len()));
+        }
+        let handle = |oid: Oid| (batch.pool, batch.cont, oid);
+        for op in &batch.ops {
+            let answer = match op {
+                Op::Update { .. }
+                | Op::PunchObj { .. }
+                | Op::PunchDkeys { .. }
+                | Op::PunchDkeysFrom { .. }
+                | Op::PunchAkeys { .. } => {
+                    if let Some(writes) = &mut plan.writes {
+                        writes.push(op.clone());
+                    }
+                    Answer::Done
+                }
+                Op::Fetch { oid, dkey, cond, iods } => {
+                    Answer::Fetched(view.fetch(*oid, dkey, *cond, iods, &mut plan.segments)?)
+                }
+                Op::List { oid, scope, anchor, count_max, bytes_max } => {
+                    let (count_max, bytes_max) = (*count_max as usize, *bytes_max as usize);
+                    Answer::Listed(view.list(*oid, scope, anchor, count_max, bytes_max)?)
+                }
+                Op::Query { oid, flags, dkey, akey } => {
+                    Answer::Found(view.query(*oid, *flags, dkey, akey)?)
+                }
+                Op::Stat { oid } => Answer::Stat(view.stat(*oid)),
+                Op::Open { oid } => {
+                    plan.after.opens.push(handle(*oid));
+                    Answer::Done
+                }
+                Op::FetchLink { oid, dkey, akey, open } => match view.value(*oid, dkey, akey) {
+                    None => Answer::Link {
+                        value: None,
+                        epoch: Epoch::ZERO,
+                        tail: None,
+                        opened: false,
+                    },
+                    Some((epoch, value)) => {
+                        let linked = self.linked(ctx, value);
+                        let opened = *open && linked.home_here;
+                        if opened {
+                            plan.after.opens.push(handle(linked.oid));
+                        }
+                        let tail =
+                            linked.all_here.then(|| view.tail(linked.oid).unwrap_or_default());
+                        Answer::Link { value: Some(value.to_vec()), epoch, tail, opened }
+                    }
+                },
+                Op::RemoveLink { oid, dkey, akey } => {
+                    let writes = plan.writes.get_or_insert_default();
+                    match view.value(*oid, dkey, akey) {
+                        None => Answer::Removed { value: None, removed: false, linked: Linked::None },
+                        Some((_, value)) => {
+                            let linked = self.linked(ctx, value);
+                            let value = Some(value.to_vec());
+                            if linked.protected {
+                                Answer::Removed { value, removed: false, linked: Linked::None }
+                            } else {
+                                let dkeys = vec![serde_bytes::Bytes::new(dkey)];
+                                writes.push(Op::PunchDkeys { oid: *oid, cond: Cond::NONE, dkeys });
+                                let linked = match () {
+                                    () if linked.oid.is_nil() => Linked::None,
+                                    () if !linked.home_here => Linked::Elsewhere,
+                                    () => {
+                                        let whole = linked.all_here;
+                                        let exists = !whole || view.has_object(linked.oid);
+                                        if exists {
+                                            self.free(&mut plan, handle(linked.oid), whole);
+                                        }
+                                        Linked::Freed
+                                    }
+                                };
+                                Answer::Removed { value, removed: true, linked }
+                            }
+                        }
+                    }
+                }
+                Op::PunchUnlessOpen { oid } => {
+                    let whole = self.is_whole_here(ctx, *oid);
+                    self.free(&mut plan, handle(*oid), whole);
+                    Answer::Done
+                }
+            };
+            plan.answers.push(answer);
+        }
+        Ok(plan)
+    }
+
+    /// Frees an object whose home is here: at once if nobody holds it open and all of it is
+    /// here, else as an orphan.
+    fn free(&self, plan: &mut Plan<'_>, handle: Handle, whole: bool) {
+        if whole && !self.opens.borrow().is_open(&handle) {
+            let op = Op::PunchObj { oid: handle.2, cond: Cond::NONE, besides: b"" };
+            plan.writes.get_or_insert_default().push(op);
+        } else {
+            plan.orphans.push(OrphanChange::Add(handle.2));
+            plan.after.reap.push(handle);
+        }
+    }
+
+    /// What the link at the start of a value leads to.
+    fn linked(&self, ctx: &PoolShard, value: &[u8]) -> LinkedObject {
+        let none = LinkedObject { oid: Oid::NIL, protected: false, home_here: false, all_here: false };
+        let Some(link) = Link::decode(value) else { return none };
+        if link.kind == LinkKind::None || link.oid.is_nil() {
+            return LinkedObject { protected: link.protected, ..none };
+        }
+        let Ok(map) = ctx.map() else {
+            return LinkedObject { oid: link.oid, protected: link.protected, ..none };
+        };
+        let (home_here, all_here) = match placement::layout(link.oid, &map) {
+            Ok(layout) => {
+                let home_here = layout.leader(0, &map) == Some(self.id);
+                (home_here, home_here && layout.group_count() == 1)
+            }
+            Err(_) => (false, false),
+        };
+        LinkedObject { oid: link.oid, protected: link.protected, home_here, all_here }
+    }
+
+    fn is_whole_here(&self, ctx: &PoolShard, oid: Oid) -> bool {
+        ctx.map().is_ok_and(|map| {
+            placement::layout(oid, &map).is_ok_and(|layout| layout.group_count() == 1)
+        })
+    }
+
+    /// Tail of a listed value's object, when all of it is here.
+    pub(crate) fn tail_of(
+        &self,
+        ctx: &PoolShard,
+        cont: ContId,
+        value: &[u8],
+    ) -> Option<Tail> {
+        let linked = self.linked(ctx, value);
+        if !linked.all_here {
+            return None;
+        }
+        let view = ctx.shard.view(cont).ok()?;
+        Some(view.tail(linked.oid).unwrap_or_default())
+    }
+
+    /// Carries out a batch's plan in the store. The payload holds the data of its updates.
+    pub(crate) fn apply(
+        &self,
+        ctx: &PoolShard,
+        batch: &Batch<'_>,
+        plan: &Plan<'_>,
+        epoch: Epoch,
+        payload: Payload,
+        origin: Option<vos::Origin<'_>>,
+    ) -> Result<vos::Lsn> {
+        let ops = plan.writes.as_deref().unwrap_or(&batch.ops);
+        ctx.shard.apply(batch.cont, epoch, ops, payload, origin, &plan.orphans)
+    }
+
+    /// Carries out what follows a batch outside the store.
+    pub(crate) fn carry_out(self: &Rc<Self>, after: After) {
+        if !after.opens.is_empty() {
+            let mut opens = self.opens.borrow_mut();
+            for handle in after.opens {
+                opens.open(after.client, handle);
+            }
+        }
+        for handle in after.reap {
+            self.clone().reap(handle);
+        }
+    }
+
+    /// Frees an object if it is an orphan that nobody holds open any more.
+    pub(crate) fn reap_if_orphan(self: &Rc<Self>, handle: Handle) {
+        let shards = self.shards.borrow();
+        let orphan = shards
+            .get(&handle.0)
+            .is_some_and(|ctx| ctx.shard.is_orphan(handle.1, handle.2));
+        drop(shards);
+        if orphan {
+            self.clone().reap(handle);
+        }
+    }
+
+    /// Frees every orphan of a shard that nobody holds open.
+    pub(crate) fn reap_orphans(self: &Rc<Self>, pool: PoolId, ctx: &PoolShard) {
+        for (cont, oid) in ctx.shard.orphans() {
+            self.clone().reap((pool, cont, oid));
+        }
+    }
+
+    /// Frees an orphan in the background, on all targets that hold parts of it, unless a client
+    /// holds it open (its last close comes here again).
+    pub(crate) fn reap(self: Rc<Self>, handle: Handle) {
+        if self.opens.borrow().is_open(&handle) || !self.reaping.borrow_mut().insert(handle) {
+            return;
+        }
+        let target = self.clone();
+        self.spawn_counted(async move {
+            let mut pause = REAP_PAUSE_MIN;
+            while let Err(error) = target.reap_once(handle).await {
+                tracing::debug!("target {}: freeing {}: {error}", target.id, handle.2);
+                if target.is_draining() || error.code == types::Code::NonExist {
+                    break;
+                }
+                target.env.sleep(pause).await;
+                pause = (pause * 2).min(REAP_PAUSE_MAX);
+            }
+            target.reaping.borrow_mut().remove(&handle);
+        });
+    }
+
+    async fn reap_once(&self, (pool, cont, oid): Handle) -> Result<()> {
+        let ctx = self.shard(pool).await?;
+        let map = ctx.map()?;
+        let layout = placement::layout(oid, &map)?;
+        let op = || Op::PunchObj { oid, cond: Cond::NONE, besides: b"" };
+        for group in 1..layout.group_count() {
+            let Some(other) = layout.leader(group, &map).filter(|other| *other != self.id) else {
+                continue;
+            };
+            let engine = map
+                .engine_of(other)
+                .ok_or_else(|| Error::new(types::Code::Unreach, "no engine for a target"))?;
+            let batch = Batch { pool, cont, checks: Vec::new(), ops: vec![op()] };
+            let body = wire::encode(&Request::Batch(batch));
+            let answer = self.peers.ask(engine, other, &body, &[]).await?;
+            wire::decode::<Result<BatchReply<'_>>>(&answer.body)??;
+        }
+        if self.opens.borrow().is_open(&(pool, cont, oid)) {
+            return Ok(());
+        }
+        let ops = [op()];
+        let payload = ctx.shard.stage(&ops)?;
+        let epoch = self.tick(&ctx);
+        let lsn =
+            ctx.shard.apply(cont, epoch, &ops, payload, None, &[OrphanChange::Remove(oid)])?;
+        ctx.shard.durable(lsn).await
+    }
+}
+
+struct LinkedObject {
+    oid: Oid,
+    protected: bool,
+    home_here: bool,
+    all_here: bool,
+}

@@ -1,0 +1,94 @@
+//! Open handles: which clients hold which objects of this target open.
+//!
+//! An object with an open handle outlives its last link (POSIX: a file that is unlinked while
+//! open stays readable). Handles live in memory only; after a restart clients register theirs
+//! again, and orphans wait a grace period for that.
+
+use foldhash::{HashMap, HashMapExt};
+use types::{ClientId, ContId, Oid, PoolId};
+
+/// An object, named over pools and containers.
+pub type Handle = (PoolId, ContId, Oid);
+
+/// All open handles of a target.
+#[derive(Default)]
+pub struct Opens {
+    by_object: HashMap<Handle, u32>,
+    by_client: HashMap<ClientId, HashMap<Handle, u32>>,
+}
+
+impl Opens {
+    /// Registers one handle.
+    pub fn open(&mut self, client: ClientId, handle: Handle) {
+        *self.by_object.entry(handle).or_insert(0) += 1;
+        *self.by_client.entry(client).or_default().entry(handle).or_insert(0) += 1;
+    }
+
+    /// Drops one handle; true when it was the object's last.
+    pub fn close(&mut self, client: ClientId, handle: Handle) -> bool {
+        let Some(handles) = self.by_client.get_mut(&client) else { return false };
+        match handles.get_mut(&handle) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) => {
+                handles.remove(&handle);
+            }
+            None => return false,
+        }
+        self.drop_object(handle, 1)
+    }
+
+    /// Drops all handles of a client; returns the objects that nobody holds open any more.
+    pub fn close_client(&mut self, client: ClientId) -> Vec<Handle> {
+        let handles = self.by_client.remove(&client).unwrap_or_else(HashMap::new);
+        handles
+            .into_iter()
+            .filter_map(|(handle, count)| self.drop_object(handle, count).then_some(handle))
+            .collect()
+    }
+
+    fn drop_object(&mut self, handle: Handle, count: u32) -> bool {
+        match self.by_object.get_mut(&handle) {
+            Some(left) if *left > count => {
+                *left -= count;
+                false
+            }
+            Some(_) => {
+                self.by_object.remove(&handle);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// True when some client holds the object open.
+    pub fn is_open(&self, handle: &Handle) -> bool {
+        !self.by_object.is_empty() && self.by_object.contains_key(handle)
+    }
+
+    /// Number of objects held open.
+    pub fn len(&self) -> usize {
+        self.by_object.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_open_until_its_last_handle_goes() {
+        let mut opens = Opens::default();
+        let handle = (PoolId(1), ContId(1), Oid { hi: 1, lo: 2 });
+        let (a, b) = (ClientId(1), ClientId(2));
+        opens.open(a, handle);
+        opens.open(a, handle);
+        opens.open(b, handle);
+        assert!(!opens.close(a, handle));
+        assert!(!opens.close(b, handle));
+        assert!(!opens.close(b, handle), "b holds none any more");
+        assert!(opens.is_open(&handle));
+        assert_eq!(opens.close_client(a), vec![handle]);
+        assert!(!opens.is_open(&handle));
+        assert_eq!(opens.len(), 0);
+    }
+}

@@ -1,0 +1,134 @@
+//! Connections from one target (or the control thread) to other targets and engines.
+
+use env::Env;
+use foldhash::{HashMap, HashMapExt};
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+use transport::{Address, Answer, Call, Conn, Dial};
+use types::{ClientId, Code, Error, Result, TargetId};
+use wire::Kind;
+use wire::hello::Service;
+use wire::map::EngineInfo;
+
+/// How long one engine waits for another before it reports the other as unreachable.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a connection attempt may take.
+const DIAL_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// Connections to other targets, opened when first used.
+pub struct Peers {
+    env: Env,
+    /// Our name as a caller.
+    pub id: ClientId,
+    host: String,
+    token: Vec<u8>,
+    conns: RefCell<HashMap<Service, Conn>>,
+    next_request: Cell<u64>,
+}
+
+impl Peers {
+    /// A caller on host `host` that shows `token`.
+    pub fn new(env: Env, host: String, token: Vec<u8>) -> Peers {
+        let id = ClientId(env.random_u64());
+        Peers {
+            env,
+            id,
+            host,
+            token,
+            conns: RefCell::new(HashMap::new()),
+            next_request: Cell::new(1),
+        }
+    }
+
+    /// The addresses worth trying for an engine, best first.
+    fn addresses(&self, engine: &EngineInfo) -> Vec<Address> {
+        if let Some(name) = engine.tcp.strip_prefix("sim:") {
+            return vec![Address::Sim(name.to_string())];
+        }
+        let tcp = Address::Tcp(engine.tcp.clone());
+        if engine.host == self.host && !engine.unix.is_empty() {
+            vec![Address::Unix(engine.unix.clone().into()), tcp]
+        } else {
+            vec![tcp]
+        }
+    }
+
+    async fn conn(&self, engine: &EngineInfo, service: Service) -> Result<Conn> {
+        if let Some(conn) = self.conns.borrow().get(&service).filter(|conn| !conn.is_broken()) {
+            return Ok(conn.clone());
+        }
+        let mut last = Error::bare(Code::Unreach);
+        for address in self.addresses(engine) {
+            match self.dial(&address, service).await {
+                Ok(conn) => {
+                    self.conns.borrow_mut().insert(service, conn.clone());
+                    return Ok(conn);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(Error::new(
+            Code::Unreach,
+            format!("engine {} at {} cannot be reached: {last}", engine.rank, engine.tcp),
+        ))
+    }
+
+    /// Connects to a service at an address.
+    pub async fn dial(&self, address: &Address, service: Service) -> Result<Conn> {
+        let dial = Dial {
+            client: self.id,
+            service,
+            token: &self.token,
+            job: "",
+            timeout: DIAL_TIME_MAX,
+        };
+        transport::connect(&self.env, address, &dial).await
+    }
+
+    /// Sends a request to a target and waits for its answer. One try.
+    pub async fn ask(
+        &self,
+        engine: &EngineInfo,
+        target: TargetId,
+        body: &[u8],
+        bulk_out: &[&[u8]],
+    ) -> Result<Answer> {
+        let service = Service::Target(target);
+        let conn = self.conn(engine, service).await?;
+        self.call(&conn, Kind::Request, body, bulk_out).await
+    }
+
+    /// True when an engine's control service answers.
+    pub async fn ping(&self, engine: &EngineInfo) -> bool {
+        for address in self.addresses(engine) {
+            if let Ok(conn) = self.dial(&address, Service::Control).await {
+                conn.close();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Sends one message on a connection and waits for the answer.
+    pub async fn call(
+        &self,
+        conn: &Conn,
+        kind: Kind,
+        body: &[u8],
+        bulk_out: &[&[u8]],
+    ) -> Result<Answer> {
+        let request_id = self.next_request.get();
+        self.next_request.set(request_id + 1);
+        let call = Call {
+            kind,
+            request_id,
+            flags: 0,
+            map_version: 0,
+            deadline: ANSWER_TIME_MAX,
+            body,
+            bulk_out,
+            bulk_in: &mut [],
+        };
+        conn.call(call).await
+    }
+}

@@ -1,0 +1,459 @@
+//! The engine process: its threads, its sockets, its start and stop.
+//!
+//! The control thread accepts connections, holds (or finds) the catalog and hands connections
+//! to target threads through channels. Nothing else is shared between threads.
+
+use crate::config::EngineConfig;
+use crate::control_host::ControlHost;
+use crate::target::Target;
+use env::Env;
+use futures_channel::{mpsc, oneshot};
+use futures_util::StreamExt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use transport::{Acceptor, Handoff};
+use types::{Code, Error, Rank, Result, TargetId};
+use uuid::Uuid;
+use wire::hello::Service;
+use wire::map::EngineInfo;
+use wire::obj::AdminOp;
+
+/// What the control thread tells a target thread.
+pub(crate) enum Order {
+    /// Serve this connection.
+    Adopt(Handoff),
+    /// Carry out an order of the control service.
+    Admin(AdminOp, oneshot::Sender<Result<()>>),
+    /// Finish what is in progress, flush, stop.
+    Drain(oneshot::Sender<Result<()>>),
+}
+
+/// The way to a target thread.
+pub(crate) type Inbox = mpsc::UnboundedSender<Order>;
+
+/// Starts engines.
+pub struct Engine;
+
+/// A running engine.
+pub struct EngineHandle {
+    /// Its number in the system.
+    pub rank: Rank,
+    /// The TCP address it listens on.
+    pub tcp: SocketAddr,
+    /// Its Unix socket.
+    pub unix: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    control: Option<JoinHandle<Result<()>>>,
+}
+
+impl Engine {
+    /// Starts an engine in threads of this process; returns when it serves.
+    pub fn start(config: EngineConfig) -> Result<EngineHandle> {
+        let (ready_sender, ready) = std::sync::mpsc::channel();
+        let (stop_sender, stop) = oneshot::channel();
+        let control = std::thread::Builder::new()
+            .name("azk-control".into())
+            .spawn(move || {
+                let env = Env::real()?;
+                let outcome = env.block_on(run(env.clone(), config, &ready_sender, stop));
+                if let Err(error) = &outcome {
+                    // The starter hears of a failed start; later failures come with the join.
+                    let _ = ready_sender.send(Err(error.clone()));
+                }
+                outcome
+            })
+            .map_err(|error| Error::io("starting the control thread", error))?;
+        let (rank, tcp, unix) = match ready.recv() {
+            Ok(started) => started?,
+            Err(_) => {
+                return match control.join() {
+                    Ok(Err(error)) => Err(error),
+                    _ => Err(Error::new(Code::Io, "the engine ended while starting; see its log")),
+                };
+            }
+        };
+        Ok(EngineHandle { rank, tcp, unix, stop: Some(stop_sender), control: Some(control) })
+    }
+}
+
+impl EngineHandle {
+    /// Refuses new requests, finishes those in progress, flushes and stops.
+    pub fn stop(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if let Some(stop) = self.stop.take() {
+            // A control thread that is gone needs no word.
+            let _ = stop.send(());
+        }
+        match self.control.take().map(JoinHandle::join) {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => Err(Error::new(Code::Io, "the control thread panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for EngineHandle {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::error!("stopping engine {}: {error}", self.rank);
+        }
+    }
+}
+
+type Ready = std::sync::mpsc::Sender<Result<(Rank, SocketAddr, PathBuf)>>;
+
+/// The control thread's whole life.
+async fn run(
+    env: Env,
+    config: EngineConfig,
+    ready: &Ready,
+    stop: oneshot::Receiver<()>,
+) -> Result<()> {
+    let identity = Identity::load(&config.dir, config.targets.len())?;
+    let unix = config.unix_path();
+    let acceptor = Acceptor::bind(&env, Some(&config.listen), Some(&unix)).await?;
+    let tcp = acceptor
+        .tcp_addr()
+        .ok_or_else(|| Error::new(Code::Io, "the engine has no TCP address"))?;
+    let host = env::host_identity();
+    let info = EngineInfo {
+        rank: Rank(0),
+        tcp: config.advertise.clone().unwrap_or_else(|| tcp.to_string()),
+        unix: unix.display().to_string(),
+        host,
+        domain: if config.domain.is_empty() { vec![host_name()] } else { config.domain.clone() },
+    };
+    let parts = Parts { env, config, engine: identity.uuid, info, acceptor, threads: true };
+    // The starter may be gone already; then nobody needs to know.
+    let outcome = serve(parts, |rank| drop(ready.send(Ok((rank, tcp, unix.clone()))))).await;
+    let outcome = match outcome {
+        Ok(serving) => {
+            // An error means the handle was dropped: stop as well.
+            let _ = stop.await;
+            serving.stop().await
+        }
+        Err(error) => Err(error),
+    };
+    // A socket file that cannot be removed is replaced at the next start.
+    let _ = std::fs::remove_file(&unix);
+    outcome
+}
+
+/// What an engine is made of.
+struct Parts {
+    env: Env,
+    config: EngineConfig,
+    engine: Uuid,
+    info: EngineInfo,
+    acceptor: Acceptor,
+    /// Targets get threads of their own; else they are tasks of `env`.
+    threads: bool,
+}
+
+/// An engine that serves, from the inside.
+pub struct Serving {
+    rank: Rank,
+    inboxes: Vec<(TargetId, Inbox)>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Starts an engine whose targets are tasks of a simulated environment. It listens at
+/// `sim:NAME`; `engine` is its identity, which must be the same after a restart.
+pub async fn serve_simulated(
+    env: Env,
+    name: &str,
+    config: EngineConfig,
+    engine: Uuid,
+) -> Result<Serving> {
+    let acceptor = Acceptor::bind_sim(&env, name)?;
+    let info = EngineInfo {
+        rank: Rank(0),
+        tcp: format!("sim:{name}"),
+        unix: String::new(),
+        host: name.to_string(),
+        domain: vec![name.to_string()],
+    };
+    serve(Parts { env, config, engine, info, acceptor, threads: false }, |_| {}).await
+}
+
+async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
+    let Parts { env, config, engine, info, acceptor, threads: in_threads } = parts;
+    let token = config.token()?;
+    let (host, tcp) = (info.host.clone(), info.tcp.clone());
+    let control = ControlHost::open(&env, &config, &engine, info, token.clone()).await?;
+    let (rank, ids) = control.membership();
+    tracing::info!("engine {rank} at {tcp}: targets {ids:?}");
+    let incarnation = env.random_u64();
+    let mut inboxes = Vec::new();
+    let mut threads = Vec::new();
+    for (id, target) in ids.iter().zip(&config.targets) {
+        let start = TargetStart {
+            id: *id,
+            device: target.device.clone(),
+            host: host.clone(),
+            token: token.clone(),
+            incarnation,
+        };
+        let inbox = if in_threads {
+            let (inbox, thread) = start.in_thread().await?;
+            threads.push(thread);
+            inbox
+        } else {
+            start.in_task(&env).await?
+        };
+        inboxes.push((*id, inbox));
+    }
+    control.attach(inboxes.clone());
+    let accepting = (env.clone(), control.clone(), inboxes.clone());
+    env.spawn(async move {
+        let (env, control, inboxes) = accepting;
+        accept_loop(&env, acceptor, control, inboxes, token).await;
+    });
+    control.introduce();
+    ready(rank);
+    Ok(Serving { rank, inboxes, threads })
+}
+
+impl Serving {
+    /// Refuses new requests, finishes those in progress, flushes and stops the targets.
+    pub async fn stop(self) -> Result<()> {
+        tracing::info!("engine {}: draining", self.rank);
+        let mut outcome = Ok(());
+        for (id, inbox) in &self.inboxes {
+            let (sender, drained) = oneshot::channel();
+            if inbox.unbounded_send(Order::Drain(sender)).is_ok()
+                && let Ok(Err(error)) = drained.await
+            {
+                outcome = Err(error.context(format!("closing target {id}")));
+            }
+        }
+        for thread in self.threads {
+            if thread.join().is_err() {
+                outcome = Err(Error::new(Code::Io, "a target thread panicked; see the log"));
+            }
+        }
+        tracing::info!("engine {}: stopped", self.rank);
+        outcome
+    }
+}
+
+/// What a target needs to start.
+struct TargetStart {
+    id: TargetId,
+    device: PathBuf,
+    host: String,
+    token: Vec<u8>,
+    incarnation: u64,
+}
+
+type Opened = oneshot::Sender<Result<()>>;
+
+impl TargetStart {
+    /// Starts the target in a thread of its own; returns when it has opened its device.
+    async fn in_thread(self) -> Result<(Inbox, JoinHandle<()>)> {
+        let (inbox, orders) = mpsc::unbounded();
+        let (opened_sender, opened) = oneshot::channel();
+        let id = self.id;
+        let life = move || match Env::real() {
+            Ok(env) => env.block_on(self.live(env.clone(), opened_sender, orders)),
+            // The control thread gives up with us.
+            Err(error) => drop(opened_sender.send(Err(error))),
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("azk-target-{id}"))
+            .spawn(life)
+            .map_err(|error| Error::io("starting a target thread", error))?;
+        Self::opened(id, opened.await)?;
+        Ok((inbox, thread))
+    }
+
+    /// Starts the target as a task; returns when it has opened its device.
+    async fn in_task(self, env: &Env) -> Result<Inbox> {
+        let (inbox, orders) = mpsc::unbounded();
+        let (opened_sender, opened) = oneshot::channel();
+        let id = self.id;
+        env.spawn(self.live(env.clone(), opened_sender, orders));
+        Self::opened(id, opened.await)?;
+        Ok(inbox)
+    }
+
+    fn opened(id: TargetId, outcome: Result<Result<()>, oneshot::Canceled>) -> Result<()> {
+        outcome.unwrap_or_else(|_| {
+            Err(Error::new(Code::Io, format!("target {id} ended while starting")))
+        })
+    }
+
+    /// The target's whole life.
+    async fn live(self, env: Env, opened: Opened, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let (id, device) = (self.id, self.device);
+        let target =
+            Target::open(env.clone(), id, &device, self.host, self.token, self.incarnation).await;
+        let target = match target {
+            Ok(target) => target,
+            Err(error) => {
+                let error = error.context(format!("target {id} on {}", device.display()));
+                // If the control thread is gone, nobody waits for the reason.
+                let _ = opened.send(Err(error));
+                return;
+            }
+        };
+        let _ = opened.send(Ok(()));
+        while let Some(order) = orders.next().await {
+            match order {
+                Order::Adopt(handoff) => target.adopt(handoff),
+                Order::Admin(op, answer) => {
+                    let target = target.clone();
+                    env.spawn(async move {
+                        // Whoever asked may have given up waiting.
+                        let _ = answer.send(target.admin(op).await);
+                    });
+                }
+                Order::Drain(answer) => {
+                    let _ = answer.send(target.drain().await);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Accepts connections for ever and hands each to whom it is for.
+async fn accept_loop(
+    env: &Env,
+    acceptor: Acceptor,
+    control: std::rc::Rc<ControlHost>,
+    inboxes: Vec<(TargetId, Inbox)>,
+    token: Vec<u8>,
+) {
+    loop {
+        let incomer = match acceptor.accept().await {
+            Ok(incomer) => incomer,
+            Err(error) => {
+                tracing::warn!("accepting connections: {error}");
+                env.sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        if !same_secret(&incomer.hello().token, &token) {
+            incomer.refuse(Error::new(
+                Code::NoPerm,
+                "wrong or missing token; set AZEKURA_TOKEN_FILE to the system's token file",
+            ));
+            continue;
+        }
+        match incomer.hello().service {
+            Service::Control => control.clone().adopt(incomer.into_handoff()),
+            Service::Target(id) => match inboxes.iter().find(|(known, _)| *known == id) {
+                Some((_, inbox)) => {
+                    if inbox.unbounded_send(Order::Adopt(incomer.into_handoff())).is_err() {
+                        tracing::error!("target {id} is gone; its connections are dropped");
+                    }
+                }
+                None => incomer.refuse(Error::new(
+                    Code::Stale,
+                    format!("target {id} is not on this engine; get the newest pool map"),
+                )),
+            },
+        }
+    }
+}
+
+/// Compares secrets in a time that does not tell where they differ.
+fn same_secret(given: &[u8], wanted: &[u8]) -> bool {
+    let differ = given.iter().zip(wanted).fold(0, |differ, (a, b)| differ | (a ^ b));
+    given.len() == wanted.len() && differ == 0
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Who this engine is, kept in its directory; also the lock against a second engine there.
+struct Identity {
+    uuid: Uuid,
+    _lock: std::fs::File,
+}
+
+impl Identity {
+    fn load(dir: &Path, target_count: usize) -> Result<Identity> {
+        let doing = |what: &str| format!("{what} {}", dir.display());
+        std::fs::create_dir_all(dir)
+            .map_err(|error| Error::io(doing("creating the engine's directory"), error))?;
+        let path = dir.join("engine.id");
+        let lock = std::fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|error| Error::io(doing("opening the identity in"), error))?;
+        if lock.try_lock().is_err() {
+            return Err(Error::new(
+                Code::Busy,
+                format!("another engine runs in {}; stop it or use another directory", dir.display()),
+            ));
+        }
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Error::io(doing("reading the identity in"), error))?;
+        let uuid = if text.is_empty() {
+            let uuid = Uuid::new_v4();
+            std::fs::write(&path, format!("azekura engine 1 {uuid} {target_count}\n"))
+                .map_err(|error| Error::io(doing("writing the identity in"), error))?;
+            uuid
+        } else {
+            parse_identity(&text, target_count)
+                .map_err(|error| error.context(path.display().to_string()))?
+        };
+        Ok(Identity { uuid, _lock: lock })
+    }
+}
+
+fn parse_identity(text: &str, target_count: usize) -> Result<Uuid> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let ["azekura", "engine", version, uuid, targets] = words[..] else {
+        return Err(Error::inval("not an engine identity; the directory belongs to something else"));
+    };
+    if version != "1" {
+        return Err(Error::new(
+            Code::Version,
+            format!("written by a newer release (format {version}); upgrade this one"),
+        ));
+    }
+    if targets.parse() != Ok(target_count) {
+        return Err(Error::inval(format!(
+            "the engine was made with {targets} targets, the configuration has {target_count}"
+        )));
+    }
+    uuid.parse().map_err(|_| Error::inval("the engine's UUID is damaged"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_kept_and_guarded() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Identity::load(dir.path(), 2).unwrap();
+        let uuid = first.uuid;
+        let second = Identity::load(dir.path(), 2).err().unwrap();
+        assert_eq!(second.code, Code::Busy);
+        drop(first);
+        assert_eq!(Identity::load(dir.path(), 2).unwrap().uuid, uuid);
+        let changed = Identity::load(dir.path(), 3).err().unwrap();
+        assert!(changed.to_string().contains("2 targets"), "{changed}");
+    }
+
+    #[test]
+    fn secrets_compare_whole() {
+        assert!(same_secret(b"", b""));
+        assert!(same_secret(b"abc", b"abc"));
+        assert!(!same_secret(b"ab", b"abc"));
+        assert!(!same_secret(b"abd", b"abc"));
+    }
+}

@@ -1,0 +1,326 @@
+//! A target: one thread's share of the system's data, and the requests for it.
+//!
+//! Invariants:
+//! - Everything here runs on one thread; no `RefCell` borrow is held over an `await`.
+//! - A request is checked and applied without an `await` in between, so checks hold when their
+//!   effects happen.
+//! - A reply leaves after its effects are as durable as the pool promises.
+
+use crate::opens::{Handle, Opens};
+use crate::peers::Peers;
+use env::Env;
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use transport::{Handoff, Incoming, ServerConn};
+use types::{ClientId, Code, ContId, Durability, Epoch, Error, Hlc, PoolId, Result, TargetId};
+use vos::{Shard, Store};
+use wire::Kind;
+use wire::hello::HelloReply;
+use wire::map::PoolMap;
+use wire::obj::{Notice, Request, TxId};
+
+/// After its start a target waits this long for the control service to tell it of a pool or
+/// container before it calls it unknown.
+const INTRODUCTION_TIME_MAX: Duration = Duration::from_secs(10);
+/// A client that has lost its connection keeps its open handles this long.
+const RECONNECT_GRACE: Duration = Duration::from_secs(2);
+/// After a restart, clients have this long to register their open handles again.
+const ORPHAN_GRACE: Duration = Duration::from_secs(30);
+
+/// A pool's shard with what the target knows about the pool.
+pub(crate) struct PoolShard {
+    pub shard: Rc<Shard>,
+    pub map: RefCell<Option<Rc<PoolMap>>>,
+    pub clock: RefCell<Hlc>,
+    /// Requests that wait for a prepared transaction to be decided.
+    pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
+}
+
+impl PoolShard {
+    pub fn new(shard: Rc<Shard>) -> PoolShard {
+        let mut clock = Hlc::default();
+        clock.observe(shard.last_epoch());
+        PoolShard {
+            shard,
+            map: RefCell::new(None),
+            clock: RefCell::new(clock),
+            parked: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// True when updates need no device.
+    pub fn is_memory(&self) -> bool {
+        self.shard.config().durability == Durability::Memory
+    }
+
+    pub fn map(&self) -> Result<Rc<PoolMap>> {
+        self.map.borrow().clone().ok_or_else(|| {
+            Error::new(Code::Busy, "the engine has not been told the pool map yet; try again")
+        })
+    }
+
+    pub fn map_version(&self) -> u32 {
+        self.map.borrow().as_ref().map_or(0, |map| map.version)
+    }
+
+    /// Lets requests that wait for a decided transaction go on.
+    pub fn unpark(&self) {
+        for waiting in self.parked.take() {
+            // A receiver that is gone gave up waiting.
+            let _ = waiting.send(());
+        }
+    }
+}
+
+/// One target.
+pub struct Target {
+    pub(crate) env: Env,
+    pub(crate) id: TargetId,
+    pub(crate) store: Rc<Store>,
+    pub(crate) shards: RefCell<HashMap<PoolId, Rc<PoolShard>>>,
+    pub(crate) opens: RefCell<Opens>,
+    pub(crate) peers: Peers,
+    /// Transactions this target coordinates right now, by its own ids.
+    pub(crate) coordinating: RefCell<HashSet<TxId>>,
+    /// Client transactions being coordinated, so that a retry waits for the first try.
+    pub(crate) committing: RefCell<HashMap<TxId, Vec<futures_channel::oneshot::Sender<()>>>>,
+    pub(crate) next_tx: Cell<u64>,
+    pub(crate) incarnation: u64,
+    /// Orphans being reaped.
+    pub(crate) reaping: RefCell<HashSet<Handle>>,
+    sessions: RefCell<HashMap<ClientId, u64>>,
+    next_session: Cell<u64>,
+    started: Duration,
+    draining: Cell<bool>,
+    in_progress: Cell<usize>,
+}
+
+impl Target {
+    /// Opens the device and every shard on it.
+    pub async fn open(
+        env: Env,
+        id: TargetId,
+        device: &std::path::Path,
+        host: String,
+        token: Vec<u8>,
+        incarnation: u64,
+    ) -> Result<Rc<Target>> {
+        let store = Store::open(&env, device).await?;
+        let mut shards = HashMap::new();
+        for pool in store.shards() {
+            let shard = store.open_shard(pool).await?;
+            shards.insert(pool, Rc::new(PoolShard::new(shard)));
+        }
+        let target = Rc::new(Target {
+            peers: Peers::new(env.clone(), host, token),
+            started: env.now(),
+            id,
+            store,
+            shards: RefCell::new(shards),
+            opens: RefCell::new(Opens::default()),
+            coordinating: RefCell::new(HashSet::new()),
+            committing: RefCell::new(HashMap::new()),
+            next_tx: Cell::new(1),
+            incarnation,
+            reaping: RefCell::new(HashSet::new()),
+            sessions: RefCell::new(HashMap::new()),
+            next_session: Cell::new(1),
+            draining: Cell::new(false),
+            in_progress: Cell::new(0),
+            env,
+        });
+        target.clone().resume();
+        Ok(target)
+    }
+
+    /// After a restart: decides what was in doubt, frees what was unlinked while open.
+    fn resume(self: Rc<Self>) {
+        let pools: Vec<(PoolId, Rc<PoolShard>)> =
+            self.shards.borrow().iter().map(|(pool, ctx)| (*pool, ctx.clone())).collect();
+        for (pool, ctx) in pools {
+            self.clone().resume_transactions(pool, &ctx);
+            let orphans = ctx.shard.orphans();
+            if orphans.is_empty() {
+                continue;
+            }
+            let target = self.clone();
+            self.env.spawn(async move {
+                target.env.sleep(ORPHAN_GRACE).await;
+                for (cont, oid) in orphans {
+                    target.clone().reap((pool, cont, oid));
+                }
+            });
+        }
+    }
+
+    /// Serves a connection that the control thread accepted, until it closes.
+    pub fn adopt(self: &Rc<Self>, handoff: Handoff) {
+        let reply = HelloReply {
+            incarnation: self.incarnation,
+            remote_bulk: false,
+            engine_version: env!("CARGO_PKG_VERSION").to_string(),
+        };
+        let conn = match handoff.serve(&self.env, reply) {
+            Ok(conn) => conn,
+            Err(error) => {
+                tracing::debug!("target {}: connection lost at its start: {error}", self.id);
+                return;
+            }
+        };
+        let target = self.clone();
+        self.env.spawn(async move { target.serve(conn).await });
+    }
+
+    async fn serve(self: Rc<Self>, conn: ServerConn) {
+        let client = conn.client();
+        let session = self.next_session.get();
+        self.next_session.set(session + 1);
+        self.sessions.borrow_mut().insert(client, session);
+        loop {
+            match conn.recv().await {
+                Ok(Some(incoming)) => self.receive(client, incoming).await,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!("target {}: client {client}: {error}", self.id);
+                    break;
+                }
+            }
+        }
+        conn.close();
+        self.env.sleep(RECONNECT_GRACE).await;
+        if self.sessions.borrow().get(&client) != Some(&session) {
+            return;
+        }
+        self.sessions.borrow_mut().remove(&client);
+        let freed = self.opens.borrow_mut().close_client(client);
+        for handle in freed {
+            self.reap_if_orphan(handle);
+        }
+    }
+
+    /// Takes one message off a connection. Returns when its bulk is off it, too.
+    async fn receive(self: &Rc<Self>, client: ClientId, incoming: Incoming) {
+        match incoming.header.kind {
+            Kind::Request => self.receive_request(client, incoming).await,
+            Kind::Notice => match wire::decode::<Notice>(&incoming.body) {
+                Ok(Notice::Release { pool, cont, oids }) => {
+                    for oid in oids {
+                        if self.opens.borrow_mut().close(client, (pool, cont, oid)) {
+                            self.reap_if_orphan((pool, cont, oid));
+                        }
+                    }
+                }
+                Err(error) => tracing::debug!("client {client}: {error}"),
+            },
+            kind => {
+                let error = Error::new(Code::Proto, format!("a target does not serve {kind:?}"));
+                self.answer_error(incoming.responder, 0, error).await;
+            }
+        }
+    }
+
+    async fn receive_request(self: &Rc<Self>, client: ClientId, incoming: Incoming) {
+        if self.draining.get() {
+            let error = Error::new(Code::Closed, "the engine is shutting down");
+            return self.answer_error(incoming.responder, 0, error).await;
+        }
+        // Peek at the kind of request: a batch on the hot path borrows from the body.
+        match wire::decode::<Request<'_>>(&incoming.body) {
+            Ok(Request::Batch(_)) => self.receive_batch(client, incoming).await,
+            Ok(Request::Commit { .. }) => self.receive_commit(client, incoming).await,
+            Ok(Request::Prepare { .. }) => self.receive_prepare(incoming).await,
+            Ok(_) => {
+                let target = self.clone();
+                self.spawn_counted(async move { target.serve_admin(incoming).await });
+            }
+            Err(error) => self.answer_error(incoming.responder, 0, error).await,
+        }
+    }
+
+    /// Spawns work that a clean stop waits for.
+    pub(crate) fn spawn_counted(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
+        let target = self.clone();
+        self.in_progress.set(self.in_progress.get() + 1);
+        self.env.spawn(async move {
+            work.await;
+            target.in_progress.set(target.in_progress.get() - 1);
+        });
+    }
+
+    /// The shard of a pool; shortly after the start, waits to be told of it.
+    pub(crate) async fn shard(&self, pool: PoolId) -> Result<Rc<PoolShard>> {
+        loop {
+            if let Some(ctx) = self.shards.borrow().get(&pool) {
+                return Ok(ctx.clone());
+            }
+            if self.env.now() > self.started + INTRODUCTION_TIME_MAX {
+                return Err(Error::new(
+                    Code::NonExist,
+                    format!("target {} holds no part of pool {pool}", self.id),
+                ));
+            }
+            self.env.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Makes sure a container is known; shortly after the start, waits to be told of it.
+    pub(crate) async fn known_cont(&self, ctx: &PoolShard, cont: ContId) -> Result<()> {
+        while !ctx.shard.has_cont(cont) {
+            if self.env.now() > self.started + INTRODUCTION_TIME_MAX {
+                return Err(Error::new(
+                    Code::NonExist,
+                    format!("target {} knows no container {cont}; it may be destroyed", self.id),
+                ));
+            }
+            self.env.sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// A new epoch of a shard.
+    pub(crate) fn tick(&self, ctx: &PoolShard) -> Epoch {
+        ctx.clock.borrow_mut().tick(self.env.wall_ns())
+    }
+
+    pub(crate) async fn answer_error(
+        &self,
+        responder: transport::Responder,
+        map_version: u32,
+        error: Error,
+    ) {
+        let body = wire::encode(&Err::<(), Error>(error));
+        self.send(responder, map_version, &body, &[]).await;
+    }
+
+    pub(crate) async fn send(
+        &self,
+        responder: transport::Responder,
+        map_version: u32,
+        body: &[u8],
+        segments: &[&[u8]],
+    ) {
+        if let Err(error) = responder.reply(map_version, body, segments).await {
+            tracing::debug!("target {}: an answer was not delivered: {error}", self.id);
+        }
+    }
+
+    /// True once the engine is stopping.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Refuses new requests, waits for those in progress, flushes and closes the shards.
+    pub async fn drain(&self) -> Result<()> {
+        self.draining.set(true);
+        while self.in_progress.get() > 0 {
+            self.env.sleep(Duration::from_millis(1)).await;
+        }
+        let shards: Vec<Rc<PoolShard>> = self.shards.borrow().values().cloned().collect();
+        for ctx in shards {
+            ctx.shard.close().await?;
+        }
+        Ok(())
+    }
+}

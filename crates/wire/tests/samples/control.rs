@@ -1,0 +1,185 @@
+//! Samples of the control service's messages.
+
+use super::{Reply, Visitor};
+use std::collections::BTreeMap;
+use types::{
+    Code, ContId, ContLayout, ContProps, CsumKind, Durability, Error, PoolId, Rank, TargetId,
+};
+use uuid::Uuid;
+use wire::control::{
+    ContInfo, ControlReply, ControlRequest, JoinInfo, Name, OpenMode, PoolInfo, Subject, SystemInfo,
+};
+use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+
+fn uuid(nth: u8) -> Uuid {
+    Uuid::from_bytes([nth; 16])
+}
+
+fn label(text: &str) -> Name {
+    Name::Label(text.into())
+}
+
+fn engine() -> EngineInfo {
+    EngineInfo {
+        rank: Rank(2),
+        tcp: "10.0.0.3:7500".into(),
+        unix: "run/engine.sock".into(),
+        host: "boot-id".into(),
+        domain: vec!["rack1".into(), "node7".into()],
+    }
+}
+
+/// A map with a target in every state.
+pub fn map() -> PoolMap {
+    use TargetState::*;
+    let targets = [Up, Down, DownOut, Drain, New].into_iter().zip(4..);
+    PoolMap {
+        pool: PoolId(5),
+        version: 6,
+        engines: vec![engine()],
+        targets: targets
+            .map(|(state, id)| TargetInfo { id: TargetId(id), rank: Rank(2), state })
+            .collect(),
+        placements: vec![PlacementSet {
+            epoch: 1,
+            weights: vec![(TargetId(4), 65_536), (TargetId(8), 32_768)],
+        }],
+    }
+}
+
+fn props() -> ContProps {
+    ContProps {
+        layout: ContLayout::Posix,
+        oclass: "RP_2G1".parse().expect("a class"),
+        dir_oclass: "S1".parse().expect("a class"),
+        file_oclass: "EC_4P2GX".parse().expect("a class"),
+        chunk_bytes: 1 << 18,
+        rd_fac: 1,
+        csum: CsumKind::Crc64,
+    }
+}
+
+fn pool(durability: Durability) -> PoolInfo {
+    PoolInfo {
+        id: PoolId(5),
+        uuid: uuid(1),
+        label: "tank".into(),
+        durability,
+        scm_bytes: 1 << 26,
+        nvme_bytes: 1 << 30,
+        cont_count: 3,
+        handle_count: 4,
+        map: map(),
+    }
+}
+
+fn cont() -> ContInfo {
+    ContInfo {
+        id: ContId(7),
+        uuid: uuid(2),
+        label: "home".into(),
+        props: props(),
+        handle_count: 8,
+        created_ns: 1_700_000_000_000_000_009,
+    }
+}
+
+pub fn visit(visitor: &mut impl Visitor) {
+    requests(visitor);
+    replies(visitor);
+}
+
+fn requests(visitor: &mut impl Visitor) {
+    use ControlRequest::*;
+    let mut request = |name: &str, message| visitor.message(&format!("control.{name}"), message);
+    request("join", Join(JoinInfo { engine: uuid(3), info: engine(), target_count: 4 }));
+    request("system_query", SystemQuery);
+    for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {
+        request(
+            &format!("pool_create.{durability}"),
+            PoolCreate {
+                label: "tank".into(),
+                bytes: 10 << 30,
+                scm_percent: 6,
+                durability,
+                targets: vec![TargetId(1), TargetId(2)],
+            },
+        );
+    }
+    request("pool_list", PoolList);
+    request("pool_query", PoolQuery(Name::Uuid(uuid(4))));
+    request("pool_destroy", PoolDestroy { pool: label("tank"), force: true });
+    for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite, OpenMode::Exclusive] {
+        let open = PoolOpen { pool: label("tank"), mode };
+        request(&format!("pool_open.{}", format!("{mode:?}").to_lowercase()), open);
+    }
+    request("pool_close", PoolClose { handle: 11 });
+    request("pool_map", PoolMap(PoolId(5)));
+    request(
+        "cont_create",
+        ContCreate {
+            pool: label("tank"),
+            label: "home".into(),
+            uuid: uuid(5),
+            props: props(),
+            attrs: BTreeMap::from([("owner".to_string(), b"alice".to_vec())]),
+        },
+    );
+    request("cont_list", ContList(label("tank")));
+    request("cont_query", ContQuery(label("tank"), label("home")));
+    request("cont_destroy", ContDestroy { pool: label("tank"), cont: label("home"), force: false });
+    request(
+        "cont_open",
+        ContOpen { pool: label("tank"), cont: label("home"), mode: OpenMode::ReadWrite },
+    );
+    request("cont_close", ContClose { handle: 12 });
+    request("alloc_oids", AllocOids { pool: PoolId(5), cont: ContId(7), count: 1000 });
+    request(
+        "set_props",
+        SetProps {
+            subject: Subject::Cont(label("tank"), label("home")),
+            props: BTreeMap::from([("chunk_bytes".to_string(), "1MiB".to_string())]),
+        },
+    );
+    request(
+        "set_attrs",
+        SetAttrs {
+            subject: Subject::Pool(label("tank")),
+            attrs: BTreeMap::from([
+                ("a".to_string(), Some(b"1".to_vec())),
+                ("b".to_string(), None),
+            ]),
+        },
+    );
+    request("get_attrs", GetAttrs { subject: Subject::Pool(label("tank")) });
+}
+
+fn replies(visitor: &mut impl Visitor) {
+    use ControlReply::*;
+    let mut reply =
+        |name: &str, message| visitor.message(&format!("control_reply.{name}"), Reply::Ok(message));
+    reply("done", Done);
+    reply("joined", Joined { rank: Rank(2), targets: vec![TargetId(8)], system: uuid(6) });
+    reply(
+        "system",
+        System(SystemInfo {
+            uuid: uuid(6),
+            version: "0.1.0".into(),
+            engines: vec![(engine(), vec![TargetId(8), TargetId(9)], true)],
+            pool_count: 1,
+        }),
+    );
+    reply("pool", Pool(pool(Durability::Wal)));
+    reply("pools", Pools(vec![pool(Durability::Relaxed), pool(Durability::Memory)]));
+    reply("pool_opened", PoolOpened { handle: 13, pool: pool(Durability::Wal) });
+    reply("map", Map(map()));
+    reply("cont", Cont(cont()));
+    reply("conts", Conts(vec![cont()]));
+    reply("cont_opened", ContOpened { handle: 14, cont: cont() });
+    reply("oids", Oids(15));
+    reply("attrs", Attrs(BTreeMap::from([("a".to_string(), b"1".to_vec())])));
+    for code in [Code::NonExist, Code::Busy, Code::NoMem] {
+        let error = Reply::<ControlReply>::Err(Error::new(code, "what to do"));
+        visitor.message(&format!("control_reply.error.{}", code as u16), error);
+    }
+}

@@ -1,0 +1,168 @@
+//! One sample of every message and of every variant inside one.
+//!
+//! Invariant: values are fixed for ever; a new variant gets a new sample at the end. Field values
+//! differ from each other, so that two swapped fields change the bytes.
+
+mod control;
+mod obj;
+
+use std::collections::BTreeMap;
+use types::{ClientId, Oid, TargetId};
+use wire::header::{FLAG_REMOTE_BULK, FLAG_RETRY};
+use wire::hello::{Hello, HelloReply, RemoteRange, Service};
+use wire::link::{LINK_BYTES, Link, LinkKind};
+use wire::{HEADER_BYTES, Header, Kind};
+
+/// Where samples go: bytes for the golden file, or golden bytes to decode and compare.
+pub trait Visitor {
+    /// Takes one message.
+    fn message<T>(&mut self, name: &str, message: T)
+    where
+        T: serde::Serialize + Decoded + PartialEq + std::fmt::Debug;
+    /// Takes bytes that no serializer made, and the check of their decoding.
+    fn raw(&mut self, name: &str, bytes: Vec<u8>, check: &dyn Fn(&[u8]));
+}
+
+/// Messages that can be decoded from bytes of any lifetime and compared with themselves.
+pub trait Decoded {
+    /// Decodes `bytes` and asserts that the message equals `self`.
+    fn assert_decodes(&self, name: &str, bytes: &[u8]);
+}
+
+macro_rules! decoded {
+    (owned: $($owned:ty),+; borrowed: $($borrowed:ident),+) => {
+        $(impl Decoded for $owned {
+            fn assert_decodes(&self, name: &str, bytes: &[u8]) {
+                let back: $owned = wire::decode(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+                assert_eq!(&back, self, "{name}");
+            }
+        })+
+        $(impl Decoded for $borrowed<'_> {
+            fn assert_decodes(&self, name: &str, bytes: &[u8]) {
+                let back: $borrowed<'_> =
+                    wire::decode(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
+                assert_eq!(&back, self, "{name}");
+            }
+        })+
+    };
+}
+
+use wire::control::{ControlReply, ControlRequest};
+use wire::obj::{BatchReply, Notice, ObjectList, Prepared, Request, ShardStat, TxOutcome, TxReply};
+type Reply<T> = Result<T, types::Error>;
+decoded!(
+    owned: RemoteRange, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
+        Reply<TxOutcome>, Reply<ShardStat>, Reply<ObjectList>, Reply<()>;
+    borrowed: Hello, Request, BatchReply, TxReply, Prepared
+);
+
+fn visit(visitor: &mut impl Visitor) {
+    headers(visitor);
+    links(visitor);
+    hellos(visitor);
+    control::visit(visitor);
+    obj::visit(visitor);
+}
+
+fn headers(visitor: &mut impl Visitor) {
+    use Kind::*;
+    for kind in [Hello, HelloReply, Request, Reply, Notice, Control, ControlReply, Ping, Pong] {
+        let header = Header {
+            kind,
+            flags: FLAG_RETRY | FLAG_REMOTE_BULK,
+            request_id: 0x0102_0304_0506_0708,
+            map_version: 0x1112_1314,
+            deadline_ms: 30_000,
+            body_bytes: 0x21_2223,
+            bulk_bytes: 0x13_1415,
+            body_crc: wire::header::crc(b"123456789"),
+        };
+        let name = format!("header.{}", format!("{kind:?}").to_lowercase());
+        visitor.raw(&name, header.encode().to_vec(), &move |bytes| {
+            let raw: &[u8; HEADER_BYTES] = bytes.try_into().expect("a header has 40 bytes");
+            assert_eq!(Header::decode(raw).expect("a golden header decodes"), header);
+        });
+    }
+}
+
+fn links(visitor: &mut impl Visitor) {
+    for (name, kind, protected) in
+        [("link.array", LinkKind::Array, false), ("link.none", LinkKind::None, true)]
+    {
+        let oid = Oid { hi: 0x0102_0304_0506_0708, lo: 0x1112_1314_1516_1718 };
+        let link = Link { kind, protected, oid };
+        let mut value = [0; LINK_BYTES];
+        link.encode_into(&mut value);
+        visitor.raw(name, value.to_vec(), &move |bytes| {
+            assert_eq!(Link::decode(bytes), Some(link));
+        });
+    }
+}
+
+fn hellos(visitor: &mut impl Visitor) {
+    let hello = |service| Hello {
+        client: ClientId(0x1111_2222_3333_4444),
+        service,
+        token: b"secret",
+        job: "job-7",
+        pid: 4242,
+        memory_probe_address: 0x7fff_0000_1000,
+        memory_probe: 0x5555_6666,
+    };
+    visitor.message("hello.control", hello(Service::Control));
+    visitor.message("hello.target", hello(Service::Target(TargetId(3))));
+    let reply = HelloReply { incarnation: 9, remote_bulk: true, engine_version: "0.1.0".into() };
+    visitor.message("hello_reply.ok", Reply::Ok(reply));
+    let refused = types::Error::new(types::Code::Version, "upgrade the older");
+    visitor.message("hello_reply.error", Reply::<HelloReply>::Err(refused));
+    visitor.message("remote_range", RemoteRange { address: 0x7fff_0000_2000, bytes: 65_536 });
+}
+
+/// All samples, encoded.
+pub fn encoded() -> BTreeMap<String, Vec<u8>> {
+    struct Encoder(BTreeMap<String, Vec<u8>>);
+    impl Encoder {
+        fn add(&mut self, name: &str, bytes: Vec<u8>) {
+            assert!(self.0.insert(name.into(), bytes).is_none(), "two samples named {name}");
+        }
+    }
+    impl Visitor for Encoder {
+        fn message<T>(&mut self, name: &str, message: T)
+        where
+            T: serde::Serialize + Decoded + PartialEq + std::fmt::Debug,
+        {
+            self.add(name, wire::encode(&message));
+        }
+        fn raw(&mut self, name: &str, bytes: Vec<u8>, _: &dyn Fn(&[u8])) {
+            self.add(name, bytes);
+        }
+    }
+    let mut encoder = Encoder(BTreeMap::new());
+    visit(&mut encoder);
+    encoder.0
+}
+
+/// Decodes golden bytes and compares each with its sample.
+pub fn check_decodes(golden: &BTreeMap<String, Vec<u8>>) {
+    struct Checker<'a>(&'a BTreeMap<String, Vec<u8>>, usize);
+    impl Checker<'_> {
+        fn bytes(&mut self, name: &str) -> &[u8] {
+            self.1 += 1;
+            self.0.get(name).unwrap_or_else(|| panic!("no golden bytes of {name}"))
+        }
+    }
+    impl Visitor for Checker<'_> {
+        fn message<T>(&mut self, name: &str, message: T)
+        where
+            T: serde::Serialize + Decoded + PartialEq + std::fmt::Debug,
+        {
+            message.assert_decodes(name, self.bytes(name));
+        }
+        fn raw(&mut self, name: &str, _: Vec<u8>, check: &dyn Fn(&[u8])) {
+            check(self.bytes(name));
+        }
+    }
+    let mut checker = Checker(golden, 0);
+    visit(&mut checker);
+    assert_eq!(checker.1, golden.len(), "golden bytes without a sample");
+}

@@ -1,0 +1,230 @@
+//! Samples of requests to targets and of their replies.
+
+use super::{Reply, Visitor, control};
+use serde_bytes::Bytes;
+use types::{ClientId, ContId, Durability, Epoch, Oid, PoolId, TargetId};
+use wire::obj::*;
+
+const OID: Oid = Oid { hi: 0x0d00_0100_0000_0007, lo: 0x55 };
+const POOL: PoolId = PoolId(5);
+const CONT: ContId = ContId(7);
+const TX: TxId = TxId { client: ClientId(0xabcd), seq: 21 };
+const RANGE: Recx = Recx { index: 4096, count: 300 };
+
+fn batch<'a>(ops: Vec<Op<'a>>) -> Batch<'a> {
+    Batch { pool: POOL, cont: CONT, checks: vec![], ops }
+}
+
+pub fn visit(visitor: &mut impl Visitor) {
+    for (name, op) in ops() {
+        visitor.message(&format!("request.batch.{name}"), Request::Batch(batch(vec![op])));
+    }
+    checks(visitor);
+    requests(visitor);
+    admin(visitor);
+    for (name, reply) in op_replies() {
+        let message = BatchReply { epoch: Epoch(0x1_0000_0001), ops: vec![reply] };
+        visitor.message(&format!("batch_reply.{name}"), message);
+    }
+    replies(visitor);
+}
+
+fn ops() -> Vec<(&'static str, Op<'static>)> {
+    let update = |value| Op::Update {
+        oid: OID,
+        dkey: b"dkey",
+        cond: Cond::DKEY_INSERT.and(Cond::OBJ_EXISTS),
+        iods: vec![UpdateIod { akey: b"akey", cond: Cond::AKEY_UPDATE, value }],
+    };
+    let fetch = |want| Op::Fetch {
+        oid: OID,
+        dkey: b"dkey",
+        cond: Cond::DKEY_FETCH,
+        iods: vec![FetchIod { akey: b"akey", want }],
+    };
+    let list = |scope| Op::List { oid: OID, scope, anchor: b"anchor", count_max: 9, bytes_max: 10 };
+    let recxs = || vec![RANGE, Recx { index: 1 << 40, count: 1 }];
+    vec![
+        ("update.inline", update(UpdateValue::Inline(b"value"))),
+        ("update.single", update(UpdateValue::Single { bytes: 70_000 })),
+        ("update.array", update(UpdateValue::Array { record_bytes: 1, recxs: recxs() })),
+        ("update.zero", update(UpdateValue::Zero { record_bytes: 8, recxs: recxs() })),
+        ("update.punch_records", update(UpdateValue::PunchRecords { recxs: recxs() })),
+        ("fetch.single", fetch(FetchWant::Single { bytes_max: 70_000, inline_bytes_max: 512 })),
+        ("fetch.array", fetch(FetchWant::Array { record_bytes: 1, recxs: recxs() })),
+        ("fetch.probe", fetch(FetchWant::Probe)),
+        ("punch_obj", Op::PunchObj { oid: OID, cond: Cond::OBJ_EMPTY, besides: b"/" }),
+        (
+            "punch_dkeys",
+            Op::PunchDkeys {
+                oid: OID,
+                cond: Cond::PUNCH,
+                dkeys: vec![Bytes::new(b"one"), Bytes::new(b"")],
+            },
+        ),
+        ("punch_dkeys_from", Op::PunchDkeysFrom { oid: OID, from: 17 }),
+        (
+            "punch_akeys",
+            Op::PunchAkeys {
+                oid: OID,
+                dkey: b"dkey",
+                cond: Cond::NONE,
+                akeys: vec![Bytes::new(b"a"), Bytes::new(b"b")],
+            },
+        ),
+        (
+            "list.dkeys",
+            list(ListScope::Dkeys {
+                value_of: Some(b"i"),
+                follow: true,
+                hash_range: (3, u64::MAX),
+            }),
+        ),
+        (
+            "list.dkeys_bare",
+            list(ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, 1) }),
+        ),
+        ("list.akeys", list(ListScope::Akeys { dkey: b"dkey" })),
+        ("list.recxs", list(ListScope::Recxs { dkey: b"dkey", akey: b"akey", descending: true })),
+        (
+            "query",
+            Op::Query {
+                oid: OID,
+                flags: QueryFlags::DKEY.and(QueryFlags::MAX),
+                dkey: b"d",
+                akey: b"ak",
+            },
+        ),
+        ("stat", Op::Stat { oid: OID }),
+        ("fetch_link", Op::FetchLink { oid: OID, dkey: b"d", akey: b"i", open: true }),
+        ("remove_link", Op::RemoveLink { oid: OID, dkey: b"d", akey: b"i" }),
+        ("open", Op::Open { oid: OID }),
+        ("punch_unless_open", Op::PunchUnlessOpen { oid: OID }),
+    ]
+}
+
+fn checks(visitor: &mut impl Visitor) {
+    let check = |of, seen| ReadCheck { oid: OID, of, seen: Epoch(seen) };
+    let message = Batch {
+        pool: POOL,
+        cont: CONT,
+        checks: vec![
+            check(ReadScope::Keys, 1),
+            check(ReadScope::Object, 2),
+            check(ReadScope::Dkey(b"d"), 3),
+            check(ReadScope::Akey(b"d", b"a"), 0),
+        ],
+        ops: vec![],
+    };
+    visitor.message("request.batch.checks", Request::Batch(message));
+}
+
+fn requests(visitor: &mut impl Visitor) {
+    let mut request = |name: &str, message| visitor.message(&format!("request.{name}"), message);
+    let part = wire::encode(&batch(vec![Op::Stat { oid: OID }]));
+    request(
+        "commit",
+        Request::Commit {
+            tx: TX,
+            parts: vec![
+                (TargetId(1), Bytes::new(&part), 4096),
+                (TargetId(2), Bytes::new(&part), 0),
+            ],
+        },
+    );
+    let prepared = batch(vec![Op::PunchUnlessOpen { oid: OID }]);
+    request("prepare", Request::Prepare { tx: TX, coordinator: TargetId(1), batch: prepared });
+    for (name, outcome) in outcomes() {
+        request(&format!("decide.{name}"), Request::Decide { pool: POOL, tx: TX, outcome });
+    }
+    request("ask_outcome", Request::AskOutcome { pool: POOL, tx: TX });
+    request("shard_stat", Request::ShardStat { pool: POOL });
+    request(
+        "list_objects",
+        Request::ListObjects { pool: POOL, cont: CONT, after: Some(OID), count_max: 100 },
+    );
+    let released = Notice::Release { pool: POOL, cont: CONT, oids: vec![OID, Oid::NIL] };
+    visitor.message("notice.release", released);
+}
+
+fn outcomes() -> [(&'static str, TxOutcome); 3] {
+    [
+        ("committed", TxOutcome::Committed(Epoch(77))),
+        ("aborted", TxOutcome::Aborted),
+        ("pending", TxOutcome::Pending),
+    ]
+}
+
+fn admin(visitor: &mut impl Visitor) {
+    let mut order =
+        |name: &str, op| visitor.message(&format!("request.admin.{name}"), Request::Admin(op));
+    let durability = Durability::Relaxed;
+    let shard =
+        AdminOp::CreateShard { pool: POOL, durability, scm_bytes: 1 << 26, nvme_bytes: 1 << 30 };
+    order("create_shard", shard);
+    order("destroy_shard", AdminOp::DestroyShard { pool: POOL });
+    order("create_cont", AdminOp::CreateCont { pool: POOL, cont: CONT });
+    order("destroy_cont", AdminOp::DestroyCont { pool: POOL, cont: CONT });
+    order("set_map", AdminOp::SetMap(control::map()));
+}
+
+fn tail() -> Tail {
+    Tail { dkey_max: Some(9), end: 300, epoch: Epoch(78), bytes_used: 4096 }
+}
+
+fn op_replies() -> Vec<(&'static str, OpReply<'static>)> {
+    let fetched = |value| OpReply::Fetched(vec![FetchedIod { epoch: Epoch(79), value }]);
+    let item = |item| OpReply::Listed { items: vec![item], anchor: b"next", keys_epoch: Epoch(80) };
+    let removed = |value, removed, linked| OpReply::Removed { value, removed, linked };
+    let found = FoundKey { dkey: b"d", akey: b"a", recx: Some(RANGE), record_bytes: 1 };
+    let stat = ObjectStat { tail: tail(), dkey_count: 12, keys_epoch: Epoch(81) };
+    vec![
+        ("done", OpReply::Done),
+        ("fetched.absent", fetched(Fetched::Absent)),
+        ("fetched.inline", fetched(Fetched::Inline(b"value"))),
+        ("fetched.single", fetched(Fetched::Single { bytes: 70_000, in_bulk: true })),
+        ("fetched.array", fetched(Fetched::Array { record_bytes: 1, end: 300 })),
+        ("listed.key", item(Listed::Key { key: b"name" })),
+        (
+            "listed.entry",
+            item(Listed::Entry {
+                key: b"name",
+                value: b"inode",
+                epoch: Epoch(82),
+                tail: Some(tail()),
+            }),
+        ),
+        ("listed.recx", item(Listed::Recx { recx: RANGE, record_bytes: 1, epoch: Epoch(83) })),
+        ("found.some", OpReply::Found(Some(found))),
+        ("found.none", OpReply::Found(None)),
+        ("stat", OpReply::Stat(stat)),
+        (
+            "link",
+            OpReply::Link { value: Some(b"i"), epoch: Epoch(84), tail: Some(tail()), opened: true },
+        ),
+        ("removed.freed", removed(Some(b"i"), true, Linked::Freed)),
+        ("removed.elsewhere", removed(Some(b"i"), true, Linked::Elsewhere)),
+        ("removed.none", removed(None, false, Linked::None)),
+    ]
+}
+
+fn replies(visitor: &mut impl Visitor) {
+    let reply = wire::encode(&BatchReply { epoch: Epoch(85), ops: vec![OpReply::Done] });
+    let parts = vec![Bytes::new(&reply), Bytes::new(b"")];
+    visitor.message("tx_reply", TxReply { epoch: Epoch(85), parts });
+    visitor.message("prepared", Prepared { epoch_min: Epoch(86), reply: &reply });
+    for (name, outcome) in outcomes() {
+        visitor.message(&format!("outcome.{name}"), Reply::Ok(outcome));
+    }
+    let stat = ShardStat {
+        scm_bytes: 1,
+        scm_free_bytes: 2,
+        nvme_bytes: 3,
+        nvme_free_bytes: 4,
+        object_count: 5,
+        dkey_count: 6,
+    };
+    visitor.message("shard_stat", Reply::Ok(stat));
+    visitor.message("object_list", Reply::Ok(ObjectList { oids: vec![OID], complete: true }));
+    visitor.message("unit", Reply::Ok(()));
+}
