@@ -6,7 +6,7 @@
 use crate::cont::Container;
 use crate::target::Ask;
 use smallvec::SmallVec;
-use types::{Code, Epoch, Error, Result, TargetId};
+use types::{Code, Epoch, Error, Oid, Result, TargetId};
 use wire::link::Link;
 use wire::obj::{self, BatchReply, Op, OpReply, ReadCheck, ReadScope, Request, TxId, TxReply};
 
@@ -24,7 +24,10 @@ pub struct Batch<'a> {
     /// For each op: its part, and its place there.
     order: SmallVec<[(u16, u16); 4]>,
     bulk_in: Vec<&'a mut [u8]>,
-    opens: bool,
+    /// Handles that the batch registers for certain.
+    opens: SmallVec<[(TargetId, Oid); 1]>,
+    /// Ops that register a handle on what their link leads to, if it is held there.
+    open_links: SmallVec<[(u16, u16); 1]>,
     failed: Option<Error>,
 }
 
@@ -36,7 +39,8 @@ impl<'a> Batch<'a> {
             parts: SmallVec::new(),
             order: SmallVec::new(),
             bulk_in: Vec::new(),
-            opens: false,
+            opens: SmallVec::new(),
+            open_links: SmallVec::new(),
             failed: None,
         }
     }
@@ -109,14 +113,21 @@ impl<'a> Batch<'a> {
 
     /// Adds an op on the shard that `target` holds.
     pub fn op_at(&mut self, target: TargetId, op: Op<'a>) -> usize {
-        self.opens |= matches!(op, Op::Open { .. } | Op::FetchLink { open: true, .. });
+        if let Op::Open { oid } = op {
+            self.opens.push((target, oid));
+        }
+        let opens_link = matches!(op, Op::FetchLink { open: true, .. });
         if op.is_write() && self.cont.is_read_only() {
             self.failed = Some(Error::new(Code::ReadOnly, "the container is open read-only"));
         }
         let part = self.part(target);
         let ops = &mut self.parts[part].batch.ops;
         ops.push(op);
-        self.order.push((part as u16, (ops.len() - 1) as u16));
+        let place = (part as u16, (ops.len() - 1) as u16);
+        if opens_link {
+            self.open_links.push(place);
+        }
+        self.order.push(place);
         self.order.len() - 1
     }
 
@@ -156,24 +167,18 @@ impl<'a> Batch<'a> {
         let Some(part) = self.parts.pop() else {
             return Err(Error::bare(Code::Inval));
         };
+        let target = part.target;
         let mut body = Vec::with_capacity(192);
         wire::encode_into(&Request::Batch(part.batch), &mut body);
         let pool = &self.cont.pool().0;
-        let link = pool.client.target(part.target);
+        let link = pool.client.target(target);
         let ask = Ask { body: &body, bulk_out: &part.bulk_out, bulk_in: &mut self.bulk_in };
         let answer = link.ask(&pool.client, &pool.state, ask).await?;
         let mut bodies = SmallVec::new();
         bodies.push(Body { bytes: answer.body, from: 1 });
-        // An epoch leads the reply; reading it alone spares decoding what nobody asks for.
-        let epoch = bodies[0].reply()?.epoch;
-        let result = BatchResult { epoch, bodies, order: self.order };
-        if self.opens {
-            let Request::Batch(batch) = wire::decode::<Request<'_>>(&body)? else {
-                return Err(Error::bare(Code::Proto));
-            };
-            note_opens(&self.cont, part.target, &batch, &result.bodies[0])?;
-        }
-        Ok(result)
+        let epoch = bodies[0].epoch()?;
+        note_opens(&self.cont, &self.opens, &self.open_links, |_| target, &bodies)?;
+        Ok(BatchResult { epoch, bodies, order: self.order })
     }
 
     async fn run_on_several(self) -> Result<BatchResult> {
@@ -202,11 +207,8 @@ impl<'a> Batch<'a> {
         }
         let bodies: SmallVec<[Body; 1]> =
             reply.parts.iter().map(|part| Body { bytes: part.to_vec(), from: 0 }).collect();
-        if self.opens {
-            for (part, body) in self.parts.iter().zip(&bodies) {
-                note_opens(&self.cont, part.target, &part.batch, body)?;
-            }
-        }
+        let target_of = |part: u16| self.parts[part as usize].target;
+        note_opens(&self.cont, &self.opens, &self.open_links, target_of, &bodies)?;
         Ok(BatchResult { epoch: reply.epoch, bodies, order: self.order })
     }
 }
@@ -214,20 +216,21 @@ impl<'a> Batch<'a> {
 /// Remembers the handles that a batch registered, for restarts of the engine.
 fn note_opens(
     cont: &Container,
-    target: TargetId,
-    batch: &obj::Batch<'_>,
-    body: &Body,
+    opens: &[(TargetId, Oid)],
+    open_links: &[(u16, u16)],
+    target_of: impl Fn(u16) -> TargetId,
+    bodies: &[Body],
 ) -> Result<()> {
-    let reply = body.reply()?;
-    for (op, reply) in batch.ops.iter().zip(&reply.ops) {
-        match (op, reply) {
-            (Op::Open { oid }, _) => cont.note_open(target, *oid),
-            (Op::FetchLink { .. }, OpReply::Link { value: Some(value), opened: true, .. }) => {
-                if let Some(link) = Link::decode(value) {
-                    cont.note_open(target, link.oid);
-                }
-            }
-            _ => {}
+    for (target, oid) in opens {
+        cont.note_open(*target, *oid);
+    }
+    for &(part, at) in open_links {
+        let Some(body) = bodies.get(part as usize) else { continue };
+        if let Some(OpReply::Link { value: Some(value), opened: true, .. }) =
+            body.reply()?.ops.get(at as usize)
+            && let Some(link) = Link::decode(value)
+        {
+            cont.note_open(target_of(part), link.oid);
         }
     }
     Ok(())
@@ -240,6 +243,12 @@ struct Body {
 }
 
 impl Body {
+    /// The epoch, which leads the encoding; spares decoding the rest where nobody asks for it.
+    fn epoch(&self) -> Result<Epoch> {
+        let bytes = self.bytes.get(self.from..).ok_or_else(|| Error::bare(Code::Proto))?;
+        wire::decode_prefix(bytes)
+    }
+
     fn reply(&self) -> Result<BatchReply<'_>> {
         let bytes = self.bytes.get(self.from..).ok_or_else(|| Error::bare(Code::Proto))?;
         wire::decode(bytes)

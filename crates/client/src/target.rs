@@ -146,8 +146,10 @@ impl TargetLink {
         if self.incarnation.replace(incarnation) == incarnation {
             return Ok(());
         }
-        let opens: Vec<(Handle, u32)> =
+        let mut opens: Vec<(Handle, u32)> =
             self.opens.borrow().iter().map(|(handle, count)| (*handle, *count)).collect();
+        // In a fixed order, so that simulated runs repeat.
+        opens.sort_unstable();
         for ((pool, cont, oid), count) in opens {
             let ops = vec![Op::Open { oid }; count as usize];
             let request = Request::Batch(Batch { pool, cont, checks: Vec::new(), ops });

@@ -12,6 +12,8 @@ use wire::obj::{Batch, Request, TxId};
 
 /// A request without a deadline waits this long for a held key.
 const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
+/// A retry looks this often whether its first try is over.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A batch with its data received.
 struct Received {
@@ -24,17 +26,30 @@ impl Target {
     /// else beside what comes next.
     pub(crate) async fn receive_batch(self: &Rc<Self>, client: ClientId, incoming: Incoming) {
         let Incoming { header, body, bulk, responder } = incoming;
-        let received = match self.stage_batch(client, &header, &body, bulk).await {
+        let batch = match decode_batch(&body) {
+            Ok(batch) => batch,
+            Err(error) => return self.answer_error(responder, 0, error).await,
+        };
+        let Received { ctx, payload } = match self.stage_batch(client, &header, &batch, bulk).await {
             Ok(Stage::Received(received)) => received,
             Ok(Stage::Replayed(answer)) => return self.send(responder, 0, &answer, &[]).await,
             Err(error) => return self.answer_error(responder, 0, error).await,
         };
-        if received.ctx.is_memory() {
-            return self.finish_batch(client, header, body, received, responder).await;
+        let waits = ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops);
+        if ctx.is_memory() && !waits {
+            let outcome = self.run_batch(client, &header, &batch, &ctx, payload).await;
+            return self.finish_batch(&ctx, outcome, responder).await;
         }
         let target = self.clone();
+        let tx = TxId { client, seq: header.request_id };
+        self.running.borrow_mut().insert(tx);
         self.spawn_counted(async move {
-            target.finish_batch(client, header, body, received, responder).await;
+            let outcome = match decode_batch(&body) {
+                Ok(batch) => target.run_batch(client, &header, &batch, &ctx, payload).await,
+                Err(error) => Err(error),
+            };
+            target.running.borrow_mut().remove(&tx);
+            target.finish_batch(&ctx, outcome, responder).await;
         });
     }
 
@@ -42,19 +57,22 @@ impl Target {
         self: &Rc<Self>,
         client: ClientId,
         header: &Header,
-        body: &[u8],
+        batch: &Batch<'_>,
         mut bulk: IncomingBulk,
     ) -> Result<Stage> {
-        let batch = decode_batch(body)?;
         let ctx = self.shard(batch.pool).await?;
         self.known_cont(&ctx, batch.cont).await?;
         if header.map_version != 0 && header.map_version < ctx.map_version() {
             return Err(Error::bare(Code::Stale));
         }
-        if header.flags & FLAG_RETRY != 0
-            && let Some(answer) = ctx.shard.replayed(TxId { client, seq: header.request_id })
-        {
-            return Ok(Stage::Replayed(answer));
+        if header.flags & FLAG_RETRY != 0 {
+            let tx = TxId { client, seq: header.request_id };
+            while self.running.borrow().contains(&tx) {
+                self.env.sleep(RETRY_PAUSE).await;
+            }
+            if let Some(answer) = ctx.shard.replayed(tx) {
+                return Ok(Stage::Replayed(answer));
+            }
         }
         let mut payload = ctx.shard.stage(&batch.ops)?;
         for room in payload.buffers() {
@@ -65,15 +83,12 @@ impl Target {
 
     async fn finish_batch(
         self: &Rc<Self>,
-        client: ClientId,
-        header: Header,
-        body: Vec<u8>,
-        received: Received,
+        ctx: &PoolShard,
+        outcome: Result<(Vec<u8>, vos::Segments)>,
         responder: Responder,
     ) {
-        let Received { ctx, payload } = received;
         let version = ctx.map_version();
-        match self.run_batch(client, &header, &body, &ctx, payload).await {
+        match outcome {
             Ok((answer, segments)) => {
                 self.send(responder, version, &answer, &segments.slices()).await;
             }
@@ -85,18 +100,17 @@ impl Target {
         self: &Rc<Self>,
         client: ClientId,
         header: &Header,
-        body: &[u8],
+        batch: &Batch<'_>,
         ctx: &Rc<PoolShard>,
         mut payload: Payload,
     ) -> Result<(Vec<u8>, vos::Segments)> {
-        let batch = decode_batch(body)?;
         payload.write().await?;
         if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
-            self.wait_for_decisions(ctx, header, &batch).await?;
+            self.wait_for_decisions(ctx, header, batch).await?;
         }
         // From here to `apply` no await: what is checked still holds when it takes effect.
         ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
-        let mut plan = self.plan(ctx, &batch)?;
+        let mut plan = self.plan(ctx, batch)?;
         plan.after.client = client;
         let mut answer = Vec::with_capacity(160);
         answer.push(0);
@@ -107,7 +121,7 @@ impl Target {
         if writes {
             let tx = TxId { client, seq: header.request_id };
             let origin = Some(Origin { tx, reply: &answer });
-            let lsn = self.apply(ctx, &batch, &plan, epoch, payload, origin)?;
+            let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             self.carry_out(plan.after);
             ctx.shard.durable(lsn).await?;
         } else {

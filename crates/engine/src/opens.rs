@@ -40,10 +40,13 @@ impl Opens {
     /// Drops all handles of a client; returns the objects that nobody holds open any more.
     pub fn close_client(&mut self, client: ClientId) -> Vec<Handle> {
         let handles = self.by_client.remove(&client).unwrap_or_else(HashMap::new);
-        handles
+        let mut freed: Vec<Handle> = handles
             .into_iter()
             .filter_map(|(handle, count)| self.drop_object(handle, count).then_some(handle))
-            .collect()
+            .collect();
+        // In a fixed order, so that simulated runs repeat.
+        freed.sort_unstable();
+        freed
     }
 
     fn drop_object(&mut self, handle: Handle, count: u32) -> bool {

@@ -19,7 +19,7 @@ use vos::{Shard, Store};
 use wire::Kind;
 use wire::hello::HelloReply;
 use wire::map::PoolMap;
-use wire::obj::{Notice, Request, TxId};
+use wire::obj::{Notice, RequestKind, TxId};
 
 /// After its start a target waits this long for the control service to tell it of a pool or
 /// container before it calls it unknown.
@@ -86,6 +86,8 @@ pub struct Target {
     pub(crate) coordinating: RefCell<HashSet<TxId>>,
     /// Client transactions being coordinated, so that a retry waits for the first try.
     pub(crate) committing: RefCell<HashMap<TxId, Vec<futures_channel::oneshot::Sender<()>>>>,
+    /// Batches that run beside their connections, so that a retry waits for the first try.
+    pub(crate) running: RefCell<HashSet<TxId>>,
     pub(crate) next_tx: Cell<u64>,
     pub(crate) incarnation: u64,
     /// Orphans being reaped.
@@ -122,6 +124,7 @@ impl Target {
             opens: RefCell::new(Opens::default()),
             coordinating: RefCell::new(HashSet::new()),
             committing: RefCell::new(HashMap::new()),
+            running: RefCell::new(HashSet::new()),
             next_tx: Cell::new(1),
             incarnation,
             reaping: RefCell::new(HashSet::new()),
@@ -226,16 +229,14 @@ impl Target {
             let error = Error::new(Code::Closed, "the engine is shutting down");
             return self.answer_error(incoming.responder, 0, error).await;
         }
-        // Peek at the kind of request: a batch on the hot path borrows from the body.
-        match wire::decode::<Request<'_>>(&incoming.body) {
-            Ok(Request::Batch(_)) => self.receive_batch(client, incoming).await,
-            Ok(Request::Commit { .. }) => self.receive_commit(client, incoming).await,
-            Ok(Request::Prepare { .. }) => self.receive_prepare(incoming).await,
-            Ok(_) => {
+        match RequestKind::of(&incoming.body) {
+            RequestKind::Batch => self.receive_batch(client, incoming).await,
+            RequestKind::Commit => self.receive_commit(client, incoming).await,
+            RequestKind::Prepare => self.receive_prepare(incoming).await,
+            RequestKind::Other => {
                 let target = self.clone();
                 self.spawn_counted(async move { target.serve_admin(incoming).await });
             }
-            Err(error) => self.answer_error(incoming.responder, 0, error).await,
         }
     }
 

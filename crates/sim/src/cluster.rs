@@ -1,1 +1,119 @@
-//! Simulated clusters.
+//! Simulated clusters: engines and clients as nodes of one [`SimWorld`].
+
+use crate::local::make_container;
+use client::{Client, ConnectOptions, Container, SystemAddress};
+use engine::process::{Serving, serve_simulated};
+use engine::{EngineConfig, TargetConfig};
+use env::SimWorld;
+use std::cell::RefCell;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+use transport::Address;
+use types::{ContLayout, Durability, Result};
+use uuid::Uuid;
+
+/// Shape of a simulated cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterSpec {
+    /// Everything random comes from it.
+    pub seed: u64,
+    /// Number of engines; the first holds the catalog.
+    pub engines: usize,
+    /// Targets of each engine.
+    pub targets: usize,
+}
+
+/// A simulated cluster.
+pub struct Cluster {
+    world: SimWorld,
+    spec: ClusterSpec,
+    /// Catalogs are real files; everything else is simulated.
+    dir: TempDir,
+    serving: RefCell<Vec<Option<Serving>>>,
+}
+
+impl Cluster {
+    /// Starts all engines.
+    pub fn start(spec: ClusterSpec) -> Result<Cluster> {
+        let dir = tempfile::tempdir()
+            .map_err(|error| types::Error::io("making a directory for a test system", error))?;
+        let world = SimWorld::new(spec.seed);
+        let serving = RefCell::new((0..spec.engines).map(|_| None).collect());
+        let cluster = Cluster { world, spec, dir, serving };
+        for at in 0..cluster.spec.engines {
+            cluster.block_on(cluster.start_engine(at))?;
+        }
+        Ok(cluster)
+    }
+
+    /// The world: its clock, its network, its disks.
+    pub fn world(&self) -> &SimWorld {
+        &self.world
+    }
+
+    /// Name of an engine's node.
+    pub fn engine_name(at: usize) -> String {
+        format!("e{at}")
+    }
+
+    /// Starts (again) an engine on its node and its node's disk.
+    pub async fn start_engine(&self, at: usize) -> Result<()> {
+        let name = Self::engine_name(at);
+        let targets = (0..self.spec.targets)
+            .map(|target| TargetConfig { device: PathBuf::from(format!("/target{target}")) })
+            .collect();
+        let config = EngineConfig {
+            dir: self.dir.path().to_path_buf(),
+            listen: String::new(),
+            advertise: None,
+            join: if at == 0 { Vec::new() } else { vec!["sim:e0".into()] },
+            domain: vec![name.clone()],
+            token_file: None,
+            targets,
+        };
+        let env = self.world.node(&name);
+        let serving =
+            serve_simulated(env, &name, config, Uuid::from_u128(at as u128 + 1)).await?;
+        self.serving.borrow_mut()[at] = Some(serving);
+        Ok(())
+    }
+
+    /// Kills an engine: what its disks had not made durable is lost.
+    pub fn kill_engine(&self, at: usize) {
+        self.serving.borrow_mut()[at] = None;
+        self.world.kill(&Self::engine_name(at));
+    }
+
+    /// A client on a node of its own.
+    pub fn client(&self, name: &str) -> Client {
+        let engines =
+            (0..self.spec.engines).map(|at| Address::Sim(Self::engine_name(at))).collect();
+        let mut options = ConnectOptions::new(SystemAddress { engines, token: Vec::new() });
+        options.timeout = Duration::from_secs(60);
+        Client::new(self.world.node(name), name.to_string(), options)
+    }
+
+    /// Makes a pool `p` and a container `c` in it, and opens the container.
+    pub async fn container(
+        &self,
+        client: &Client,
+        durability: Durability,
+        layout: ContLayout,
+    ) -> Result<Container> {
+        make_container(client, durability, layout).await
+    }
+
+    /// Drives the world until a future is ready.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.world.block_on(future)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.serving.borrow_mut().clear();
+        self.world.clear();
+    }
+}

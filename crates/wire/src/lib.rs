@@ -46,3 +46,10 @@ pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
         Err(error) => Err(Error::new(Code::Proto, format!("malformed message: {error}"))),
     }
 }
+
+/// Decodes what a message body begins with and ignores the rest.
+pub fn decode_prefix<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
+    postcard::take_from_bytes(body)
+        .map(|(message, _)| message)
+        .map_err(|error| Error::new(Code::Proto, format!("malformed message: {error}")))
+}

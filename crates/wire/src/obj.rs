@@ -505,6 +505,31 @@ pub enum Request<'a> {
     Admin(AdminOp),
 }
 
+/// Which [`Request`] a body holds, told without decoding it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestKind {
+    /// [`Request::Batch`].
+    Batch,
+    /// [`Request::Commit`].
+    Commit,
+    /// [`Request::Prepare`].
+    Prepare,
+    /// Another, or nonsense: decoding will tell.
+    Other,
+}
+
+impl RequestKind {
+    /// Looks at the variant number that postcard puts first.
+    pub fn of(body: &[u8]) -> RequestKind {
+        match body.first() {
+            Some(0) => RequestKind::Batch,
+            Some(1) => RequestKind::Commit,
+            Some(2) => RequestKind::Prepare,
+            _ => RequestKind::Other,
+        }
+    }
+}
+
 /// Orders of the control service to a target.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum AdminOp {
