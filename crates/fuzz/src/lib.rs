@@ -1,0 +1,22 @@
+//! Fuzzing of every decoder of outside bytes, without tools beyond cargo.
+//!
+//! A [`target::Target`] is a plain function over bytes. The [`driver`] feeds it mutations of
+//! released encodings and reports the first input that makes it panic or allocate out of
+//! proportion. Runs are deterministic: the same seed and number of iterations give the same
+//! inputs, so a failure in one place can be repeated in another.
+//!
+//! Invariants: a target returns normally for every input, whatever the bytes; rejecting is
+//! normal, panicking is not. The canary targets break this on purpose, and a test demands
+//! that the driver finds them: a harness that cannot fail proves nothing.
+//!
+//! Why not cargo-fuzz: it needs a nightly compiler and a long run. This driver has no coverage
+//! feedback; in exchange it runs for seconds in every build. The targets are plain functions, so
+//! a coverage-guided fuzzer can call the same ones.
+
+pub mod allocation;
+pub mod corpus;
+pub mod driver;
+pub mod mutate;
+pub mod rng;
+pub mod target;
+mod wire_targets;
