@@ -1,0 +1,111 @@
+//! Page-aligned byte buffers, as direct I/O wants them.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use types::{Code, Error, Result};
+
+/// Alignment of [`AlignedBuf`] and granularity of direct I/O, bytes.
+pub const ALIGN_BYTES: usize = 4096;
+
+/// A byte buffer whose address and capacity are multiples of [`ALIGN_BYTES`].
+pub struct AlignedBuf {
+    start: NonNull<u8>,
+    bytes: usize,
+    capacity: usize,
+}
+
+// SAFETY: the buffer owns its memory alone, like a Vec<u8>.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: shared access is read-only, like a Vec<u8>.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// A buffer of `bytes` zeros. `NoMem` when there is no memory.
+    pub fn try_zeroed(bytes: usize) -> Result<AlignedBuf> {
+        let full = || Error::new(Code::NoMem, format!("no memory for a buffer of {bytes} bytes"));
+        let capacity = bytes.max(1).checked_next_multiple_of(ALIGN_BYTES).ok_or_else(full)?;
+        let layout = Layout::from_size_align(capacity, ALIGN_BYTES).map_err(|_| full())?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(full)?;
+        Ok(AlignedBuf { start, bytes, capacity })
+    }
+
+    /// A buffer of `bytes` zeros; aborts when there is no memory, like `Vec`.
+    pub fn zeroed(bytes: usize) -> AlignedBuf {
+        match AlignedBuf::try_zeroed(bytes) {
+            Ok(buf) => buf,
+            Err(_) => std::alloc::handle_alloc_error(
+                Layout::from_size_align(ALIGN_BYTES, ALIGN_BYTES).unwrap_or(Layout::new::<u8>()),
+            ),
+        }
+    }
+
+    /// A copy of `data`.
+    pub fn copy_of(data: &[u8]) -> AlignedBuf {
+        let mut buf = AlignedBuf::zeroed(data.len());
+        buf.copy_from_slice(data);
+        buf
+    }
+
+    /// Bytes it can hold without a new allocation; a multiple of [`ALIGN_BYTES`].
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Changes the length within the capacity. Bytes that come into view are what was there
+    /// before, at first zeros. Panics when `bytes` is over the capacity.
+    pub fn set_len(&mut self, bytes: usize) {
+        assert!(bytes <= self.capacity, "{bytes} bytes do not fit a buffer of {}", self.capacity);
+        self.bytes = bytes;
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `bytes` is within the allocation, which is initialised and ours.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and access is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if let Ok(layout) = Layout::from_size_align(self.capacity, ALIGN_BYTES) {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+impl std::fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AlignedBuf({} of {})", self.bytes, self.capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligned_and_zero() {
+        for bytes in [0, 1, 4095, 4096, 4097] {
+            let mut buf = AlignedBuf::zeroed(bytes);
+            assert_eq!(buf.as_ptr() as usize % ALIGN_BYTES, 0);
+            assert_eq!(buf.capacity() % ALIGN_BYTES, 0);
+            assert_eq!(buf.len(), bytes);
+            buf.set_len(buf.capacity());
+            assert!(buf.iter().all(|&byte| byte == 0));
+        }
+        assert_eq!(AlignedBuf::try_zeroed(usize::MAX).unwrap_err().code, Code::NoMem);
+        assert_eq!(&*AlignedBuf::copy_of(b"abc"), b"abc");
+    }
+}

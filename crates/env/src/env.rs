@@ -1,0 +1,238 @@
+//! [`Env`]: what code above the seam is given instead of a clock, a runtime and a disk.
+
+use crate::disk::Disk;
+use crate::disk_real::RealDisk;
+use crate::real::Real;
+use crate::sim::SimNode;
+use crate::source::{FdWatch, Source};
+use crate::timer::{Sleep, Timers};
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use types::{Code, Error, Result};
+
+#[derive(Clone)]
+enum Kind {
+    Real(Rc<Real>),
+    Sim(Rc<SimNode>),
+}
+
+/// The environment of one thread: executor, clock, randomness, disk. Clones are the same one.
+///
+/// Tasks usually hold a clone, so an `Env` with tasks lives until [`Env::clear`].
+#[derive(Clone)]
+pub struct Env(Kind);
+
+impl Env {
+    /// The real one, for this thread. Fails when the kernel gives no descriptors.
+    pub fn real() -> Result<Env> {
+        Ok(Env(Kind::Real(Rc::new(Real::new()?))))
+    }
+
+    pub(crate) fn sim(node: Rc<SimNode>) -> Env {
+        Env(Kind::Sim(node))
+    }
+
+    /// The node of a simulated world that this is, if it is one.
+    pub fn sim_node(&self) -> Option<&SimNode> {
+        match &self.0 {
+            Kind::Real(_) => None,
+            Kind::Sim(node) => Some(node),
+        }
+    }
+
+    fn timers(&self) -> &Rc<Timers> {
+        match &self.0 {
+            Kind::Real(real) => &real.timers,
+            Kind::Sim(node) => node.world().timers(),
+        }
+    }
+
+    /// Monotonic time since some moment before this was made.
+    pub fn now(&self) -> Duration {
+        match &self.0 {
+            Kind::Real(real) => real.now(),
+            Kind::Sim(node) => node.world().now(),
+        }
+    }
+
+    /// Nanoseconds since 1970.
+    pub fn wall_ns(&self) -> u64 {
+        match &self.0 {
+            Kind::Real(_) => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_nanos() as u64),
+            Kind::Sim(node) => node.world().wall_ns(),
+        }
+    }
+
+    /// A random word; not for secrets.
+    pub fn random_u64(&self) -> u64 {
+        match &self.0 {
+            Kind::Real(real) => real.rng.next_u64(),
+            Kind::Sim(node) => node.random_u64(),
+        }
+    }
+
+    /// Runs a future beside the others. It starts with the next round of the loop.
+    pub fn spawn(&self, fut: impl Future<Output = ()> + 'static) {
+        match &self.0 {
+            Kind::Real(real) => real.exec.spawn(0, Box::pin(fut)),
+            Kind::Sim(node) => node.spawn(Box::pin(fut)),
+        }
+    }
+
+    /// Number of spawned futures that have not ended.
+    pub fn task_count(&self) -> usize {
+        match &self.0 {
+            Kind::Real(real) => real.exec.task_count(),
+            Kind::Sim(node) => node.world().exec().task_count(),
+        }
+    }
+
+    /// Ready after `d`; dropping it cancels it.
+    pub fn sleep(&self, d: Duration) -> Sleep {
+        Sleep::new(self.timers().clone(), self.now().saturating_add(d))
+    }
+
+    /// The output of `fut`, or `None` (and `fut` dropped) when it takes longer than `d`. No timer
+    /// is set when `fut` is ready at once.
+    pub async fn timeout<F: Future>(&self, d: Duration, fut: F) -> Option<F::Output> {
+        let mut fut = pin!(fut);
+        let mut sleep: Option<Sleep> = None;
+        std::future::poll_fn(move |cx| {
+            if let Poll::Ready(output) = fut.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            let sleep = sleep.get_or_insert_with(|| self.sleep(d));
+            Pin::new(sleep).poll(cx).map(|()| None)
+        })
+        .await
+    }
+
+    /// Lets other tasks run first.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        std::future::poll_fn(|cx| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Drives `fut`, and everything spawned, until `fut` is ready. Sleeps when there is nothing
+    /// to do. Panics when called from inside a task of the same `Env`. In a simulated world it
+    /// panics when nothing can ever happen again.
+    pub fn block_on<F: Future>(&self, fut: F) -> F::Output {
+        match &self.0 {
+            Kind::Real(real) => block_on_real(real, fut),
+            Kind::Sim(node) => node.world().block_on(fut),
+        }
+    }
+
+    /// One round, for event queues: runs ready tasks, polls sources, fires timers. When there
+    /// was nothing to do, blocks for at most `wait` (`None`: without limit) until there is, and
+    /// then does one more round. True if anything happened.
+    pub fn turn(&self, wait: Option<Duration>) -> bool {
+        match &self.0 {
+            Kind::Real(real) => {
+                let _entered = real.exec.enter();
+                real.round()
+                    || (real.wait(wait) && {
+                        real.round();
+                        true
+                    })
+            }
+            Kind::Sim(node) => node.world().turn(wait),
+        }
+    }
+
+    /// Adds polled I/O to the run loop. `NotSupported` in a simulated world, where all I/O is
+    /// made of timers.
+    pub fn add_source(&self, source: Rc<dyn Source>) -> Result<()> {
+        self.real_only("polled sources")?.add_source(source)
+    }
+
+    /// Removes polled I/O; no effect when it is not there.
+    pub fn remove_source(&self, source: &Rc<dyn Source>) {
+        if let Kind::Real(real) = &self.0 {
+            real.remove_source(source);
+        }
+    }
+
+    /// Tracks the readiness of a nonblocking descriptor. `NotSupported` in a simulated world.
+    pub fn watch_fd(&self, fd: Rc<OwnedFd>) -> Result<FdWatch> {
+        FdWatch::new(self.real_only("file descriptors")?.clone(), fd)
+    }
+
+    fn real_only(&self, what: &str) -> Result<&Rc<Real>> {
+        match &self.0 {
+            Kind::Real(real) => Ok(real),
+            Kind::Sim(_) => {
+                Err(Error::new(Code::NotSupported, format!("a simulated world has no {what}")))
+            }
+        }
+    }
+
+    /// The disk. The first call on a thread sets up io_uring.
+    pub fn disk(&self) -> Rc<dyn Disk> {
+        match &self.0 {
+            Kind::Real(real) => {
+                if let Some(disk) = &*real.disk.borrow() {
+                    return disk.clone();
+                }
+                let mut disk = RealDisk::new();
+                if let Some(ring) = &disk.ring
+                    && let Err(error) = real.add_source(ring.clone())
+                {
+                    tracing::warn!("io_uring cannot be watched, using blocking disk I/O: {error}");
+                    disk.ring = None;
+                }
+                let disk = Rc::new(disk);
+                real.disk.replace(Some(disk.clone()));
+                disk
+            }
+            Kind::Sim(node) => Rc::new(node.disk().clone()),
+        }
+    }
+
+    /// Drops all tasks and, on a real `Env`, all sources: breaks the cycles through which tasks
+    /// keep their `Env` alive. Call it when a thread is done.
+    pub fn clear(&self) {
+        match &self.0 {
+            Kind::Real(real) => real.clear(),
+            Kind::Sim(node) => node.drop_tasks(),
+        }
+    }
+}
+
+fn block_on_real<F: Future>(real: &Real, fut: F) -> F::Output {
+    let mut fut = pin!(fut);
+    let _entered = real.exec.enter();
+    real.exec.wake_main();
+    loop {
+        if real.exec.main_woken() {
+            let mut cx = Context::from_waker(real.exec.main_waker());
+            if let Poll::Ready(output) = fut.as_mut().poll(&mut cx) {
+                return output;
+            }
+        }
+        if !real.round() && !real.exec.main_is_woken() {
+            real.wait(None);
+        }
+    }
+}
+
+/// What tells this host from others: the kernel's boot id. Empty when it cannot be read.
+pub fn host_identity() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|text| text.trim().to_string())
+        .unwrap_or_default()
+}

@@ -1,0 +1,319 @@
+//! The real run loop: ready tasks, polled sources, timers, epoll.
+//!
+//! Idle policy: when a round finds nothing, the thread yields its core a few times, looking at the
+//! sources in between, then arms them and sleeps in epoll until the next timer. The number of
+//! yields adapts: it grows while yielding finds work and halves each time it did not, so an idle
+//! process sleeps and a busy pair of processes that share a core hand it to each other without
+//! system calls beside `sched_yield`. Never an unbounded spin: that would starve the peer.
+
+use crate::exec::Exec;
+use crate::rng::Rng;
+use crate::source::{Readiness, Source};
+use crate::timer::Timers;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use std::cell::{Cell, RefCell};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use types::{Error, Result};
+
+/// Most yields before sleeping.
+const YIELD_COUNT_MAX: u32 = 32;
+/// Yields to start with.
+const YIELD_COUNT_START: u32 = 8;
+/// After this many sleeps without any spinning, spinning gets another chance.
+const SLEEPS_PER_PROBE: u32 = 16;
+/// Longest spin, whatever the number of yields.
+const SPIN_MAX: Duration = Duration::from_micros(50);
+/// A busy loop looks at file descriptors once in this many rounds.
+const ROUNDS_PER_EPOLL: u32 = 32;
+/// Events taken from epoll at once.
+const EVENT_COUNT_MAX: usize = 64;
+/// Epoll key of the doorbell and of sources: there is nothing to look up.
+const KEY_NONE: u64 = u64::MAX;
+
+/// How long the thread spins before it sleeps.
+struct Idle {
+    yield_count: Cell<u32>,
+    sleeps: Cell<u32>,
+}
+
+impl Idle {
+    fn budget(&self) -> u32 {
+        let budget = self.yield_count.get();
+        if budget > 0 {
+            return budget;
+        }
+        let sleeps = self.sleeps.get() + 1;
+        self.sleeps.set(sleeps % SLEEPS_PER_PROBE);
+        if sleeps == SLEEPS_PER_PROBE { 2 } else { 0 }
+    }
+
+    fn helped(&self) {
+        self.yield_count.set((self.yield_count.get() + 2).min(YIELD_COUNT_MAX));
+    }
+
+    fn did_not_help(&self) {
+        self.yield_count.set(self.yield_count.get() / 2);
+    }
+}
+
+/// One thread's run loop.
+pub(crate) struct Real {
+    pub exec: Exec,
+    pub timers: Rc<Timers>,
+    pub rng: Rng,
+    epoch: Instant,
+    epoll: OwnedFd,
+    sources: RefCell<Rc<[Rc<dyn Source>]>>,
+    watches: RefCell<Vec<Option<Rc<Readiness>>>>,
+    free_watches: RefCell<Vec<usize>>,
+    watch_count: Cell<usize>,
+    idle: Idle,
+    rounds: Cell<u32>,
+    /// io_uring of this thread, made on first use.
+    pub disk: RefCell<Option<Rc<crate::disk_real::RealDisk>>>,
+}
+
+impl Real {
+    pub fn new() -> Result<Real> {
+        let doing = "setting up the run loop";
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| Error::io(doing, error.into()))?;
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| Error::io(doing, error.into()))?;
+        epoll::add(
+            &epoll,
+            &doorbell,
+            epoll::EventData::new_u64(KEY_NONE),
+            epoll::EventFlags::IN | epoll::EventFlags::ET,
+        )
+        .map_err(|error| Error::io(doing, error.into()))?;
+        Ok(Real {
+            exec: Exec::new(Some(doorbell)),
+            timers: Rc::default(),
+            rng: Rng::new(os_random()?),
+            epoch: Instant::now(),
+            epoll,
+            sources: RefCell::new(Rc::new([])),
+            watches: RefCell::default(),
+            free_watches: RefCell::default(),
+            watch_count: Cell::new(0),
+            idle: Idle { yield_count: Cell::new(YIELD_COUNT_START), sleeps: Cell::new(0) },
+            rounds: Cell::new(0),
+            disk: RefCell::new(None),
+        })
+    }
+
+    pub fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    pub fn add_source(&self, source: Rc<dyn Source>) -> Result<()> {
+        if let Some(fd) = source.fd() {
+            // SAFETY: the source keeps its descriptor open as long as it lives, and we hold it.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            let added = epoll::add(
+                &self.epoll,
+                fd,
+                epoll::EventData::new_u64(KEY_NONE),
+                epoll::EventFlags::IN | epoll::EventFlags::ET,
+            );
+            added.map_err(|error| Error::io("watching a source", error.into()))?;
+        }
+        let mut all = self.sources.borrow().to_vec();
+        all.push(source);
+        self.sources.replace(all.into());
+        Ok(())
+    }
+
+    pub fn remove_source(&self, source: &Rc<dyn Source>) {
+        let mut all = self.sources.borrow().to_vec();
+        let Some(at) = all.iter().position(|other| Rc::ptr_eq(other, source)) else { return };
+        all.remove(at);
+        self.sources.replace(all.into());
+        if let Some(fd) = source.fd() {
+            // SAFETY: the caller holds the source, which keeps its descriptor open.
+            let _ = epoll::delete(&self.epoll, unsafe { BorrowedFd::borrow_raw(fd) });
+        }
+    }
+
+    /// Starts tracking `fd`; returns the slot for [`Real::unwatch`].
+    pub fn watch(&self, fd: RawFd, readiness: Rc<Readiness>) -> Result<usize> {
+        let mut watches = self.watches.borrow_mut();
+        let slot = self.free_watches.borrow_mut().pop().unwrap_or_else(|| {
+            watches.push(None);
+            watches.len() - 1
+        });
+        use epoll::EventFlags as Flags;
+        let added = epoll::add(
+            &self.epoll,
+            // SAFETY: `FdWatch` holds the descriptor open until it calls `unwatch`.
+            unsafe { BorrowedFd::borrow_raw(fd) },
+            epoll::EventData::new_u64(slot as u64),
+            Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET,
+        );
+        if let Err(error) = added {
+            self.free_watches.borrow_mut().push(slot);
+            return Err(Error::io("watching a descriptor", error.into()));
+        }
+        watches[slot] = Some(readiness);
+        self.watch_count.set(self.watch_count.get() + 1);
+        Ok(slot)
+    }
+
+    pub fn unwatch(&self, fd: RawFd, slot: usize) {
+        // SAFETY: `FdWatch` holds the descriptor open while it calls this.
+        let _ = epoll::delete(&self.epoll, unsafe { BorrowedFd::borrow_raw(fd) });
+        self.watches.borrow_mut()[slot] = None;
+        self.free_watches.borrow_mut().push(slot);
+        self.watch_count.set(self.watch_count.get() - 1);
+    }
+
+    /// Runs ready tasks, polls sources, fires timers, once; true if anything happened.
+    pub fn round(&self) -> bool {
+        let mut progress = self.exec.run_ready(|_| {});
+        progress |= self.poll_sources();
+        progress |= self.fire_timers();
+        let rounds = self.rounds.get() + 1;
+        self.rounds.set(rounds);
+        if rounds >= ROUNDS_PER_EPOLL && self.watch_count.get() > 0 {
+            progress |= self.poll_fds(Some(Duration::ZERO));
+        }
+        progress
+    }
+
+    fn poll_sources(&self) -> bool {
+        let sources = self.sources.borrow().clone();
+        let mut found = false;
+        for source in sources.iter() {
+            found |= source.poll();
+        }
+        found
+    }
+
+    fn fire_timers(&self) -> bool {
+        !self.timers.is_empty() && self.timers.fire(self.now())
+    }
+
+    /// Nothing is ready: spins a little, then sleeps until something happens, at most `limit`.
+    /// True if something was found.
+    pub fn wait(&self, limit: Option<Duration>) -> bool {
+        if limit == Some(Duration::ZERO) {
+            return self.poll_fds(limit);
+        }
+        if self.spin() {
+            return true;
+        }
+        self.sleep(limit)
+    }
+
+    fn spin(&self) -> bool {
+        if self.sources.borrow().is_empty() {
+            return false;
+        }
+        let budget = self.idle.budget();
+        if budget == 0 {
+            return false;
+        }
+        let start = Instant::now();
+        for _ in 0..budget {
+            rustix::thread::sched_yield();
+            if self.poll_sources() || self.exec.has_work() {
+                self.idle.helped();
+                return true;
+            }
+            if start.elapsed() > SPIN_MAX {
+                break;
+            }
+        }
+        self.idle.did_not_help();
+        false
+    }
+
+    fn sleep(&self, limit: Option<Duration>) -> bool {
+        let sources = self.sources.borrow().clone();
+        let mut raced = false;
+        let mut armed_count = 0;
+        for source in sources.iter() {
+            armed_count += 1;
+            if source.arm() {
+                raced = true;
+                break;
+            }
+        }
+        let mut found = raced;
+        if !raced && self.exec.prepare_sleep() {
+            let timer = self.timers.next().map(|deadline| deadline.saturating_sub(self.now()));
+            let wait = match (limit, timer) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            found |= self.poll_fds(wait);
+            self.exec.woke();
+        }
+        for source in &sources[..armed_count] {
+            source.disarm();
+        }
+        found | self.poll_sources() | self.fire_timers() | self.exec.has_work()
+    }
+
+    /// Takes events from epoll, waiting at most `wait`.
+    fn poll_fds(&self, wait: Option<Duration>) -> bool {
+        self.rounds.set(0);
+        let blank =
+            epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        let mut events = [blank; EVENT_COUNT_MAX];
+        let timeout = wait.map(|wait| Timespec {
+            tv_sec: wait.as_secs().min(i64::MAX as u64 / 2) as i64,
+            tv_nsec: wait.subsec_nanos() as _,
+        });
+        let count = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
+            Ok(count) => count,
+            // A signal: look again after whatever the signal asked for is done.
+            Err(_) => 0,
+        };
+        let mut found = false;
+        for event in &events[..count] {
+            let key = event.data.u64();
+            if key == KEY_NONE {
+                continue;
+            }
+            let readiness = self.watches.borrow().get(key as usize).cloned().flatten();
+            if let Some(readiness) = readiness {
+                use epoll::EventFlags as Flags;
+                let flags = { event.flags };
+                let both = flags.intersects(Flags::HUP | Flags::ERR);
+                readiness.post(
+                    both || flags.intersects(Flags::IN | Flags::RDHUP),
+                    both || flags.contains(Flags::OUT),
+                );
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Drops all tasks, sources and the disk.
+    pub fn clear(&self) {
+        self.exec.drop_tasks(None);
+        let sources = self.sources.borrow().clone();
+        for source in sources.iter() {
+            self.remove_source(source);
+        }
+        self.disk.replace(None);
+    }
+}
+
+fn os_random() -> Result<u64> {
+    let mut raw = [0u8; 8];
+    // SAFETY: the buffer is valid for its length.
+    let count = unsafe { libc::getrandom(raw.as_mut_ptr().cast(), raw.len(), 0) };
+    if count != raw.len() as isize {
+        return Err(Error::io(
+            "asking the kernel for random bytes",
+            std::io::Error::last_os_error(),
+        ));
+    }
+    Ok(u64::from_ne_bytes(raw))
+}

@@ -1,0 +1,287 @@
+//! A simulated world: several nodes, one thread, one virtual clock, one seed.
+//!
+//! Invariants: nothing in it reads the real clock or randomness, and collections that are
+//! iterated are ordered, so equal seeds give equal runs ([`SimWorld::trace_hash`] proves it). Time
+//! stands still while tasks are ready, but for a small cost per round (so that a task that only
+//! yields does not stop the clock), and jumps to the next timer when none is.
+
+use crate::Env;
+use crate::exec::{Exec, Owner};
+use crate::rng::Rng;
+use crate::sim_disk::SimDisk;
+use crate::timer::Timers;
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use types::hash;
+
+/// Virtual cost of a round of ready tasks.
+const ROUND_COST: Duration = Duration::from_nanos(100);
+/// Wall clock at the start of every world: 2025-01-01, nanoseconds since 1970.
+const WALL_START_NS: u64 = 1_735_689_600_000_000_000;
+
+/// Virtual time and timers, shared by all parts of a world.
+#[derive(Default)]
+pub(crate) struct SimClock {
+    pub now: Cell<Duration>,
+    pub timers: Rc<Timers>,
+}
+
+struct NodeState {
+    owner: Owner,
+    name: Rc<str>,
+    disk: SimDisk,
+    rng: Rng,
+    dead: Cell<bool>,
+}
+
+struct World {
+    clock: Rc<SimClock>,
+    exec: Exec,
+    rng: Rng,
+    trace: Cell<u64>,
+    nodes: RefCell<BTreeMap<Rc<str>, Rc<NodeState>>>,
+    owner_last: Cell<Owner>,
+    extensions: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+}
+
+/// A simulated world. Clones are the same one.
+#[derive(Clone)]
+pub struct SimWorld(Rc<World>);
+
+impl SimWorld {
+    /// An empty world; everything random in it comes from the seed.
+    pub fn new(seed: u64) -> SimWorld {
+        SimWorld(Rc::new(World {
+            clock: Rc::default(),
+            exec: Exec::new(None),
+            rng: Rng::new(hash::mix(seed)),
+            trace: Cell::new(hash::mix(seed)),
+            nodes: RefCell::default(),
+            owner_last: Cell::new(0),
+            extensions: RefCell::default(),
+        }))
+    }
+
+    /// The environment of a node, which is made when it is new or was killed. A node keeps its
+    /// disk over a kill.
+    pub fn node(&self, name: &str) -> Env {
+        let mut nodes = self.0.nodes.borrow_mut();
+        let old = nodes.get(name);
+        let state = match old {
+            Some(state) if !state.dead.get() => state.clone(),
+            _ => {
+                let owner = self.0.owner_last.get() + 1;
+                self.0.owner_last.set(owner);
+                let disk = match old {
+                    Some(state) => state.disk.clone(),
+                    None => SimDisk::new(self.0.clock.clone(), self.0.rng.next_u64()),
+                };
+                let name: Rc<str> = name.into();
+                let rng = Rng::new(self.0.rng.next_u64());
+                let state = Rc::new(NodeState {
+                    owner,
+                    name: name.clone(),
+                    disk,
+                    rng,
+                    dead: Cell::new(false),
+                });
+                nodes.insert(name, state.clone());
+                state
+            }
+        };
+        Env::sim(Rc::new(SimNode { world: self.clone(), state }))
+    }
+
+    /// Kills a node: its tasks are dropped, its disk loses (or tears) what was not durable.
+    /// No effect when there is no such live node.
+    pub fn kill(&self, name: &str) {
+        let state = self.0.nodes.borrow().get(name).cloned();
+        if let Some(state) = state
+            && !state.dead.replace(true)
+        {
+            self.trace(hash::bytes(name.as_bytes()));
+            self.0.exec.drop_tasks(Some(state.owner));
+            state.disk.crash();
+        }
+    }
+
+    /// The disk of a node, to set faults on; the node is made if it is new.
+    pub fn disk(&self, name: &str) -> SimDisk {
+        if let Some(state) = self.0.nodes.borrow().get(name) {
+            return state.disk.clone();
+        }
+        match self.node(name).sim_node() {
+            Some(node) => node.disk().clone(),
+            None => unreachable!("nodes of a simulated world are simulated"),
+        }
+    }
+
+    /// Virtual time since the world began.
+    pub fn now(&self) -> Duration {
+        self.0.clock.now.get()
+    }
+
+    /// Virtual nanoseconds since 1970.
+    pub fn wall_ns(&self) -> u64 {
+        WALL_START_NS + self.now().as_nanos() as u64
+    }
+
+    /// A random word of the world's own.
+    pub fn random_u64(&self) -> u64 {
+        self.0.rng.next_u64()
+    }
+
+    /// Hash over everything that was scheduled so far: equal for equal runs.
+    pub fn trace_hash(&self) -> u64 {
+        self.0.trace.get()
+    }
+
+    /// Adds an event to the trace.
+    pub fn trace(&self, word: u64) {
+        self.0.trace.set(hash::mix2(self.0.trace.get(), word));
+    }
+
+    /// The world's one value of type `T`, made by `T::default` when first asked for. For layers
+    /// above, such as a simulated network.
+    pub fn extension<T: Default + 'static>(&self) -> Rc<T> {
+        let found = self.0.extensions.borrow().get(&TypeId::of::<T>()).cloned();
+        if let Some(found) = found.and_then(|any| any.downcast().ok()) {
+            return found;
+        }
+        let made = Rc::new(T::default());
+        self.0.extensions.borrow_mut().insert(TypeId::of::<T>(), made.clone());
+        made
+    }
+
+    /// Drives `fut` and all nodes until `fut` is ready. Panics when nothing can ever happen
+    /// again, which is a deadlock in what is simulated.
+    pub fn block_on<F: Future>(&self, fut: F) -> F::Output {
+        let mut fut = pin!(fut);
+        let _entered = self.0.exec.enter();
+        self.0.exec.wake_main();
+        loop {
+            if self.0.exec.main_woken() {
+                let mut cx = Context::from_waker(self.0.exec.main_waker());
+                if let Poll::Ready(output) = fut.as_mut().poll(&mut cx) {
+                    return output;
+                }
+            }
+            if !self.round() && !self.0.exec.main_is_woken() && !self.jump(None) {
+                panic!("simulated deadlock: no task is ready and no timer is set");
+            }
+        }
+    }
+
+    /// Lets the world run for a while.
+    pub fn run_for(&self, d: Duration) {
+        let end = self.now() + d;
+        let _entered = self.0.exec.enter();
+        while self.now() < end && (self.round() || self.jump(Some(end))) {}
+        self.0.clock.now.set(self.now().max(end));
+    }
+
+    /// One round for event queues; see [`Env::turn`].
+    pub(crate) fn turn(&self, wait: Option<Duration>) -> bool {
+        let _entered = self.0.exec.enter();
+        if self.round() {
+            return true;
+        }
+        let end = wait.map(|wait| self.now() + wait);
+        if self.jump(end) {
+            self.round();
+            return true;
+        }
+        if let Some(end) = end {
+            self.0.clock.now.set(end);
+        }
+        false
+    }
+
+    /// Runs what is ready; true if anything was.
+    fn round(&self) -> bool {
+        let clock = &self.0.clock;
+        let ran = self.0.exec.run_ready(|key| {
+            self.trace(key ^ hash::mix(clock.now.get().as_nanos() as u64));
+        });
+        if ran {
+            clock.now.set(clock.now.get() + ROUND_COST);
+        }
+        clock.timers.fire(clock.now.get()) || ran
+    }
+
+    /// Moves the clock to the next timer if that is not after `end`; true if one fired.
+    fn jump(&self, end: Option<Duration>) -> bool {
+        let clock = &self.0.clock;
+        let Some(next) = clock.timers.next() else { return false };
+        if end.is_some_and(|end| next > end) {
+            return false;
+        }
+        clock.now.set(clock.now.get().max(next));
+        clock.timers.fire(clock.now.get())
+    }
+
+    pub(crate) fn timers(&self) -> &Rc<Timers> {
+        &self.0.clock.timers
+    }
+
+    pub(crate) fn exec(&self) -> &Exec {
+        &self.0.exec
+    }
+
+    /// Drops all tasks of all nodes and everything in the world: breaks the cycles through which
+    /// they keep it alive.
+    pub fn clear(&self) {
+        self.0.exec.drop_tasks(None);
+        let extensions = self.0.extensions.take();
+        drop(extensions);
+    }
+}
+
+/// What an [`Env`] of a simulated world stands for.
+pub struct SimNode {
+    world: SimWorld,
+    state: Rc<NodeState>,
+}
+
+impl SimNode {
+    /// The world it is in.
+    pub fn world(&self) -> &SimWorld {
+        &self.world
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Rc<str> {
+        &self.state.name
+    }
+
+    /// Its disk.
+    pub fn disk(&self) -> &SimDisk {
+        &self.state.disk
+    }
+
+    /// It was killed; a node of the same name that was made later is another one.
+    pub fn is_dead(&self) -> bool {
+        self.state.dead.get()
+    }
+
+    pub(crate) fn random_u64(&self) -> u64 {
+        self.state.rng.next_u64()
+    }
+
+    pub(crate) fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) {
+        // A dead node starts nothing: it is being torn down.
+        if !self.is_dead() {
+            self.world.0.exec.spawn(self.state.owner, task);
+        }
+    }
+
+    pub(crate) fn drop_tasks(&self) {
+        self.world.0.exec.drop_tasks(Some(self.state.owner));
+    }
+}

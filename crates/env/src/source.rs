@@ -1,0 +1,129 @@
+//! What a run loop waits for beside timers: polled sources and file descriptors.
+
+use crate::real::Real;
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use types::Result;
+
+/// I/O that is looked at without a system call: shared-memory rings, completion queues.
+///
+/// The run loop calls `poll` often. Before it sleeps it calls `arm`, and `disarm` when it wakes.
+/// While armed, work must make [`Source::fd`] readable. The descriptor is watched edge-triggered,
+/// so nobody needs to read it empty; it must not change while the source is registered.
+pub trait Source {
+    /// Looks for work and wakes the futures concerned; true if there was any.
+    fn poll(&self) -> bool;
+    /// The thread is about to sleep. True when work raced in: then it does not sleep.
+    fn arm(&self) -> bool;
+    /// The thread is awake.
+    fn disarm(&self);
+    /// What becomes readable when there is work while armed.
+    fn fd(&self) -> Option<RawFd>;
+}
+
+/// Readiness of one descriptor, kept by the run loop.
+#[derive(Default)]
+pub(crate) struct Readiness {
+    readable: Cell<bool>,
+    writable: Cell<bool>,
+    reader: RefCell<Option<Waker>>,
+    writer: RefCell<Option<Waker>>,
+}
+
+impl Readiness {
+    /// Takes an event from the kernel.
+    pub fn post(&self, readable: bool, writable: bool) {
+        if readable {
+            self.readable.set(true);
+            if let Some(waker) = self.reader.take() {
+                waker.wake();
+            }
+        }
+        if writable {
+            self.writable.set(true);
+            if let Some(waker) = self.writer.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// A nonblocking descriptor whose readiness the run loop tracks.
+///
+/// Edge-triggered: try the operation; on `WouldBlock` clear the direction, then wait for it. Hangup
+/// and errors count as ready in both directions, so that the operation reports them. One task may
+/// wait per direction.
+pub struct FdWatch {
+    fd: Rc<OwnedFd>,
+    readiness: Rc<Readiness>,
+    slot: usize,
+    real: Rc<Real>,
+}
+
+impl FdWatch {
+    pub(crate) fn new(real: Rc<Real>, fd: Rc<OwnedFd>) -> Result<FdWatch> {
+        let readiness = Rc::new(Readiness::default());
+        readiness.readable.set(true);
+        readiness.writable.set(true);
+        let slot = real.watch(fd.as_raw_fd(), readiness.clone())?;
+        Ok(FdWatch { fd, readiness, slot, real })
+    }
+
+    /// The descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Ready when a read may succeed.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        poll_direction(&self.readiness.readable, &self.readiness.reader, cx)
+    }
+
+    /// Ready when a write may succeed.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        poll_direction(&self.readiness.writable, &self.readiness.writer, cx)
+    }
+
+    /// A read said `WouldBlock`.
+    pub fn clear_readable(&self) {
+        self.readiness.readable.set(false);
+    }
+
+    /// A write said `WouldBlock`.
+    pub fn clear_writable(&self) {
+        self.readiness.writable.set(false);
+    }
+
+    /// Waits until a read may succeed.
+    pub async fn readable(&self) {
+        std::future::poll_fn(|cx| self.poll_readable(cx)).await;
+    }
+
+    /// Waits until a write may succeed.
+    pub async fn writable(&self) {
+        std::future::poll_fn(|cx| self.poll_writable(cx)).await;
+    }
+}
+
+fn poll_direction(
+    ready: &Cell<bool>,
+    waiting: &RefCell<Option<Waker>>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    if ready.get() {
+        return Poll::Ready(());
+    }
+    match &mut *waiting.borrow_mut() {
+        Some(waker) => waker.clone_from(cx.waker()),
+        none => *none = Some(cx.waker().clone()),
+    }
+    Poll::Pending
+}
+
+impl Drop for FdWatch {
+    fn drop(&mut self) {
+        self.real.unwatch(self.fd.as_raw_fd(), self.slot);
+    }
+}

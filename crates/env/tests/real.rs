@@ -1,0 +1,294 @@
+//! The real environment: tasks, wakes from other threads, timers, descriptors, sources, disk.
+
+use env::{AlignedBuf, Env, OpenOptions, Source};
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use types::Code;
+
+#[test]
+fn tasks_run_in_the_order_they_were_spawned_and_timers_by_deadline() {
+    let env = Env::real().unwrap();
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    for (number, wait_ms) in [(0, 30u64), (1, 10), (2, 20)] {
+        let (seen, inner) = (seen.clone(), env.clone());
+        env.spawn(async move {
+            seen.borrow_mut().push(number);
+            inner.sleep(Duration::from_millis(wait_ms)).await;
+            seen.borrow_mut().push(10 + number);
+        });
+    }
+    env.block_on(env.sleep(Duration::from_millis(60)));
+    assert_eq!(*seen.borrow(), [0, 1, 2, 11, 12, 10]);
+    assert_eq!(env.task_count(), 0);
+}
+
+#[test]
+fn a_wake_from_another_thread_ends_the_sleep() {
+    let env = Env::real().unwrap();
+    for _ in 0..200 {
+        let done = Arc::new(AtomicBool::new(false));
+        let waker: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let (done2, waker2) = (done.clone(), waker.clone());
+        let thread = std::thread::spawn(move || {
+            loop {
+                if let Some(waker) = waker2.lock().unwrap().take() {
+                    done2.store(true, Ordering::SeqCst);
+                    waker.wake();
+                    return;
+                }
+                std::thread::yield_now();
+            }
+        });
+        env.block_on(std::future::poll_fn(|cx| {
+            if done.load(Ordering::SeqCst) {
+                return Poll::Ready(());
+            }
+            *waker.lock().unwrap() = Some(cx.waker().clone());
+            Poll::Pending
+        }));
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn timeout_gives_none_when_late_and_the_output_when_not() {
+    let env = Env::real().unwrap();
+    let late = env.timeout(Duration::from_millis(1), std::future::pending::<()>());
+    assert_eq!(env.block_on(late), None);
+    let long = Duration::from_secs(3600);
+    assert_eq!(env.block_on(env.timeout(long, async { 7 })), Some(7));
+    let slept = async {
+        env.sleep(Duration::from_millis(1)).await;
+        8
+    };
+    assert_eq!(env.block_on(env.timeout(long, slept)), Some(8));
+}
+
+#[test]
+fn a_task_may_spawn_and_wake_while_it_is_dropped() {
+    struct Dropper(Env, Rc<Cell<u32>>);
+    impl Drop for Dropper {
+        fn drop(&mut self) {
+            self.1.set(self.1.get() + 1);
+            let count = self.1.clone();
+            self.0.spawn(async move { count.set(count.get() + 100) });
+        }
+    }
+    let env = Env::real().unwrap();
+    let count = Rc::new(Cell::new(0));
+    let dropper = Dropper(env.clone(), count.clone());
+    env.spawn(async move {
+        let _held = dropper;
+        std::future::pending::<()>().await;
+    });
+    env.turn(Some(Duration::ZERO));
+    env.clear();
+    assert_eq!(count.get(), 1);
+    assert_eq!(env.task_count(), 0);
+    // A slot that was cleared is used again.
+    let after = count.clone();
+    env.spawn(async move { after.set(1000) });
+    env.turn(Some(Duration::ZERO));
+    assert_eq!(count.get(), 1000);
+}
+
+#[test]
+#[should_panic(expected = "from inside a task")]
+fn blocking_inside_a_task_is_refused() {
+    let env = Env::real().unwrap();
+    let inner = env.clone();
+    env.block_on(async move { inner.block_on(async {}) });
+}
+
+#[test]
+fn descriptors_report_readiness_and_hangup() {
+    let env = Env::real().unwrap();
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let watch = env.watch_fd(Rc::new(OwnedFd::from(ours))).unwrap();
+    let thread = std::thread::spawn(move || {
+        use std::io::Write;
+        let mut theirs = theirs;
+        theirs.write_all(b"hello").unwrap();
+    });
+    let mut got = Vec::new();
+    env.block_on(async {
+        loop {
+            let mut raw = [0; 3];
+            match rustix::io::read(watch.fd(), &mut raw) {
+                Ok(0) => return,
+                Ok(count) => got.extend_from_slice(&raw[..count]),
+                Err(_) => {
+                    watch.clear_readable();
+                    watch.readable().await;
+                }
+            }
+        }
+    });
+    assert_eq!(got, b"hello");
+    thread.join().unwrap();
+}
+
+/// A source fed by another thread through a flag, with an eventfd for when we sleep.
+struct Flag {
+    raised: Arc<AtomicBool>,
+    armed: Arc<AtomicBool>,
+    bell: Arc<OwnedFd>,
+    waiting: RefCell<Option<Waker>>,
+    seen: Cell<u32>,
+}
+
+impl Source for Flag {
+    fn poll(&self) -> bool {
+        let raised = self.raised.swap(false, Ordering::SeqCst);
+        if raised {
+            self.seen.set(self.seen.get() + 1);
+            if let Some(waker) = self.waiting.take() {
+                waker.wake();
+            }
+        }
+        raised
+    }
+    fn arm(&self) -> bool {
+        self.armed.store(true, Ordering::SeqCst);
+        self.raised.load(Ordering::SeqCst)
+    }
+    fn disarm(&self) {
+        self.armed.store(false, Ordering::SeqCst);
+    }
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.bell.as_raw_fd())
+    }
+}
+
+#[test]
+fn a_source_is_heard_spinning_and_sleeping() {
+    let env = Env::real().unwrap();
+    let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+    let flag = Rc::new(Flag {
+        raised: Arc::default(),
+        armed: Arc::default(),
+        bell: Arc::new(bell),
+        waiting: RefCell::default(),
+        seen: Cell::new(0),
+    });
+    env.add_source(flag.clone()).unwrap();
+    let (raised, armed, bell) = (flag.raised.clone(), flag.armed.clone(), flag.bell.clone());
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let thread = std::thread::spawn(move || {
+        let mut round = 0u64;
+        while !stopped.load(Ordering::SeqCst) {
+            raised.store(true, Ordering::SeqCst);
+            if armed.load(Ordering::SeqCst) {
+                rustix::io::write(&*bell, &1u64.to_ne_bytes()).unwrap();
+            }
+            round += 1;
+            // Sometimes at once, sometimes long enough for the other side to fall asleep.
+            if round.is_multiple_of(8) {
+                std::thread::sleep(Duration::from_micros(300));
+            } else {
+                while raised.load(Ordering::SeqCst) && !stopped.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    });
+    for _ in 0..500 {
+        let before = flag.seen.get();
+        env.block_on(std::future::poll_fn(|cx| {
+            if flag.seen.get() > before {
+                return Poll::Ready(());
+            }
+            flag.waiting.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        }));
+    }
+    stop.store(true, Ordering::SeqCst);
+    thread.join().unwrap();
+    let source: Rc<dyn Source> = flag;
+    env.remove_source(&source);
+    assert!(!env.turn(Some(Duration::from_millis(1))));
+}
+
+fn disk_works_in(dir: &Path) {
+    let env = Env::real().unwrap();
+    let disk = env.disk();
+    env.block_on(async {
+        disk.create_dir(&dir.join("d")).await.unwrap();
+        assert_eq!(disk.create_dir(&dir.join("d")).await.unwrap_err().code, Code::Exist);
+        let path = dir.join("d/file");
+        let missing = disk.open(&path, OpenOptions::default()).await;
+        assert_eq!(missing.err().unwrap().code, Code::NonExist);
+        let options = OpenOptions {
+            create: true,
+            exclusive: true,
+            direct: true,
+            dsync: true,
+            ..OpenOptions::default()
+        };
+        let file = disk.open(&path, options).await.unwrap();
+        file.allocate(0, 1 << 20).await.unwrap();
+        assert_eq!(file.len().unwrap(), 1 << 20);
+        // Many at once, more than the ring has entries.
+        let writes = (0..600u64).map(|number| {
+            let mut buf = AlignedBuf::zeroed(4096);
+            buf.fill(number as u8);
+            file.write_at(number * 4096, buf)
+        });
+        for (_, outcome) in futures_util::future::join_all(writes).await {
+            outcome.unwrap();
+        }
+        file.sync().await.unwrap();
+        let (buf, count) = file.read_at(0, AlignedBuf::zeroed(601 * 4096)).await;
+        assert_eq!(count.unwrap(), 600 * 4096);
+        assert!(
+            buf[..600 * 4096]
+                .chunks(4096)
+                .enumerate()
+                .all(|(n, c)| c.iter().all(|&b| b == n as u8))
+        );
+        // A future dropped in flight leaves its buffer with the kernel.
+        for _ in 0..50 {
+            drop(file.read_at(0, AlignedBuf::zeroed(1 << 20)));
+            let mut started = file.read_at(0, AlignedBuf::zeroed(1 << 20));
+            let _ = futures_util::poll!(&mut started);
+        }
+        let (buf, _) = file.read_at(4096, AlignedBuf::zeroed(4096)).await;
+        assert_eq!(buf[0], 1);
+        disk.rename(&path, &dir.join("d/other")).await.unwrap();
+        disk.sync_dir(&dir.join("d")).await.unwrap();
+        let names = disk.list(&dir.join("d")).await.unwrap();
+        assert_eq!(
+            names.iter().map(|e| (&*e.name, e.is_dir)).collect::<Vec<_>>(),
+            [("other", false)]
+        );
+        assert_eq!(disk.remove(&dir.join("d")).await.unwrap_err().code, Code::NotEmpty);
+        disk.remove(&dir.join("d/other")).await.unwrap();
+        disk.remove(&dir.join("d")).await.unwrap();
+        let lock = disk.lock(&dir.join("lock"), "the first").await.unwrap();
+        let second = disk.lock(&dir.join("lock"), "the second").await.err().unwrap();
+        assert_eq!(second.code, Code::Busy);
+        assert!(second.to_string().contains("the first"), "{second}");
+        drop(lock);
+        disk.lock(&dir.join("lock"), "the third").await.unwrap();
+    });
+}
+
+#[test]
+fn disk_with_direct_io() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    disk_works_in(dir.path());
+}
+
+#[test]
+fn disk_on_a_memory_file_system() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    disk_works_in(dir.path());
+}

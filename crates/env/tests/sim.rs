@@ -1,0 +1,159 @@
+//! The simulated environment: time, kills, repeatability, what a crash leaves on disk.
+
+use env::{AlignedBuf, DiskFaults, OpenOptions, SimWorld};
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use types::Code;
+
+const DURABLE: OpenOptions =
+    OpenOptions { create: true, exclusive: false, direct: false, dsync: true, read_only: false };
+
+#[test]
+fn the_clock_jumps_and_a_killed_node_runs_no_more() {
+    let world = SimWorld::new(1);
+    let ticks = Rc::new(Cell::new(0));
+    for name in ["a", "b"] {
+        let (env, ticks) = (world.node(name), ticks.clone());
+        env.clone().spawn(async move {
+            loop {
+                env.sleep(Duration::from_secs(60)).await;
+                ticks.set(ticks.get() + 1);
+            }
+        });
+    }
+    world.run_for(Duration::from_secs(601));
+    assert_eq!(ticks.get(), 20);
+    world.kill("b");
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(ticks.get(), 30);
+    assert!(world.now() >= Duration::from_secs(1201));
+    // The same name is a fresh node.
+    assert!(!world.node("b").sim_node().unwrap().is_dead());
+    world.clear();
+}
+
+#[test]
+#[should_panic(expected = "simulated deadlock")]
+fn waiting_for_nothing_is_a_deadlock() {
+    SimWorld::new(1).block_on(std::future::pending::<()>());
+}
+
+fn run(seed: u64) -> (u64, Vec<u64>) {
+    let world = SimWorld::new(seed);
+    let drawn = Rc::new(RefCell::new(Vec::new()));
+    for name in ["x", "y", "z"] {
+        let (env, drawn) = (world.node(name), drawn.clone());
+        env.clone().spawn(async move {
+            let file = env.disk().open(Path::new("/f"), DURABLE).await.unwrap();
+            for count in 0..10 {
+                env.sleep(Duration::from_nanos(env.random_u64() % 1_000_000)).await;
+                file.write_at(count * 4096, AlignedBuf::zeroed(4096)).await.1.unwrap();
+                drawn.borrow_mut().push(env.random_u64());
+            }
+        });
+    }
+    world.run_for(Duration::from_secs(1));
+    (world.trace_hash(), drawn.take())
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5).0, run(6).0);
+    assert_eq!(run(5).1.len(), 30);
+}
+
+#[test]
+fn acknowledged_durable_writes_and_synced_names_survive_any_crash() {
+    for seed in 0..100 {
+        let world = SimWorld::new(seed);
+        let env = world.node("n");
+        let disk = env.disk();
+        env.block_on(async {
+            disk.create_dir(Path::new("/d")).await.unwrap();
+            disk.sync_dir(Path::new("/")).await.unwrap();
+            let file = disk.open(Path::new("/d/kept"), DURABLE).await.unwrap();
+            disk.sync_dir(Path::new("/d")).await.unwrap();
+            file.write_at(0, AlignedBuf::copy_of(&[1; 4096])).await.1.unwrap();
+            let not_durable = OpenOptions { dsync: false, ..DURABLE };
+            let lazy = disk.open(Path::new("/d/lazy"), not_durable).await.unwrap();
+            lazy.write_at(0, AlignedBuf::copy_of(&[2; 4096])).await.1.unwrap();
+        });
+        world.kill("n");
+        let env = world.node("n");
+        let disk = env.disk();
+        let kept = env.block_on(async {
+            let plain = OpenOptions::default();
+            let file = disk.open(Path::new("/d/kept"), plain).await.unwrap();
+            file.read_at(0, AlignedBuf::zeroed(4096)).await
+        });
+        assert_eq!(kept.1.unwrap(), 4096);
+        assert!(kept.0.iter().all(|&byte| byte == 1));
+    }
+}
+
+#[test]
+fn a_crash_can_lose_what_was_not_durable() {
+    let (mut lost_name, mut kept_name, mut lost_data, mut kept_data) = (0, 0, 0, 0);
+    for seed in 0..100 {
+        let world = SimWorld::new(seed);
+        let env = world.node("n");
+        let disk = env.disk();
+        let lazy = OpenOptions { dsync: false, ..DURABLE };
+        env.block_on(async {
+            let file = disk.open(Path::new("/f"), lazy).await.unwrap();
+            file.write_at(0, AlignedBuf::copy_of(&[2; 512])).await.1.unwrap();
+        });
+        world.disk("n").crash();
+        match env.block_on(disk.open(Path::new("/f"), OpenOptions::default())) {
+            Err(error) => {
+                assert_eq!(error.code, Code::NonExist);
+                lost_name += 1;
+            }
+            Ok(file) => {
+                kept_name += 1;
+                let (buf, count) = env.block_on(file.read_at(0, AlignedBuf::zeroed(512)));
+                if count.unwrap() == 512 && buf[0] == 2 { kept_data += 1 } else { lost_data += 1 }
+            }
+        }
+    }
+    assert!(lost_name > 10 && kept_name > 10, "{lost_name} {kept_name}");
+    assert!(lost_data > 5 && kept_data > 5, "{lost_data} {kept_data}");
+}
+
+#[test]
+fn faults_are_reported_and_a_stopped_disk_takes_nothing_more() {
+    let world = SimWorld::new(3);
+    let env = world.node("n");
+    let disk = env.disk();
+    let control = world.disk("n");
+    let file = env.block_on(disk.open(Path::new("/f"), DURABLE)).unwrap();
+    let write = |fill: u8| {
+        let buf = AlignedBuf::copy_of(&[fill; 4096]);
+        env.block_on(file.write_at(0, buf)).1
+    };
+    write(1).unwrap();
+    control.set_faults(DiskFaults { write_error_ppm: 1_000_000, ..DiskFaults::default() });
+    assert_eq!(write(2).unwrap_err().code, Code::Io);
+    control.set_faults(DiskFaults { space_bytes: 8192, ..DiskFaults::default() });
+    write(3).unwrap();
+    let far = env.block_on(file.write_at(4096, AlignedBuf::zeroed(8192))).1;
+    assert_eq!(far.unwrap_err().code, Code::NoSpace);
+    env.block_on(disk.sync_dir(Path::new("/"))).unwrap();
+    let before = control.change_count();
+    control.stop_after(1);
+    write(4).unwrap_err();
+    assert_eq!(write(5).unwrap_err().code, Code::Io);
+    assert_eq!(control.change_count(), before + 1);
+    control.crash();
+    assert_eq!(write(6).unwrap_err().code, Code::Io, "the handle is of before the crash");
+    let again = env.block_on(disk.open(Path::new("/f"), DURABLE)).unwrap();
+    let (buf, _) = env.block_on(again.read_at(0, AlignedBuf::zeroed(4096)));
+    assert!(buf.iter().all(|&byte| byte == 3 || byte == 4));
+    let lock = env.block_on(disk.lock(Path::new("/lock"), "one")).unwrap();
+    assert_eq!(env.block_on(disk.lock(Path::new("/lock"), "two")).err().unwrap().code, Code::Busy);
+    drop(lock);
+    env.block_on(disk.lock(Path::new("/lock"), "two")).unwrap();
+}
