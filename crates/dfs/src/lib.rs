@@ -1,1 +1,47 @@
 //! POSIX namespace over objects.
+//!
+//! A directory is an object with one dkey per entry, a file an array object; there is no
+//! metadata server, and this crate keeps no state on the servers but the objects themselves
+//! ([`layout`] says how). Every operation here is a future of one thread.
+//!
+//! What it promises: the errno of POSIX for every case; renames, links and removals that are
+//! atomic whatever else happens; files that outlive their last name while they are open; size
+//! and mtime that are right although no inode is touched by writes.
+//!
+//! What it does not do: cache data (mounts do), lock byte ranges, keep access times by itself.
+//! It knows nothing of targets' storage, and of the control plane only how to get object
+//! numbers.
+//!
+//! - [`Dfs`]: a mount as one caller sees it; names relative to an open directory [`Obj`].
+
+mod attr;
+mod create;
+mod cred;
+mod dir;
+mod entry;
+mod file;
+pub mod flags;
+mod fs;
+pub mod inode;
+pub mod layout;
+mod link;
+mod node;
+mod path;
+mod remove;
+mod rename;
+mod walk;
+mod xattr;
+
+pub use attr::{Stat, StatFs};
+pub use cred::Credentials;
+pub use dir::{DirAnchor, DirEntry};
+pub use file::FILE_BYTES_MAX;
+pub use flags::{
+    Access, CreateOptions, MountFlags, NodeKind, OpenFlags, RenameFlags, SetAttr, SetTime,
+};
+pub use fs::{Dfs, FormatOptions};
+pub use inode::FileKind;
+pub use node::Obj;
+pub use types::{Code, Error, Result};
+pub use wire::obj::Recx;
+pub use xattr::XattrMode;

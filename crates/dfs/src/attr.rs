@@ -1,0 +1,355 @@
+//! Attributes: stat, access, chmod, chown, utimens, set_size, statfs.
+
+use crate::entry::Found;
+use crate::flags::{Access, OpenFlags, SetAttr, SetTime};
+use crate::fs::Dfs;
+use crate::inode::{FileKind, Inode, S_IFMT, S_ISGID, S_ISUID};
+use crate::node::{Location, Obj};
+use types::limits::check_name;
+use types::{Code, Epoch, Error, ObjClass, Oid, Result};
+use wire::obj::Tail;
+
+/// Attributes of a file, directory or whatever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// Number of the object, for `st_ino`.
+    pub ino: u64,
+    /// The object.
+    pub oid: Oid,
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Names. Directories always say 1: "count your subdirectories yourself", as on btrfs, so
+    /// that tools do not conclude from 2 that there are none.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of device nodes.
+    pub rdev: u64,
+    /// Size: of a file its bytes, of a symbolic link its target's, of a directory 0.
+    pub size: u64,
+    /// Bytes stored.
+    pub stored_bytes: u64,
+    /// Chunk of a file, bytes: the transfer size that suits it.
+    pub chunk_bytes: u64,
+    /// Access time, nanoseconds since 1970. Only set explicitly, never by reading.
+    pub atime_ns: i64,
+    /// Modification time.
+    pub mtime_ns: i64,
+    /// Change time.
+    pub ctime_ns: i64,
+}
+
+impl Stat {
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        FileKind::from_mode(self.mode).unwrap_or(FileKind::Regular)
+    }
+
+    /// True for a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind() == FileKind::Directory
+    }
+}
+
+/// Space of the file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatFs {
+    /// Both tiers, bytes.
+    pub total_bytes: u64,
+    /// Of these, free.
+    pub free_bytes: u64,
+    /// Objects in the pool.
+    pub object_count: u64,
+    /// Longest name, bytes.
+    pub name_bytes_max: u64,
+}
+
+impl Dfs {
+    /// Attributes of an entry; symbolic links are not followed.
+    pub async fn stat(&self, parent: &Obj, name: &[u8]) -> Result<Stat> {
+        let dir = parent.require_dir()?;
+        check_name(name)?;
+        self.check_access(&dir, Access::EXECUTE)?;
+        let found = self.shared.fetch_entry(parent.oid(), name, false).await?;
+        let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
+        self.stat_found(&found).await
+    }
+
+    /// Attributes of what an absolute path names, with symbolic links followed.
+    pub async fn stat_path(&self, path: &[u8]) -> Result<Stat> {
+        let obj = self.lookup(path, OpenFlags::PATH).await?;
+        self.ostat(&obj).await
+    }
+
+    /// Attributes of an open object. A file without a name has link count 0.
+    pub async fn ostat(&self, obj: &Obj) -> Result<Stat> {
+        match self.shared.fetch_node(&obj.node).await? {
+            Some((_, found)) => {
+                if !obj.node.is_unlinked() {
+                    obj.node.set_inode(found.inode);
+                }
+                self.stat_found(&found).await
+            }
+            None => {
+                let inode = obj.node.inode();
+                if !inode.is_regular() {
+                    return Ok(make_stat(&inode, 0, 0, &Tail::default(), Epoch::ZERO));
+                }
+                let tail = obj.node.array().stat().await?;
+                Ok(make_stat(&inode, 0, 0, &tail, Epoch::ZERO))
+            }
+        }
+    }
+
+    pub(crate) async fn stat_found(&self, found: &Found) -> Result<Stat> {
+        let inode = &found.inode;
+        if inode.is_dir() {
+            let shards = self.shared.dir_stat(inode.oid).await?;
+            let tail = Tail { epoch: shards.keys_epoch, ..shards.tail };
+            return Ok(make_stat(inode, 1, 0, &tail, found.epoch));
+        }
+        let mut tail = self.shared.tail(found).await?;
+        tail.epoch = self.shared.data_epoch(found, &tail);
+        Ok(make_stat(inode, inode.nlink, found.target.len() as u64, &tail, found.epoch))
+    }
+
+    /// Whether the caller may do all of `want` with an entry; symbolic links are followed.
+    /// Errors: `Access`, `ReadOnly`, `NonExist` and the like.
+    pub async fn access(&self, parent: &Obj, name: &[u8], want: Access) -> Result<()> {
+        let obj = self.lookup_rel(parent, name, OpenFlags::PATH).await?;
+        self.oaccess(&obj, want)
+    }
+
+    /// Whether the caller may do all of `want` with an open object.
+    pub fn oaccess(&self, obj: &Obj, want: Access) -> Result<()> {
+        let inode = obj.node.inode();
+        let stored =
+            matches!(inode.kind(), FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+        if want.has(Access::WRITE) && stored {
+            self.require_writable()?;
+        }
+        if want == Access::NONE { Ok(()) } else { self.check_access(&inode, want) }
+    }
+
+    /// Changes permission bits of an entry; symbolic links are followed.
+    pub async fn chmod(&self, parent: &Obj, name: &[u8], mode: u32) -> Result<()> {
+        let obj = self.lookup_rel(parent, name, OpenFlags::PATH).await?;
+        self.setattr(&obj, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await.map(|_| ())
+    }
+
+    /// Changes owner and group of an entry; `None` leaves one alone. With `follow`, symbolic
+    /// links are followed.
+    pub async fn chown(
+        &self,
+        parent: &Obj,
+        name: &[u8],
+        uid: Option<u32>,
+        gid: Option<u32>,
+        follow: bool,
+    ) -> Result<()> {
+        let flags = if follow { OpenFlags::PATH } else { OpenFlags::PATH | OpenFlags::NOFOLLOW };
+        let obj = self.lookup_rel(parent, name, flags).await?;
+        self.setattr(&obj, &SetAttr { uid, gid, ..SetAttr::default() }).await.map(|_| ())
+    }
+
+    /// Changes attributes of an open object and returns what they are now.
+    ///
+    /// The size changes first, so that an mtime given with it stays. Errors: `NoPerm` when the
+    /// caller does not own the object; `Access` for times set to now without write permission;
+    /// `Inval` for other type bits; `NotSupported` for the mode of a symbolic link; `IsDir` or
+    /// `Inval` for the size of what is no regular file.
+    pub async fn setattr(&self, obj: &Obj, set: &SetAttr) -> Result<Stat> {
+        self.require_writable()?;
+        let shared = &self.shared;
+        if let Some(size) = set.size {
+            obj.require_regular()?;
+            if !obj.flags.has(OpenFlags::WRITE) {
+                self.check_access(&obj.node.inode(), Access::WRITE)?;
+            }
+            self.truncate_node(&obj.node, size, None).await?;
+        }
+        let inode_too = set.mode.is_some()
+            || set.uid.is_some()
+            || set.gid.is_some()
+            || set.atime.is_some()
+            || set.mtime.is_some();
+        if !inode_too {
+            return self.ostat(obj).await;
+        }
+        let Some((location, found)) = shared.fetch_node(&obj.node).await? else {
+            return self.setattr_unlinked(obj, set).await;
+        };
+        let Location { parent, name } = &location;
+        let data = if set.mtime.is_none() {
+            Epoch::ZERO
+        } else if found.inode.is_dir() {
+            shared.dir_stat(found.inode.oid).await?.keys_epoch
+        } else {
+            shared.tail(&found).await?.epoch
+        };
+        let writable = obj.flags.has(OpenFlags::WRITE);
+        let found = shared
+            .update_inode(*parent, name, found, |found| {
+                self.changed(&found.inode, set, data, writable)
+            })
+            .await?;
+        // A tail read before the change still tells the size; the data did not change.
+        self.stat_found(&found).await
+    }
+
+    /// A file without a name: only this mount's handles still see it, so they share its inode.
+    async fn setattr_unlinked(&self, obj: &Obj, set: &SetAttr) -> Result<Stat> {
+        if !obj.node.is_unlinked() {
+            return Err(Error::new(
+                Code::NonExist,
+                "the file was renamed or removed by another client",
+            ));
+        }
+        let tail = obj.node.array().stat().await?;
+        let writable = obj.flags.has(OpenFlags::WRITE);
+        let inode = self.changed(&obj.node.inode(), set, tail.epoch, writable)?;
+        obj.node.set_inode(inode);
+        Ok(make_stat(&inode, 0, 0, &tail, Epoch::ZERO))
+    }
+
+    /// The inode after a permitted change.
+    fn changed(&self, old: &Inode, set: &SetAttr, data: Epoch, writable: bool) -> Result<Inode> {
+        let now = self.shared.now_ns();
+        let mut inode = Inode { ctime_ns: now, ..*old };
+        if let Some(mode) = set.mode {
+            if mode & S_IFMT != 0 && mode & S_IFMT != old.mode & S_IFMT {
+                return Err(Error::inval("the type of an object cannot be changed"));
+            }
+            if old.is_symlink() {
+                return Err(Error::bare(Code::NotSupported));
+            }
+            self.check_owner(old)?;
+            inode.mode = old.mode & S_IFMT | mode & 0o7777;
+            let gid = set.gid.unwrap_or(old.gid);
+            if !self.is_privileged() && !self.cred.in_group(gid) {
+                inode.mode &= !S_ISGID;
+            }
+        }
+        if set.uid.is_some() || set.gid.is_some() {
+            let (uid, gid) = (set.uid.unwrap_or(old.uid), set.gid.unwrap_or(old.gid));
+            if !self.is_privileged() {
+                self.check_owner(old)?;
+                if uid != old.uid || (gid != old.gid && !self.cred.in_group(gid)) {
+                    return Err(Error::bare(Code::NoPerm));
+                }
+            }
+            (inode.uid, inode.gid) = (uid, gid);
+            let trusted = self.shared.flags.has(crate::flags::MountFlags::NO_PERM_CHECK);
+            // A program must not stay set-user-id for an owner who did not make it so.
+            if !old.is_dir() && set.mode.is_none() && !trusted {
+                inode.mode &= !S_ISUID;
+                if inode.mode & 0o010 != 0 {
+                    inode.mode &= !S_ISGID;
+                }
+            }
+        }
+        for time in [set.atime, set.mtime].into_iter().flatten() {
+            match time {
+                SetTime::Now if writable || self.check_owner(old).is_ok() => {}
+                SetTime::Now => self.check_access(old, Access::WRITE)?,
+                SetTime::At(_) => self.check_owner(old)?,
+            }
+        }
+        let resolve = |time: SetTime| match time {
+            SetTime::Now => now,
+            SetTime::At(ns) => ns,
+        };
+        if let Some(atime) = set.atime {
+            inode.atime_ns = resolve(atime);
+        }
+        if let Some(mtime) = set.mtime {
+            inode.mtime_ns = resolve(mtime);
+            inode.mtime_epoch = old.mtime_epoch.max(data);
+        }
+        Ok(inode)
+    }
+
+    /// Sets class and chunk size of files made in a directory from now on (and in directories
+    /// made in it). `None` and 0 go back to what the file system has.
+    pub async fn set_layout(
+        &self,
+        dir: &Obj,
+        file_class: Option<ObjClass>,
+        dir_class: Option<ObjClass>,
+        chunk_bytes: u64,
+    ) -> Result<()> {
+        dir.require_dir()?;
+        self.require_writable()?;
+        let chunk_bytes = crate::flags::check_chunk_bytes(chunk_bytes)?;
+        let shared = &self.shared;
+        for class in [file_class, dir_class].into_iter().flatten() {
+            // Refuses at once what every later creation would be refused for.
+            shared.cont.generate_oid(types::ObjType::ArrayByte, class, 0, 0)?;
+        }
+        let found = shared.fetch_node(&dir.node).await?;
+        let (location, found) = found.ok_or_else(|| Error::bare(Code::NonExist))?;
+        self.check_owner(&found.inode)?;
+        shared
+            .update_inode(location.parent, &location.name, found, |found| {
+                Ok(Inode { file_class, dir_class, chunk_bytes, ..found.inode })
+            })
+            .await
+            .map(|_| ())
+    }
+
+    /// The target of a symbolic link. Errors: `Inval` for anything else.
+    pub async fn readlink(&self, obj: &Obj) -> Result<Vec<u8>> {
+        if !obj.node.inode().is_symlink() {
+            return Err(Error::bare(Code::Inval));
+        }
+        let found = self.shared.fetch_node(&obj.node).await?;
+        let (_, found) = found.ok_or_else(|| Error::bare(Code::NonExist))?;
+        Ok(found.target.into_vec())
+    }
+
+    /// The target of the symbolic link at an entry, in one round trip.
+    pub async fn readlink_at(&self, parent: &Obj, name: &[u8]) -> Result<Vec<u8>> {
+        let dir = parent.require_dir()?;
+        check_name(name)?;
+        self.check_access(&dir, Access::EXECUTE)?;
+        let found = self.shared.fetch_entry(parent.oid(), name, false).await?;
+        let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
+        if found.inode.is_symlink() {
+            Ok(found.target.into_vec())
+        } else {
+            Err(Error::bare(Code::Inval))
+        }
+    }
+
+    /// Space, asked of all targets.
+    pub async fn statfs(&self) -> Result<StatFs> {
+        let space = self.shared.cont.pool().query().await?.total;
+        Ok(StatFs {
+            total_bytes: space.scm_bytes + space.nvme_bytes,
+            free_bytes: space.scm_free_bytes + space.nvme_free_bytes,
+            object_count: space.object_count,
+            name_bytes_max: types::limits::NAME_BYTES_MAX as u64,
+        })
+    }
+}
+
+/// Puts together what the inode, the symbolic link and the data say.
+fn make_stat(inode: &Inode, nlink: u32, target_bytes: u64, tail: &Tail, record: Epoch) -> Stat {
+    Stat {
+        ino: inode.oid.lo,
+        oid: inode.oid,
+        mode: inode.mode,
+        nlink,
+        uid: inode.uid,
+        gid: inode.gid,
+        rdev: inode.rdev,
+        size: if inode.is_regular() { tail.end } else { target_bytes },
+        stored_bytes: tail.bytes_used,
+        chunk_bytes: inode.chunk_bytes as u64,
+        atime_ns: inode.atime_ns,
+        mtime_ns: inode.mtime_with(tail.epoch),
+        ctime_ns: inode.ctime_with(record, tail.epoch),
+    }
+}

@@ -1,0 +1,303 @@
+//! Listing directories.
+//!
+//! A listing walks the directory's shards one after the other, each in the server's own order
+//! (by hash of the name). Invariant: an entry that is there during the whole listing is listed
+//! exactly once, whatever else happens meanwhile. `.` and `..` are not listed.
+
+use crate::attr::Stat;
+use crate::entry::{Found, reply_kind};
+use crate::flags::Access;
+use crate::fs::Dfs;
+use crate::inode::{FileKind, Inode};
+use crate::layout::{INODE, MARKER};
+use crate::node::Obj;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use types::{Code, Error, Key, Oid, Result};
+use wire::obj::{ListScope, Listed, Op, OpReply};
+
+/// Names and inodes asked for in one request, bytes.
+const PAGE_BYTES: u32 = 256 << 10;
+/// Questions at the same time about entries that the listing alone does not tell all of.
+const PARALLEL: usize = 32;
+
+/// Where a listing stands, and where it ends. Good for any client, for ever.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirAnchor {
+    /// Shard in hand.
+    shard: u32,
+    /// First hash wanted of the shard in hand.
+    hash_from: u64,
+    /// Last shard wanted.
+    shard_last: u32,
+    /// Last hash wanted of the last shard.
+    hash_last: u64,
+    /// The server's own anchor in the shard in hand; empty at its start.
+    server: Vec<u8>,
+    end: bool,
+}
+
+impl Default for DirAnchor {
+    fn default() -> DirAnchor {
+        DirAnchor::start()
+    }
+}
+
+impl DirAnchor {
+    /// The start of a whole directory.
+    pub fn start() -> DirAnchor {
+        DirAnchor {
+            shard: 0,
+            hash_from: 0,
+            shard_last: u32::MAX,
+            hash_last: u64::MAX,
+            server: Vec::new(),
+            end: false,
+        }
+    }
+
+    /// True when nothing is left.
+    pub fn is_end(&self) -> bool {
+        self.end
+    }
+
+    /// As bytes, for callers that keep anchors elsewhere.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut raw = Vec::with_capacity(25 + self.server.len());
+        raw.push(self.end as u8);
+        raw.extend_from_slice(&self.shard.to_le_bytes());
+        raw.extend_from_slice(&self.hash_from.to_le_bytes());
+        raw.extend_from_slice(&self.shard_last.to_le_bytes());
+        raw.extend_from_slice(&self.hash_last.to_le_bytes());
+        raw.extend_from_slice(&self.server);
+        raw
+    }
+
+    /// The inverse of [`DirAnchor::to_bytes`]; `Inval` for bytes that are no anchor.
+    pub fn from_bytes(raw: &[u8]) -> Result<DirAnchor> {
+        let bad = || Error::inval("these bytes are no directory anchor");
+        let (head, server) = raw.split_at_checked(25).ok_or_else(bad)?;
+        let word =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let long = |at: usize| word(at) as u64 | (word(at + 4) as u64) << 32;
+        if head[0] > 1 {
+            return Err(bad());
+        }
+        Ok(DirAnchor {
+            end: head[0] == 1,
+            shard: word(1),
+            hash_from: long(5),
+            shard_last: word(13),
+            hash_last: long(17),
+            server: server.to_vec(),
+        })
+    }
+
+    /// Cuts a directory of `shards` shards into `parts` listings that together give every
+    /// entry once.
+    fn split(shards: u32, parts: u32) -> Vec<DirAnchor> {
+        let whole = (shards.max(1) as u128) << 64;
+        let parts = parts.max(1) as u128;
+        let cut = |part: u128| whole / parts * part + whole % parts * part / parts;
+        (0..parts)
+            .map(|part| {
+                let (from, last) = (cut(part), cut(part + 1) - 1);
+                DirAnchor {
+                    shard: (from >> 64) as u32,
+                    hash_from: from as u64,
+                    shard_last: (last >> 64) as u32,
+                    hash_last: last as u64,
+                    server: Vec::new(),
+                    end: false,
+                }
+            })
+            .collect()
+    }
+
+    /// Hashes wanted of the shard in hand.
+    fn hash_range(&self) -> (u64, u64) {
+        (self.hash_from, if self.shard == self.shard_last { self.hash_last } else { u64::MAX })
+    }
+
+    /// Goes on after a page.
+    fn advance(&mut self, server: &[u8], shard_count: u32) {
+        self.server.clear();
+        if !server.is_empty() {
+            self.server.extend_from_slice(server);
+            return;
+        }
+        self.hash_from = 0;
+        if self.shard >= self.shard_last || self.shard + 1 >= shard_count {
+            self.end = true;
+        } else {
+            self.shard += 1;
+        }
+    }
+}
+
+/// A listed entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// Its name.
+    pub name: Key,
+    /// What it is.
+    pub kind: FileKind,
+    /// Number of its object.
+    pub ino: u64,
+    /// Its object.
+    pub oid: Oid,
+}
+
+impl DirEntry {
+    fn new(name: &[u8], inode: &Inode) -> DirEntry {
+        DirEntry { name: Key::new(name), kind: inode.kind(), ino: inode.oid.lo, oid: inode.oid }
+    }
+}
+
+impl Dfs {
+    /// The next entries of a directory, at most `count_max`, and `anchor` moved behind them.
+    /// The end may come with entries or without: ask [`DirAnchor::is_end`].
+    pub async fn readdir(
+        &self,
+        dir: &Obj,
+        anchor: &mut DirAnchor,
+        count_max: u32,
+    ) -> Result<Vec<DirEntry>> {
+        let page = self.read_page(dir, anchor, count_max, false).await?;
+        Ok(page.into_iter().map(|(name, found)| DirEntry::new(&name, &found.inode)).collect())
+    }
+
+    /// The same, each entry with its attributes: one request for all whose file is on the
+    /// entry's target, further ones for directories, striped, moved and hard-linked files.
+    /// Entries that vanish meanwhile are left out.
+    pub async fn readdirplus(
+        &self,
+        dir: &Obj,
+        anchor: &mut DirAnchor,
+        count_max: u32,
+    ) -> Result<Vec<(DirEntry, Stat)>> {
+        self.check_access(&dir.require_dir()?, Access::EXECUTE)?;
+        let page = self.read_page(dir, anchor, count_max, true).await?;
+        let stats = stream::iter(page).map(|(name, found)| async move {
+            let found = if found.inode.hard {
+                match self.shared.fetch_record(found).await? {
+                    Some(found) => found,
+                    None => return Ok::<_, Error>(None),
+                }
+            } else {
+                found
+            };
+            let stat = self.stat_found(&found).await?;
+            Ok(Some((DirEntry::new(&name, &found.inode), stat)))
+        });
+        let stats: Vec<_> = stats.buffered(PARALLEL).try_collect().await?;
+        Ok(stats.into_iter().flatten().collect())
+    }
+
+    /// All entries. For directories of unknown size prefer [`Dfs::readdir`].
+    pub async fn list(&self, dir: &Obj) -> Result<Vec<DirEntry>> {
+        let mut all = Vec::new();
+        let mut anchor = DirAnchor::start();
+        while !anchor.is_end() {
+            all.append(&mut self.readdir(dir, &mut anchor, 4096).await?);
+        }
+        Ok(all)
+    }
+
+    /// Anchors for `parts` readers that together list every entry once.
+    pub fn split(&self, dir: &Obj, parts: u32) -> Result<Vec<DirAnchor>> {
+        dir.require_dir()?;
+        let shards = self.shared.cont.shard_targets(dir.oid())?.len();
+        Ok(DirAnchor::split(shards as u32, parts))
+    }
+
+    async fn read_page(
+        &self,
+        dir: &Obj,
+        anchor: &mut DirAnchor,
+        count_max: u32,
+        follow: bool,
+    ) -> Result<Vec<(Key, Found)>> {
+        self.check_access(&dir.require_dir()?, Access::READ)?;
+        if count_max == 0 {
+            return Err(Error::new(Code::Inval, "a listing needs room for one entry at least"));
+        }
+        let cont = &self.shared.cont;
+        let oid = dir.oid();
+        let shards = cont.shard_targets(oid)?;
+        let mut page = Vec::new();
+        // Empty shards are passed over here rather than by the caller.
+        while page.is_empty() && !anchor.end {
+            let Some(&target) = shards.get(anchor.shard as usize) else {
+                anchor.end = true;
+                break;
+            };
+            let scope =
+                ListScope::Dkeys { value_of: Some(INODE), follow, hash_range: anchor.hash_range() };
+            // Kept until the answer is there, so that a caller can try again after an error.
+            let server = anchor.server.clone();
+            let mut batch = cont.batch();
+            let bytes_max = PAGE_BYTES;
+            batch.op_at(target, Op::List { oid, scope, anchor: &server, count_max, bytes_max });
+            let result = batch.run().await?;
+            let replies = result.replies()?;
+            let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
+                return Err(reply_kind());
+            };
+            for item in items {
+                let &Listed::Entry { key, value, epoch, tail } = item else {
+                    return Err(reply_kind());
+                };
+                if key != MARKER && !value.is_empty() {
+                    page.push((Key::new(key), Found::from_link(value, epoch, tail, false)?));
+                }
+            }
+            anchor.advance(next, shards.len() as u32);
+        }
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_cover_every_hash_of_every_shard_once() {
+        for shards in [1, 2, 3, 7, 16] {
+            for parts in [1, 2, 3, 5, 16, 17, 100] {
+                let cuts = DirAnchor::split(shards, parts);
+                assert_eq!(cuts.len(), parts as usize);
+                let start = |a: &DirAnchor| (a.shard as u128) << 64 | a.hash_from as u128;
+                let last = |a: &DirAnchor| (a.shard_last as u128) << 64 | a.hash_last as u128;
+                assert_eq!(start(&cuts[0]), 0);
+                assert_eq!(last(&cuts[cuts.len() - 1]), ((shards as u128) << 64) - 1);
+                for pair in cuts.windows(2) {
+                    assert_eq!(last(&pair[0]) + 1, start(&pair[1]));
+                    assert!(start(&pair[0]) <= last(&pair[0]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn anchors_walk_through_their_shards_and_end() {
+        let mut anchor = DirAnchor::split(4, 2).remove(1);
+        assert_eq!((anchor.shard, anchor.shard_last), (2, 3));
+        anchor.advance(b"x", 4);
+        assert_eq!((anchor.shard, &anchor.server[..]), (2, &b"x"[..]));
+        anchor.advance(b"", 4);
+        assert_eq!((anchor.shard, anchor.hash_range()), (3, (0, u64::MAX)));
+        assert!(!anchor.is_end());
+        anchor.advance(b"", 4);
+        assert!(anchor.is_end());
+    }
+
+    #[test]
+    fn anchors_round_trip_as_bytes_and_garbage_is_refused() {
+        let mut anchor = DirAnchor::split(3, 2).remove(1);
+        anchor.advance(b"server's own", 3);
+        assert_eq!(DirAnchor::from_bytes(&anchor.to_bytes()).unwrap(), anchor);
+        assert!(DirAnchor::from_bytes(&anchor.to_bytes()[..24]).is_err());
+        assert!(DirAnchor::from_bytes(&[9; 30]).is_err());
+    }
+}

@@ -1,0 +1,299 @@
+//! Reading entries and changing inodes.
+//!
+//! Invariants:
+//! - An inode is changed only by a batch that checks that it is still the one that was read;
+//!   a lost race is run again after a short random pause.
+//! - A handle counts as registered only when the entry was seen to name the object *after* the
+//!   servers had registered it: an unlink that comes later finds the handle.
+
+use crate::fs::{Shared, fetch_inode, inline};
+use crate::inode::Inode;
+use crate::layout::{INODE, RECORD, ROOT};
+use crate::node::{Location, Node};
+use futures_util::future::try_join_all;
+use std::time::Duration;
+use types::{Code, Epoch, Error, Oid, Result};
+use wire::obj::{Cond, Fetched, ObjectStat, Op, OpReply, ReadCheck, ReadScope, Tail};
+
+/// Runs of a transaction before its conflict is reported.
+const RETRIES_MAX: u32 = 1000;
+
+/// An inode as found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub inode: Inode,
+    /// Target of a symbolic link.
+    pub target: Box<[u8]>,
+    /// Epoch of the inode where it is kept: in the entry, or in the file's object.
+    pub epoch: Epoch,
+    /// Epoch of the entry's value.
+    pub entry_epoch: Epoch,
+    /// Of the file, if all of it is on the entry's target.
+    pub tail: Option<Tail>,
+    /// That target is the file's home and has registered an open handle.
+    pub opened: bool,
+}
+
+impl Found {
+    fn decode(raw: &[u8], epoch: Epoch) -> Result<Found> {
+        let (inode, target) = Inode::decode(raw)?;
+        Ok(Found {
+            inode,
+            target: target.into(),
+            epoch,
+            entry_epoch: epoch,
+            tail: None,
+            opened: false,
+        })
+    }
+
+    /// From the reply to [`fetch_inode`]; `None` when there is no inode.
+    pub fn from_fetch(reply: Option<&OpReply<'_>>) -> Result<Option<Found>> {
+        let Some(OpReply::Fetched(iods)) = reply else {
+            return Err(reply_kind());
+        };
+        match iods.first() {
+            Some(iod) => match iod.value {
+                Fetched::Inline(raw) => Found::decode(raw, iod.epoch).map(Some),
+                Fetched::Absent => Ok(None),
+                _ => Err(reply_kind()),
+            },
+            None => Err(reply_kind()),
+        }
+    }
+
+    /// From a listed or fetched link value.
+    pub fn from_link(raw: &[u8], epoch: Epoch, tail: Option<Tail>, opened: bool) -> Result<Found> {
+        Ok(Found { tail, opened, ..Found::decode(raw, epoch)? })
+    }
+}
+
+/// Where an inode is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place<'a> {
+    pub oid: Oid,
+    pub dkey: &'a [u8],
+}
+
+impl Shared {
+    /// Where the inode named by (dir, name) is kept.
+    pub fn place_of<'a>(&self, dir: Oid, name: &'a [u8], inode: &Inode) -> Place<'a> {
+        if self.is_root(inode.oid) {
+            Place { oid: self.superblock_oid, dkey: ROOT }
+        } else if inode.hard {
+            Place { oid: inode.oid, dkey: RECORD }
+        } else {
+            Place { oid: dir, dkey: name }
+        }
+    }
+
+    /// Reads an entry and the inode it names; `None` when there is no such entry. One round
+    /// trip, two for a file with several names. With `open`, the entry's target registers a
+    /// handle if it holds the file.
+    pub async fn fetch_entry(&self, dir: Oid, name: &[u8], open: bool) -> Result<Option<Found>> {
+        let mut batch = self.cont.batch();
+        batch.op(Op::FetchLink { oid: dir, dkey: name, akey: INODE, open });
+        let result = batch.run().await?;
+        let found = match result.replies()?.first() {
+            Some(&OpReply::Link { value: Some(raw), epoch, tail, opened }) => {
+                Found::from_link(raw, epoch, tail, opened)?
+            }
+            Some(OpReply::Link { value: None, .. }) => return Ok(None),
+            _ => return Err(reply_kind()),
+        };
+        if found.inode.hard { self.fetch_record(found).await } else { Ok(Some(found)) }
+    }
+
+    /// Completes an entry of a file with several names; `None` when the file is gone.
+    pub async fn fetch_record(&self, entry: Found) -> Result<Option<Found>> {
+        let oid = entry.inode.oid;
+        let mut batch = self.cont.batch();
+        batch.op(fetch_inode(oid, RECORD));
+        let result = batch.run().await?;
+        match Found::from_fetch(result.replies()?.first())? {
+            Some(record) => Ok(Some(Found {
+                inode: Inode { hard: true, oid, ..record.inode },
+                entry_epoch: entry.entry_epoch,
+                tail: entry.tail,
+                opened: entry.opened,
+                ..record
+            })),
+            None => {
+                if entry.opened {
+                    self.cont.release(oid);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// The file's size and newest data epoch, with no further question where the entry's
+    /// target knows all there is to know.
+    pub async fn tail(&self, found: &Found) -> Result<Tail> {
+        if !found.inode.is_regular() {
+            return Ok(Tail::default());
+        }
+        let array = self.array(&found.inode);
+        match found.tail {
+            Some(tail) => Ok(Tail { end: array.size_from_tail(&tail), ..tail }),
+            None => array.stat().await,
+        }
+    }
+
+    /// Newest data epoch of a file, or of a directory's key set, as far as `mtime` is concerned.
+    pub fn data_epoch(&self, found: &Found, tail: &Tail) -> Epoch {
+        // A file with several names keeps its inode in its own shard, where a change of the inode
+        // looks like a change of the data.
+        if found.inode.hard && tail.epoch == found.epoch { Epoch::ZERO } else { tail.epoch }
+    }
+
+    /// Writes down the mtime of a file with several names as the data tell it now, because the
+    /// change of its inode that comes next will hide the epoch of the data.
+    pub async fn settle_mtime(&self, found: Found) -> Result<Found> {
+        if !found.inode.hard {
+            return Ok(found);
+        }
+        let tail = self.tail(&found).await?;
+        let data = self.data_epoch(&found, &tail);
+        let mut inode = found.inode;
+        inode.mtime_ns = inode.mtime_with(data);
+        inode.mtime_epoch = inode.mtime_epoch.max(tail.epoch);
+        Ok(Found { inode, ..found })
+    }
+
+    /// The shards of a directory: last change of its names, number of its dkeys.
+    pub async fn dir_stat(&self, oid: Oid) -> Result<ObjectStat> {
+        let asked = self.cont.shard_targets(oid)?.into_iter().map(|target| async move {
+            let mut batch = self.cont.batch();
+            batch.op_at(target, Op::Stat { oid });
+            let result = batch.run().await?;
+            match result.replies()?.first() {
+                Some(OpReply::Stat(stat)) => Ok(*stat),
+                _ => Err(reply_kind()),
+            }
+        });
+        let mut merged = ObjectStat::default();
+        for stat in try_join_all(asked).await? {
+            merged.dkey_count += stat.dkey_count;
+            merged.keys_epoch = merged.keys_epoch.max(stat.keys_epoch);
+            merged.tail.bytes_used += stat.tail.bytes_used;
+        }
+        Ok(merged)
+    }
+
+    /// Registers a handle at the file's home, and makes sure that the entry still names the file.
+    /// False when it does not: the handle is given back.
+    pub async fn register_open(&self, dir: Oid, name: &[u8], oid: Oid) -> Result<bool> {
+        let mut batch = self.cont.batch();
+        batch.op(Op::Open { oid });
+        batch.run().await?;
+        let found = self.fetch_entry(dir, name, false).await;
+        let still_there = matches!(&found, Ok(Some(now)) if now.inode.oid == oid);
+        if !still_there {
+            self.cont.release(oid);
+        }
+        found.map(|_| still_there)
+    }
+
+    /// Frees a file at its home, at once or when nobody has it open; the home sees to the rest.
+    pub async fn free_file(&self, oid: Oid) -> Result<()> {
+        let mut batch = self.cont.batch();
+        batch.op(Op::PunchUnlessOpen { oid });
+        batch.run().await.map(|_| ())
+    }
+
+    /// Reads where a node's inode is now; `None` when its entry names it no more.
+    pub async fn fetch_node(&self, node: &Node) -> Result<Option<(Location, Found)>> {
+        let location = node.location();
+        if self.is_root(node.oid) {
+            return Ok(Some((location, self.fetch_root().await?)));
+        }
+        let found = self.fetch_entry(location.parent, &location.name, false).await?;
+        if let Some(found) = found.filter(|found| found.inode.oid == node.oid) {
+            return Ok(Some((location, found)));
+        }
+        if !node.inode().hard {
+            return Ok(None);
+        }
+        // The file has other names, perhaps; its inode is with the object in any case.
+        let entry = Found {
+            inode: node.inode(),
+            target: Box::default(),
+            epoch: Epoch::ZERO,
+            entry_epoch: Epoch::ZERO,
+            tail: None,
+            opened: false,
+        };
+        Ok(self.fetch_record(entry).await?.map(|found| (location, found)))
+    }
+
+    /// Changes an inode: `change` gets it as it is and may refuse. Returns what is stored now.
+    pub async fn update_inode(
+        &self,
+        dir: Oid,
+        name: &[u8],
+        found: Found,
+        mut change: impl FnMut(&Found) -> Result<Inode>,
+    ) -> Result<Found> {
+        let mut current = Some(found);
+        let wanted = current.as_ref().map(|found| found.inode.oid);
+        retry(self, async || {
+            let found = match current.take() {
+                Some(found) => found,
+                None if wanted.is_some_and(|oid| self.is_root(oid)) => self.fetch_root().await?,
+                None => self
+                    .fetch_entry(dir, name, false)
+                    .await?
+                    .filter(|found| Some(found.inode.oid) == wanted)
+                    .ok_or_else(|| Error::bare(Code::NonExist))?,
+            };
+            let found = self.settle_mtime(found).await?;
+            let inode = change(&found)?;
+            let raw = Inode { hard: false, ..inode }.encode(&found.target);
+            let place = self.place_of(dir, name, &found.inode);
+            let mut batch = self.cont.batch();
+            batch.check(ReadCheck {
+                oid: place.oid,
+                of: ReadScope::Akey(place.dkey, INODE),
+                seen: found.epoch,
+            });
+            batch.op(Op::Update {
+                oid: place.oid,
+                dkey: place.dkey,
+                cond: Cond::NONE,
+                iods: vec![inline(INODE, &raw)],
+            });
+            let epoch = batch.run().await?.epoch;
+            let entry_epoch = if inode.hard { found.entry_epoch } else { epoch };
+            if let Some(node) = self.open_node(inode.oid) {
+                node.set_inode(inode);
+            }
+            Ok(Found { inode, epoch, entry_epoch, ..found })
+        })
+        .await
+    }
+}
+
+/// Runs a transaction until it loses no conflict, with a short random pause after each loss.
+pub(crate) async fn retry<T>(
+    shared: &Shared,
+    mut run: impl AsyncFnMut() -> Result<T>,
+) -> Result<T> {
+    let mut tries = 0;
+    loop {
+        match run().await {
+            Err(error) if error.code == Code::TxRestart && tries < RETRIES_MAX => {
+                tries += 1;
+                let env = shared.cont.client().env();
+                let pause_us_max = 50u64 << tries.min(7);
+                env.sleep(Duration::from_micros(env.random_u64() % pause_us_max)).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// A target's answer does not fit the question.
+pub(crate) fn reply_kind() -> Error {
+    Error::new(Code::Proto, "a target gave an answer of the wrong kind")
+}

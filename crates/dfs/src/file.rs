@@ -1,0 +1,273 @@
+//! Data of regular files.
+//!
+//! Invariants: a read is short only at the end of the file; holes read as zeros. When a chunk
+//! itself shows that the file goes beyond the range read, nobody is asked for the size.
+
+use crate::flags::{Access, OpenFlags};
+use crate::fs::Dfs;
+use crate::inode::{Inode, S_ISGID, S_ISUID};
+use crate::node::{Node, Obj};
+use client::ArrayObj;
+use futures_util::future::try_join_all;
+use types::{Code, Error, Result};
+use wire::obj::{Cond, Op, Recx, Tail, UpdateIod, UpdateValue};
+
+/// Largest file, bytes: the largest `off_t`.
+pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
+impl Dfs {
+    /// Reads from `offset`; returns how many bytes there were. Fewer than asked for only at the
+    /// end of the file.
+    pub async fn read(&self, file: &Obj, offset: u64, memory: &mut [u8]) -> Result<usize> {
+        let bytes = memory.len();
+        self.readv(file, &[Recx { index: offset, count: bytes as u64 }], &mut [memory]).await
+    }
+
+    /// Reads ranges of the file into pieces of memory; the two are cut independently and have
+    /// equal total length. Returns how many of the bytes lie inside the file; those beyond its
+    /// end are zero.
+    ///
+    /// Errors: `BadHandle` when not open for reading, `IsDir`, `Inval` for total lengths that
+    /// differ.
+    pub async fn readv(
+        &self,
+        file: &Obj,
+        ranges: &[Recx],
+        memory: &mut [&mut [u8]],
+    ) -> Result<usize> {
+        file.require_regular()?;
+        if !file.flags.has(OpenFlags::READ) {
+            return Err(Error::bare(Code::BadHandle));
+        }
+        let room: usize = memory.iter().map(|piece| piece.len()).sum();
+        let end = check_ranges(ranges, room)?;
+        if end == 0 {
+            return Ok(0);
+        }
+        let array = file.node.array();
+        let size_min = array.read(ranges, memory).await?;
+        if size_min >= end {
+            return Ok(room);
+        }
+        let size = array.size().await?.max(size_min);
+        let inside = |range: &Recx| range.count.min(size.saturating_sub(range.index));
+        Ok(ranges.iter().map(inside).sum::<u64>() as usize)
+    }
+
+    /// Writes at `offset`, or with `APPEND` at the end; returns the number of bytes, always all.
+    pub async fn write(&self, file: &Obj, offset: u64, memory: &[u8]) -> Result<usize> {
+        let count = memory.len() as u64;
+        self.writev(file, &[Recx { index: offset, count }], &[memory]).await
+    }
+
+    /// Writes pieces of memory to ranges of the file; the two are cut independently and have
+    /// equal total length. With `APPEND` all goes to the end of the file, in order.
+    ///
+    /// Errors: `BadHandle` when not open for writing; `FileTooBig`; `NoSpace`.
+    pub async fn writev(&self, file: &Obj, ranges: &[Recx], memory: &[&[u8]]) -> Result<usize> {
+        file.require_regular()?;
+        if !file.flags.has(OpenFlags::WRITE) {
+            return Err(Error::bare(Code::BadHandle));
+        }
+        self.require_writable()?;
+        let room: usize = memory.iter().map(|piece| piece.len()).sum();
+        if room == 0 && ranges.iter().all(|range| range.count == 0) {
+            return Ok(0);
+        }
+        let array = file.node.array();
+        if file.flags.has(OpenFlags::APPEND) {
+            let range = [Recx { index: array.size().await?, count: room as u64 }];
+            check_ranges(&range, room)?;
+            array.write(&range, memory).await?;
+        } else {
+            check_ranges(ranges, room)?;
+            array.write(ranges, memory).await?;
+        }
+        Ok(room)
+    }
+
+    /// Size of an open file, bytes.
+    pub async fn size(&self, file: &Obj) -> Result<u64> {
+        file.require_regular()?;
+        file.node.array().size().await
+    }
+
+    /// Cuts or extends a file; new bytes read as zero. Errors: `BadHandle` when not open for
+    /// writing and not permitted to write either.
+    pub async fn truncate(&self, file: &Obj, size: u64) -> Result<()> {
+        file.require_regular()?;
+        self.require_writable()?;
+        if !file.flags.has(OpenFlags::WRITE) {
+            if !file.flags.has(OpenFlags::PATH) {
+                return Err(Error::bare(Code::BadHandle));
+            }
+            self.check_access(&file.node.inode(), Access::WRITE)?;
+        }
+        self.truncate_node(&file.node, size, None).await
+    }
+
+    /// DAOS's punch: a hole, but one that reaches the end of the file cuts the file at `offset`
+    /// instead. `bytes` of `u64::MAX` means "truncate to `offset`, in either direction".
+    pub async fn punch(&self, file: &Obj, offset: u64, bytes: u64) -> Result<()> {
+        if bytes == u64::MAX {
+            return self.truncate(file, offset).await;
+        }
+        let size = self.size(file).await?;
+        if offset >= size {
+            return Ok(());
+        }
+        if offset.saturating_add(bytes) >= size {
+            return self.truncate(file, offset).await;
+        }
+        self.punch_hole(file, offset, bytes).await
+    }
+
+    /// Makes `bytes` from `offset` a hole; the size stays as it is (Linux's
+    /// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
+    pub async fn punch_hole(&self, file: &Obj, offset: u64, bytes: u64) -> Result<()> {
+        file.require_regular()?;
+        self.require_writable()?;
+        if !file.flags.has(OpenFlags::WRITE) {
+            return Err(Error::bare(Code::BadHandle));
+        }
+        let array = file.node.array();
+        let size = array.size().await?;
+        let end = offset.saturating_add(bytes).min(size);
+        if offset >= end {
+            return Ok(());
+        }
+        array.punch(&[Recx { index: offset, count: end - offset }]).await?;
+        if end == size {
+            extend(&array, size).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes a file's size. `tail` is what is known of the file, if it is known.
+    pub(crate) async fn truncate_node(
+        &self,
+        node: &Node,
+        size: u64,
+        tail: Option<Tail>,
+    ) -> Result<()> {
+        if size > FILE_BYTES_MAX {
+            return Err(Error::bare(Code::FileTooBig));
+        }
+        let array = node.array();
+        let before = match tail {
+            Some(tail) => tail,
+            None => array.stat().await?,
+        };
+        if size < before.end {
+            cut(&array, size).await?;
+        }
+        if size > 0 && size != before.end {
+            // After a cut in the middle of a hole, the file ends before the hole.
+            let end = if size < before.end { array.size().await? } else { before.end };
+            if end < size {
+                extend(&array, size).await?;
+            }
+        }
+        // While data remain their epoch tells that the file changed. Otherwise the inode must.
+        let told_by_data = size > 0 && size != before.end;
+        let privileged_bits = S_ISUID | S_ISGID;
+        if told_by_data && node.inode().mode & privileged_bits == 0 {
+            return Ok(());
+        }
+        let shared = &self.shared;
+        let Some((location, found)) = shared.fetch_node(node).await? else {
+            return Ok(());
+        };
+        let data =
+            if size == 0 { found.tail.map_or(before.epoch, |t| t.epoch) } else { before.epoch };
+        let keep_bits = self.is_privileged();
+        shared
+            .update_inode(location.parent, &location.name, found, |found| {
+                let now = shared.now_ns();
+                let mut inode = Inode { ctime_ns: now, mtime_ns: now, ..found.inode };
+                inode.mtime_epoch = inode.mtime_epoch.max(data);
+                if !keep_bits {
+                    inode.mode &= !S_ISUID;
+                    if inode.mode & 0o010 != 0 {
+                        inode.mode &= !S_ISGID;
+                    }
+                }
+                Ok(inode)
+            })
+            .await
+            .map(|_| ())
+    }
+}
+
+/// Removes everything from `size` on.
+async fn cut(array: &ArrayObj, size: u64) -> Result<()> {
+    let oid = array.oid;
+    let (chunk, within) = (size / array.chunk_records, size % array.chunk_records);
+    // Chunk n is dkey n + 1.
+    let edge = (chunk + 1).to_le_bytes();
+    let from = if within == 0 { chunk + 1 } else { chunk + 2 };
+    let edge_target = array.cont.target_of(oid, &edge)?;
+    let edge = &edge;
+    let cuts = array.cont.shard_targets(oid)?.into_iter().map(|target| {
+        let mut batch = array.cont.batch();
+        batch.op_at(target, Op::PunchDkeysFrom { oid, from });
+        if within > 0 && target == edge_target {
+            let recxs = vec![Recx { index: within, count: array.chunk_records - within }];
+            let value = UpdateValue::PunchRecords { recxs };
+            let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+            batch.op_at(target, Op::Update { oid, dkey: edge, cond: Cond::NONE, iods });
+        }
+        batch.run()
+    });
+    try_join_all(cuts).await.map(|_| ())
+}
+
+/// Makes the file end at `size`, which must be beyond its last record.
+async fn extend(array: &ArrayObj, size: u64) -> Result<()> {
+    let last = size - 1;
+    let dkey = (last / array.chunk_records + 1).to_le_bytes();
+    let recxs = vec![Recx { index: last % array.chunk_records, count: 1 }];
+    let value = UpdateValue::Zero { record_bytes: 1, recxs };
+    let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+    let mut batch = array.cont.batch();
+    batch.op(Op::Update { oid: array.oid, dkey: &dkey, cond: Cond::NONE, iods });
+    batch.run().await.map(|_| ())
+}
+
+/// Checks that ranges fit the memory and the largest file; returns the greatest end of a range
+/// that is not empty, 0 if all are.
+fn check_ranges(ranges: &[Recx], room: usize) -> Result<u64> {
+    let mut total = 0u64;
+    let mut end_max = 0;
+    for range in ranges {
+        let end = range.end().filter(|end| *end <= FILE_BYTES_MAX);
+        let end = end.ok_or_else(|| Error::bare(Code::FileTooBig))?;
+        total = total.saturating_add(range.count);
+        if range.count > 0 {
+            end_max = end_max.max(end);
+        }
+    }
+    if total != room as u64 {
+        return Err(Error::inval(format!("ranges of {total} bytes for memory of {room}")));
+    }
+    Ok(end_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_must_fit_memory_and_the_largest_offset() {
+        let range = |index, count| Recx { index, count };
+        assert_eq!(check_ranges(&[range(5, 3), range(0, 2)], 5).unwrap(), 8);
+        assert_eq!(check_ranges(&[range(5, 0)], 0).unwrap(), 0);
+        assert_eq!(check_ranges(&[range(5, 3)], 4).unwrap_err().code, Code::Inval);
+        assert_eq!(check_ranges(&[range(u64::MAX, 3)], 3).unwrap_err().code, Code::FileTooBig);
+        assert_eq!(
+            check_ranges(&[range(FILE_BYTES_MAX, 1)], 1).unwrap_err().code,
+            Code::FileTooBig
+        );
+        assert!(check_ranges(&[range(FILE_BYTES_MAX - 1, 1)], 1).is_ok());
+    }
+}

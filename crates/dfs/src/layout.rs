@@ -1,0 +1,156 @@
+//! Where a file system keeps its things: fixed keys, the superblock, directory markers.
+//!
+//! - Superblock object: its id is computed, not stored. Dkey `sb`, akey `s` holds the record
+//!   below; dkey `root`, akey `i` the root's inode.
+//! - Directory object: one dkey per entry, akey `i` the inode, akeys `x:NAME` extended
+//!   attributes. Dkey `/`, which no file can be called, is the *marker*: akey `p` holds the
+//!   parent directory. Every shard has a marker from birth to removal, so "does the directory
+//!   exist" can be asked of each shard alone; the one on the shard that dkey `/` hashes to is
+//!   the true one.
+//! - File object: chunk n is dkey n + 1, akey empty. Dkey 0 holds inode and extended
+//!   attributes once the file has had a second name.
+//!
+//! | offset | bytes | field of the superblock record |
+//! |---|---|---|
+//! | 0 | 4 | magic `AZFS` |
+//! | 4 | 2 | layout version |
+//! | 6 | 2, 2 | file class, directory class (scheme, groups) |
+//! | 10 | 4 | chunk size, bytes |
+//! | 14 | 16 | root directory |
+
+use crate::inode::{class_bytes, class_from};
+use types::{Code, ContProps, Error, ObjClass, ObjType, Oid, Result, Scheme};
+
+/// Akey of an inode.
+pub(crate) const INODE: &[u8] = b"i";
+/// Akey prefix of extended attributes.
+pub(crate) const XATTR_PREFIX: &[u8] = b"x:";
+/// Dkey of a directory's marker.
+pub(crate) const MARKER: &[u8] = b"/";
+/// Akey of the parent's id in the marker.
+pub(crate) const PARENT: &[u8] = b"p";
+/// Dkey of a file object with its inode, if it has had a second name.
+pub(crate) const RECORD: &[u8] = &[0; 8];
+/// Dkey of the superblock record.
+pub(crate) const SUPERBLOCK: &[u8] = b"sb";
+/// Akey of the superblock record.
+pub(crate) const SUPERBLOCK_RECORD: &[u8] = b"s";
+/// Dkey of the root's inode in the superblock object.
+pub(crate) const ROOT: &[u8] = b"root";
+
+/// Version of the layout. 1: first release.
+pub const LAYOUT_VERSION: u16 = 1;
+
+const MAGIC: &[u8; 4] = b"AZFS";
+const SUPERBLOCK_BYTES: usize = 30;
+
+/// Number of the root directory's object.
+const ROOT_NUMBER: u64 = 1;
+/// Number of the superblock object.
+const SUPERBLOCK_NUMBER: u64 = 2;
+/// Added to numbers the container hands out, to keep clear of the fixed ones.
+pub(crate) const NUMBER_FIRST: u64 = 16;
+
+/// What is fixed when a file system is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Version of the layout.
+    pub version: u16,
+    /// Class of files where the directory names none.
+    pub file_class: ObjClass,
+    /// Class of directories where the parent names none.
+    pub dir_class: ObjClass,
+    /// Chunk of files where the directory names none, bytes.
+    pub chunk_bytes: u32,
+    /// The root directory.
+    pub root: Oid,
+}
+
+impl Superblock {
+    /// The record.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut raw = Vec::with_capacity(SUPERBLOCK_BYTES);
+        raw.extend_from_slice(MAGIC);
+        raw.extend_from_slice(&self.version.to_le_bytes());
+        raw.extend_from_slice(&class_bytes(Some(self.file_class)));
+        raw.extend_from_slice(&class_bytes(Some(self.dir_class)));
+        raw.extend_from_slice(&self.chunk_bytes.to_le_bytes());
+        raw.extend_from_slice(&self.root.to_bytes());
+        raw
+    }
+
+    /// Reads a record: `Inval` when it is none, `Version` when it is too new.
+    pub fn decode(raw: &[u8]) -> Result<Superblock> {
+        let none = || Error::inval("the container's superblock is not one of a file system");
+        if raw.get(..4) != Some(MAGIC) {
+            return Err(none());
+        }
+        let version = raw.get(4..6).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
+        if version != LAYOUT_VERSION {
+            return Err(Error::new(
+                Code::Version,
+                format!("file system layout {version}; this version reads {LAYOUT_VERSION} only"),
+            ));
+        }
+        let raw: &[u8; SUPERBLOCK_BYTES] = raw.try_into().map_err(|_| none())?;
+        let class = |at: usize| class_from([raw[at], raw[at + 1]]).flatten().ok_or_else(none);
+        let mut root = [0; 16];
+        root.copy_from_slice(&raw[14..30]);
+        Ok(Superblock {
+            version,
+            file_class: class(6)?,
+            dir_class: class(8)?,
+            chunk_bytes: u32::from_le_bytes([raw[10], raw[11], raw[12], raw[13]]),
+            root: Oid::from_bytes(root),
+        })
+    }
+}
+
+/// The superblock's object. Its class follows from `rd_fac`, which never changes, and its
+/// placement epoch is the first, which always stays resolvable; so it is found without asking.
+pub(crate) fn superblock_oid(props: &ContProps) -> Oid {
+    let scheme = match props.rd_fac {
+        0 => Scheme::Striped,
+        factor => Scheme::Replicated { copies: factor.saturating_add(1).min(6) },
+    };
+    let class = ObjClass { scheme, ..ObjClass::S1 };
+    Oid::generate(0, SUPERBLOCK_NUMBER, ObjType::MultiHashed, class, 0)
+}
+
+/// The user's part of the root directory's id.
+pub(crate) fn root_number() -> u64 {
+    ROOT_NUMBER
+}
+
+/// The akey of an extended attribute.
+pub(crate) fn xattr_akey(name: &[u8]) -> Vec<u8> {
+    [XATTR_PREFIX, name].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_the_superblock() {
+        // Stored once per container: a change needs a new version and a reader of this one.
+        let superblock = Superblock {
+            version: LAYOUT_VERSION,
+            file_class: ObjClass::S1,
+            dir_class: ObjClass::SX,
+            chunk_bytes: 1 << 20,
+            root: Oid { hi: 0x0102, lo: 1 },
+        };
+        let raw = superblock.encode();
+        assert_eq!(raw, b"AZFS\x01\0\0\0\0\xff\0\0\x10\0\x02\x01\0\0\0\0\0\0\x01\0\0\0\0\0\0\0",);
+        assert_eq!(Superblock::decode(&raw).unwrap(), superblock);
+        assert_eq!(Superblock::decode(&raw[..29]).unwrap_err().code, Code::Inval);
+        assert_eq!(Superblock::decode(b"AZFS\x02\0").unwrap_err().code, Code::Version);
+        assert_eq!(Superblock::decode(b"").unwrap_err().code, Code::Inval);
+    }
+
+    #[test]
+    fn no_file_can_be_called_like_the_marker() {
+        assert!(types::limits::check_name(MARKER).is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! Hard links.
+//!
+//! A file's first name holds its inode. With the second name the inode and the extended
+//! attributes move into the file's object, once and for all; all names are then alike, and
+//! each says no more than "hard-linked, this object". Making and removing such names are
+//! transactions over the entry and the inode.
+
+use crate::entry::{Found, retry};
+use crate::flags::Access;
+use crate::fs::{Dfs, inline};
+use crate::inode::Inode;
+use crate::layout::{INODE, RECORD};
+use crate::node::Obj;
+use crate::xattr::xattr_iod;
+use types::limits::{LINK_COUNT_MAX, check_name};
+use types::{Code, Error, Result};
+use wire::obj::{Cond, Op, ReadCheck, ReadScope};
+
+impl Dfs {
+    /// Gives the file (`parent`, `name`) a further name. Symbolic links are not followed.
+    ///
+    /// Errors: `NoPerm` for a directory; `LinkMax` at 65,000 names; `Exist`; `NonExist`; `Access`.
+    pub async fn link(
+        &self,
+        parent: &Obj,
+        name: &[u8],
+        new_parent: &Obj,
+        new_name: &[u8],
+    ) -> Result<()> {
+        let dir = parent.require_dir()?;
+        let new_dir = new_parent.require_dir()?;
+        check_name(name)?;
+        check_name(new_name)?;
+        self.check_access(&dir, Access::EXECUTE)?;
+        self.check_access(&new_dir, Access::EXECUTE)?;
+        let shared = &self.shared;
+        let (from, to) = (parent.oid(), new_parent.oid());
+        retry(shared, async || {
+            let found = shared.fetch_entry(from, name, false).await?;
+            let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
+            if found.inode.is_dir() {
+                return Err(Error::new(Code::NoPerm, "a directory cannot have a second name"));
+            }
+            if found.inode.nlink >= LINK_COUNT_MAX {
+                return Err(Error::bare(Code::LinkMax));
+            }
+            if let Err(error) =
+                self.require_writable().and_then(|()| self.check_access(&new_dir, Access::WRITE))
+            {
+                let taken = shared.fetch_entry(to, new_name, false).await?.is_some();
+                return Err(if taken { Code::Exist.into() } else { error });
+            }
+            let was_hard = found.inode.hard;
+            let found = if was_hard {
+                shared.settle_mtime(found).await?
+            } else {
+                self.settle_first(found).await?
+            };
+            let oid = found.inode.oid;
+            let nlink = found.inode.nlink + 1;
+            let record = Inode { hard: false, nlink, ctime_ns: shared.now_ns(), ..found.inode };
+            let entry = Inode { hard: true, ..record };
+            let (record, entry) = (record.encode(&found.target), entry.encode(b""));
+            let xattrs = if was_hard {
+                Vec::new()
+            } else {
+                shared.fetch_xattrs(shared.place_of(from, name, &found.inode)).await?
+            };
+            let mut batch = shared.cont.batch();
+            batch.check(ReadCheck {
+                oid: from,
+                of: ReadScope::Akey(name, INODE),
+                seen: found.entry_epoch,
+            });
+            if was_hard {
+                batch.check(ReadCheck {
+                    oid,
+                    of: ReadScope::Akey(RECORD, INODE),
+                    seen: found.epoch,
+                });
+            } else {
+                let iods = vec![inline(INODE, &entry)];
+                batch.op(Op::Update { oid: from, dkey: name, cond: Cond::DKEY_UPDATE, iods });
+                if !xattrs.is_empty() {
+                    let akeys = xattrs.iter().map(|(akey, _)| akey.as_slice().into()).collect();
+                    batch.op(Op::PunchAkeys { oid: from, dkey: name, cond: Cond::NONE, akeys });
+                }
+            }
+            batch.op(crate::create::insert(to, new_name, &entry));
+            let mut iods = vec![inline(INODE, &record)];
+            iods.extend(xattrs.iter().map(|(akey, value)| xattr_iod(akey, value, Cond::NONE)));
+            batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
+            for (_, value) in xattrs.iter().filter(|(_, value)| crate::xattr::is_bulk(value)) {
+                batch.bulk_out(value);
+            }
+            batch.run().await?;
+            if let Some(node) = shared.open_node(oid) {
+                node.set_inode(Inode { hard: true, nlink, ..found.inode });
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The inode on its way into the file's object, where a change of the inode will look like a
+    /// change of the data: its mtime becomes explicit.
+    async fn settle_first(&self, found: Found) -> Result<Found> {
+        let tail = self.shared.tail(&found).await?;
+        let mut inode = found.inode;
+        inode.mtime_ns = inode.mtime_with(tail.epoch);
+        inode.mtime_epoch = inode.mtime_epoch.max(tail.epoch);
+        Ok(Found { inode, ..found })
+    }
+}

@@ -1,0 +1,314 @@
+//! Rename: POSIX `renameat2`, always atomic.
+//!
+//! One batch moves the entry (inode and extended attributes), disposes of what had the new
+//! name and checks that both entries are still what was read.
+//!
+//! Invariant: no directory is ever below itself. When a directory changes its parent, the batch
+//! also checks the marker of every directory from the new parent up to the root, and rewrites the
+//! marker of the one that moves. Of two moves that together would make a cycle, each rewrites a
+//! marker that the other checks, so one of them runs again and then sees the other.
+
+use crate::create::insert;
+use crate::entry::{Found, Place, retry};
+use crate::flags::{Access, RenameFlags};
+use crate::fs::{Dfs, inline};
+use crate::inode::{Inode, S_ISVTX};
+use crate::layout::{INODE, MARKER, PARENT};
+use crate::node::{Location, Obj};
+use crate::remove::{drop_name, less_one_name, punch_dir};
+use crate::xattr::{is_bulk, xattr_iod};
+use client::Batch;
+use types::limits::check_name;
+use types::{Code, Epoch, Error, Key, Oid, Result, TargetId};
+use wire::obj::{Cond, Op, ReadCheck, ReadScope};
+
+/// Directories on the way up before the tree counts as broken.
+const DEPTH_MAX: usize = 100_000;
+
+/// Extended attributes: akey and value.
+type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// One side of a rename.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    dir: Oid,
+    dir_inode: &'a Inode,
+    name: &'a [u8],
+}
+
+impl Dfs {
+    /// Gives what is called (`parent`, `name`) the new name, in place of what has it now.
+    ///
+    /// With `NOREPLACE` a taken name is `Exist`; with `EXCHANGE` the two swap. Renaming a thing
+    /// onto itself or onto another name of the same file does nothing. Errors: `NonExist`;
+    /// `IsDir` file onto directory; `NotDir` directory onto file; `NotEmpty`; `Inval` for a
+    /// directory moved below itself, or both flags; `Access`; `NoPerm` in sticky directories.
+    pub async fn rename(
+        &self,
+        parent: &Obj,
+        name: &[u8],
+        new_parent: &Obj,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (dir, new_dir) = (parent.require_dir()?, new_parent.require_dir()?);
+        check_name(name)?;
+        check_name(new_name)?;
+        if flags.has(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) {
+            return Err(Error::inval("NOREPLACE and EXCHANGE exclude each other"));
+        }
+        self.require_writable()?;
+        let want = Access::WRITE | Access::EXECUTE;
+        self.check_access(&dir, want)?;
+        self.check_access(&new_dir, want)?;
+        let from = Side { dir: parent.oid(), dir_inode: &dir, name };
+        let to = Side { dir: new_parent.oid(), dir_inode: &new_dir, name: new_name };
+        retry(&self.shared, async || {
+            let entry = |side: Side<'_>| {
+                let shared = self.shared.clone();
+                let (dir, name) = (side.dir, Key::new(side.name));
+                async move { shared.fetch_entry(dir, &name, false).await }
+            };
+            let (moved, replaced) = futures_util::future::try_join(entry(from), entry(to)).await?;
+            let moved = moved.ok_or_else(|| Error::bare(Code::NonExist))?;
+            if flags.has(RenameFlags::NOREPLACE) && replaced.is_some() {
+                return Err(Error::bare(Code::Exist));
+            }
+            if flags.has(RenameFlags::EXCHANGE) {
+                let other = replaced.ok_or_else(|| Error::bare(Code::NonExist))?;
+                return self.exchange(from, moved, to, other).await;
+            }
+            self.replace(from, moved, to, replaced).await
+        })
+        .await
+    }
+
+    async fn replace(
+        &self,
+        from: Side<'_>,
+        moved: Found,
+        to: Side<'_>,
+        replaced: Option<Found>,
+    ) -> Result<()> {
+        if replaced.as_ref().is_some_and(|found| found.inode.oid == moved.inode.oid) {
+            return Ok(());
+        }
+        self.check_moves(from, &moved, to)?;
+        if let Some(found) = &replaced {
+            self.check_sticky(to.dir_inode, &found.inode)?;
+            match (moved.inode.is_dir(), found.inode.is_dir()) {
+                (true, false) => return Err(Error::bare(Code::NotDir)),
+                (false, true) => return Err(Error::bare(Code::IsDir)),
+                _ => {}
+            }
+        }
+        let shared = &self.shared;
+        let chain = self.ancestors_if_moving(from, &moved, to).await?;
+        let xattrs = self.entry_xattrs(from, &moved).await?;
+        let replaced = match replaced {
+            Some(found) => Some(shared.settle_mtime(found).await?),
+            None => None,
+        };
+        let stale = match &replaced {
+            Some(found) if !found.inode.hard => {
+                let mut akeys = shared.list_xattrs(Place { oid: to.dir, dkey: to.name }).await?;
+                akeys.retain(|akey| xattrs.iter().all(|(kept, _)| kept != akey));
+                akeys
+            }
+            _ => Vec::new(),
+        };
+        let (raw, parent_raw) = (self.moved_record(&moved), to.dir.to_bytes());
+        let fewer = replaced.as_ref().map(|found| less_one_name(found, shared.now_ns()));
+        let freed = match &replaced {
+            Some(found) if found.inode.is_dir() => shared.cont.shard_targets(found.inode.oid)?,
+            _ => Vec::new(),
+        };
+        let mut batch = shared.cont.batch();
+        check_entry(&mut batch, from, moved.entry_epoch);
+        let seen = replaced.as_ref().map_or(Epoch::ZERO, |found| found.entry_epoch);
+        check_entry(&mut batch, to, seen);
+        check_chain(&mut batch, &chain);
+        let gone = vec![from.name.into()];
+        batch.op(Op::PunchDkeys { oid: from.dir, cond: Cond::PUNCH, dkeys: gone });
+        if !stale.is_empty() {
+            let akeys = stale.iter().map(|akey| akey.as_slice().into()).collect();
+            batch.op(Op::PunchAkeys { oid: to.dir, dkey: to.name, cond: Cond::NONE, akeys });
+        }
+        put_entry(&mut batch, to, &raw, &xattrs);
+        set_parent(&mut batch, from, &moved, to, &parent_raw);
+        if let Some(found) = &replaced {
+            dispose(&mut batch, found, fewer.as_deref().unwrap_or_default(), &freed);
+        }
+        batch.run().await?;
+        if let Some(found) = &replaced {
+            shared.note_unlinked(&found.inode, to.dir, to.name);
+            if found.inode.hard
+                && found.inode.nlink <= 1
+                && let Some(node) = shared.open_node(found.inode.oid)
+            {
+                node.set_unlinked();
+            }
+        }
+        self.note_moved(from, &moved, to);
+        Ok(())
+    }
+
+    async fn exchange(
+        &self,
+        from: Side<'_>,
+        moved: Found,
+        to: Side<'_>,
+        other: Found,
+    ) -> Result<()> {
+        if moved.inode.oid == other.inode.oid {
+            return Ok(());
+        }
+        self.check_moves(from, &moved, to)?;
+        self.check_moves(to, &other, from)?;
+        let shared = &self.shared;
+        let mut chain = self.ancestors_if_moving(from, &moved, to).await?;
+        chain.extend(self.ancestors_if_moving(to, &other, from).await?);
+        let xattrs = self.entry_xattrs(from, &moved).await?;
+        let other_xattrs = self.entry_xattrs(to, &other).await?;
+        let only_in = |a: &Xattrs, b: &Xattrs| -> Vec<Vec<u8>> {
+            let missing = |akey: &Vec<u8>| b.iter().all(|(kept, _)| kept != akey);
+            a.iter().map(|(akey, _)| akey.clone()).filter(missing).collect()
+        };
+        let stale_from = only_in(&xattrs, &other_xattrs);
+        let stale_to = only_in(&other_xattrs, &xattrs);
+        let (raw, other_raw) = (self.moved_record(&moved), self.moved_record(&other));
+        let (to_raw, from_raw) = (to.dir.to_bytes(), from.dir.to_bytes());
+        let mut batch = shared.cont.batch();
+        check_entry(&mut batch, from, moved.entry_epoch);
+        check_entry(&mut batch, to, other.entry_epoch);
+        check_chain(&mut batch, &chain);
+        for (side, stale) in [(from, &stale_from), (to, &stale_to)] {
+            if !stale.is_empty() {
+                let akeys = stale.iter().map(|akey| akey.as_slice().into()).collect();
+                let (oid, dkey) = (side.dir, side.name);
+                batch.op(Op::PunchAkeys { oid, dkey, cond: Cond::NONE, akeys });
+            }
+        }
+        put_entry(&mut batch, to, &raw, &xattrs);
+        put_entry(&mut batch, from, &other_raw, &other_xattrs);
+        set_parent(&mut batch, from, &moved, to, &to_raw);
+        set_parent(&mut batch, to, &other, from, &from_raw);
+        batch.run().await?;
+        self.note_moved(from, &moved, to);
+        self.note_moved(to, &other, from);
+        Ok(())
+    }
+
+    /// Permission to take something out of `from` and put it into `to`.
+    fn check_moves(&self, from: Side<'_>, moved: &Found, to: Side<'_>) -> Result<()> {
+        if from.dir_inode.mode & S_ISVTX != 0 {
+            self.check_sticky(from.dir_inode, &moved.inode)?;
+        }
+        // The directory's own `..` changes.
+        if moved.inode.is_dir() && from.dir != to.dir {
+            self.check_access(&moved.inode, Access::WRITE)?;
+        }
+        Ok(())
+    }
+
+    /// The directories from `to` up to the root, each with its parent's epoch, when a directory
+    /// is about to get a new parent. `Inval` when it is among them.
+    async fn ancestors_if_moving(
+        &self,
+        from: Side<'_>,
+        moved: &Found,
+        to: Side<'_>,
+    ) -> Result<Vec<(Oid, Epoch)>> {
+        let mut chain = Vec::new();
+        if !moved.inode.is_dir() || from.dir == to.dir {
+            return Ok(chain);
+        }
+        let mut at = to.dir;
+        loop {
+            if at == moved.inode.oid {
+                return Err(Error::new(Code::Inval, "a directory cannot be moved below itself"));
+            }
+            if chain.len() > DEPTH_MAX {
+                return Err(Error::new(Code::Io, "the tree has a cycle; run the checker"));
+            }
+            let (parent, epoch) = self.parent_of(at).await?;
+            chain.push((at, epoch));
+            if self.shared.is_root(at) {
+                return Ok(chain);
+            }
+            at = parent;
+        }
+    }
+
+    /// Attributes kept in the entry itself.
+    async fn entry_xattrs(&self, side: Side<'_>, found: &Found) -> Result<Xattrs> {
+        if found.inode.hard {
+            return Ok(Vec::new());
+        }
+        self.shared.fetch_xattrs(Place { oid: side.dir, dkey: side.name }).await
+    }
+
+    /// The entry's value under its new name.
+    fn moved_record(&self, found: &Found) -> Vec<u8> {
+        let inode = Inode { ctime_ns: self.shared.now_ns(), ..found.inode };
+        inode.encode(if inode.hard { b"" } else { &found.target })
+    }
+
+    /// Open handles follow their file.
+    fn note_moved(&self, from: Side<'_>, moved: &Found, to: Side<'_>) {
+        if let Some(node) = self.shared.open_node(moved.inode.oid)
+            && node.is_at(from.dir, from.name)
+        {
+            node.set_location(Location { parent: to.dir, name: Key::new(to.name) });
+        }
+    }
+}
+
+fn check_entry<'a>(batch: &mut Batch<'a>, side: Side<'a>, seen: Epoch) {
+    batch.check(ReadCheck { oid: side.dir, of: ReadScope::Akey(side.name, INODE), seen });
+}
+
+fn check_chain(batch: &mut Batch<'_>, chain: &[(Oid, Epoch)]) {
+    for &(oid, seen) in chain {
+        batch.check(ReadCheck { oid, of: ReadScope::Akey(MARKER, PARENT), seen });
+    }
+}
+
+/// Writes an entry whether or not the name is taken; the directory must exist.
+fn put_entry<'a>(batch: &mut Batch<'a>, to: Side<'a>, raw: &'a [u8], xattrs: &'a Xattrs) {
+    let Op::Update { oid, dkey, mut iods, .. } = insert(to.dir, to.name, raw) else {
+        return;
+    };
+    iods.extend(xattrs.iter().map(|(akey, value)| xattr_iod(akey, value, Cond::NONE)));
+    batch.op(Op::Update { oid, dkey, cond: Cond::OBJ_EXISTS, iods });
+    for (_, value) in xattrs.iter().filter(|(_, value)| is_bulk(value)) {
+        batch.bulk_out(value);
+    }
+}
+
+/// Rewrites the marker of a directory that gets a new parent.
+fn set_parent<'a>(
+    batch: &mut Batch<'a>,
+    from: Side<'_>,
+    moved: &Found,
+    to: Side<'_>,
+    parent_raw: &'a [u8],
+) {
+    if moved.inode.is_dir() && from.dir != to.dir {
+        let iods = vec![inline(PARENT, parent_raw)];
+        let (oid, cond) = (moved.inode.oid, Cond::OBJ_EXISTS);
+        batch.op(Op::Update { oid, dkey: MARKER, cond, iods });
+    }
+}
+
+/// Frees what had the new name.
+fn dispose<'a>(batch: &mut Batch<'a>, found: &Found, fewer: &'a [u8], targets: &[TargetId]) {
+    let oid = found.inode.oid;
+    if found.inode.is_dir() {
+        punch_dir(batch, oid, targets);
+    } else if found.inode.hard {
+        drop_name(batch, found, fewer);
+    } else if found.inode.is_regular() {
+        batch.op(Op::PunchUnlessOpen { oid });
+    }
+}

@@ -1,0 +1,259 @@
+//! Extended attributes: akeys `x:NAME` beside the inode.
+//!
+//! Invariant: every change of an attribute rewrites the inode (its ctime) in the same batch, so
+//! a check on the inode's epoch covers the attributes too. Renames rely on it.
+
+use crate::entry::{Place, reply_kind, retry};
+use crate::flags::Access;
+use crate::fs::{Dfs, Shared, inline};
+use crate::inode::{FileKind, Inode, S_ISVTX};
+use crate::layout::{INODE, XATTR_PREFIX, xattr_akey};
+use crate::node::Obj;
+use types::limits::{INLINE_BYTES_MAX, NAME_BYTES_MAX, XATTR_BYTES_MAX};
+use types::{Code, Error, Result};
+use wire::obj::{
+    Cond, FetchIod, FetchWant, Fetched, ListScope, Listed, Op, OpReply, ReadCheck, ReadScope,
+    UpdateIod, UpdateValue,
+};
+
+/// When an attribute may be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XattrMode {
+    /// In any case.
+    #[default]
+    Set,
+    /// Only if it is not there (else `Exist`).
+    Create,
+    /// Only if it is there (else `NoAttr`).
+    Replace,
+}
+
+/// Whether a value travels beside the message.
+pub(crate) fn is_bulk(value: &[u8]) -> bool {
+    value.len() >= INLINE_BYTES_MAX
+}
+
+/// Update of one attribute; a large value's bytes must follow the op in the bulk.
+pub(crate) fn xattr_iod<'a>(akey: &'a [u8], value: &'a [u8], cond: Cond) -> UpdateIod<'a> {
+    let value = if is_bulk(value) {
+        UpdateValue::Single { bytes: value.len() as u64 }
+    } else {
+        UpdateValue::Inline(value)
+    };
+    UpdateIod { akey, cond, value }
+}
+
+/// A change of one attribute.
+#[derive(Clone, Copy)]
+enum Change<'a> {
+    Set { value: &'a [u8], cond: Cond },
+    Remove,
+}
+
+impl Dfs {
+    /// Sets an extended attribute.
+    ///
+    /// Errors: `Range` for a name that is empty or over 255 bytes; `RecordTooBig` for a value
+    /// over 64 KiB; `Exist` or `NoAttr` as `mode` says; `NoPerm` for `user.` attributes of what
+    /// is neither file nor directory and for `trusted.` ones unless superuser; `Access`.
+    pub async fn setxattr(
+        &self,
+        obj: &Obj,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        if value.len() > XATTR_BYTES_MAX {
+            return Err(Error::bare(Code::RecordTooBig));
+        }
+        let cond = match mode {
+            XattrMode::Set => Cond::NONE,
+            XattrMode::Create => Cond::AKEY_INSERT,
+            XattrMode::Replace => Cond::AKEY_UPDATE,
+        };
+        self.change_xattr(obj, name, Change::Set { value, cond }).await
+    }
+
+    /// Removes an extended attribute. Errors: `NoAttr`, and those of [`Dfs::setxattr`].
+    pub async fn removexattr(&self, obj: &Obj, name: &[u8]) -> Result<()> {
+        self.change_xattr(obj, name, Change::Remove).await
+    }
+
+    async fn change_xattr(&self, obj: &Obj, name: &[u8], change: Change<'_>) -> Result<()> {
+        check_xattr_name(name)?;
+        self.require_writable()?;
+        let shared = &self.shared;
+        let akey = xattr_akey(name);
+        let done = retry(shared, async || {
+            let (location, found) = shared
+                .fetch_node(&obj.node)
+                .await?
+                .ok_or_else(|| Error::new(Code::NonExist, "the file has no name any more"))?;
+            self.check_xattr(&found.inode, name, Access::WRITE)?;
+            let found = shared.settle_mtime(found).await?;
+            let inode = Inode { ctime_ns: shared.now_ns(), ..found.inode };
+            let raw = Inode { hard: false, ..inode }.encode(&found.target);
+            let Place { oid, dkey } =
+                shared.place_of(location.parent, &location.name, &found.inode);
+            let mut batch = shared.cont.batch();
+            batch.check(ReadCheck { oid, of: ReadScope::Akey(dkey, INODE), seen: found.epoch });
+            match change {
+                Change::Set { value, cond } => {
+                    let iods = vec![xattr_iod(&akey, value, cond), inline(INODE, &raw)];
+                    batch.op(Op::Update { oid, dkey, cond: Cond::NONE, iods });
+                    if is_bulk(value) {
+                        batch.bulk_out(value);
+                    }
+                }
+                Change::Remove => {
+                    let akeys = vec![akey.as_slice().into()];
+                    batch.op(Op::PunchAkeys { oid, dkey, cond: Cond::PUNCH, akeys });
+                    let iods = vec![inline(INODE, &raw)];
+                    batch.op(Op::Update { oid, dkey, cond: Cond::NONE, iods });
+                }
+            }
+            batch.run().await?;
+            obj.node.set_inode(inode);
+            Ok(())
+        })
+        .await;
+        done.map_err(|error| match error.code {
+            // The only condition that can fail so is the attribute's.
+            Code::NonExist if error.text.is_empty() => Error::bare(Code::NoAttr),
+            _ => error,
+        })
+    }
+
+    /// The value of an extended attribute. Errors: `NoAttr`, `Access`.
+    pub async fn getxattr(&self, obj: &Obj, name: &[u8]) -> Result<Vec<u8>> {
+        check_xattr_name(name)?;
+        let shared = &self.shared;
+        let (location, found) = self.read_place(obj).await?;
+        self.check_xattr(&found.inode, name, Access::READ)?;
+        let place = shared.place_of(location.parent, &location.name, &found.inode);
+        let value = shared.fetch_xattr(place, &xattr_akey(name)).await?;
+        value.ok_or_else(|| Error::bare(Code::NoAttr))
+    }
+
+    /// The names of all extended attributes, in no order.
+    pub async fn listxattr(&self, obj: &Obj) -> Result<Vec<Vec<u8>>> {
+        let shared = &self.shared;
+        let (location, found) = self.read_place(obj).await?;
+        let place = shared.place_of(location.parent, &location.name, &found.inode);
+        let mut akeys = shared.list_xattrs(place).await?;
+        for akey in &mut akeys {
+            akey.drain(..XATTR_PREFIX.len());
+        }
+        if !self.is_privileged() {
+            akeys.retain(|name| !name.starts_with(b"trusted."));
+        }
+        Ok(akeys)
+    }
+
+    async fn read_place(&self, obj: &Obj) -> Result<(crate::node::Location, crate::entry::Found)> {
+        let found = self.shared.fetch_node(&obj.node).await?;
+        found.ok_or_else(|| Error::new(Code::NonExist, "the file has no name any more"))
+    }
+
+    fn check_xattr(&self, inode: &Inode, name: &[u8], want: Access) -> Result<()> {
+        if name.starts_with(b"user.") {
+            let plain = matches!(inode.kind(), FileKind::Regular | FileKind::Directory);
+            let sticky_dir = inode.is_dir() && inode.mode & S_ISVTX != 0;
+            let foreign = sticky_dir && want == Access::WRITE && self.check_owner(inode).is_err();
+            if !plain || foreign {
+                let reads = want == Access::READ && !plain;
+                return Err((if reads { Code::NoAttr } else { Code::NoPerm }).into());
+            }
+            return self.check_access(inode, want);
+        }
+        if name.starts_with(b"trusted.") && !self.is_privileged() {
+            return Err((if want == Access::READ { Code::NoAttr } else { Code::NoPerm }).into());
+        }
+        if want == Access::WRITE { self.check_owner(inode) } else { Ok(()) }
+    }
+}
+
+impl Shared {
+    /// Akeys of the extended attributes at a place.
+    pub async fn list_xattrs(&self, place: Place<'_>) -> Result<Vec<Vec<u8>>> {
+        let mut akeys = Vec::new();
+        let mut anchor: Vec<u8> = Vec::new();
+        loop {
+            let mut batch = self.cont.batch();
+            let scope = ListScope::Akeys { dkey: place.dkey };
+            // The list goes to where the dkey is, which for a file of many shards need not be
+            // its first shard.
+            let target = self.cont.target_of(place.oid, place.dkey)?;
+            let (count_max, bytes_max) = (1024, 256 << 10);
+            batch.op_at(
+                target,
+                Op::List { oid: place.oid, scope, anchor: &anchor, count_max, bytes_max },
+            );
+            let result = batch.run().await?;
+            let replies = result.replies()?;
+            let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
+                return Err(reply_kind());
+            };
+            for item in items {
+                if let Listed::Key { key } = item
+                    && key.starts_with(XATTR_PREFIX)
+                {
+                    akeys.push(key.to_vec());
+                }
+            }
+            if next.is_empty() {
+                return Ok(akeys);
+            }
+            anchor = next.to_vec();
+        }
+    }
+
+    /// One attribute by its akey.
+    async fn fetch_xattr(&self, place: Place<'_>, akey: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut room = vec![0; XATTR_BYTES_MAX];
+        let mut batch = self.cont.batch();
+        let want = FetchWant::Single {
+            bytes_max: room.len() as u64,
+            inline_bytes_max: INLINE_BYTES_MAX as u32,
+        };
+        batch.op(Op::Fetch {
+            oid: place.oid,
+            dkey: place.dkey,
+            cond: Cond::NONE,
+            iods: vec![FetchIod { akey, want }],
+        });
+        batch.bulk_in(&mut room);
+        let result = batch.run().await?;
+        let replies = result.replies()?;
+        let Some(OpReply::Fetched(iods)) = replies.first() else {
+            return Err(reply_kind());
+        };
+        match iods.first().map(|iod| iod.value) {
+            Some(Fetched::Absent) => Ok(None),
+            Some(Fetched::Inline(value)) => Ok(Some(value.to_vec())),
+            Some(Fetched::Single { bytes, in_bulk: true }) if bytes <= room.len() as u64 => {
+                room.truncate(bytes as usize);
+                Ok(Some(room))
+            }
+            _ => Err(reply_kind()),
+        }
+    }
+
+    /// All attributes at a place: akey and value.
+    pub async fn fetch_xattrs(&self, place: Place<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut all = Vec::new();
+        for akey in self.list_xattrs(place).await? {
+            if let Some(value) = self.fetch_xattr(place, &akey).await? {
+                all.push((akey, value));
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn check_xattr_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&0) {
+        return Err(Error::new(Code::Range, "an attribute's name has 1 to 255 bytes, none NUL"));
+    }
+    Ok(())
+}
