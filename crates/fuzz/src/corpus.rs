@@ -30,7 +30,7 @@ pub fn texts(list: &[&str]) -> Vec<Vec<u8>> {
 /// Reads hex digits; `None` when they are not.
 pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim().as_bytes();
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         return None;
     }
     let value = |digit: u8| (digit as char).to_digit(16);

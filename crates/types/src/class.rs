@@ -95,7 +95,7 @@ impl GroupCount {
     pub fn from_code(code: u8) -> Option<GroupCount> {
         match code {
             255 => Some(GroupCount::All),
-            0..=30 if code % 2 == 0 => Some(GroupCount::Count(1 << (code / 2))),
+            0..=30 if code.is_multiple_of(2) => Some(GroupCount::Count(1 << (code / 2))),
             0..=27 => Some(GroupCount::Count(3 << (code / 2))),
             _ => None,
         }
@@ -182,7 +182,7 @@ fn parse(text: &str) -> Option<ObjClass> {
     if let Some(rest) = text.strip_prefix("EC_") {
         let (cells, count) = rest.split_once('G')?;
         let (data, parity) = cells.split_once('P')?;
-        let (data, parity) = (number(data)? as u8, number(parity)? as u8);
+        let (data, parity) = (number(data)?.try_into().ok()?, number(parity)?.try_into().ok()?);
         let scheme = (matches!(data, 2 | 4 | 8 | 16) && (1..=3).contains(&parity))
             .then_some(Scheme::ErasureCoded { data, parity })?;
         return Some(ObjClass { scheme, groups: groups(count)? });
@@ -201,7 +201,10 @@ fn number(text: &str) -> Option<u32> {
 }
 
 impl Serialize for ObjClass {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
@@ -222,8 +225,18 @@ mod tests {
     #[test]
     fn every_name_that_io500_configurations_use_is_known() {
         for name in [
-            "SX", "S1", "RP_2G1", "RP_2GX", "RP_3GX", "RP_2G32", "EC_2P1GX", "EC_2P2GX", "EC_4P2GX",
-            "EC_8P2GX", "EC_16P1GX", "EC_16P2GX",
+            "SX",
+            "S1",
+            "RP_2G1",
+            "RP_2GX",
+            "RP_3GX",
+            "RP_2G32",
+            "EC_2P1GX",
+            "EC_2P2GX",
+            "EC_4P2GX",
+            "EC_8P2GX",
+            "EC_16P1GX",
+            "EC_16P2GX",
         ] {
             assert_eq!(name.parse::<ObjClass>().unwrap().to_string(), name);
         }
@@ -240,7 +253,10 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_examples() {
-        for bad in ["", "S", "S0", "S5", "S-1", "S+1", "RP_1G1", "RP_7GX", "EC_3P1GX", "EC_2P4G1", "SXX", "X"] {
+        // Fuzzing found that `EC_516P1GX` was taken for `EC_4P1GX`: 516 was cut to eight bits.
+        let cut = ["EC_516P1GX", "EC_2P257G1", "RP_258G1"];
+        let plain = ["", "S", "S0", "S5", "S-1", "S+1", "RP_1G1", "RP_7GX", "EC_3P1GX", "EC_2P4G1"];
+        for bad in cut.into_iter().chain(plain).chain(["SXX", "X"]) {
             let error = bad.parse::<ObjClass>().unwrap_err();
             assert!(error.to_string().contains("RP_2G1"), "{error}");
         }

@@ -215,7 +215,11 @@ fn describe(code: Code) -> &'static str {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.text.is_empty() { f.write_str(describe(self.code)) } else { f.write_str(&self.text) }
+        if self.text.is_empty() {
+            f.write_str(describe(self.code))
+        } else {
+            f.write_str(&self.text)
+        }
     }
 }
 

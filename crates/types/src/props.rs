@@ -112,7 +112,7 @@ impl Default for ContProps {
 
 /// Checks a chunk size: a multiple of 4 KiB, at most 1 GiB.
 pub fn check_chunk_bytes(bytes: u64) -> Result<()> {
-    if bytes == 0 || bytes % 4096 != 0 || bytes > 1 << 30 {
+    if bytes == 0 || !bytes.is_multiple_of(4096) || bytes > 1 << 30 {
         return Err(Error::inval(format!(
             "chunk size {bytes} must be a multiple of 4 KiB from 4 KiB to 1 GiB"
         )));

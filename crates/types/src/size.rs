@@ -4,8 +4,7 @@
 
 use crate::{Error, Result};
 
-const UNITS: [(&str, u32); 6] =
-    [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50), ("e", 60)];
+const UNITS: [(&str, u32); 6] = [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50), ("e", 60)];
 
 /// Parses a size in bytes.
 pub fn parse(text: &str) -> Result<u64> {

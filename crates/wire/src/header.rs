@@ -117,7 +117,8 @@ impl Header {
     ///
     /// A wrong version is [`Code::Version`], everything else [`Code::Proto`].
     pub fn decode(raw: &[u8; HEADER_BYTES]) -> Result<Header> {
-        let u32_at = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        let u32_at =
+            |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
         let proto = |text: String| Error::new(Code::Proto, text);
         if u32_at(0) != MAGIC {
             return Err(proto("not an Azekura frame".into()));
@@ -126,7 +127,9 @@ impl Header {
         if version != WIRE_VERSION {
             return Err(Error::new(
                 Code::Version,
-                format!("the other side speaks wire version {version}, this one {WIRE_VERSION}; upgrade the older"),
+                format!(
+                    "the other side speaks wire version {version}, this one {WIRE_VERSION}; upgrade the older"
+                ),
             ));
         }
         if u32_at(36) != crc(&raw[..36]) {

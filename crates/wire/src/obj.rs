@@ -139,9 +139,6 @@ pub struct FetchIod<'a> {
     pub want: FetchWant,
 }
 
-/// Where a listing stands; opaque to clients. Empty: at the start.
-pub type Anchor<'a> = &'a [u8];
-
 /// What a listing walks over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ListScope<'a> {
