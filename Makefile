@@ -1,0 +1,50 @@
+# Azekura: what people type. `make help` lists it.
+# Recipes are short; anything longer is a script in scripts/.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+BIN := target/release/azekura
+# Length of the fuzz runs, seconds over all targets together.
+FUZZ_SECONDS ?= 10
+FUZZ_SECONDS_LONG ?= 600
+
+.PHONY: help quickstart build test test-long bench install uninstall clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+
+quickstart: ## Build, start a system on this machine, store a file, read it back
+	scripts/need.sh
+	$(CARGO) build --release -p cli
+	scripts/quickstart.sh $(BIN)
+
+build: ## Build the release binary, target/release/azekura
+	$(CARGO) build --release -p cli
+
+test: ## Everything a change must pass; stops at the first failure
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) xtask tidy
+	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) run --quiet -p fuzz -- --seconds $(FUZZ_SECONDS)
+
+test-long: test ## The same with release code, more random cases and long fuzzing (hours)
+	PROPTEST_CASES=4096 $(CARGO) test --release --workspace --no-fail-fast
+	$(CARGO) run --release --quiet -p fuzz -- --seconds $(FUZZ_SECONDS_LONG)
+
+bench: build ## Bandwidth and metadata rates of a fresh system on this machine
+	scripts/bench.sh $(BIN)
+
+install: build ## Install below PREFIX (default /usr/local); DESTDIR is put in front
+	scripts/install.sh $(BIN) "$(DESTDIR)$(PREFIX)"
+
+uninstall: ## Remove what `make install` put below PREFIX
+	scripts/install.sh --remove "$(DESTDIR)$(PREFIX)"
+
+clean: ## Remove build output
+	$(CARGO) clean
