@@ -1,1 +1,28 @@
-//! Catalog, pool map authority, control service.
+//! The control plane: what exists (engines, pools, containers), and where.
+//!
+//! [`Service`] answers [`wire::control::ControlRequest`]s. It keeps its facts in a [`Catalog`] and
+//! has targets carry out orders through [`Targets`]. It knows no transport, no clock and no
+//! random source of its own: the engine lends it all three.
+//!
+//! Invariants:
+//! - Nothing per file or object is here, except one counter of object numbers per container.
+//! - Every change of state is one catalog transaction that compares what it was decided on.
+//!   So the catalog is consistent after a crash at any point, and two requests that
+//!   overlap cannot both win what only one may have.
+//! - What spans targets goes in three steps: record the intent, order the targets, record the
+//!   end. Orders are idempotent, so [`Service::resume`] finishes whatever was cut off.
+//! - Numbers of pools, containers, targets and objects are never given out twice.
+
+mod catalog;
+mod embedded;
+mod keys;
+mod records;
+mod service;
+mod store;
+
+pub use catalog::{Catalog, Change, Compare, Revision, Versioned};
+pub use embedded::EmbeddedCatalog;
+pub use records::{
+    ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, StageDf, SystemDf, TargetDf,
+};
+pub use service::{Service, SessionId, Targets};

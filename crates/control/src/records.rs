@@ -1,0 +1,266 @@
+//! What the catalog stores: durable structs, told from the messages of `wire` by their `Df`.
+//!
+//! They are JSON, so that an administrator can read a catalog and later versions can add fields.
+//! Each carries the version of its layout; one from the future is refused, not guessed at.
+//! Invariant: a change of a struct bumps [`RECORD_VERSION`]; `tests/golden.rs` has their bytes.
+//!
+//! They are not the structs of `wire`: a change of a message must not change what is on disk.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use types::{
+    Code, ContId, ContLayout, ContProps, CsumKind, Durability, Error, ObjClass, PoolId, Rank,
+    Result, TargetId,
+};
+use uuid::Uuid;
+use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+
+/// Version of all durable structs. 1: first release.
+pub const RECORD_VERSION: u32 = 1;
+
+/// The system: its identity and the next free numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SystemDf {
+    /// Layout of this struct.
+    pub version: u32,
+    /// Identity.
+    pub uuid: Uuid,
+    /// Next pool number.
+    pub pool_next: u32,
+    /// Next target number.
+    pub target_next: u32,
+    /// Next rank.
+    pub rank_next: u32,
+}
+
+/// An engine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EngineDf {
+    /// Layout of this struct.
+    pub version: u32,
+    /// Its number.
+    pub rank: Rank,
+    /// TCP address.
+    pub tcp: String,
+    /// Unix socket.
+    pub unix: String,
+    /// Host identity.
+    pub host: String,
+    /// Fault domain path.
+    pub domain: Vec<String>,
+    /// Its targets, in its own order.
+    pub targets: Vec<TargetId>,
+}
+
+/// Where a pool or container is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StageDf {
+    /// Targets are being told; undone if that is cut off.
+    Creating,
+    /// In use.
+    Ready,
+    /// Targets are being told; done again if that is cut off.
+    Destroying,
+}
+
+/// A target in a pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TargetDf {
+    /// Its number.
+    pub id: TargetId,
+    /// The engine that owns it.
+    pub rank: Rank,
+    /// State in the pool.
+    pub state: TargetState,
+}
+
+/// A placement epoch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlacementDf {
+    /// Its number.
+    pub epoch: u8,
+    /// Targets and weights.
+    pub weights: Vec<(TargetId, u32)>,
+}
+
+/// A pool.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PoolDf {
+    /// Layout of this struct.
+    pub version: u32,
+    /// Number.
+    pub id: PoolId,
+    /// UUID.
+    pub uuid: Uuid,
+    /// Label; empty once a failed creation has given it up.
+    pub label: String,
+    /// Life.
+    pub stage: StageDf,
+    /// When updates are acknowledged.
+    pub durability: Durability,
+    /// Index and log tier of each target, bytes.
+    pub shard_scm_bytes: u64,
+    /// Data tier of each target, bytes.
+    pub shard_nvme_bytes: u64,
+    /// Next container number.
+    pub cont_next: u64,
+    /// Version of the pool map.
+    pub map_version: u32,
+    /// Targets, by id.
+    pub targets: Vec<TargetDf>,
+    /// Placement epochs, oldest first.
+    pub placements: Vec<PlacementDf>,
+}
+
+/// Properties of a container.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContPropsDf {
+    /// What the objects mean.
+    pub layout: ContLayout,
+    /// Class of objects whose creator names none.
+    pub oclass: ObjClass,
+    /// Class of directories.
+    pub dir_oclass: ObjClass,
+    /// Class of files.
+    pub file_oclass: ObjClass,
+    /// Chunk of files, bytes.
+    pub chunk_bytes: u64,
+    /// Least redundancy factor.
+    pub rd_fac: u8,
+    /// Checksum.
+    pub csum: CsumKind,
+}
+
+/// A container.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContDf {
+    /// Layout of this struct.
+    pub version: u32,
+    /// Number.
+    pub id: ContId,
+    /// UUID.
+    pub uuid: Uuid,
+    /// Label; may be empty.
+    pub label: String,
+    /// Life.
+    pub stage: StageDf,
+    /// Properties.
+    pub props: ContPropsDf,
+    /// Creation time, nanoseconds since 1970.
+    pub created_ns: u64,
+}
+
+/// The counter of a container's object numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OidsDf {
+    /// Layout of this struct.
+    pub version: u32,
+    /// Next free number.
+    pub next: u64,
+}
+
+/// Every durable struct says which layout it has.
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u32,
+}
+
+/// The stored form of a durable struct.
+pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    serde_json::to_vec(record).expect("durable structs have text keys only")
+}
+
+/// Reads a durable struct; `what` names it in errors.
+///
+/// `Version` when it is of a newer layout, `Io` when it cannot be understood.
+pub fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
+    let corrupt = |error: serde_json::Error| {
+        Error::new(Code::Io, format!("catalog entry '{what}' is corrupt: {error}"))
+    };
+    let head: VersionOnly = serde_json::from_slice(bytes).map_err(corrupt)?;
+    if head.version > RECORD_VERSION {
+        return Err(Error::new(
+            Code::Version,
+            format!(
+                "catalog entry '{what}' has layout {}, this program knows up to {RECORD_VERSION}: \
+                 use the version that wrote it or a newer one",
+                head.version
+            ),
+        ));
+    }
+    serde_json::from_slice(bytes).map_err(corrupt)
+}
+
+impl EngineDf {
+    /// How others reach it.
+    pub fn info(&self) -> EngineInfo {
+        EngineInfo {
+            rank: self.rank,
+            tcp: self.tcp.clone(),
+            unix: self.unix.clone(),
+            host: self.host.clone(),
+            domain: self.domain.clone(),
+        }
+    }
+
+    /// Takes over addresses and domain; true if anything changed.
+    pub fn update(&mut self, info: &EngineInfo) -> bool {
+        let before = self.info();
+        self.tcp = info.tcp.clone();
+        self.unix = info.unix.clone();
+        self.host = info.host.clone();
+        self.domain = info.domain.clone();
+        before != self.info()
+    }
+}
+
+impl PoolDf {
+    /// The pool map, given all engines by rank.
+    pub fn map(&self, engines: &[EngineDf]) -> PoolMap {
+        let holds = |rank: Rank| self.targets.iter().any(|target| target.rank == rank);
+        PoolMap {
+            pool: self.id,
+            version: self.map_version,
+            engines: engines.iter().filter(|e| holds(e.rank)).map(EngineDf::info).collect(),
+            targets: self
+                .targets
+                .iter()
+                .map(|target| TargetInfo { id: target.id, rank: target.rank, state: target.state })
+                .collect(),
+            placements: self
+                .placements
+                .iter()
+                .map(|set| PlacementSet { epoch: set.epoch, weights: set.weights.clone() })
+                .collect(),
+        }
+    }
+
+    /// How to call it in messages to people.
+    pub fn name(&self) -> String {
+        if self.label.is_empty() { self.uuid.to_string() } else { self.label.clone() }
+    }
+}
+
+impl ContDf {
+    /// How to call it in messages to people.
+    pub fn name(&self) -> String {
+        if self.label.is_empty() { self.uuid.to_string() } else { self.label.clone() }
+    }
+}
+
+impl From<&ContProps> for ContPropsDf {
+    fn from(props: &ContProps) -> ContPropsDf {
+        let ContProps { layout, oclass, dir_oclass, file_oclass, chunk_bytes, rd_fac, csum } =
+            *props;
+        ContPropsDf { layout, oclass, dir_oclass, file_oclass, chunk_bytes, rd_fac, csum }
+    }
+}
+
+impl From<&ContPropsDf> for ContProps {
+    fn from(props: &ContPropsDf) -> ContProps {
+        let ContPropsDf { layout, oclass, dir_oclass, file_oclass, chunk_bytes, rd_fac, csum } =
+            *props;
+        ContProps { layout, oclass, dir_oclass, file_oclass, chunk_bytes, rd_fac, csum }
+    }
+}

@@ -1,0 +1,342 @@
+//! Containers: making, finding, opening, removing, and their object numbers.
+
+use super::handles::Owner;
+use super::orders::{failure, order_all};
+use super::pool::target_ids;
+use super::{Service, SessionId, Targets, UnderWay, attrs, check_stage};
+use crate::keys;
+use crate::records::{ContDf, OidsDf, PoolDf, RECORD_VERSION, StageDf};
+use crate::store::{Attempts, Tx};
+use std::collections::BTreeMap;
+use types::{Code, ContId, ContProps, Error, PoolId, Result, limits, props};
+use uuid::Uuid;
+use wire::control::{ContInfo, ControlReply, Name, OpenMode};
+use wire::map::PoolMap;
+use wire::obj::AdminOp;
+
+/// Greatest redundancy factor a container may demand.
+const RD_FAC_MAX: u8 = 5;
+/// First object number given out; 0 stays free for "none".
+const OID_FIRST: u64 = 1;
+
+/// A container as asked for.
+pub(super) struct Wanted {
+    pub label: String,
+    pub uuid: Uuid,
+    pub props: ContProps,
+    pub attrs: BTreeMap<String, Vec<u8>>,
+}
+
+impl Service {
+    pub(super) async fn cont_create(
+        &self,
+        pool: &Name,
+        wanted: Wanted,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        if !wanted.label.is_empty() {
+            limits::check_label(&wanted.label)?;
+        }
+        attrs::check_new(&wanted.attrs)?;
+        let (pool, cont, _under_way) = self.claim_cont(pool, &wanted).await?;
+        let name = cont.name();
+        let order = || AdminOp::CreateCont { pool: pool.id, cont: cont.id };
+        let failures = order_all(orders, target_ids(&pool), order).await;
+        if !failures.is_empty() {
+            self.undo_cont(&pool, cont.id, orders).await?;
+            return Err(failure(
+                &format!("container '{name}' was not created in pool '{}'", pool.name()),
+                &failures,
+                "mend that, then try again",
+            ));
+        }
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(mut now) = self.store.cont(pool.id, cont.id).await? else {
+                return Err(Error::new(
+                    Code::NonExist,
+                    format!(
+                        "pool '{}' was destroyed while '{name}' was being created",
+                        pool.name()
+                    ),
+                ));
+            };
+            now.record.stage = StageDf::Ready;
+            if self.store.commit(Tx::new().replace(&now)).await? {
+                tracing::info!(pool = %pool.id, cont = %cont.id, label = %name, "container created");
+                return Ok(ControlReply::Cont(self.cont_info(pool.id, &now.record)));
+            }
+        }
+    }
+
+    /// Records the intent to make a container and takes its label and UUID.
+    async fn claim_cont(&self, pool: &Name, wanted: &Wanted) -> Result<(PoolDf, ContDf, UnderWay)> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let mut pool = self.ready_pool(pool).await?;
+            check_props(&wanted.props, &pool.record.map(&self.store.engines().await?))?;
+            let uuid = if wanted.uuid.is_nil() { self.random_uuid() } else { wanted.uuid };
+            let pool_id = pool.record.id;
+            let uuid_key = keys::cont_uuid(pool_id, uuid);
+            let label_key = keys::cont_label(pool_id, &wanted.label);
+            let exists = |what: String| {
+                let text = format!(
+                    "pool '{}' has a container {what} already; choose another",
+                    pool.record.name()
+                );
+                Err(Error::new(Code::Exist, text))
+            };
+            if !wanted.label.is_empty() && self.store.number(&label_key).await?.is_some() {
+                return exists(format!("'{}'", wanted.label));
+            }
+            if self.store.number(&uuid_key).await?.is_some() {
+                return exists(uuid.to_string());
+            }
+            let id = ContId(pool.record.cont_next);
+            pool.record.cont_next += 1;
+            let cont = ContDf {
+                version: RECORD_VERSION,
+                id,
+                uuid,
+                label: wanted.label.clone(),
+                stage: StageDf::Creating,
+                props: (&wanted.props).into(),
+                created_ns: (self.wall_ns)(),
+            };
+            let under_way = self.begin(Owner::Cont(pool_id, id));
+            let key = keys::cont(pool_id, id);
+            let mut tx = Tx::new()
+                .replace(&pool)
+                .expect_absent(&uuid_key)
+                .expect_absent(&key)
+                .put_number(&uuid_key, id.0)
+                .put(&key, &cont)
+                .put(keys::oids(pool_id, id), &OidsDf { version: RECORD_VERSION, next: OID_FIRST });
+            if !wanted.label.is_empty() {
+                tx = tx.expect_absent(&label_key).put_number(&label_key, id.0);
+            }
+            for (name, value) in &wanted.attrs {
+                let key = keys::cont_attrs(pool_id, id) + name;
+                tx = tx.put_raw(key, value.clone());
+            }
+            if self.store.commit(tx).await? {
+                return Ok((pool.record, cont, under_way));
+            }
+        }
+    }
+
+    /// Removes what a failed creation has left; see `undo_pool`.
+    async fn undo_cont(&self, pool: &PoolDf, id: ContId, orders: &dyn Targets) -> Result<()> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(mut now) = self.store.cont(pool.id, id).await? else { return Ok(()) };
+            let mut tx = Tx::new();
+            if !now.record.label.is_empty() {
+                tx = tx.delete(keys::cont_label(pool.id, &now.record.label));
+            }
+            now.record.stage = StageDf::Destroying;
+            now.record.label.clear();
+            if self.store.commit(tx.replace(&now)).await? {
+                break;
+            }
+        }
+        if let Err(error) = self.finish_cont_destroy(pool.id, id, orders).await {
+            tracing::warn!(pool = %pool.id, cont = %id, %error,
+                "a failed container creation could not be undone yet");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn cont_list(&self, pool: &Name) -> Result<ControlReply> {
+        let pool = self.ready_pool(pool).await?.record;
+        let conts = self.store.conts(pool.id).await?;
+        let is_listed = |cont: &ContDf| {
+            !(cont.stage == StageDf::Creating && self.is_under_way(Owner::Cont(pool.id, cont.id)))
+        };
+        let listed = conts.iter().map(|cont| &cont.record).filter(|cont| is_listed(cont));
+        Ok(ControlReply::Conts(listed.map(|cont| self.cont_info(pool.id, cont)).collect()))
+    }
+
+    pub(super) async fn cont_query(&self, pool: &Name, cont: &Name) -> Result<ControlReply> {
+        let pool = self.ready_pool(pool).await?.record;
+        let cont = self.find_cont(&pool, cont).await?.record;
+        if cont.stage == StageDf::Creating {
+            check_stage(cont.stage, "container", &cont.name())?;
+        }
+        Ok(ControlReply::Cont(self.cont_info(pool.id, &cont)))
+    }
+
+    pub(super) async fn cont_open(
+        &self,
+        session: SessionId,
+        pool: &Name,
+        cont: &Name,
+        mode: OpenMode,
+    ) -> Result<ControlReply> {
+        let pool = self.ready_pool(pool).await?.record;
+        let cont = self.ready_cont(&pool, cont).await?.record;
+        let owner = Owner::Cont(pool.id, cont.id);
+        let handle = self.handles.open(session, owner, mode, &cont.name())?;
+        // Registered first, looked at second: see `handles`.
+        let still_there = async {
+            let pool = self.ready_pool(&Name::Uuid(pool.uuid)).await?.record;
+            self.ready_cont(&pool, &Name::Uuid(cont.uuid)).await
+        };
+        match still_there.await {
+            Ok(cont) => {
+                Ok(ControlReply::ContOpened { handle, cont: self.cont_info(pool.id, &cont.record) })
+            }
+            Err(error) => {
+                self.handles.revoke(handle);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) async fn cont_destroy(
+        &self,
+        pool: &Name,
+        name: &Name,
+        force: bool,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let mut attempts = Attempts::new();
+        let (pool_id, id) = loop {
+            attempts.next()?;
+            let pool = self.ready_pool(pool).await?.record;
+            let mut cont = self.find_cont(&pool, name).await?;
+            let owner = Owner::Cont(pool.id, cont.record.id);
+            let label = cont.record.name();
+            if self.is_under_way(owner) {
+                check_stage(StageDf::Creating, "container", &label)?;
+            }
+            if cont.record.stage == StageDf::Destroying {
+                break (pool.id, cont.record.id);
+            }
+            let _closing = self.handles.begin_close(owner, force, &label)?;
+            cont.record.stage = StageDf::Destroying;
+            if self.store.commit(Tx::new().replace(&cont)).await? {
+                self.handles.drop_owner(owner);
+                break (pool.id, cont.record.id);
+            }
+        };
+        self.finish_cont_destroy(pool_id, id, orders).await?;
+        Ok(ControlReply::Done)
+    }
+
+    /// Removes a container that is marked as being destroyed, from targets and catalog. Its mark
+    /// stays when a target cannot be told. A container without the mark is left alone.
+    pub(super) async fn finish_cont_destroy(
+        &self,
+        pool_id: PoolId,
+        id: ContId,
+        orders: &dyn Targets,
+    ) -> Result<()> {
+        let Some(pool) = self.store.pool(pool_id).await? else { return Ok(()) };
+        let Some(cont) = self.store.cont(pool_id, id).await? else { return Ok(()) };
+        if cont.record.stage != StageDf::Destroying {
+            return Ok(());
+        }
+        let name = cont.record.name();
+        let order = || AdminOp::DestroyCont { pool: pool_id, cont: id };
+        let failures = order_all(orders, target_ids(&pool.record), order).await;
+        if !failures.is_empty() {
+            return Err(failure(
+                &format!(
+                    "container '{name}' of pool '{}' is not destroyed everywhere yet",
+                    pool.record.name()
+                ),
+                &failures,
+                "destroy it again when they answer",
+            ));
+        }
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(cont) = self.store.cont(pool_id, id).await? else { return Ok(()) };
+            let mut tx = Tx::new()
+                .expect(&cont)
+                .delete(&cont.key)
+                .delete(keys::cont_uuid(pool_id, cont.record.uuid))
+                .delete(keys::oids(pool_id, id));
+            if !cont.record.label.is_empty() {
+                tx = tx.delete(keys::cont_label(pool_id, &cont.record.label));
+            }
+            for key in self.store.keys(&keys::cont_attrs(pool_id, id)).await? {
+                tx = tx.delete(key);
+            }
+            if self.store.commit(tx).await? {
+                tracing::info!(pool = %pool_id, cont = %id, label = %name, "container destroyed");
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) async fn alloc_oids(
+        &self,
+        pool: PoolId,
+        id: ContId,
+        count: u64,
+    ) -> Result<ControlReply> {
+        if count == 0 {
+            return Err(Error::inval("a range of 0 object numbers; ask for 1 or more"));
+        }
+        let missing = || {
+            let text = format!("there is no container {id} in pool {pool}; it may be destroyed");
+            Error::new(Code::NonExist, text)
+        };
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let cont = self.store.cont(pool, id).await?.ok_or_else(missing)?;
+            check_stage(cont.record.stage, "container", &cont.record.name())?;
+            let mut oids = self.store.oids(pool, id).await?.ok_or_else(missing)?;
+            let first = oids.record.next;
+            oids.record.next = first.checked_add(count).ok_or_else(|| {
+                let text = format!(
+                    "container '{}' has {} object numbers left, {count} were asked for",
+                    cont.record.name(),
+                    u64::MAX - first
+                );
+                Error::new(Code::NoSpace, text)
+            })?;
+            if self.store.commit(Tx::new().expect(&cont).replace(&oids)).await? {
+                return Ok(ControlReply::Oids(first));
+            }
+        }
+    }
+
+    pub(super) fn cont_info(&self, pool: PoolId, cont: &ContDf) -> ContInfo {
+        ContInfo {
+            id: cont.id,
+            uuid: cont.uuid,
+            label: cont.label.clone(),
+            props: (&cont.props).into(),
+            handle_count: self.handles.count(Owner::Cont(pool, cont.id)),
+            created_ns: cont.created_ns,
+        }
+    }
+}
+
+/// Checks properties as a whole against the pool's map.
+pub(super) fn check_props(wanted: &ContProps, map: &PoolMap) -> Result<()> {
+    props::check_chunk_bytes(wanted.chunk_bytes)?;
+    if wanted.rd_fac > RD_FAC_MAX {
+        return Err(Error::inval(format!(
+            "redundancy factor {} (rd_fac); give 0 to {RD_FAC_MAX}",
+            wanted.rd_fac
+        )));
+    }
+    for (name, class) in [
+        ("oclass", wanted.oclass),
+        ("dir_oclass", wanted.dir_oclass),
+        ("file_oclass", wanted.file_oclass),
+    ] {
+        placement::check_class(class, wanted, map)
+            .map_err(|error| error.context(format!("property '{name}'")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Open handles: who uses a pool or container now.
+//!
+//! Handles live in memory only. They belong to a session (a caller's connection) and end with
+//! it, so a restart of the service, which breaks all connections, forgets nothing it should keep.
+//!
+//! Invariant: while an [`Closing`] mark is out for something, no handle on it can be opened. A
+//! destroyer takes the mark, which fails while there are handles, and keeps it until its intent is
+//! in the catalog; an opener registers its handle first and looks at the catalog afterwards. So
+//! one of the two always sees the other.
+
+use super::SessionId;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use types::{Code, ContId, Error, PoolId, Result};
+use wire::control::OpenMode;
+
+/// What a handle is on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Owner {
+    Pool(PoolId),
+    Cont(PoolId, ContId),
+}
+
+impl Owner {
+    /// A pool covers its containers.
+    fn covers(self, other: Owner) -> bool {
+        match (self, other) {
+            (Owner::Pool(pool), Owner::Cont(other, _)) => pool == other,
+            _ => self == other,
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Owner::Pool(_) => "pool",
+            Owner::Cont(..) => "container",
+        }
+    }
+}
+
+struct Handle {
+    session: SessionId,
+    owner: Owner,
+    mode: OpenMode,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    open: HashMap<u64, Handle>,
+    closing: HashSet<Owner>,
+}
+
+/// All open handles.
+#[derive(Clone, Default)]
+pub struct Handles(Rc<RefCell<Table>>);
+
+/// Keeps handles from being opened until dropped.
+pub struct Closing {
+    handles: Handles,
+    owner: Owner,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.handles.0.borrow_mut().closing.remove(&self.owner);
+    }
+}
+
+impl Handles {
+    /// Handles are numbered from `first`; a random one, so that a handle of an earlier run of the
+    /// service is not taken for one of this run.
+    pub fn new(first: u64) -> Handles {
+        Handles(Rc::new(RefCell::new(Table { next: first, ..Table::default() })))
+    }
+
+    /// Opens a handle. `Busy` when `mode` and the modes of open handles exclude each other, or
+    /// the owner is being destroyed. `name` is for people.
+    pub fn open(
+        &self,
+        session: SessionId,
+        owner: Owner,
+        mode: OpenMode,
+        name: &str,
+    ) -> Result<u64> {
+        let table = &mut *self.0.borrow_mut();
+        let busy =
+            |why: &str| Err(Error::new(Code::Busy, format!("{} '{name}' {why}", owner.noun())));
+        if table.closing.iter().any(|closing| closing.covers(owner)) {
+            return busy("is being destroyed");
+        }
+        let mut others = table.open.values().filter(|handle| handle.owner == owner).peekable();
+        if mode == OpenMode::Exclusive && others.peek().is_some() {
+            return busy("has open handles; close them before opening it exclusively");
+        }
+        if others.any(|handle| handle.mode == OpenMode::Exclusive) {
+            return busy("is opened exclusively by another client; try again when it is closed");
+        }
+        while table.open.contains_key(&table.next) {
+            table.next = table.next.wrapping_add(1);
+        }
+        let number = table.next;
+        table.next = number.wrapping_add(1);
+        table.open.insert(number, Handle { session, owner, mode });
+        Ok(number)
+    }
+
+    /// Closes a handle of the session. `BadHandle` when it has no such handle of this kind.
+    pub fn close(&self, session: SessionId, number: u64, is_pool: bool) -> Result<()> {
+        let mut table = self.0.borrow_mut();
+        let noun = if is_pool { "pool" } else { "container" };
+        match table.open.get(&number) {
+            Some(handle)
+                if handle.session == session
+                    && matches!(handle.owner, Owner::Pool(_)) == is_pool =>
+            {
+                table.open.remove(&number);
+                Ok(())
+            }
+            _ => Err(Error::new(
+                Code::BadHandle,
+                format!(
+                    "{number:#x} is not an open {noun} handle of this connection; it may have been \
+                     closed, or its {noun} destroyed by force"
+                ),
+            )),
+        }
+    }
+
+    /// Takes back a handle that was opened in vain.
+    pub fn revoke(&self, number: u64) {
+        self.0.borrow_mut().open.remove(&number);
+    }
+
+    /// Handles on exactly this.
+    pub fn count(&self, owner: Owner) -> u64 {
+        self.0.borrow().open.values().filter(|handle| handle.owner == owner).count() as u64
+    }
+
+    /// Keeps handles from being opened on `owner` and all in it. Unless `force`, `Busy` while
+    /// there are any.
+    pub fn begin_close(&self, owner: Owner, force: bool, name: &str) -> Result<Closing> {
+        let mut table = self.0.borrow_mut();
+        let busy =
+            |why: String| Err(Error::new(Code::Busy, format!("{} '{name}' {why}", owner.noun())));
+        let count = table.open.values().filter(|handle| owner.covers(handle.owner)).count();
+        if count > 0 && !force {
+            return busy(format!("has {count} open handles; close them or use force"));
+        }
+        if !table.closing.insert(owner) {
+            return busy("is being destroyed by another request".to_string());
+        }
+        Ok(Closing { handles: self.clone(), owner })
+    }
+
+    /// Forgets all handles on `owner` and all in it.
+    pub fn drop_owner(&self, owner: Owner) {
+        self.0.borrow_mut().open.retain(|_, handle| !owner.covers(handle.owner));
+    }
+
+    /// Forgets all handles of a session.
+    pub fn drop_session(&self, session: SessionId) {
+        self.0.borrow_mut().open.retain(|_, handle| handle.session != session);
+    }
+}

@@ -1,0 +1,127 @@
+//! Engines join the system, and come back to it.
+
+use super::{Service, Targets, orders};
+use crate::keys;
+use crate::records::{EngineDf, PoolDf, RECORD_VERSION};
+use crate::store::{Attempts, Tx};
+use types::{Error, Rank, Result, TargetId};
+use wire::control::{ControlReply, JoinInfo};
+use wire::obj::AdminOp;
+
+/// Most targets of one engine; more are a mistake of whoever configured it.
+const TARGETS_MAX: u32 = 4096;
+
+impl Service {
+    /// Gives a new engine its rank and targets, and a known one the same again.
+    ///
+    /// A new address goes into the maps of all pools the engine has targets in, and these maps to
+    /// the targets of the *other* engines: this one cannot take orders before it has its
+    /// answer. [`Service::resume_engine`] is for it.
+    pub(super) async fn join(&self, join: JoinInfo, orders: &dyn Targets) -> Result<ControlReply> {
+        check(&join)?;
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let mut system = self.system().await?;
+            let uuid = system.record.uuid;
+            let Some(mut engine) = self.store.engine(join.engine).await? else {
+                let fresh = new_engine(&join, &mut system.record)?;
+                let key = keys::engine(join.engine);
+                let tx = Tx::new().replace(&system).expect_absent(&key).put(&key, &fresh);
+                if self.store.commit(tx).await? {
+                    tracing::info!(engine = %join.engine, rank = %fresh.rank, "engine joined");
+                    return Ok(joined(&fresh, uuid));
+                }
+                continue;
+            };
+            let known = engine.record.targets.len();
+            if known != join.target_count as usize {
+                return Err(Error::inval(format!(
+                    "engine {} (rank {}) joined with {known} targets before and now has {}: the \
+                     number of targets may not change; set it back or use a new directory",
+                    join.engine, engine.record.rank, join.target_count
+                )));
+            }
+            if !engine.record.update(&join.info) {
+                return Ok(joined(&engine.record, uuid));
+            }
+            let rank = engine.record.rank;
+            let mut tx = Tx::new().replace(&engine);
+            let mut affected = Vec::new();
+            for mut pool in self.store.pools().await? {
+                if pool.record.targets.iter().any(|target| target.rank == rank) {
+                    pool.record.map_version += 1;
+                    tx = tx.replace(&pool);
+                    affected.push(pool.record);
+                }
+            }
+            if self.store.commit(tx).await? {
+                tracing::info!(engine = %join.engine, %rank, "engine has a new address");
+                self.push_maps(&affected, rank, orders).await?;
+                return Ok(joined(&engine.record, uuid));
+            }
+        }
+    }
+
+    /// Sends maps to the reachable targets outside `except`. Targets that miss one get it when
+    /// their engine resumes.
+    async fn push_maps(&self, pools: &[PoolDf], except: Rank, sink: &dyn Targets) -> Result<()> {
+        let engines = self.store.engines().await?;
+        for pool in pools {
+            let map = pool.map(&engines);
+            let others = pool
+                .targets
+                .iter()
+                .filter(|target| target.rank != except && sink.reachable(target.rank))
+                .map(|target| target.id);
+            let failures = orders::order_all(sink, others, || AdminOp::SetMap(map.clone())).await;
+            for (target, error) in failures {
+                tracing::warn!(%target, pool = %pool.id, %error, "target did not take a new pool map");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(join: &JoinInfo) -> Result<()> {
+    if !(1..=TARGETS_MAX).contains(&join.target_count) {
+        return Err(Error::inval(format!(
+            "engine {} wants {} targets; give it 1 to {TARGETS_MAX}",
+            join.engine, join.target_count
+        )));
+    }
+    if join.engine.is_nil() {
+        return Err(Error::inval("an engine must have an identity to join; its UUID is nil"));
+    }
+    if join.info.tcp.is_empty() && join.info.unix.is_empty() {
+        return Err(Error::inval(format!(
+            "engine {} gives neither a TCP address nor a Unix socket; nobody could reach it",
+            join.engine
+        )));
+    }
+    Ok(())
+}
+
+fn new_engine(join: &JoinInfo, system: &mut crate::SystemDf) -> Result<EngineDf> {
+    let first = system.target_next;
+    let used_up = || Error::inval("the system has no target numbers left; make a new system");
+    let end = first.checked_add(join.target_count).ok_or_else(used_up)?;
+    let rank = system.rank_next;
+    system.target_next = end;
+    system.rank_next = rank.checked_add(1).ok_or_else(used_up)?;
+    let mut engine = EngineDf {
+        version: RECORD_VERSION,
+        rank: Rank(rank),
+        tcp: String::new(),
+        unix: String::new(),
+        host: String::new(),
+        domain: Vec::new(),
+        targets: (first..end).map(TargetId).collect(),
+    };
+    engine.update(&join.info);
+    Ok(engine)
+}
+
+fn joined(engine: &EngineDf, system: uuid::Uuid) -> ControlReply {
+    ControlReply::Joined { rank: engine.rank, targets: engine.targets.clone(), system }
+}

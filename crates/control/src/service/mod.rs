@@ -1,0 +1,249 @@
+//! The control service: one request in, one answer out.
+//!
+//! [`Service::handle`] runs many requests interleaved on one thread. Nothing is locked across a
+//! wait: decisions are made on records as read, and committed on the condition that they are
+//! still so. What is in memory only (handles, creations under way) is checked and changed
+//! without waiting in between.
+
+mod attrs;
+mod cont;
+mod handles;
+mod join;
+mod orders;
+mod pool;
+mod props;
+mod resume;
+
+pub use orders::Targets;
+
+use crate::catalog::Catalog;
+use crate::keys;
+use crate::records::{ContDf, EngineDf, PoolDf, StageDf, SystemDf};
+use crate::store::{Attempts, Loaded, Store, Tx};
+use handles::{Handles, Owner};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use types::{Code, Error, PoolId, Result, TargetId};
+use uuid::Uuid;
+use wire::control::{ControlReply, ControlRequest, Name, SystemInfo};
+use wire::map::EngineInfo;
+
+/// One caller's connection, numbered by the engine; handles end with it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SessionId(pub u64);
+
+/// The control service. See the module for how requests may overlap.
+pub struct Service {
+    store: Store,
+    wall_ns: Rc<dyn Fn() -> u64>,
+    random: Rc<dyn Fn() -> u64>,
+    handles: Handles,
+    /// What is being created by a request that is still running.
+    under_way: Rc<RefCell<HashSet<Owner>>>,
+}
+
+/// Marks a creation as under way until dropped.
+struct UnderWay {
+    set: Rc<RefCell<HashSet<Owner>>>,
+    owner: Owner,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.set.borrow_mut().remove(&self.owner);
+    }
+}
+
+impl Service {
+    /// A service over a catalog. `wall_ns` tells nanoseconds since 1970, `random` gives random
+    /// words. Only one service may work on a catalog at a time.
+    pub fn new(
+        catalog: Box<dyn Catalog>,
+        wall_ns: Rc<dyn Fn() -> u64>,
+        random: Rc<dyn Fn() -> u64>,
+    ) -> Service {
+        let handles = Handles::new(random());
+        Service { store: Store::new(catalog), wall_ns, random, handles, under_way: Rc::default() }
+    }
+
+    /// Answers one request. `orders` reaches the targets.
+    ///
+    /// Run it to its end even when the caller has gone: a creation that is dropped half-way keeps
+    /// its label until the next [`Service::resume`] undoes it.
+    pub async fn handle(
+        &self,
+        session: SessionId,
+        request: ControlRequest,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        use ControlRequest as R;
+        match request {
+            R::Join(info) => self.join(info, orders).await,
+            R::SystemQuery => self.system_query(orders).await,
+            R::PoolCreate { label, bytes, scm_percent, durability, targets } => {
+                let wanted = pool::Wanted { label, bytes, scm_percent, durability, targets };
+                self.pool_create(wanted, orders).await
+            }
+            R::PoolList => self.pool_list().await,
+            R::PoolQuery(pool) => self.pool_query(&pool).await,
+            R::PoolDestroy { pool, force } => self.pool_destroy(&pool, force, orders).await,
+            R::PoolOpen { pool, mode } => self.pool_open(session, &pool, mode).await,
+            R::PoolClose { handle } => self.close(session, handle, true),
+            R::PoolMap(pool) => self.pool_map(pool).await,
+            R::ContCreate { pool, label, uuid, props, attrs } => {
+                let wanted = cont::Wanted { label, uuid, props, attrs };
+                self.cont_create(&pool, wanted, orders).await
+            }
+            R::ContList(pool) => self.cont_list(&pool).await,
+            R::ContQuery(pool, cont) => self.cont_query(&pool, &cont).await,
+            R::ContDestroy { pool, cont, force } => {
+                self.cont_destroy(&pool, &cont, force, orders).await
+            }
+            R::ContOpen { pool, cont, mode } => self.cont_open(session, &pool, &cont, mode).await,
+            R::ContClose { handle } => self.close(session, handle, false),
+            R::AllocOids { pool, cont, count } => self.alloc_oids(pool, cont, count).await,
+            R::SetProps { subject, props } => self.set_props(&subject, &props).await,
+            R::SetAttrs { subject, attrs } => self.set_attrs(&subject, attrs).await,
+            R::GetAttrs { subject } => self.get_attrs(&subject).await,
+        }
+    }
+
+    /// Frees the handles of a caller that has gone.
+    pub fn session_closed(&self, session: SessionId) {
+        self.handles.drop_session(session);
+    }
+
+    /// All engines with their targets, by rank: whom orders may have to reach.
+    pub async fn engines(&self) -> Result<Vec<(EngineInfo, Vec<TargetId>)>> {
+        let engines = self.store.engines().await?;
+        Ok(engines.into_iter().map(|engine| (engine.info(), engine.targets)).collect())
+    }
+
+    /// Identity of the system, chosen now if it has none yet.
+    pub async fn system_uuid(&self) -> Result<Uuid> {
+        Ok(self.system().await?.record.uuid)
+    }
+
+    fn close(&self, session: SessionId, handle: u64, is_pool: bool) -> Result<ControlReply> {
+        self.handles.close(session, handle, is_pool)?;
+        Ok(ControlReply::Done)
+    }
+
+    async fn system(&self) -> Result<Loaded<SystemDf>> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            if let Some(system) = self.store.system().await? {
+                return Ok(system);
+            }
+            let fresh = SystemDf::new(self.random_uuid());
+            let tx = Tx::new().expect_absent(keys::SYSTEM).put(keys::SYSTEM, &fresh);
+            self.store.commit(tx).await?;
+        }
+    }
+
+    async fn system_query(&self, orders: &dyn Targets) -> Result<ControlReply> {
+        let uuid = self.system_uuid().await?;
+        let engines = self.store.engines().await?;
+        let pools = self.store.pools().await?;
+        Ok(ControlReply::System(SystemInfo {
+            uuid,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            engines: engines
+                .into_iter()
+                .map(|engine| (engine.info(), orders.reachable(engine.rank), engine.targets))
+                .map(|(info, reachable, targets)| (info, targets, reachable))
+                .collect(),
+            pool_count: pools.iter().filter(|pool| self.is_listed(&pool.record)).count() as u64,
+        }))
+    }
+
+    fn random_uuid(&self) -> Uuid {
+        let mut raw = [0; 16];
+        raw[..8].copy_from_slice(&(self.random)().to_le_bytes());
+        raw[8..].copy_from_slice(&(self.random)().to_le_bytes());
+        uuid::Builder::from_random_bytes(raw).into_uuid()
+    }
+
+    fn begin(&self, owner: Owner) -> UnderWay {
+        self.under_way.borrow_mut().insert(owner);
+        UnderWay { set: self.under_way.clone(), owner }
+    }
+
+    fn is_under_way(&self, owner: Owner) -> bool {
+        self.under_way.borrow().contains(&owner)
+    }
+
+    /// A pool that is being made right now does not exist yet for others.
+    fn is_listed(&self, pool: &PoolDf) -> bool {
+        !(pool.stage == StageDf::Creating && self.is_under_way(Owner::Pool(pool.id)))
+    }
+
+    /// The pool by that name, in whatever stage. `NonExist` when there is none.
+    async fn find_pool(&self, name: &Name) -> Result<Loaded<PoolDf>> {
+        let key = match name {
+            Name::Label(label) => keys::pool_label(label),
+            Name::Uuid(uuid) => keys::pool_uuid(*uuid),
+        };
+        let mut found = None;
+        if let Some(number) = self.store.number(&key).await? {
+            found = self.store.pool(PoolId(number as u32)).await?;
+        }
+        found.ok_or_else(|| {
+            Error::new(
+                Code::NonExist,
+                format!("there is no pool '{name}'; list the pools to see their names"),
+            )
+        })
+    }
+
+    /// The container by that name, in whatever stage. `NonExist` when there is none.
+    async fn find_cont(&self, pool: &PoolDf, name: &Name) -> Result<Loaded<ContDf>> {
+        let key = match name {
+            Name::Label(label) => keys::cont_label(pool.id, label),
+            Name::Uuid(uuid) => keys::cont_uuid(pool.id, *uuid),
+        };
+        let mut found = None;
+        if let Some(number) = self.store.number(&key).await? {
+            found = self.store.cont(pool.id, types::ContId(number)).await?;
+        }
+        found.ok_or_else(|| {
+            Error::new(
+                Code::NonExist,
+                format!(
+                    "there is no container '{name}' in pool '{}'; list its containers to see \
+                     their names",
+                    pool.name()
+                ),
+            )
+        })
+    }
+
+    async fn ready_pool(&self, name: &Name) -> Result<Loaded<PoolDf>> {
+        let pool = self.find_pool(name).await?;
+        check_stage(pool.record.stage, "pool", &pool.record.name())?;
+        Ok(pool)
+    }
+
+    async fn ready_cont(&self, pool: &PoolDf, name: &Name) -> Result<Loaded<ContDf>> {
+        let cont = self.find_cont(pool, name).await?;
+        check_stage(cont.record.stage, "container", &cont.record.name())?;
+        Ok(cont)
+    }
+}
+
+/// `Busy` unless ready.
+fn check_stage(stage: StageDf, noun: &str, name: &str) -> Result<()> {
+    let why = match stage {
+        StageDf::Ready => return Ok(()),
+        StageDf::Creating => "is still being created; try again in a moment",
+        StageDf::Destroying => "is being destroyed; destroy it again to finish",
+    };
+    Err(Error::new(Code::Busy, format!("{noun} '{name}' {why}")))
+}
+
+/// The engine that owns a target.
+fn engine_of(target: TargetId, engines: &[EngineDf]) -> Option<&EngineDf> {
+    engines.iter().find(|engine| engine.targets.contains(&target))
+}

@@ -1,0 +1,47 @@
+//! Orders to many targets at once, and what to say when some fail.
+
+use futures_util::future::{LocalBoxFuture, join_all};
+use types::{Code, Error, Rank, Result, TargetId};
+use wire::obj::AdminOp;
+
+/// How the service reaches targets; the engine provides it.
+pub trait Targets {
+    /// Has a target carry out an order. Must end: with `Unreach` or `TimedOut` when the target
+    /// does not answer. Orders are idempotent, so they may be sent again.
+    fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<()>>;
+
+    /// True when the engine of this rank is believed to answer.
+    fn reachable(&self, rank: Rank) -> bool;
+}
+
+/// Targets that did not carry out an order, and why.
+pub type Failures = Vec<(TargetId, Error)>;
+
+/// Sends one order to each target, all at once, and waits for all answers.
+pub async fn order_all(
+    orders: &dyn Targets,
+    targets: impl IntoIterator<Item = TargetId>,
+    op: impl Fn() -> AdminOp,
+) -> Failures {
+    let sent = targets.into_iter().map(|target| {
+        let answer = orders.order(target, op());
+        async move { (target, answer.await) }
+    });
+    let answers = join_all(sent).await;
+    answers.into_iter().filter_map(|(target, answer)| Some((target, answer.err()?))).collect()
+}
+
+/// One error for all failures: the code of the first, every target by name (up to a few).
+pub fn failure(doing: &str, failures: &[(TargetId, Error)], advice: &str) -> Error {
+    const NAMED_MAX: usize = 4;
+    let code = failures.first().map_or(Code::Io, |(_, error)| error.code);
+    let mut text = format!("{doing}: ");
+    for (at, (target, error)) in failures.iter().take(NAMED_MAX).enumerate() {
+        let comma = if at == 0 { "" } else { ", " };
+        text.push_str(&format!("{comma}target {target}: {error}"));
+    }
+    if failures.len() > NAMED_MAX {
+        text.push_str(&format!(" and {} more", failures.len() - NAMED_MAX));
+    }
+    Error::new(code, format!("{text}; {advice}"))
+}

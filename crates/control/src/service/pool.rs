@@ -1,0 +1,382 @@
+//! Pools: making, finding, opening, removing.
+
+use super::handles::Owner;
+use super::orders::{failure, order_all};
+use super::{Service, SessionId, Targets, check_stage, engine_of};
+use crate::keys;
+use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, StageDf, TargetDf};
+use crate::store::{Attempts, Loaded, Tx};
+use std::collections::BTreeSet;
+use types::{Code, Durability, Error, PoolId, Result, TargetId, limits, size};
+use wire::control::{ControlReply, Name, OpenMode, PoolInfo};
+use wire::map::TargetState;
+use wire::obj::AdminOp;
+
+/// Weight of a target in a new pool.
+const WEIGHT_NORM: u32 = 65_536;
+/// Shares of targets are multiples of this, bytes: what disks and pages are made of.
+const SHARE_UNIT: u64 = 4096;
+
+/// A pool as asked for.
+pub(super) struct Wanted {
+    pub label: String,
+    pub bytes: u64,
+    pub scm_percent: u8,
+    pub durability: Durability,
+    pub targets: Vec<TargetId>,
+}
+
+impl Service {
+    pub(super) async fn pool_create(
+        &self,
+        wanted: Wanted,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        limits::check_label(&wanted.label)?;
+        let engines = self.store.engines().await?;
+        let targets = choose_targets(&wanted, &engines, orders)?;
+        let (scm, nvme) = split(&wanted, targets.len() as u64)?;
+
+        let (mut pool, _under_way) = self.claim_pool(&wanted, targets, scm, nvme).await?;
+        let name = pool.record.name();
+        let map = pool.record.map(&engines);
+        let id = pool.record.id;
+        let all: Vec<TargetId> = target_ids(&pool.record);
+        let mut failures =
+            order_all(orders, all.iter().copied(), || shard_order(&pool.record)).await;
+        if failures.is_empty() {
+            let set_map = || AdminOp::SetMap(map.clone());
+            failures = order_all(orders, all.iter().copied(), set_map).await;
+        }
+        if !failures.is_empty() {
+            self.undo_pool(&mut pool, orders).await?;
+            return Err(failure(
+                &format!("pool '{name}' was not created"),
+                &failures,
+                "mend that or leave those targets out, then try again",
+            ));
+        }
+        self.pool_becomes_ready(id).await?;
+        tracing::info!(pool = %id, label = %name, "pool created");
+        let ready = self.ready_pool(&Name::Uuid(pool.record.uuid)).await?;
+        Ok(ControlReply::Pool(self.pool_info(&ready.record).await?))
+    }
+
+    /// Records the intent to make a pool and takes its label.
+    async fn claim_pool(
+        &self,
+        wanted: &Wanted,
+        targets: Vec<TargetDf>,
+        shard_scm_bytes: u64,
+        shard_nvme_bytes: u64,
+    ) -> Result<(Loaded<PoolDf>, super::UnderWay)> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let label_key = keys::pool_label(&wanted.label);
+            if self.store.number(&label_key).await?.is_some() {
+                return Err(Error::new(
+                    Code::Exist,
+                    format!("there is a pool '{}' already; choose another label", wanted.label),
+                ));
+            }
+            let mut system = self.system().await?;
+            let id = PoolId(system.record.pool_next);
+            system.record.pool_next = id.0.checked_add(1).ok_or_else(|| {
+                Error::new(Code::NoSpace, "the system has no pool numbers left; make a new system")
+            })?;
+            let weights = targets.iter().map(|target| (target.id, WEIGHT_NORM)).collect();
+            let pool = PoolDf {
+                version: RECORD_VERSION,
+                id,
+                uuid: self.random_uuid(),
+                label: wanted.label.clone(),
+                stage: StageDf::Creating,
+                durability: wanted.durability,
+                shard_scm_bytes,
+                shard_nvme_bytes,
+                cont_next: 1,
+                map_version: 1,
+                targets: targets.clone(),
+                placements: vec![PlacementDf { epoch: 0, weights }],
+            };
+            let under_way = self.begin(Owner::Pool(id));
+            let (key, uuid_key) = (keys::pool(id), keys::pool_uuid(pool.uuid));
+            let tx = Tx::new()
+                .replace(&system)
+                .expect_absent(&label_key)
+                .expect_absent(&uuid_key)
+                .expect_absent(&key)
+                .put_number(&label_key, id.0.into())
+                .put_number(&uuid_key, id.0.into())
+                .put(&key, &pool);
+            if self.store.commit(tx).await?
+                && let Some(loaded) = self.store.pool(id).await?
+            {
+                return Ok((loaded, under_way));
+            }
+        }
+    }
+
+    async fn pool_becomes_ready(&self, id: PoolId) -> Result<()> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            // Read again: an engine's new address may have changed the map's version meanwhile.
+            let Some(mut pool) = self.store.pool(id).await? else {
+                return Err(Error::new(
+                    Code::NonExist,
+                    format!("pool {id} was removed while it was being created"),
+                ));
+            };
+            pool.record.stage = StageDf::Ready;
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes what a failed creation has left. Where a target cannot be told now, the pool
+    /// stays without its label, to be removed by the next [`Service::resume`].
+    async fn undo_pool(&self, pool: &mut Loaded<PoolDf>, orders: &dyn Targets) -> Result<()> {
+        let id = pool.record.id;
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(mut now) = self.store.pool(id).await? else { return Ok(()) };
+            let label_key = keys::pool_label(&now.record.label);
+            now.record.stage = StageDf::Destroying;
+            now.record.label.clear();
+            if self.store.commit(Tx::new().replace(&now).delete(label_key)).await? {
+                break;
+            }
+        }
+        if let Err(error) = self.finish_pool_destroy(id, orders).await {
+            tracing::warn!(pool = %id, %error, "a failed pool creation could not be undone yet");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn pool_list(&self) -> Result<ControlReply> {
+        let mut infos = Vec::new();
+        for pool in self.store.pools().await? {
+            if self.is_listed(&pool.record) {
+                infos.push(self.pool_info(&pool.record).await?);
+            }
+        }
+        Ok(ControlReply::Pools(infos))
+    }
+
+    pub(super) async fn pool_query(&self, name: &Name) -> Result<ControlReply> {
+        let pool = self.find_pool(name).await?.record;
+        if pool.stage == StageDf::Creating {
+            check_stage(pool.stage, "pool", &pool.name())?;
+        }
+        Ok(ControlReply::Pool(self.pool_info(&pool).await?))
+    }
+
+    pub(super) async fn pool_map(&self, id: PoolId) -> Result<ControlReply> {
+        let pool = self.store.pool(id).await?.ok_or_else(|| {
+            Error::new(Code::NonExist, format!("there is no pool number {id}; it may be destroyed"))
+        })?;
+        Ok(ControlReply::Map(pool.record.map(&self.store.engines().await?)))
+    }
+
+    pub(super) async fn pool_open(
+        &self,
+        session: SessionId,
+        name: &Name,
+        mode: OpenMode,
+    ) -> Result<ControlReply> {
+        let pool = self.ready_pool(name).await?.record;
+        let handle = self.handles.open(session, Owner::Pool(pool.id), mode, &pool.name())?;
+        // Registered first, looked at second: see `handles`.
+        let opened = async {
+            let pool = self.ready_pool(&Name::Uuid(pool.uuid)).await?.record;
+            self.pool_info(&pool).await
+        };
+        match opened.await {
+            Ok(pool) => Ok(ControlReply::PoolOpened { handle, pool }),
+            Err(error) => {
+                self.handles.revoke(handle);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) async fn pool_destroy(
+        &self,
+        name: &Name,
+        force: bool,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let mut attempts = Attempts::new();
+        let id = loop {
+            attempts.next()?;
+            let mut pool = self.find_pool(name).await?;
+            let (id, label) = (pool.record.id, pool.record.name());
+            if self.is_under_way(Owner::Pool(id)) {
+                check_stage(StageDf::Creating, "pool", &label)?;
+            }
+            if pool.record.stage == StageDf::Destroying {
+                break id;
+            }
+            let _closing = self.handles.begin_close(Owner::Pool(id), force, &label)?;
+            let cont_count = self.store.cont_count(id).await?;
+            if cont_count > 0 && !force {
+                return Err(Error::new(
+                    Code::Busy,
+                    format!(
+                        "pool '{label}' holds {cont_count} containers; destroy them or use force"
+                    ),
+                ));
+            }
+            pool.record.stage = StageDf::Destroying;
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                self.handles.drop_owner(Owner::Pool(id));
+                break id;
+            }
+        };
+        self.finish_pool_destroy(id, orders).await?;
+        Ok(ControlReply::Done)
+    }
+
+    /// Removes a pool that is marked as being destroyed, from targets and catalog. Its mark stays
+    /// when a target cannot be told. A pool without the mark is left alone.
+    pub(super) async fn finish_pool_destroy(&self, id: PoolId, orders: &dyn Targets) -> Result<()> {
+        let Some(pool) = self.store.pool(id).await? else { return Ok(()) };
+        if pool.record.stage != StageDf::Destroying {
+            return Ok(());
+        }
+        let name = pool.record.name();
+        let destroy = || AdminOp::DestroyShard { pool: id };
+        let failures = order_all(orders, target_ids(&pool.record), destroy).await;
+        if !failures.is_empty() {
+            return Err(failure(
+                &format!("pool '{name}' is not destroyed everywhere yet"),
+                &failures,
+                "destroy it again when they answer",
+            ));
+        }
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(pool) = self.store.pool(id).await? else { return Ok(()) };
+            let mut tx = Tx::new().expect(&pool).delete(&pool.key);
+            tx = tx.delete(keys::pool_uuid(pool.record.uuid));
+            if !pool.record.label.is_empty() {
+                tx = tx.delete(keys::pool_label(&pool.record.label));
+            }
+            for prefix in [
+                keys::conts(id),
+                keys::cont_labels(id),
+                keys::cont_uuids(id),
+                keys::oids_of_pool(id),
+                keys::pool_attrs(id),
+                keys::conts_attrs(id),
+            ] {
+                for key in self.store.keys(&prefix).await? {
+                    tx = tx.delete(key);
+                }
+            }
+            if self.store.commit(tx).await? {
+                tracing::info!(pool = %id, label = %name, "pool destroyed");
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) async fn pool_info(&self, pool: &PoolDf) -> Result<PoolInfo> {
+        let target_count = pool.targets.len() as u64;
+        Ok(PoolInfo {
+            id: pool.id,
+            uuid: pool.uuid,
+            label: pool.label.clone(),
+            durability: pool.durability,
+            scm_bytes: pool.shard_scm_bytes * target_count,
+            nvme_bytes: pool.shard_nvme_bytes * target_count,
+            cont_count: self.store.cont_count(pool.id).await?,
+            handle_count: self.handles.count(Owner::Pool(pool.id)),
+            map: pool.map(&self.store.engines().await?),
+        })
+    }
+}
+
+/// The order that makes a pool's shard.
+pub(super) fn shard_order(pool: &PoolDf) -> AdminOp {
+    AdminOp::CreateShard {
+        pool: pool.id,
+        durability: pool.durability,
+        scm_bytes: pool.shard_scm_bytes,
+        nvme_bytes: pool.shard_nvme_bytes,
+    }
+}
+
+/// All targets of a pool.
+pub(super) fn target_ids(pool: &PoolDf) -> Vec<TargetId> {
+    pool.targets.iter().map(|target| target.id).collect()
+}
+
+/// The targets of a new pool by id; all must exist and be reachable.
+fn choose_targets(
+    wanted: &Wanted,
+    engines: &[EngineDf],
+    orders: &dyn Targets,
+) -> Result<Vec<TargetDf>> {
+    let label = &wanted.label;
+    let mut ids: BTreeSet<TargetId> = wanted.targets.iter().copied().collect();
+    if ids.is_empty() {
+        ids = engines.iter().flat_map(|engine| engine.targets.iter().copied()).collect();
+    }
+    if ids.is_empty() {
+        return Err(Error::new(
+            Code::NonExist,
+            format!("pool '{label}' needs targets, but no engine has joined; start one"),
+        ));
+    }
+    let mut targets = Vec::with_capacity(ids.len());
+    for id in ids {
+        let engine = engine_of(id, engines).ok_or_else(|| {
+            Error::new(
+                Code::NonExist,
+                format!("pool '{label}': there is no target {id}; query the system to see them"),
+            )
+        })?;
+        if !orders.reachable(engine.rank) {
+            return Err(Error::new(
+                Code::Unreach,
+                format!(
+                    "pool '{label}' needs target {id}, but engine {} does not answer; start it or \
+                     name other targets",
+                    engine.rank
+                ),
+            ));
+        }
+        targets.push(TargetDf { id, rank: engine.rank, state: TargetState::Up });
+    }
+    Ok(targets)
+}
+
+/// Index-and-log and data bytes of each target's share.
+fn split(wanted: &Wanted, target_count: u64) -> Result<(u64, u64)> {
+    let Wanted { label, bytes, scm_percent, .. } = wanted;
+    if !(1..=99).contains(scm_percent) {
+        return Err(Error::inval(format!(
+            "pool '{label}': {scm_percent} percent for the index tier; give 1 to 99"
+        )));
+    }
+    let share = bytes / target_count;
+    if share < limits::SHARD_BYTES_MIN {
+        return Err(Error::inval(format!(
+            "pool '{label}' of {} over {target_count} targets is too small: each needs {}, so ask \
+             for {} or more, or name fewer targets",
+            size::format(*bytes),
+            size::format(limits::SHARD_BYTES_MIN),
+            size::format(limits::SHARD_BYTES_MIN * target_count),
+        )));
+    }
+    let share = share / SHARE_UNIT * SHARE_UNIT;
+    // 128 bits: a share times a percentage need not fit 64.
+    let scm = (share as u128 * *scm_percent as u128 / 100) as u64 / SHARE_UNIT * SHARE_UNIT;
+    Ok((scm, share - scm))
+}

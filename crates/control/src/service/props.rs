@@ -1,0 +1,151 @@
+//! Changing properties of pools and containers, by the names users type.
+//!
+//! All properties of a request change together or none does.
+
+use super::Service;
+use super::cont::check_props;
+use crate::keys;
+use crate::store::{Attempts, Tx};
+use std::collections::BTreeMap;
+use types::{Code, ContProps, Error, Result, limits, size};
+use wire::control::{ControlReply, Name, Subject};
+
+/// What can be changed of a pool.
+const POOL_PROPS: [&str; 1] = ["label"];
+/// What is fixed when a pool is made.
+const POOL_FIXED: [&str; 3] = ["durability", "bytes", "scm_percent"];
+/// What can be changed of a container.
+const CONT_PROPS: [&str; 5] = ["label", "oclass", "dir_oclass", "file_oclass", "chunk_size"];
+/// What is fixed when a container is made.
+const CONT_FIXED: [&str; 3] = ["layout", "rd_fac", "csum"];
+
+impl Service {
+    pub(super) async fn set_props(
+        &self,
+        subject: &Subject,
+        props: &BTreeMap<String, String>,
+    ) -> Result<ControlReply> {
+        match subject {
+            Subject::Pool(pool) => {
+                check_names("pool", props, &POOL_PROPS, &POOL_FIXED)?;
+                self.set_pool_props(pool, props).await?;
+            }
+            Subject::Cont(pool, cont) => {
+                check_names("container", props, &CONT_PROPS, &CONT_FIXED)?;
+                self.set_cont_props(pool, cont, props).await?;
+            }
+        }
+        Ok(ControlReply::Done)
+    }
+
+    async fn set_pool_props(&self, name: &Name, props: &BTreeMap<String, String>) -> Result<()> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let mut pool = self.ready_pool(name).await?;
+            let Some(label) = props.get("label").filter(|label| **label != pool.record.label)
+            else {
+                return Ok(());
+            };
+            limits::check_label(label)?;
+            let (old_key, new_key) =
+                (keys::pool_label(&pool.record.label), keys::pool_label(label));
+            if self.store.number(&new_key).await?.is_some() {
+                return Err(Error::new(
+                    Code::Exist,
+                    format!("there is a pool '{label}' already; choose another label"),
+                ));
+            }
+            pool.record.label.clone_from(label);
+            let tx = Tx::new()
+                .replace(&pool)
+                .expect_absent(&new_key)
+                .put_number(&new_key, pool.record.id.0.into())
+                .delete(old_key);
+            if self.store.commit(tx).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn set_cont_props(
+        &self,
+        pool: &Name,
+        cont: &Name,
+        props: &BTreeMap<String, String>,
+    ) -> Result<()> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let pool = self.ready_pool(pool).await?;
+            let pool_id = pool.record.id;
+            let mut cont = self.ready_cont(&pool.record, cont).await?;
+            // The pool is compared too: nothing may be added to one that is being destroyed.
+            let mut tx = Tx::new().expect(&pool);
+            if let Some(label) = props.get("label").filter(|label| **label != cont.record.label) {
+                if !cont.record.label.is_empty() {
+                    tx = tx.delete(keys::cont_label(pool_id, &cont.record.label));
+                }
+                if !label.is_empty() {
+                    limits::check_label(label)?;
+                    let key = keys::cont_label(pool_id, label);
+                    if self.store.number(&key).await?.is_some() {
+                        return Err(Error::new(
+                            Code::Exist,
+                            format!(
+                                "pool '{}' has a container '{label}' already; choose another label",
+                                pool.record.name()
+                            ),
+                        ));
+                    }
+                    tx = tx.expect_absent(&key).put_number(&key, cont.record.id.0);
+                }
+                cont.record.label.clone_from(label);
+            }
+            let mut changed = ContProps::from(&cont.record.props);
+            apply(&mut changed, props)?;
+            check_props(&changed, &pool.record.map(&self.store.engines().await?))?;
+            cont.record.props = (&changed).into();
+            if self.store.commit(tx.replace(&cont)).await? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn apply(changed: &mut ContProps, props: &BTreeMap<String, String>) -> Result<()> {
+    for (name, value) in props {
+        let applied = match name.as_str() {
+            "oclass" => value.parse().map(|class| changed.oclass = class),
+            "dir_oclass" => value.parse().map(|class| changed.dir_oclass = class),
+            "file_oclass" => value.parse().map(|class| changed.file_oclass = class),
+            "chunk_size" => size::parse(value).map(|bytes| changed.chunk_bytes = bytes),
+            _ => Ok(()),
+        };
+        applied.map_err(|error| error.context(format!("property '{name}'")))?;
+    }
+    Ok(())
+}
+
+fn check_names(
+    noun: &str,
+    props: &BTreeMap<String, String>,
+    valid: &[&str],
+    fixed: &[&str],
+) -> Result<()> {
+    for name in props.keys().map(String::as_str) {
+        if valid.contains(&name) {
+            continue;
+        }
+        let why = if fixed.contains(&name) {
+            format!("is fixed when the {noun} is made")
+        } else {
+            format!("is not a property of a {noun}")
+        };
+        return Err(Error::inval(format!(
+            "'{name}' {why}; properties that can be changed: {}",
+            valid.join(", ")
+        )));
+    }
+    Ok(())
+}

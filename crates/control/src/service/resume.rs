@@ -1,0 +1,178 @@
+//! Bringing targets and catalog together after a restart, of the service or of an engine.
+//!
+//! Targets of `memory` pools come back empty, a target may have missed an order while it was
+//! away, and a creation or destruction may have been cut off anywhere. All orders are
+//! idempotent, so everything that should be is ordered again, and everything half-done is
+//! undone (creations) or done to the end (destructions).
+
+use super::handles::Owner;
+use super::orders::Targets;
+use super::pool::shard_order;
+use super::{Service, check_stage};
+use crate::records::{ContDf, EngineDf, PoolDf, StageDf};
+use crate::store::{Attempts, Tx};
+use futures_util::future::join_all;
+use types::{ContId, Error, PoolId, Rank, Result, TargetId};
+use wire::obj::AdminOp;
+
+impl Service {
+    /// For the start of the service: finishes what was cut off and orders all reachable targets
+    /// to hold what they should.
+    ///
+    /// Answers which targets failed, and how; they are resumed when their engine joins
+    /// again. Fails only when the catalog does.
+    pub async fn resume(&self, orders: &dyn Targets) -> Result<Vec<(TargetId, Error)>> {
+        self.resume_where(orders, |rank| orders.reachable(rank)).await
+    }
+
+    /// For an engine that has joined, *after* it got its answer and can take orders: as
+    /// [`Service::resume`], for its targets.
+    pub async fn resume_engine(
+        &self,
+        rank: Rank,
+        orders: &dyn Targets,
+    ) -> Result<Vec<(TargetId, Error)>> {
+        self.resume_where(orders, |other| other == rank).await
+    }
+
+    async fn resume_where(
+        &self,
+        orders: &dyn Targets,
+        is_meant: impl Fn(Rank) -> bool,
+    ) -> Result<Vec<(TargetId, Error)>> {
+        let engines = self.store.engines().await?;
+        let mut failures = Vec::new();
+        for pool in self.store.pools().await? {
+            let (id, stage) = (pool.record.id, pool.record.stage);
+            if self.is_under_way(Owner::Pool(id)) {
+                continue;
+            }
+            if stage == StageDf::Ready {
+                let meant: Vec<TargetId> = pool
+                    .record
+                    .targets
+                    .iter()
+                    .filter(|target| is_meant(target.rank))
+                    .map(|target| target.id)
+                    .collect();
+                self.finish_conts(id, orders).await?;
+                failures.extend(self.resume_pool(&pool.record, &engines, &meant, orders).await?);
+                continue;
+            }
+            if stage == StageDf::Creating {
+                self.mark_pool(id).await?;
+            }
+            if let Err(error) = self.finish_pool_destroy(id, orders).await {
+                tracing::warn!(pool = %id, %error, "pool still waits to be destroyed");
+            }
+        }
+        Ok(failures)
+    }
+
+    /// Undoes cut-off creations and finishes cut-off destructions of containers.
+    async fn finish_conts(&self, pool: PoolId, orders: &dyn Targets) -> Result<()> {
+        for cont in self.store.conts(pool).await? {
+            let id = cont.record.id;
+            if cont.record.stage == StageDf::Ready || self.is_under_way(Owner::Cont(pool, id)) {
+                continue;
+            }
+            if cont.record.stage == StageDf::Creating {
+                self.mark_cont(pool, id).await?;
+            }
+            if let Err(error) = self.finish_cont_destroy(pool, id, orders).await {
+                tracing::warn!(%pool, cont = %id, %error, "container still waits to be destroyed");
+            }
+        }
+        Ok(())
+    }
+
+    async fn resume_pool(
+        &self,
+        pool: &PoolDf,
+        engines: &[EngineDf],
+        targets: &[TargetId],
+        orders: &dyn Targets,
+    ) -> Result<Vec<(TargetId, Error)>> {
+        let id = pool.id;
+        let conts = self.store.conts(id).await?;
+        let ready: Vec<&ContDf> = conts
+            .iter()
+            .map(|cont| &cont.record)
+            .filter(|cont| cont.stage == StageDf::Ready)
+            .collect();
+        let map = pool.map(engines);
+        let one = |target: TargetId| {
+            let (ready, map) = (&ready, map.clone());
+            async move {
+                orders.order(target, shard_order(pool)).await?;
+                orders.order(target, AdminOp::SetMap(map)).await?;
+                for cont in ready {
+                    orders.order(target, AdminOp::CreateCont { pool: id, cont: cont.id }).await?;
+                }
+                Ok(())
+            }
+        };
+        let answers = join_all(targets.iter().map(|&target| one(target))).await;
+        // What was destroyed meanwhile may have been made again by the orders above.
+        if self.is_gone(id).await? {
+            for &target in targets {
+                self.unmake(target, AdminOp::DestroyShard { pool: id }, orders).await;
+            }
+            return Ok(Vec::new());
+        }
+        for cont in &ready {
+            let now = self.store.cont(id, cont.id).await?;
+            if now.is_none_or(|now| now.record.stage != StageDf::Ready) {
+                for &target in targets {
+                    let order = AdminOp::DestroyCont { pool: id, cont: cont.id };
+                    self.unmake(target, order, orders).await;
+                }
+            }
+        }
+        let failed = targets.iter().zip(answers);
+        Ok(failed.filter_map(|(&target, answer)| Some((target, answer.err()?))).collect())
+    }
+
+    async fn unmake(&self, target: TargetId, order: AdminOp, orders: &dyn Targets) {
+        if let Err(error) = orders.order(target, order).await {
+            tracing::warn!(%target, %error, "could not remove what was destroyed during a resume");
+        }
+    }
+
+    async fn is_gone(&self, pool: PoolId) -> Result<bool> {
+        let now = self.store.pool(pool).await?;
+        Ok(now.is_none_or(|now| check_stage(now.record.stage, "pool", "").is_err()))
+    }
+
+    /// Turns a cut-off creation into a destruction; one that has ended well meanwhile stays.
+    async fn mark_pool(&self, id: PoolId) -> Result<()> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(mut pool) = self.store.pool(id).await? else { return Ok(()) };
+            if pool.record.stage != StageDf::Creating {
+                return Ok(());
+            }
+            pool.record.stage = StageDf::Destroying;
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As `mark_pool`.
+    async fn mark_cont(&self, pool: PoolId, id: ContId) -> Result<()> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(mut cont) = self.store.cont(pool, id).await? else { return Ok(()) };
+            if cont.record.stage != StageDf::Creating {
+                return Ok(());
+            }
+            cont.record.stage = StageDf::Destroying;
+            if self.store.commit(Tx::new().replace(&cont)).await? {
+                return Ok(());
+            }
+        }
+    }
+}

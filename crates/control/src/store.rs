@@ -1,0 +1,199 @@
+//! Typed reading and writing of the catalog.
+//!
+//! A [`Loaded`] record remembers the revision it was read at; a [`Tx`] collects what a decision
+//! relied on and what it changes. So a commit can fail for one reason only beside failure of the
+//! store: somebody else was faster, and the decision must be taken again.
+
+use crate::catalog::{Catalog, Change, Compare, Revision, Versioned};
+use crate::keys;
+use crate::records::{self, ContDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, SystemDf};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use types::{Code, ContId, Error, PoolId, Result};
+use uuid::Uuid;
+
+/// A record, and which write of it was read.
+#[derive(Clone, Debug)]
+pub struct Loaded<T> {
+    pub key: String,
+    pub revision: Revision,
+    pub record: T,
+}
+
+/// The catalog, in terms of its records.
+pub struct Store {
+    catalog: Box<dyn Catalog>,
+}
+
+impl Store {
+    pub fn new(catalog: Box<dyn Catalog>) -> Store {
+        Store { catalog }
+    }
+
+    async fn load<T: DeserializeOwned>(&self, key: String) -> Result<Option<Loaded<T>>> {
+        let found = self.catalog.get(&key).await?;
+        found.map(|stored| loaded(key, stored)).transpose()
+    }
+
+    async fn load_all<T: DeserializeOwned>(&self, prefix: &str) -> Result<Vec<Loaded<T>>> {
+        let found = self.catalog.list(prefix).await?;
+        found.into_iter().map(|(key, stored)| loaded(key, stored)).collect()
+    }
+
+    pub async fn system(&self) -> Result<Option<Loaded<SystemDf>>> {
+        self.load(keys::SYSTEM.to_string()).await
+    }
+
+    pub async fn engine(&self, uuid: Uuid) -> Result<Option<Loaded<EngineDf>>> {
+        self.load(keys::engine(uuid)).await
+    }
+
+    /// All engines, by rank.
+    pub async fn engines(&self) -> Result<Vec<EngineDf>> {
+        let all: Vec<Loaded<EngineDf>> = self.load_all(keys::ENGINES).await?;
+        let mut engines: Vec<EngineDf> = all.into_iter().map(|loaded| loaded.record).collect();
+        engines.sort_unstable_by_key(|engine| engine.rank);
+        Ok(engines)
+    }
+
+    pub async fn pool(&self, id: PoolId) -> Result<Option<Loaded<PoolDf>>> {
+        self.load(keys::pool(id)).await
+    }
+
+    /// All pools, by number.
+    pub async fn pools(&self) -> Result<Vec<Loaded<PoolDf>>> {
+        self.load_all(keys::POOLS).await
+    }
+
+    pub async fn cont(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<ContDf>>> {
+        self.load(keys::cont(pool, id)).await
+    }
+
+    /// All containers of a pool, by number.
+    pub async fn conts(&self, pool: PoolId) -> Result<Vec<Loaded<ContDf>>> {
+        self.load_all(&keys::conts(pool)).await
+    }
+
+    /// How many containers a pool has, in whatever stage.
+    pub async fn cont_count(&self, pool: PoolId) -> Result<u64> {
+        Ok(self.catalog.list(&keys::conts(pool)).await?.len() as u64)
+    }
+
+    pub async fn oids(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<OidsDf>>> {
+        self.load(keys::oids(pool, id)).await
+    }
+
+    /// The number behind a label or UUID key.
+    pub async fn number(&self, key: &str) -> Result<Option<u64>> {
+        let Some(stored) = self.catalog.get(key).await? else { return Ok(None) };
+        let text = std::str::from_utf8(&stored.bytes).ok();
+        text.and_then(|text| text.parse().ok()).map(Some).ok_or_else(|| {
+            Error::new(Code::Io, format!("catalog entry '{key}' is corrupt: not a number"))
+        })
+    }
+
+    /// Raw values under a prefix, by the rest of their keys.
+    pub async fn raw(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>> {
+        let found = self.catalog.list(prefix).await?;
+        Ok(found
+            .into_iter()
+            .map(|(key, stored)| (key[prefix.len()..].to_string(), stored.bytes))
+            .collect())
+    }
+
+    /// The keys under a prefix.
+    pub async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
+        Ok(self.catalog.list(prefix).await?.into_iter().map(|(key, _)| key).collect())
+    }
+
+    /// False: something the transaction relied on has changed.
+    pub async fn commit(&self, tx: Tx) -> Result<bool> {
+        self.catalog.commit(&tx.compares, &tx.changes).await
+    }
+}
+
+fn loaded<T: DeserializeOwned>(key: String, stored: Versioned) -> Result<Loaded<T>> {
+    let record = records::decode(&key, &stored.bytes)?;
+    Ok(Loaded { key, revision: stored.revision, record })
+}
+
+/// A transaction in the making.
+#[derive(Default)]
+pub struct Tx {
+    compares: Vec<Compare>,
+    changes: Vec<Change>,
+}
+
+impl Tx {
+    pub fn new() -> Tx {
+        Tx::default()
+    }
+
+    /// The record must not have changed since it was read.
+    pub fn expect<T>(mut self, loaded: &Loaded<T>) -> Tx {
+        self.compares.push(Compare { key: loaded.key.clone(), revision: loaded.revision });
+        self
+    }
+
+    /// The key must not exist.
+    pub fn expect_absent(mut self, key: impl Into<String>) -> Tx {
+        self.compares.push(Compare { key: key.into(), revision: Revision::ABSENT });
+        self
+    }
+
+    pub fn put<T: Serialize>(self, key: impl Into<String>, record: &T) -> Tx {
+        self.put_raw(key, records::encode(record))
+    }
+
+    pub fn put_raw(mut self, key: impl Into<String>, bytes: Vec<u8>) -> Tx {
+        self.changes.push(Change::Put(key.into(), bytes));
+        self
+    }
+
+    pub fn put_number(self, key: impl Into<String>, number: u64) -> Tx {
+        self.put_raw(key, number.to_string().into_bytes())
+    }
+
+    /// Writes the record back, provided it has not changed since it was read.
+    pub fn replace<T: Serialize>(self, loaded: &Loaded<T>) -> Tx {
+        self.expect(loaded).put(loaded.key.clone(), &loaded.record)
+    }
+
+    pub fn delete(mut self, key: impl Into<String>) -> Tx {
+        self.changes.push(Change::Delete(key.into()));
+        self
+    }
+}
+
+/// How often a decision is taken again when others are faster. With one service in charge a
+/// second attempt is rare; this many in a row mean that two services fight over one catalog.
+const ATTEMPTS_MAX: usize = 32;
+
+/// Counts attempts of one decision.
+pub struct Attempts(usize);
+
+impl Attempts {
+    pub fn new() -> Attempts {
+        Attempts(0)
+    }
+
+    /// `Busy` when there were too many.
+    pub fn next(&mut self) -> Result<()> {
+        self.0 += 1;
+        if self.0 > ATTEMPTS_MAX {
+            return Err(Error::new(
+                Code::Busy,
+                "the catalog keeps changing under this request; check that only one engine serves it, \
+                 then try again",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl SystemDf {
+    /// A system without anything in it.
+    pub fn new(uuid: Uuid) -> SystemDf {
+        SystemDf { version: RECORD_VERSION, uuid, pool_next: 1, target_next: 0, rank_next: 0 }
+    }
+}
