@@ -9,6 +9,7 @@ use crate::peers::Peers;
 use crate::process::{Inbox, Order};
 use control::{EmbeddedCatalog, Service, SessionId, Targets};
 use env::Env;
+use foldhash::{HashSet, HashSetExt};
 use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,8 @@ use wire::obj::{AdminOp, Request};
 /// How long an engine tries to reach the system it is to join.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
+/// How often the holder of the catalog asks the other engines whether they are there.
+const WATCH_PAUSE: Duration = Duration::from_secs(2);
 
 /// Where the catalog is.
 enum Role {
@@ -42,6 +45,10 @@ pub(crate) struct ControlHost {
     rank: Cell<Rank>,
     targets: RefCell<Vec<TargetId>>,
     inboxes: RefCell<Vec<(TargetId, Inbox)>>,
+    /// Engines by target, as last read from the catalog.
+    engines: RefCell<Vec<(EngineInfo, Vec<TargetId>)>>,
+    /// Engines that did not answer when last asked.
+    silent: RefCell<HashSet<Rank>>,
     next_session: Cell<u64>,
     incarnation: u64,
 }
@@ -59,10 +66,10 @@ impl ControlHost {
             let catalog = EmbeddedCatalog::open(&config.dir.join("catalog.redb"))?;
             let (wall, random) = (env.clone(), env.clone());
             let service = Service::new(
-                Rc::new(catalog),
+                Box::new(catalog),
                 Rc::new(move || wall.wall_ns()),
                 Rc::new(move || random.random_u64()),
-            )?;
+            );
             Role::Holder(Rc::new(service))
         } else {
             let address = |text: &String| match text.strip_prefix("sim:") {
@@ -81,6 +88,8 @@ impl ControlHost {
             rank: Cell::new(Rank(0)),
             targets: RefCell::new(Vec::new()),
             inboxes: RefCell::new(Vec::new()),
+            engines: RefCell::new(Vec::new()),
+            silent: RefCell::new(HashSet::new()),
             next_session: Cell::new(1),
         });
         host.join_system().await?;
@@ -104,7 +113,50 @@ impl ControlHost {
             if let Err(error) = host.join_system().await {
                 tracing::error!("announcing the engine's targets: {error}");
             }
+            if let Role::Holder(service) = &host.role {
+                host.watch_engines(service).await;
+            }
         });
+    }
+
+    /// Keeps up to date which engines answer.
+    async fn watch_engines(&self, service: &Service) {
+        loop {
+            self.env.sleep(WATCH_PAUSE).await;
+            match service.engines().await {
+                Ok(engines) => {
+                    self.engines.replace(engines);
+                }
+                Err(error) => tracing::warn!("reading the engines from the catalog: {error}"),
+            }
+            let engines = self.engines.borrow().clone();
+            for (engine, _) in engines {
+                if engine.rank != self.rank.get() {
+                    let answers = self.peers.ping(&engine).await;
+                    self.heard(engine.rank, answers);
+                }
+            }
+        }
+    }
+
+    fn heard(&self, rank: Rank, answers: bool) {
+        let mut silent = self.silent.borrow_mut();
+        if answers {
+            silent.remove(&rank);
+        } else {
+            silent.insert(rank);
+        }
+    }
+
+    /// The engine that owns a target, as the catalog knows it.
+    async fn engine_of(&self, service: &Service, target: TargetId) -> Result<EngineInfo> {
+        let engines = service.engines().await?;
+        let engine = engines.iter().find(|(_, targets)| targets.contains(&target));
+        let found = engine.map(|(engine, _)| engine.clone());
+        self.engines.replace(engines);
+        found.ok_or_else(|| {
+            Error::new(Code::NonExist, format!("no engine is known to own target {target}"))
+        })
     }
 
     async fn join_system(self: &Rc<Self>) -> Result<()> {
@@ -251,14 +303,20 @@ impl ControlHost {
         let Role::Holder(service) = &self.role else {
             return Err(Error::new(Code::Unreach, "this engine does not hold the catalog"));
         };
-        let joins = matches!(request, ControlRequest::Join(_));
         let orders = Orders { host: self.clone(), service: service.clone() };
         let reply = service.handle(session, request, &orders).await?;
-        if joins {
+        if let ControlReply::Joined { rank, .. } = reply {
+            // After the answer: the engine's targets may not serve before it.
             let service = service.clone();
+            self.heard(rank, true);
             self.env.spawn(async move {
-                if let Err(error) = service.resume(&orders).await {
-                    tracing::debug!("some targets do not know their pools yet: {error}");
+                match service.resume_engine(rank, &orders).await {
+                    Ok(failures) => {
+                        for (target, error) in failures {
+                            tracing::debug!("target {target} was not told of its pools: {error}");
+                        }
+                    }
+                    Err(error) => tracing::error!("resuming engine {rank}: {error}"),
                 }
             });
         }
@@ -283,15 +341,14 @@ impl Orders {
             inbox.unbounded_send(Order::Admin(op, sender)).map_err(|_| gone())?;
             return done.await.map_err(|_| gone())?;
         }
-        let engine = self.service.engine_of(target).ok_or_else(|| {
-            Error::new(Code::NonExist, format!("no engine is known to own target {target}"))
-        })?;
+        let engine = self.host.engine_of(&self.service, target).await?;
         if engine.rank == self.host.rank.get() {
             return Err(Error::new(Code::Unreach, format!("target {target} has not started yet")));
         }
         let body = wire::encode(&Request::Admin(op));
-        let answer = self.host.peers.ask(&engine, target, &body, &[]).await?;
-        wire::decode::<Result<()>>(&answer.body)?
+        let answer = self.host.peers.ask(&engine, target, &body, &[]).await;
+        self.host.heard(engine.rank, answer.is_ok());
+        wire::decode::<Result<()>>(&answer?.body)?
     }
 }
 
@@ -300,13 +357,7 @@ impl Targets for Orders {
         self.send(target, op).boxed_local()
     }
 
-    fn reachable<'a>(&'a self, engine: &'a EngineInfo) -> LocalBoxFuture<'a, bool> {
-        async move {
-            if engine.rank == self.host.rank.get() {
-                return true;
-            }
-            self.host.peers.ping(engine).await
-        }
-        .boxed_local()
+    fn reachable(&self, rank: Rank) -> bool {
+        rank == self.host.rank.get() || !self.host.silent.borrow().contains(&rank)
     }
 }

@@ -1,0 +1,248 @@
+//! Engines that die under load, from seeds: what was acknowledged stays, transactions are all
+//! or nothing, retries apply once, and the same seed gives the same run.
+
+use client::{Client, Code, Container, FetchedValue, KvObj, Tx};
+use sim::{Cluster, ClusterSpec};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use types::{ContLayout, Durability, ObjType, Result};
+use wire::control::{Name, OpenMode};
+use wire::obj::{Cond, FetchIod, FetchWant, UpdateIod, UpdateValue};
+
+/// Seeds to run; `AZEKURA_SIM_SEEDS` asks for more.
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let count = std::env::var("AZEKURA_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
+    0..count.unwrap_or(default)
+}
+
+async fn open(client: &Client) -> Result<Container> {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
+    pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await
+}
+
+fn kv(cont: &Container, class: &str, number: u64) -> KvObj {
+    let oid = cont.generate_oid(ObjType::KvHashed, class.parse().unwrap(), 0, number).unwrap();
+    KvObj { object: cont.object(oid) }
+}
+
+/// Kills and restarts engines at random until told to stop.
+async fn trouble(cluster: &Cluster, engines: std::ops::Range<usize>, stop: &Cell<bool>) {
+    let env = cluster.world().node("trouble");
+    while !stop.get() {
+        env.sleep(Duration::from_micros(200 + env.random_u64() % 40_000)).await;
+        let span = (engines.end - engines.start) as u64;
+        let at = engines.start + (env.random_u64() % span) as usize;
+        cluster.kill_engine(at);
+        env.sleep(Duration::from_micros(env.random_u64() % 30_000)).await;
+        cluster.start_engine(at).await.unwrap();
+    }
+}
+
+#[test]
+fn acknowledged_updates_survive_engines_that_die() {
+    for seed in seeds(20) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 2 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let stop = Cell::new(false);
+            let known: RefCell<BTreeMap<Vec<u8>, Vec<u8>>> = RefCell::default();
+            let writer = async |number: u64| {
+                let client = cluster.client(&format!("w{number}"));
+                let cont = open(&client).await.unwrap();
+                let kv = kv(&cont, "SX", 1);
+                for round in 0..60u64 {
+                    let key = format!("w{number}-{}", round % 20).into_bytes();
+                    let bytes = if round % 5 == 0 { 10_000 } else { 50 };
+                    let mut value = format!("{number}.{round}.").into_bytes();
+                    value.resize(bytes, b'v');
+                    kv.put(None, Cond::NONE, &key, &value).await.unwrap();
+                    known.borrow_mut().insert(key, value);
+                }
+            };
+            let work = async {
+                futures_util::future::join4(writer(0), writer(1), writer(2), writer(3)).await;
+                stop.set(true);
+            };
+            futures_util::future::join(work, trouble(&cluster, 0..2, &stop)).await;
+            let reader = cluster.client("reader");
+            let cont = open(&reader).await.unwrap();
+            let kv = kv(&cont, "SX", 1);
+            for (key, value) in known.borrow().iter() {
+                let found = kv.get(None, key).await.unwrap();
+                assert!(
+                    found.as_deref() == Some(&value[..]),
+                    "seed {seed}: {} is {:?}",
+                    key.escape_ascii(),
+                    found.map(|found| found.len())
+                );
+            }
+        });
+    }
+}
+
+/// A retried insert that had been applied would say `Exist`; a retried append-like counter would
+/// count twice. Neither may happen, however often the engine dies between effect and answer.
+#[test]
+fn a_retried_update_is_applied_once() {
+    for seed in seeds(20) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 1, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let cont = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let stop = Cell::new(false);
+            let work = async {
+                let kv = kv(&cont, "S1", 1);
+                for round in 0..100u64 {
+                    let key = round.to_le_bytes();
+                    kv.put(None, Cond::DKEY_INSERT, &key, b"once").await.unwrap();
+                    if round % 3 == 0 {
+                        kv.remove(None, Cond::PUNCH, &key).await.unwrap();
+                    }
+                }
+                stop.set(true);
+            };
+            futures_util::future::join(work, trouble(&cluster, 0..1, &stop)).await;
+        });
+    }
+}
+
+#[test]
+fn transactions_keep_the_sum_whoever_dies() {
+    const ACCOUNTS: u64 = 12;
+    for seed in seeds(20) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let cont = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let read = async |tx: Option<&Tx>, kv: &KvObj| -> Result<i64> {
+                let value = kv.get(tx, b"sum").await?.unwrap();
+                Ok(i64::from_le_bytes(value.try_into().unwrap()))
+            };
+            for number in 0..ACCOUNTS {
+                let account = kv(&cont, "S1", number);
+                account.put(None, Cond::NONE, b"sum", &100i64.to_le_bytes()).await.unwrap();
+            }
+            let stop = Cell::new(false);
+            let commits = Rc::new(Cell::new(0));
+            let mover = async |name: u64| {
+                let client = cluster.client(&format!("m{name}"));
+                let cont = open(&client).await.unwrap();
+                let env = client.env().clone();
+                let mut done = 0;
+                while done < 25 {
+                    let from = env.random_u64() % ACCOUNTS;
+                    let to = (from + 1 + env.random_u64() % (ACCOUNTS - 1)) % ACCOUNTS;
+                    let (from, to) = (kv(&cont, "S1", from), kv(&cont, "S1", to));
+                    let tx = Tx::open(&cont, false);
+                    let (a, b) = (read(Some(&tx), &from).await, read(Some(&tx), &to).await);
+                    let (a, b) = (a.unwrap(), b.unwrap());
+                    let (a, b) = ((a - 7).to_le_bytes(), (b + 7).to_le_bytes());
+                    from.put(Some(&tx), Cond::NONE, b"sum", &a).await.unwrap();
+                    to.put(Some(&tx), Cond::NONE, b"sum", &b).await.unwrap();
+                    match tx.commit().await {
+                        Ok(_) => {
+                            done += 1;
+                            commits.set(commits.get() + 1);
+                        }
+                        Err(error) if matches!(error.code, Code::TxRestart | Code::Unreach) => {
+                            env.sleep(Duration::from_micros(env.random_u64() % 2_000)).await;
+                        }
+                        Err(error) => panic!("seed {seed}: {error}"),
+                    }
+                }
+            };
+            let work = async {
+                futures_util::future::join3(mover(0), mover(1), mover(2)).await;
+                stop.set(true);
+            };
+            futures_util::future::join(work, trouble(&cluster, 0..3, &stop)).await;
+            let mut sum = 0;
+            for number in 0..ACCOUNTS {
+                sum += read(None, &kv(&cont, "S1", number)).await.unwrap();
+            }
+            assert_eq!(sum, ACCOUNTS as i64 * 100, "seed {seed}");
+            assert_eq!(commits.get(), 75);
+        });
+    }
+}
+
+/// Two clients read both of two keys and each writes one (write skew): a serializable store lets
+/// at most one of them commit.
+#[test]
+fn write_skew_is_refused() {
+    for seed in seeds(20) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let cont = cluster.container(&setup, Durability::Memory, ContLayout::Plain).await.unwrap();
+            for number in 0..8 {
+                kv(&cont, "S1", number).put(None, Cond::NONE, b"on", b"1").await.unwrap();
+            }
+            let leave = async |name: u64| -> bool {
+                let client = cluster.client(&format!("l{name}"));
+                let cont = open(&client).await.unwrap();
+                let tx = Tx::open(&cont, false);
+                for number in 0..8 {
+                    kv(&cont, "S1", number).get(Some(&tx), b"on").await.unwrap();
+                }
+                kv(&cont, "S1", name).put(Some(&tx), Cond::NONE, b"on", b"0").await.unwrap();
+                match tx.commit().await {
+                    Ok(_) => true,
+                    Err(error) => {
+                        assert_eq!(error.code, Code::TxRestart, "seed {seed}: {error}");
+                        false
+                    }
+                }
+            };
+            let (a, b) = futures_util::future::join(leave(0), leave(5)).await;
+            assert!(!(a && b), "seed {seed}: both committed");
+        });
+    }
+}
+
+/// The same seed must give the same run, or no failure could be studied.
+#[test]
+fn equal_seeds_give_equal_runs() {
+    let run = |seed| {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 2 }).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let stop = Cell::new(false);
+            let work = async {
+                let kv = kv(&cont, "SX", 1);
+                for round in 0..50u64 {
+                    kv.put(None, Cond::NONE, &round.to_le_bytes(), b"v").await.unwrap();
+                }
+                stop.set(true);
+            };
+            futures_util::future::join(work, trouble(&cluster, 1..2, &stop)).await;
+        });
+        cluster.world().trace_hash()
+    };
+    assert_eq!(run(3), run(3));
+    assert_ne!(run(3), run(4));
+}
+
+/// A `memory` pool promises nothing over a restart, but it must come back usable and empty.
+#[test]
+fn a_memory_pool_comes_back_empty() {
+    let cluster = Cluster::start(ClusterSpec { seed: 1, engines: 1, targets: 2 }).unwrap();
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Memory, ContLayout::Plain).await.unwrap();
+        let object = kv(&cont, "SX", 1).object;
+        let value = UpdateValue::Inline(b"v");
+        let iods = || vec![UpdateIod { akey: b"a", cond: Cond::NONE, value: value.clone() }];
+        object.update(None, Cond::NONE, b"k", iods(), &[]).await.unwrap();
+        cluster.kill_engine(0);
+        cluster.start_engine(0).await.unwrap();
+        let want = FetchWant::Single { bytes_max: 10, inline_bytes_max: 10 };
+        let found = object.fetch(None, Cond::NONE, b"k", vec![FetchIod { akey: b"a", want }], &mut []);
+        assert_eq!(found.await.unwrap(), vec![FetchedValue::Absent]);
+        object.update(None, Cond::DKEY_INSERT, b"k", iods(), &[]).await.unwrap();
+    });
+}

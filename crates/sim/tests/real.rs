@@ -1,0 +1,301 @@
+//! Real engines over real sockets, shared memory and files: what simulation cannot show.
+
+use client::{ArrayObj, Code, Container, KvObj};
+use engine::{Engine, EngineConfig, TargetConfig};
+use sim::LocalSystem;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use types::{ContLayout, ContProps, Durability, ObjType};
+use uuid::Uuid;
+use wire::control::{ControlRequest, Name, OpenMode};
+use wire::obj::{Cond, Op, Recx};
+
+fn kv(cont: &Container, number: u64) -> KvObj {
+    let oid = cont.generate_oid(ObjType::KvHashed, "SX".parse().unwrap(), 0, number).unwrap();
+    KvObj { object: cont.object(oid) }
+}
+
+fn array(cont: &Container, class: &str) -> ArrayObj {
+    let oid = cont.generate_oid(ObjType::ArrayByte, class.parse().unwrap(), 0, 77).unwrap();
+    ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 1 << 20 }
+}
+
+#[test]
+fn data_over_shared_memory_and_tcp_for_each_durability() {
+    for durability in [Durability::Memory, Durability::Relaxed, Durability::Wal] {
+        let system = LocalSystem::start(2, 2).unwrap();
+        let local = system.client(false).unwrap();
+        let cont = system.container(&local, durability, ContLayout::Plain).unwrap();
+        let data: Vec<u8> = (0..5_000_000u32).map(|n| (n * 7 / 3) as u8).collect();
+        let whole = [Recx { index: 12_345, count: data.len() as u64 }];
+        local.block_on(async {
+            array(&cont, "SX").write(&whole, &[&data[..1_000], &data[1_000..]]).await.unwrap();
+            for number in 0..200u64 {
+                kv(&cont, 1).put(None, Cond::NONE, &number.to_le_bytes(), b"v").await.unwrap();
+            }
+        });
+        let remote = system.client(true).unwrap();
+        remote.block_on(async {
+            let pool = remote.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+            let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
+            let mut room = vec![0; data.len()];
+            let (front, back) = room.split_at_mut(3_333_333);
+            let known = array(&cont, "SX").read(&whole, &mut [front, back]).await.unwrap();
+            assert_eq!(known, 12_345 + data.len() as u64);
+            assert!(room == data);
+            for number in 0..200u64 {
+                let value = kv(&cont, 1).get(None, &number.to_le_bytes()).await.unwrap();
+                assert_eq!(value.as_deref(), Some(&b"v"[..]));
+            }
+            assert_eq!(pool.query().await.unwrap().targets.len(), 4);
+        });
+    }
+}
+
+#[test]
+fn a_clean_restart_keeps_everything_and_open_clients_go_on() {
+    let mut system = LocalSystem::start(1, 2).unwrap();
+    let client = system.client(false).unwrap();
+    let cont = system.container(&client, Durability::Wal, ContLayout::Plain).unwrap();
+    let data = vec![0x5a; 3_000_000];
+    let whole = [Recx { index: 0, count: data.len() as u64 }];
+    client.block_on(async {
+        array(&cont, "SX").write(&whole, &[&data]).await.unwrap();
+        kv(&cont, 1).put(None, Cond::NONE, b"k", b"v").await.unwrap();
+    });
+    system.stop_engine(0).unwrap();
+    system.start_engine(0).unwrap();
+    client.block_on(async {
+        let mut room = vec![0; data.len()];
+        array(&cont, "SX").read(&whole, &mut [&mut room]).await.unwrap();
+        assert!(room == data);
+        assert_eq!(kv(&cont, 1).get(None, b"k").await.unwrap().as_deref(), Some(&b"v"[..]));
+    });
+}
+
+#[test]
+fn garbage_on_the_port_harms_nobody() {
+    let system = LocalSystem::start(1, 1).unwrap();
+    let client = system.client(true).unwrap();
+    let cont = system.container(&client, Durability::Memory, ContLayout::Plain).unwrap();
+    let tcp = match &system.options(true).system.engines[1] {
+        transport::Address::Tcp(address) => address.clone(),
+        other => panic!("{other:?}"),
+    };
+    let mut seed = 1u64;
+    for bytes in [1usize, 39, 40, 41, 5_000, 300_000] {
+        let garbage: Vec<u8> = (0..bytes)
+            .map(|_| {
+                seed = types::hash::mix(seed);
+                seed as u8
+            })
+            .collect();
+        let mut stream = TcpStream::connect(&tcp).unwrap();
+        // The engine may close while we still write.
+        let _ = stream.write_all(&garbage);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut answer = Vec::new();
+        // Closed in bounded time: an end or a reset, not a time-out.
+        if let Err(error) = stream.read_to_end(&mut answer) {
+            assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "{bytes} bytes: still open");
+        }
+    }
+    client.block_on(async {
+        kv(&cont, 1).put(None, Cond::NONE, b"k", b"v").await.unwrap();
+    });
+}
+
+#[test]
+fn another_wire_version_is_told_so() {
+    let system = LocalSystem::start(1, 1).unwrap();
+    let tcp = match &system.options(true).system.engines[1] {
+        transport::Address::Tcp(address) => address.clone(),
+        other => panic!("{other:?}"),
+    };
+    let hello = wire::hello::Hello {
+        client: types::ClientId(1),
+        service: wire::hello::Service::Control,
+        token: b"",
+        job: "",
+        pid: 0,
+        memory_probe_address: 0,
+        memory_probe: 0,
+    };
+    let body = wire::encode(&hello);
+    let mut frame = wire::Header::new(wire::Kind::Hello, 1, &body, 0).encode();
+    frame[4] = wire::WIRE_VERSION as u8 + 1;
+    let crc = wire::header::crc(&frame[..36]).to_le_bytes();
+    frame[36..40].copy_from_slice(&crc);
+    let mut stream = TcpStream::connect(tcp).unwrap();
+    stream.write_all(&frame).unwrap();
+    stream.write_all(&body).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let header: [u8; wire::HEADER_BYTES] = answer[..wire::HEADER_BYTES].try_into().unwrap();
+    let header = wire::Header::decode(&header).unwrap();
+    assert_eq!(header.kind, wire::Kind::HelloReply);
+    let refused: Result<wire::hello::HelloReply, types::Error> =
+        wire::decode(&answer[wire::HEADER_BYTES..]).unwrap();
+    let error = refused.unwrap_err();
+    assert_eq!(error.code, Code::Version, "{error}");
+    assert!(error.to_string().contains("version"), "{error}");
+}
+
+#[test]
+fn a_full_pool_says_so_and_removing_still_works() {
+    let system = LocalSystem::start(1, 1).unwrap();
+    let client = system.client(false).unwrap();
+    client.block_on(async {
+        let request = ControlRequest::PoolCreate {
+            label: "small".into(),
+            bytes: 32 << 20,
+            scm_percent: 50,
+            durability: Durability::Memory,
+            targets: Vec::new(),
+        };
+        client.pool_create(request).await.unwrap();
+        let name = Name::Label("small".into());
+        let pool = client.pool_open(&name, OpenMode::ReadWrite).await.unwrap();
+        pool.cont_create("c", Uuid::nil(), ContProps::default(), BTreeMap::new()).await.unwrap();
+        let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
+        let array = array(&cont, "S1");
+        let piece = vec![1u8; 1 << 20];
+        let mut written = 0u64;
+        let full = loop {
+            match array.write(&[Recx { index: written, count: 1 << 20 }], &[&piece]).await {
+                Ok(()) => written += 1 << 20,
+                Err(error) => break error,
+            }
+            assert!(written < 64 << 20, "the pool has no end");
+        };
+        assert_eq!(full.code, Code::NoSpace, "{full}");
+        assert!(written >= 12 << 20, "only {written} bytes of 16 MiB fitted");
+        let filled = pool.query().await.unwrap().total;
+        array.destroy().await.unwrap();
+        let emptied = pool.query().await.unwrap().total;
+        assert!(emptied.nvme_free_bytes >= filled.nvme_free_bytes + written);
+        array.write(&[Recx { index: 0, count: 1 << 20 }], &[&piece]).await.unwrap();
+        // The same for the tier of small things.
+        let kv = kv(&cont, 5);
+        let value = vec![2u8; 3_000];
+        let mut count = 0u64;
+        let full = loop {
+            match kv.put(None, Cond::NONE, &count.to_le_bytes(), &value).await {
+                Ok(()) => count += 1,
+                Err(error) => break error,
+            }
+            assert!(count < 100_000, "the index tier has no end");
+        };
+        assert_eq!(full.code, Code::NoSpace, "{full}");
+        for key in 0..count {
+            kv.remove(None, Cond::PUNCH, &key.to_le_bytes()).await.unwrap();
+        }
+        kv.put(None, Cond::NONE, b"again", &value).await.unwrap();
+        // Destroying the container gives everything back.
+        drop(kv);
+        pool.cont_destroy(Name::Label("c".into()), true).await.unwrap();
+        let space = pool.query().await.unwrap().total;
+        assert_eq!(space.nvme_free_bytes, space.nvme_bytes);
+        assert_eq!(space.object_count, 0);
+    });
+}
+
+#[test]
+fn an_object_unlinked_while_open_lives_until_its_client_is_gone() {
+    let system = LocalSystem::start(1, 1).unwrap();
+    let owner = system.client(false).unwrap();
+    let cont = system.container(&owner, Durability::Memory, ContLayout::Plain).unwrap();
+    let data = vec![3u8; 100_000];
+    let whole = [Recx { index: 0, count: data.len() as u64 }];
+    let holder = system.client(false).unwrap();
+    let oid = array(&cont, "S1").oid;
+    owner.block_on(array(&cont, "S1").write(&whole, &[&data])).unwrap();
+    holder.block_on(async {
+        let pool = holder.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+        let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
+        let mut batch = cont.batch();
+        batch.op(Op::Open { oid });
+        batch.run().await.unwrap();
+    });
+    let size = || owner.block_on(array(&cont, "S1").size()).unwrap();
+    owner.block_on(async {
+        let mut batch = cont.batch();
+        batch.op(Op::PunchUnlessOpen { oid });
+        batch.run().await.unwrap();
+    });
+    assert_eq!(size(), 100_000);
+    // The holder ends without a word, as a killed process does.
+    drop(holder);
+    for _ in 0..200 {
+        if size() == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the object of a client that is gone was never freed");
+}
+
+#[test]
+fn two_engines_on_one_directory_or_device_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = |name: &str, device: &str| EngineConfig {
+        dir: dir.path().join(name),
+        listen: "127.0.0.1:0".into(),
+        advertise: None,
+        join: Vec::new(),
+        domain: Vec::new(),
+        token_file: None,
+        targets: vec![TargetConfig { device: dir.path().join(device) }],
+    };
+    let first = Engine::start(config("a", "t")).unwrap();
+    let same_dir = Engine::start(config("a", "u")).err().unwrap();
+    assert_eq!(same_dir.code, Code::Busy, "{same_dir}");
+    let same_device = Engine::start(config("b", "t")).err().unwrap();
+    assert_eq!(same_device.code, Code::Busy, "{same_device}");
+    first.stop().unwrap();
+    Engine::start(config("a", "t")).unwrap().stop().unwrap();
+}
+
+#[test]
+fn a_token_keeps_strangers_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let token_file = dir.path().join("token");
+    std::fs::write(&token_file, "secret\n").unwrap();
+    let engine = Engine::start(EngineConfig {
+        dir: dir.path().join("e"),
+        listen: "127.0.0.1:0".into(),
+        advertise: None,
+        join: Vec::new(),
+        domain: Vec::new(),
+        token_file: Some(token_file),
+        targets: vec![TargetConfig { device: dir.path().join("t") }],
+    })
+    .unwrap();
+    let options = |token: &[u8]| {
+        client::ConnectOptions::new(client::SystemAddress {
+            engines: vec![transport::Address::Tcp(engine.tcp.to_string())],
+            token: token.to_vec(),
+        })
+    };
+    for wrong in [&b""[..], b"secre", b"secret2"] {
+        let error = client::Client::connect(options(wrong)).err().unwrap();
+        assert_eq!(error.code, Code::NoPerm, "{error}");
+    }
+    client::Client::connect(options(b"secret")).unwrap();
+}
+
+#[test]
+fn a_client_learns_of_an_engine_that_is_gone_in_bounded_time() {
+    let mut system = LocalSystem::start(1, 1).unwrap();
+    let mut options = system.options(false);
+    options.timeout = Duration::from_millis(800);
+    let client = client::Client::connect(options).unwrap();
+    let cont = system.container(&client, Durability::Memory, ContLayout::Plain).unwrap();
+    system.stop_engine(0).unwrap();
+    let error = client.block_on(kv(&cont, 1).put(None, Cond::NONE, b"k", b"v")).unwrap_err();
+    assert!(matches!(error.code, Code::TimedOut | Code::Unreach), "{error}");
+}
