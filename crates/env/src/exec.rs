@@ -265,7 +265,8 @@ impl Exec {
 
     fn drop_pass(&self, owner: Option<Owner>) -> bool {
         let mut any = false;
-        for at in 0..self.slots.borrow().len() {
+        let count = self.slots.borrow().len();
+        for at in 0..count {
             let doomed = {
                 let mut slots = self.slots.borrow_mut();
                 let slot = &mut slots[at];
