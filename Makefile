@@ -33,7 +33,7 @@ test: ## Everything a change must pass; stops at the first failure
 	$(CARGO) test --workspace --no-fail-fast
 	$(CARGO) run --quiet -p fuzz -- --seconds $(FUZZ_SECONDS)
 
-test-long: test ## The same with release code, more random cases and long fuzzing (hours)
+test-long: test ## The same with release code, more random cases and long fuzzing
 	PROPTEST_CASES=4096 $(CARGO) test --release --workspace --no-fail-fast
 	$(CARGO) run --release --quiet -p fuzz -- --seconds $(FUZZ_SECONDS_LONG)
 
