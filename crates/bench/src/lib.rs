@@ -1,1 +1,28 @@
-//! Access patterns of IOR and mdtest, and reports.
+//! Access patterns of IOR and mdtest, on an Azekura file system or on any directory, and a
+//! suite that holds both side by side.
+//!
+//! The same pattern code drives either backend, so that a ratio between the two says something
+//! about the storage and nothing about the benchmark. Each *process* of a benchmark is a real
+//! process: the parent starts its own binary again (with [`WORKER_ENV`] set) and leads the
+//! workers through the phases over pipes. Rates are computed as IOR and mdtest do: all work
+//! divided by the time from the earliest start to the latest end.
+//!
+//! This crate reads clocks and `/proc` itself, not through the I/O seam: it measures from the
+//! outside and never runs under simulation. It does not know how targets store things.
+
+mod backend;
+mod clock;
+mod crew;
+pub mod io;
+pub mod md;
+mod place;
+pub mod report;
+mod servers;
+// pub mod suite;
+mod table;
+mod verify;
+mod worker;
+
+pub use crew::Phase;
+pub use place::Where;
+pub use worker::{WORKER_ENV, is_worker, worker_main};
