@@ -68,10 +68,8 @@ impl Dfs {
                 };
                 match walked.last {
                     None => {
-                        if let Some(inode) = &top.inode {
-                            self.check_open(inode, flags)?;
-                        }
-                        return self.step_obj(&top, flags);
+                        self.check_open(&top.inode, flags)?;
+                        return Ok(self.step_obj(&top, flags));
                     }
                     // A dangling link with a trailing slash cannot make a file.
                     Some((_, None)) if walked.wants_dir => {
@@ -96,10 +94,7 @@ impl Dfs {
     /// Whether the caller may make entries in the directory.
     fn may_create(&self, at: &Step) -> Result<()> {
         self.require_writable()?;
-        match &at.inode {
-            Some(inode) => self.check_access(inode, Access::WRITE | Access::EXECUTE),
-            None => Ok(()),
-        }
+        self.check_access(&at.inode, Access::WRITE | Access::EXECUTE)
     }
 
     /// `None` when the name is taken (or the caller may make nothing here) and `flags` allow to
@@ -137,18 +132,12 @@ impl Dfs {
         options: &CreateOptions,
     ) -> Result<Obj> {
         let shared = &self.shared;
-        let class = options
-            .class
-            .or(at.inode.and_then(|dir| dir.file_class))
-            .unwrap_or(shared.superblock.file_class);
+        let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
         let entry_target = shared.cont.target_of(at.oid, name)?;
         let oid = shared.file_oid(class, entry_target).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = match check_chunk_bytes(options.chunk_bytes)? {
-            0 => at
-                .inode
-                .map_or(shared.superblock.chunk_bytes as u64, |dir| shared.chunk_bytes_of(&dir))
-                as u32,
+            0 => shared.chunk_bytes_of(&at.inode) as u32,
             own => own,
         };
         let raw = inode.encode(b"");
@@ -245,10 +234,8 @@ impl Dfs {
         let umask = if is_symlink { 0 } else { self.cred.umask & 0o777 };
         let mut mode = mode & !umask;
         let mut gid = self.cred.gid;
-        if let Some(dir) = at.inode
-            && dir.mode & S_ISGID != 0
-        {
-            gid = dir.gid;
+        if at.inode.mode & S_ISGID != 0 {
+            gid = at.inode.gid;
             if is_dir {
                 mode |= S_ISGID;
             }
@@ -299,15 +286,12 @@ impl Dfs {
     ) -> Result<Obj> {
         let at = self.prepare_insert(parent, name).await?;
         let shared = &self.shared;
-        let inherited = at.inode.and_then(|dir| dir.dir_class);
-        let class = class.or(inherited).unwrap_or(shared.superblock.dir_class);
+        let class = class.or(at.inode.dir_class).unwrap_or(shared.superblock.dir_class);
         let oid = shared.dir_oid(class).await?;
         let mut inode = self.new_inode(&at, oid, S_IFDIR | mode & 0o7777);
-        if let Some(dir) = at.inode {
-            inode.chunk_bytes = dir.chunk_bytes;
-            inode.file_class = dir.file_class;
-            inode.dir_class = dir.dir_class;
-        }
+        inode.chunk_bytes = at.inode.chunk_bytes;
+        inode.file_class = at.inode.file_class;
+        inode.dir_class = at.inode.dir_class;
         let raw = inode.encode(b"");
         let parent_raw = at.oid.to_bytes();
         let shards = shared.cont.shard_targets(oid)?;

@@ -7,7 +7,7 @@
 use crate::attr::Stat;
 use crate::entry::{Found, reply_kind};
 use crate::flags::Access;
-use crate::fs::Dfs;
+use crate::fs::{Dfs, Shared};
 use crate::inode::{FileKind, Inode};
 use crate::layout::{INODE, MARKER};
 use crate::node::Obj;
@@ -53,6 +53,11 @@ impl DirAnchor {
             server: Vec::new(),
             end: false,
         }
+    }
+
+    /// A listing that is over.
+    pub(crate) fn ended() -> DirAnchor {
+        DirAnchor { end: true, ..DirAnchor::start() }
     }
 
     /// True when nothing is left.
@@ -210,7 +215,7 @@ impl Dfs {
         Ok(DirAnchor::split(shards as u32, parts))
     }
 
-    async fn read_page(
+    pub(crate) async fn read_page(
         &self,
         dir: &Obj,
         anchor: &mut DirAnchor,
@@ -218,11 +223,24 @@ impl Dfs {
         follow: bool,
     ) -> Result<Vec<(Key, Found)>> {
         self.check_access(&dir.require_dir()?, Access::READ)?;
+        self.shared.read_page(dir.oid(), anchor, count_max, follow).await
+    }
+}
+
+impl Shared {
+    /// The next entries of a directory; see [`Dfs::readdir`]. With `follow`, each with the tail of
+    /// its file where the listing target knows it.
+    pub async fn read_page(
+        &self,
+        oid: Oid,
+        anchor: &mut DirAnchor,
+        count_max: u32,
+        follow: bool,
+    ) -> Result<Vec<(Key, Found)>> {
         if count_max == 0 {
             return Err(Error::new(Code::Inval, "a listing needs room for one entry at least"));
         }
-        let cont = &self.shared.cont;
-        let oid = dir.oid();
+        let cont = &self.cont;
         let shards = cont.shard_targets(oid)?;
         let mut page = Vec::new();
         // Empty shards are passed over here rather than by the caller.

@@ -91,17 +91,28 @@ impl Shared {
     /// trip, two for a file with several names. With `open`, the entry's target registers a
     /// handle if it holds the file.
     pub async fn fetch_entry(&self, dir: Oid, name: &[u8], open: bool) -> Result<Option<Found>> {
+        match self.fetch_link(dir, name, open).await? {
+            Some(found) if found.inode.hard => self.fetch_record(found).await,
+            other => Ok(other),
+        }
+    }
+
+    /// An entry as it stands, without the inode of a file with several names.
+    pub async fn entry_value(&self, dir: Oid, name: &[u8]) -> Result<Option<Found>> {
+        self.fetch_link(dir, name, false).await
+    }
+
+    async fn fetch_link(&self, dir: Oid, name: &[u8], open: bool) -> Result<Option<Found>> {
         let mut batch = self.cont.batch();
         batch.op(Op::FetchLink { oid: dir, dkey: name, akey: INODE, open });
         let result = batch.run().await?;
-        let found = match result.replies()?.first() {
+        match result.replies()?.first() {
             Some(&OpReply::Link { value: Some(raw), epoch, tail, opened }) => {
-                Found::from_link(raw, epoch, tail, opened)?
+                Found::from_link(raw, epoch, tail, opened).map(Some)
             }
-            Some(OpReply::Link { value: None, .. }) => return Ok(None),
-            _ => return Err(reply_kind()),
-        };
-        if found.inode.hard { self.fetch_record(found).await } else { Ok(Some(found)) }
+            Some(OpReply::Link { value: None, .. }) => Ok(None),
+            _ => Err(reply_kind()),
+        }
     }
 
     /// Completes an entry of a file with several names; `None` when the file is gone.

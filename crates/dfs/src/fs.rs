@@ -153,20 +153,29 @@ impl Dfs {
             },
             _ => return Err(reply_kind()),
         };
+        Ok(Dfs::with_superblock(cont, flags, cred, superblock))
+    }
+
+    pub(crate) fn with_superblock(
+        cont: &Container,
+        flags: MountFlags,
+        cred: Credentials,
+        superblock: Superblock,
+    ) -> Dfs {
         let flags = if cont.is_read_only() { flags | MountFlags::READ_ONLY } else { flags };
-        Ok(Dfs {
+        Dfs {
             shared: Rc::new(Shared {
                 cont: cont.clone(),
                 flags,
                 superblock,
-                superblock_oid: oid,
+                superblock_oid: superblock_oid(&cont.info().props),
                 numbers: RefCell::new(0..0),
                 numbers_next: Cell::new(NUMBERS_FIRST),
                 nodes: RefCell::new(HashMap::new()),
                 prefix: RefCell::new(Vec::new()),
             }),
             cred: Rc::new(cred),
-        })
+        }
     }
 
     /// [`Dfs::mount`], after [`Dfs::format`] if nobody has formatted the container yet.

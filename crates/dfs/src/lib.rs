@@ -15,13 +15,17 @@
 //! - [`Dfs`]: a mount as one caller sees it; names relative to an open directory [`Obj`].
 
 mod attr;
+pub mod check;
 mod create;
 mod cred;
 mod dir;
 mod entry;
 mod file;
+pub mod find;
 pub mod flags;
 mod fs;
+mod glob;
+mod handle;
 pub mod inode;
 pub mod layout;
 mod link;
@@ -29,6 +33,7 @@ mod node;
 mod path;
 mod remove;
 mod rename;
+pub mod sys;
 mod walk;
 mod xattr;
 

@@ -1,8 +1,7 @@
 //! Paths as bytes: splitting, limits.
 //!
-//! Invariant: a component that leaves this module is a legal name, `.` or `..`; empty
-//! components (`//`, a trailing `/`) never do, but a trailing slash is remembered because it
-//! demands a directory.
+//! Empty components (`//`, a trailing `/`) mean nothing, except that a trailing slash demands a
+//! directory.
 
 use types::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 use types::{Code, Error, Result};
@@ -23,11 +22,6 @@ pub fn check(path: &[u8]) -> Result<()> {
         return Err(Error::inval("a path must not contain NUL bytes"));
     }
     Ok(())
-}
-
-/// The components of a path, in order.
-pub fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    path.split(|&byte| byte == b'/').filter(|part| !part.is_empty())
 }
 
 /// `NameTooLong` for a component over 255 bytes.
@@ -86,8 +80,6 @@ mod tests {
         for (path, parent, name) in cases {
             assert_eq!(split_last(path), (parent, name), "{}", path.escape_ascii());
         }
-        let parts: Vec<&[u8]> = components(b"//a/./b//..").collect();
-        assert_eq!(parts, [&b"a"[..], b".", b"b", b".."]);
     }
 
     #[test]

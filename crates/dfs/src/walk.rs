@@ -4,6 +4,7 @@
 //! that is not a directory gives `NotDir`, at most 40 symbolic links are followed, a trailing
 //! slash demands a directory and follows a link in the last place.
 
+use crate::dir::DirAnchor;
 use crate::entry::{Found, reply_kind};
 use crate::flags::{Access, OpenFlags};
 use crate::fs::Dfs;
@@ -19,8 +20,7 @@ use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply};
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub oid: Oid,
-    /// `None` for a parent reached by `..` from a handle: its mode is unknown and not checked.
-    pub inode: Option<Inode>,
+    pub inode: Inode,
     pub location: Location,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct WalkHow {
 
 impl Step {
     pub fn of(obj: &Obj) -> Step {
-        Step { oid: obj.oid(), inode: Some(obj.node.inode()), location: obj.node.location() }
+        Step { oid: obj.oid(), inode: obj.node.inode(), location: obj.node.location() }
     }
 }
 
@@ -57,17 +57,27 @@ impl Dfs {
     /// The root as the start of a walk.
     async fn root_step(&self) -> Result<Step> {
         let inode = self.shared.fetch_root().await?.inode;
-        Ok(Step { oid: inode.oid, inode: Some(inode), location: self.shared.root_location() })
+        Ok(Step { oid: inode.oid, inode, location: self.shared.root_location() })
     }
 
-    /// The parent of a directory of which only the id is known.
+    /// The parent of a directory, as `..` of a handle wants it. Markers name the parent but not
+    /// its name, so that is looked for among the grandparent's entries: slow, and rare.
     async fn parent_step(&self, oid: Oid) -> Result<Step> {
         let parent = self.parent_of(oid).await?.0;
         if self.shared.is_root(parent) {
             return self.root_step().await;
         }
-        let location = Location { parent: Oid::NIL, name: Key::default() };
-        Ok(Step { oid: parent, inode: None, location })
+        let above = self.parent_of(parent).await?.0;
+        let mut anchor = DirAnchor::start();
+        while !anchor.is_end() {
+            for (name, found) in self.shared.read_page(above, &mut anchor, 4096, false).await? {
+                if found.inode.oid == parent {
+                    let location = Location { parent: above, name };
+                    return Ok(Step { oid: parent, inode: found.inode, location });
+                }
+            }
+        }
+        Err(Error::bare(Code::NonExist))
     }
 
     /// The parent in a directory's marker, and the marker's epoch. `NonExist` when the directory
@@ -118,12 +128,10 @@ impl Dfs {
             let Some(top) = steps.last() else {
                 return Err(Error::bare(Code::Inval));
             };
-            if let Some(inode) = &top.inode {
-                if !inode.is_dir() {
-                    return Err(Error::bare(Code::NotDir));
-                }
-                self.check_access(inode, Access::EXECUTE)?;
+            if !top.inode.is_dir() {
+                return Err(Error::bare(Code::NotDir));
             }
+            self.check_access(&top.inode, Access::EXECUTE)?;
             if &*name == b"." {
                 rest = tail;
                 continue;
@@ -175,8 +183,8 @@ impl Dfs {
                 }
                 Some(found) if found.inode.is_dir() => {
                     let location = Location { parent: dir, name };
-                    let inode = Some(found.inode);
-                    steps.push(Step { oid: found.inode.oid, inode, location });
+                    let inode = found.inode;
+                    steps.push(Step { oid: inode.oid, inode, location });
                     rest = tail;
                 }
                 Some(_) => return Err(Error::bare(Code::NotDir)),
@@ -186,14 +194,8 @@ impl Dfs {
     }
 
     /// A handle on a directory met on the way.
-    pub(crate) fn step_obj(&self, step: &Step, flags: OpenFlags) -> Result<Obj> {
-        let Some(inode) = step.inode else {
-            return Err(Error::new(
-                Code::NotSupported,
-                "a parent reached by '..' from an open directory cannot be opened; use its path",
-            ));
-        };
-        Ok(Obj::new(self.shared.node(step.location.clone(), inode), flags))
+    pub(crate) fn step_obj(&self, step: &Step, flags: OpenFlags) -> Obj {
+        Obj::new(self.shared.node(step.location.clone(), step.inode), flags)
     }
 
     /// Opens what an absolute path names. Like [`Dfs::open`] without `CREATE`: `EXCL` has no
@@ -225,10 +227,8 @@ impl Dfs {
                 return Err(Error::bare(Code::Inval));
             };
             let Some((name, found)) = walked.last else {
-                if let Some(inode) = &top.inode {
-                    self.check_open(inode, flags)?;
-                }
-                return self.step_obj(top, flags);
+                self.check_open(&top.inode, flags)?;
+                return Ok(self.step_obj(top, flags));
             };
             let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
             let location = Location { parent: top.oid, name };

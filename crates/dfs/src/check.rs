@@ -1,0 +1,398 @@
+//! The checker: does the tree name every object, and are all names good?
+//!
+//! It lists all objects of the container, walks the tree, and compares. It must be alone:
+//! open the container exclusively, or files that come and go meanwhile look like damage.
+//!
+//! | finding | how it comes about | mended by |
+//! |---|---|---|
+//! | leaked object | a client died between removing the entry of a moved file and freeing it | removal, or a name in `/lost+found` |
+//! | dangling entry | the object of a directory, or the inode of a hard-linked file, is lost | removal of the entry |
+//! | wrong link count | the same | the count of names seen |
+//! | wrong parent | the same | the parent the directory is in |
+
+use crate::create::insert;
+use crate::dir::DirAnchor;
+use crate::entry::Found;
+use crate::flags::OpenFlags;
+use crate::fs::{Dfs, Shared, fetch_inode, inline};
+use crate::inode::{Inode, S_IFDIR, S_IFREG};
+use crate::layout::{INODE, MARKER, PARENT, RECORD};
+use crate::node::Obj;
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Code, DkeyKind, Epoch, Oid, Result};
+use wire::obj::{Cond, Op, ReadCheck, ReadScope};
+
+/// Objects asked for in one request.
+const OBJECTS_PER_REQUEST: u32 = 4096;
+
+/// What to do about findings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mend {
+    /// Only tell.
+    #[default]
+    Nothing,
+    /// Put right what can be; free leaked objects.
+    Remove,
+    /// Put right what can be; give leaked objects a name in `/lost+found`.
+    Relink,
+}
+
+/// What is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Problem {
+    /// An object that nothing names.
+    Leaked,
+    /// An entry whose directory object, or whose inode, is gone.
+    Dangling,
+    /// A file with `stored` names on record, and `seen` in the tree.
+    LinkCount {
+        /// On record.
+        stored: u32,
+        /// In the tree.
+        seen: u32,
+    },
+    /// A directory that says it is in `stored`.
+    Parent {
+        /// What its marker says.
+        stored: Oid,
+    },
+}
+
+/// A finding.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// What is wrong.
+    pub problem: Problem,
+    /// With which object.
+    pub oid: Oid,
+    /// Where; empty for leaked objects.
+    pub path: Vec<u8>,
+    /// It was put right.
+    pub mended: bool,
+}
+
+/// What a check saw.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CheckReport {
+    /// Objects in the container.
+    pub object_count: u64,
+    /// Directories walked, the root included.
+    pub dir_count: u64,
+    /// Entries seen.
+    pub entry_count: u64,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+}
+
+impl CheckReport {
+    /// True when nothing was wrong, or all of it was put right.
+    pub fn is_clean(&self) -> bool {
+        self.findings.iter().all(|finding| finding.mended)
+    }
+}
+
+/// A hard-linked file met in the tree.
+struct HardFile {
+    seen: u32,
+    path: Vec<u8>,
+    parent: Oid,
+    name: types::Key,
+}
+
+/// State of one check.
+struct Checker<'a> {
+    fs: &'a Dfs,
+    mend: Mend,
+    report: CheckReport,
+    named: BTreeSet<Oid>,
+    hard: BTreeMap<Oid, HardFile>,
+}
+
+impl Dfs {
+    /// Checks the whole file system. The caller must be privileged (`NoPerm` otherwise), and alone.
+    pub async fn check(&self, mend: Mend) -> Result<CheckReport> {
+        if !self.is_privileged() {
+            return Err(types::Error::new(Code::NoPerm, "only the superuser checks a file system"));
+        }
+        if mend != Mend::Nothing {
+            self.require_writable()?;
+        }
+        let shared = &self.shared;
+        let objects = shared.list_objects().await?;
+        let mut checker = Checker {
+            fs: self,
+            mend,
+            report: CheckReport { object_count: objects.len() as u64, ..CheckReport::default() },
+            named: [shared.superblock_oid, shared.superblock.root].into(),
+            hard: BTreeMap::new(),
+        };
+        checker.walk(shared.superblock.root).await?;
+        checker.check_link_counts().await?;
+        checker.check_leaks(objects).await?;
+        Ok(checker.report)
+    }
+}
+
+impl Shared {
+    /// All objects of the container, over all targets.
+    async fn list_objects(&self) -> Result<BTreeSet<Oid>> {
+        let mut objects = BTreeSet::new();
+        for target in &self.cont.pool().map().targets {
+            let mut after = None;
+            loop {
+                let page = self.cont.list_objects(target.id, after, OBJECTS_PER_REQUEST).await?;
+                after = page.oids.last().copied();
+                objects.extend(page.oids);
+                if page.complete || after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(objects)
+    }
+}
+
+impl Checker<'_> {
+    fn found(&mut self, problem: Problem, oid: Oid, path: &[u8], mended: bool) {
+        self.report.findings.push(Finding { problem, oid, path: path.to_vec(), mended });
+    }
+
+    /// Walks a directory and all below it. Every directory is entered once, even if a broken
+    /// tree names it twice.
+    async fn walk(&mut self, top: Oid) -> Result<()> {
+        let mut waiting = vec![(top, Vec::new())];
+        while let Some((dir, path)) = waiting.pop() {
+            self.report.dir_count += 1;
+            let mut anchor = DirAnchor::start();
+            while !anchor.is_end() {
+                let shared = &self.fs.shared;
+                let page = shared.read_page(dir, &mut anchor, 1024, false).await?;
+                for (name, found) in page {
+                    self.report.entry_count += 1;
+                    let path = [&path[..], b"/", &name].concat();
+                    let oid = found.inode.oid;
+                    if found.inode.is_dir() {
+                        if self.check_dir(dir, &name, &found, &path).await?
+                            && self.named.insert(oid)
+                        {
+                            waiting.push((oid, path));
+                        }
+                        continue;
+                    }
+                    self.named.insert(oid);
+                    if found.inode.hard {
+                        let file = self.hard.entry(oid).or_insert(HardFile {
+                            seen: 0,
+                            path,
+                            parent: dir,
+                            name: name.clone(),
+                        });
+                        file.seen += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// False when the directory's object is gone.
+    async fn check_dir(
+        &mut self,
+        parent: Oid,
+        name: &[u8],
+        found: &Found,
+        path: &[u8],
+    ) -> Result<bool> {
+        let oid = found.inode.oid;
+        let shared = &self.fs.shared;
+        match self.fs.parent_of(oid).await {
+            Ok((stored, epoch)) => {
+                if stored != parent {
+                    let mended = self.mend != Mend::Nothing;
+                    if mended {
+                        let raw = parent.to_bytes();
+                        let mut batch = shared.cont.batch();
+                        let of = ReadScope::Akey(MARKER, PARENT);
+                        batch.check(ReadCheck { oid, of, seen: epoch });
+                        let iods = vec![inline(PARENT, &raw)];
+                        batch.op(Op::Update { oid, dkey: MARKER, cond: Cond::OBJ_EXISTS, iods });
+                        batch.run().await?;
+                    }
+                    self.found(Problem::Parent { stored }, oid, path, mended);
+                }
+                Ok(true)
+            }
+            Err(error) if error.code == Code::NonExist => {
+                let mended = self.mend != Mend::Nothing;
+                if mended {
+                    self.remove_entry(parent, name, found.entry_epoch).await?;
+                }
+                self.found(Problem::Dangling, oid, path, mended);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn remove_entry(&self, dir: Oid, name: &[u8], seen: Epoch) -> Result<()> {
+        let mut batch = self.fs.shared.cont.batch();
+        batch.check(ReadCheck { oid: dir, of: ReadScope::Akey(name, INODE), seen });
+        batch.op(Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys: vec![name.into()] });
+        batch.run().await.map(|_| ())
+    }
+
+    async fn check_link_counts(&mut self) -> Result<()> {
+        for (oid, file) in std::mem::take(&mut self.hard) {
+            let shared = &self.fs.shared;
+            let mend = self.mend != Mend::Nothing;
+            let Some(found) = self.record(oid).await? else {
+                if mend && let Some(entry) = shared.entry_value(file.parent, &file.name).await? {
+                    self.remove_entry(file.parent, &file.name, entry.entry_epoch).await?;
+                }
+                // Other names of the same file show up in the next check.
+                self.found(Problem::Dangling, oid, &file.path, mend && file.seen == 1);
+                continue;
+            };
+            if found.inode.nlink != file.seen {
+                if mend {
+                    let raw = Inode { nlink: file.seen, ..found.inode }.encode(&found.target);
+                    let mut batch = shared.cont.batch();
+                    let of = ReadScope::Akey(RECORD, INODE);
+                    batch.check(ReadCheck { oid, of, seen: found.epoch });
+                    let iods = vec![inline(INODE, &raw)];
+                    batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
+                    batch.run().await?;
+                }
+                let problem = Problem::LinkCount { stored: found.inode.nlink, seen: file.seen };
+                self.found(problem, oid, &file.path, mend);
+            }
+        }
+        Ok(())
+    }
+
+    /// The inode in a file's object, if it has one there.
+    async fn record(&self, oid: Oid) -> Result<Option<Found>> {
+        let mut batch = self.fs.shared.cont.batch();
+        batch.op(fetch_inode(oid, RECORD));
+        let result = batch.run().await?;
+        Found::from_fetch(result.replies()?.first())
+    }
+
+    async fn check_leaks(&mut self, objects: BTreeSet<Oid>) -> Result<()> {
+        let mut leaked: BTreeSet<Oid> = objects.difference(&self.named).copied().collect();
+        let mut tops = leaked.clone();
+        if self.mend == Mend::Relink {
+            // What a leaked directory names gets its name back with the directory.
+            for &oid in &leaked {
+                if !is_dir(oid) {
+                    continue;
+                }
+                let mut anchor = DirAnchor::start();
+                while !anchor.is_end() {
+                    let shared = &self.fs.shared;
+                    for (_, found) in shared.read_page(oid, &mut anchor, 1024, false).await? {
+                        if found.inode.oid != oid {
+                            tops.remove(&found.inode.oid);
+                        }
+                    }
+                }
+            }
+        }
+        let home = match self.mend {
+            Mend::Relink if !tops.is_empty() => Some(self.lost_and_found().await?),
+            _ => None,
+        };
+        while let Some(oid) = leaked.pop_first() {
+            let mended = match self.mend {
+                Mend::Nothing => false,
+                Mend::Remove => {
+                    self.remove_object(oid).await?;
+                    true
+                }
+                Mend::Relink => {
+                    if tops.contains(&oid)
+                        && let Some(home) = &home
+                    {
+                        self.relink(home, oid).await?;
+                    }
+                    true
+                }
+            };
+            self.found(Problem::Leaked, oid, b"", mended);
+        }
+        Ok(())
+    }
+
+    async fn remove_object(&self, oid: Oid) -> Result<()> {
+        let shared = &self.fs.shared;
+        for target in shared.cont.shard_targets(oid)? {
+            let mut batch = shared.cont.batch();
+            batch.op_at(target, Op::PunchObj { oid, cond: Cond::NONE, besides: b"" });
+            batch.run().await?;
+        }
+        Ok(())
+    }
+
+    async fn lost_and_found(&self) -> Result<Obj> {
+        let root = self.fs.root().await?;
+        match self.fs.mkdir(&root, b"lost+found", 0o700, None).await {
+            Err(error) if error.code == Code::Exist => {
+                self.fs.lookup_rel(&root, b"lost+found", OpenFlags::PATH).await
+            }
+            other => other,
+        }
+    }
+
+    /// Gives a leaked object a name: its id.
+    async fn relink(&self, home: &Obj, oid: Oid) -> Result<()> {
+        let shared = &self.fs.shared;
+        let now = shared.now_ns();
+        let record = if is_dir(oid) { None } else { self.record(oid).await? };
+        let (inode, target) = match &record {
+            Some(found) => (Inode { hard: true, ..found.inode }, &found.target[..]),
+            None => {
+                let mode = if is_dir(oid) { S_IFDIR | 0o700 } else { S_IFREG | 0o600 };
+                let inode = Inode {
+                    oid,
+                    hard: false,
+                    mode,
+                    uid: 0,
+                    gid: 0,
+                    nlink: 1,
+                    // The chunk size went with the entry; most files have the default.
+                    chunk_bytes: if is_dir(oid) { 0 } else { shared.superblock.chunk_bytes },
+                    atime_ns: now,
+                    mtime_ns: now,
+                    ctime_ns: now,
+                    mtime_epoch: Epoch::ZERO,
+                    rdev: 0,
+                    file_class: None,
+                    dir_class: None,
+                };
+                (inode, &b""[..])
+            }
+        };
+        let name = oid.to_string();
+        let raw = inode.encode(if inode.hard { b"" } else { target });
+        let (count, parent) =
+            (Inode { hard: false, nlink: 1, ..inode }.encode(target), home.oid().to_bytes());
+        let mut batch = shared.cont.batch();
+        batch.op(insert(home.oid(), name.as_bytes(), &raw));
+        if inode.hard {
+            let iods = vec![inline(INODE, &count)];
+            batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
+        }
+        if is_dir(oid) {
+            for target in shared.cont.shard_targets(oid)? {
+                let (cond, iods) = (Cond::NONE, vec![inline(PARENT, &parent)]);
+                batch.op_at(target, Op::Update { oid, dkey: MARKER, cond, iods });
+            }
+        }
+        batch.run().await.map(|_| ())
+    }
+}
+
+/// Directories have hashed dkeys, files have integers.
+fn is_dir(oid: Oid) -> bool {
+    oid.dkey_kind() == DkeyKind::Hashed
+}

@@ -1,0 +1,113 @@
+//! Global handles: a mount or an open object as plain bytes, to be sent to another process.
+//!
+//! They hold no state of any server: they work after the sender closed its own, and for a
+//! file that was renamed or removed meanwhile they do what a path would. The receiver opens the
+//! container itself; importing a mount asks nobody, importing a file registers an open handle.
+//!
+//! | mount | bytes | object | bytes |
+//! |---|---|---|---|
+//! | magic `AZM1` | 4 | magic `AZO1` | 4 |
+//! | container | 16 | container | 16 |
+//! | mount flags | 4 | open flags | 4 |
+//! | superblock record | rest | parent | 16 |
+//! | | | length of the name, name | 2, n |
+//! | | | inode record | rest |
+
+use crate::cred::Credentials;
+use crate::flags::{MountFlags, OpenFlags};
+use crate::fs::Dfs;
+use crate::inode::Inode;
+use crate::layout::Superblock;
+use crate::node::{Location, Obj};
+use client::Container;
+use types::{Error, Key, Oid, Result};
+use wire::obj::Op;
+
+const MOUNT_MAGIC: &[u8; 4] = b"AZM1";
+const OBJ_MAGIC: &[u8; 4] = b"AZO1";
+
+/// Takes pieces off the front of a handle.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8]> {
+        let (piece, rest) = self.0.split_at_checked(bytes).ok_or_else(malformed)?;
+        self.0 = rest;
+        Ok(piece)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        self.take(N)?.try_into().map_err(|_| malformed())
+    }
+
+    /// Magic and container, which must be `cont`.
+    fn head(&mut self, magic: &[u8; 4], cont: &Container) -> Result<()> {
+        if self.take(4)? != magic {
+            return Err(malformed());
+        }
+        if self.take(16)? != cont.info().uuid.as_bytes() {
+            return Err(Error::inval("the global handle belongs to another container"));
+        }
+        Ok(())
+    }
+}
+
+fn malformed() -> Error {
+    Error::inval("these bytes are no global handle of this version")
+}
+
+impl Dfs {
+    /// The mount as bytes.
+    pub fn to_global(&self) -> Vec<u8> {
+        let mut raw = MOUNT_MAGIC.to_vec();
+        raw.extend_from_slice(self.container().info().uuid.as_bytes());
+        raw.extend_from_slice(&self.flags().0.to_le_bytes());
+        raw.extend_from_slice(&self.superblock().encode());
+        raw
+    }
+
+    /// A mount from bytes, on the same container opened here. Asks nobody.
+    pub fn from_global(cont: &Container, raw: &[u8], cred: Credentials) -> Result<Dfs> {
+        let mut reader = Reader(raw);
+        reader.head(MOUNT_MAGIC, cont)?;
+        let flags = MountFlags(u32::from_le_bytes(reader.array()?));
+        Ok(Dfs::with_superblock(cont, flags, cred, Superblock::decode(reader.0)?))
+    }
+
+    /// An open object as bytes.
+    pub fn obj_to_global(&self, obj: &Obj) -> Vec<u8> {
+        let location = obj.node.location();
+        let mut raw = OBJ_MAGIC.to_vec();
+        raw.extend_from_slice(self.container().info().uuid.as_bytes());
+        raw.extend_from_slice(&obj.flags.0.to_le_bytes());
+        raw.extend_from_slice(&location.parent.to_bytes());
+        raw.extend_from_slice(&(location.name.len() as u16).to_le_bytes());
+        raw.extend_from_slice(&location.name);
+        raw.extend_from_slice(&obj.node.inode().encode(b""));
+        raw
+    }
+
+    /// An open object from bytes; `flags` replace those it was opened with. `Inval` for bytes of
+    /// another container or version.
+    pub async fn obj_from_global(&self, raw: &[u8], flags: Option<OpenFlags>) -> Result<Obj> {
+        let shared = &self.shared;
+        let mut reader = Reader(raw);
+        reader.head(OBJ_MAGIC, &shared.cont)?;
+        let sent = OpenFlags(u32::from_le_bytes(reader.array()?));
+        let parent = Oid::from_bytes(reader.array()?);
+        let name_bytes = u16::from_le_bytes(reader.array()?);
+        let name = Key::new(reader.take(name_bytes as usize)?);
+        let inode = Inode::decode(reader.0)?.0;
+        let opens = inode.is_regular() && !sent.has(OpenFlags::PATH);
+        if opens {
+            let mut batch = shared.cont.batch();
+            batch.op(Op::Open { oid: inode.oid });
+            batch.run().await?;
+        }
+        let node = shared.node(Location { parent, name }, inode);
+        if opens {
+            node.add_handle();
+        }
+        Ok(Obj::new(node, flags.unwrap_or(sent)))
+    }
+}
