@@ -1,1 +1,56 @@
 //! Versioning object store of one target.
+//!
+//! A [`Store`] is one device: a directory, or a raw block device. A [`Shard`] is one pool's part
+//! in it: an index in memory, a log that makes it durable, and a data area for large values.
+//! Owned by one thread; nothing here is `Send`.
+//!
+//! One write: [`Shard::stage`] reserves everything it needs, the bulk goes into
+//! [`Payload::buffers`], [`Payload::write`] puts it on the device, [`Shard::check`] looks at the
+//! conditions, [`Shard::apply`] changes the index and appends one log record in the same step,
+//! [`Shard::durable`] waits for it. One read: [`Shard::view`], [`View::fetch`], then
+//! [`Segments`] go out while later writes proceed.
+//!
+//! Invariants:
+//! - Everything that touches the index is synchronous; only device I/O awaits.
+//! - Data is never overwritten in place; a log record makes new data visible.
+//! - What is acknowledged survives a crash (durability `wal`); what was not may or may not, but
+//!   each record is there whole or not at all, and in order.
+//! - After a failed log write a shard refuses writes.
+//!
+//! What is assumed of the device: a write with dsync survives once acknowledged; a torn write
+//! changes only the blocks it covers. This crate knows no network and no placement.
+
+mod arena;
+mod batch;
+mod changes;
+mod check;
+mod compact;
+pub mod fuzz;
+mod index;
+mod listing;
+mod locks;
+mod ordered;
+mod payload;
+mod record;
+mod retry;
+mod sealed;
+mod segments;
+mod shard;
+mod space;
+mod state;
+mod store;
+mod view;
+mod volume;
+mod wal;
+
+pub use listing::Listing;
+pub use payload::Payload;
+pub use record::OrphanChange;
+pub use segments::Segments;
+pub use shard::{Origin, Shard, ShardConfig};
+pub use store::Store;
+pub use view::{FetchedOwned, FetchedValue, FoundOwned, View};
+
+/// Number of a log record in its shard; 0 is before the first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Lsn(pub u64);

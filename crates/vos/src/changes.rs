@@ -1,0 +1,241 @@
+//! From the wire's ops to changes of the index, and what may be wrong with ops.
+//!
+//! Invariant: for ops that passed [`check_ops`], and pieces reserved for them, [`walk`] gives
+//! the same changes every time: now, at replay of a prepared transaction, on any machine.
+
+use types::{Code, DkeyKind, Error, Oid, Result, limits};
+use wire::obj::{Op, Recx, UpdateValue};
+
+use crate::payload::Piece;
+use crate::record::{ChangeDf, PlaceDf, RunDf};
+
+/// Checks what can be checked without the index: key lengths, sizes, ranges.
+pub(crate) fn check_ops(ops: &[Op<'_>]) -> Result<()> {
+    let mut bulk_bytes: u64 = 0;
+    for op in ops {
+        let oid = op.oid();
+        match op {
+            Op::Update { dkey, iods, .. } => {
+                check_dkey(oid, dkey)?;
+                for iod in iods {
+                    check_key(iod.akey)?;
+                    let bytes = check_value(&iod.value)?;
+                    bulk_bytes = bulk_bytes.saturating_add(bytes);
+                }
+            }
+            Op::Fetch { dkey, iods, .. } => {
+                check_dkey(oid, dkey)?;
+                for iod in iods {
+                    check_key(iod.akey)?;
+                }
+            }
+            Op::PunchDkeys { dkeys, .. } => {
+                for dkey in dkeys {
+                    check_dkey(oid, dkey)?;
+                }
+            }
+            Op::PunchAkeys { dkey, .. } => check_dkey(oid, dkey)?,
+            Op::PunchDkeysFrom { .. } if oid.dkey_kind() != DkeyKind::U64 => {
+                return Err(Error::inval(format!("object {oid} has no integer dkeys")));
+            }
+            _ => {}
+        }
+    }
+    if bulk_bytes > limits::BULK_BYTES_MAX as u64 {
+        return Err(Error::inval(format!(
+            "{bulk_bytes} bytes in one request are over the limit of {}",
+            limits::BULK_BYTES_MAX
+        )));
+    }
+    Ok(())
+}
+
+/// Checks a dkey of an object: its length, and eight bytes for an integer.
+pub(crate) fn check_dkey(oid: Oid, dkey: &[u8]) -> Result<()> {
+    check_key(dkey)?;
+    if oid.dkey_kind() == DkeyKind::U64 && dkey.len() != 8 {
+        return Err(Error::inval(format!(
+            "object {oid} has integer dkeys of 8 bytes; this one has {}",
+            dkey.len()
+        )));
+    }
+    Ok(())
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > limits::KEY_BYTES_MAX {
+        return Err(Error::new(
+            Code::KeyTooBig,
+            format!("key of {} bytes is over the limit of {}", key.len(), limits::KEY_BYTES_MAX),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks a value; returns its bytes in the bulk.
+fn check_value(value: &UpdateValue<'_>) -> Result<u64> {
+    match value {
+        UpdateValue::Inline(bytes) if bytes.len() > limits::XATTR_BYTES_MAX => {
+            Err(Error::inval(format!(
+                "inline value of {} bytes is over the limit of {}; send it as bulk",
+                bytes.len(),
+                limits::XATTR_BYTES_MAX
+            )))
+        }
+        UpdateValue::Inline(_) => Ok(0),
+        UpdateValue::Single { bytes } => Ok(*bytes),
+        UpdateValue::Array { record_bytes, recxs } => {
+            check_recxs(*record_bytes, recxs)?;
+            recxs.iter().try_fold(0u64, |sum, recx| {
+                let bytes = recx.count.checked_mul(*record_bytes as u64).ok_or_else(overflow)?;
+                sum.checked_add(bytes).ok_or_else(overflow)
+            })
+        }
+        UpdateValue::Zero { record_bytes, recxs } => check_recxs(*record_bytes, recxs).map(|_| 0),
+        UpdateValue::PunchRecords { recxs } => check_recxs(1, recxs).map(|_| 0),
+    }
+}
+
+fn overflow() -> Error {
+    Error::inval("a range of records overflows 64 bits")
+}
+
+/// Checks ranges of records: no overflow, no empty record.
+pub(crate) fn check_recxs(record_bytes: u32, recxs: &[Recx]) -> Result<()> {
+    if record_bytes == 0 {
+        return Err(Error::inval("records of an array have at least one byte"));
+    }
+    if recxs.iter().any(|recx| recx.end().is_none()) {
+        return Err(overflow());
+    }
+    Ok(())
+}
+
+/// Calls `each` with every change the writing ops make, in order. `Inval` when the pieces are
+/// not those of the ops, before the first such op took effect only if it is the first.
+pub(crate) fn walk<'a>(
+    ops: &[Op<'a>],
+    pieces: &'a [Piece],
+    each: &mut dyn FnMut(ChangeDf<'a>),
+) -> Result<()> {
+    let mut pieces = pieces.iter();
+    for op in ops {
+        match *op {
+            Op::Update { oid, dkey, ref iods, .. } => {
+                for iod in iods {
+                    let akey = iod.akey;
+                    match &iod.value {
+                        UpdateValue::Inline(value) => {
+                            each(ChangeDf::Single { oid, dkey, akey, value })
+                        }
+                        UpdateValue::Single { bytes } => {
+                            each(single(oid, dkey, akey, *bytes, &mut pieces)?)
+                        }
+                        UpdateValue::Array { record_bytes, recxs } => {
+                            let record_bytes = *record_bytes;
+                            for recx in recxs {
+                                let (mut index, mut left) = (recx.index, recx.count);
+                                while left > 0 {
+                                    let piece = pieces.next().ok_or_else(foreign)?;
+                                    let count = piece.bytes() / record_bytes as u64;
+                                    if count == 0 || count > left {
+                                        return Err(foreign());
+                                    }
+                                    let place = match piece {
+                                        Piece::Inline(bytes) => PlaceDf::Inline(bytes),
+                                        Piece::Run { run, .. } => PlaceDf::Blocks(run.at),
+                                    };
+                                    each(ChangeDf::Records {
+                                        oid,
+                                        dkey,
+                                        akey,
+                                        record_bytes,
+                                        index,
+                                        count,
+                                        place,
+                                    });
+                                    index += count;
+                                    left -= count;
+                                }
+                            }
+                        }
+                        UpdateValue::Zero { record_bytes, recxs } => {
+                            for recx in recxs.iter().filter(|recx| recx.count > 0) {
+                                each(ChangeDf::Records {
+                                    oid,
+                                    dkey,
+                                    akey,
+                                    record_bytes: *record_bytes,
+                                    index: recx.index,
+                                    count: recx.count,
+                                    place: PlaceDf::Zero,
+                                });
+                            }
+                        }
+                        UpdateValue::PunchRecords { recxs } => {
+                            for recx in recxs.iter().filter(|recx| recx.count > 0) {
+                                let (index, count) = (recx.index, recx.count);
+                                each(ChangeDf::PunchRecords { oid, dkey, akey, index, count });
+                            }
+                        }
+                    }
+                }
+            }
+            Op::PunchObj { oid, .. } => each(ChangeDf::PunchObj { oid }),
+            Op::PunchDkeys { oid, ref dkeys, .. } => {
+                for dkey in dkeys {
+                    let dkey: &'a [u8] = dkey;
+                    each(ChangeDf::PunchDkey { oid, dkey });
+                }
+            }
+            Op::PunchDkeysFrom { oid, from } => each(ChangeDf::PunchDkeysFrom { oid, from }),
+            Op::PunchAkeys { oid, dkey, ref akeys, .. } => {
+                for akey in akeys {
+                    let akey: &'a [u8] = akey;
+                    each(ChangeDf::PunchAkey { oid, dkey, akey });
+                }
+            }
+            _ => {}
+        }
+    }
+    if pieces.next().is_some() {
+        return Err(foreign());
+    }
+    Ok(())
+}
+
+fn single<'a>(
+    oid: Oid,
+    dkey: &'a [u8],
+    akey: &'a [u8],
+    bytes: u64,
+    pieces: &mut std::slice::Iter<'a, Piece>,
+) -> Result<ChangeDf<'a>> {
+    let mut left = bytes;
+    let mut runs = Vec::new();
+    while left > 0 {
+        match pieces.next() {
+            Some(Piece::Inline(value)) if runs.is_empty() && value.len() as u64 == bytes => {
+                return Ok(ChangeDf::Single { oid, dkey, akey, value });
+            }
+            Some(Piece::Run { run, .. }) if run.bytes <= left => {
+                runs.push(RunDf { at: run.at, bytes: run.bytes });
+                left -= run.bytes;
+            }
+            _ => return Err(foreign()),
+        }
+    }
+    if runs.is_empty() {
+        return Ok(ChangeDf::Single { oid, dkey, akey, value: b"" });
+    }
+    Ok(ChangeDf::SingleRuns { oid, dkey, akey, runs })
+}
+
+fn foreign() -> Error {
+    Error::inval("the payload was not staged for these operations")
+}
+
+/// Checks that pieces belong to the ops, without any effect.
+pub(crate) fn check_pieces(ops: &[Op<'_>], pieces: &[Piece]) -> Result<()> {
+    walk(ops, pieces, &mut |_| {})
+}

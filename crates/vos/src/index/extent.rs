@@ -1,0 +1,420 @@
+//! The records of one array value: an extent per written range, none overlapping.
+//!
+//! Invariants: extents are ordered by first record, do not overlap and are not empty; the
+//! bytes of an inline extent are exactly `count * record_bytes`. A later write replaces what it
+//! covers at once: covered extents are cut, and every block they no longer touch is reported.
+//! Small neighbours are joined so that a file written in tiny appends stays small.
+
+use std::ops::Bound;
+
+use types::Epoch;
+
+use super::{Effects, cost};
+use crate::ordered::OrdMap;
+use crate::space::{BlockChange, Run};
+
+/// Inline neighbours are joined up to this size, bytes.
+const JOINED_BYTES_MAX: usize = 2048;
+
+/// Where the bytes of an extent are.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Here.
+    Inline(Box<[u8]>),
+    /// In the data area, from this byte offset.
+    Blocks(u64),
+    /// Nowhere: they read as zero.
+    Zero,
+}
+
+/// A written range of records.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Number of records.
+    pub count: u64,
+    /// When they were written.
+    pub epoch: Epoch,
+    /// Where they are.
+    pub place: Place,
+}
+
+impl Extent {
+    fn inline_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Inline(bytes) => bytes.len() as u64,
+            _ => 0,
+        }
+    }
+
+    fn stored_bytes(&self, record_bytes: u32) -> u64 {
+        match &self.place {
+            Place::Zero => 0,
+            _ => self.count * record_bytes as u64,
+        }
+    }
+}
+
+/// An array value.
+#[derive(Debug)]
+pub(crate) struct ArrayValue {
+    /// Newest change.
+    pub epoch: Epoch,
+    /// Size of a record; at least 1.
+    pub record_bytes: u32,
+    /// By first record.
+    extents: OrdMap<u64, Extent>,
+}
+
+/// A part of an array as it is read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReadPart<'a> {
+    /// These bytes.
+    Inline(&'a [u8]),
+    /// Bytes of the data area.
+    Blocks(Run),
+    /// This many bytes of zero.
+    Zero(u64),
+}
+
+impl ArrayValue {
+    pub(crate) fn new(record_bytes: u32) -> ArrayValue {
+        ArrayValue { epoch: Epoch::ZERO, record_bytes, extents: OrdMap::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// One past the last record.
+    pub(crate) fn end(&self) -> u64 {
+        self.extents.last().map_or(0, |(&index, extent)| index + extent.count)
+    }
+
+    pub(crate) fn first(&self) -> Option<(u64, &Extent)> {
+        self.extents.first().map(|(&index, extent)| (index, extent))
+    }
+
+    pub(crate) fn last(&self) -> Option<(u64, &Extent)> {
+        self.extents.last().map(|(&index, extent)| (index, extent))
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Extent)> {
+        self.extents.iter().map(|(&index, extent)| (index, extent))
+    }
+
+    /// Extents that end after `from`, upwards.
+    pub(crate) fn from(&self, from: u64) -> impl Iterator<Item = (u64, &Extent)> {
+        let head = self
+            .extents
+            .range(Bound::Unbounded, Bound::Excluded(&from))
+            .next_back()
+            .filter(|(index, extent)| *index + extent.count > from);
+        head.into_iter()
+            .chain(self.extents.range(Bound::Included(&from), Bound::Unbounded))
+            .map(|(&index, extent)| (index, extent))
+    }
+
+    /// Extents that begin before `to`, downwards.
+    pub(crate) fn below(&self, to: u64) -> impl Iterator<Item = (u64, &Extent)> {
+        self.extents
+            .range(Bound::Unbounded, Bound::Excluded(&to))
+            .rev()
+            .map(|(&index, extent)| (index, extent))
+    }
+
+    /// Memory this value counts for.
+    pub(crate) fn scm_bytes(&self) -> u64 {
+        self.extents.iter().map(|(_, extent)| cost::EXTENT + extent.inline_bytes()).sum()
+    }
+
+    /// Bytes of user data.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.extents.iter().map(|(_, extent)| extent.stored_bytes(self.record_bytes)).sum()
+    }
+
+    /// Writes `count` records at `index`; the caller has checked that the end does not overflow.
+    pub(crate) fn write(
+        &mut self,
+        index: u64,
+        count: u64,
+        place: Place,
+        epoch: Epoch,
+        effects: &mut Effects,
+    ) {
+        if count == 0 {
+            return;
+        }
+        self.epoch = epoch;
+        self.carve(index, index + count, effects);
+        let extent = Extent { count, epoch, place };
+        effects.scm += (cost::EXTENT + extent.inline_bytes()) as i64;
+        effects.bytes += extent.stored_bytes(self.record_bytes) as i64;
+        if !self.join(index, &extent, effects) {
+            self.extents.insert_new(index, extent);
+        }
+    }
+
+    /// Removes records; the caller has checked that the end does not overflow.
+    pub(crate) fn punch(&mut self, index: u64, count: u64, epoch: Epoch, effects: &mut Effects) {
+        if count > 0 {
+            self.epoch = epoch;
+            self.carve(index, index + count, effects);
+        }
+    }
+
+    /// Appends a small inline extent to an inline neighbour that ends where it begins.
+    fn join(&mut self, index: u64, extent: &Extent, effects: &mut Effects) -> bool {
+        let Place::Inline(more) = &extent.place else { return false };
+        let Some(before) = self
+            .extents
+            .range(Bound::Unbounded, Bound::Excluded(&index))
+            .next_back()
+            .filter(|(start, before)| {
+                *start + before.count == index
+                    && matches!(&before.place, Place::Inline(bytes)
+                        if bytes.len() + more.len() <= JOINED_BYTES_MAX)
+            })
+            .map(|(&start, _)| start)
+        else {
+            return false;
+        };
+        let Some(neighbour) = self.extents.get_mut(&before) else { return false };
+        let Place::Inline(bytes) = &mut neighbour.place else { return false };
+        let mut joined = Vec::with_capacity(bytes.len() + more.len());
+        joined.extend_from_slice(bytes);
+        joined.extend_from_slice(more);
+        *bytes = joined.into_boxed_slice();
+        neighbour.count += extent.count;
+        neighbour.epoch = neighbour.epoch.max(extent.epoch);
+        effects.scm -= cost::EXTENT as i64;
+        true
+    }
+
+    /// Makes `[start, end)` a hole.
+    fn carve(&mut self, start: u64, end: u64, effects: &mut Effects) {
+        loop {
+            let Some(index) = self
+                .extents
+                .range(Bound::Unbounded, Bound::Excluded(&end))
+                .next_back()
+                .filter(|(index, extent)| **index + extent.count > start)
+                .map(|(&index, _)| index)
+            else {
+                return;
+            };
+            let Some(extent) = self.extents.remove(&index) else { return };
+            effects.scm -= (cost::EXTENT + extent.inline_bytes()) as i64;
+            effects.bytes -= extent.stored_bytes(self.record_bytes) as i64;
+            self.keep_outside(index, extent, start, end, effects);
+            if index < start {
+                return;
+            }
+        }
+    }
+
+    /// Puts back the parts of a removed extent that lie outside `[start, end)`.
+    fn keep_outside(
+        &mut self,
+        index: u64,
+        extent: Extent,
+        start: u64,
+        end: u64,
+        effects: &mut Effects,
+    ) {
+        let record = self.record_bytes as u64;
+        let extent_end = index + extent.count;
+        let left = start.saturating_sub(index);
+        let right = extent_end.saturating_sub(end);
+        let skip = extent.count - right;
+        if let Place::Blocks(at) = extent.place {
+            let whole = Run { at, bytes: extent.count * record };
+            let left_end = Run { at, bytes: left * record }.end_block();
+            let right_first = (at + skip * record) / crate::space::BLOCK_BYTES;
+            let gap_first = if left > 0 { left_end } else { whole.first_block() };
+            let gap_end = if right > 0 { right_first } else { whole.end_block() };
+            if gap_first < gap_end {
+                effects
+                    .blocks
+                    .push(BlockChange::Unref { first: gap_first, count: gap_end - gap_first });
+            } else if left > 0 && right > 0 && gap_first > gap_end {
+                effects.blocks.push(BlockChange::Ref(right_first));
+            }
+        }
+        let part = |from: u64, count: u64| Extent {
+            count,
+            epoch: extent.epoch,
+            place: match &extent.place {
+                Place::Inline(bytes) => {
+                    let from = (from * record) as usize;
+                    Place::Inline(bytes[from..from + (count * record) as usize].into())
+                }
+                Place::Blocks(at) => Place::Blocks(at + from * record),
+                Place::Zero => Place::Zero,
+            },
+        };
+        for (from, count) in [(0, left), (skip, right)] {
+            if count > 0 {
+                let kept = part(from, count);
+                effects.scm += (cost::EXTENT + kept.inline_bytes()) as i64;
+                effects.bytes += kept.stored_bytes(self.record_bytes) as i64;
+                self.extents.insert_new(index + from, kept);
+            }
+        }
+    }
+
+    /// Reports everything as released.
+    #[cfg(test)]
+    pub(crate) fn release(&self, effects: &mut Effects) {
+        for (_, extent) in self.extents.iter() {
+            effects.scm -= (cost::EXTENT + extent.inline_bytes()) as i64;
+            effects.bytes -= extent.stored_bytes(self.record_bytes) as i64;
+            if let Some(run) = self.run_of(extent) {
+                effects.release(run);
+            }
+        }
+    }
+
+    /// The extents' places in the data area.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
+        self.extents.iter().filter_map(|(_, extent)| self.run_of(extent))
+    }
+
+    fn run_of(&self, extent: &Extent) -> Option<Run> {
+        match extent.place {
+            Place::Blocks(at) => Some(Run { at, bytes: extent.count * self.record_bytes as u64 }),
+            _ => None,
+        }
+    }
+
+    /// Reads records `[index, index + count)`, holes as zero; the caller has checked that
+    /// neither the end nor the size in bytes overflows.
+    pub(crate) fn read<'a>(&'a self, index: u64, count: u64, mut part: impl FnMut(ReadPart<'a>)) {
+        let record = self.record_bytes as u64;
+        let end = index + count;
+        let mut at = index;
+        for (start, extent) in self.from(index) {
+            if start >= end || at >= end {
+                break;
+            }
+            if start > at {
+                part(ReadPart::Zero((start - at) * record));
+                at = start;
+            }
+            let stop = end.min(start + extent.count);
+            let (skip, bytes) = ((at - start) * record, (stop - at) * record);
+            part(match &extent.place {
+                Place::Inline(all) => {
+                    ReadPart::Inline(&all[skip as usize..(skip + bytes) as usize])
+                }
+                Place::Blocks(block) => ReadPart::Blocks(Run { at: block + skip, bytes }),
+                Place::Zero => ReadPart::Zero(bytes),
+            });
+            at = stop;
+        }
+        if at < end {
+            part(ReadPart::Zero((end - at) * record));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Lsn;
+    use crate::space::Space;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The model is one optional byte per record byte, plus a "device" array. The allocator
+        /// follows along and must agree with what the extents still touch.
+        #[test]
+        fn agrees_with_an_array_of_bytes(
+            record_bytes in 1u32..4,
+            steps in prop::collection::vec((0u8..5, 0u64..9000, 1u64..5000), 1..60),
+        ) {
+            const RECORDS: usize = 16_000;
+            let record = record_bytes as usize;
+            let mut space = Space::new(4 << 20);
+            let mut device = vec![0u8; 4 << 20];
+            let mut model: Vec<Option<(u8, Epoch)>> = vec![None; RECORDS];
+            let mut array = ArrayValue::new(record_bytes);
+            let mut effects = Effects::default();
+            for (n, (kind, index, count)) in steps.into_iter().enumerate() {
+                let epoch = Epoch(n as u64 + 1);
+                let fill = n as u8 + 1;
+                let count = if kind == 1 { count % 60 + 1 } else { count };
+                let place = match kind {
+                    0 | 4 => {
+                        let run = space.take(count * record as u64).unwrap();
+                        device[run.at as usize..(run.at + run.bytes) as usize].fill(fill);
+                        Some(Place::Blocks(run.at))
+                    }
+                    1 => Some(Place::Inline(vec![fill; count as usize * record].into())),
+                    2 => Some(Place::Zero),
+                    _ => None,
+                };
+                let slot = match &place {
+                    None => None,
+                    Some(Place::Zero) => Some((0, epoch)),
+                    Some(_) => Some((fill, epoch)),
+                };
+                match place {
+                    Some(place) => array.write(index, count, place, epoch, &mut effects),
+                    None => array.punch(index, count, epoch, &mut effects),
+                }
+                for change in effects.blocks.drain(..) {
+                    space.follow(change, Lsn(0));
+                }
+                model[index as usize..(index + count) as usize].fill(slot);
+                let end = model.iter().rposition(Option::is_some).map_or(0, |at| at as u64 + 1);
+                prop_assert_eq!(array.end(), end);
+            }
+            let mut read = Vec::new();
+            array.read(0, RECORDS as u64, |part| match part {
+                ReadPart::Inline(bytes) => read.extend_from_slice(bytes),
+                ReadPart::Blocks(run) => {
+                    read.extend_from_slice(&device[run.at as usize..(run.at + run.bytes) as usize])
+                }
+                ReadPart::Zero(bytes) => read.resize(read.len() + bytes as usize, 0),
+            });
+            prop_assert_eq!(read.len(), RECORDS * record);
+            for (at, slot) in model.iter().enumerate() {
+                let want = slot.map_or(0, |(byte, _)| byte);
+                prop_assert!(read[at * record..(at + 1) * record].iter().all(|&b| b == want));
+            }
+            // Written ranges are exactly the model's.
+            let mut written = vec![false; RECORDS];
+            for (index, extent) in array.iter() {
+                written[index as usize..(index + extent.count) as usize].fill(true);
+            }
+            for (at, slot) in model.iter().enumerate() {
+                prop_assert_eq!(written[at], slot.is_some());
+            }
+            prop_assert_eq!(effects.scm, array.scm_bytes() as i64);
+            prop_assert_eq!(effects.bytes, array.stored_bytes() as i64);
+            // Blocks still held are exactly those the extents touch.
+            let mut rebuilt = Space::new(4 << 20);
+            for run in array.runs() {
+                rebuilt.claim(run).unwrap();
+            }
+            prop_assert_eq!(rebuilt.free_bytes(), space.free_bytes());
+            let mut effects = Effects::default();
+            array.release(&mut effects);
+            for change in effects.blocks {
+                space.follow(change, Lsn(0));
+            }
+            prop_assert_eq!(space.free_bytes(), 4 << 20);
+        }
+    }
+
+    #[test]
+    fn tiny_appends_stay_few_extents() {
+        let mut array = ArrayValue::new(1);
+        let mut effects = Effects::default();
+        for n in 0..1000u64 {
+            array.write(n * 10, 10, Place::Inline([7; 10].into()), Epoch(n + 1), &mut effects);
+        }
+        assert!(array.iter().count() <= 10_000 / JOINED_BYTES_MAX + 1);
+        assert_eq!(effects.scm, array.scm_bytes() as i64);
+    }
+}

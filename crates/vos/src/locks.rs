@@ -1,0 +1,216 @@
+//! Locks of prepared transactions.
+//!
+//! A prepared part must still be applicable when its outcome comes, so nothing may change what
+//! its checks and conditions saw, or see what it will change. Locks are per dkey, or on the
+//! whole object for what concerns its set of dkeys. An `OBJ_EXISTS` condition alone (a create in
+//! a directory) takes a weak lock that only a whole-object change conflicts with, so that
+//! creates in one directory do not wait for each other. Nothing waits here: the caller retries.
+
+use std::collections::HashMap;
+
+use types::{ContId, Key, Oid};
+use wire::obj::{Cond, ListScope, Op, ReadCheck, ReadScope};
+
+/// How much of an object, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Claim {
+    pub oid: Oid,
+    pub of: Part,
+}
+
+/// What of an object is claimed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// That it is there.
+    Exists,
+    /// All of it, to read.
+    AllShared,
+    /// All of it, to change.
+    AllExclusive,
+    /// One dkey, to read.
+    DkeyShared(Key),
+    /// One dkey, to change.
+    DkeyExclusive(Key),
+}
+
+/// Counts of holders.
+#[derive(Debug, Default)]
+struct ObjectLocks {
+    exists: u32,
+    all_shared: u32,
+    all_exclusive: u32,
+    dkeys_shared: u32,
+    dkeys_exclusive: u32,
+    /// Shared and exclusive holders of each dkey.
+    dkeys: HashMap<Key, (u32, u32)>,
+}
+
+/// Locks held.
+#[derive(Debug, Default)]
+pub(crate) struct LockTable {
+    objects: HashMap<(ContId, Oid), ObjectLocks>,
+}
+
+impl LockTable {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// True when the claim cannot be granted beside what is held.
+    pub(crate) fn conflicts(&self, cont: ContId, claim: &Claim) -> bool {
+        let Some(held) = self.objects.get(&(cont, claim.oid)) else { return false };
+        if held.all_exclusive > 0 {
+            return true;
+        }
+        let dkey = |key: &Key| held.dkeys.get(key).copied().unwrap_or((0, 0));
+        match &claim.of {
+            Part::Exists => false,
+            Part::AllShared => held.dkeys_exclusive > 0,
+            Part::AllExclusive => {
+                held.exists + held.all_shared + held.dkeys_shared + held.dkeys_exclusive > 0
+            }
+            Part::DkeyShared(key) => dkey(key).1 > 0,
+            Part::DkeyExclusive(key) => held.all_shared > 0 || dkey(key) != (0, 0),
+        }
+    }
+
+    /// Grants a claim. Claims of one transaction may overlap.
+    pub(crate) fn lock(&mut self, cont: ContId, claim: &Claim) {
+        let held = self.objects.entry((cont, claim.oid)).or_default();
+        match &claim.of {
+            Part::Exists => held.exists += 1,
+            Part::AllShared => held.all_shared += 1,
+            Part::AllExclusive => held.all_exclusive += 1,
+            Part::DkeyShared(key) => {
+                held.dkeys_shared += 1;
+                held.dkeys.entry(key.clone()).or_default().0 += 1;
+            }
+            Part::DkeyExclusive(key) => {
+                held.dkeys_exclusive += 1;
+                held.dkeys.entry(key.clone()).or_default().1 += 1;
+            }
+        }
+    }
+
+    /// Returns a claim that was granted.
+    pub(crate) fn unlock(&mut self, cont: ContId, claim: &Claim) {
+        let slot = (cont, claim.oid);
+        let held = self.objects.get_mut(&slot).expect("unlock: the claim is held");
+        let drop_dkey = |dkeys: &mut HashMap<Key, (u32, u32)>, key: &Key, exclusive: bool| {
+            let counts = dkeys.get_mut(key).expect("unlock: the dkey is held");
+            *(if exclusive { &mut counts.1 } else { &mut counts.0 }) -= 1;
+            if *counts == (0, 0) {
+                dkeys.remove(key);
+            }
+        };
+        match &claim.of {
+            Part::Exists => held.exists -= 1,
+            Part::AllShared => held.all_shared -= 1,
+            Part::AllExclusive => held.all_exclusive -= 1,
+            Part::DkeyShared(key) => {
+                held.dkeys_shared -= 1;
+                drop_dkey(&mut held.dkeys, key, false);
+            }
+            Part::DkeyExclusive(key) => {
+                held.dkeys_exclusive -= 1;
+                drop_dkey(&mut held.dkeys, key, true);
+            }
+        }
+        let all = held.exists + held.all_shared + held.all_exclusive;
+        if all + held.dkeys_shared + held.dkeys_exclusive == 0 {
+            self.objects.remove(&slot);
+        }
+    }
+}
+
+/// Calls `each` with everything that checks and ops claim.
+pub(crate) fn claims(checks: &[ReadCheck<'_>], ops: &[Op<'_>], each: &mut dyn FnMut(Claim)) {
+    for check in checks {
+        let of = match check.of {
+            ReadScope::Keys | ReadScope::Object => Part::AllShared,
+            ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) => Part::DkeyShared(Key::new(dkey)),
+        };
+        each(Claim { oid: check.oid, of });
+    }
+    for op in ops {
+        let oid = op.oid();
+        let mut claim = |of: Part| each(Claim { oid, of });
+        match op {
+            Op::Update { cond, .. }
+            | Op::Fetch { cond, .. }
+            | Op::PunchDkeys { cond, .. }
+            | Op::PunchAkeys { cond, .. }
+                if cond.has(Cond::OBJ_EXISTS) =>
+            {
+                claim(Part::Exists)
+            }
+            _ => {}
+        }
+        match op {
+            Op::Update { dkey, .. } | Op::PunchAkeys { dkey, .. } | Op::RemoveLink { dkey, .. } => {
+                claim(Part::DkeyExclusive(Key::new(dkey)))
+            }
+            Op::Fetch { dkey, .. }
+            | Op::FetchLink { dkey, .. }
+            | Op::List {
+                scope: ListScope::Akeys { dkey } | ListScope::Recxs { dkey, .. }, ..
+            } => claim(Part::DkeyShared(Key::new(dkey))),
+            Op::PunchDkeys { dkeys, .. } => {
+                for dkey in dkeys {
+                    claim(Part::DkeyExclusive(Key::new(dkey)));
+                }
+            }
+            Op::PunchObj { .. } | Op::PunchDkeysFrom { .. } | Op::PunchUnlessOpen { .. } => {
+                claim(Part::AllExclusive)
+            }
+            Op::List { .. } | Op::Query { .. } | Op::Stat { .. } => claim(Part::AllShared),
+            Op::Open { .. } => claim(Part::Exists),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONT: ContId = ContId(1);
+    const OID: Oid = Oid { hi: 0, lo: 1 };
+
+    fn claim(of: Part) -> Claim {
+        Claim { oid: OID, of }
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new(name.as_bytes())
+    }
+
+    #[test]
+    fn the_table_of_conflicts() {
+        use Part::*;
+        let parts = [
+            Exists,
+            AllShared,
+            AllExclusive,
+            DkeyShared(key("a")),
+            DkeyExclusive(key("a")),
+            DkeyShared(key("b")),
+            DkeyExclusive(key("b")),
+        ];
+        // One row per part held, one letter per part asked for.
+        let want = [
+            "..X....", //
+            "..X.X.X", "XXXXXXX", "..X.X..", ".XXXX..", "..X...X", ".XX..XX",
+        ];
+        for (held, row) in parts.iter().zip(want) {
+            let mut table = LockTable::default();
+            table.lock(CONT, &claim(held.clone()));
+            for (asked, expected) in parts.iter().zip(row.chars()) {
+                let got = table.conflicts(CONT, &claim(asked.clone()));
+                assert_eq!(got, expected == 'X', "held {held:?}, asked {asked:?}");
+            }
+            assert!(!table.conflicts(ContId(2), &claim(AllExclusive)));
+            table.unlock(CONT, &claim(held.clone()));
+            assert!(table.is_empty());
+        }
+    }
+}

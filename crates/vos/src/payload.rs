@@ -1,0 +1,317 @@
+//! The bulk of an update between its reservation and its record in the log.
+//!
+//! Staging reserves everything an update can need before any of its bytes arrive, so that an
+//! update that has been taken cannot run out of space half-way. Bytes then go to where they
+//! stay: the arena, or aligned buffers that are written to the device as they are.
+//!
+//! Invariants: the pieces are in bulk order and their lengths add up to the bulk; a payload
+//! that is dropped gives everything back; blocks whose write is in flight are not given back
+//! before the write has ended, even if nobody waits for it any more.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use env::{AlignedBuf, Env, File};
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use types::{Code, Error, Result, limits};
+use wire::obj::{Op, Recx, UpdateValue};
+
+use crate::arena::Arena;
+use crate::index::cost;
+use crate::space::{BLOCK_BYTES, Run, Space};
+
+/// Where the data area is.
+pub(crate) enum Medium {
+    /// In memory.
+    Arena(Arena),
+    /// In a file or a part of a device.
+    File(Rc<dyn File>),
+}
+
+impl fmt::Debug for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Medium::Arena(_) => "Arena",
+            Medium::File(_) => "File",
+        })
+    }
+}
+
+/// What payloads and readers of a shard share.
+pub(crate) struct Core {
+    pub env: Env,
+    pub medium: Medium,
+    pub space: Rc<RefCell<Space>>,
+    pub scm_bytes: u64,
+    /// Promised to payloads that are not applied yet, bytes.
+    pub scm_reserved: Cell<u64>,
+}
+
+/// A piece of the bulk.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Goes into the index and the log.
+    Inline(Box<[u8]>),
+    /// Goes to the data area; `buf` holds it until it is written, if that is on a device.
+    Run { run: Run, buf: Option<AlignedBuf> },
+}
+
+impl Piece {
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Piece::Inline(bytes) => bytes.len() as u64,
+            Piece::Run { run, .. } => run.bytes,
+        }
+    }
+}
+
+/// Blocks that return to the allocator unless a record takes them over.
+struct Reservation {
+    core: Rc<Core>,
+    runs: RefCell<SmallVec<[Run; 2]>>,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut space = self.core.space.borrow_mut();
+        for run in self.runs.get_mut().drain(..) {
+            space.give_back(run);
+        }
+    }
+}
+
+/// The bulk of an update; see the module.
+pub struct Payload {
+    core: Rc<Core>,
+    pieces: SmallVec<[Piece; 1]>,
+    reservation: Option<Rc<Reservation>>,
+    scm_reserved: u64,
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Payload").field("pieces", &self.pieces).finish_non_exhaustive()
+    }
+}
+
+impl Payload {
+    /// Reserves for the updates among `ops`. `scm_used` is what the index counts now.
+    pub(crate) fn reserve(core: &Rc<Core>, scm_used: u64, ops: &[Op<'_>]) -> Result<Payload> {
+        let mut payload = Payload {
+            core: core.clone(),
+            pieces: SmallVec::new(),
+            reservation: None,
+            scm_reserved: 0,
+        };
+        let scm = scm_needed(ops);
+        if scm > 0 {
+            let promised = scm_used.saturating_add(core.scm_reserved.get()).saturating_add(scm);
+            if promised > core.scm_bytes {
+                return Err(Error::new(
+                    Code::NoSpace,
+                    "the pool's index tier is full on this target; remove something or extend it",
+                ));
+            }
+            core.scm_reserved.set(core.scm_reserved.get() + scm);
+            payload.scm_reserved = scm;
+        }
+        for op in ops {
+            let Op::Update { iods, .. } = op else { continue };
+            for iod in iods {
+                match &iod.value {
+                    UpdateValue::Single { bytes } => payload.reserve_piece(*bytes, None)?,
+                    UpdateValue::Array { record_bytes, recxs } => {
+                        for recx in recxs {
+                            let bytes = recx.count * *record_bytes as u64;
+                            payload.reserve_piece(bytes, Some(*record_bytes))?;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(payload)
+    }
+
+    /// Reserves one piece; records may be cut only between each other.
+    fn reserve_piece(&mut self, bytes: u64, record_bytes: Option<u32>) -> Result<()> {
+        if bytes < limits::INLINE_BYTES_MAX as u64 {
+            if bytes > 0 {
+                self.pieces.push(Piece::Inline(vec![0; bytes as usize].into_boxed_slice()));
+            }
+            return Ok(());
+        }
+        let core = self.core.clone();
+        let full = || {
+            Error::new(
+                Code::NoSpace,
+                "the pool's data tier is full on this target; remove something or extend it",
+            )
+        };
+        let reservation = self.reservation.get_or_insert_with(|| {
+            Rc::new(Reservation { core: core.clone(), runs: RefCell::default() })
+        });
+        let mut left = bytes;
+        while left > 0 {
+            let mut run = core.space.borrow_mut().take(left).map_err(|_| full())?;
+            if let Some(record) = record_bytes
+                && run.bytes < left
+            {
+                let whole = Run { at: run.at, bytes: run.bytes - run.bytes % record as u64 };
+                let (kept, all) = (whole.end_block(), run.end_block());
+                if whole.bytes == 0 {
+                    core.space.borrow_mut().give_back(run);
+                    return Err(full());
+                }
+                if kept < all {
+                    let rest = Run { at: kept * BLOCK_BYTES, bytes: (all - kept) * BLOCK_BYTES };
+                    core.space.borrow_mut().give_back(rest);
+                }
+                run = whole;
+            }
+            reservation.runs.borrow_mut().push(run);
+            let buf = match &core.medium {
+                Medium::Arena(_) => None,
+                Medium::File(_) => Some(AlignedBuf::try_zeroed(run.bytes as usize)?),
+            };
+            self.pieces.push(Piece::Run { run, buf });
+            left -= run.bytes;
+        }
+        Ok(())
+    }
+
+    /// Where the bulk goes, in bulk order. In memory durability these are its final places.
+    pub fn buffers(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let core = &self.core;
+        self.pieces.iter_mut().map(|piece| match piece {
+            Piece::Inline(bytes) => &mut bytes[..],
+            Piece::Run { buf: Some(buf), run } => &mut buf[..run.bytes as usize],
+            Piece::Run { run, buf: None } => match &core.medium {
+                Medium::Arena(arena) => {
+                    let start = arena.address(*run).as_ptr();
+                    // SAFETY: this payload alone holds the run (see `arena`), runs of a payload
+                    // do not overlap, and the slice borrows the payload mutably.
+                    unsafe { std::slice::from_raw_parts_mut(start, run.bytes as usize) }
+                }
+                // Written already.
+                Medium::File(_) => &mut [],
+            },
+        })
+    }
+
+    /// Bytes of bulk it was made for.
+    pub fn bulk_bytes(&self) -> u64 {
+        self.pieces.iter().map(Piece::bytes).sum()
+    }
+
+    /// Writes to the device what belongs there; before [`crate::Shard::apply`] or
+    /// [`crate::Shard::prepare`]. `Io` when the device fails; the payload is then to be dropped.
+    pub async fn write(&mut self) -> Result<()> {
+        let Medium::File(file) = &self.core.medium else { return Ok(()) };
+        let Some(reservation) = &self.reservation else { return Ok(()) };
+        let mut writes = Vec::new();
+        for piece in &mut self.pieces {
+            if let Piece::Run { run, buf } = piece
+                && let Some(mut full) = buf.take()
+            {
+                // Whole blocks: direct I/O takes nothing less; the rest of the last is zeros.
+                full.set_len(full.capacity());
+                writes.push(file.write_at(run.at, full));
+            }
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        // The task holds the reservation until the device is done, whoever waits.
+        let done = Rc::new(RefCell::new((None::<Result<()>>, None::<Waker>)));
+        let (told, hold) = (done.clone(), reservation.clone());
+        self.core.env.spawn(async move {
+            let mut outcome = Ok(());
+            for (_, result) in join_all(writes).await {
+                if let Err(error) = result {
+                    outcome = Err(error.context("writing data"));
+                }
+            }
+            drop(hold);
+            let waker = {
+                let mut state = told.borrow_mut();
+                state.0 = Some(outcome);
+                state.1.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        });
+        std::future::poll_fn(move |cx| {
+            let mut state = done.borrow_mut();
+            match state.0.take() {
+                Some(outcome) => Poll::Ready(outcome),
+                None => {
+                    state.1 = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// The pieces, while the payload still owns them.
+    pub(crate) fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// True when a piece that belongs on the device has not been written.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Run { buf: Some(_), .. }))
+    }
+
+    /// A record owns the blocks from now on.
+    pub(crate) fn commit(mut self) -> SmallVec<[Piece; 1]> {
+        if let Some(reservation) = &self.reservation {
+            reservation.runs.borrow_mut().clear();
+        }
+        std::mem::take(&mut self.pieces)
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        let reserved = &self.core.scm_reserved;
+        reserved.set(reserved.get() - self.scm_reserved);
+    }
+}
+
+/// An upper bound of the index memory that the updates among `ops` add.
+fn scm_needed(ops: &[Op<'_>]) -> u64 {
+    let mut needed = 0;
+    for op in ops {
+        let Op::Update { dkey, iods, .. } = op else { continue };
+        needed += cost::OBJECT + cost::DKEY + dkey.len() as u64;
+        for iod in iods {
+            needed += cost::AKEY + iod.akey.len() as u64;
+            let inline = |bytes: u64| {
+                if bytes < limits::INLINE_BYTES_MAX as u64 { bytes } else { cost::RUN }
+            };
+            // A write may cut an extent in two and add one.
+            let recxs_needed = |recxs: &[Recx], record_bytes: u32| -> u64 {
+                recxs
+                    .iter()
+                    .map(|recx| {
+                        2 * cost::EXTENT + inline(recx.count.saturating_mul(record_bytes as u64))
+                    })
+                    .sum()
+            };
+            needed += match &iod.value {
+                UpdateValue::Inline(bytes) => bytes.len() as u64,
+                UpdateValue::Single { bytes } => inline(*bytes),
+                UpdateValue::Array { record_bytes, recxs } => recxs_needed(recxs, *record_bytes),
+                UpdateValue::Zero { recxs, .. } => recxs_needed(recxs, 0),
+                UpdateValue::PunchRecords { .. } => 0,
+            };
+        }
+    }
+    needed
+}

@@ -1,0 +1,67 @@
+//! Small durable facts, each in a file of one block: what it is, its version, a checksum.
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | magic, which also says what kind of fact |
+//! | 8 | 2 | format version |
+//! | 10 | 2 | body bytes |
+//! | 12 | 4 | CRC-32C of everything else before the padding |
+//! | 16 | … | body (postcard), then zeros up to 4 KiB |
+
+use serde::{Deserialize, Serialize};
+use types::{Code, Error, Result};
+use wire::header::crc;
+
+/// Size of a sealed block.
+pub(crate) const SEALED_BYTES: usize = 4096;
+const HEAD_BYTES: usize = 16;
+
+/// Encodes a fact. Panics when it does not fit, which is a mistake in this crate.
+pub(crate) fn seal<T: Serialize>(magic: [u8; 8], version: u16, fact: &T) -> Vec<u8> {
+    let body = wire::encode(fact);
+    assert!(body.len() <= SEALED_BYTES - HEAD_BYTES, "a sealed fact must fit one block");
+    let mut raw = vec![0; SEALED_BYTES];
+    raw[..8].copy_from_slice(&magic);
+    raw[8..10].copy_from_slice(&version.to_le_bytes());
+    raw[10..12].copy_from_slice(&(body.len() as u16).to_le_bytes());
+    raw[HEAD_BYTES..HEAD_BYTES + body.len()].copy_from_slice(&body);
+    let sum = checksum(&raw, body.len());
+    raw[12..16].copy_from_slice(&sum.to_le_bytes());
+    raw
+}
+
+/// Decodes a fact. `Csum` when it is damaged or something else, `Version` when it was written
+/// by a version that is not known here.
+pub(crate) fn unseal<'a, T: Deserialize<'a>>(
+    magic: [u8; 8],
+    version: u16,
+    raw: &'a [u8],
+) -> Result<T> {
+    let what = magic.escape_ascii();
+    let bad = |why: &str| Error::new(Code::Csum, format!("{what}: {why}"));
+    let head: &[u8; HEAD_BYTES] = raw.first_chunk().ok_or_else(|| bad("cut short"))?;
+    if head[..8] != magic {
+        return Err(bad("not found where it should be"));
+    }
+    let length = u16::from_le_bytes([head[10], head[11]]) as usize;
+    let body = raw.get(HEAD_BYTES..HEAD_BYTES + length).ok_or_else(|| bad("cut short"))?;
+    let stored = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
+    if stored != checksum(raw, length) {
+        return Err(bad("checksum mismatch"));
+    }
+    let found = u16::from_le_bytes([head[8], head[9]]);
+    if found != version {
+        return Err(Error::new(
+            Code::Version,
+            format!("{what}: format version {found}, this program knows {version}; upgrade it"),
+        ));
+    }
+    wire::decode(body).map_err(|error| bad(&error.to_string()))
+}
+
+fn checksum(raw: &[u8], body_bytes: usize) -> u32 {
+    let mut covered = Vec::with_capacity(12 + body_bytes);
+    covered.extend_from_slice(&raw[..12]);
+    covered.extend_from_slice(&raw[HEAD_BYTES..HEAD_BYTES + body_bytes]);
+    crc(&covered)
+}

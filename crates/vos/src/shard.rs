@@ -1,0 +1,512 @@
+//! One pool's part in one target: the operations of the crate, each an index change and a log
+//! record in one synchronous step.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::rc::{Rc, Weak};
+
+use types::{ClientId, Code, ContId, Durability, Epoch, Error, Oid, PoolId, Result, TargetId};
+use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, TxId, TxOutcome};
+
+use crate::index::Effects;
+use crate::payload::{Core, Payload};
+use crate::record::{self, OriginDf, OrphanChange, RecordDf};
+use crate::state::{State, pieces_df};
+use crate::view::View;
+use crate::wal::Wal;
+use crate::{Lsn, changes, check, locks};
+
+/// Objects of a destroyed container given back in one go.
+const BURY_COUNT: usize = 2000;
+
+/// Settings of a shard, fixed when it is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShardConfig {
+    /// When updates are acknowledged.
+    pub durability: Durability,
+    /// Most memory the index may count, bytes.
+    pub scm_bytes: u64,
+    /// Size of the data area, bytes.
+    pub nvme_bytes: u64,
+}
+
+/// Which request an update answers, so that a retry finds the reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin<'a> {
+    /// The transaction.
+    pub tx: TxId,
+    /// What is answered.
+    pub reply: &'a [u8],
+}
+
+impl<'a> Origin<'a> {
+    fn durable(self) -> OriginDf<'a> {
+        OriginDf { tx: self.tx, reply: self.reply }
+    }
+}
+
+/// See the module.
+pub struct Shard {
+    pub(crate) pool: PoolId,
+    config: ShardConfig,
+    pub(crate) core: Rc<Core>,
+    pub(crate) state: RefCell<State>,
+    /// `None`: durability `memory`.
+    pub(crate) wal: Option<Rc<Wal>>,
+    closed: Cell<bool>,
+    pub(crate) compacting: Cell<bool>,
+    effects: RefCell<Effects>,
+    me: Weak<Shard>,
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shard").field("pool", &self.pool).field("config", &self.config).finish()
+    }
+}
+
+impl Shard {
+    pub(crate) fn new(
+        pool: PoolId,
+        config: ShardConfig,
+        core: Rc<Core>,
+        state: State,
+        wal: Option<Rc<Wal>>,
+    ) -> Rc<Shard> {
+        Rc::new_cyclic(|me| Shard {
+            pool,
+            config,
+            core,
+            state: RefCell::new(state),
+            wal,
+            closed: Cell::new(false),
+            compacting: Cell::new(false),
+            effects: RefCell::default(),
+            me: me.clone(),
+        })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &ShardConfig {
+        &self.config
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// Space and counts.
+    pub fn stat(&self) -> ShardStat {
+        let state = self.state.borrow();
+        let space = self.core.space.borrow();
+        let used = state.index.scm_bytes + self.core.scm_reserved.get();
+        ShardStat {
+            scm_bytes: self.config.scm_bytes,
+            scm_free_bytes: self.config.scm_bytes.saturating_sub(used),
+            nvme_bytes: space.bytes(),
+            nvme_free_bytes: space.free_bytes(),
+            object_count: state.index.object_count,
+            dkey_count: state.index.dkey_count,
+        }
+    }
+
+    /// Writes out everything and refuses further use.
+    pub async fn close(&self) -> Result<()> {
+        self.closed.set(true);
+        let Some(wal) = &self.wal else { return Ok(()) };
+        let flushed = wal.written(wal.last()).await;
+        wal.close();
+        flushed
+    }
+
+    /// Refuses further use without writing anything out.
+    pub(crate) fn abandon(&self) {
+        self.closed.set(true);
+        if let Some(wal) = &self.wal {
+            wal.close();
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Fails when the shard takes no writes.
+    fn writable(&self) -> Result<()> {
+        if self.closed.get() {
+            return Err(Error::new(Code::Closed, "the shard is closed"));
+        }
+        self.wal.as_ref().map_or(Ok(()), |wal| wal.usable())
+    }
+
+    pub(crate) fn log(&self, record: impl FnOnce(&mut Vec<u8>)) -> Lsn {
+        match &self.wal {
+            Some(wal) => wal.append(record),
+            None => Lsn(0),
+        }
+    }
+
+    fn log_record(&self, record: &RecordDf<'_>) -> Lsn {
+        self.log(|out| record::encode_into(record, out))
+    }
+
+    /// Runs a change with the shard's own effects, then lets the allocator follow.
+    fn change<R>(
+        &self,
+        run: impl FnOnce(&mut State, &mut Effects) -> Result<(Lsn, R)>,
+    ) -> Result<(Lsn, R)> {
+        let mut effects = self.effects.borrow_mut();
+        effects.scm = 0;
+        effects.bytes = 0;
+        effects.blocks.clear();
+        let (lsn, result) = run(&mut self.state.borrow_mut(), &mut effects)?;
+        if !effects.blocks.is_empty() {
+            let mut space = self.core.space.borrow_mut();
+            for change in effects.blocks.drain(..) {
+                space.follow(change, lsn);
+            }
+        }
+        drop(effects);
+        self.compact_if_due();
+        Ok((lsn, result))
+    }
+
+    fn compact_if_due(&self) {
+        let Some(wal) = &self.wal else { return };
+        if self.compacting.get() || self.closed.get() {
+            return;
+        }
+        let live = self.state.borrow().index.scm_bytes;
+        if crate::compact::is_due(wal.bytes(), live)
+            && let Some(me) = self.me.upgrade()
+        {
+            self.compacting.set(true);
+            self.core.env.spawn(crate::compact::run(me));
+        }
+    }
+
+    /// Starts compaction when the log is long; after opening.
+    pub(crate) fn opened(&self) {
+        self.compact_if_due();
+    }
+
+    /// Makes a container known; no effect when it is.
+    pub fn create_cont(&self, cont: ContId) -> Result<Lsn> {
+        self.writable()?;
+        let (lsn, ()) = self.change(|state, _| {
+            state.create_cont(cont);
+            Ok((self.log_record(&RecordDf::CreateCont { cont }), ()))
+        })?;
+        Ok(lsn)
+    }
+
+    /// Removes a container and all it holds; no effect when it is not there. Its space comes
+    /// back in the background, in slices.
+    pub fn destroy_cont(&self, cont: ContId) -> Result<Lsn> {
+        self.writable()?;
+        let (lsn, more) = self.change(|state, effects| {
+            state.destroy_cont(cont);
+            let more = state.bury(BURY_COUNT, effects);
+            Ok((self.log_record(&RecordDf::DestroyCont { cont }), more))
+        })?;
+        if more && let Some(me) = self.me.upgrade() {
+            self.core.env.spawn(async move {
+                loop {
+                    me.core.env.yield_now().await;
+                    // The record that freed them is `lsn`, whenever the blocks are given back.
+                    let more = me.change(|state, fx| Ok((lsn, state.bury(BURY_COUNT, fx))));
+                    if !matches!(more, Ok((_, true))) {
+                        return;
+                    }
+                }
+            });
+        }
+        Ok(lsn)
+    }
+
+    /// True when the container is known.
+    pub fn has_cont(&self, cont: ContId) -> bool {
+        self.state.borrow().index.conts.contains_key(&cont)
+    }
+
+    /// All containers known.
+    pub fn conts(&self) -> Vec<ContId> {
+        self.state.borrow().index.conts.keys().copied().collect()
+    }
+
+    /// Up to `max` objects after `after`, ascending. Costs a pass over the container's objects.
+    pub fn list_objects(&self, cont: ContId, after: Option<Oid>, max: usize) -> Result<ObjectList> {
+        let view = self.view(cont)?;
+        let mut oids: Vec<Oid> = view
+            .cont
+            .objects
+            .keys()
+            .copied()
+            .filter(|oid| after.is_none_or(|a| *oid > a))
+            .collect();
+        let max = max.max(1);
+        let complete = oids.len() <= max;
+        if !complete {
+            oids.select_nth_unstable(max);
+            oids.truncate(max);
+        }
+        oids.sort_unstable();
+        Ok(ObjectList { oids, complete })
+    }
+
+    /// The greatest epoch applied or decided here.
+    pub fn last_epoch(&self) -> Epoch {
+        self.state.borrow().last_epoch
+    }
+
+    /// Checks sizes, keys and limits of `ops` and reserves all the space their updates need.
+    /// `NoSpace` when a tier is full; punches need none and always pass.
+    pub fn stage(&self, ops: &[Op<'_>]) -> Result<Payload> {
+        self.writable()?;
+        changes::check_ops(ops)?;
+        Payload::reserve(&self.core, self.state.borrow().index.scm_bytes, ops)
+    }
+
+    /// Evaluates read checks, conditions and kinds of values against the present state.
+    ///
+    /// `TxRestart` for a read check; `Exist`, `NonExist`, `NotEmpty` for conditions; `Inval` for a
+    /// value of another kind or record size. Nothing is changed.
+    pub fn check(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
+        check::check(&*self.view(cont)?.cont, checks, ops)
+    }
+
+    /// Applies the updates and punches among `ops` at `epoch`, with one log record. To be called
+    /// right after [`Shard::check`], without an await between. Other ops are ignored.
+    ///
+    /// `Inval` when the payload is not that of the ops or was not written; `Io` once the log has
+    /// failed. Nothing is changed then.
+    pub fn apply(
+        &self,
+        cont: ContId,
+        epoch: Epoch,
+        ops: &[Op<'_>],
+        payload: Payload,
+        origin: Option<Origin<'_>>,
+        orphans: &[OrphanChange],
+    ) -> Result<Lsn> {
+        self.writable()?;
+        self.require_cont(cont)?;
+        check_payload(ops, &payload)?;
+        let pieces = payload.commit();
+        let origin = origin.map(Origin::durable);
+        let (lsn, ()) = self.change(|state, effects| {
+            let index = &mut state.index;
+            let lsn = match &self.wal {
+                None => {
+                    changes::walk(ops, &pieces, &mut |change| {
+                        index.apply(cont, epoch, &change, effects);
+                    })?;
+                    Lsn(0)
+                }
+                Some(_) => {
+                    let mut list = Vec::with_capacity(ops.len());
+                    changes::walk(ops, &pieces, &mut |change| {
+                        index.apply(cont, epoch, &change, effects);
+                        list.push(change);
+                    })?;
+                    let orphans = orphans.to_vec();
+                    self.log_record(&RecordDf::Apply {
+                        cont,
+                        epoch,
+                        changes: list,
+                        origin,
+                        orphans,
+                    })
+                }
+            };
+            state.saw_epoch(epoch);
+            state.note(cont, origin, orphans);
+            Ok((lsn, ()))
+        })?;
+        Ok(lsn)
+    }
+
+    fn require_cont(&self, cont: ContId) -> Result<()> {
+        if self.has_cont(cont) {
+            return Ok(());
+        }
+        Err(Error::new(Code::NonExist, format!("container {cont} is not known to this target")))
+    }
+
+    /// Waits until a record is on stable storage; at once for `memory` and `relaxed`.
+    /// `Io` when the log has failed.
+    pub async fn durable(&self, lsn: Lsn) -> Result<()> {
+        match &self.wal {
+            Some(wal) => wal.durable(lsn).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A look at a container; `NonExist` when it is not known. No await while it lives.
+    pub fn view(&self, cont: ContId) -> Result<View<'_>> {
+        if self.closed.get() {
+            return Err(Error::new(Code::Closed, "the shard is closed"));
+        }
+        let found = Ref::filter_map(self.state.borrow(), |state| state.index.conts.get(&cont));
+        match found {
+            Ok(cont) => Ok(View { cont, core: &self.core }),
+            Err(_) => Err(Error::new(
+                Code::NonExist,
+                format!("container {cont} is not known to this target"),
+            )),
+        }
+    }
+
+    /// True when a check or op touches what a prepared transaction has locked.
+    pub fn conflicts(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> bool {
+        let state = self.state.borrow();
+        if state.locks.is_empty() {
+            return false;
+        }
+        let mut conflict = false;
+        locks::claims(checks, ops, &mut |claim| conflict |= state.locks.conflicts(cont, &claim));
+        conflict
+    }
+
+    /// Holds an encoded [`Batch`] until [`Shard::decide`], with its payload, and locks what it
+    /// touches. To be called after [`Shard::check`] and with no [`Shard::conflicts`]. A second
+    /// call for the same transaction changes nothing. `RemoveLink` and `PunchUnlessOpen` are not
+    /// applied at the decision: give the batch with the punches they amount to.
+    pub fn prepare(
+        &self,
+        tx: TxId,
+        coordinator: TargetId,
+        cont: ContId,
+        batch: &[u8],
+        payload: Payload,
+    ) -> Result<Lsn> {
+        self.writable()?;
+        self.require_cont(cont)?;
+        let decoded: Batch<'_> = wire::decode(batch)?;
+        check_payload(&decoded.ops, &payload)?;
+        if self.state.borrow().prepared.contains_key(&tx) {
+            return Ok(self.last_lsn());
+        }
+        let pieces = payload.commit();
+        let (lsn, ()) = self.change(|state, _| {
+            let lsn = self.log_record(&RecordDf::Prepare {
+                tx,
+                coordinator,
+                cont,
+                wire_version: wire::WIRE_VERSION,
+                batch,
+                pieces: pieces_df(&pieces),
+            });
+            state.prepare(tx, coordinator, cont, batch, pieces)?;
+            Ok((lsn, ()))
+        })?;
+        Ok(lsn)
+    }
+
+    fn last_lsn(&self) -> Lsn {
+        self.wal.as_ref().map_or(Lsn(0), |wal| wal.last())
+    }
+
+    /// Applies or drops a held part and unlocks; no effect when nothing is held (any more).
+    /// `Inval` for `Pending`.
+    pub fn decide(
+        &self,
+        tx: TxId,
+        outcome: TxOutcome,
+        origin: Option<Origin<'_>>,
+        orphans: &[OrphanChange],
+    ) -> Result<Lsn> {
+        self.writable()?;
+        if outcome == TxOutcome::Pending {
+            return Err(Error::inval("a transaction cannot be decided to be pending"));
+        }
+        if !self.state.borrow().prepared.contains_key(&tx) {
+            return Ok(self.last_lsn());
+        }
+        let origin = origin.map(Origin::durable);
+        let (lsn, ()) = self.change(|state, effects| {
+            state.decide(tx, outcome, origin, orphans, effects)?;
+            let orphans = orphans.to_vec();
+            Ok((self.log_record(&RecordDf::Decide { tx, outcome, origin, orphans }), ()))
+        })?;
+        Ok(lsn)
+    }
+
+    /// Transactions held, with their coordinators.
+    pub fn prepared(&self) -> Vec<(TxId, TargetId)> {
+        self.state.borrow().prepared.iter().map(|(&tx, part)| (tx, part.coordinator)).collect()
+    }
+
+    /// Container and encoded batch of a held transaction.
+    pub fn prepared_batch(&self, tx: TxId) -> Option<(ContId, Vec<u8>)> {
+        let state = self.state.borrow();
+        state.prepared.get(&tx).map(|part| (part.cont, part.batch.to_vec()))
+    }
+
+    /// A coordinator's commit point: once durable, the transaction is committed.
+    pub fn log_decision(&self, tx: TxId, epoch: Epoch, participants: &[TargetId]) -> Result<Lsn> {
+        self.writable()?;
+        let (lsn, ()) = self.change(|state, _| {
+            state.decisions.insert(tx, (epoch, participants.to_vec()));
+            state.saw_epoch(epoch);
+            let participants = participants.to_vec();
+            Ok((self.log_record(&RecordDf::Decision { tx, epoch, participants }), ()))
+        })?;
+        Ok(lsn)
+    }
+
+    /// The decision on a transaction, while it is kept.
+    pub fn decision(&self, tx: TxId) -> Option<(Epoch, Vec<TargetId>)> {
+        self.state.borrow().decisions.get(&tx).cloned()
+    }
+
+    /// All decisions kept: transaction, epoch, participants.
+    pub fn decisions(&self) -> Vec<(TxId, Epoch, Vec<TargetId>)> {
+        let state = self.state.borrow();
+        state.decisions.iter().map(|(&tx, (epoch, who))| (tx, *epoch, who.clone())).collect()
+    }
+
+    /// All participants know the decision.
+    pub fn forget_decision(&self, tx: TxId) -> Result<Lsn> {
+        self.writable()?;
+        let (lsn, ()) = self.change(|state, _| {
+            state.decisions.remove(&tx);
+            Ok((self.log_record(&RecordDf::ForgetDecision { tx }), ()))
+        })?;
+        Ok(lsn)
+    }
+
+    /// The reply to a recent update of this transaction, if it was applied here.
+    pub fn replayed(&self, tx: TxId) -> Option<Vec<u8>> {
+        self.state.borrow().retry.find(tx).map(<[u8]>::to_vec)
+    }
+
+    /// Forgets the replies to a client that is gone for good. Not logged: after a restart they
+    /// are there again, to no harm.
+    pub fn forget_client(&self, client: ClientId) {
+        self.state.borrow_mut().retry.forget(client);
+    }
+
+    /// Objects unlinked while open, to be punched.
+    pub fn orphans(&self) -> Vec<(ContId, Oid)> {
+        self.state.borrow().orphans.iter().copied().collect()
+    }
+
+    /// Memory counted for the index now, and counted anew; they are equal. For tests and checkers.
+    pub fn scm_audit(&self) -> (u64, u64) {
+        let state = self.state.borrow();
+        (state.index.scm_bytes, state.index.scm_bytes_recounted())
+    }
+
+    /// Bytes the log takes on the device; 0 for `memory`.
+    pub fn log_bytes(&self) -> u64 {
+        self.wal.as_ref().map_or(0, |wal| wal.bytes())
+    }
+}
+
+fn check_payload(ops: &[Op<'_>], payload: &Payload) -> Result<()> {
+    if payload.is_unwritten() {
+        return Err(Error::inval("the payload must be written to the device before it is applied"));
+    }
+    changes::check_pieces(ops, payload.pieces())
+}

@@ -1,0 +1,382 @@
+//! Space of the data area: blocks of 4 KiB, who may use them and when they come back.
+//!
+//! Invariants:
+//! - A block is free, deferred, or referenced; a referenced block has one reference per extent
+//!   that touches it. Only the first and last block of an extent can have more than one
+//!   (an overwrite inside a block leaves two extents in it), so only counts above one are kept.
+//! - A freed block is handed out again only when (a) the log record that freed it is durable,
+//!   or a crash would bring back an extent whose bytes are gone, and (b) no reader that could
+//!   have seen the old extent is still sending it.
+//! - Free runs are maximal: neighbours are joined.
+//!
+//! The state is never stored: it is rebuilt from the index at open, so a crash leaks nothing.
+//! Best fit over an ordered set of lengths keeps large runs whole and reuses memory that the
+//! process has touched already; every call is O(log n) in the number of free runs.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
+use types::{Code, Error, Result};
+
+use crate::Lsn;
+
+/// Unit of allocation, bytes; also the alignment of direct I/O.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+
+/// Bytes in the data area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// Byte offset in the data area.
+    pub at: u64,
+    /// Length, bytes.
+    pub bytes: u64,
+}
+
+impl Run {
+    /// First block touched.
+    pub(crate) fn first_block(&self) -> u64 {
+        self.at / BLOCK_BYTES
+    }
+
+    /// One past the last block touched.
+    pub(crate) fn end_block(&self) -> u64 {
+        (self.at + self.bytes).div_ceil(BLOCK_BYTES)
+    }
+}
+
+/// What a change of the index does to block references.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BlockChange {
+    /// One more extent touches this block.
+    Ref(u64),
+    /// One extent less touches each of these blocks.
+    Unref {
+        /// First block.
+        first: u64,
+        /// Number of blocks.
+        count: u64,
+    },
+}
+
+/// Blocks waiting to become free.
+#[derive(Debug)]
+struct Deferred {
+    generation: u64,
+    lsn: Lsn,
+    first: u64,
+    count: u64,
+}
+
+/// The allocator; see the module.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    block_count: u64,
+    free_blocks: u64,
+    deferred_blocks: u64,
+    by_start: BTreeMap<u64, u64>,
+    by_length: BTreeSet<(u64, u64)>,
+    shared: HashMap<u64, u32>,
+    deferred: VecDeque<Deferred>,
+    /// Readers by the generation they began in.
+    readers: BTreeMap<u64, u32>,
+    generation: u64,
+    durable: Lsn,
+}
+
+impl Space {
+    /// All of `bytes` free; a last part smaller than a block is not used.
+    pub(crate) fn new(bytes: u64) -> Space {
+        let mut space = Space { block_count: bytes / BLOCK_BYTES, ..Space::default() };
+        space.put(0, space.block_count);
+        space
+    }
+
+    /// Bytes in all.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.block_count * BLOCK_BYTES
+    }
+
+    /// Bytes free or about to be.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        (self.free_blocks + self.deferred_blocks) * BLOCK_BYTES
+    }
+
+    /// Takes blocks for `bytes`: one run if there is one long enough, else the longest one and
+    /// the caller asks again for the rest. `NoSpace` when nothing is free.
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<Run> {
+        let want = bytes.div_ceil(BLOCK_BYTES);
+        let (length, start) = match self.by_length.range((want, 0)..).next() {
+            Some(&found) => found,
+            None => match self.by_length.last() {
+                Some(&longest) => longest,
+                None => return Err(Error::bare(Code::NoSpace)),
+            },
+        };
+        let count = want.min(length);
+        self.remove(start, length);
+        if length > count {
+            self.insert(start + count, length - count);
+        }
+        Ok(Run { at: start * BLOCK_BYTES, bytes: bytes.min(count * BLOCK_BYTES) })
+    }
+
+    /// Gives back blocks that no record and no reader knows.
+    pub(crate) fn give_back(&mut self, run: Run) {
+        self.put(run.first_block(), run.end_block() - run.first_block());
+    }
+
+    /// Marks a run as used while the state is rebuilt; blocks may be claimed by two extents.
+    /// `Csum` when the run is outside the area, which means a damaged index.
+    pub(crate) fn claim(&mut self, run: Run) -> Result<()> {
+        if run.at.checked_add(run.bytes).is_none_or(|end| end > self.bytes()) {
+            return Err(Error::new(
+                Code::Csum,
+                format!("an extent at byte {} lies outside the data area", run.at),
+            ));
+        }
+        let (mut block, end) = (run.first_block(), run.end_block());
+        while block < end {
+            let free = self.by_start.range(..=block).next_back().map(|(&s, &l)| (s, l));
+            match free {
+                Some((start, length)) if start + length > block => {
+                    let stop = end.min(start + length);
+                    self.remove(start, length);
+                    if start < block {
+                        self.insert(start, block - start);
+                    }
+                    if stop < start + length {
+                        self.insert(stop, start + length - stop);
+                    }
+                    block = stop;
+                }
+                _ => {
+                    *self.shared.entry(block).or_insert(1) += 1;
+                    block += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows a change of the index made by the record at `lsn`.
+    pub(crate) fn follow(&mut self, change: BlockChange, lsn: Lsn) {
+        match change {
+            BlockChange::Ref(block) => *self.shared.entry(block).or_insert(1) += 1,
+            BlockChange::Unref { first, count } => {
+                let (mut from, mut to) = (first, first + count);
+                if from < to && self.unshare(from) {
+                    from += 1;
+                }
+                if from < to && self.unshare(to - 1) {
+                    to -= 1;
+                }
+                if from < to {
+                    self.free_later(from, to - from, lsn);
+                }
+            }
+        }
+    }
+
+    /// Drops one of several references; false when the block has only one.
+    fn unshare(&mut self, block: u64) -> bool {
+        match self.shared.get_mut(&block) {
+            Some(2) => {
+                self.shared.remove(&block);
+                true
+            }
+            Some(count) => {
+                *count -= 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn free_later(&mut self, first: u64, count: u64, lsn: Lsn) {
+        if lsn <= self.durable && self.readers.is_empty() && self.deferred.is_empty() {
+            return self.put(first, count);
+        }
+        self.deferred_blocks += count;
+        self.deferred.push_back(Deferred { generation: self.generation, lsn, first, count });
+    }
+
+    /// Records up to `lsn` are durable.
+    pub(crate) fn set_durable(&mut self, lsn: Lsn) {
+        self.durable = self.durable.max(lsn);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let oldest_reader = self.readers.keys().next().copied().unwrap_or(u64::MAX);
+        while let Some(front) = self.deferred.front() {
+            if front.lsn > self.durable || front.generation >= oldest_reader {
+                break;
+            }
+            let Some(Deferred { first, count, .. }) = self.deferred.pop_front() else { break };
+            self.deferred_blocks -= count;
+            self.put(first, count);
+        }
+    }
+
+    /// Adds a free run, joined with its neighbours.
+    fn put(&mut self, first: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let (mut start, mut length) = (first, count);
+        if let Some((&before, &before_length)) = self.by_start.range(..first).next_back() {
+            assert!(before + before_length <= first, "block {first} freed twice");
+            if before + before_length == first {
+                self.remove(before, before_length);
+                start = before;
+                length += before_length;
+            }
+        }
+        if let Some((&after, &after_length)) = self.by_start.range(first..).next() {
+            assert!(first + count <= after, "block {after} freed twice");
+            if first + count == after {
+                self.remove(after, after_length);
+                length += after_length;
+            }
+        }
+        self.insert(start, length);
+    }
+
+    fn insert(&mut self, start: u64, length: u64) {
+        self.by_start.insert(start, length);
+        self.by_length.insert((length, start));
+        self.free_blocks += length;
+    }
+
+    fn remove(&mut self, start: u64, length: u64) {
+        self.by_start.remove(&start);
+        self.by_length.remove(&(length, start));
+        self.free_blocks -= length;
+    }
+}
+
+/// Keeps every extent that can be seen now from being reused, until dropped.
+#[derive(Debug)]
+pub(crate) struct ReadGuard {
+    space: Rc<RefCell<Space>>,
+    generation: u64,
+}
+
+impl ReadGuard {
+    pub(crate) fn new(space: &Rc<RefCell<Space>>) -> ReadGuard {
+        let mut state = space.borrow_mut();
+        // Frees from here on carry a greater or equal generation and wait for this reader.
+        state.generation += 1;
+        let generation = state.generation;
+        *state.readers.entry(generation).or_insert(0) += 1;
+        drop(state);
+        ReadGuard { space: space.clone(), generation }
+    }
+}
+
+impl Drop for ReadGuard {
+    fn drop(&mut self) {
+        let mut state = self.space.borrow_mut();
+        if let Some(count) = state.readers.get_mut(&self.generation) {
+            *count -= 1;
+            if *count == 0 {
+                state.readers.remove(&self.generation);
+                state.settle();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lsn(n: u64) -> Lsn {
+        Lsn(n)
+    }
+
+    #[test]
+    fn a_freed_block_waits_for_its_record_and_for_readers() {
+        let space = Rc::new(RefCell::new(Space::new(4 * BLOCK_BYTES)));
+        let run = space.borrow_mut().take(4 * BLOCK_BYTES).unwrap();
+        let reader = ReadGuard::new(&space);
+        space.borrow_mut().follow(BlockChange::Unref { first: 0, count: 4 }, lsn(7));
+        assert_eq!(space.borrow_mut().take(1).unwrap_err().code, Code::NoSpace);
+        drop(reader);
+        assert_eq!(space.borrow_mut().take(1).unwrap_err().code, Code::NoSpace);
+        space.borrow_mut().set_durable(lsn(7));
+        assert_eq!(space.borrow_mut().take(run.bytes).unwrap(), run);
+    }
+
+    #[test]
+    fn a_later_reader_does_not_hold_up_earlier_frees() {
+        let space = Rc::new(RefCell::new(Space::new(2 * BLOCK_BYTES)));
+        space.borrow_mut().take(2 * BLOCK_BYTES).unwrap();
+        let early = ReadGuard::new(&space);
+        space.borrow_mut().follow(BlockChange::Unref { first: 0, count: 1 }, lsn(0));
+        let late = ReadGuard::new(&space);
+        space.borrow_mut().follow(BlockChange::Unref { first: 1, count: 1 }, lsn(0));
+        drop(early);
+        assert_eq!(space.borrow_mut().take(2 * BLOCK_BYTES).unwrap().bytes, BLOCK_BYTES);
+        drop(late);
+        assert_eq!(space.borrow_mut().take(1).unwrap().at, BLOCK_BYTES);
+    }
+
+    proptest! {
+        /// The model is one reference count per block.
+        #[test]
+        fn agrees_with_a_count_per_block(
+            steps in prop::collection::vec((0u8..5, 1u64..9, any::<u16>()), 1..200),
+        ) {
+            const BLOCKS: u64 = 48;
+            let mut space = Space::new(BLOCKS * BLOCK_BYTES);
+            let mut model = vec![0u32; BLOCKS as usize];
+            let mut held: Vec<Run> = Vec::new();
+            for (kind, blocks, pick) in steps {
+                match kind {
+                    0 | 1 => match space.take(blocks * BLOCK_BYTES - 7) {
+                        Ok(run) => {
+                            for block in run.first_block()..run.end_block() {
+                                prop_assert_eq!(model[block as usize], 0);
+                                model[block as usize] = 1;
+                            }
+                            held.push(run);
+                        }
+                        Err(_) => prop_assert!(model.iter().all(|&count| count > 0)),
+                    },
+                    2 if !held.is_empty() => {
+                        // Cut a run inside one of its blocks: both halves touch that block.
+                        let slot = pick as usize % held.len();
+                        let run = held.swap_remove(slot);
+                        let cut = run.bytes / 2;
+                        if cut == 0 || (run.at + cut) % BLOCK_BYTES == 0 {
+                            held.push(run);
+                        } else {
+                            let block = (run.at + cut) / BLOCK_BYTES;
+                            space.follow(BlockChange::Ref(block), Lsn(0));
+                            model[block as usize] += 1;
+                            held.push(Run { at: run.at, bytes: cut });
+                            held.push(Run { at: run.at + cut, bytes: run.bytes - cut });
+                        }
+                    }
+                    _ if !held.is_empty() => {
+                        let run = held.swap_remove(pick as usize % held.len());
+                        let (first, end) = (run.first_block(), run.end_block());
+                        space.follow(BlockChange::Unref { first, count: end - first }, Lsn(0));
+                        (first..end).for_each(|block| model[block as usize] -= 1);
+                    }
+                    _ => {}
+                }
+                let free = model.iter().filter(|&&count| count == 0).count() as u64;
+                prop_assert_eq!(space.free_bytes(), free * BLOCK_BYTES);
+                let mut rebuilt = Space::new(BLOCKS * BLOCK_BYTES);
+                for run in &held {
+                    rebuilt.claim(*run).unwrap();
+                }
+                prop_assert_eq!(&rebuilt.by_start, &space.by_start);
+                prop_assert_eq!(&rebuilt.shared, &space.shared);
+            }
+        }
+    }
+}

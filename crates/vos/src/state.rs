@@ -1,0 +1,328 @@
+//! Everything a shard knows beside its data area and log, and the replay of records into it.
+//!
+//! Live operations and replay go through the same methods, so the state after a restart is the
+//! state before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+use types::{Code, ContId, Epoch, Error, Oid, Result, TargetId};
+use wire::obj::{Batch, TxId, TxOutcome};
+
+use crate::changes;
+use crate::index::{Container, Effects, Index};
+use crate::locks::{self, Claim, LockTable};
+use crate::payload::Piece;
+use crate::record::{self, OriginDf, OrphanChange, PieceDf, RecordDf, RunDf};
+use crate::retry::RetryWindow;
+use crate::space::{Run, Space};
+
+/// A held part of a transaction.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub coordinator: TargetId,
+    pub cont: ContId,
+    /// The encoded wire batch.
+    pub batch: Box<[u8]>,
+    pub pieces: SmallVec<[Piece; 1]>,
+    claims: Vec<Claim>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub index: Index,
+    pub retry: RetryWindow,
+    pub locks: LockTable,
+    pub prepared: BTreeMap<TxId, Prepared>,
+    pub decisions: BTreeMap<TxId, (Epoch, Vec<TargetId>)>,
+    pub orphans: BTreeSet<(ContId, Oid)>,
+    pub last_epoch: Epoch,
+    /// Destroyed containers whose memory is still to be given back.
+    pub graveyard: Vec<Container>,
+}
+
+impl State {
+    pub(crate) fn create_cont(&mut self, cont: ContId) {
+        self.index.conts.entry(cont).or_default();
+    }
+
+    /// Makes a container unreachable at once; [`State::bury`] gives its space back.
+    pub(crate) fn destroy_cont(&mut self, cont: ContId) {
+        if let Some(container) = self.index.conts.remove(&cont) {
+            self.graveyard.push(container);
+        }
+        self.orphans.retain(|(owner, _)| *owner != cont);
+    }
+
+    /// Gives back up to `objects_max` objects of destroyed containers; false when all are gone.
+    pub(crate) fn bury(&mut self, objects_max: usize, effects: &mut Effects) -> bool {
+        let scm_before = effects.scm;
+        let mut left = objects_max;
+        while left > 0
+            && let Some(container) = self.graveyard.last_mut()
+        {
+            let oids: Vec<Oid> = container.objects.keys().take(left).copied().collect();
+            left -= oids.len();
+            for oid in oids {
+                if let Some(object) = container.objects.remove(&oid) {
+                    self.index.object_count -= 1;
+                    self.index.dkey_count -= object.dkey_count;
+                    effects.scm -= crate::index::cost::OBJECT as i64;
+                    object.release(effects);
+                }
+            }
+            if container.objects.is_empty() {
+                self.graveyard.pop();
+            }
+        }
+        self.index.count_scm(effects.scm - scm_before);
+        !self.graveyard.is_empty()
+    }
+
+    pub(crate) fn saw_epoch(&mut self, epoch: Epoch) {
+        self.last_epoch = self.last_epoch.max(epoch);
+    }
+
+    pub(crate) fn note(
+        &mut self,
+        cont: ContId,
+        origin: Option<OriginDf<'_>>,
+        orphans: &[OrphanChange],
+    ) {
+        if let Some(origin) = origin {
+            self.retry.remember(origin.tx, origin.reply);
+        }
+        for change in orphans {
+            match *change {
+                OrphanChange::Add(oid) => self.orphans.insert((cont, oid)),
+                OrphanChange::Remove(oid) => self.orphans.remove(&(cont, oid)),
+            };
+        }
+    }
+
+    /// Holds a part and locks what it touches.
+    pub(crate) fn prepare(
+        &mut self,
+        tx: TxId,
+        coordinator: TargetId,
+        cont: ContId,
+        batch: &[u8],
+        pieces: SmallVec<[Piece; 1]>,
+    ) -> Result<()> {
+        let decoded: Batch<'_> = wire::decode(batch)?;
+        let mut claims = Vec::new();
+        locks::claims(&decoded.checks, &decoded.ops, &mut |claim| claims.push(claim));
+        for claim in &claims {
+            self.locks.lock(cont, claim);
+        }
+        self.prepared
+            .insert(tx, Prepared { coordinator, cont, batch: batch.into(), pieces, claims });
+        Ok(())
+    }
+
+    /// Applies or drops a held part; no effect when there is none.
+    pub(crate) fn decide(
+        &mut self,
+        tx: TxId,
+        outcome: TxOutcome,
+        origin: Option<OriginDf<'_>>,
+        orphans: &[OrphanChange],
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let Some(part) = self.prepared.get(&tx) else { return Ok(()) };
+        let cont = part.cont;
+        match outcome {
+            TxOutcome::Committed(epoch) => {
+                let index = &mut self.index;
+                let batch: Batch<'_> = wire::decode(&part.batch)?;
+                changes::walk(&batch.ops, &part.pieces, &mut |change| {
+                    index.apply(cont, epoch, &change, effects);
+                })?;
+                self.saw_epoch(epoch);
+                self.note(cont, origin, orphans);
+            }
+            TxOutcome::Aborted => {
+                for piece in &part.pieces {
+                    if let Piece::Run { run, .. } = piece {
+                        effects.release(*run);
+                    }
+                }
+            }
+            TxOutcome::Pending => {
+                return Err(Error::inval("a transaction cannot be decided to be pending"));
+            }
+        }
+        if let Some(part) = self.prepared.remove(&tx) {
+            for claim in &part.claims {
+                self.locks.unlock(cont, claim);
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays all records of a batch.
+    pub(crate) fn replay_batch(&mut self, mut body: &[u8], record_count: u32) -> Result<()> {
+        for _ in 0..record_count {
+            let record = record::decode_first(&mut body)?;
+            self.replay(record)?;
+        }
+        if !body.is_empty() {
+            return Err(Error::new(Code::Csum, "stray bytes after the records of a log batch"));
+        }
+        Ok(())
+    }
+
+    /// Replays one record. Block references are not followed: they are rebuilt at the end.
+    pub(crate) fn replay(&mut self, record: RecordDf<'_>) -> Result<()> {
+        let mut effects = Effects::default();
+        match record {
+            RecordDf::CreateCont { cont } => self.create_cont(cont),
+            RecordDf::DestroyCont { cont } => {
+                self.destroy_cont(cont);
+                self.bury(usize::MAX, &mut effects);
+            }
+            RecordDf::Apply { cont, epoch, changes, origin, orphans } => {
+                changes.iter().try_for_each(check_change)?;
+                for change in &changes {
+                    self.index.apply(cont, epoch, change, &mut effects);
+                }
+                self.saw_epoch(epoch);
+                self.note(cont, origin, &orphans);
+            }
+            RecordDf::Prepare { tx, coordinator, cont, wire_version, batch, pieces } => {
+                if wire_version != wire::WIRE_VERSION {
+                    return Err(Error::new(
+                        Code::Version,
+                        format!(
+                            "a transaction prepared by wire version {wire_version} is in doubt; \
+                             resolve it with that version first"
+                        ),
+                    ));
+                }
+                if !self.prepared.contains_key(&tx) {
+                    self.prepare(tx, coordinator, cont, batch, pieces_from(&pieces))?;
+                }
+            }
+            RecordDf::Decide { tx, outcome, origin, orphans } => {
+                if let Some(part) = self.prepared.get(&tx) {
+                    let batch: Batch<'_> = wire::decode(&part.batch)?;
+                    changes::check_ops(&batch.ops)?;
+                    changes::check_pieces(&batch.ops, &part.pieces)?;
+                }
+                self.decide(tx, outcome, origin, &orphans, &mut effects)?;
+            }
+            RecordDf::Decision { tx, epoch, participants } => {
+                self.saw_epoch(epoch);
+                self.decisions.insert(tx, (epoch, participants));
+            }
+            RecordDf::ForgetDecision { tx } => {
+                self.decisions.remove(&tx);
+            }
+            RecordDf::Reply { origin } => self.retry.remember(origin.tx, origin.reply),
+            RecordDf::Orphan { cont, oid } => {
+                self.orphans.insert((cont, oid));
+            }
+            RecordDf::LastEpoch { epoch } => self.saw_epoch(epoch),
+            RecordDf::Snapshot { cont, oid, from, to, changes, touches, epochs } => {
+                changes.iter().try_for_each(|(_, change)| check_change(change))?;
+                self.index.replay_part(cont, oid, from, to, &changes, &touches, epochs);
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks everything in use in a fresh allocator.
+    pub(crate) fn claim_space(&self, space: &mut Space) -> Result<()> {
+        let mut outcome = Ok(());
+        let mut claim = |run: Run| {
+            if outcome.is_ok() {
+                outcome = space.claim(run);
+            }
+        };
+        for object in self.index.conts.values().flat_map(|cont| cont.objects.values()) {
+            for (_, dkey) in object.dkeys() {
+                for (_, value) in dkey.akeys() {
+                    value.runs(&mut claim);
+                }
+            }
+        }
+        for piece in self.prepared.values().flat_map(|part| &part.pieces) {
+            if let Piece::Run { run, .. } = piece {
+                claim(*run);
+            }
+        }
+        outcome
+    }
+}
+
+/// A change from the log is one the index can take; damage must not become a panic.
+fn check_change(change: &record::ChangeDf<'_>) -> Result<()> {
+    use record::{ChangeDf, PlaceDf};
+    let bad = |why: &str| Error::new(Code::Csum, format!("log record: {why}"));
+    match change {
+        ChangeDf::Single { oid, dkey, akey, .. } | ChangeDf::SingleRuns { oid, dkey, akey, .. } => {
+            check_keys(*oid, dkey, akey)?;
+        }
+        ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place } => {
+            check_keys(*oid, dkey, akey)?;
+            let bytes = count.checked_mul(*record_bytes as u64);
+            let fits = match (place, bytes) {
+                (PlaceDf::Inline(data), Some(bytes)) => data.len() as u64 == bytes,
+                (PlaceDf::Blocks(at), Some(bytes)) => at.checked_add(bytes).is_some(),
+                // Zeros take no bytes, so their number may be beyond any size.
+                (PlaceDf::Zero, _) => true,
+                _ => false,
+            };
+            if *record_bytes == 0 || !fits || index.checked_add(*count).is_none() {
+                return Err(bad("impossible range of records"));
+            }
+        }
+        ChangeDf::PunchRecords { oid, dkey, akey, index, count } => {
+            check_keys(*oid, dkey, akey)?;
+            if index.checked_add(*count).is_none() {
+                return Err(bad("impossible range of records"));
+            }
+        }
+        ChangeDf::PunchDkey { oid, dkey } => check_keys(*oid, dkey, b"")?,
+        ChangeDf::PunchAkey { oid, dkey, akey } => check_keys(*oid, dkey, akey)?,
+        ChangeDf::PunchObj { .. } | ChangeDf::PunchDkeysFrom { .. } => {}
+    }
+    if let ChangeDf::SingleRuns { runs, .. } = change
+        && runs.iter().any(|run| run.at.checked_add(run.bytes).is_none())
+    {
+        return Err(bad("impossible place of a value"));
+    }
+    Ok(())
+}
+
+fn check_keys(oid: Oid, dkey: &[u8], akey: &[u8]) -> Result<()> {
+    changes::check_dkey(oid, dkey)?;
+    if akey.len() > types::limits::KEY_BYTES_MAX {
+        return Err(Error::bare(Code::KeyTooBig));
+    }
+    Ok(())
+}
+
+/// Durable form of pieces.
+pub(crate) fn pieces_df(pieces: &[Piece]) -> Vec<PieceDf<'_>> {
+    pieces
+        .iter()
+        .map(|piece| match piece {
+            Piece::Inline(bytes) => PieceDf::Inline(bytes),
+            Piece::Run { run, .. } => PieceDf::Run(RunDf { at: run.at, bytes: run.bytes }),
+        })
+        .collect()
+}
+
+fn pieces_from(pieces: &[PieceDf<'_>]) -> SmallVec<[Piece; 1]> {
+    pieces
+        .iter()
+        .map(|piece| match piece {
+            PieceDf::Inline(bytes) => Piece::Inline((*bytes).into()),
+            PieceDf::Run(run) => {
+                Piece::Run { run: Run { at: run.at, bytes: run.bytes }, buf: None }
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,317 @@
+//! Reading: a [`View`] is a look at one container between two changes.
+//!
+//! A view borrows the shard's state; no await may happen while it lives. What it returns is
+//! owned, except the value of [`View::value`], which is the hot path.
+
+use std::cell::Ref;
+use std::rc::Rc;
+
+use types::{Code, Epoch, Error, Key, ObjType, Oid, Result, limits};
+use wire::obj::{
+    Cond, FetchIod, FetchWant, Fetched, FetchedIod, ObjectStat, QueryFlags, Recx, Tail,
+};
+
+use crate::check;
+use crate::index::Container;
+use crate::index::extent::{ArrayValue, ReadPart};
+use crate::index::slot::{AkeyRef, DkeyRef};
+use crate::payload::Core;
+use crate::segments::Segments;
+
+/// See the module.
+pub struct View<'a> {
+    pub(crate) cont: Ref<'a, Container>,
+    pub(crate) core: &'a Rc<Core>,
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View({} objects)", self.cont.objects.len())
+    }
+}
+
+/// What was found at one akey; the owned form of [`FetchedIod`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FetchedOwned {
+    /// Epoch of the newest change; [`Epoch::ZERO`] when absent.
+    pub epoch: Epoch,
+    /// The value.
+    pub value: FetchedValue,
+}
+
+/// A fetched value; the owned form of [`Fetched`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FetchedValue {
+    /// No such akey.
+    Absent,
+    /// A single value.
+    Inline(Box<[u8]>),
+    /// A single value in the segments, if it fitted.
+    Single {
+        /// Its length.
+        bytes: u64,
+        /// False when it was longer than the caller's room, or not asked for.
+        in_bulk: bool,
+    },
+    /// Records, in the segments.
+    Array {
+        /// Size of a record.
+        record_bytes: u32,
+        /// One past the last written record.
+        end: u64,
+    },
+}
+
+impl FetchedOwned {
+    /// The form that goes on the wire.
+    pub fn as_wire(&self) -> FetchedIod<'_> {
+        let value = match &self.value {
+            FetchedValue::Absent => Fetched::Absent,
+            FetchedValue::Inline(bytes) => Fetched::Inline(bytes),
+            FetchedValue::Single { bytes, in_bulk } => {
+                Fetched::Single { bytes: *bytes, in_bulk: *in_bulk }
+            }
+            FetchedValue::Array { record_bytes, end } => {
+                Fetched::Array { record_bytes: *record_bytes, end: *end }
+            }
+        };
+        FetchedIod { epoch: self.epoch, value }
+    }
+}
+
+/// Answer to a query; the owned form of [`wire::obj::FoundKey`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundOwned {
+    /// The dkey found or given.
+    pub dkey: Key,
+    /// The akey found or given.
+    pub akey: Key,
+    /// The range found, one extent.
+    pub recx: Option<Recx>,
+    /// Size of its records; 0 without a range.
+    pub record_bytes: u32,
+}
+
+impl FoundOwned {
+    /// The form that goes on the wire.
+    pub fn as_wire(&self) -> wire::obj::FoundKey<'_> {
+        wire::obj::FoundKey {
+            dkey: &self.dkey,
+            akey: &self.akey,
+            recx: self.recx,
+            record_bytes: self.record_bytes,
+        }
+    }
+}
+
+impl View<'_> {
+    /// Reads akeys of a dkey. Values that belong in the bulk are added to `segments`, in order.
+    ///
+    /// `NonExist` or `Exist` when a condition does not hold; `Inval` for the wrong kind of value
+    /// or record size, ranges that overflow, or more than [`limits::BULK_BYTES_MAX`] in all.
+    pub fn fetch(
+        &self,
+        oid: Oid,
+        dkey: &[u8],
+        cond: Cond,
+        iods: &[FetchIod<'_>],
+        segments: &mut Segments,
+    ) -> Result<Vec<FetchedOwned>> {
+        crate::changes::check_dkey(oid, dkey)?;
+        let object = self.cont.object(oid);
+        let found = object.and_then(|object| object.dkey(dkey));
+        check::check_common(object, found, cond)?;
+        let mut out = Vec::with_capacity(iods.len());
+        for iod in iods {
+            let value = found.and_then(|dkey| dkey.akey(iod.akey));
+            check::check_akey(value, cond)?;
+            check::check_want(value, &iod.want)?;
+            out.push(self.fetch_one(value, &iod.want, segments)?);
+        }
+        Ok(out)
+    }
+
+    fn fetch_one(
+        &self,
+        value: Option<AkeyRef<'_>>,
+        want: &FetchWant,
+        segments: &mut Segments,
+    ) -> Result<FetchedOwned> {
+        let Some(value) = value else {
+            if let FetchWant::Array { record_bytes, recxs } = want {
+                // Nothing is there: all asked-for records are zeros.
+                let empty = ArrayValue::new((*record_bytes).max(1));
+                if *record_bytes > 0 {
+                    self.read_array(&empty, recxs, segments)?;
+                }
+            }
+            return Ok(FetchedOwned { epoch: Epoch::ZERO, value: FetchedValue::Absent });
+        };
+        let fetched = match (value, want) {
+            (AkeyRef::Array(array), want) => {
+                if let FetchWant::Array { recxs, .. } = want {
+                    self.read_array(array, recxs, segments)?;
+                }
+                FetchedValue::Array { record_bytes: array.record_bytes, end: array.end() }
+            }
+            (value, FetchWant::Single { bytes_max, inline_bytes_max }) => {
+                let bytes = value.single_bytes();
+                match value {
+                    AkeyRef::Inline(_, data)
+                        if bytes <= *bytes_max && bytes <= *inline_bytes_max as u64 =>
+                    {
+                        FetchedValue::Inline(data.into())
+                    }
+                    _ if bytes > *bytes_max => FetchedValue::Single { bytes, in_bulk: false },
+                    AkeyRef::Inline(_, data) => {
+                        check_room(segments, bytes)?;
+                        segments.push_bytes(data);
+                        FetchedValue::Single { bytes, in_bulk: true }
+                    }
+                    _ => {
+                        check_room(segments, bytes)?;
+                        value.runs(|run| segments.push_run(self.core, run));
+                        FetchedValue::Single { bytes, in_bulk: true }
+                    }
+                }
+            }
+            (value, _) => FetchedValue::Single { bytes: value.single_bytes(), in_bulk: false },
+        };
+        Ok(FetchedOwned { epoch: value.epoch(), value: fetched })
+    }
+
+    fn read_array(
+        &self,
+        array: &ArrayValue,
+        recxs: &[Recx],
+        segments: &mut Segments,
+    ) -> Result<()> {
+        crate::changes::check_recxs(array.record_bytes, recxs)?;
+        for recx in recxs {
+            let bytes = recx.count.checked_mul(array.record_bytes as u64);
+            check_room(segments, bytes.unwrap_or(u64::MAX))?;
+            array.read(recx.index, recx.count, |part| match part {
+                ReadPart::Inline(bytes) => segments.push_bytes(bytes),
+                ReadPart::Blocks(run) => segments.push_run(self.core, run),
+                ReadPart::Zero(bytes) => segments.push_zeros(bytes),
+            });
+        }
+        Ok(())
+    }
+
+    /// Epoch and bytes of a single value kept in memory; `None` when there is no such value or
+    /// it is elsewhere. The hot path for directory entries.
+    pub fn value(&self, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<(Epoch, &[u8])> {
+        match self.cont.object(oid)?.dkey(dkey)?.akey(akey)? {
+            AkeyRef::Inline(epoch, value) => Some((epoch, value)),
+            _ => None,
+        }
+    }
+
+    /// True when the object holds at least one dkey here.
+    pub fn has_object(&self, oid: Oid) -> bool {
+        self.cont.object(oid).is_some()
+    }
+
+    /// Facts about an object; all zero when it is not here.
+    pub fn stat(&self, oid: Oid) -> ObjectStat {
+        let Some(object) = self.cont.object(oid) else { return ObjectStat::default() };
+        ObjectStat {
+            tail: self.tail(oid).unwrap_or_default(),
+            dkey_count: object.dkey_count,
+            keys_epoch: object.keys_epoch,
+        }
+    }
+
+    /// Size of the object as an array; `None` when it is not here.
+    pub fn tail(&self, oid: Oid) -> Option<Tail> {
+        let object = self.cont.object(oid)?;
+        let (dkey_max, end) = match object.tail() {
+            Some((dkey, end)) => (Some(dkey), end),
+            None => (None, 0),
+        };
+        Some(Tail { dkey_max, end, epoch: object.epoch, bytes_used: object.bytes_used })
+    }
+
+    /// Finds the least or greatest dkey, akey and record range, as `flags` say; what is not to
+    /// be found is given. A dkey or akey counts only if the rest is found under it.
+    ///
+    /// `Inval` for a greatest or least dkey of an object with hashed dkeys.
+    pub fn query(
+        &self,
+        oid: Oid,
+        flags: QueryFlags,
+        dkey: &[u8],
+        akey: &[u8],
+    ) -> Result<Option<FoundOwned>> {
+        let Some(object) = self.cont.object(oid) else { return Ok(None) };
+        let numbers = matches!(oid.obj_type(), Some(ObjType::AkeyU64 | ObjType::MultiU64));
+        if !flags.has(QueryFlags::DKEY) {
+            crate::changes::check_dkey(oid, dkey)?;
+            let found = object.dkey(dkey);
+            return Ok(found.and_then(|found| find_in(found, dkey, akey, flags, numbers)));
+        }
+        let down = object.dkeys_down().ok_or_else(|| {
+            Error::inval(format!("object {oid} has hashed dkeys, which have no order"))
+        })?;
+        let mut walk = if flags.has(QueryFlags::MAX) { down } else { object.dkeys() };
+        Ok(walk.find_map(|(name, dkey)| {
+            name.with_bytes(|bytes| find_in(dkey, bytes, akey, flags, numbers))
+        }))
+    }
+}
+
+fn check_room(segments: &Segments, bytes: u64) -> Result<()> {
+    if segments.bytes().saturating_add(bytes) > limits::BULK_BYTES_MAX as u64 {
+        return Err(Error::new(
+            Code::Inval,
+            format!("one request reads at most {} bytes", limits::BULK_BYTES_MAX),
+        ));
+    }
+    Ok(())
+}
+
+fn find_in(
+    found: DkeyRef<'_>,
+    dkey: &[u8],
+    akey: &[u8],
+    flags: QueryFlags,
+    numbers: bool,
+) -> Option<FoundOwned> {
+    let max = flags.has(QueryFlags::MAX);
+    let recx_of = |value: AkeyRef<'_>| match value {
+        AkeyRef::Array(array) => {
+            let (index, extent) = if max { array.last()? } else { array.first()? };
+            Some((Recx { index, count: extent.count }, array.record_bytes))
+        }
+        _ => None,
+    };
+    let answer = |akey: &[u8], value: Option<AkeyRef<'_>>| {
+        let range = match flags.has(QueryFlags::RECX) {
+            true => Some(recx_of(value?)?),
+            false => None,
+        };
+        Some(FoundOwned {
+            dkey: Key::new(dkey),
+            akey: Key::new(akey),
+            recx: range.map(|(recx, _)| recx),
+            record_bytes: range.map_or(0, |(_, record_bytes)| record_bytes),
+        })
+    };
+    if !flags.has(QueryFlags::AKEY) {
+        return answer(akey, found.akey(akey));
+    }
+    let number = |akey: &[u8]| {
+        let value = if numbers { crate::index::object::number_of(akey) } else { None };
+        (value, Key::new(akey))
+    };
+    let candidates = found
+        .akeys()
+        .filter(|(_, value)| !flags.has(QueryFlags::RECX) || recx_of(*value).is_some());
+    let (akey, value) = if max {
+        candidates.max_by_key(|(akey, _)| number(akey))?
+    } else {
+        candidates.min_by_key(|(akey, _)| number(akey))?
+    };
+    answer(akey, Some(value))
+}

@@ -1,0 +1,480 @@
+//! The log of a shard: appended to in memory at once, written by one task in batches.
+//!
+//! Group commit: while a batch is being written, records gather for the next one. One write is
+//! in flight at a time, so at most the last batch of a log can be torn, and a batch that is
+//! damaged with a good one after it is damage, not a crash: replay then refuses to guess.
+//!
+//! Segments are files `wal.NNNNNNNN` of at least 16 MiB, written with zeros before use (a
+//! durable write into space that was never written costs a file system transaction) and
+//! recycled after compaction. The file `head` says with which segment the log begins.
+//!
+//! After a failed write nothing is known about the device: the log refuses everything from then
+//! on, and the target must be restarted or replaced.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use env::{AlignedBuf, Disk, Env, File, OpenOptions};
+use serde::{Deserialize, Serialize};
+use types::{Code, Error, Result};
+
+use crate::Lsn;
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::sealed;
+use crate::space::Space;
+
+/// Least size of a segment, bytes.
+const SEGMENT_BYTES: u64 = 16 << 20;
+/// Emptied segments kept for use again.
+const SPARE_COUNT_MAX: usize = 4;
+/// How long a relaxed log gathers.
+const RELAXED_DELAY: Duration = Duration::from_millis(5);
+const HEAD_MAGIC: [u8; 8] = *b"AZKWHEAD";
+/// Version of `head`. 1: first release.
+const HEAD_VERSION: u16 = 1;
+
+/// Where the log begins; the body of `head`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct HeadDf {
+    /// First segment.
+    pub segment: u64,
+    /// Sequence of its first batch.
+    pub sequence: u64,
+    /// Chain value its first batch carries.
+    pub chain: u32,
+    /// Lsn of its first record.
+    pub lsn: u64,
+}
+
+struct Segment {
+    number: u64,
+    file: Rc<dyn File>,
+    bytes: u64,
+}
+
+#[derive(Default)]
+struct State {
+    pending: Vec<u8>,
+    pending_records: u32,
+    /// Lsn of the last record appended.
+    last: Lsn,
+    durable: Lsn,
+    sequence: u64,
+    chain: u32,
+    segment: Option<Segment>,
+    offset: u64,
+    /// Bytes of each segment of the log.
+    segments: BTreeMap<u64, u64>,
+    spares: VecDeque<(u64, u64)>,
+    /// Begin a new segment with the next batch and say where it begins.
+    rotate: bool,
+    rotated: Option<HeadDf>,
+    writing: bool,
+    failed: Option<Error>,
+    wakers: Vec<Waker>,
+}
+
+/// See the module.
+pub(crate) struct Wal {
+    env: Env,
+    disk: Rc<dyn Disk>,
+    dir: PathBuf,
+    shard: [u8; 16],
+    /// A relaxed log answers at once, gathers longer and syncs the data file itself.
+    relaxed: Option<Rc<dyn File>>,
+    space: Rc<RefCell<Space>>,
+    state: RefCell<State>,
+    closed: Cell<bool>,
+}
+
+fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("wal.{number:08}"))
+}
+
+fn segment_options() -> OpenOptions {
+    OpenOptions { create: true, direct: true, dsync: true, ..OpenOptions::default() }
+}
+
+/// Reads or makes the head of a log.
+async fn read_head(disk: &Rc<dyn Disk>, dir: &Path) -> Result<Option<HeadDf>> {
+    match crate::store::read_sealed(disk, &dir.join("head")).await {
+        Ok(raw) => sealed::unseal(HEAD_MAGIC, HEAD_VERSION, &raw).map(Some),
+        Err(error) if error.code == Code::NonExist => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Decodes a head; for fuzzing.
+pub(crate) fn decode_head(raw: &[u8]) -> Result<HeadDf> {
+    sealed::unseal(HEAD_MAGIC, HEAD_VERSION, raw)
+}
+
+impl Wal {
+    /// Opens the log of a shard and hands the body of every batch to `replay`, in order.
+    pub(crate) async fn open(
+        env: &Env,
+        disk: &Rc<dyn Disk>,
+        dir: &Path,
+        shard: [u8; 16],
+        relaxed: Option<Rc<dyn File>>,
+        space: Rc<RefCell<Space>>,
+        mut replay: impl FnMut(&[u8], u32) -> Result<()>,
+    ) -> Result<Rc<Wal>> {
+        let head = read_head(disk, dir).await?.unwrap_or(HeadDf {
+            segment: 1,
+            sequence: 1,
+            chain: 0,
+            lsn: 1,
+        });
+        let mut numbers: Vec<u64> = disk
+            .list(dir)
+            .await?
+            .iter()
+            .filter_map(|entry| entry.name.strip_prefix("wal.")?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        let mut state = State {
+            sequence: head.sequence,
+            chain: head.chain,
+            last: Lsn(head.lsn - 1),
+            ..State::default()
+        };
+        let mut number = head.segment;
+        loop {
+            if !numbers.contains(&number) {
+                break;
+            }
+            let path = segment_path(dir, number);
+            let file = disk.open(&path, segment_options()).await?;
+            let raw = read_whole(&file).await?;
+            let mut offset = 0;
+            while let Some(part) = raw.get(offset..) {
+                let Some((header, sum)) = BatchHeader::decode(part)? else { break };
+                let expected = header.shard == shard
+                    && header.sequence == state.sequence
+                    && header.chain == state.chain
+                    && header.first_lsn.0 == state.last.0 + 1;
+                if !expected {
+                    break;
+                }
+                let Some(body) = header.body(part) else { break };
+                replay(body, header.record_count).map_err(|error| {
+                    error.context(format!("{}: batch {}", path.display(), header.sequence))
+                })?;
+                state.sequence += 1;
+                state.chain = sum;
+                state.last = Lsn(state.last.0 + header.record_count as u64);
+                offset += header.padded_bytes() as usize;
+            }
+            if let Some(later) = later_batch(&raw, offset, &shard, state.sequence)? {
+                return Err(Error::new(
+                    Code::Csum,
+                    format!(
+                        "{}: batch {} is damaged but batch {later} is not; restore this target \
+                         from its replicas",
+                        path.display(),
+                        state.sequence
+                    ),
+                ));
+            }
+            // A segment in which nothing continues the log is not part of it (yet).
+            if offset == 0 && state.segment.is_some() {
+                break;
+            }
+            state.segments.insert(number, raw.len() as u64);
+            state.segment = Some(Segment { number, file, bytes: raw.len() as u64 });
+            state.offset = offset as u64;
+            number += 1;
+        }
+        state.durable = state.last;
+        space.borrow_mut().set_durable(state.last);
+        let in_log = |n: &u64| state.segments.contains_key(n);
+        for stray in numbers.iter().filter(|n| !in_log(n)) {
+            disk.remove(&segment_path(dir, *stray)).await?;
+        }
+        Ok(Rc::new(Wal {
+            env: env.clone(),
+            disk: disk.clone(),
+            dir: dir.to_path_buf(),
+            shard,
+            relaxed,
+            space,
+            state: RefCell::new(state),
+            closed: Cell::new(false),
+        }))
+    }
+
+    /// Appends one record, encoded by `encode` with its length in front.
+    pub(crate) fn append(self: &Rc<Self>, encode: impl FnOnce(&mut Vec<u8>)) -> Lsn {
+        let mut state = self.state.borrow_mut();
+        encode(&mut state.pending);
+        state.pending_records += 1;
+        state.last = Lsn(state.last.0 + 1);
+        if !state.writing {
+            state.writing = true;
+            let wal = self.clone();
+            self.env.spawn(async move { wal.write_all().await });
+        }
+        state.last
+    }
+
+    /// `Io` once a write has failed, `Closed` after the end.
+    pub(crate) fn usable(&self) -> Result<()> {
+        if self.closed.get() {
+            return Err(Error::new(Code::Closed, "the shard is closed"));
+        }
+        match &self.state.borrow().failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses everything from now on.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+    }
+
+    /// Lsn of the last record appended.
+    pub(crate) fn last(&self) -> Lsn {
+        self.state.borrow().last
+    }
+
+    /// Bytes the log takes on the device.
+    pub(crate) fn bytes(&self) -> u64 {
+        let state = self.state.borrow();
+        let whole: u64 = state.segments.values().sum();
+        let unused = state.segment.as_ref().map_or(0, |segment| segment.bytes - state.offset);
+        whole - unused
+    }
+
+    /// Waits until a record is durable, also in a relaxed log.
+    pub(crate) async fn written(&self, lsn: Lsn) -> Result<()> {
+        std::future::poll_fn(|cx| {
+            let mut state = self.state.borrow_mut();
+            if state.durable >= lsn {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(error) = &state.failed {
+                return Poll::Ready(Err(error.clone()));
+            }
+            if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                state.wakers.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits as the durability of the pool demands.
+    pub(crate) async fn durable(&self, lsn: Lsn) -> Result<()> {
+        if self.relaxed.is_some() {
+            return self.usable();
+        }
+        self.written(lsn).await
+    }
+
+    /// Writes until nothing is pending.
+    async fn write_all(self: Rc<Self>) {
+        loop {
+            if self.relaxed.is_some() && !self.closed.get() {
+                self.env.sleep(RELAXED_DELAY).await;
+            }
+            let result = self.write_batch().await;
+            let mut state = self.state.borrow_mut();
+            let more = match result {
+                Ok(()) => !state.pending.is_empty(),
+                Err(error) => {
+                    let error = error.context(
+                        "the log of this shard failed and takes no more writes; check the device \
+                         and restart the target",
+                    );
+                    tracing::error!(dir = %self.dir.display(), %error, "log write failed");
+                    state.failed = Some(Error::new(Code::Io, error.text));
+                    false
+                }
+            };
+            state.writing = more;
+            let wakers = std::mem::take(&mut state.wakers);
+            drop(state);
+            wakers.into_iter().for_each(Waker::wake);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Writes what is pending now as one batch.
+    async fn write_batch(&self) -> Result<()> {
+        let (buf, padded, last) = {
+            let mut state = self.state.borrow_mut();
+            let body = std::mem::take(&mut state.pending);
+            let record_count = std::mem::take(&mut state.pending_records);
+            let body_bytes = u32::try_from(body.len())
+                .map_err(|_| Error::new(Code::Io, "a batch of the log is over 4 GiB"))?;
+            let header = BatchHeader {
+                shard: self.shard,
+                sequence: state.sequence,
+                first_lsn: Lsn(state.last.0 + 1 - record_count as u64),
+                record_count,
+                body_bytes,
+                chain: state.chain,
+                body_crc: wire::header::crc(&body),
+            };
+            let padded = header.padded_bytes();
+            let mut buf = AlignedBuf::try_zeroed(padded as usize)?;
+            let (raw, _) = header.encode();
+            buf[..BATCH_HEADER_BYTES].copy_from_slice(&raw);
+            buf[BATCH_HEADER_BYTES..BATCH_HEADER_BYTES + body.len()].copy_from_slice(&body);
+            // Give the buffer back for the next records unless it grew beyond reason.
+            if state.pending.is_empty() && body.capacity() <= 4 << 20 {
+                let mut body = body;
+                body.clear();
+                state.pending = body;
+            }
+            (buf, padded, state.last)
+        };
+        if let Some(data) = &self.relaxed {
+            data.sync().await?;
+        }
+        let (file, offset) = self.place(padded).await?;
+        let sum = u32::from_le_bytes([buf[60], buf[61], buf[62], buf[63]]);
+        let (_, result) = file.write_at(offset, buf).await;
+        result?;
+        let mut state = self.state.borrow_mut();
+        state.offset = offset + padded;
+        state.sequence += 1;
+        state.chain = sum;
+        state.durable = last;
+        drop(state);
+        self.space.borrow_mut().set_durable(last);
+        Ok(())
+    }
+
+    /// The place for a batch of `padded` bytes, in a new segment if need be.
+    async fn place(&self, padded: u64) -> Result<(Rc<dyn File>, u64)> {
+        let number = {
+            let mut state = self.state.borrow_mut();
+            let rotate = std::mem::take(&mut state.rotate);
+            let number = match &state.segment {
+                Some(segment) if !rotate && state.offset + padded <= segment.bytes => {
+                    return Ok((segment.file.clone(), state.offset));
+                }
+                Some(segment) => segment.number + 1,
+                None => 1,
+            };
+            if rotate {
+                state.rotated = Some(HeadDf {
+                    segment: number,
+                    sequence: state.sequence,
+                    chain: state.chain,
+                    lsn: state.durable.0 + 1,
+                });
+            }
+            number
+        };
+        let bytes = SEGMENT_BYTES.max(padded);
+        let path = segment_path(&self.dir, number);
+        let spare = self.state.borrow_mut().spares.pop_front().filter(|spare| spare.1 >= bytes);
+        let (file, bytes) = match spare {
+            Some((old, bytes)) => {
+                self.disk.rename(&segment_path(&self.dir, old), &path).await?;
+                (self.disk.open(&path, segment_options()).await?, bytes)
+            }
+            None => (self.make_segment(&path, bytes).await?, bytes),
+        };
+        self.disk.sync_dir(&self.dir).await?;
+        let mut state = self.state.borrow_mut();
+        if let Some(full) = &state.segment {
+            let used = (full.number, state.offset);
+            state.segments.insert(used.0, used.1);
+        }
+        state.segments.insert(number, bytes);
+        state.segment = Some(Segment { number, file: file.clone(), bytes });
+        state.offset = 0;
+        Ok((file, 0))
+    }
+
+    /// A new segment full of zeros.
+    async fn make_segment(&self, path: &Path, bytes: u64) -> Result<Rc<dyn File>> {
+        let plain = OpenOptions { dsync: false, ..segment_options() };
+        let file = self.disk.open(path, plain).await?;
+        file.allocate(0, bytes).await?;
+        let mut zeros = AlignedBuf::try_zeroed(1 << 20)?;
+        let mut at = 0;
+        while at < bytes {
+            let part = (bytes - at).min(1 << 20);
+            zeros.set_len(part as usize);
+            let (back, result) = file.write_at(at, zeros).await;
+            result?;
+            zeros = back;
+            at += part;
+        }
+        file.sync().await?;
+        self.disk.open(path, segment_options()).await
+    }
+
+    /// The next batch begins a new segment, from which a compacted log will begin.
+    pub(crate) fn rotate(&self) {
+        let mut state = self.state.borrow_mut();
+        state.rotate = true;
+        state.rotated = None;
+    }
+
+    /// Lets the log begin at the last rotation: everything before is dead.
+    pub(crate) async fn trim(&self) -> Result<()> {
+        let head = self.state.borrow_mut().rotated.take();
+        let Some(head) = head else { return Ok(()) };
+        let raw = sealed::seal(HEAD_MAGIC, HEAD_VERSION, &head);
+        crate::store::write_sealed(&self.disk, &self.dir, "head", &raw).await?;
+        let dead: Vec<u64> = {
+            let mut state = self.state.borrow_mut();
+            let live = state.segments.split_off(&head.segment);
+            std::mem::replace(&mut state.segments, live).into_keys().collect()
+        };
+        for number in dead {
+            let path = segment_path(&self.dir, number);
+            let bytes = self.disk.open(&path, segment_options()).await?.len()?;
+            let keep = self.state.borrow().spares.len() < SPARE_COUNT_MAX && bytes == SEGMENT_BYTES;
+            if keep {
+                self.state.borrow_mut().spares.push_back((number, bytes));
+            } else {
+                self.disk.remove(&path).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a whole file.
+async fn read_whole(file: &Rc<dyn File>) -> Result<AlignedBuf> {
+    let bytes = file.len()?;
+    let bytes = usize::try_from(bytes)
+        .map_err(|_| Error::new(Code::Io, "a log segment is larger than memory"))?;
+    let (mut buf, result) = file.read_at(0, AlignedBuf::try_zeroed(bytes)?).await;
+    let count = result?;
+    buf.set_len(count.min(bytes));
+    Ok(buf)
+}
+
+/// A whole batch of this shard from `offset` on that should come later than `expected`.
+fn later_batch(raw: &[u8], offset: usize, shard: &[u8; 16], expected: u64) -> Result<Option<u64>> {
+    let mut at = offset;
+    while let Some(part) = raw.get(at..) {
+        if part.len() < BATCH_HEADER_BYTES {
+            break;
+        }
+        if let Some((header, _)) = BatchHeader::decode(part)?
+            && header.shard == *shard
+            && header.sequence > expected
+            && header.body(part).is_some()
+        {
+            return Ok(Some(header.sequence));
+        }
+        at += 4096;
+    }
+    Ok(None)
+}
