@@ -17,6 +17,7 @@ pub mod allocation;
 pub mod corpus;
 pub mod driver;
 pub mod mutate;
+mod placement_targets;
 pub mod rng;
 pub mod target;
 mod wire_targets;

@@ -1,6 +1,6 @@
 //! The list of targets: each a decoder, its seeds and its memory allowance.
 
-use crate::{corpus, wire_targets};
+use crate::{corpus, placement_targets, wire_targets};
 use types::{CsumKind, Durability, ObjClass, Oid};
 
 /// Something to fuzz.
@@ -30,6 +30,7 @@ impl Target {
 /// All targets that must pass.
 pub fn all() -> Vec<Target> {
     let mut targets = wire_targets::all();
+    targets.extend(placement_targets::all());
     let text = |name, run, seeds| Target { name, run, seeds, amplification_max: FLAT };
     targets.extend([
         text(

@@ -48,6 +48,12 @@ fn seeds_of_message_targets_are_accepted() {
     for seed in fuzz::corpus::messages(&["header"]) {
         wire::Header::decode(seed.as_slice().try_into().unwrap()).unwrap();
     }
+    let layout = target::all().into_iter().find(|target| target.name == "layout").unwrap();
+    for seed in (layout.seeds)() {
+        let (oid, map) = seed.split_first_chunk::<16>().unwrap();
+        let map = wire::decode::<wire::map::PoolMap>(map).unwrap();
+        placement::layout(types::Oid::from_bytes(*oid), &map).unwrap();
+    }
 }
 
 #[test]
