@@ -2,7 +2,7 @@
 //!
 //! They are JSON, so that an administrator can read a catalog and later versions can add fields.
 //! Each carries the version of its layout; one from the future is refused, not guessed at.
-//! Invariant: a change of a struct bumps [`RECORD_VERSION`]; `tests/golden.rs` has their bytes.
+//! Invariant: a change of a struct bumps [`RECORD_VERSION`]; `tests/control/golden.rs` has their bytes.
 //!
 //! They are not the structs of `wire`: a change of a message must not change what is on disk.
 

@@ -76,7 +76,7 @@ impl Service {
         loop {
             attempts.next()?;
             let mut pool = self.ready_pool(pool).await?;
-            check_props(&wanted.props, &pool.record.map(&self.store.engines().await?))?;
+            check_props(&wanted.props, &self.map(&pool.record).await?)?;
             let uuid = if wanted.uuid.is_nil() { self.random_uuid() } else { wanted.uuid };
             let pool_id = pool.record.id;
             let uuid_key = keys::cont_uuid(pool_id, uuid);

@@ -46,7 +46,9 @@ impl Service {
                 return Ok(joined(&engine.record, uuid));
             }
             let rank = engine.record.rank;
-            let mut tx = Tx::new().replace(&engine);
+            // The system is written back too: a pool that is being made just now, with the old
+            // address in its map, must not slip through the list below.
+            let mut tx = Tx::new().replace(&engine).replace(&system);
             let mut affected = Vec::new();
             for mut pool in self.store.pools().await? {
                 if pool.record.targets.iter().any(|target| target.rank == rank) {
@@ -57,7 +59,7 @@ impl Service {
             }
             if self.store.commit(tx).await? {
                 tracing::info!(engine = %join.engine, %rank, "engine has a new address");
-                self.push_maps(&affected, rank, orders).await?;
+                self.push_maps(&affected, Some(rank), orders).await?;
                 return Ok(joined(&engine.record, uuid));
             }
         }
@@ -65,14 +67,18 @@ impl Service {
 
     /// Sends maps to the reachable targets outside `except`. Targets that miss one get it when
     /// their engine resumes.
-    async fn push_maps(&self, pools: &[PoolDf], except: Rank, sink: &dyn Targets) -> Result<()> {
-        let engines = self.store.engines().await?;
+    pub(super) async fn push_maps(
+        &self,
+        pools: &[PoolDf],
+        except: Option<Rank>,
+        sink: &dyn Targets,
+    ) -> Result<()> {
         for pool in pools {
-            let map = pool.map(&engines);
+            let map = self.map(pool).await?;
             let others = pool
                 .targets
                 .iter()
-                .filter(|target| target.rank != except && sink.reachable(target.rank))
+                .filter(|target| Some(target.rank) != except && sink.reachable(target.rank))
                 .map(|target| target.id);
             let failures = orders::order_all(sink, others, || AdminOp::SetMap(map.clone())).await;
             for (target, error) in failures {

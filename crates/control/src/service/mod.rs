@@ -27,7 +27,7 @@ use std::rc::Rc;
 use types::{Code, Error, PoolId, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest, Name, SystemInfo};
-use wire::map::EngineInfo;
+use wire::map::{EngineInfo, PoolMap};
 
 /// One caller's connection, numbered by the engine; handles end with it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -157,6 +157,14 @@ impl Service {
                 .collect(),
             pool_count: pools.iter().filter(|pool| self.is_listed(&pool.record)).count() as u64,
         }))
+    }
+
+    /// The map of a pool as read.
+    ///
+    /// Invariant: engines are read after the pool. So a map of some version has no older
+    /// addresses than that version stands for; newer ones do no harm, their version follows.
+    async fn map(&self, pool: &PoolDf) -> Result<PoolMap> {
+        Ok(pool.map(&self.store.engines().await?))
     }
 
     fn random_uuid(&self) -> Uuid {

@@ -33,20 +33,21 @@ impl Service {
         orders: &dyn Targets,
     ) -> Result<ControlReply> {
         limits::check_label(&wanted.label)?;
+        self.check_pool_label_free(&wanted.label).await?;
         let engines = self.store.engines().await?;
         let targets = choose_targets(&wanted, &engines, orders)?;
         let (scm, nvme) = split(&wanted, targets.len() as u64)?;
 
         let (mut pool, _under_way) = self.claim_pool(&wanted, targets, scm, nvme).await?;
         let name = pool.record.name();
-        let map = pool.record.map(&engines);
+        let map = self.map(&pool.record).await?;
         let id = pool.record.id;
         let all: Vec<TargetId> = target_ids(&pool.record);
         let mut failures =
             order_all(orders, all.iter().copied(), || shard_order(&pool.record)).await;
         if failures.is_empty() {
-            let set_map = || AdminOp::SetMap(map.clone());
-            failures = order_all(orders, all.iter().copied(), set_map).await;
+            failures =
+                order_all(orders, all.iter().copied(), || AdminOp::SetMap(map.clone())).await;
         }
         if !failures.is_empty() {
             self.undo_pool(&mut pool, orders).await?;
@@ -58,8 +59,12 @@ impl Service {
         }
         self.pool_becomes_ready(id).await?;
         tracing::info!(pool = %id, label = %name, "pool created");
-        let ready = self.ready_pool(&Name::Uuid(pool.record.uuid)).await?;
-        Ok(ControlReply::Pool(self.pool_info(&ready.record).await?))
+        let ready = self.ready_pool(&Name::Uuid(pool.record.uuid)).await?.record;
+        if ready.map_version != map.version {
+            // An engine got a new address meanwhile; that map found no shards to go to.
+            self.push_maps(std::slice::from_ref(&ready), None, orders).await?;
+        }
+        Ok(ControlReply::Pool(self.pool_info(&ready).await?))
     }
 
     /// Records the intent to make a pool and takes its label.
@@ -74,12 +79,7 @@ impl Service {
         loop {
             attempts.next()?;
             let label_key = keys::pool_label(&wanted.label);
-            if self.store.number(&label_key).await?.is_some() {
-                return Err(Error::new(
-                    Code::Exist,
-                    format!("there is a pool '{}' already; choose another label", wanted.label),
-                ));
-            }
+            self.check_pool_label_free(&wanted.label).await?;
             let mut system = self.system().await?;
             let id = PoolId(system.record.pool_next);
             system.record.pool_next = id.0.checked_add(1).ok_or_else(|| {
@@ -116,6 +116,17 @@ impl Service {
                 return Ok((loaded, under_way));
             }
         }
+    }
+
+    /// `Exist` when a pool has the label.
+    pub(super) async fn check_pool_label_free(&self, label: &str) -> Result<()> {
+        if self.store.number(&keys::pool_label(label)).await?.is_some() {
+            return Err(Error::new(
+                Code::Exist,
+                format!("there is a pool '{label}' already; choose another label"),
+            ));
+        }
+        Ok(())
     }
 
     async fn pool_becomes_ready(&self, id: PoolId) -> Result<()> {
@@ -179,7 +190,7 @@ impl Service {
         let pool = self.store.pool(id).await?.ok_or_else(|| {
             Error::new(Code::NonExist, format!("there is no pool number {id}; it may be destroyed"))
         })?;
-        Ok(ControlReply::Map(pool.record.map(&self.store.engines().await?)))
+        Ok(ControlReply::Map(self.map(&pool.record).await?))
     }
 
     pub(super) async fn pool_open(
@@ -297,7 +308,7 @@ impl Service {
             nvme_bytes: pool.shard_nvme_bytes * target_count,
             cont_count: self.store.cont_count(pool.id).await?,
             handle_count: self.handles.count(Owner::Pool(pool.id)),
-            map: pool.map(&self.store.engines().await?),
+            map: self.map(pool).await?,
         })
     }
 }

@@ -50,12 +50,7 @@ impl Service {
             limits::check_label(label)?;
             let (old_key, new_key) =
                 (keys::pool_label(&pool.record.label), keys::pool_label(label));
-            if self.store.number(&new_key).await?.is_some() {
-                return Err(Error::new(
-                    Code::Exist,
-                    format!("there is a pool '{label}' already; choose another label"),
-                ));
-            }
+            self.check_pool_label_free(label).await?;
             pool.record.label.clone_from(label);
             let tx = Tx::new()
                 .replace(&pool)
@@ -104,7 +99,7 @@ impl Service {
             }
             let mut changed = ContProps::from(&cont.record.props);
             apply(&mut changed, props)?;
-            check_props(&changed, &pool.record.map(&self.store.engines().await?))?;
+            check_props(&changed, &self.map(&pool.record).await?)?;
             cont.record.props = (&changed).into();
             if self.store.commit(tx.replace(&cont)).await? {
                 return Ok(());

@@ -9,7 +9,7 @@ use super::handles::Owner;
 use super::orders::Targets;
 use super::pool::shard_order;
 use super::{Service, check_stage};
-use crate::records::{ContDf, EngineDf, PoolDf, StageDf};
+use crate::records::{ContDf, PoolDf, StageDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
 use types::{ContId, Error, PoolId, Rank, Result, TargetId};
@@ -40,7 +40,6 @@ impl Service {
         orders: &dyn Targets,
         is_meant: impl Fn(Rank) -> bool,
     ) -> Result<Vec<(TargetId, Error)>> {
-        let engines = self.store.engines().await?;
         let mut failures = Vec::new();
         for pool in self.store.pools().await? {
             let (id, stage) = (pool.record.id, pool.record.stage);
@@ -56,7 +55,7 @@ impl Service {
                     .map(|target| target.id)
                     .collect();
                 self.finish_conts(id, orders).await?;
-                failures.extend(self.resume_pool(&pool.record, &engines, &meant, orders).await?);
+                failures.extend(self.resume_pool(&pool.record, &meant, orders).await?);
                 continue;
             }
             if stage == StageDf::Creating {
@@ -89,7 +88,6 @@ impl Service {
     async fn resume_pool(
         &self,
         pool: &PoolDf,
-        engines: &[EngineDf],
         targets: &[TargetId],
         orders: &dyn Targets,
     ) -> Result<Vec<(TargetId, Error)>> {
@@ -100,7 +98,7 @@ impl Service {
             .map(|cont| &cont.record)
             .filter(|cont| cont.stage == StageDf::Ready)
             .collect();
-        let map = pool.map(engines);
+        let map = self.map(pool).await?;
         let one = |target: TargetId| {
             let (ready, map) = (&ready, map.clone());
             async move {

@@ -1,0 +1,146 @@
+//! Containers and their object numbers.
+
+use crate::fake::{System, create_cont, destroy_cont, label};
+use std::collections::BTreeMap;
+use types::{Code, ContId, ContLayout, ContProps, PoolId, Rank, TargetId};
+use uuid::Uuid;
+use wire::control::{ControlReply, ControlRequest as R, Name};
+
+fn with_props(props: ContProps) -> R {
+    R::ContCreate {
+        pool: label("tank"),
+        label: "home".to_string(),
+        uuid: Uuid::nil(),
+        props,
+        attrs: BTreeMap::new(),
+    }
+}
+
+fn with_uuid(name: &str, uuid: Uuid) -> R {
+    R::ContCreate {
+        pool: label("tank"),
+        label: name.to_string(),
+        uuid,
+        props: ContProps::default(),
+        attrs: BTreeMap::from([("user.note".to_string(), b"first".to_vec())]),
+    }
+}
+
+fn alloc(pool: PoolId, cont: ContId, count: u64) -> R {
+    R::AllocOids { pool, cont, count }
+}
+
+#[test]
+fn a_container_is_what_was_asked_for() {
+    let system = System::new(2);
+    let pool = system.pool("tank");
+    let props = ContProps {
+        layout: ContLayout::Posix,
+        file_oclass: "SX".parse().unwrap(),
+        chunk_bytes: 12 << 10,
+        ..ContProps::default()
+    };
+    let ControlReply::Cont(cont) = system.run(with_props(props.clone())).unwrap() else {
+        panic!("not a container");
+    };
+    assert_eq!((cont.id, cont.label.as_str(), &cont.props), (ContId(1), "home", &props));
+    assert_eq!(cont.created_ns, 1_700_000_000_000_000_000);
+    for name in [label("home"), Name::Uuid(cont.uuid)] {
+        let found = system.run(R::ContQuery(Name::Uuid(pool.uuid), name)).unwrap();
+        assert_eq!(found, ControlReply::Cont(cont.clone()));
+    }
+    assert_eq!(system.conts(&label("tank")), [cont]);
+    system.assert_in_step();
+}
+
+#[test]
+fn labels_and_uuids_are_unique_in_a_pool_and_free_in_another() {
+    let system = System::new(1);
+    system.pool("tank");
+    system.pool("other");
+    let uuid = Uuid::from_u128(77);
+    system.run(with_uuid("home", uuid)).unwrap();
+    assert_eq!(system.fails(create_cont("tank", "home"), "choose another"), Code::Exist);
+    assert_eq!(system.fails(with_uuid("house", uuid), "choose another"), Code::Exist);
+    system.cont("other", "home");
+    system.cont("tank", "");
+    system.cont("tank", "");
+    assert_eq!(system.conts(&label("tank")).len(), 3);
+    system.assert_in_step();
+    let query = R::ContQuery(label("tank"), label(""));
+    assert_eq!(system.run(query).unwrap_err().code, Code::NonExist);
+    assert_eq!(system.fails(create_cont("none", "x"), "no pool 'none'"), Code::NonExist);
+    assert_eq!(system.fails(create_cont("tank", "a b"), "a b"), Code::Inval);
+}
+
+#[test]
+fn properties_are_checked() {
+    let system = System::new(2);
+    system.pool("tank");
+    let base = ContProps::default;
+    let class = |name: &str| name.parse().unwrap();
+    let cases = [
+        (ContProps { chunk_bytes: 1000, ..base() }, "chunk size", Code::Inval),
+        (ContProps { rd_fac: 6, ..base() }, "0 to 5", Code::Inval),
+        (ContProps { rd_fac: 1, ..base() }, "rd_fac", Code::Redundancy),
+        (ContProps { oclass: class("RP_2G1"), ..base() }, "'oclass'", Code::NotSupported),
+        (ContProps { dir_oclass: class("RP_3GX"), ..base() }, "'dir_oclass'", Code::NotSupported),
+        (
+            ContProps { file_oclass: class("EC_2P1G1"), ..base() },
+            "'file_oclass'",
+            Code::NotSupported,
+        ),
+    ];
+    for (props, words, code) in cases {
+        assert_eq!(system.fails(with_props(props), words), code);
+    }
+    system.run(with_props(ContProps { oclass: class("S128"), ..base() })).unwrap();
+    system.assert_in_step();
+}
+
+#[test]
+fn a_failed_creation_is_rolled_back_and_can_be_repeated() {
+    let system = System::new(2);
+    system.pool("tank");
+    system.targets.broken.borrow_mut().insert(TargetId(3));
+    assert_eq!(system.fails(create_cont("tank", "home"), "target 3: disk failed"), Code::Io);
+    system.targets.broken.borrow_mut().clear();
+    assert_eq!(system.cont("tank", "home").id, ContId(2), "numbers are not used twice");
+    futures_executor::block_on(system.service.resume(&*system.targets)).unwrap();
+    system.assert_in_step();
+    assert_eq!(system.conts(&label("tank")).len(), 1);
+}
+
+#[test]
+fn a_target_that_does_not_answer_delays_a_destruction() {
+    let system = System::new(2);
+    system.pool("tank");
+    system.cont("tank", "home");
+    system.targets.away.borrow_mut().insert(Rank(0));
+    assert_eq!(system.fails(destroy_cont("tank", "home", false), "target 0"), Code::Unreach);
+    let open =
+        R::ContOpen { pool: label("tank"), cont: label("home"), mode: crate::cases_handles::RW };
+    assert_eq!(system.fails(open, "being destroyed"), Code::Busy);
+    system.targets.away.borrow_mut().clear();
+    system.run(destroy_cont("tank", "home", false)).unwrap();
+    assert_eq!(system.fails(destroy_cont("tank", "home", false), "'home'"), Code::NonExist);
+    system.assert_in_step();
+}
+
+#[test]
+fn object_numbers_are_given_once_even_over_restarts() {
+    let system = System::new(1);
+    let pool = system.pool("tank").id;
+    let (a, b) = (system.cont("tank", "a").id, system.cont("tank", "b").id);
+    assert_eq!(system.run(alloc(pool, a, 10)).unwrap(), ControlReply::Oids(1));
+    assert_eq!(system.run(alloc(pool, a, 1)).unwrap(), ControlReply::Oids(11));
+    assert_eq!(system.run(alloc(pool, b, 1 << 40)).unwrap(), ControlReply::Oids(1));
+    let system = system.restarted();
+    assert_eq!(system.run(alloc(pool, a, 5)).unwrap(), ControlReply::Oids(12));
+    assert_eq!(system.run(alloc(pool, b, 1)).unwrap(), ControlReply::Oids((1 << 40) + 1));
+    assert_eq!(system.fails(alloc(pool, a, 0), "1 or more"), Code::Inval);
+    assert_eq!(system.fails(alloc(pool, a, u64::MAX), "left"), Code::NoSpace);
+    assert_eq!(system.run(alloc(pool, a, 1)).unwrap(), ControlReply::Oids(17));
+    assert_eq!(system.fails(alloc(pool, ContId(9), 1), "no container 9"), Code::NonExist);
+    assert_eq!(system.fails(alloc(PoolId(9), a, 1), "pool 9"), Code::NonExist);
+}

@@ -1,0 +1,115 @@
+//! Handles: modes that exclude each other, sessions that end.
+
+use crate::fake::{System, destroy_cont, destroy_pool, label};
+use types::Code;
+use wire::control::{ControlReply, ControlRequest as R, OpenMode};
+
+pub const RW: OpenMode = OpenMode::ReadWrite;
+
+fn open_pool(mode: OpenMode) -> R {
+    R::PoolOpen { pool: label("tank"), mode }
+}
+
+fn open_cont(mode: OpenMode) -> R {
+    R::ContOpen { pool: label("tank"), cont: label("home"), mode }
+}
+
+fn handle_of(reply: ControlReply) -> u64 {
+    match reply {
+        ControlReply::PoolOpened { handle, .. } | ControlReply::ContOpened { handle, .. } => handle,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn system() -> System {
+    let system = System::new(1);
+    system.pool("tank");
+    system.cont("tank", "home");
+    system
+}
+
+#[test]
+fn exclusive_means_alone() {
+    let system = system();
+    for open in [open_pool, open_cont] {
+        let close = |handle| {
+            let pool = system.run(R::PoolClose { handle });
+            if pool.is_err() { system.run(R::ContClose { handle }) } else { pool }
+        };
+        let first = handle_of(system.run(open(OpenMode::Exclusive)).unwrap());
+        for mode in [OpenMode::ReadOnly, RW, OpenMode::Exclusive] {
+            assert_eq!(system.fails(open(mode), "exclusively"), Code::Busy);
+        }
+        close(first).unwrap();
+        let reader = handle_of(system.run(open(OpenMode::ReadOnly)).unwrap());
+        let writer = handle_of(system.run(open(RW)).unwrap());
+        assert_ne!(reader, writer);
+        assert_eq!(system.fails(open(OpenMode::Exclusive), "open handles"), Code::Busy);
+        close(reader).unwrap();
+        close(writer).unwrap();
+        close(handle_of(system.run(open(OpenMode::Exclusive)).unwrap())).unwrap();
+    }
+}
+
+#[test]
+fn open_handles_are_counted_and_stand_in_the_way_of_destruction() {
+    let system = system();
+    let ControlReply::PoolOpened { pool, .. } = system.run(open_pool(RW)).unwrap() else {
+        panic!("no handle");
+    };
+    assert_eq!((pool.handle_count, pool.cont_count), (1, 1));
+    let ControlReply::ContOpened { cont, handle } = system.run(open_cont(RW)).unwrap() else {
+        panic!("no handle");
+    };
+    assert_eq!(cont.handle_count, 1);
+    assert_eq!(system.fails(destroy_cont("tank", "home", false), "1 open handles"), Code::Busy);
+    assert_eq!(system.fails(destroy_pool("tank", false), "2 open handles"), Code::Busy);
+    system.run(destroy_cont("tank", "home", true)).unwrap();
+    assert_eq!(system.fails(R::ContClose { handle }, "by force"), Code::BadHandle);
+    assert_eq!(system.fails(destroy_pool("tank", false), "1 open handles"), Code::Busy);
+    system.run(destroy_pool("tank", true)).unwrap();
+    system.assert_in_step();
+}
+
+#[test]
+fn a_handle_belongs_to_its_session_and_kind_and_closes_once() {
+    let system = system();
+    let pool = handle_of(system.run_as(1, open_pool(RW)).unwrap());
+    let cont = handle_of(system.run_as(2, open_cont(RW)).unwrap());
+    let code = |session, request| system.run_as(session, request).unwrap_err().code;
+    assert_eq!(code(2, R::PoolClose { handle: pool }), Code::BadHandle);
+    assert_eq!(code(1, R::ContClose { handle: pool }), Code::BadHandle);
+    assert_eq!(code(2, R::PoolClose { handle: cont }), Code::BadHandle);
+    system.run_as(1, R::PoolClose { handle: pool }).unwrap();
+    assert_eq!(code(1, R::PoolClose { handle: pool }), Code::BadHandle);
+    system.run_as(2, R::ContClose { handle: cont }).unwrap();
+}
+
+#[test]
+fn a_session_that_ends_frees_its_handles_only() {
+    let system = system();
+    for session in [1, 1, 2] {
+        system.run_as(session, open_pool(RW)).unwrap();
+        system.run_as(session, open_cont(RW)).unwrap();
+    }
+    system.service.session_closed(control::SessionId(1));
+    let pool = &system.pools()[0];
+    assert_eq!(pool.handle_count, 1);
+    assert_eq!(system.conts(&label("tank"))[0].handle_count, 1);
+    system.service.session_closed(control::SessionId(2));
+    system.run(destroy_cont("tank", "home", false)).unwrap();
+    system.run(destroy_pool("tank", false)).unwrap();
+}
+
+#[test]
+fn handles_of_an_earlier_run_are_not_taken_for_new_ones() {
+    let system = system();
+    let old = handle_of(system.run(open_pool(RW)).unwrap());
+    let system = system.restarted();
+    let new = handle_of(system.run(open_pool(RW)).unwrap());
+    assert_ne!(old, new);
+    assert_eq!(
+        system.fails(R::PoolClose { handle: old }, "not an open pool handle"),
+        Code::BadHandle
+    );
+}

@@ -1,0 +1,133 @@
+//! Changing properties and attributes.
+
+use crate::fake::{System, label};
+use std::collections::BTreeMap;
+use types::Code;
+use wire::control::{ControlReply, ControlRequest as R, Subject};
+
+fn tank() -> Subject {
+    Subject::Pool(label("tank"))
+}
+
+fn home() -> Subject {
+    Subject::Cont(label("tank"), label("home"))
+}
+
+fn props(subject: Subject, pairs: &[(&str, &str)]) -> R {
+    let props = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    R::SetProps { subject, props }
+}
+
+fn attrs(subject: Subject, pairs: &[(&str, Option<&[u8]>)]) -> R {
+    let attrs = pairs.iter().map(|(n, v)| (n.to_string(), v.map(<[u8]>::to_vec))).collect();
+    R::SetAttrs { subject, attrs }
+}
+
+fn system() -> System {
+    let system = System::new(2);
+    system.pool("tank");
+    system.cont("tank", "home");
+    system
+}
+
+#[test]
+fn containers_change_by_the_names_users_type() {
+    let system = system();
+    let change = props(
+        home(),
+        &[("oclass", "s2"), ("dir_oclass", "SX"), ("file_oclass", "S4"), ("chunk_size", "4MiB")],
+    );
+    assert_eq!(system.run(change).unwrap(), ControlReply::Done);
+    let cont = system.conts(&label("tank")).remove(0);
+    let classes = [cont.props.oclass, cont.props.dir_oclass, cont.props.file_oclass];
+    assert_eq!(classes.map(|class| class.to_string()), ["S2", "SX", "S4"]);
+    assert_eq!(cont.props.chunk_bytes, 4 << 20);
+    system.run(props(home(), &[])).unwrap();
+    system.assert_in_step();
+}
+
+#[test]
+fn labels_change_and_old_ones_are_free_again() {
+    let system = system();
+    system.pool("other");
+    assert_eq!(system.fails(props(tank(), &[("label", "other")]), "another label"), Code::Exist);
+    system.run(props(tank(), &[("label", "tank")])).unwrap();
+    system.run(props(tank(), &[("label", "lake")])).unwrap();
+    system.pool("tank");
+    let home = Subject::Cont(label("lake"), label("home"));
+    system.cont("lake", "shed");
+    assert_eq!(system.fails(props(home.clone(), &[("label", "shed")]), "'shed'"), Code::Exist);
+    system.run(props(home, &[("label", "")])).unwrap();
+    system.cont("lake", "home");
+    system.assert_in_step();
+    assert_eq!(system.fails(props(tank(), &[("label", "")]), "label"), Code::Inval);
+}
+
+#[test]
+fn wrong_properties_change_nothing_and_list_the_right_ones() {
+    let system = system();
+    let before = system.conts(&label("tank"));
+    for (pairs, words, code) in [
+        (&[("label", "x"), ("colour", "red")][..], "chunk_size", Code::Inval),
+        (&[("label", "x"), ("rd_fac", "1")], "fixed when the container is made", Code::Inval),
+        (&[("label", "x"), ("layout", "posix")], "label, oclass", Code::Inval),
+        (&[("label", "x"), ("oclass", "Q9")], "property 'oclass'", Code::Inval),
+        (&[("label", "x"), ("oclass", "RP_2G1")], "'oclass'", Code::NotSupported),
+        (&[("label", "x"), ("chunk_size", "lots")], "'chunk_size'", Code::Inval),
+        (&[("label", "x"), ("chunk_size", "1")], "4 KiB", Code::Inval),
+    ] {
+        assert_eq!(system.fails(props(home(), pairs), words), code);
+    }
+    assert_eq!(system.conts(&label("tank")), before);
+    assert_eq!(system.fails(props(tank(), &[("durability", "wal")]), "label"), Code::Inval);
+    let nobody = Subject::Cont(label("tank"), label("nobody"));
+    assert_eq!(system.fails(props(nobody, &[]), "'nobody'"), Code::NonExist);
+}
+
+#[test]
+fn attributes_are_set_read_and_removed_together() {
+    let system = system();
+    let get = |subject: Subject| match system.run(R::GetAttrs { subject }).unwrap() {
+        ControlReply::Attrs(attrs) => attrs,
+        other => panic!("{other:?}"),
+    };
+    for subject in [tank(), home()] {
+        assert_eq!(get(subject.clone()), BTreeMap::new());
+        let set = attrs(subject.clone(), &[("a/b", Some(b"\0\xff")), ("n", Some(b""))]);
+        system.run(set).unwrap();
+        let change = attrs(subject.clone(), &[("n", None), ("a/b", Some(b"2")), ("z", Some(b"3"))]);
+        system.run(change).unwrap();
+        let held = get(subject.clone());
+        let expected =
+            BTreeMap::from([("a/b".to_string(), b"2".to_vec()), ("z".to_string(), b"3".to_vec())]);
+        assert_eq!(held, expected);
+        let missing = attrs(subject.clone(), &[("a/b", Some(b"lost")), ("n", None)]);
+        assert_eq!(system.fails(missing, "no attribute 'n'"), Code::NoAttr);
+        assert_eq!(get(subject), expected);
+    }
+    system.assert_in_step();
+}
+
+#[test]
+fn attributes_have_limits() {
+    let system = system();
+    let long = "n".repeat(255);
+    let big = vec![1; 64 << 10];
+    system.run(attrs(home(), &[(&long, Some(&big))])).unwrap();
+    assert_eq!(system.fails(attrs(home(), &[("", Some(b""))]), "1 to 255"), Code::Inval);
+    let longer = "n".repeat(256);
+    assert_eq!(system.fails(attrs(home(), &[(&longer, Some(b""))]), "1 to 255"), Code::Inval);
+    let bigger = vec![1; (64 << 10) + 1];
+    assert_eq!(system.fails(attrs(home(), &[("v", Some(&bigger))]), "65536"), Code::Inval);
+    // All of them must fit one answer.
+    let names: Vec<String> = (0..40).map(|at| format!("a{at}")).collect();
+    let many: Vec<(&str, Option<&[u8]>)> =
+        names.iter().map(|name| (name.as_str(), Some(&big[..]))).collect();
+    assert_eq!(system.fails(attrs(home(), &many), "remove some"), Code::NoSpace);
+    for pair in many.chunks(1).take(30) {
+        system.run(attrs(home(), pair)).unwrap();
+    }
+    assert_eq!(system.fails(attrs(home(), &many[30..]), "remove some"), Code::NoSpace);
+    let reply = system.run(R::GetAttrs { subject: home() });
+    assert!(wire::encode(&reply).len() < types::limits::BODY_BYTES_MAX);
+}

@@ -1,0 +1,133 @@
+//! Bytes of everything durable. A change here is a change of format: bump the version of
+//! the records and keep reading the old ones.
+
+use crate::fake::System;
+use control::{
+    Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, StageDf, SystemDf,
+    TargetDf,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use types::{Code, ContId, ContLayout, CsumKind, Durability, ObjClass, PoolId, Rank, TargetId};
+use uuid::Uuid;
+use wire::control::ControlRequest;
+use wire::map::TargetState;
+
+#[track_caller]
+fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: T, golden: &str) {
+    assert_eq!(serde_json::to_string(&record).unwrap(), golden);
+    assert_eq!(serde_json::from_str::<T>(golden).unwrap(), record);
+}
+
+#[test]
+fn records_are_frozen() {
+    let uuid = Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8);
+    check(
+        SystemDf { version: 1, uuid, pool_next: 2, target_next: 16, rank_next: 3 },
+        r#"{"version":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","pool_next":2,"target_next":16,"rank_next":3}"#,
+    );
+    check(
+        EngineDf {
+            version: 1,
+            rank: Rank(1),
+            tcp: "h:1".into(),
+            unix: "/s".into(),
+            host: "b".into(),
+            domain: vec!["r".into(), "n".into()],
+            targets: vec![TargetId(4), TargetId(5)],
+        },
+        r#"{"version":1,"rank":1,"tcp":"h:1","unix":"/s","host":"b","domain":["r","n"],"targets":[4,5]}"#,
+    );
+    let target = |id, state| TargetDf { id: TargetId(id), rank: Rank(0), state };
+    check(
+        PoolDf {
+            version: 1,
+            id: PoolId(1),
+            uuid,
+            label: "tank".into(),
+            stage: StageDf::Ready,
+            durability: Durability::Relaxed,
+            shard_scm_bytes: 4096,
+            shard_nvme_bytes: 8192,
+            cont_next: 3,
+            map_version: 7,
+            targets: vec![
+                target(0, TargetState::Up),
+                target(1, TargetState::Down),
+                target(2, TargetState::DownOut),
+                target(3, TargetState::Drain),
+                target(4, TargetState::New),
+            ],
+            placements: vec![PlacementDf { epoch: 0, weights: vec![(TargetId(0), 65_536)] }],
+        },
+        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up"},{"id":1,"rank":0,"state":"down"},{"id":2,"rank":0,"state":"downout"},{"id":3,"rank":0,"state":"drain"},{"id":4,"rank":0,"state":"new"}],"placements":[{"epoch":0,"weights":[[0,65536]]}]}"#,
+    );
+    check(
+        ContDf {
+            version: 1,
+            id: ContId(2),
+            uuid,
+            label: "home".into(),
+            stage: StageDf::Creating,
+            props: ContPropsDf {
+                layout: ContLayout::Posix,
+                oclass: ObjClass::S1,
+                dir_oclass: ObjClass::SX,
+                file_oclass: "RP_2G4".parse().unwrap(),
+                chunk_bytes: 1 << 20,
+                rd_fac: 0,
+                csum: CsumKind::Crc64,
+            },
+            created_ns: u64::MAX,
+        },
+        r#"{"version":1,"id":2,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"home","stage":"creating","props":{"layout":"posix","oclass":"S1","dir_oclass":"SX","file_oclass":"RP_2G4","chunk_bytes":1048576,"rd_fac":0,"csum":"crc64"},"created_ns":18446744073709551615}"#,
+    );
+    check(OidsDf { version: 1, next: u64::MAX }, r#"{"version":1,"next":18446744073709551615}"#);
+    assert_eq!(serde_json::to_string(&StageDf::Destroying).unwrap(), r#""destroying""#);
+}
+
+#[test]
+fn keys_are_frozen() {
+    let system = System::new(1);
+    let pool = system.pool("tank");
+    let cont = system.cont("tank", "home");
+    let attrs = [("a/b".to_string(), Some(vec![1, 2]))];
+    let subject = wire::control::Subject::Pool(crate::fake::label("tank"));
+    system.run(ControlRequest::SetAttrs { subject, attrs: attrs.clone().into() }).unwrap();
+    let subject =
+        wire::control::Subject::Cont(crate::fake::label("tank"), crate::fake::label("home"));
+    system.run(ControlRequest::SetAttrs { subject, attrs: attrs.into() }).unwrap();
+    let entries = futures_executor::block_on(system.catalog.list("")).unwrap();
+    let keys: Vec<&str> = entries.iter().map(|(key, _)| key.as_str()).collect();
+    let expected = [
+        "attr/cont/00000001/0000000000000001/a/b".to_string(),
+        "attr/pool/00000001/a/b".to_string(),
+        "cont-label/00000001/home".to_string(),
+        format!("cont-uuid/00000001/{}", cont.uuid),
+        "cont/00000001/0000000000000001".to_string(),
+        "engine/00000000-0000-0000-0000-0000000003e8".to_string(),
+        "oids/00000001/0000000000000001".to_string(),
+        "pool-label/tank".to_string(),
+        format!("pool-uuid/{}", pool.uuid),
+        "pool/00000001".to_string(),
+        "system".to_string(),
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(entries[0].1.bytes, [1, 2]);
+    assert_eq!(entries[2].1.bytes, b"1");
+}
+
+#[test]
+fn records_of_a_newer_version_are_refused_and_corrupt_ones_named() {
+    for (bytes, code, words) in [
+        (&br#"{"version":2,"uuid":17}"#[..], Code::Version, "layout 2"),
+        (br#"{"version":1}"#, Code::Io, "'system' is corrupt"),
+        (b"\xff", Code::Io, "'system' is corrupt"),
+    ] {
+        let system = System::empty(None);
+        let change = control::Change::Put("system".into(), bytes.to_vec());
+        assert!(futures_executor::block_on(system.catalog.commit(&[], &[change])).unwrap());
+        assert_eq!(system.fails(ControlRequest::SystemQuery, words), code);
+    }
+}

@@ -1,0 +1,13 @@
+//! Tests of the control plane from outside: requests in, answers and orders out.
+
+mod cases_catalog;
+mod cases_cont;
+mod cases_handles;
+mod cases_join;
+mod cases_pool;
+mod cases_props;
+mod concurrency;
+mod crash;
+mod fake;
+mod golden;
+mod model;
