@@ -53,10 +53,10 @@ fn negative_log2(word: u64) -> u64 {
     let word = word.max(1);
     let zeros = word.leading_zeros();
     let mantissa = word << zeros;
-    let at = (mantissa >> (63 - INDEX_BITS)) as usize & (INTERVALS - 1);
-    let between = mantissa >> (63 - INDEX_BITS - 32) & 0xffff_ffff;
+    let at = ((mantissa >> (63 - INDEX_BITS)) as usize) & (INTERVALS - 1);
+    let between = (mantissa >> (63 - INDEX_BITS - 32)) & 0xffff_ffff;
     let (low, high) = (LOG2[at], LOG2[at + 1]);
-    let fraction = low + ((high - low) * between >> 32);
+    let fraction = low + (((high - low) * between) >> 32);
     ((zeros as u64 + 1) << FRACTION_BITS) - fraction
 }
 

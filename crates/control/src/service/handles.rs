@@ -10,7 +10,7 @@
 
 use super::SessionId;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use types::{Code, ContId, Error, PoolId, Result};
 use wire::control::OpenMode;
@@ -39,6 +39,10 @@ impl Owner {
     }
 }
 
+/// Ended sessions remembered. A request that was under way when its caller went comes through
+/// long before so many others have gone.
+const ENDED_MAX: usize = 1024;
+
 struct Handle {
     session: SessionId,
     owner: Owner,
@@ -50,6 +54,7 @@ struct Table {
     next: u64,
     open: HashMap<u64, Handle>,
     closing: HashSet<Owner>,
+    ended: VecDeque<SessionId>,
 }
 
 /// All open handles.
@@ -75,7 +80,7 @@ impl Handles {
         Handles(Rc::new(RefCell::new(Table { next: first, ..Table::default() })))
     }
 
-    /// Opens a handle. `Busy` when `mode` and the modes of open handles exclude each other, or
+    /// Opens a handle. `Closed` when the session has ended. `Busy` when `mode` and the modes of open handles exclude each other, or
     /// the owner is being destroyed. `name` is for people.
     pub fn open(
         &self,
@@ -87,6 +92,13 @@ impl Handles {
         let table = &mut *self.0.borrow_mut();
         let busy =
             |why: &str| Err(Error::new(Code::Busy, format!("{} '{name}' {why}", owner.noun())));
+        if table.ended.contains(&session) {
+            // Nobody would ever close the handle.
+            return Err(Error::new(
+                Code::Closed,
+                format!("{} '{name}' was not opened: the caller has gone", owner.noun()),
+            ));
+        }
         if table.closing.iter().any(|closing| closing.covers(owner)) {
             return busy("is being destroyed");
         }
@@ -159,8 +171,13 @@ impl Handles {
         self.0.borrow_mut().open.retain(|_, handle| !owner.covers(handle.owner));
     }
 
-    /// Forgets all handles of a session.
+    /// Forgets all handles of a session, which gets no new ones.
     pub fn drop_session(&self, session: SessionId) {
-        self.0.borrow_mut().open.retain(|_, handle| handle.session != session);
+        let table = &mut *self.0.borrow_mut();
+        table.open.retain(|_, handle| handle.session != session);
+        table.ended.push_back(session);
+        if table.ended.len() > ENDED_MAX {
+            table.ended.pop_front();
+        }
     }
 }

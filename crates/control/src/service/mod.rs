@@ -29,7 +29,7 @@ use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest, Name, SystemInfo};
 use wire::map::{EngineInfo, PoolMap};
 
-/// One caller's connection, numbered by the engine; handles end with it.
+/// One caller's connection, numbered by the engine and never the same again; handles end with it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SessionId(pub u64);
 
@@ -109,7 +109,8 @@ impl Service {
         }
     }
 
-    /// Frees the handles of a caller that has gone.
+    /// Frees the handles of a caller that has gone. Requests of it that are still running open no
+    /// more.
     pub fn session_closed(&self, session: SessionId) {
         self.handles.drop_session(session);
     }

@@ -101,6 +101,19 @@ fn a_session_that_ends_frees_its_handles_only() {
     system.run(destroy_pool("tank", false)).unwrap();
 }
 
+/// A caller may send a request and go. The request then ran after the end of the session, and
+/// its handle stood in the way of everybody until the service started again.
+#[test]
+fn a_request_that_outlives_its_session_leaves_no_handle() {
+    let system = system();
+    system.service.session_closed(control::SessionId(5));
+    for open in [open_pool(RW), open_cont(OpenMode::Exclusive)] {
+        assert_eq!(system.run_as(5, open).unwrap_err().code, Code::Closed);
+    }
+    system.run(open_pool(OpenMode::Exclusive)).unwrap();
+    system.run(open_cont(OpenMode::Exclusive)).unwrap();
+}
+
 #[test]
 fn handles_of_an_earlier_run_are_not_taken_for_new_ones() {
     let system = system();

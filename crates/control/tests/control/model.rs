@@ -2,6 +2,7 @@
 
 use crate::fake::{System, create_cont, create_pool, destroy_cont, destroy_pool, label};
 use proptest::prelude::*;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Code, ContId, PoolId};
 use wire::control::{ControlReply, ControlRequest as R, Subject};
@@ -54,10 +55,12 @@ impl Model {
         match *step {
             Step::CreatePool(pool) => {
                 let reply = system.run(create_pool(&pool_name(pool)));
-                if self.pools.contains_key(&pool) {
-                    assert_eq!(code(&reply), Some(Code::Exist));
-                } else if let ControlReply::Pool(info) = reply.unwrap() {
-                    self.pools.insert(pool, (info.id, BTreeMap::new()));
+                match self.pools.entry(pool) {
+                    Entry::Occupied(_) => assert_eq!(code(&reply), Some(Code::Exist)),
+                    Entry::Vacant(free) => {
+                        let ControlReply::Pool(info) = reply.unwrap() else { panic!("no pool") };
+                        free.insert((info.id, BTreeMap::new()));
+                    }
                 }
             }
             Step::DestroyPool(pool, force) => {
