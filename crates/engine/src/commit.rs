@@ -17,7 +17,7 @@ use transport::{Incoming, IncomingBulk};
 use types::{ClientId, Code, Epoch, Error, PoolId, Result, TargetId};
 use vos::Origin;
 use wire::header::FLAG_RETRY;
-use wire::obj::{Batch, Prepared, Request, TxId, TxOutcome, TxReply};
+use wire::obj::{Batch, Op, Prepared, Request, TxId, TxOutcome, TxReply};
 
 /// A participant asks after this long without a decision, and again after each such time.
 const DOUBT_TIME: Duration = Duration::from_secs(2);
@@ -253,17 +253,12 @@ impl Target {
         }
         let epoch_min = self.tick(ctx);
         let reply = plan.encode(Epoch::ZERO);
-        let encoded = match &plan.writes {
-            Some(writes) => wire::encode(&Batch {
-                pool: batch.pool,
-                cont: batch.cont,
-                checks: batch.checks.clone(),
-                ops: writes.clone(),
-            }),
-            None => wire::encode(batch),
-        };
-        let lsn =
-            ctx.shard.prepare(tx, coordinator, batch.cont, &encoded, payload, &plan.orphans)?;
+        let mut ops = plan.writes.unwrap_or_else(|| batch.ops.clone());
+        // Held open or not is known for sure only when the part takes effect.
+        ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { oid: handle.2 }));
+        let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
+        let encoded = wire::encode(&Batch { pool, cont, checks, ops });
+        let lsn = ctx.shard.prepare(tx, coordinator, cont, &encoded, payload)?;
         ctx.shard.durable(lsn).await?;
         Ok((epoch_min, reply))
     }
@@ -279,7 +274,7 @@ impl Target {
         if let TxOutcome::Committed(epoch) = outcome {
             ctx.clock.borrow_mut().observe(epoch);
         }
-        let lsn = ctx.shard.decide(tx, outcome)?;
+        let lsn = ctx.shard.decide(tx, outcome, None, &[])?;
         ctx.unpark();
         if matches!(outcome, TxOutcome::Committed(_)) {
             self.reap_orphans(pool, ctx);

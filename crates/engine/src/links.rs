@@ -8,10 +8,12 @@ use crate::reply::Answer;
 use crate::target::{PoolShard, Target};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{ContId, Epoch, Error, Oid, PoolId, Result};
+use types::{Epoch, Error, Oid, PoolId, Result};
 use vos::{OrphanChange, Payload, Segments};
 use wire::link::{Link, LinkKind};
-use wire::obj::{Batch, BatchReply, Cond, Linked, Op, OpReply, Request, Tail};
+use wire::obj::{
+    Batch, BatchReply, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Tail,
+};
 
 /// First pause before freeing an orphan is tried again; doubles up to the second.
 const REAP_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -88,8 +90,12 @@ impl Target {
                     Answer::Fetched(view.fetch(*oid, dkey, *cond, iods, &mut plan.segments)?)
                 }
                 Op::List { oid, scope, anchor, count_max, bytes_max } => {
-                    let (count_max, bytes_max) = (*count_max as usize, *bytes_max as usize);
-                    Answer::Listed(view.list(*oid, scope, anchor, count_max, bytes_max)?)
+                    let listing = view.list(*oid, scope, anchor, *count_max, *bytes_max)?;
+                    let follows = matches!(scope, ListScope::Dkeys { follow: true, .. });
+                    let tails = follows.then(|| {
+                        listing.items().map(|item| self.tail_of_listed(ctx, &item)).collect()
+                    });
+                    Answer::Listed(listing, tails)
                 }
                 Op::Query { oid, flags, dkey, akey } => {
                     Answer::Found(view.query(*oid, *flags, dkey, akey)?)
@@ -195,19 +201,11 @@ impl Target {
         })
     }
 
-    /// Tail of a listed value's object, when all of it is here.
-    pub(crate) fn tail_of(
-        &self,
-        ctx: &PoolShard,
-        cont: ContId,
-        value: &[u8],
-    ) -> Option<Tail> {
-        let linked = self.linked(ctx, value);
-        if !linked.all_here {
-            return None;
-        }
-        let view = ctx.shard.view(cont).ok()?;
-        Some(view.tail(linked.oid).unwrap_or_default())
+    /// Tail of the object that a listed value links to, when all of it is here: the store tells
+    /// of objects that hold something, an empty one has the default tail.
+    fn tail_of_listed(&self, ctx: &PoolShard, item: &Listed<'_>) -> Option<Tail> {
+        let Listed::Entry { value, tail, .. } = item else { return None };
+        self.linked(ctx, value).all_here.then(|| tail.unwrap_or_default())
     }
 
     /// Carries out a batch's plan in the store. The payload holds the data of its updates.

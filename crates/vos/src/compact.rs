@@ -102,7 +102,7 @@ fn begin(shard: &Shard, wal: &Rc<Wal>) -> Vec<(ContId, Oid)> {
     }
     for (tx, (epoch, participants)) in &state.decisions {
         let participants = participants.clone();
-        log(&RecordDf::Decision { tx: *tx, epoch: *epoch, participants });
+        log(&RecordDf::Decision { tx: *tx, epoch: *epoch, participants, origin: None });
     }
     for (tx, reply) in state.retry.iter() {
         log(&RecordDf::Reply { origin: OriginDf { tx, reply } });

@@ -176,8 +176,14 @@ pub(crate) enum RecordDf<'a> {
         origin: Option<OriginDf<'a>>,
         orphans: Vec<OrphanChange>,
     },
-    /// A coordinator's commit point.
-    Decision { tx: TxId, epoch: Epoch, participants: Vec<TargetId> },
+    /// A coordinator's commit point, and the client's request that it answers.
+    Decision {
+        tx: TxId,
+        epoch: Epoch,
+        participants: Vec<TargetId>,
+        #[serde(borrow)]
+        origin: Option<OriginDf<'a>>,
+    },
     /// All participants know it.
     ForgetDecision { tx: TxId },
     /// Compaction: a reply of the retry window.

@@ -437,6 +437,16 @@ impl Shard {
         self.state.borrow().prepared.iter().map(|(&tx, part)| (tx, part.coordinator)).collect()
     }
 
+    /// True while a part of the transaction waits for its decision.
+    pub fn is_prepared(&self, tx: TxId) -> bool {
+        self.state.borrow().prepared.contains_key(&tx)
+    }
+
+    /// True when the object is to be freed as soon as nobody holds it open.
+    pub fn is_orphan(&self, cont: ContId, oid: Oid) -> bool {
+        self.state.borrow().orphans.contains(&(cont, oid))
+    }
+
     /// Container and encoded batch of a held transaction.
     pub fn prepared_batch(&self, tx: TxId) -> Option<(ContId, Vec<u8>)> {
         let state = self.state.borrow();
@@ -444,13 +454,24 @@ impl Shard {
     }
 
     /// A coordinator's commit point: once durable, the transaction is committed.
-    pub fn log_decision(&self, tx: TxId, epoch: Epoch, participants: &[TargetId]) -> Result<Lsn> {
+    pub fn log_decision(
+        &self,
+        tx: TxId,
+        epoch: Epoch,
+        participants: &[TargetId],
+        origin: Option<Origin<'_>>,
+    ) -> Result<Lsn> {
         self.writable()?;
+        let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, _| {
             state.decisions.insert(tx, (epoch, participants.to_vec()));
             state.saw_epoch(epoch);
+            if let Some(origin) = origin {
+                state.retry.remember(origin.tx, origin.reply);
+            }
             let participants = participants.to_vec();
-            Ok((self.log_record(&RecordDf::Decision { tx, epoch, participants }), ()))
+            let record = RecordDf::Decision { tx, epoch, participants, origin };
+            Ok((self.log_record(&record), ()))
         })?;
         Ok(lsn)
     }
@@ -496,6 +517,18 @@ impl Shard {
     pub fn scm_audit(&self) -> (u64, u64) {
         let state = self.state.borrow();
         (state.index.scm_bytes, state.index.scm_bytes_recounted())
+    }
+
+    /// Compacts the log now, whatever its length; returns when the old part is gone. No effect
+    /// for `memory` or while a compaction runs.
+    pub async fn compact(&self) -> Result<()> {
+        let (Some(wal), Some(me)) = (&self.wal, self.me.upgrade()) else { return Ok(()) };
+        if self.compacting.replace(true) {
+            return Ok(());
+        }
+        let result = crate::compact::compact(&me, wal).await;
+        self.compacting.set(false);
+        result
     }
 
     /// Bytes the log takes on the device; 0 for `memory`.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 use types::{Code, ContId, Epoch, Error, Oid, Result, TargetId};
-use wire::obj::{Batch, TxId, TxOutcome};
+use wire::obj::{Batch, Op, TxId, TxOutcome};
 
 use crate::changes;
 use crate::index::{Container, Effects, Index};
@@ -121,7 +121,8 @@ impl State {
         Ok(())
     }
 
-    /// Applies or drops a held part; no effect when there is none.
+    /// Applies or drops a held part; no effect when there is none. Objects that its ops free
+    /// unless they are open become orphans.
     pub(crate) fn decide(
         &mut self,
         tx: TxId,
@@ -139,7 +140,16 @@ impl State {
                 changes::walk(&batch.ops, &part.pieces, &mut |change| {
                     index.apply(cont, epoch, &change, effects);
                 })?;
+                let freed: Vec<OrphanChange> = batch
+                    .ops
+                    .iter()
+                    .filter_map(|op| match op {
+                        Op::PunchUnlessOpen { oid } => Some(OrphanChange::Add(*oid)),
+                        _ => None,
+                    })
+                    .collect();
                 self.saw_epoch(epoch);
+                self.note(cont, None, &freed);
                 self.note(cont, origin, orphans);
             }
             TxOutcome::Aborted => {
@@ -212,8 +222,11 @@ impl State {
                 }
                 self.decide(tx, outcome, origin, &orphans, &mut effects)?;
             }
-            RecordDf::Decision { tx, epoch, participants } => {
+            RecordDf::Decision { tx, epoch, participants, origin } => {
                 self.saw_epoch(epoch);
+                if let Some(origin) = origin {
+                    self.retry.remember(origin.tx, origin.reply);
+                }
                 self.decisions.insert(tx, (epoch, participants));
             }
             RecordDf::ForgetDecision { tx } => {

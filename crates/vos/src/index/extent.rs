@@ -145,12 +145,34 @@ impl ArrayValue {
             return;
         }
         self.epoch = epoch;
+        if place == Place::Zero {
+            return self.fill_with_zeros(index, index + count, epoch, effects);
+        }
         self.carve(index, index + count, effects);
         let extent = Extent { count, epoch, place };
         effects.scm += (cost::EXTENT + extent.inline_bytes()) as i64;
         effects.bytes += extent.stored_bytes(self.record_bytes) as i64;
         if !self.join(index, &extent, effects) {
             self.extents.insert_new(index, extent);
+        }
+    }
+
+    /// Puts records of zero where none are written; written ones stay.
+    fn fill_with_zeros(&mut self, start: u64, end: u64, epoch: Epoch, effects: &mut Effects) {
+        let mut gaps = Vec::new();
+        let mut at = start;
+        for (index, extent) in self.from(start).take_while(|(index, _)| *index < end) {
+            if index > at {
+                gaps.push((at, index - at));
+            }
+            at = index + extent.count;
+        }
+        if at < end {
+            gaps.push((at, end - at));
+        }
+        for (index, count) in gaps {
+            effects.scm += cost::EXTENT as i64;
+            self.extents.insert_new(index, Extent { count, epoch, place: Place::Zero });
         }
     }
 

@@ -1,0 +1,11 @@
+//! A shard against a naive model: random operations, reopening, crashes at every change of the
+//! disk, full devices, transactions.
+
+mod crash;
+mod listing;
+mod memory;
+mod model;
+mod random;
+mod raw;
+mod space;
+mod tx;

@@ -1,0 +1,501 @@
+//! The naive model and what it shares with all tests: owned acts, their translation to ops, and
+//! a dump of a shard through its public API that is compared with the model's.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use env::{Env, Rng};
+use types::{Code, ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
+use vos::{FetchedValue, Lsn, Segments, Shard, ShardConfig};
+use wire::obj::*;
+
+pub const POOL: PoolId = PoolId(3);
+pub const CONT: ContId = ContId(7);
+
+pub fn config(durability: Durability) -> ShardConfig {
+    ShardConfig { durability, scm_bytes: 4 << 20, nvme_bytes: 8 << 20 }
+}
+
+pub fn oid(kind: ObjType, n: u64) -> Oid {
+    Oid::generate(0, n, kind, ObjClass::S1, 0)
+}
+
+/// One write with its data.
+#[derive(Clone, Debug)]
+pub enum Act {
+    Single { bulk: bool, bytes: usize, fill: u8 },
+    Array { record_bytes: u32, recx: Recx, fill: u8 },
+    Zero { record_bytes: u32, recx: Recx },
+    PunchRecords(Recx),
+    PunchObj,
+    PunchDkey,
+    PunchFrom(u64),
+    PunchAkey,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub oid: Oid,
+    pub dkey: Vec<u8>,
+    pub akey: Vec<u8>,
+    pub cond: Cond,
+    pub act: Act,
+}
+
+/// Bytes of record `index` of an array written with `fill`.
+fn record(fill: u8, index: u64, record_bytes: u32) -> Vec<u8> {
+    (0..record_bytes).map(|n| fill.wrapping_add((index * 3 + n as u64) as u8)).collect()
+}
+
+impl Step {
+    pub fn random(rng: &Rng) -> Step {
+        let kinds = [ObjType::MultiHashed, ObjType::ArrayByte, ObjType::DkeyLexical];
+        let kind = kinds[rng.below(3) as usize];
+        let number = rng.below(20);
+        let dkey = match kind {
+            ObjType::ArrayByte => number.to_le_bytes().to_vec(),
+            _ => format!("dkey-{number}").repeat(1 + number as usize % 3).into_bytes(),
+        };
+        let akey = [&b""[..], b"a", b"xattr"][rng.below(3) as usize].to_vec();
+        let large = rng.below(4) == 0;
+        let index = rng.below(if large { 9000 } else { 40 });
+        let count = 1 + rng.below(if large { 12_000 } else { 30 });
+        let recx = Recx { index, count };
+        let record_bytes = if rng.below(8) == 0 { 3 } else { 1 };
+        let fill = rng.below(250) as u8;
+        let act = match rng.below(20) {
+            0..=4 => Act::Single {
+                bulk: rng.below(2) == 0,
+                bytes: rng.below(if large { 20_000 } else { 200 }) as usize,
+                fill,
+            },
+            5..=11 => Act::Array { record_bytes, recx, fill },
+            12 => Act::Zero { record_bytes, recx },
+            13 | 14 => Act::PunchRecords(recx),
+            15 => Act::PunchObj,
+            16 => Act::PunchDkey,
+            17 if kind == ObjType::ArrayByte => Act::PunchFrom(number),
+            _ => Act::PunchAkey,
+        };
+        let conds = [
+            Cond::DKEY_INSERT,
+            Cond::DKEY_UPDATE,
+            Cond::AKEY_INSERT,
+            Cond::AKEY_UPDATE,
+            Cond::OBJ_EXISTS,
+            Cond::PUNCH,
+        ];
+        let cond = if rng.below(4) == 0 { conds[rng.below(6) as usize] } else { Cond::NONE };
+        // A value sent inline is small.
+        let act = match act {
+            Act::Single { bulk: false, bytes, fill } => {
+                Act::Single { bulk: false, bytes: bytes % 4000, fill }
+            }
+            act => act,
+        };
+        Step { oid: oid(kind, rng.below(2)), dkey, akey, cond, act }
+    }
+
+    /// The bulk of the step.
+    pub fn bulk(&self) -> Vec<u8> {
+        match &self.act {
+            Act::Single { bulk: true, bytes, fill } => vec![*fill; *bytes],
+            Act::Array { record_bytes, recx, fill } => {
+                let each = |n| record(*fill, recx.index + n, *record_bytes);
+                (0..recx.count).flat_map(each).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Bytes of an inline value.
+    pub fn inline(&self) -> Vec<u8> {
+        match &self.act {
+            Act::Single { bulk: false, bytes, fill } => vec![*fill; *bytes],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The op; `inline` is [`Step::inline`].
+    pub fn op<'a>(&'a self, inline: &'a [u8]) -> Op<'a> {
+        let (oid, dkey, cond) = (self.oid, &self.dkey[..], self.cond);
+        let update = |value: UpdateValue<'a>| Op::Update {
+            oid,
+            dkey,
+            cond,
+            iods: vec![UpdateIod { akey: &self.akey, cond: Cond::NONE, value }],
+        };
+        match &self.act {
+            Act::Single { bulk: true, bytes, .. } => {
+                update(UpdateValue::Single { bytes: *bytes as u64 })
+            }
+            Act::Single { .. } => update(UpdateValue::Inline(inline)),
+            Act::Array { record_bytes, recx, .. } => {
+                update(UpdateValue::Array { record_bytes: *record_bytes, recxs: vec![*recx] })
+            }
+            Act::Zero { record_bytes, recx } => {
+                update(UpdateValue::Zero { record_bytes: *record_bytes, recxs: vec![*recx] })
+            }
+            Act::PunchRecords(recx) => update(UpdateValue::PunchRecords { recxs: vec![*recx] }),
+            Act::PunchObj => Op::PunchObj { oid, cond, besides: b"" },
+            Act::PunchDkey => {
+                Op::PunchDkeys { oid, cond, dkeys: vec![serde_bytes::Bytes::new(dkey)] }
+            }
+            Act::PunchFrom(from) => Op::PunchDkeysFrom { oid, from: *from },
+            Act::PunchAkey => {
+                Op::PunchAkeys { oid, dkey, cond, akeys: vec![serde_bytes::Bytes::new(&self.akey)] }
+            }
+        }
+    }
+}
+
+/// Stages, fills, writes, checks and applies, as an engine does.
+pub async fn write(
+    shard: &Shard,
+    epoch: u64,
+    ops: &[Op<'_>],
+    bulk: &[u8],
+    origin: Option<vos::Origin<'_>>,
+) -> Result<Lsn> {
+    let mut payload = shard.stage(ops)?;
+    assert_eq!(payload.bulk_bytes(), bulk.len() as u64);
+    let mut rest = bulk;
+    for buffer in payload.buffers() {
+        let (now, later) = rest.split_at(buffer.len());
+        buffer.copy_from_slice(now);
+        rest = later;
+    }
+    payload.write().await?;
+    shard.check(CONT, &[], ops)?;
+    shard.apply(CONT, Epoch(epoch), ops, payload, origin, &[])
+}
+
+pub async fn run(shard: &Shard, epoch: u64, step: &Step) -> Result<Lsn> {
+    let inline = step.inline();
+    write(shard, epoch, &[step.op(&inline)], &step.bulk(), None).await
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    Single(Vec<u8>),
+    /// Record size, and the written records; `None` for one written as zero.
+    Array(u32, BTreeMap<u64, Option<Vec<u8>>>),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Object {
+    pub epoch: u64,
+    pub keys_epoch: u64,
+    pub dkeys: BTreeMap<Vec<u8>, (u64, BTreeMap<Vec<u8>, (u64, Value)>)>,
+}
+
+/// Objects with at least one dkey.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Model(pub BTreeMap<Oid, Object>);
+
+impl Model {
+    /// What the step must answer, and its effect.
+    pub fn run(&mut self, epoch: u64, step: &Step) -> Result<(), Code> {
+        self.check(step)?;
+        self.apply(epoch, step);
+        Ok(())
+    }
+
+    fn check(&self, step: &Step) -> Result<(), Code> {
+        let object = self.0.get(&step.oid);
+        let dkey = object.and_then(|object| object.dkeys.get(&step.dkey));
+        let akey = dkey.and_then(|dkey| dkey.1.get(&step.akey));
+        let fail = |yes: bool, code: Code| if yes { Err(code) } else { Ok(()) };
+        if !matches!(step.act, Act::PunchFrom(_)) {
+            fail(step.cond == Cond::OBJ_EXISTS && object.is_none(), Code::NonExist)?;
+        }
+        let kind = akey.map(|(_, value)| value);
+        match &step.act {
+            Act::Single { .. } | Act::Array { .. } | Act::Zero { .. } | Act::PunchRecords(_) => {
+                fail(step.cond == Cond::DKEY_INSERT && dkey.is_some(), Code::Exist)?;
+                fail(step.cond == Cond::DKEY_UPDATE && dkey.is_none(), Code::NonExist)?;
+                fail(step.cond == Cond::AKEY_INSERT && akey.is_some(), Code::Exist)?;
+                fail(step.cond == Cond::AKEY_UPDATE && akey.is_none(), Code::NonExist)?;
+                let wrong = match (&step.act, kind) {
+                    (_, None) => false,
+                    (Act::Single { .. }, Some(value)) => matches!(value, Value::Array(..)),
+                    (
+                        Act::Array { record_bytes, .. } | Act::Zero { record_bytes, .. },
+                        Some(value),
+                    ) => !matches!(value, Value::Array(size, _) if size == record_bytes),
+                    (_, Some(value)) => matches!(value, Value::Single(_)),
+                };
+                fail(wrong, Code::Inval)
+            }
+            Act::PunchObj => fail(step.cond == Cond::PUNCH && object.is_none(), Code::NonExist),
+            Act::PunchDkey => fail(step.cond == Cond::PUNCH && dkey.is_none(), Code::NonExist),
+            Act::PunchAkey => fail(step.cond == Cond::PUNCH && akey.is_none(), Code::NonExist),
+            Act::PunchFrom(_) => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, epoch: u64, step: &Step) {
+        let value = match &step.act {
+            Act::Single { bytes, fill, .. } => Some(Value::Single(vec![*fill; *bytes])),
+            Act::Array { record_bytes, .. } | Act::Zero { record_bytes, .. } => {
+                Some(Value::Array(*record_bytes, BTreeMap::new()))
+            }
+            _ => None,
+        };
+        if let Some(value) = value {
+            let object = self.0.entry(step.oid).or_default();
+            object.epoch = epoch;
+            if !object.dkeys.contains_key(&step.dkey) {
+                object.keys_epoch = epoch;
+            }
+            let dkey = object.dkeys.entry(step.dkey.clone()).or_default();
+            dkey.0 = epoch;
+            let akey = dkey.1.entry(step.akey.clone()).or_insert((epoch, value.clone()));
+            akey.0 = epoch;
+            match (&mut akey.1, &step.act) {
+                (Value::Array(size, records), Act::Array { recx, fill, .. }) => {
+                    for index in recx.index..recx.index + recx.count {
+                        records.insert(index, Some(record(*fill, index, *size)));
+                    }
+                }
+                (Value::Array(_, records), Act::Zero { recx, .. }) => {
+                    records.extend((recx.index..recx.index + recx.count).map(|n| (n, None)));
+                }
+                (old, _) => *old = value,
+            }
+            return;
+        }
+        let Some(object) = self.0.get_mut(&step.oid) else { return };
+        let before = object.dkeys.len();
+        match &step.act {
+            Act::PunchObj => object.dkeys.clear(),
+            Act::PunchDkey => {
+                object.dkeys.remove(&step.dkey);
+            }
+            Act::PunchFrom(from) => object.dkeys.retain(|dkey, _| {
+                u64::from_le_bytes(dkey[..].try_into().expect("integer dkey")) < *from
+            }),
+            _ => {
+                let Some(dkey) = object.dkeys.get_mut(&step.dkey) else { return };
+                let Some(akey) = dkey.1.get_mut(&step.akey) else { return };
+                akey.0 = epoch;
+                let gone = match (&mut akey.1, &step.act) {
+                    (Value::Array(_, records), Act::PunchRecords(recx)) => {
+                        records.retain(|n, _| *n < recx.index || *n >= recx.index + recx.count);
+                        records.is_empty()
+                    }
+                    _ => true,
+                };
+                if gone {
+                    dkey.1.remove(&step.akey);
+                }
+                dkey.0 = epoch;
+                object.epoch = epoch;
+                if dkey.1.is_empty() {
+                    object.dkeys.remove(&step.dkey);
+                }
+            }
+        }
+        if object.dkeys.len() != before {
+            object.epoch = epoch;
+            object.keys_epoch = epoch;
+        }
+        if object.dkeys.is_empty() {
+            self.0.remove(&step.oid);
+        }
+    }
+
+    pub fn bytes_used(&self, oid: Oid) -> u64 {
+        let values = self.0.get(&oid).into_iter().flat_map(|object| object.dkeys.values());
+        values
+            .flat_map(|dkey| dkey.1.values())
+            .map(|(_, value)| match value {
+                Value::Single(bytes) => bytes.len() as u64,
+                Value::Array(size, records) => {
+                    records.values().filter(|r| r.is_some()).count() as u64 * *size as u64
+                }
+            })
+            .sum()
+    }
+}
+
+/// All pages of a listing.
+pub fn list_all(
+    shard: &Shard,
+    oid: Oid,
+    scope: ListScope<'_>,
+    page: u32,
+    mut each: impl FnMut(Listed<'_>),
+) {
+    let mut anchor = Vec::new();
+    loop {
+        let view = shard.view(CONT).unwrap();
+        let listing = view.list(oid, scope, &anchor, page, u32::MAX).unwrap();
+        assert!(listing.items().len() > 0 || listing.anchor.is_empty());
+        listing.items().for_each(&mut each);
+        anchor = listing.anchor;
+        if anchor.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Reads everything a shard holds through its API.
+pub async fn dump(shard: &Shard) -> Model {
+    let mut out = Model::default();
+    let oids = shard.list_objects(CONT, None, 1000).unwrap().oids;
+    for oid in oids {
+        let stat = shard.view(CONT).unwrap().stat(oid);
+        let mut object = Object {
+            epoch: stat.tail.epoch.0,
+            keys_epoch: stat.keys_epoch.0,
+            dkeys: BTreeMap::new(),
+        };
+        let all = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
+        let mut dkeys = Vec::new();
+        list_all(shard, oid, all, 3, |item| match item {
+            Listed::Key { key } => dkeys.push(key.to_vec()),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(dkeys.len() as u64, stat.dkey_count);
+        for dkey in dkeys {
+            let mut akeys = Vec::new();
+            let scope = ListScope::Akeys { dkey: &dkey };
+            let anchor = {
+                let view = shard.view(CONT).unwrap();
+                view.list(oid, scope, b"", 1, 0).unwrap().keys_epoch
+            };
+            list_all(shard, oid, scope, 2, |item| match item {
+                Listed::Key { key } => akeys.push(key.to_vec()),
+                other => panic!("{other:?}"),
+            });
+            let mut values = BTreeMap::new();
+            for akey in akeys {
+                let value = read_value(shard, oid, &dkey, &akey).await;
+                values.insert(akey, value);
+            }
+            assert!(object.dkeys.insert(dkey, (anchor.0, values)).is_none(), "listed twice");
+        }
+        out.0.insert(oid, object);
+    }
+    out
+}
+
+async fn read_value(shard: &Shard, oid: Oid, dkey: &[u8], akey: &[u8]) -> (u64, Value) {
+    let fetch = |want: FetchWant, segments: &mut Segments| {
+        let iods = [FetchIod { akey, want }];
+        let view = shard.view(CONT).unwrap();
+        view.fetch(oid, dkey, Cond::AKEY_FETCH, &iods, segments).unwrap().remove(0)
+    };
+    let probe = fetch(FetchWant::Probe, &mut Segments::new());
+    let mut segments = Segments::new();
+    match probe.value {
+        FetchedValue::Single { bytes, .. } => {
+            let want = FetchWant::Single { bytes_max: bytes, inline_bytes_max: 64 };
+            let found = fetch(want, &mut segments);
+            segments.load().await.unwrap();
+            let data = match found.value {
+                FetchedValue::Inline(data) => data.to_vec(),
+                FetchedValue::Single { in_bulk: true, .. } => segments.slices().concat(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(data.len() as u64, bytes);
+            (probe.epoch.0, Value::Single(data))
+        }
+        FetchedValue::Array { record_bytes, end } => {
+            let recxs = vec![Recx { index: 0, count: end + 5 }];
+            fetch(FetchWant::Array { record_bytes, recxs }, &mut segments);
+            segments.load().await.unwrap();
+            let data = segments.slices().concat();
+            let size = record_bytes as usize;
+            assert_eq!(data.len(), (end as usize + 5) * size);
+            assert!(data[end as usize * size..].iter().all(|&b| b == 0));
+            let mut records = BTreeMap::new();
+            let scope = ListScope::Recxs { dkey, akey, descending: end % 2 == 0 };
+            list_all(shard, oid, scope, 2, |item| match item {
+                Listed::Recx { recx, .. } => {
+                    for n in recx.index..recx.index + recx.count {
+                        let bytes = data[n as usize * size..][..size].to_vec();
+                        let zero = bytes.iter().all(|&b| b == 0);
+                        assert!(records.insert(n, (!zero).then_some(bytes)).is_none());
+                    }
+                }
+                other => panic!("{other:?}"),
+            });
+            for (n, bytes) in data.chunks(size).enumerate() {
+                assert!(records.contains_key(&(n as u64)) || bytes.iter().all(|&b| b == 0));
+            }
+            (probe.epoch.0, Value::Array(record_bytes, records))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The model in the form of a dump: records whose bytes happen to be zero look like zeros.
+pub fn as_dumped(model: &Model) -> Model {
+    let mut out = model.clone();
+    for object in out.0.values_mut() {
+        for (_, value) in object.dkeys.values_mut().flat_map(|dkey| dkey.1.values_mut()) {
+            if let Value::Array(_, records) = value {
+                for record in records.values_mut() {
+                    if record.as_ref().is_some_and(|bytes| bytes.iter().all(|&b| b == 0)) {
+                        *record = None;
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// Everything observable agrees.
+pub async fn compare(shard: &Shard, model: &Model) {
+    let (got, want) = (dump(shard).await, as_dumped(model));
+    assert_eq!(got.0.keys().collect::<Vec<_>>(), want.0.keys().collect::<Vec<_>>());
+    for (oid, object) in &want.0 {
+        let found = &got.0[oid];
+        assert!(found == object, "object {oid}\n got {found:?}\nwant {object:?}");
+        let view = shard.view(CONT).unwrap();
+        assert_eq!(view.stat(*oid).tail.bytes_used, model.bytes_used(*oid));
+        if oid.obj_type() == Some(ObjType::ArrayByte) {
+            let tail = object
+                .dkeys
+                .iter()
+                .filter_map(|(dkey, (_, akeys))| {
+                    let dkey = u64::from_le_bytes(dkey[..].try_into().unwrap());
+                    match akeys.get(&b""[..]) {
+                        Some((_, Value::Array(_, records))) => {
+                            Some((dkey, records.keys().next_back().map_or(0, |n| n + 1)))
+                        }
+                        _ => None,
+                    }
+                })
+                .max();
+            let found = view.tail(*oid).unwrap();
+            let pair = found.dkey_max.map(|dkey| (dkey, found.end));
+            assert_eq!(pair, tail);
+            let flags = QueryFlags::DKEY.and(QueryFlags::RECX).and(QueryFlags::MAX);
+            let queried = view.query(*oid, flags, b"", b"").unwrap().map(|found| {
+                let recx = found.recx.unwrap();
+                let dkey = u64::from_le_bytes(found.dkey[..].try_into().unwrap());
+                (dkey, recx.index + recx.count)
+            });
+            assert_eq!(queried, tail);
+        }
+    }
+    let (counted, recounted) = shard.scm_audit();
+    assert_eq!(counted, recounted);
+    let stat = shard.stat();
+    assert_eq!(stat.object_count, model.0.len() as u64);
+    let dkeys: usize = model.0.values().map(|object| object.dkeys.len()).sum();
+    assert_eq!(stat.dkey_count, dkeys as u64);
+}
+
+/// A store with one shard and one container in a fresh directory of the node.
+pub async fn fresh(env: &Env, config: &ShardConfig) -> Result<(Rc<vos::Store>, Rc<Shard>)> {
+    let store = vos::Store::open(env, std::path::Path::new("/target")).await?;
+    let shard = store.create_shard(POOL, config).await?;
+    let lsn = shard.create_cont(CONT)?;
+    shard.durable(lsn).await?;
+    Ok((store, shard))
+}

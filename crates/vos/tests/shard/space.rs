@@ -1,0 +1,139 @@
+//! Full tiers, and readers that hold extents.
+
+use super::model::*;
+use env::SimWorld;
+use types::{Code, Durability, Epoch, ObjType};
+use vos::{Segments, ShardConfig};
+use wire::obj::*;
+
+fn array(dkey: &[u8], bytes: u64) -> Op<'_> {
+    let recxs = vec![Recx { index: 0, count: bytes }];
+    let value = UpdateValue::Array { record_bytes: 1, recxs };
+    let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+    Op::Update { oid: oid(ObjType::ArrayByte, 1), dkey, cond: Cond::NONE, iods }
+}
+
+#[test]
+fn a_full_data_tier_refuses_cleanly_and_deleting_helps() {
+    for durability in [Durability::Memory, Durability::Wal, Durability::Relaxed] {
+        let world = SimWorld::new(4);
+        let env = world.node("a");
+        world.block_on(async {
+            let config = ShardConfig { durability, scm_bytes: 1 << 20, nvme_bytes: 1 << 20 };
+            let (_store, shard) = fresh(&env, &config).await.unwrap();
+            let data = vec![5; 100_000];
+            let mut stored = 0u64;
+            let full = loop {
+                let dkey = stored.to_le_bytes();
+                match write(&shard, stored + 1, &[array(&dkey, 100_000)], &data, None).await {
+                    Ok(_) => stored += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(full.code, Code::NoSpace);
+            assert_eq!(stored, (1 << 20) / 102_400);
+            let before = shard.stat();
+            assert_eq!(shard.stage(&[array(&99u64.to_le_bytes(), 100_000)]).unwrap_err().code, Code::NoSpace);
+            assert_eq!(shard.stat(), before, "a refused update must give everything back");
+            let punch = [Op::PunchDkeysFrom { oid: oid(ObjType::ArrayByte, 1), from: 1 }];
+            let lsn = write(&shard, 900, &punch, b"", None).await.unwrap();
+            shard.durable(lsn).await.unwrap();
+            // A relaxed log needs a moment before freed blocks may be used again.
+            env.sleep(std::time::Duration::from_millis(50)).await;
+            write(&shard, 901, &[array(&1u64.to_le_bytes(), 100_000)], &data, None).await.unwrap();
+        });
+        world.clear();
+    }
+}
+
+#[test]
+fn a_full_index_tier_refuses_updates_but_not_punches() {
+    let world = SimWorld::new(4);
+    let env = world.node("a");
+    world.block_on(async {
+        let config =
+            ShardConfig { durability: Durability::Wal, scm_bytes: 64 << 10, nvme_bytes: 1 << 20 };
+        let (_store, shard) = fresh(&env, &config).await.unwrap();
+        let dir = oid(ObjType::MultiHashed, 1);
+        let mut names: Vec<String> = Vec::new();
+        loop {
+            let name = format!("file-{}", names.len());
+            let value = UpdateValue::Inline(&[7; 100]);
+            let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
+            let ops = [Op::Update { oid: dir, dkey: name.as_bytes(), cond: Cond::NONE, iods }];
+            match write(&shard, 1 + names.len() as u64, &ops, b"", None).await {
+                Ok(_) => names.push(name),
+                Err(error) => {
+                    assert_eq!(error.code, Code::NoSpace);
+                    break;
+                }
+            }
+        }
+        assert!(names.len() > 200, "{} entries in 64 KiB", names.len());
+        for name in &names {
+            let dkeys = vec![serde_bytes::Bytes::new(name.as_bytes())];
+            let ops = [Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys }];
+            write(&shard, 5000, &ops, b"", None).await.unwrap();
+        }
+        let stat = shard.stat();
+        assert_eq!((stat.scm_free_bytes, stat.object_count, stat.dkey_count), (64 << 10, 0, 0));
+    });
+    world.clear();
+}
+
+#[test]
+fn fetched_segments_stay_whole_while_their_extents_are_replaced() {
+    for durability in [Durability::Memory, Durability::Wal] {
+        let world = SimWorld::new(4);
+        let env = world.node("a");
+        world.block_on(async {
+            let config = ShardConfig { durability, scm_bytes: 1 << 20, nvme_bytes: 3 << 12 };
+            let (_store, shard) = fresh(&env, &config).await.unwrap();
+            let dkey = 0u64.to_le_bytes();
+            let object = oid(ObjType::ArrayByte, 1);
+            write(&shard, 1, &[array(&dkey, 8192)], &[1; 8192], None).await.unwrap();
+            let mut segments = Segments::new();
+            let recxs = vec![Recx { index: 0, count: 9000 }];
+            let iods = [FetchIod { akey: b"", want: FetchWant::Array { record_bytes: 1, recxs } }];
+            shard.view(CONT).unwrap().fetch(object, &dkey, Cond::NONE, &iods, &mut segments).unwrap();
+            let punch = [Op::PunchObj { oid: object, cond: Cond::PUNCH, besides: b"" }];
+            let lsn = write(&shard, 2, &punch, b"", None).await.unwrap();
+            shard.durable(lsn).await.unwrap();
+            // Two of three blocks wait for the reader: a large write must not get them.
+            let refused = write(&shard, 3, &[array(&dkey, 8192)], &[2; 8192], None).await;
+            assert_eq!(refused.unwrap_err().code, Code::NoSpace);
+            write(&shard, 4, &[array(&dkey, 4096)], &[3; 4096], None).await.unwrap();
+            segments.load().await.unwrap();
+            let read = segments.slices().concat();
+            assert!(read[..8192].iter().all(|&b| b == 1) && read[8192..].iter().all(|&b| b == 0));
+            assert_eq!(read.len(), 9000);
+            drop(segments);
+            write(&shard, 5, &[array(&1u64.to_le_bytes(), 8192)], &[2; 8192], None).await.unwrap();
+        });
+        world.clear();
+    }
+}
+
+#[test]
+fn a_destroyed_container_gives_its_space_back() {
+    let world = SimWorld::new(4);
+    let env = world.node("a");
+    world.block_on(async {
+        let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+        for n in 0..5000u64 {
+            let value = UpdateValue::Inline(b"x");
+            let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+            let ops = [Op::Update { oid: oid(ObjType::MultiHashed, n), dkey: b"d", cond: Cond::NONE, iods }];
+            let payload = shard.stage(&ops).unwrap();
+            shard.apply(CONT, Epoch(n + 1), &ops, payload, None, &[]).unwrap();
+        }
+        let lsn = shard.destroy_cont(CONT).unwrap();
+        assert!(!shard.has_cont(CONT));
+        assert_eq!(shard.view(CONT).err().unwrap().code, Code::NonExist);
+        shard.durable(lsn).await.unwrap();
+        env.sleep(std::time::Duration::from_secs(1)).await;
+        let stat = shard.stat();
+        assert_eq!((stat.scm_free_bytes, stat.object_count, stat.dkey_count), (stat.scm_bytes, 0, 0));
+    });
+    world.clear();
+}

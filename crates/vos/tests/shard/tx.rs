@@ -1,0 +1,182 @@
+//! Conditions over several ops, read checks, prepared transactions, the retry window, orphans.
+
+use super::model::*;
+use env::SimWorld;
+use std::path::Path;
+use types::{ClientId, Code, Durability, Epoch, ObjType, TargetId};
+use vos::{Origin, OrphanChange};
+use wire::obj::*;
+
+const TX: TxId = TxId { client: ClientId(5), seq: 44 };
+
+fn update<'a>(dkey: &'a [u8], value: UpdateValue<'a>, cond: Cond) -> Op<'a> {
+    let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
+    Op::Update { oid: oid(ObjType::MultiHashed, 1), dkey, cond, iods }
+}
+
+#[test]
+fn conditions_look_at_the_state_before_the_batch() {
+    let world = SimWorld::new(1);
+    let env = world.node("a");
+    world.block_on(async {
+        let (_store, shard) = fresh(&env, &config(Durability::Memory)).await.unwrap();
+        let insert = |dkey| update(dkey, UpdateValue::Inline(b"v"), Cond::DKEY_INSERT);
+        // Both inserts of one name pass: neither sees the other.
+        let lsn = write(&shard, 1, &[insert(b"a"), insert(b"a")], b"", None).await.unwrap();
+        shard.durable(lsn).await.unwrap();
+        let both = [insert(b"b"), insert(b"a")];
+        assert_eq!(write(&shard, 2, &both, b"", None).await.unwrap_err().code, Code::Exist);
+        let dir = oid(ObjType::MultiHashed, 1);
+        assert!(shard.view(CONT).unwrap().value(dir, b"b", b"i").is_none());
+        // An object with one other entry is not empty; with none beside the named one it is.
+        let punch = |besides| [Op::PunchObj { oid: dir, cond: Cond::OBJ_EMPTY, besides }];
+        assert_eq!(shard.check(CONT, &[], &punch(b"x")).unwrap_err().code, Code::NotEmpty);
+        shard.check(CONT, &[], &punch(b"a")).unwrap();
+        let check = |of, seen| [ReadCheck { oid: dir, of, seen: Epoch(seen) }];
+        for (of, seen) in [
+            (ReadScope::Keys, 1),
+            (ReadScope::Object, 1),
+            (ReadScope::Dkey(b"a"), 1),
+            (ReadScope::Akey(b"a", b"i"), 1),
+            (ReadScope::Dkey(b"b"), 0),
+            (ReadScope::Akey(b"a", b"other"), 0),
+        ] {
+            shard.check(CONT, &check(of, seen), &[]).unwrap();
+            let stale = shard.check(CONT, &check(of, seen + 1), &[]).unwrap_err();
+            assert_eq!(stale.code, Code::TxRestart);
+        }
+    });
+    world.clear();
+}
+
+#[test]
+fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
+    for outcome in [TxOutcome::Committed(Epoch(90)), TxOutcome::Aborted] {
+        for compact in [false, true] {
+            let world = SimWorld::new(1);
+            let env = world.node("a");
+            let large = vec![9; 20_000];
+            let ops = vec![update(b"d", UpdateValue::Single { bytes: 20_000 }, Cond::NONE)];
+            let batch = wire::encode(&Batch { pool: POOL, cont: CONT, checks: vec![], ops: ops.clone() });
+            let free = world.block_on(async {
+                let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+                let free = shard.stat().nvme_free_bytes;
+                let mut payload = shard.stage(&ops).unwrap();
+                let mut rest = &large[..];
+                for buffer in payload.buffers() {
+                    let (now, later) = rest.split_at(buffer.len());
+                    buffer.copy_from_slice(now);
+                    rest = later;
+                }
+                payload.write().await.unwrap();
+                assert!(!shard.conflicts(CONT, &[], &ops));
+                let lsn = shard.prepare(TX, TargetId(8), CONT, &batch, payload).unwrap();
+                shard.durable(lsn).await.unwrap();
+                let lsn = shard.log_decision(TX, Epoch(90), &[TargetId(1), TargetId(2)]).unwrap();
+                shard.durable(lsn).await.unwrap();
+                if compact {
+                    shard.compact().await.unwrap();
+                }
+                free
+            });
+            world.kill("a");
+            let env = world.node("a");
+            world.block_on(async {
+                let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
+                let shard = store.open_shard(POOL).await.unwrap();
+                assert_eq!(shard.prepared(), [(TX, TargetId(8))]);
+                assert_eq!(shard.prepared_batch(TX), Some((CONT, batch.clone())));
+                assert_eq!(shard.decision(TX), Some((Epoch(90), vec![TargetId(1), TargetId(2)])));
+                assert!(shard.conflicts(CONT, &[], &ops));
+                let other = [update(b"e", UpdateValue::Inline(b""), Cond::OBJ_EXISTS)];
+                assert!(!shard.conflicts(CONT, &[], &other));
+                assert!(shard.stat().nvme_free_bytes < free);
+                let origin = Origin { tx: TX, reply: b"answer" };
+                let lsn = shard.decide(TX, outcome, Some(origin), &[]).unwrap();
+                shard.durable(lsn).await.unwrap();
+                assert!(!shard.conflicts(CONT, &[], &ops));
+                let again = shard.decide(TX, outcome, None, &[]).unwrap();
+                shard.durable(again).await.unwrap();
+                shard.forget_decision(TX).unwrap();
+                shard.close().await.unwrap();
+                drop((shard, store));
+                let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
+                let shard = store.open_shard(POOL).await.unwrap();
+                assert!(shard.prepared().is_empty() && shard.decisions().is_empty());
+                let found = dump(&shard).await;
+                if outcome == TxOutcome::Aborted {
+                    assert!(found.0.is_empty());
+                    assert_eq!(shard.stat().nvme_free_bytes, free);
+                    assert_eq!(shard.replayed(TX), None);
+                } else {
+                    let object = &found.0[&oid(ObjType::MultiHashed, 1)];
+                    assert_eq!(object.dkeys[&b"d"[..]].1[&b"i"[..]], (90, Value::Single(large.clone())));
+                    assert_eq!(shard.replayed(TX), Some(b"answer".to_vec()));
+                    assert_eq!(shard.last_epoch(), Epoch(90));
+                }
+            });
+            world.clear();
+        }
+    }
+}
+
+#[test]
+fn replies_and_orphans_survive_a_crash() {
+    for compact in [false, true] {
+        let world = SimWorld::new(1);
+        let env = world.node("a");
+        let lost = oid(ObjType::ArrayByte, 9);
+        let found = oid(ObjType::ArrayByte, 8);
+        world.block_on(async {
+            let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+            for seq in 0..300u64 {
+                let ops = [update(b"d", UpdateValue::Inline(b"v"), Cond::NONE)];
+                let payload = shard.stage(&ops).unwrap();
+                let tx = TxId { client: ClientId(1), seq };
+                let origin = Some(Origin { tx, reply: b"ok" });
+                let orphans = [OrphanChange::Add(lost), OrphanChange::Add(found)];
+                let lsn = shard.apply(CONT, Epoch(seq + 1), &ops, payload, origin, &orphans).unwrap();
+                shard.durable(lsn).await.unwrap();
+            }
+            let payload = shard.stage(&[]).unwrap();
+            let gone = [OrphanChange::Remove(found)];
+            let lsn = shard.apply(CONT, Epoch(400), &[], payload, None, &gone).unwrap();
+            shard.durable(lsn).await.unwrap();
+            if compact {
+                shard.compact().await.unwrap();
+            }
+        });
+        world.kill("a");
+        let env = world.node("a");
+        world.block_on(async {
+            let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
+            let shard = store.open_shard(POOL).await.unwrap();
+            assert_eq!(shard.orphans(), [(CONT, lost)]);
+            let reply = |seq| shard.replayed(TxId { client: ClientId(1), seq });
+            assert_eq!(reply(43), None);
+            assert_eq!(reply(44), Some(b"ok".to_vec()));
+            assert_eq!(reply(299), Some(b"ok".to_vec()));
+            assert_eq!(shard.last_epoch(), Epoch(400));
+            shard.forget_client(ClientId(1));
+            assert_eq!(shard.replayed(TxId { client: ClientId(1), seq: 299 }), None);
+        });
+        world.clear();
+    }
+}
+
+#[test]
+fn a_failed_log_refuses_everything_and_says_so() {
+    let world = SimWorld::new(1);
+    let env = world.node("a");
+    world.block_on(async {
+        let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+        world.disk("a").stop_after(0);
+        let ops = [update(b"d", UpdateValue::Inline(b"v"), Cond::NONE)];
+        let lsn = write(&shard, 1, &ops, b"", None).await.unwrap();
+        assert_eq!(shard.durable(lsn).await.unwrap_err().code, Code::Io);
+        let refused = shard.stage(&ops).unwrap_err();
+        assert_eq!(refused.code, Code::Io);
+        assert!(refused.to_string().contains("restart"), "{refused}");
+    });
+    world.clear();
+}
