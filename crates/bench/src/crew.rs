@@ -166,7 +166,8 @@ impl Crew {
             crew.workers.push(Worker { rank, child, orders, answers: BufReader::new(answers) });
         }
         for worker in &mut crew.workers {
-            let assignment = Assignment { job: job.clone(), place: place.clone(), rank: worker.rank };
+            let assignment =
+                Assignment { job: job.clone(), place: place.clone(), rank: worker.rank };
             send_line(&mut worker.orders, &assignment).map_err(|error| worker.lost(error))?;
         }
         Ok(crew)

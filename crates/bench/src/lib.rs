@@ -18,7 +18,7 @@ pub mod md;
 mod place;
 pub mod report;
 mod servers;
-// pub mod suite;
+pub mod suite;
 mod table;
 mod verify;
 mod worker;

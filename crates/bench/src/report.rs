@@ -217,7 +217,8 @@ mod tests {
 
     #[test]
     fn rates_count_from_the_earliest_start_to_the_latest_end() {
-        let sample = |start_ns, end_ns| Sample { start_ns, end_ns, cpu_ns: 4_000, ops: 10, bytes: 80 };
+        let sample =
+            |start_ns, end_ns| Sample { start_ns, end_ns, cpu_ns: 4_000, ops: 10, bytes: 80 };
         let run = PhaseSamples {
             samples: vec![sample(1_000_000_000, 2_000_000_000), sample(500_000_000, 1_500_000_000)],
             item_count: 10,
@@ -251,7 +252,10 @@ mod tests {
             .map(|(phase, seconds)| PhaseResult::from_samples(phase, 0, &run(seconds)))
             .collect();
         let summary = summarize(&phases);
-        assert_eq!(summary.iter().map(|s| s.phase).collect::<Vec<_>>(), [Phase::Write, Phase::Read]);
+        assert_eq!(
+            summary.iter().map(|s| s.phase).collect::<Vec<_>>(),
+            [Phase::Write, Phase::Read]
+        );
         assert_eq!(summary[0].ops_per_s.max, 12.0);
         assert_eq!(summary[0].ops_per_s.min, 4.0);
     }

@@ -38,7 +38,6 @@ fn listener_pid(address: &Address) -> Option<u32> {
     (failed == 0 && peer.pid > 0).then_some(peer.pid as u32)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

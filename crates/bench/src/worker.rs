@@ -102,8 +102,12 @@ fn obey<B: Backend>(line: &mut Line, assignment: &Assignment, backend: B) -> Res
             .to_string(),
     };
     match &assignment.job {
-        Job::Io(options) => steps(line, IoTask::new(options.clone(), assignment.rank, dir, backend)),
-        Job::Md(options) => steps(line, MdTask::new(options.clone(), assignment.rank, dir, backend)),
+        Job::Io(options) => {
+            steps(line, IoTask::new(options.clone(), assignment.rank, dir, backend))
+        }
+        Job::Md(options) => {
+            steps(line, MdTask::new(options.clone(), assignment.rank, dir, backend))
+        }
     }
 }
 

@@ -164,12 +164,9 @@ fn reports_survive_json(dir: &Path) {
 
 fn impossible_place(dir: &Path) {
     std::fs::write(dir.join("file"), "in the way").unwrap();
-    let error = md::run(
-        &md::Options::easy(2, 3),
-        &Where::Posix(dir.join("file/below")),
-        &mut Vec::new(),
-    )
-    .unwrap_err();
+    let error =
+        md::run(&md::Options::easy(2, 3), &Where::Posix(dir.join("file/below")), &mut Vec::new())
+            .unwrap_err();
     assert!(error.to_string().contains("process 0"), "{error}");
     let lost = Where::Dfs {
         system: dir.join("none").display().to_string(),

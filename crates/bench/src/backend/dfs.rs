@@ -124,9 +124,7 @@ impl Backend for DfsBackend {
         let (parent, name) = self.parent(path)?;
         let options = CreateOptions::default();
         let opened = self.dfs.open(&parent, name.as_bytes(), OpenFlags::READ, 0, &options);
-        self.client
-            .block_on(opened)
-            .map_err(|error| error.context(format!("opening {path}")))
+        self.client.block_on(opened).map_err(|error| error.context(format!("opening {path}")))
     }
 
     fn write_at(&mut self, file: &Obj, offset: u64, data: &[u8]) -> Result<()> {

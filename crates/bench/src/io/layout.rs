@@ -123,7 +123,10 @@ mod tests {
         let offsets: Vec<u64> = (0..8).map(|n| layout.offset(1, n)).collect();
         assert_eq!(offsets, [4, 5, 6, 7, 12, 13, 14, 15]);
         let own = Layout { file_per_process: true, ..layout };
-        assert_eq!((0..8).map(|n| own.offset(1, n)).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+        assert_eq!(
+            (0..8).map(|n| own.offset(1, n)).collect::<Vec<_>>(),
+            (0..8).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -150,9 +150,8 @@ impl Options {
         if self.segments == 0 || self.iterations == 0 {
             return wrong("segments and iterations must be at least 1".into());
         }
-        let total = u128::from(self.block_bytes)
-            * u128::from(self.segments)
-            * u128::from(self.processes);
+        let total =
+            u128::from(self.block_bytes) * u128::from(self.segments) * u128::from(self.processes);
         if total > i64::MAX as u128 {
             return wrong("block size x segments x processes is more than a file can hold".into());
         }
@@ -232,9 +231,8 @@ pub fn run(options: &Options, place: &Where, out: &mut dyn Write) -> Result<Repo
 
 /// IOR's summary: bandwidth and rates per phase, over the iterations.
 fn report_table(report: &Report) -> table::Table {
-    let mut table = table::Table::new(&[
-        "phase", "max", "min", "mean", "op/s", "CPU µs/op", "seconds",
-    ]);
+    let mut table =
+        table::Table::new(&["phase", "max", "min", "mean", "op/s", "CPU µs/op", "seconds"]);
     for phase in &report.summary {
         table.row(vec![
             phase.phase.name().to_string(),

@@ -156,7 +156,8 @@ impl<B: Backend> Task for IoTask<B> {
                 if self.rank == 0 {
                     self.backend.make_dir(&self.dir, None)?;
                     if self.options.write {
-                        let files = if self.options.file_per_process { self.options.processes } else { 1 };
+                        let files =
+                            if self.options.file_per_process { self.options.processes } else { 1 };
                         for rank in 0..files {
                             self.remove_if_there(&self.path(rank))?;
                         }
@@ -179,7 +180,9 @@ impl<B: Backend> Task for IoTask<B> {
                 Ok(Work::default())
             }
             Phase::Clean => Ok(Work::default()),
-            _ => Err(Error::new(Code::Proto, format!("bench io has no phase {}", step.phase.name()))),
+            _ => {
+                Err(Error::new(Code::Proto, format!("bench io has no phase {}", step.phase.name())))
+            }
         }
     }
 }

@@ -192,9 +192,8 @@ pub fn run(options: &Options, place: &Where, out: &mut dyn Write) -> Result<Repo
 
 /// mdtest's summary: rates per phase, over the iterations.
 fn report_table(report: &Report) -> table::Table {
-    let mut table = table::Table::new(&[
-        "phase", "max op/s", "min op/s", "mean op/s", "CPU µs/op", "seconds",
-    ]);
+    let mut table =
+        table::Table::new(&["phase", "max op/s", "min op/s", "mean op/s", "CPU µs/op", "seconds"]);
     for phase in &report.summary {
         table.row(vec![
             phase.phase.name().to_string(),

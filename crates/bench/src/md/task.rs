@@ -71,9 +71,7 @@ impl<B: Backend> MdTask<B> {
                 let seed = self.file_seed(self.rank, number);
                 verify::fill(seed, 0, &mut self.buf);
             }
-            self.backend
-                .write_at(&file, 0, &self.buf)
-                .map_err(|error| error.context(path))?;
+            self.backend.write_at(&file, 0, &self.buf).map_err(|error| error.context(path))?;
         }
         if self.options.fsync {
             self.backend.sync(&file)?;
@@ -216,7 +214,9 @@ impl<B: Backend> Task for MdTask<B> {
                 }
                 Ok(Work::default())
             }
-            _ => Err(Error::new(Code::Proto, format!("bench md has no phase {}", step.phase.name()))),
+            _ => {
+                Err(Error::new(Code::Proto, format!("bench md has no phase {}", step.phase.name())))
+            }
         }
     }
 }

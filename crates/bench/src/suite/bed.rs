@@ -1,0 +1,182 @@
+//! The system a suite runs on: started for it, alone in a directory, gone afterwards.
+
+use crate::place::Where;
+use crate::servers;
+use client::{Client, ConnectOptions, SystemAddress};
+use dfs::{Dfs, FormatOptions};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use types::{Code, ContLayout, ContProps, Durability, Error, Result, TargetId};
+use uuid::Uuid;
+use wire::control::{ControlRequest, Name, OpenMode};
+
+/// Targets of the one engine.
+const TARGETS: u32 = 2;
+/// Of a pool's bytes this part is for the index: a suite makes many small files.
+const SCM_PERCENT: u8 = 50;
+
+/// A running system and a directory beside it for the yardstick.
+pub struct Bed {
+    binary: PathBuf,
+    root: PathBuf,
+    up_seconds: f64,
+    /// `None` only while the system starts.
+    client: Option<Client>,
+    targets: Vec<TargetId>,
+}
+
+impl Bed {
+    /// Starts a system below `dir`, with the command `binary`.
+    pub fn start(dir: &Path, binary: &Path) -> Result<Bed> {
+        let root = dir.join(format!("azekura-bench-{}", std::process::id()));
+        std::fs::create_dir(&root)
+            .map_err(|error| Error::io(format!("making {}", root.display()), error))?;
+        // From here on dropping the bed stops and removes whatever there is.
+        let mut bed = Bed {
+            binary: binary.to_path_buf(),
+            root,
+            up_seconds: 0.0,
+            client: None,
+            targets: Vec::new(),
+        };
+        let before = Instant::now();
+        let targets = TARGETS.to_string();
+        bed.command(&["up", "--engines", "1", "--targets", &targets, "--durability", "memory"])?;
+        bed.up_seconds = before.elapsed().as_secs_f64();
+        let address = SystemAddress::from_dir(&bed.system_dir())?;
+        let client = Client::connect(ConnectOptions::new(address))?;
+        let info = client.block_on(client.system_query())?;
+        bed.targets = info.engines.into_iter().flat_map(|(_, targets, _)| targets).collect();
+        bed.client = Some(client);
+        Ok(bed)
+    }
+
+    /// How long `azekura up` took.
+    pub fn up_seconds(&self) -> f64 {
+        self.up_seconds
+    }
+
+    /// The engines' processes.
+    pub fn engine_pids(&self) -> Result<Vec<u32>> {
+        let place = Where::Dfs {
+            system: self.system_dir().display().to_string(),
+            pool: String::new(),
+            cont: String::new(),
+            dir: "/".to_string(),
+            tcp_only: false,
+        };
+        let pids = servers::local_pids(&place)?;
+        if pids.is_empty() {
+            return Err(Error::new(Code::Unreach, "no engine answers on its socket"));
+        }
+        Ok(pids)
+    }
+
+    /// Makes a pool of `bytes` on all targets, or on the first only, with a file system in it.
+    pub fn make_files(&self, label: &str, bytes: u64, one_target: bool) -> Result<Where> {
+        let client = self
+            .client
+            .as_ref()
+            .ok_or_else(|| Error::new(Code::Closed, "the system has not started"))?;
+        let targets = match one_target {
+            true => self.targets.iter().take(1).copied().collect(),
+            false => Vec::new(),
+        };
+        let pool = ControlRequest::PoolCreate {
+            label: label.to_string(),
+            bytes,
+            scm_percent: SCM_PERCENT,
+            durability: Durability::Memory,
+            targets,
+        };
+        // SAFETY: these calls only return numbers.
+        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+        client.block_on(async {
+            client.pool_create(pool).await?;
+            let name = Name::Label(label.to_string());
+            let pool = client.pool_open(&name, OpenMode::ReadWrite).await?;
+            let props = ContProps { layout: ContLayout::Posix, ..ContProps::default() };
+            pool.cont_create("files", Uuid::nil(), props, BTreeMap::new()).await?;
+            let cont = pool.cont_open(&Name::Label("files".into()), OpenMode::ReadWrite).await?;
+            Dfs::format(&cont, &FormatOptions { mode: 0o755, uid, gid }).await?;
+            Ok::<_, Error>(())
+        })?;
+        Ok(Where::Dfs {
+            system: self.system_dir().display().to_string(),
+            pool: label.to_string(),
+            cont: "files".to_string(),
+            dir: "/bench".to_string(),
+            tcp_only: false,
+        })
+    }
+
+    /// Removes a pool, to have its memory back.
+    pub fn remove_files(&self, label: &str) -> Result<()> {
+        let Some(client) = &self.client else { return Ok(()) };
+        client.block_on(client.pool_destroy(Name::Label(label.to_string()), true))
+    }
+
+    /// The same kind of memory through the kernel's own file system.
+    pub fn yardstick(&self) -> Where {
+        Where::Posix(self.root.join("yardstick"))
+    }
+
+    fn system_dir(&self) -> PathBuf {
+        self.root.join("system")
+    }
+
+    /// Runs the command on this system; its output is shown only when it fails.
+    fn command(&self, args: &[&str]) -> Result<()> {
+        let output = Command::new(&self.binary)
+            .arg("--dir")
+            .arg(self.system_dir())
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Error::io(format!("starting {}", self.binary.display()), error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = format!(
+            "azekura {}: {}\n{}{}",
+            args.join(" "),
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        Err(Error::new(Code::Io, text.trim_end()))
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        self.client = None;
+        if self.system_dir().exists()
+            && let Err(error) = self.command(&["down"])
+        {
+            // The directory stays, so that somebody can look what keeps the system up.
+            eprintln!("stopping the benchmark's system: {error}");
+            return;
+        }
+        if let Err(error) = std::fs::remove_dir_all(&self.root) {
+            eprintln!("removing {}: {error}", self.root.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_fails_tells_why_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Bed::start(dir.path(), Path::new("/bin/false")).err().unwrap();
+        assert!(error.to_string().contains("azekura up"), "{error}");
+        let error = Bed::start(dir.path(), &dir.path().join("nothing")).err().unwrap();
+        assert!(error.to_string().contains("nothing"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,226 @@
+//! `make bench`: what the project promises of its speed, measured on this machine in one run.
+//!
+//! The suite starts systems of its own (one engine, two targets, durability `memory`) on
+//! `/dev/shm` and holds them against the kernel's tmpfs there, through the very same pattern code.
+//! Absolute rates mean little on a shared machine, so every promise is a ratio of two runs of
+//! the same round: rounds alternate between the sides, and of the rounds' ratios the median
+//! counts. A measurement that fails is reported and does not stop the others.
+
+mod bed;
+mod collect;
+mod growth;
+mod rounds;
+mod stream;
+mod verdict;
+
+pub use collect::Figure;
+pub use verdict::{Goal, Verdict};
+
+use crate::clock;
+use crate::report::Machine;
+use bed::Bed;
+use collect::Collector;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use types::{Error, Result};
+
+/// What to measure, and how long.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Rounds of alternation, at least 1.
+    pub rounds: u32,
+    /// Client processes, at least 2.
+    pub processes: u32,
+    /// Factor on all amounts of work: 1 for figures worth reading, less to try the suite.
+    pub scale: f64,
+    /// A directory in memory for the system and for the yardstick.
+    pub dir: PathBuf,
+    /// Where to write the report as JSON; `None`: nowhere.
+    pub results: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { rounds: 3, processes: 2, scale: 1.0, dir: "/dev/shm".into(), results: None }
+    }
+}
+
+impl Options {
+    /// `Inval`, naming the option, when these make no run.
+    pub fn check(&self) -> Result<()> {
+        if self.rounds == 0 || self.rounds > 1000 {
+            return Err(Error::inval("rounds: want 1 to 1,000"));
+        }
+        if self.processes < 2 || self.processes > crate::io::PROCESSES_MAX {
+            return Err(Error::inval("processes: want 2 to 4,096"));
+        }
+        if !(self.scale > 0.0 && self.scale <= 1000.0) {
+            return Err(Error::inval("scale: want more than 0, at most 1,000"));
+        }
+        Ok(())
+    }
+
+    /// An amount of work at this scale, at least `min`.
+    pub(crate) fn scaled(&self, amount: u64, min: u64) -> u64 {
+        ((amount as f64 * self.scale) as u64).max(min)
+    }
+}
+
+/// Everything the suite found out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// As it was run.
+    pub options: Options,
+    /// What it ran on.
+    pub machine: Machine,
+    /// Start, seconds since 1970.
+    pub started_s: u64,
+    /// All figures, by name.
+    pub figures: Vec<Figure>,
+    /// The promises and what became of them.
+    pub verdicts: Vec<Verdict>,
+    /// Measurements that failed: name and error.
+    pub failures: Vec<(String, String)>,
+}
+
+impl Report {
+    /// True when every measurement worked and every promise was kept.
+    pub fn all_kept(&self) -> bool {
+        self.failures.is_empty() && self.verdicts.iter().all(|verdict| verdict.reached)
+    }
+}
+
+/// Runs the suite. `binary` is the `azekura` command: it starts and stops the system, and is
+/// expected to be this very program, so that workers and engines are of one build.
+///
+/// Errors: when no system can be started, or `out` or the results cannot be written. Failed
+/// measurements and broken promises are in the report.
+pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Report> {
+    options.check()?;
+    let started_s =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let machine = Machine::here();
+    say(out, &header(options, &machine))?;
+    let mut all = Collector::default();
+    // A system of its own: memory that an earlier benchmark freed would be used again unseen.
+    let bed = Bed::start(&options.dir, binary)?;
+    all.put("up seconds", "s", bed.up_seconds());
+    growth::measure(options, &bed, &mut all, out)?;
+    drop(bed);
+    let bed = Bed::start(&options.dir, binary)?;
+    all.put("up seconds", "s", bed.up_seconds());
+    rounds::measure(options, &bed, &mut all, out)?;
+    match idle_percent(&bed, options) {
+        Ok(percent) => all.put("idle cpu", "%", percent),
+        Err(error) => all.fail("idle cpu", &error),
+    }
+    let verdicts = verdict::judge(&all);
+    let (figures, failures) = all.into_parts();
+    let report =
+        Report { options: options.clone(), machine, started_s, figures, verdicts, failures };
+    say(out, &collect::table(&report.figures).to_string())?;
+    say(out, &verdict::table(&report.verdicts).to_string())?;
+    for (name, error) in &report.failures {
+        say(out, &format!("failed: {name}: {error}"))?;
+    }
+    let kept = report.verdicts.iter().filter(|verdict| verdict.reached).count();
+    say(out, &format!("{kept} of {} goals reached", report.verdicts.len()))?;
+    if let Some(dir) = &options.results {
+        write_results(dir, &report)?;
+    }
+    Ok(report)
+}
+
+/// CPU use of the engines while nothing happens, percent of one CPU.
+fn idle_percent(bed: &Bed, options: &Options) -> Result<f64> {
+    let pids = bed.engine_pids()?;
+    // What the last measurement left to do is not idleness.
+    std::thread::sleep(Duration::from_millis(500));
+    let cpu_ns = || pids.iter().map(|&pid| clock::process_cpu_ns(pid)).sum::<Result<u64>>();
+    let (cpu_before, before) = (cpu_ns()?, clock::monotonic_ns());
+    std::thread::sleep(Duration::from_secs_f64((5.0 * options.scale).clamp(0.2, 5.0)));
+    let (cpu_after, after) = (cpu_ns()?, clock::monotonic_ns());
+    Ok((cpu_after - cpu_before) as f64 * 100.0 / (after - before) as f64)
+}
+
+fn header(options: &Options, machine: &Machine) -> String {
+    let mut text = format!(
+        "azekura {} on {} x {}, {} memory, kernel {}\n\
+         {} rounds, {} client processes, 1 engine with 2 targets, durability memory, yardstick {}",
+        machine.version,
+        machine.cpu_count,
+        machine.cpu,
+        types::size::format(machine.memory_bytes),
+        machine.kernel,
+        options.rounds,
+        options.processes,
+        options.dir.display(),
+    );
+    if !machine.optimized {
+        text.push_str("\nthis is an unoptimized build: its figures say nothing about speed");
+    }
+    if options.scale < 1.0 {
+        text.push_str("\nreduced amounts of work: the figures are rough");
+    }
+    text
+}
+
+fn write_results(dir: &Path, report: &Report) -> Result<()> {
+    let path = dir.join(format!("suite-{}.json", report.started_s));
+    let doing = || format!("writing {}", path.display());
+    std::fs::create_dir_all(dir).map_err(|error| Error::io(doing(), error))?;
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|error| Error::inval(format!("{}: {error}", doing())))?;
+    std::fs::write(&path, text + "\n").map_err(|error| Error::io(doing(), error))
+}
+
+/// Prints a line at once: a suite takes minutes and people look for signs of life.
+pub(crate) fn say(out: &mut dyn Write, text: &str) -> Result<()> {
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|error| Error::io("printing results", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        Options::default().check().unwrap();
+        for (options, word) in [
+            (Options { rounds: 0, ..Options::default() }, "rounds"),
+            (Options { processes: 1, ..Options::default() }, "processes"),
+            (Options { scale: 0.0, ..Options::default() }, "scale"),
+            (Options { scale: f64::NAN, ..Options::default() }, "scale"),
+        ] {
+            assert!(options.check().unwrap_err().to_string().contains(word));
+        }
+    }
+
+    #[test]
+    fn results_are_written_where_asked_and_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = Collector::default();
+        all.put("up seconds", "s", 0.3);
+        all.fail("idle cpu", &Error::inval("no"));
+        let verdicts = verdict::judge(&all);
+        let (figures, failures) = all.into_parts();
+        let report = Report {
+            options: Options::default(),
+            machine: Machine::here(),
+            started_s: 77,
+            figures,
+            verdicts,
+            failures,
+        };
+        write_results(&dir.path().join("new"), &report).unwrap();
+        let text = std::fs::read_to_string(dir.path().join("new/suite-77.json")).unwrap();
+        let again: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(again.figures[0].values, [0.3]);
+        assert!(!again.all_kept());
+    }
+}

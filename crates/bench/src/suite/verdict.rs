@@ -1,0 +1,265 @@
+//! What is promised, and whether it was kept: one table of goals, applied to the figures.
+
+use super::collect::Collector;
+use crate::report::Spread;
+use crate::table::Table;
+use serde::{Deserialize, Serialize};
+
+/// What a figure must be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// This or more.
+    AtLeast(f64),
+    /// This or less.
+    AtMost(f64),
+    /// Less than this.
+    Below(f64),
+}
+
+impl Goal {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Goal::AtLeast(limit) => value >= limit,
+            Goal::AtMost(limit) => value <= limit,
+            Goal::Below(limit) => value < limit,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Goal::AtLeast(limit) => format!("≥ {limit}"),
+            Goal::AtMost(limit) => format!("≤ {limit}"),
+            Goal::Below(limit) => format!("< {limit}"),
+        }
+    }
+}
+
+/// One promise and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What is promised.
+    pub name: String,
+    /// Unit of the values; `x` for a ratio.
+    pub unit: String,
+    /// The goal.
+    pub goal: Goal,
+    /// What was measured, over the rounds; a count of 0: nothing was.
+    pub measured: Spread,
+    /// The median keeps the promise.
+    pub reached: bool,
+}
+
+/// How a promise follows from the figures.
+enum Source {
+    /// A figure as it is.
+    Figure(&'static str),
+    /// A quotient of two figures, by rounds.
+    Ratio(&'static str, &'static str),
+}
+
+/// Figures of directories with many files may be this much above those of small ones: caches of
+/// the CPU hold less of a large index, whatever its shape. Anything that searches is far above.
+const GROWTH_MAX: f64 = 1.25;
+
+/// The promises.
+fn goals() -> Vec<(&'static str, &'static str, Goal, Source)> {
+    use Goal::{AtLeast, AtMost, Below};
+    use Source::{Figure, Ratio};
+    vec![
+        (
+            "md easy create / tmpfs",
+            "x",
+            AtLeast(0.5),
+            Ratio("md easy create dfs", "md easy create tmpfs"),
+        ),
+        (
+            "md easy stat / tmpfs",
+            "x",
+            AtLeast(0.3),
+            Ratio("md easy stat dfs", "md easy stat tmpfs"),
+        ),
+        (
+            "md easy remove / tmpfs",
+            "x",
+            AtLeast(0.5),
+            Ratio("md easy remove dfs", "md easy remove tmpfs"),
+        ),
+        (
+            "io 1 MiB write / tmpfs",
+            "x",
+            AtLeast(0.5),
+            Ratio("io 1m write dfs", "io 1m write tmpfs"),
+        ),
+        ("io 1 MiB read / tmpfs", "x", AtLeast(0.6), Ratio("io 1m read dfs", "io 1m read tmpfs")),
+        (
+            "io hard write / 64 KiB sequential",
+            "x",
+            AtLeast(0.8),
+            Ratio("io hard write dfs", "io 64k write dfs"),
+        ),
+        (
+            "io hard read / 64 KiB sequential",
+            "x",
+            AtLeast(0.8),
+            Ratio("io hard read dfs", "io 64k read dfs"),
+        ),
+        (
+            "io 1 MiB write over TCP / bare stream",
+            "x",
+            AtLeast(0.8),
+            Ratio("io 1m write tcp", "bare tcp stream"),
+        ),
+        (
+            "io 1 MiB read over TCP / bare stream",
+            "x",
+            AtLeast(0.8),
+            Ratio("io 1m read tcp", "bare tcp stream"),
+        ),
+        (
+            "io shared file / file per process, write",
+            "x",
+            AtLeast(0.9),
+            Ratio("io 1m shared write dfs", "io 1m write dfs"),
+        ),
+        (
+            "io shared file / file per process, read",
+            "x",
+            AtLeast(0.9),
+            Ratio("io 1m shared read dfs", "io 1m read dfs"),
+        ),
+        (
+            "md create, all targets / one target with one process",
+            "x",
+            AtLeast(1.1),
+            Ratio("md easy create dfs", "md easy create one target"),
+        ),
+        (
+            "io write, all targets / one target with one process",
+            "x",
+            AtLeast(1.1),
+            Ratio("io 1m write dfs", "io 1m write one target"),
+        ),
+        (
+            "io read, all targets / one target with one process",
+            "x",
+            AtLeast(1.1),
+            Ratio("io 1m read dfs", "io 1m read one target"),
+        ),
+        (
+            "CPU of create, full / empty directory",
+            "x",
+            AtMost(GROWTH_MAX),
+            Ratio("cpu create full", "cpu create empty"),
+        ),
+        (
+            "CPU of stat, full / empty directory",
+            "x",
+            AtMost(GROWTH_MAX),
+            Ratio("cpu stat full", "cpu stat empty"),
+        ),
+        (
+            "CPU of read, full / empty directory",
+            "x",
+            AtMost(GROWTH_MAX),
+            Ratio("cpu read full", "cpu read empty"),
+        ),
+        (
+            "CPU of remove, full / empty directory",
+            "x",
+            AtMost(GROWTH_MAX),
+            Ratio("cpu remove full", "cpu remove empty"),
+        ),
+        ("memory per empty file", "bytes", AtMost(400.0), Figure("memory per file")),
+        ("CPU of an idle system", "%", Below(1.0), Figure("idle cpu")),
+        ("azekura up answers", "s", Below(2.0), Figure("up seconds")),
+    ]
+}
+
+/// Applies the goals. A promise without figures counts as broken.
+pub fn judge(all: &Collector) -> Vec<Verdict> {
+    let apply = |(name, unit, goal, source): (&str, &str, Goal, Source)| {
+        let values = match source {
+            Source::Figure(figure) => all.values(figure).to_vec(),
+            Source::Ratio(over, under) => all.ratios(over, under),
+        };
+        let measured = Spread::of(&values);
+        Verdict {
+            name: name.to_string(),
+            unit: unit.to_string(),
+            goal,
+            measured,
+            reached: measured.count > 0 && goal.holds(measured.median),
+        }
+    };
+    goals().into_iter().map(apply).collect()
+}
+
+/// The promises, for people.
+pub fn table(verdicts: &[Verdict]) -> Table {
+    let mut table = Table::new(&["goal", "wanted", "median", "min", "max", "unit", ""]);
+    for verdict in verdicts {
+        let measured = verdict.measured;
+        let cell = |value: f64| match measured.count {
+            0 => "-".to_string(),
+            _ if value.abs() >= 100.0 => format!("{value:.0}"),
+            _ => format!("{value:.2}"),
+        };
+        let word = match (measured.count, verdict.reached) {
+            (0, _) => "not measured",
+            (_, true) => "reached",
+            (_, false) => "MISSED",
+        };
+        table.row(vec![
+            verdict.name.clone(),
+            verdict.goal.text(),
+            cell(measured.median),
+            cell(measured.min),
+            cell(measured.max),
+            verdict.unit.clone(),
+            word.to_string(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{growth, rounds};
+
+    #[test]
+    fn the_median_of_the_rounds_decides() {
+        let mut all = Collector::default();
+        for (dfs, tmpfs) in [(40.0, 100.0), (55.0, 100.0), (70.0, 100.0)] {
+            all.put("md easy create dfs", "op/s", dfs);
+            all.put("md easy create tmpfs", "op/s", tmpfs);
+        }
+        all.put("idle cpu", "%", 1.0);
+        let verdicts = judge(&all);
+        let of = |name: &str| verdicts.iter().find(|v| v.name == name).unwrap();
+        let create = of("md easy create / tmpfs");
+        assert!(create.reached);
+        assert_eq!((create.measured.min, create.measured.max), (0.4, 0.7));
+        assert!(!of("CPU of an idle system").reached, "1 % is not below 1 %");
+        assert!(!of("md easy stat / tmpfs").reached, "nothing was measured");
+        assert!(table(&verdicts).to_string().contains("not measured"));
+    }
+
+    /// A goal that names a figure nobody measures would read "not measured" for ever.
+    #[test]
+    fn every_goal_is_fed() {
+        let mut fed = vec!["idle cpu".to_string(), "up seconds".to_string()];
+        fed.extend(rounds::figure_names());
+        fed.extend(growth::figure_names());
+        for (name, _, _, source) in goals() {
+            let needs = match source {
+                Source::Figure(figure) => vec![figure],
+                Source::Ratio(over, under) => vec![over, under],
+            };
+            for need in needs {
+                assert!(fed.iter().any(|figure| figure == need), "{name}: nobody measures {need}");
+            }
+        }
+    }
+}
