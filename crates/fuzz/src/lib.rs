@@ -20,4 +20,5 @@ pub mod mutate;
 mod placement_targets;
 pub mod rng;
 pub mod target;
+mod vos_targets;
 mod wire_targets;

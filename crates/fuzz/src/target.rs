@@ -1,6 +1,6 @@
 //! The list of targets: each a decoder, its seeds and its memory allowance.
 
-use crate::{corpus, placement_targets, wire_targets};
+use crate::{corpus, placement_targets, vos_targets, wire_targets};
 use types::{CsumKind, Durability, ObjClass, Oid};
 
 /// Something to fuzz.
@@ -31,6 +31,7 @@ impl Target {
 pub fn all() -> Vec<Target> {
     let mut targets = wire_targets::all();
     targets.extend(placement_targets::all());
+    targets.extend(vos_targets::all());
     let text = |name, run, seeds| Target { name, run, seeds, amplification_max: FLAT };
     targets.extend([
         text(
