@@ -68,7 +68,7 @@ pub fn bandwidth(bytes_per_s: f64) -> String {
 
 /// A size without a fraction where there is none: `47008 B`, `1 MiB`.
 pub fn bytes(bytes: u64) -> String {
-    if bytes % 1024 != 0 { format!("{bytes} B") } else { size::format(bytes) }
+    if bytes.is_multiple_of(1024) { size::format(bytes) } else { format!("{bytes} B") }
 }
 
 #[cfg(test)]

@@ -8,11 +8,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use types::{Code, ObjClass};
 
+/// Gets a fresh directory.
+type Test = fn(&Path);
+
 fn main() -> ExitCode {
     if bench::is_worker() {
         return bench::worker_main();
     }
-    let tests: [(&str, fn(&Path)); 8] = [
+    let tests: [(&str, Test); 8] = [
         ("io_patterns", io_patterns),
         ("io_hard", io_hard),
         ("io_keeps_and_rereads", io_keeps_and_rereads),

@@ -132,7 +132,9 @@ impl Options {
         if self.processes == 0 || self.processes > PROCESSES_MAX {
             return wrong(format!("{} processes: want 1 to {PROCESSES_MAX}", self.processes));
         }
-        if self.transfer_bytes == 0 || self.transfer_bytes % verify::WORD_BYTES as u64 != 0 {
+        if self.transfer_bytes == 0
+            || !self.transfer_bytes.is_multiple_of(verify::WORD_BYTES as u64)
+        {
             return wrong(format!(
                 "transfer size {} must be a multiple of 8 bytes, and not 0",
                 self.transfer_bytes
@@ -141,7 +143,7 @@ impl Options {
         if self.transfer_bytes > 1 << 30 {
             return wrong(format!("transfer size {} is over 1 GiB", self.transfer_bytes));
         }
-        if self.block_bytes == 0 || self.block_bytes % self.transfer_bytes != 0 {
+        if self.block_bytes == 0 || !self.block_bytes.is_multiple_of(self.transfer_bytes) {
             return wrong(format!(
                 "block size {} must be a multiple of the transfer size {}",
                 self.block_bytes, self.transfer_bytes
