@@ -114,6 +114,10 @@ impl ControlHost {
                 tracing::error!("announcing the engine's targets: {error}");
             }
             if let Role::Holder(service) = &host.role {
+                let orders = Orders { host: host.clone(), service: service.clone() };
+                if let Err(error) = service.resume(&orders).await {
+                    tracing::error!("finishing what a restart cut off: {error}");
+                }
                 host.watch_engines(service).await;
             }
         });

@@ -36,7 +36,7 @@ pub struct Hlc {
 impl Hlc {
     /// A new, unique epoch given the wall clock in nanoseconds since 1970.
     pub fn tick(&mut self, wall_ns: u64) -> Epoch {
-        self.last = wall_ns.max(self.last + 1);
+        self.last = wall_ns.max(self.last.saturating_add(1));
         Epoch(self.last)
     }
 

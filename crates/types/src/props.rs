@@ -88,7 +88,7 @@ pub struct ContProps {
     pub dir_oclass: ObjClass,
     /// Class of files. May be changed.
     pub file_oclass: ObjClass,
-    /// Chunk of files, bytes: a power of two from 4 KiB to 1 GiB. May be changed.
+    /// Chunk of files, bytes: a multiple of 4 KiB, at most 1 GiB. May be changed.
     pub chunk_bytes: u64,
     /// Least redundancy factor of any object, 0 to 5.
     pub rd_fac: u8,
