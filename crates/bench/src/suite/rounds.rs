@@ -39,20 +39,20 @@ enum What {
 fn plan(options: &Options) -> Vec<Run> {
     let processes = options.processes;
     let md_easy = |processes: u32| {
-        let files = options.scaled(50_000, 20);
+        let files = options.scaled(100_000, 20);
         What::Md(md::Options {
             dir_class: Some(ObjClass::SX),
             ..md::Options::easy(processes, files)
         })
     };
     let md_hard = || {
-        let files = options.scaled(15_000, 20);
+        let files = options.scaled(30_000, 20);
         What::Md(md::Options {
             dir_class: Some(ObjClass::SX),
             ..md::Options::hard(processes, files)
         })
     };
-    let total_bytes = options.scaled(512 * MIB, 2 * MIB);
+    let total_bytes = options.scaled(1024 * MIB, 2 * MIB);
     let io_easy = |processes: u32, file_per_process: bool, transfer_bytes: u64| {
         let transfers = (total_bytes / u64::from(processes) / transfer_bytes).max(1);
         let easy = io::Options::easy(processes, transfers * transfer_bytes);

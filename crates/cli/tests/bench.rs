@@ -1,0 +1,195 @@
+//! Every pattern of `azekura bench`, small, on a live system with real processes: over shared
+//! memory, over TCP, and the suite. Figures are not looked at, only that the work was done and
+//! the data were right.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A system that is stopped when the test ends, whatever happens.
+struct System {
+    dir: tempfile::TempDir,
+}
+
+impl System {
+    fn start() -> System {
+        let system = System { dir: tempfile::tempdir().unwrap() };
+        system.ok(&["up", "--engines", "1", "--targets", "2", "--durability", "memory"]);
+        system.ok(&["pool", "create", "tank", "--size", "512MiB", "--scm-percent", "50"]);
+        system.ok(&["cont", "create", "tank", "home"]);
+        system
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        azekura().arg("--system").arg(self.path()).args(args).output().unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> Output {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", text_of(&output));
+        output
+    }
+
+    /// Runs a benchmark; returns its report.
+    fn bench(&self, args: &str) -> Value {
+        let words: Vec<&str> = ["bench"].into_iter().chain(args.split(' ')).collect();
+        let output = self.ok(&[&words[..], &["--json"]].concat());
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join("s")
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        let output = self.run(&["down"]);
+        if !output.status.success() {
+            eprintln!("azekura down: {}", text_of(&output));
+        }
+    }
+}
+
+fn azekura() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_azekura"));
+    command.env_remove("AZEKURA_SYSTEM");
+    command
+}
+
+fn text_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn phases(report: &Value) -> Vec<(String, u64, u64)> {
+    let each = |phase: &Value| {
+        let number = |name: &str| phase[name].as_u64().unwrap();
+        (phase["phase"].as_str().unwrap().to_string(), number("ops"), number("bytes"))
+    };
+    report["phases"].as_array().unwrap().iter().map(each).collect()
+}
+
+#[test]
+fn every_pattern_runs_on_a_live_system() {
+    let system = System::start();
+    let io_patterns = [
+        "-t 64k -b 256k",
+        "-t 1m -b 2m -F -C",
+        "-t 4k -b 64k -s 3 -z -C -e",
+        "-t 47008 -b 47008 -s 20 -C --oclass SX",
+        "-t 64k -b 256k --oclass SX --chunk-size 64KiB -i 2",
+        "-t 256k -b 1m --tcp --oclass SX",
+    ];
+    for pattern in io_patterns {
+        let report = system.bench(&format!("io azk://tank/home/io -W -R {pattern}"));
+        let phases = phases(&report);
+        let first = &phases[0];
+        assert_eq!(first.0, "write");
+        assert!(first.1 > 0);
+        assert!(phases.iter().all(|phase| (phase.1, phase.2) == (first.1, first.2)), "{pattern}");
+    }
+    let md_patterns =
+        ["-u", "-w 3901 -e 3901 -X", "-u --dir-oclass SX -i 2", "-N 0 -w 100 -y", "-u --tcp -p 3"];
+    for pattern in md_patterns {
+        let report = system.bench(&format!("md azk://tank/home/md -n 50 {pattern}"));
+        let processes = report["options"]["processes"].as_u64().unwrap();
+        for phase in phases(&report) {
+            assert_eq!(phase.1, processes * 50, "{pattern}: {}", phase.0);
+        }
+    }
+    // Engines of this host are found, and their CPU time is part of the result.
+    let report = system.bench("md azk://tank/home/md -n 500");
+    let servers = report["phases"][0]["server_cpu_us_per_op"].as_f64().unwrap();
+    assert!(servers > 0.0);
+    // Nothing is left behind.
+    for dir in ["io", "md"] {
+        let output = system.ok(&["fs", "ls", &format!("azk://tank/home/{dir}")]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "");
+    }
+}
+
+#[test]
+fn kept_files_are_found_and_damage_is_reported() {
+    let system = System::start();
+    system.bench("io azk://tank/home/io -t 64k -b 256k -w -k");
+    system.bench("io azk://tank/home/io -t 64k -b 256k -r -R -k");
+    // Other data: as if every byte were wrong.
+    let output = system.run(&[
+        "bench",
+        "io",
+        "azk://tank/home/io",
+        "-t",
+        "64k",
+        "-b",
+        "256k",
+        "-r",
+        "-R",
+        "-G",
+        "2",
+    ]);
+    assert_eq!(output.status.code(), Some(1), "{}", text_of(&output));
+    assert!(text_of(&output).contains("differ"), "{}", text_of(&output));
+}
+
+#[test]
+fn bad_input_is_refused_with_its_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("x").display().to_string();
+    for (args, code, word) in [
+        (vec!["io", &place, "-t", "100"], 2, "multiple of 8"),
+        (vec!["io", &place, "-b", "1000"], 2, "block"),
+        (vec!["io", &place, "-t", "lots"], 2, "lots"),
+        (vec!["io", &place, "--oclass", "S5"], 2, "S5"),
+        (vec!["md", &place, "-n", "0"], 2, "files"),
+        (vec!["md", &place, "-e", "1"], 2, "reading"),
+        (vec!["io", &place, "-r"], 3, "ior"),
+        (vec!["suite", "--processes", "1"], 2, "processes"),
+    ] {
+        let output = azekura().arg("bench").args(&args).output().unwrap();
+        let text = text_of(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+        assert!(text.contains(word), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn a_directory_of_this_machine_needs_no_system() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("io").display().to_string();
+    let output =
+        azekura().args(["bench", "io", &place, "-t", "64k", "-b", "128k", "-R"]).output().unwrap();
+    assert!(output.status.success(), "{}", text_of(&output));
+    assert!(text_of(&output).contains("MiB/s"));
+}
+
+/// The suite on its own systems, with next to no work: all figures come in, nothing fails, and
+/// nothing is left. Whether goals are reached is not this test's business.
+#[test]
+fn the_suite_runs_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = dir.path().join("m");
+    std::fs::create_dir(&memory).unwrap();
+    let results = dir.path().join("results");
+    let output = azekura()
+        .args(["bench", "suite", "--rounds", "1", "--scale", "0.0001"])
+        .arg("--memory")
+        .arg(&memory)
+        .arg("--results")
+        .arg(&results)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text_of(&output));
+    let report = only_file(&results);
+    assert_eq!(report["failures"].as_array().unwrap().len(), 0);
+    for verdict in report["verdicts"].as_array().unwrap() {
+        assert!(verdict["measured"]["count"].as_u64().unwrap() > 0, "{}", verdict["name"]);
+    }
+    assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
+}
+
+fn only_file(dir: &Path) -> Value {
+    let files: Vec<_> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    serde_json::from_slice(&std::fs::read(&files[0]).unwrap()).unwrap()
+}
