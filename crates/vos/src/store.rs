@@ -133,7 +133,11 @@ impl Store {
                     Err(error) if error.code != Code::Exist => {
                         return Err(error.context(format!("making {}", path.display())));
                     }
-                    _ => {}
+                    Err(_) => {}
+                    Ok(()) => {
+                        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+                        disk.sync_dir(parent.unwrap_or(Path::new("."))).await?;
+                    }
                 }
                 let lock = disk.lock(&path.join("lock"), &note).await.map_err(|error| {
                     error.context(format!("{} is in use by another engine", path.display()))

@@ -454,9 +454,11 @@ async fn read_whole(file: &Rc<dyn File>) -> Result<AlignedBuf> {
     let bytes = file.len()?;
     let bytes = usize::try_from(bytes)
         .map_err(|_| Error::new(Code::Io, "a log segment is larger than memory"))?;
+    // A crash while the segment was made can leave any length; only whole blocks count.
+    let bytes = bytes - bytes % 4096;
     let (mut buf, result) = file.read_at(0, AlignedBuf::try_zeroed(bytes)?).await;
-    let count = result?;
-    buf.set_len(count.min(bytes));
+    let count = result?.min(bytes);
+    buf.set_len(count - count % 4096);
     Ok(buf)
 }
 

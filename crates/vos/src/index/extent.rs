@@ -152,7 +152,7 @@ impl ArrayValue {
         let extent = Extent { count, epoch, place };
         effects.scm += (cost::EXTENT + extent.inline_bytes()) as i64;
         effects.bytes += extent.stored_bytes(self.record_bytes) as i64;
-        if !self.join(index, &extent, effects) {
+        if effects.keep_apart || !self.join(index, &extent, effects) {
             self.extents.insert_new(index, extent);
         }
     }
@@ -387,7 +387,12 @@ mod tests {
                 for change in effects.blocks.drain(..) {
                     space.follow(change, Lsn(0));
                 }
-                model[index as usize..(index + count) as usize].fill(slot);
+                for record in &mut model[index as usize..(index + count) as usize] {
+                    // Zeros only fill holes.
+                    if kind != 2 || record.is_none() {
+                        *record = slot;
+                    }
+                }
                 let end = model.iter().rposition(Option::is_some).map_or(0, |at| at as u64 + 1);
                 prop_assert_eq!(array.end(), end);
             }

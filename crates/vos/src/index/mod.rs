@@ -29,6 +29,8 @@ pub(crate) struct Effects {
     pub bytes: i64,
     /// Change of block references, in order.
     pub blocks: Vec<BlockChange>,
+    /// Small neighbours are not joined: a snapshot says how extents were.
+    pub keep_apart: bool,
 }
 
 impl Effects {

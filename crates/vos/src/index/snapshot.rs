@@ -155,7 +155,7 @@ impl Index {
         touches: &[TouchDf<'_>],
         epochs: (Epoch, Epoch),
     ) {
-        let mut effects = Effects::default();
+        let mut effects = Effects { keep_apart: true, ..Effects::default() };
         if let Some(object) = self.conts.get(&cont).and_then(|c| c.object(oid)) {
             let position = from.get(1..).map_or(Position::Start, Position::After);
             let mut gone = Vec::new();

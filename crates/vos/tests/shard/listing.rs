@@ -23,7 +23,9 @@ fn punch(shard: &vos::Shard, epoch: u64, oid: types::Oid, dkey: &[u8]) {
 
 #[test]
 fn what_stays_is_listed_once_whatever_comes_and_goes() {
-    for (seed, kind) in (0..12).zip([ObjType::MultiHashed, ObjType::DkeyU64, ObjType::DkeyLexical].into_iter().cycle()) {
+    for (seed, kind) in (0..12)
+        .zip([ObjType::MultiHashed, ObjType::DkeyU64, ObjType::DkeyLexical].into_iter().cycle())
+    {
         let world = SimWorld::new(seed);
         let env = world.node("a");
         world.block_on(async {
@@ -38,7 +40,8 @@ fn what_stays_is_listed_once_whatever_comes_and_goes() {
             (0..400).step_by(2).for_each(|n| put(&shard, n + 1, oid, &key(n), b"v"));
             let mut seen = Vec::new();
             let mut anchor = Vec::new();
-            let scope = ListScope::Dkeys { value_of: Some(b"i"), follow: false, hash_range: (0, u64::MAX) };
+            let scope =
+                ListScope::Dkeys { value_of: Some(b"i"), follow: false, hash_range: (0, u64::MAX) };
             loop {
                 let view = shard.view(CONT).unwrap();
                 let page = view.list(oid, scope, &anchor, 1 + rng.below(9) as u32, 100).unwrap();
@@ -93,7 +96,8 @@ fn hash_ranges_part_the_keys() {
         list_all(&shard, oid, inverted, 7, |item| panic!("{item:?}"));
         for bad in [&b"\x07abc"[..], b"\x02"] {
             let view = shard.view(CONT).unwrap();
-            let scope = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
+            let scope =
+                ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
             assert_eq!(view.list(oid, scope, bad, 9, 9).unwrap_err().code, types::Code::Inval);
         }
     });
@@ -108,20 +112,29 @@ fn a_followed_link_brings_the_size_of_the_file() {
         let (_store, shard) = fresh(&env, &config(Durability::Memory)).await.unwrap();
         let (dir, file) = (oid(ObjType::MultiHashed, 1), oid(ObjType::ArrayByte, 2));
         let mut value = [0; 60];
-        let link = wire::link::Link { kind: wire::link::LinkKind::Array, protected: false, oid: file };
+        let link =
+            wire::link::Link { kind: wire::link::LinkKind::Array, protected: false, oid: file };
         link.encode_into(&mut value);
         put(&shard, 1, dir, b"name", &value);
         let recxs = vec![Recx { index: 10, count: 5000 }];
-        let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value: UpdateValue::Array { record_bytes: 1, recxs } }];
+        let iods = vec![UpdateIod {
+            akey: b"",
+            cond: Cond::NONE,
+            value: UpdateValue::Array { record_bytes: 1, recxs },
+        }];
         let dkey = 4u64.to_le_bytes();
         let ops = [Op::Update { oid: file, dkey: &dkey, cond: Cond::NONE, iods }];
         write(&shard, 2, &ops, &[1; 5000], None).await.unwrap();
         let view = shard.view(CONT).unwrap();
-        let scope = ListScope::Dkeys { value_of: Some(b"i"), follow: true, hash_range: (0, u64::MAX) };
+        let scope =
+            ListScope::Dkeys { value_of: Some(b"i"), follow: true, hash_range: (0, u64::MAX) };
         let page = view.list(dir, scope, b"", 9, 9999).unwrap();
         let want = Tail { dkey_max: Some(4), end: 5010, epoch: Epoch(2), bytes_used: 5000 };
         let item = page.items().next().unwrap();
-        assert_eq!(item, Listed::Entry { key: b"name", value: &value, epoch: Epoch(1), tail: Some(want) });
+        assert_eq!(
+            item,
+            Listed::Entry { key: b"name", value: &value, epoch: Epoch(1), tail: Some(want) }
+        );
         assert_eq!(view.value(dir, b"name", b"i"), Some((Epoch(1), &value[..])));
     });
     world.clear();

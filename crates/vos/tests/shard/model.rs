@@ -259,7 +259,9 @@ impl Model {
                     }
                 }
                 (Value::Array(_, records), Act::Zero { recx, .. }) => {
-                    records.extend((recx.index..recx.index + recx.count).map(|n| (n, None)));
+                    for index in recx.index..recx.index + recx.count {
+                        records.entry(index).or_insert(None);
+                    }
                 }
                 (old, _) => *old = value,
             }

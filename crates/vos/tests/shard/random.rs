@@ -24,7 +24,11 @@ fn random_steps_in_memory_agree_with_the_model() {
             }
             // Everything removed: every block and byte comes back.
             for oid in model.0.keys() {
-                let op = [wire::obj::Op::PunchObj { oid: *oid, cond: wire::obj::Cond::NONE, besides: b"" }];
+                let op = [wire::obj::Op::PunchObj {
+                    oid: *oid,
+                    cond: wire::obj::Cond::NONE,
+                    besides: b"",
+                }];
                 write(&shard, 1000, &op, b"", None).await.unwrap();
             }
             let stat = shard.stat();

@@ -33,7 +33,10 @@ fn a_full_data_tier_refuses_cleanly_and_deleting_helps() {
             assert_eq!(full.code, Code::NoSpace);
             assert_eq!(stored, (1 << 20) / 102_400);
             let before = shard.stat();
-            assert_eq!(shard.stage(&[array(&99u64.to_le_bytes(), 100_000)]).unwrap_err().code, Code::NoSpace);
+            assert_eq!(
+                shard.stage(&[array(&99u64.to_le_bytes(), 100_000)]).unwrap_err().code,
+                Code::NoSpace
+            );
             assert_eq!(shard.stat(), before, "a refused update must give everything back");
             let punch = [Op::PunchDkeysFrom { oid: oid(ObjType::ArrayByte, 1), from: 1 }];
             let lsn = write(&shard, 900, &punch, b"", None).await.unwrap();
@@ -95,7 +98,11 @@ fn fetched_segments_stay_whole_while_their_extents_are_replaced() {
             let mut segments = Segments::new();
             let recxs = vec![Recx { index: 0, count: 9000 }];
             let iods = [FetchIod { akey: b"", want: FetchWant::Array { record_bytes: 1, recxs } }];
-            shard.view(CONT).unwrap().fetch(object, &dkey, Cond::NONE, &iods, &mut segments).unwrap();
+            shard
+                .view(CONT)
+                .unwrap()
+                .fetch(object, &dkey, Cond::NONE, &iods, &mut segments)
+                .unwrap();
             let punch = [Op::PunchObj { oid: object, cond: Cond::PUNCH, besides: b"" }];
             let lsn = write(&shard, 2, &punch, b"", None).await.unwrap();
             shard.durable(lsn).await.unwrap();
@@ -123,7 +130,12 @@ fn a_destroyed_container_gives_its_space_back() {
         for n in 0..5000u64 {
             let value = UpdateValue::Inline(b"x");
             let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
-            let ops = [Op::Update { oid: oid(ObjType::MultiHashed, n), dkey: b"d", cond: Cond::NONE, iods }];
+            let ops = [Op::Update {
+                oid: oid(ObjType::MultiHashed, n),
+                dkey: b"d",
+                cond: Cond::NONE,
+                iods,
+            }];
             let payload = shard.stage(&ops).unwrap();
             shard.apply(CONT, Epoch(n + 1), &ops, payload, None, &[]).unwrap();
         }
@@ -133,7 +145,10 @@ fn a_destroyed_container_gives_its_space_back() {
         shard.durable(lsn).await.unwrap();
         env.sleep(std::time::Duration::from_secs(1)).await;
         let stat = shard.stat();
-        assert_eq!((stat.scm_free_bytes, stat.object_count, stat.dkey_count), (stat.scm_bytes, 0, 0));
+        assert_eq!(
+            (stat.scm_free_bytes, stat.object_count, stat.dkey_count),
+            (stat.scm_bytes, 0, 0)
+        );
     });
     world.clear();
 }

@@ -57,7 +57,8 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
             let env = world.node("a");
             let large = vec![9; 20_000];
             let ops = vec![update(b"d", UpdateValue::Single { bytes: 20_000 }, Cond::NONE)];
-            let batch = wire::encode(&Batch { pool: POOL, cont: CONT, checks: vec![], ops: ops.clone() });
+            let batch =
+                wire::encode(&Batch { pool: POOL, cont: CONT, checks: vec![], ops: ops.clone() });
             let free = world.block_on(async {
                 let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
                 let free = shard.stat().nvme_free_bytes;
@@ -72,7 +73,8 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                 assert!(!shard.conflicts(CONT, &[], &ops));
                 let lsn = shard.prepare(TX, TargetId(8), CONT, &batch, payload).unwrap();
                 shard.durable(lsn).await.unwrap();
-                let lsn = shard.log_decision(TX, Epoch(90), &[TargetId(1), TargetId(2)]).unwrap();
+                let lsn =
+                    shard.log_decision(TX, Epoch(90), &[TargetId(1), TargetId(2)], None).unwrap();
                 shard.durable(lsn).await.unwrap();
                 if compact {
                     shard.compact().await.unwrap();
@@ -110,7 +112,10 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                     assert_eq!(shard.replayed(TX), None);
                 } else {
                     let object = &found.0[&oid(ObjType::MultiHashed, 1)];
-                    assert_eq!(object.dkeys[&b"d"[..]].1[&b"i"[..]], (90, Value::Single(large.clone())));
+                    assert_eq!(
+                        object.dkeys[&b"d"[..]].1[&b"i"[..]],
+                        (90, Value::Single(large.clone()))
+                    );
                     assert_eq!(shard.replayed(TX), Some(b"answer".to_vec()));
                     assert_eq!(shard.last_epoch(), Epoch(90));
                 }
@@ -135,7 +140,8 @@ fn replies_and_orphans_survive_a_crash() {
                 let tx = TxId { client: ClientId(1), seq };
                 let origin = Some(Origin { tx, reply: b"ok" });
                 let orphans = [OrphanChange::Add(lost), OrphanChange::Add(found)];
-                let lsn = shard.apply(CONT, Epoch(seq + 1), &ops, payload, origin, &orphans).unwrap();
+                let lsn =
+                    shard.apply(CONT, Epoch(seq + 1), &ops, payload, origin, &orphans).unwrap();
                 shard.durable(lsn).await.unwrap();
             }
             let payload = shard.stage(&[]).unwrap();
