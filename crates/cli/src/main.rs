@@ -1,2 +1,149 @@
-//! The `azekura` binary.
-fn main() {}
+//! The `azekura` command: parses the arguments, dispatches to one module per noun, turns
+//! failures into messages and exit codes.
+//!
+//! It holds no logic of its own: what commands do is in the crates below, how they print is in
+//! [`output`], what they return to the shell in [`exit`].
+
+mod bench;
+mod completion;
+mod cont;
+mod engine;
+mod exit;
+mod fs;
+mod output;
+mod pool;
+mod props;
+mod session;
+mod system;
+mod url;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use output::{ErrorReport, Output};
+use session::Session;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+use types::Error;
+
+const AFTER_HELP: &str = "\
+The system is the one --system names, else the one of the environment variable AZEKURA_SYSTEM,
+else the default directory of 'azekura up' ($XDG_STATE_HOME/azekura/default).
+Forms: a directory, tcp://HOST:PORT, unix:/PATH/TO/SOCKET.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 exists already, 5 no space,
+6 no answer, 7 in use or not empty, 8 not permitted.
+
+Examples:
+  azekura up
+  azekura pool create tank --size 4GiB
+  azekura cont create tank home
+  azekura fs cp -r ~/data azk://tank/home/
+  azekura fs ls -l azk://tank/home/data
+  azekura down";
+
+/// Azekura: a parallel file system and object store.
+#[derive(Parser, Debug)]
+#[command(name = "azekura", version, after_help = AFTER_HELP, max_term_width = 100)]
+struct Cli {
+    /// The system: a directory, tcp://HOST:PORT or unix:/PATH
+    #[arg(long, visible_alias = "dir", global = true, value_name = "SYSTEM")]
+    system: Option<String>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// No progress bars, no closing remarks
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Seconds one operation may take, retries included
+    #[arg(long = "timeout", global = true, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout_s: u64,
+    #[command(subcommand)]
+    noun: Noun,
+}
+
+#[derive(Subcommand, Debug)]
+enum Noun {
+    Up(system::up::UpArgs),
+    Down(system::down::DownArgs),
+    Status(system::status::StatusArgs),
+    Engine(engine::EngineArgs),
+    Pool(pool::PoolArgs),
+    #[command(visible_alias = "container")]
+    Cont(cont::ContArgs),
+    Fs(fs::FsArgs),
+    Bench(bench::BenchArgs),
+    Completion(completion::CompletionArgs),
+}
+
+fn main() -> ExitCode {
+    // A benchmark's workers are this program again; their streams and arguments are not ours.
+    if ::bench::is_worker() {
+        return ::bench::worker_main();
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(refuse(&error)),
+    };
+    start_log(matches!(cli.noun, Noun::Engine(_)));
+    let session = Session {
+        out: Output { json: cli.json, quiet: cli.quiet },
+        system: cli.system,
+        timeout: Duration::from_secs(cli.timeout_s),
+    };
+    let outcome = match &cli.noun {
+        Noun::Up(args) => system::up::run(&session, args),
+        Noun::Down(args) => system::down::run(&session, args),
+        Noun::Status(args) => system::status::run(&session, args),
+        Noun::Engine(args) => engine::run(&session, args),
+        Noun::Pool(args) => pool::run(&session, args),
+        Noun::Cont(args) => cont::run(&session, args),
+        Noun::Fs(args) => fs::run(&session, args),
+        Noun::Bench(args) => bench::run(&session, args),
+        Noun::Completion(args) => completion::run::<Cli>(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(session.out.fail(&failure)),
+    }
+}
+
+/// Help, version, or what is wrong with the arguments; returns the exit code.
+fn refuse(error: &clap::Error) -> u8 {
+    let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let wants_json = std::env::args_os().any(|arg| arg == "--json");
+    if asked_for || !wants_json {
+        // A closed stream is no reason to say more.
+        let _ = error.print();
+    } else {
+        let text = error.render().to_string();
+        let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
+        let report = ErrorReport::of(&Error::inval(text));
+        let _ = Output { json: true, quiet: true }.show(&report, |_| Ok(()));
+    }
+    if asked_for { 0 } else { exit::USAGE }
+}
+
+/// Events go to standard error: of an engine from `info` on, else warnings only.
+fn start_log(is_engine: bool) {
+    let default = if is_engine { "info" } else { "warn" };
+    let filter = EnvFilter::try_from_env("AZEKURA_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_argument_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

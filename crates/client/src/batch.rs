@@ -174,7 +174,7 @@ impl<'a> Batch<'a> {
         let link = pool.client.target(target);
         let ask = Ask { body: &body, bulk_out: &part.bulk_out, bulk_in: &mut self.bulk_in };
         let answer = link.ask(&pool.client, &pool.state, ask).await?;
-        let mut bodies = SmallVec::new();
+        let mut bodies: SmallVec<[Body; 1]> = SmallVec::new();
         bodies.push(Body { bytes: answer.body, from: 1 });
         let epoch = bodies[0].epoch()?;
         note_opens(&self.cont, &self.opens, &self.open_links, |_| target, &bodies)?;

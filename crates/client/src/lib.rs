@@ -30,6 +30,6 @@ pub use event::{Event, EventQueue};
 pub use kv::KvObj;
 pub use object::{Anchor, FetchedValue, KeyRange, Object};
 pub use pool::{Pool, SpaceInfo, TargetSpace};
-pub use system::{SystemAddress, SystemFile};
+pub use system::{SystemAddress, SystemEngine, SystemFile};
 pub use tx::Tx;
 pub use types::{Code, Error, Result};

@@ -1,0 +1,306 @@
+//! `azekura cont`: containers of a pool.
+
+use crate::exit::Outcome;
+use crate::output::{Table, utc, write_pairs};
+use crate::props::{self, Assignment, wrong_reply};
+use crate::session::{Session, caller};
+use clap::{Args, Subcommand};
+use dfs::{Dfs, FormatOptions};
+use serde::Serialize;
+use types::{ContLayout, ContProps, CsumKind, Error, ObjClass, Result, limits, size};
+use uuid::Uuid;
+use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, Subject};
+
+/// Create, list and change containers.
+#[derive(Args, Debug)]
+pub struct ContArgs {
+    #[command(subcommand)]
+    verb: ContVerb,
+}
+
+/// A container of a pool.
+#[derive(Args, Debug)]
+struct Which {
+    /// Pool: label or UUID
+    pool: String,
+    /// Container: label or UUID
+    cont: String,
+}
+
+#[derive(Subcommand, Debug)]
+enum ContVerb {
+    Create(Box<CreateArgs>),
+    /// List the containers of a pool
+    #[command(visible_alias = "ls")]
+    List {
+        /// Pool: label or UUID
+        pool: String,
+    },
+    /// Show a container
+    Query(Which),
+    /// Remove a container and all it holds
+    #[command(after_help = "Example:\n  azekura cont destroy tank home --force")]
+    Destroy {
+        #[command(flatten)]
+        which: Which,
+        /// Even if it is in use
+        #[arg(long, short)]
+        force: bool,
+    },
+    /// Print properties
+    #[command(after_help = "Example:\n  azekura cont get-prop tank home chunk-size")]
+    GetProp {
+        #[command(flatten)]
+        which: Which,
+        /// Properties to print; all when none is given
+        names: Vec<String>,
+    },
+    /// Change properties
+    #[command(
+        after_help = "Example:\n  azekura cont set-prop tank home file-oclass=SX chunk-size=4MiB"
+    )]
+    SetProp {
+        #[command(flatten)]
+        which: Which,
+        /// New values
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        changes: Vec<Assignment>,
+    },
+    /// Print user attributes
+    GetAttr {
+        #[command(flatten)]
+        which: Which,
+        /// Attributes to print; all when none is given
+        names: Vec<String>,
+    },
+    /// Set user attributes
+    SetAttr {
+        #[command(flatten)]
+        which: Which,
+        /// New values
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        changes: Vec<Assignment>,
+    },
+    /// Remove user attributes
+    DelAttr {
+        #[command(flatten)]
+        which: Which,
+        /// Attributes to remove
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
+/// Create a container
+///
+/// A container of type 'posix' is formatted at once: its root belongs to the caller.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  azekura cont create tank home
+  azekura cont create tank results --file-oclass SX --chunk-size 4MiB
+  azekura cont create tank objects --type plain --csum crc64")]
+struct CreateArgs {
+    /// Pool: label or UUID
+    pool: String,
+    /// Its name: letters, digits, '_', '-', '.' and ':'
+    label: String,
+    /// What it holds: posix (a file system) or plain (objects)
+    #[arg(long = "type", default_value = "posix")]
+    layout: ContLayout,
+    /// Class of objects whose creator names none (S1, S4, SX, ...) [default: S1]
+    #[arg(long)]
+    oclass: Option<ObjClass>,
+    /// Class of directories [default: that of --oclass]
+    #[arg(long)]
+    dir_oclass: Option<ObjClass>,
+    /// Class of files [default: that of --oclass]
+    #[arg(long)]
+    file_oclass: Option<ObjClass>,
+    /// Chunk of files: a multiple of 4KiB, at most 1GiB [default: 1MiB]
+    #[arg(long, value_parser = chunk_bytes)]
+    chunk_size: Option<u64>,
+    /// How many losses every object must survive, 0 to 5
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=5))]
+    rd_fac: u8,
+    /// Checksum over stored data: off, crc32c, crc64, xxh3 or sha256 [default: crc32c]
+    #[arg(long)]
+    csum: Option<CsumKind>,
+}
+
+/// Parses a chunk size.
+pub fn chunk_bytes(text: &str) -> Result<u64> {
+    let bytes = size::parse(text)?;
+    types::props::check_chunk_bytes(bytes)?;
+    Ok(bytes)
+}
+
+#[derive(Serialize)]
+struct ContReport {
+    label: String,
+    uuid: String,
+    id: u64,
+    #[serde(rename = "type")]
+    layout: ContLayout,
+    oclass: ObjClass,
+    dir_oclass: ObjClass,
+    file_oclass: ObjClass,
+    chunk_bytes: u64,
+    rd_fac: u8,
+    csum: CsumKind,
+    handles: u64,
+    created_ns: u64,
+}
+
+impl ContReport {
+    fn of(info: &ContInfo) -> ContReport {
+        let props = &info.props;
+        ContReport {
+            label: info.label.clone(),
+            uuid: info.uuid.to_string(),
+            id: info.id.0,
+            layout: props.layout,
+            oclass: props.oclass,
+            dir_oclass: props.dir_oclass,
+            file_oclass: props.file_oclass,
+            chunk_bytes: props.chunk_bytes,
+            rd_fac: props.rd_fac,
+            csum: props.csum,
+            handles: info.handle_count,
+            created_ns: info.created_ns,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(session: &Session, args: &ContArgs) -> Outcome {
+    let subject = |which: &Which| Subject::Cont(Name::parse(&which.pool), Name::parse(&which.cont));
+    match &args.verb {
+        ContVerb::Create(args) => create(session, args),
+        ContVerb::List { pool } => list(session, pool),
+        ContVerb::Query(which) => query(session, which),
+        ContVerb::Destroy { which, force } => {
+            let pool = Name::parse(&which.pool);
+            let request =
+                ControlRequest::ContDestroy { pool, cont: Name::parse(&which.cont), force: *force };
+            props::run(session, request)?;
+            session.out.done(&format!("Container '{}/{}' is removed.", which.pool, which.cont))
+        }
+        ContVerb::GetProp { which, names } => {
+            let info = info(session, which)?;
+            props::show_props(session.out, &properties(&info), names)
+        }
+        ContVerb::SetProp { which, changes } => props::set_props(session, subject(which), changes),
+        ContVerb::GetAttr { which, names } => props::show_attrs(session, subject(which), names),
+        ContVerb::SetAttr { which, changes } => props::set_attrs(session, subject(which), changes),
+        ContVerb::DelAttr { which, names } => props::del_attrs(session, subject(which), names),
+    }
+}
+
+fn create(session: &Session, args: &CreateArgs) -> Outcome {
+    limits::check_label(&args.label)?;
+    let oclass = args.oclass.unwrap_or(ObjClass::S1);
+    let default = ContProps::default();
+    let props = ContProps {
+        layout: args.layout,
+        oclass,
+        dir_oclass: args.dir_oclass.unwrap_or(oclass),
+        file_oclass: args.file_oclass.unwrap_or(oclass),
+        chunk_bytes: args.chunk_size.unwrap_or(default.chunk_bytes),
+        rd_fac: args.rd_fac,
+        csum: args.csum.unwrap_or(default.csum),
+    };
+    let pool = session.open_pool(&Name::parse(&args.pool), OpenMode::ReadWrite)?;
+    let client = pool.client().clone();
+    let info = client.block_on(async {
+        let info = pool.cont_create(&args.label, Uuid::nil(), props, Default::default()).await?;
+        if info.props.layout == ContLayout::Posix
+            && let Err(error) = format(&pool, &info).await
+        {
+            // Half a container helps nobody; a failure to take it back says less than the first.
+            let _ = pool.cont_destroy(Name::Uuid(info.uuid), true).await;
+            return Err(error.context("formatting the new container"));
+        }
+        Ok::<_, Error>(info)
+    })?;
+    session.out.show(&ContReport::of(&info), |out| {
+        let at = format!("{}/{}", args.pool, info.label);
+        match info.props.layout {
+            ContLayout::Posix => writeln!(out, "Container azk://{at} is ready."),
+            ContLayout::Plain => writeln!(out, "Container {at} is ready."),
+        }
+    })
+}
+
+async fn format(pool: &client::Pool, info: &ContInfo) -> Result<()> {
+    let cont = pool.cont_open(&Name::Uuid(info.uuid), OpenMode::ReadWrite).await?;
+    let who = caller();
+    Dfs::format(&cont, &FormatOptions { mode: 0o755, uid: who.uid, gid: who.gid }).await?;
+    cont.close().await
+}
+
+fn list(session: &Session, pool: &str) -> Outcome {
+    let reply = props::run(session, ControlRequest::ContList(Name::parse(pool)))?;
+    let ControlReply::Conts(conts) = reply else { return Err(wrong_reply().into()) };
+    let reports: Vec<ContReport> = conts.iter().map(ContReport::of).collect();
+    session.out.show(&reports, |out| {
+        let mut table =
+            Table::new(&["LABEL", "UUID", "TYPE", "FILES", "DIRS", ">CHUNK", "CREATED"]);
+        for cont in &reports {
+            table.row(vec![
+                cont.label.clone(),
+                cont.uuid.clone(),
+                cont.layout.to_string(),
+                cont.file_oclass.to_string(),
+                cont.dir_oclass.to_string(),
+                size::format(cont.chunk_bytes),
+                utc(cont.created_ns as i64),
+            ]);
+        }
+        table.write(out)
+    })
+}
+
+fn query(session: &Session, which: &Which) -> Outcome {
+    let report = ContReport::of(&info(session, which)?);
+    session.out.show(&report, |out| {
+        write_pairs(
+            out,
+            &[
+                ("Label", report.label.clone()),
+                ("UUID", report.uuid.clone()),
+                ("Type", report.layout.to_string()),
+                ("Object class", report.oclass.to_string()),
+                ("Directory class", report.dir_oclass.to_string()),
+                ("File class", report.file_oclass.to_string()),
+                ("Chunk size", size::format(report.chunk_bytes)),
+                ("Redundancy factor", report.rd_fac.to_string()),
+                ("Checksum", report.csum.to_string()),
+                ("Open handles", report.handles.to_string()),
+                ("Created", utc(report.created_ns as i64)),
+            ],
+        )
+    })
+}
+
+fn info(session: &Session, which: &Which) -> Result<ContInfo> {
+    let request = ControlRequest::ContQuery(Name::parse(&which.pool), Name::parse(&which.cont));
+    match props::run(session, request)? {
+        ControlReply::Cont(info) => Ok(info),
+        _ => Err(wrong_reply()),
+    }
+}
+
+fn properties(info: &ContInfo) -> Vec<(&'static str, String)> {
+    let props = &info.props;
+    vec![
+        ("label", info.label.clone()),
+        ("uuid", info.uuid.to_string()),
+        ("type", props.layout.to_string()),
+        ("oclass", props.oclass.to_string()),
+        ("dir_oclass", props.dir_oclass.to_string()),
+        ("file_oclass", props.file_oclass.to_string()),
+        ("chunk_size", props.chunk_bytes.to_string()),
+        ("rd_fac", props.rd_fac.to_string()),
+        ("csum", props.csum.to_string()),
+    ]
+}

@@ -1,0 +1,92 @@
+//! `azekura engine`: one engine in the foreground.
+//!
+//! Invariant: `TERM` and `INT` are blocked before any thread exists, so only the main thread
+//! takes them, at a place of its choosing. The first one drains and stops; a second one ends
+//! the process at once.
+
+use crate::exit::Outcome;
+use crate::session::{Session, absolute};
+use crate::system::process::PidFile;
+use engine::{Engine, EngineConfig};
+use std::path::PathBuf;
+use types::{Error, Result};
+
+/// Run one engine in the foreground.
+///
+/// Logs to standard error (filter: AZEKURA_LOG, as 'debug' or 'engine=trace,info'). TERM or INT
+/// finish what is in progress and stop; a second one ends it at once.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  azekura engine --config /etc/azekura/engine.toml
+  azekura engine --config engine.toml --check")]
+pub struct EngineArgs {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Only check the configuration
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs the command; returns when the engine has stopped.
+pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
+    let config = EngineConfig::read(&args.config)?;
+    config.token()?;
+    if args.check {
+        return session.out.done(&format!("{}: no mistakes found.", args.config.display()));
+    }
+    let config = EngineConfig { dir: absolute(&config.dir)?, ..config };
+    let signals = BlockedSignals::block()?;
+    let dir = config.dir.clone();
+    let handle = Engine::start(config)?;
+    let pid_file = PidFile::write(&dir)?;
+    tracing::info!("engine {} serves at {} and {}", handle.rank, handle.tcp, handle.unix.display());
+    let signal = signals.wait()?;
+    tracing::info!("signal {signal}: stopping");
+    let second = std::thread::Builder::new().name("azk-signals".into()).spawn(move || {
+        if let Ok(signal) = signals.wait() {
+            tracing::warn!("signal {signal} again: ending at once");
+            std::process::exit(1);
+        }
+    });
+    if let Err(error) = second {
+        tracing::warn!("a second signal will not be seen: {error}");
+    }
+    let outcome = handle.stop();
+    drop(pid_file);
+    Ok(outcome?)
+}
+
+/// `TERM` and `INT`, blocked in every thread made afterwards.
+#[derive(Clone, Copy)]
+struct BlockedSignals(libc::sigset_t);
+
+impl BlockedSignals {
+    fn block() -> Result<BlockedSignals> {
+        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set it is given; the other calls get that set.
+        let (set, result) = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            let mut set = set.assume_init();
+            libc::sigaddset(&mut set, libc::SIGTERM);
+            libc::sigaddset(&mut set, libc::SIGINT);
+            (set, libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()))
+        };
+        match result {
+            0 => Ok(BlockedSignals(set)),
+            error => Err(Error::io("blocking signals", std::io::Error::from_raw_os_error(error))),
+        }
+    }
+
+    /// Waits for one of them; returns its number.
+    fn wait(&self) -> Result<i32> {
+        let mut signal = 0;
+        // SAFETY: the set was initialised by `block`, `signal` is ours.
+        match unsafe { libc::sigwait(&self.0, &mut signal) } {
+            0 => Ok(signal),
+            error => {
+                Err(Error::io("waiting for signals", std::io::Error::from_raw_os_error(error)))
+            }
+        }
+    }
+}

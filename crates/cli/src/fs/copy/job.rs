@@ -1,0 +1,367 @@
+//! The threads of a copy, and what they do with one file.
+
+use super::PIECE_BYTES;
+use super::queue::Queue;
+use super::report::{Progress, Ran, Tally, count};
+use super::side::{Meta, Side, SideSpec};
+use super::tree::{Root, Walk, Walker};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use types::{Code, Error, Result};
+
+/// What is done with each file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// Copy it.
+    Copy,
+    /// Compare the copy with the original.
+    Compare,
+}
+
+/// A file to copy or compare.
+pub struct FileJob {
+    /// Path on the source side.
+    pub from: Vec<u8>,
+    /// Path on the target side.
+    pub to: Vec<u8>,
+    /// The source's attributes.
+    pub meta: Meta,
+}
+
+/// Work for a thread.
+pub enum Job {
+    /// A file.
+    File(FileJob),
+    /// A piece of a large one, from this offset on.
+    Piece(Arc<LargeFile>, u64),
+}
+
+/// A file of several pieces.
+pub struct LargeFile {
+    file: FileJob,
+    pieces_left: AtomicU64,
+    failed: AtomicBool,
+}
+
+/// What the threads of a copy share.
+pub struct Shared<'a> {
+    /// The work.
+    pub queue: Queue<Job>,
+    /// What was done.
+    pub tally: Tally,
+    /// The bar.
+    pub progress: &'a Progress,
+    /// What is done with each file.
+    pub task: Task,
+    failures: Mutex<Vec<Error>>,
+    fatal: Mutex<Option<Code>>,
+}
+
+impl Shared<'_> {
+    /// Notes an error; one that every further file would meet stops everything.
+    pub fn fail(&self, error: Error) {
+        let hopeless =
+            matches!(error.code, Code::NoSpace | Code::Unreach | Code::TimedOut | Code::Closed);
+        if hopeless {
+            let mut fatal = self.fatal.lock().unwrap_or_else(PoisonError::into_inner);
+            // The others will meet it, too; once is enough to tell.
+            if fatal.replace(error.code).is_some() {
+                return;
+            }
+            self.queue.stop();
+        }
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+    }
+}
+
+/// Threads that copy from one side to the other.
+pub struct Crew<'a> {
+    from: SideSpec,
+    to: SideSpec,
+    threads: usize,
+    progress: &'a Progress,
+}
+
+/// Marks the end of a thread's part, however it ends.
+struct AtEnd<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl Crew<'_> {
+    /// A crew of `threads` threads beside the calling one.
+    pub fn new(from: SideSpec, to: SideSpec, threads: usize, progress: &Progress) -> Crew<'_> {
+        Crew { from, to, threads, progress }
+    }
+
+    /// Walks over the sources and has each file dealt with.
+    ///
+    /// Errors on single entries are in the result; an error that this returns is one that kept
+    /// the walk from beginning.
+    pub fn run(&self, walk: &Walk, roots: &[Root]) -> Result<Ran> {
+        self.progress.phase(match walk.task {
+            Task::Copy => "copying",
+            Task::Compare => "comparing",
+        });
+        let shared = Shared {
+            queue: Queue::new(),
+            tally: Tally::default(),
+            progress: self.progress,
+            task: walk.task,
+            failures: Mutex::default(),
+            fatal: Mutex::default(),
+        };
+        let mut walker = Walker::new(self.from.open()?, self.to.open()?, walk, &shared);
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads {
+                scope.spawn(|| self.work(&shared));
+            }
+            // The threads must hear of the end even if the walk panics.
+            let _end = AtEnd(|| shared.queue.complete());
+            for root in roots {
+                walker.walk(root);
+            }
+        });
+        walker.finish();
+        drop(walker);
+        Ok(Ran {
+            tally: shared.tally,
+            failures: shared.failures.into_inner().unwrap_or_else(PoisonError::into_inner),
+            fatal: shared.fatal.into_inner().unwrap_or_else(PoisonError::into_inner),
+        })
+    }
+
+    /// A thread's life.
+    fn work(&self, shared: &Shared<'_>) {
+        let (from, to) = match self.from.open().and_then(|from| Ok((from, self.to.open()?))) {
+            Ok(sides) => sides,
+            Err(error) => {
+                // Without this thread the others go on; without any nothing would ever end.
+                shared.fail(error);
+                shared.queue.stop();
+                return;
+            }
+        };
+        let mut hands =
+            Hands { from: &*from, to: &*to, shared, memory: Vec::new(), other: Vec::new() };
+        while let Some(job) = shared.queue.take() {
+            let _end = AtEnd(|| {
+                if std::thread::panicking() {
+                    shared.queue.stop();
+                }
+                shared.queue.done();
+            });
+            let done = match job {
+                Job::File(file) => hands.file(file),
+                Job::Piece(file, offset) => hands.piece(&file, offset),
+            };
+            if let Err(error) = done {
+                shared.fail(error);
+            }
+        }
+    }
+}
+
+/// One thread at work.
+struct Hands<'a> {
+    from: &'a dyn Side,
+    to: &'a dyn Side,
+    shared: &'a Shared<'a>,
+    memory: Vec<u8>,
+    other: Vec<u8>,
+}
+
+impl Hands<'_> {
+    fn file(&mut self, file: FileJob) -> Result<()> {
+        if file.meta.size > PIECE_BYTES {
+            return self.cut(file);
+        }
+        match self.shared.task {
+            Task::Copy => {
+                self.copy_range(&file, 0, true)?;
+            }
+            Task::Compare => self.compare_range(&file, 0)?,
+        }
+        self.complete(&file)
+    }
+
+    /// Cuts a large file into pieces for whoever has time.
+    fn cut(&mut self, file: FileJob) -> Result<()> {
+        let size = file.meta.size;
+        if self.shared.task == Task::Copy {
+            // At its full length at once: pieces come in any order, and holes need no writing.
+            self.to.create(&file.to)?.set_size(size)?;
+        }
+        let count = size.div_ceil(PIECE_BYTES);
+        let pieces_left = AtomicU64::new(count);
+        let file = Arc::new(LargeFile { file, pieces_left, failed: AtomicBool::new(false) });
+        let pieces = (0..count).map(|at| Job::Piece(file.clone(), at * PIECE_BYTES));
+        self.shared.queue.add_pieces(pieces);
+        Ok(())
+    }
+
+    fn piece(&mut self, large: &LargeFile, offset: u64) -> Result<()> {
+        let file = &large.file;
+        let done = match self.shared.task {
+            // One error per file is enough: the pieces after a failed one are not tried.
+            _ if large.failed.load(Ordering::Relaxed) => Ok(()),
+            Task::Copy => self.copy_range(file, offset, false),
+            Task::Compare => self.compare_range(file, offset),
+        };
+        if done.is_err() {
+            large.failed.store(true, Ordering::Relaxed);
+        }
+        let is_last = large.pieces_left.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && !large.failed.load(Ordering::Relaxed) {
+            self.complete(file)?;
+        }
+        done
+    }
+
+    /// Copies one piece. A whole file (`is_new`) is made first.
+    fn copy_range(&mut self, file: &FileJob, offset: u64, is_new: bool) -> Result<()> {
+        let want = (file.meta.size - offset).min(PIECE_BYTES);
+        self.memory.resize(want as usize, 0);
+        if want > 0 {
+            let count = self.from.open(&file.from)?.read(offset, &mut self.memory)? as u64;
+            if count < want {
+                return Err(changed(self.from, &file.from));
+            }
+        }
+        let to = if is_new { self.to.create(&file.to)? } else { self.to.reopen(&file.to)? };
+        if !is_zero(&self.memory) {
+            to.write(offset, &self.memory)?;
+        } else if is_new && want > 0 {
+            to.set_size(want)?;
+        }
+        count(&self.shared.tally.bytes, want);
+        self.shared.progress.advance(want);
+        Ok(())
+    }
+
+    fn compare_range(&mut self, file: &FileJob, offset: u64) -> Result<()> {
+        let want = (file.meta.size - offset).min(PIECE_BYTES);
+        self.memory.resize(want as usize, 0);
+        self.other.resize(want as usize, 0);
+        if want > 0 {
+            let count = self.from.open(&file.from)?.read(offset, &mut self.memory)? as u64;
+            if count < want {
+                return Err(changed(self.from, &file.from));
+            }
+            let count = self.to.open(&file.to)?.read(offset, &mut self.other)?;
+            if let Some(at) = first_difference(&self.memory, &self.other[..count]) {
+                return Err(Error::new(
+                    Code::Io,
+                    format!(
+                        "{} differs from {} at byte {}",
+                        self.to.name(&file.to),
+                        self.from.name(&file.from),
+                        offset + at as u64
+                    ),
+                ));
+            }
+        }
+        count(&self.shared.tally.bytes, want);
+        self.shared.progress.advance(want);
+        Ok(())
+    }
+
+    /// The content is whole: now the rest.
+    fn complete(&mut self, file: &FileJob) -> Result<()> {
+        match self.shared.task {
+            Task::Copy => {
+                copy_attrs(self.from, &file.from, self.to, &file.to, &file.meta)?;
+            }
+            Task::Compare => compare_xattrs(self.from, &file.from, self.to, &file.to)?,
+        }
+        count(&self.shared.tally.files, 1);
+        Ok(())
+    }
+}
+
+fn changed(side: &dyn Side, path: &[u8]) -> Error {
+    Error::new(Code::Io, format!("{} became shorter meanwhile", side.name(path)))
+}
+
+/// Gives a copy its user attributes, then mode, owner and times.
+pub fn copy_attrs(
+    from: &dyn Side,
+    from_path: &[u8],
+    to: &dyn Side,
+    to_path: &[u8],
+    meta: &Meta,
+) -> Result<()> {
+    for (name, value) in from.xattrs(from_path)? {
+        to.set_xattr(to_path, &name, &value)?;
+    }
+    to.set_meta(to_path, meta)
+}
+
+/// Compares user attributes; further ones of the copy do not count.
+pub fn compare_xattrs(
+    from: &dyn Side,
+    from_path: &[u8],
+    to: &dyn Side,
+    to_path: &[u8],
+) -> Result<()> {
+    let wanted = from.xattrs(from_path)?;
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let found = to.xattrs(to_path)?;
+    match wanted.iter().find(|pair| !found.contains(pair)) {
+        Some((name, _)) => Err(Error::new(
+            Code::Io,
+            format!(
+                "{}: attribute '{}' differs from that of {}",
+                to.name(to_path),
+                String::from_utf8_lossy(name),
+                from.name(from_path)
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn is_zero(memory: &[u8]) -> bool {
+    // By words, where the bytes allow; data that are not zero say so at once.
+    let (words, rest) = memory.as_chunks::<16>();
+    rest.iter().all(|&byte| byte == 0) && words.iter().all(|word| u128::from_ne_bytes(*word) == 0)
+}
+
+/// Where two pieces differ first, if they do; a shorter `b` differs at its end.
+fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
+    if a == b {
+        return None;
+    }
+    Some(a.iter().zip(b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_told_from_nearly_zeros() {
+        assert!(is_zero(&[]));
+        for length in [1, 15, 16, 17, 4096, 4099] {
+            let mut memory = vec![0; length];
+            assert!(is_zero(&memory));
+            for at in [0, length / 2, length - 1] {
+                memory[at] = 1;
+                assert!(!is_zero(&memory), "{length} {at}");
+                memory[at] = 0;
+            }
+        }
+    }
+
+    #[test]
+    fn differences_are_found_where_they_are() {
+        assert_eq!(first_difference(b"abc", b"abc"), None);
+        assert_eq!(first_difference(b"abc", b"abd"), Some(2));
+        assert_eq!(first_difference(b"abc", b"ab"), Some(2));
+    }
+}

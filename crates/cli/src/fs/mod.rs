@@ -1,0 +1,83 @@
+//! `azekura fs`: files in POSIX containers, by `azk://POOL/CONT/PATH`.
+//!
+//! Options mean what they mean in the commands of the same name. What differs: `cp` keeps modes,
+//! times, symbolic and hard links and extended attributes without being asked.
+
+mod attr;
+mod check;
+mod copy;
+mod edit;
+mod entry;
+mod find;
+mod ls;
+mod remote;
+mod stat;
+mod stream;
+mod usage;
+
+use crate::exit::Outcome;
+use crate::session::Session;
+use clap::{Args, Subcommand};
+
+/// Work with files in containers (azk://POOL/CONT/PATH).
+#[derive(Args, Debug)]
+pub struct FsArgs {
+    #[command(subcommand)]
+    verb: FsVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum FsVerb {
+    Ls(ls::LsArgs),
+    Cp(copy::CpArgs),
+    Put(stream::PutArgs),
+    Get(stream::GetArgs),
+    Cat(stream::CatArgs),
+    Rm(edit::RmArgs),
+    Mkdir(edit::MkdirArgs),
+    Mv(edit::MvArgs),
+    Ln(edit::LnArgs),
+    Stat(stat::StatArgs),
+    Du(usage::DuArgs),
+    Df(usage::DfArgs),
+    Find(find::FindArgs),
+    GetAttr(attr::GetAttrArgs),
+    SetAttr(attr::SetAttrArgs),
+    DelAttr(attr::DelAttrArgs),
+    Check(check::CheckArgs),
+}
+
+/// Runs the command.
+pub fn run(session: &Session, args: &FsArgs) -> Outcome {
+    match &args.verb {
+        FsVerb::Ls(args) => ls::run(session, args),
+        FsVerb::Cp(args) => copy::run(session, args),
+        FsVerb::Put(args) => stream::put(session, args),
+        FsVerb::Get(args) => stream::get(session, args),
+        FsVerb::Cat(args) => stream::cat(session, args),
+        FsVerb::Rm(args) => edit::rm(session, args),
+        FsVerb::Mkdir(args) => edit::mkdir(session, args),
+        FsVerb::Mv(args) => edit::mv(session, args),
+        FsVerb::Ln(args) => edit::ln(session, args),
+        FsVerb::Stat(args) => stat::run(session, args),
+        FsVerb::Du(args) => usage::du(session, args),
+        FsVerb::Df(args) => usage::df(session, args),
+        FsVerb::Find(args) => find::run(session, args),
+        FsVerb::GetAttr(args) => attr::get(session, args),
+        FsVerb::SetAttr(args) => attr::set(session, args),
+        FsVerb::DelAttr(args) => attr::del(session, args),
+        FsVerb::Check(args) => check::run(session, args),
+    }
+}
+
+/// Parses a URL argument byte by byte, so that any file name can be given.
+pub fn url_parser() -> impl clap::builder::TypedValueParser<Value = crate::url::Url> {
+    use clap::builder::TypedValueParser;
+    clap::builder::OsStringValueParser::new().try_map(|text| crate::url::Url::parse(&text))
+}
+
+/// Parses a URL or local path.
+pub fn place_parser() -> impl clap::builder::TypedValueParser<Value = crate::url::Place> {
+    use clap::builder::TypedValueParser;
+    clap::builder::OsStringValueParser::new().try_map(|text| crate::url::Place::parse(&text))
+}

@@ -1,0 +1,94 @@
+//! `azekura fs stat`.
+
+use super::entry::{EntryReport, kind_name, mode_text};
+use super::remote::Remote;
+use crate::exit::Outcome;
+use crate::output::{utc, write_pairs};
+use crate::session::Session;
+use crate::url::Url;
+use dfs::FileKind;
+use serde::Serialize;
+use types::size;
+use wire::control::OpenMode;
+
+/// Show everything about a file
+///
+/// A symbolic link itself is shown, unless -L is given.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  azekura fs stat azk://tank/home/data/a.bin")]
+pub struct StatArgs {
+    /// Files or directories
+    #[arg(required = true, value_name = "URL", value_parser = super::url_parser())]
+    urls: Vec<Url>,
+    /// Follow symbolic links
+    #[arg(short = 'L', long)]
+    dereference: bool,
+}
+
+#[derive(Serialize)]
+struct StatReport {
+    #[serde(flatten)]
+    entry: EntryReport,
+    ino: u64,
+    oid: String,
+    oclass: String,
+    /// Of files made in this directory from now on, if it was set on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_oclass: Option<String>,
+    chunk_bytes: u64,
+    atime_ns: i64,
+    ctime_ns: i64,
+}
+
+/// Runs the command.
+pub fn run(session: &Session, args: &StatArgs) -> Outcome {
+    let mut reports = Vec::new();
+    for url in &args.urls {
+        let remote = Remote::open(session, url, OpenMode::ReadOnly)?;
+        let obj = remote.lookup(&url.path, args.dereference)?;
+        let stat = remote.wait(&url.path, remote.dfs().ostat(&obj))?;
+        let target = match stat.kind() {
+            FileKind::Symlink => Some(remote.readlink(&url.path)?),
+            _ => None,
+        };
+        let report = StatReport {
+            entry: EntryReport::of(url.to_string().as_bytes(), &stat, target.as_deref()),
+            ino: stat.ino,
+            oid: stat.oid.to_string(),
+            oclass: obj.class().map_err(|error| error.context(url))?.to_string(),
+            file_oclass: obj.file_class().map(|class| class.to_string()),
+            chunk_bytes: obj.chunk_bytes(),
+            atime_ns: stat.atime_ns,
+            ctime_ns: stat.ctime_ns,
+        };
+        reports.push((report, stat));
+    }
+    let json: Vec<&StatReport> = reports.iter().map(|(report, _)| report).collect();
+    session.out.show(&json, |out| {
+        for (at, (report, stat)) in reports.iter().enumerate() {
+            if at > 0 {
+                writeln!(out)?;
+            }
+            let entry = &report.entry;
+            let mut pairs = vec![
+                ("URL", entry.path.clone()),
+                ("Type", kind_name(stat.kind()).to_string()),
+                ("Size", format!("{} ({})", stat.size, size::format(stat.size))),
+                ("Stored", size::format(stat.stored_bytes)),
+                ("Mode", format!("{} ({})", entry.mode, mode_text(stat.mode))),
+                ("Owner", format!("{}:{}", stat.uid, stat.gid)),
+                ("Links", stat.nlink.to_string()),
+                ("Object", report.oid.clone()),
+                ("Class", report.oclass.clone()),
+                ("Chunk size", size::format(report.chunk_bytes)),
+                ("Accessed", utc(stat.atime_ns)),
+                ("Modified", utc(stat.mtime_ns)),
+                ("Changed", utc(stat.ctime_ns)),
+            ];
+            pairs.extend(report.file_oclass.clone().map(|class| ("Class of new files", class)));
+            pairs.extend(entry.target.clone().map(|target| ("Leads to", target)));
+            write_pairs(out, &pairs)?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,321 @@
+//! `azekura pool`: pools of space.
+
+use crate::exit::Outcome;
+use crate::output::{Table, write_pairs};
+use crate::props::{self, Assignment, wrong_reply};
+use crate::session::Session;
+use crate::system::dir::SystemDir;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use types::{Durability, Result, TargetId, limits, size};
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
+
+/// Create, list and change pools.
+#[derive(Args, Debug)]
+pub struct PoolArgs {
+    #[command(subcommand)]
+    verb: PoolVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum PoolVerb {
+    Create(CreateArgs),
+    /// List pools
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show a pool: space, targets, containers
+    #[command(after_help = "Example:\n  azekura pool query tank --json")]
+    Query {
+        /// Label or UUID
+        pool: String,
+    },
+    /// Remove a pool and all it holds
+    #[command(after_help = "Example:\n  azekura pool destroy tank --force")]
+    Destroy {
+        /// Label or UUID
+        pool: String,
+        /// Even if it has containers or is in use
+        #[arg(long, short)]
+        force: bool,
+    },
+    /// Print properties
+    #[command(
+        after_help = "Examples:\n  azekura pool get-prop tank\n  azekura pool get-prop tank durability"
+    )]
+    GetProp {
+        /// Label or UUID
+        pool: String,
+        /// Properties to print; all when none is given
+        names: Vec<String>,
+    },
+    /// Change properties
+    #[command(after_help = "Example:\n  azekura pool set-prop tank label=scratch")]
+    SetProp {
+        /// Label or UUID
+        pool: String,
+        /// New values
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        changes: Vec<Assignment>,
+    },
+    /// Print user attributes
+    GetAttr {
+        /// Label or UUID
+        pool: String,
+        /// Attributes to print; all when none is given
+        names: Vec<String>,
+    },
+    /// Set user attributes
+    #[command(after_help = "Example:\n  azekura pool set-attr tank owner=climate")]
+    SetAttr {
+        /// Label or UUID
+        pool: String,
+        /// New values
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        changes: Vec<Assignment>,
+    },
+    /// Remove user attributes
+    DelAttr {
+        /// Label or UUID
+        pool: String,
+        /// Attributes to remove
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
+/// Create a pool
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  azekura pool create tank --size 8GiB
+  azekura pool create fast --size 2GiB --durability memory --scm-percent 20
+  azekura pool create small --size 512MiB --targets 0,1")]
+struct CreateArgs {
+    /// Its name: letters, digits, '_', '-', '.' and ':'
+    label: String,
+    /// Space over all targets (4GiB, 512MiB, ...)
+    #[arg(long, short, value_parser = size::parse)]
+    size: u64,
+    /// When an update is acknowledged: wal (on stable storage), relaxed (written within
+    /// milliseconds) or memory (gone when an engine stops) [default: what 'up' was given]
+    #[arg(long)]
+    durability: Option<Durability>,
+    /// Part of the space for the index and log tier, percent
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=99))]
+    scm_percent: u8,
+    /// Use these targets only (see 'azekura status')
+    #[arg(long, value_delimiter = ',', value_name = "ID,...")]
+    targets: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct PoolReport {
+    label: String,
+    uuid: String,
+    id: u32,
+    durability: Durability,
+    total_bytes: u64,
+    scm_bytes: u64,
+    nvme_bytes: u64,
+    containers: u64,
+    handles: u64,
+    map_version: u32,
+    targets: Vec<TargetReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    space: Option<SpaceReport>,
+}
+
+#[derive(Serialize)]
+struct TargetReport {
+    id: u32,
+    rank: u32,
+    state: String,
+}
+
+#[derive(Serialize)]
+struct SpaceReport {
+    scm_free_bytes: u64,
+    nvme_free_bytes: u64,
+    objects: u64,
+    dkeys: u64,
+    /// Targets that gave no answer.
+    silent: Vec<u32>,
+}
+
+impl PoolReport {
+    fn of(info: &PoolInfo) -> PoolReport {
+        let target = |target: &wire::map::TargetInfo| TargetReport {
+            id: target.id.0,
+            rank: target.rank.0,
+            state: format!("{:?}", target.state).to_lowercase(),
+        };
+        PoolReport {
+            label: info.label.clone(),
+            uuid: info.uuid.to_string(),
+            id: info.id.0,
+            durability: info.durability,
+            total_bytes: info.scm_bytes + info.nvme_bytes,
+            scm_bytes: info.scm_bytes,
+            nvme_bytes: info.nvme_bytes,
+            containers: info.cont_count,
+            // Asking takes a handle of its own.
+            handles: info.handle_count,
+            map_version: info.map.version,
+            targets: info.map.targets.iter().map(target).collect(),
+            space: None,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
+    let subject = |pool: &str| Subject::Pool(Name::parse(pool));
+    match &args.verb {
+        PoolVerb::Create(args) => create(session, args),
+        PoolVerb::List => list(session),
+        PoolVerb::Query { pool } => query(session, pool),
+        PoolVerb::Destroy { pool, force } => {
+            let client = session.connect()?;
+            client.block_on(client.pool_destroy(Name::parse(pool), *force))?;
+            session.out.done(&format!("Pool '{pool}' is removed."))
+        }
+        PoolVerb::GetProp { pool, names } => {
+            let info = info(session, pool)?;
+            props::show_props(session.out, &properties(&info), names)
+        }
+        PoolVerb::SetProp { pool, changes } => props::set_props(session, subject(pool), changes),
+        PoolVerb::GetAttr { pool, names } => props::show_attrs(session, subject(pool), names),
+        PoolVerb::SetAttr { pool, changes } => props::set_attrs(session, subject(pool), changes),
+        PoolVerb::DelAttr { pool, names } => props::del_attrs(session, subject(pool), names),
+    }
+}
+
+fn create(session: &Session, args: &CreateArgs) -> Outcome {
+    limits::check_label(&args.label)?;
+    let mut targets: Vec<TargetId> = args.targets.iter().copied().map(TargetId).collect();
+    targets.sort();
+    targets.dedup();
+    let client = session.connect()?;
+    let request = ControlRequest::PoolCreate {
+        label: args.label.clone(),
+        bytes: args.size,
+        scm_percent: args.scm_percent,
+        durability: args.durability.unwrap_or_else(|| default_durability(session)),
+        targets,
+    };
+    let info = client.block_on(client.pool_create(request))?;
+    session.out.show(&PoolReport::of(&info), |out| {
+        writeln!(
+            out,
+            "Pool '{}' is ready: {} over {} targets, durability {}.",
+            info.label,
+            size::format(info.scm_bytes + info.nvme_bytes),
+            info.map.targets.len(),
+            info.durability
+        )
+    })
+}
+
+/// What `azekura up` was given, when the system is one of this machine.
+fn default_durability(session: &Session) -> Durability {
+    session
+        .system_dir()
+        .ok()
+        .and_then(|dir| SystemDir::at(dir).setup().ok().flatten())
+        .map(|setup| setup.durability)
+        .unwrap_or_default()
+}
+
+fn list(session: &Session) -> Outcome {
+    let client = session.connect()?;
+    let pools = client.block_on(client.pool_list())?;
+    let reports: Vec<PoolReport> = pools.iter().map(PoolReport::of).collect();
+    session.out.show(&reports, |out| {
+        let mut table = Table::new(&["LABEL", "UUID", ">SIZE", "DURABILITY", ">CONTAINERS"]);
+        for pool in &reports {
+            table.row(vec![
+                pool.label.clone(),
+                pool.uuid.clone(),
+                size::format(pool.total_bytes),
+                pool.durability.to_string(),
+                pool.containers.to_string(),
+            ]);
+        }
+        table.write(out)
+    })
+}
+
+fn query(session: &Session, pool: &str) -> Outcome {
+    let info = info(session, pool)?;
+    let mut report = PoolReport::of(&info);
+    let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
+    let space = opened.client().block_on(opened.query())?;
+    report.space = Some(SpaceReport {
+        scm_free_bytes: space.total.scm_free_bytes,
+        nvme_free_bytes: space.total.nvme_free_bytes,
+        objects: space.total.object_count,
+        dkeys: space.total.dkey_count,
+        silent: space
+            .targets
+            .iter()
+            .filter(|target| target.stat.is_none())
+            .map(|target| target.target.0)
+            .collect(),
+    });
+    session.out.show(&report, |out| {
+        write_pairs(
+            out,
+            &[
+                ("Label", report.label.clone()),
+                ("UUID", report.uuid.clone()),
+                ("Durability", report.durability.to_string()),
+                ("Index and log tier", of(space.total.scm_free_bytes, space.total.scm_bytes)),
+                ("Data tier", of(space.total.nvme_free_bytes, space.total.nvme_bytes)),
+                ("Objects", space.total.object_count.to_string()),
+                ("Keys", space.total.dkey_count.to_string()),
+                ("Containers", report.containers.to_string()),
+                ("Map version", report.map_version.to_string()),
+            ],
+        )?;
+        writeln!(out)?;
+        let mut table = Table::new(&[">TARGET", ">RANK", "STATE", ">FREE", ">SIZE", ">OBJECTS"]);
+        for target in &space.targets {
+            let rank = info.map.engine_of(target.target).map(|engine| engine.rank.to_string());
+            let mut row = vec![
+                target.target.to_string(),
+                rank.unwrap_or_else(|| "-".into()),
+                format!("{:?}", target.state).to_lowercase(),
+            ];
+            row.extend(match &target.stat {
+                Some(stat) => [
+                    size::format(stat.scm_free_bytes + stat.nvme_free_bytes),
+                    size::format(stat.scm_bytes + stat.nvme_bytes),
+                    stat.object_count.to_string(),
+                ],
+                None => ["no answer".into(), "-".into(), "-".into()],
+            });
+            table.row(row);
+        }
+        table.write(out)
+    })
+}
+
+fn of(free: u64, total: u64) -> String {
+    format!("{} free of {}", size::format(free), size::format(total))
+}
+
+fn info(session: &Session, pool: &str) -> Result<PoolInfo> {
+    match props::run(session, ControlRequest::PoolQuery(Name::parse(pool)))? {
+        ControlReply::Pool(info) => Ok(info),
+        _ => Err(wrong_reply()),
+    }
+}
+
+fn properties(info: &PoolInfo) -> Vec<(&'static str, String)> {
+    vec![
+        ("label", info.label.clone()),
+        ("uuid", info.uuid.to_string()),
+        ("durability", info.durability.to_string()),
+        ("scm_size", info.scm_bytes.to_string()),
+        ("nvme_size", info.nvme_bytes.to_string()),
+    ]
+}

@@ -1,0 +1,18 @@
+//! A whole system on this machine, in the background: `up`, `down`, `status`.
+//!
+//! | file below the system's directory | what it is |
+//! |---|---|
+//! | `setup.toml` | what it was made with; written once |
+//! | `system.json` | how clients reach it; written by every `up` |
+//! | `token` | shared secret, readable by its owner only |
+//! | `up.lock` | held while `up` or `down` works |
+//! | `engineN/engine.toml` | configuration; made once, may be edited |
+//! | `engineN/engine.log` | what the engine said; `engine.log.1` is the part before |
+//! | `engineN/engine.pid` | who runs it; written by the engine itself |
+//! | `engineN/targetM/` | data |
+
+pub mod dir;
+pub mod down;
+pub mod process;
+pub mod status;
+pub mod up;

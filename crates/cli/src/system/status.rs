@@ -1,0 +1,213 @@
+//! `azekura status`: processes, engines, pools and space at a glance.
+
+use super::dir::SystemDir;
+use super::process::Running;
+use crate::exit::{Failure, Outcome, UNREACHABLE};
+use crate::output::Table;
+use crate::session::Session;
+use client::{Client, Result};
+use serde::Serialize;
+use types::size;
+use wire::control::{Name, OpenMode, SystemInfo};
+
+/// Show engines, pools and space.
+///
+/// Exit code 0 when every engine answers, 6 when one or all do not, 3 when there is no system.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  azekura status
+  azekura status --json | jq -r .state")]
+pub struct StatusArgs {}
+
+#[derive(Serialize)]
+struct StatusReport {
+    /// `running`, `degraded` or `stopped`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dir: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    engines: Vec<EngineStatus>,
+    pools: Vec<PoolStatus>,
+    /// Why the system gave no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+#[derive(Serialize)]
+struct EngineStatus {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u32>,
+    /// `up`, `starting` (has a process, is not in the system yet) or `down`.
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    tcp: String,
+    targets: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PoolStatus {
+    label: String,
+    uuid: String,
+    durability: String,
+    total_bytes: u64,
+    free_bytes: u64,
+    containers: u64,
+    targets: usize,
+    targets_silent: usize,
+}
+
+/// Runs the command.
+pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
+    let local = match session.system_dir() {
+        Ok(dir) => {
+            let system = SystemDir::at(dir);
+            let setup = system.require_setup()?;
+            Some((system, setup))
+        }
+        Err(_) => None,
+    };
+    let asked = session.connect().and_then(|client| {
+        let info = client.block_on(client.system_query())?;
+        let pools = pools(&client)?;
+        Ok((info, pools))
+    });
+    let (info, pools, problem) = match asked {
+        Ok((info, pools)) => (Some(info), pools, None),
+        Err(error) => (None, Vec::new(), Some(error.to_string())),
+    };
+    let engines = match &local {
+        Some((system, setup)) => {
+            let configs = system.configs(setup)?;
+            let known = |(index, config): (usize, &engine::EngineConfig)| {
+                let dir = system.engine(index as u32);
+                let pid = Running::find(&dir).map(|engine| engine.identity.pid);
+                let mut engine =
+                    engine_status(info.as_ref(), &config.unix_path().display().to_string());
+                engine.tcp = config.listen.clone();
+                engine.state = match (pid, engine.state) {
+                    (None, _) => "down",
+                    (Some(_), "up") => "up",
+                    (Some(_), _) => "starting",
+                };
+                engine.pid = pid;
+                engine.log = Some(dir.join("engine.log").display().to_string());
+                engine
+            };
+            configs.iter().enumerate().map(known).collect()
+        }
+        None => info
+            .iter()
+            .flat_map(|info| &info.engines)
+            .map(|(engine, ..)| engine_status(info.as_ref(), &engine.unix))
+            .collect::<Vec<_>>(),
+    };
+    let up = engines.iter().filter(|engine| engine.state == "up").count();
+    let state = match up {
+        0 => "stopped",
+        _ if up == engines.len() => "running",
+        _ => "degraded",
+    };
+    let report = StatusReport {
+        state,
+        dir: local.as_ref().map(|(system, _)| system.path.display().to_string()),
+        uuid: info.as_ref().map(|info| info.uuid.to_string()),
+        version: info.as_ref().map(|info| info.version.clone()),
+        engines,
+        pools,
+        problem,
+    };
+    session.out.show(&report, |out| write_human(out, &report))?;
+    if state == "running" { Ok(()) } else { Err(Failure::Reported(UNREACHABLE)) }
+}
+
+/// What the system says of the engine with this Unix socket.
+fn engine_status(info: Option<&SystemInfo>, unix: &str) -> EngineStatus {
+    let known = info.and_then(|info| info.engines.iter().find(|(engine, ..)| engine.unix == unix));
+    EngineStatus {
+        rank: known.map(|(engine, ..)| engine.rank.0),
+        state: if known.is_some_and(|(.., reachable)| *reachable) { "up" } else { "down" },
+        pid: None,
+        tcp: known.map(|(engine, ..)| engine.tcp.clone()).unwrap_or_default(),
+        targets: known.map_or_else(Vec::new, |(_, ids, _)| ids.iter().map(|id| id.0).collect()),
+        log: None,
+    }
+}
+
+fn pools(client: &Client) -> Result<Vec<PoolStatus>> {
+    let mut pools = Vec::new();
+    for info in client.block_on(client.pool_list())? {
+        let name = Name::Uuid(info.uuid);
+        // A pool that is held exclusively, or on its way out, still has a line.
+        let space = client.block_on(async {
+            let pool = client.pool_open(&name, OpenMode::ReadOnly).await?;
+            let space = pool.query().await?;
+            pool.close().await?;
+            Ok::<_, types::Error>(space)
+        });
+        let space = space.unwrap_or_default();
+        let answered = space.targets.iter().filter(|target| target.stat.is_some()).count();
+        pools.push(PoolStatus {
+            label: info.label,
+            uuid: info.uuid.to_string(),
+            durability: info.durability.to_string(),
+            total_bytes: info.scm_bytes + info.nvme_bytes,
+            free_bytes: space.total.scm_free_bytes + space.total.nvme_free_bytes,
+            containers: info.cont_count,
+            targets: info.map.targets.len(),
+            targets_silent: info.map.targets.len().saturating_sub(answered),
+        });
+    }
+    Ok(pools)
+}
+
+fn write_human(out: &mut dyn std::io::Write, report: &StatusReport) -> std::io::Result<()> {
+    match &report.dir {
+        Some(dir) => writeln!(out, "System at {dir} is {}.", report.state)?,
+        None => writeln!(out, "System is {}.", report.state)?,
+    }
+    if let Some(problem) = report.problem.as_ref().filter(|_| report.state != "stopped") {
+        writeln!(out, "No answer: {problem}")?;
+    }
+    writeln!(out)?;
+    let mut table = Table::new(&[">RANK", "STATE", ">PID", "ADDRESS", "TARGETS"]);
+    let dash = || "-".to_string();
+    for engine in &report.engines {
+        table.row(vec![
+            engine.rank.map_or_else(dash, |rank| rank.to_string()),
+            engine.state.to_string(),
+            engine.pid.map_or_else(dash, |pid| pid.to_string()),
+            engine.tcp.clone(),
+            engine.targets.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+        ]);
+    }
+    table.write(out)?;
+    if report.pools.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let mut table =
+        Table::new(&["POOL", ">SIZE", ">FREE", ">USED", "DURABILITY", ">CONTAINERS", "TARGETS"]);
+    for pool in &report.pools {
+        let used = pool.total_bytes.saturating_sub(pool.free_bytes);
+        let silent = match pool.targets_silent {
+            0 => String::new(),
+            count => format!(" ({count} silent)"),
+        };
+        table.row(vec![
+            pool.label.clone(),
+            size::format(pool.total_bytes),
+            size::format(pool.free_bytes),
+            format!("{}%", (used as f64 * 100.0 / pool.total_bytes.max(1) as f64).round()),
+            pool.durability.clone(),
+            pool.containers.to_string(),
+            format!("{}{silent}", pool.targets),
+        ]);
+    }
+    table.write(out)
+}

@@ -1,0 +1,262 @@
+//! `azekura up`: makes a system if there is none, starts the engines that do not run, waits
+//! until all of them answer.
+
+use super::dir::{Setup, SystemDir};
+use super::process::{Running, log_tail, spawn};
+use crate::exit::Outcome;
+use crate::output::warn_line;
+use crate::session::Session;
+use client::{Client, ConnectOptions, SystemAddress};
+use engine::EngineConfig;
+use rustix::process::Signal;
+use serde::Serialize;
+use std::process::Child;
+use std::time::{Duration, Instant};
+use transport::Address;
+use types::{Code, Durability, Error, Result};
+
+/// Most engines and targets of one machine; more is a slip of the finger.
+const ENGINES_MAX: u32 = 64;
+/// Lines of a failed engine's log that are shown.
+const LOG_LINES_SHOWN: usize = 8;
+
+/// Start a system on this machine, in the background.
+///
+/// Makes the system if the directory holds none, starts the engines that do not run, and returns
+/// when all of them answer. Running it again is harmless.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  azekura up
+  azekura up --dir /scratch/azk --engines 2 --targets 4
+  azekura up --durability memory     # pools forget everything when the system stops")]
+pub struct UpArgs {
+    /// Number of engine processes [default: 1; later: as made]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=ENGINES_MAX as i64))]
+    engines: Option<u32>,
+    /// Targets (storage threads) of each engine [default: 2; later: as made]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
+    targets: Option<u32>,
+    /// Durability of pools that are created without one: wal, relaxed or memory [default: wal]
+    #[arg(long)]
+    durability: Option<Durability>,
+    /// Seconds to wait for the engines
+    #[arg(long = "wait", value_name = "SECONDS", default_value_t = 30)]
+    wait_s: u64,
+}
+
+#[derive(Serialize)]
+struct UpReport {
+    dir: String,
+    engines: u32,
+    targets: u32,
+    durability: Durability,
+    /// Engines that were running before.
+    already_running: u32,
+    pids: Vec<u32>,
+    tcp: Vec<String>,
+}
+
+/// An engine being started, and where in its log this start begins.
+struct Starting {
+    index: u32,
+    child: Child,
+    log_start: u64,
+}
+
+/// Runs the command.
+pub fn run(session: &Session, args: &UpArgs) -> Outcome {
+    let system = SystemDir::at(session.system_dir()?);
+    system.create()?;
+    let _held = system.lock()?;
+    let setup = match system.setup()? {
+        Some(setup) => {
+            check_unchanged(&system, &setup, args)?;
+            setup
+        }
+        None => system.make(
+            args.engines.unwrap_or(1),
+            args.targets.unwrap_or(2),
+            args.durability.unwrap_or_default(),
+        )?,
+    };
+    let configs = system.configs(&setup)?;
+    let deadline = Instant::now() + Duration::from_secs(args.wait_s);
+    let running = (0..setup.engines).filter(|&at| is_running(&system, at)).count() as u32;
+    let mut started = Vec::new();
+    if let Err(error) = start_all(&system, &configs, &mut started, deadline) {
+        stop_started(&system, &mut started);
+        return Err(error.into());
+    }
+    system.write_system_file(&configs)?;
+
+    let pids = (0..setup.engines)
+        .filter_map(|at| Running::find(&system.engine(at)))
+        .map(|engine| engine.identity.pid)
+        .collect();
+    let report = UpReport {
+        dir: system.path.display().to_string(),
+        engines: setup.engines,
+        targets: setup.targets,
+        durability: setup.durability,
+        already_running: running,
+        pids,
+        tcp: configs.iter().map(|config| config.listen.clone()).collect(),
+    };
+    let out = session.out;
+    out.show(&report, |to| {
+        let plural =
+            |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let state = if running == setup.engines { "already running" } else { "running" };
+        let targets = if setup.engines == 1 { "" } else { " each" };
+        writeln!(
+            to,
+            "System at {} is {state}: {}, {}{targets}.",
+            report.dir,
+            plural(setup.engines, "engine"),
+            plural(setup.targets, "target")
+        )?;
+        if out.quiet || running == setup.engines {
+            return Ok(());
+        }
+        let is_default = SystemAddress::default_dir().is_ok_and(|dir| dir == system.path);
+        if !is_default {
+            writeln!(to, "  export AZEKURA_SYSTEM={}", report.dir)?;
+        }
+        writeln!(to, "  azekura pool create tank --size 4GiB")?;
+        writeln!(to, "  azekura cont create tank home --type posix")?;
+        writeln!(to, "  azekura fs cp -r SOMEDIR azk://tank/home/")?;
+        writeln!(to, "  azekura down")
+    })
+}
+
+fn check_unchanged(system: &SystemDir, setup: &Setup, args: &UpArgs) -> Result<()> {
+    let differs = args.engines.is_some_and(|engines| engines != setup.engines)
+        || args.targets.is_some_and(|targets| targets != setup.targets)
+        || args.durability.is_some_and(|durability| durability != setup.durability);
+    if differs {
+        return Err(Error::inval(format!(
+            "the system at {} was made with --engines {} --targets {} --durability {}; \
+             leave these options out, or use another --dir",
+            system.path.display(),
+            setup.engines,
+            setup.targets,
+            setup.durability
+        )));
+    }
+    Ok(())
+}
+
+fn is_running(system: &SystemDir, index: u32) -> bool {
+    Running::find(&system.engine(index)).is_some()
+}
+
+/// Starts what does not run. The first engine holds the catalog: the others join it, so it has
+/// to answer before they start.
+fn start_all(
+    system: &SystemDir,
+    configs: &[EngineConfig],
+    started: &mut Vec<Starting>,
+    deadline: Instant,
+) -> Result<()> {
+    let token = system.token()?;
+    let start = |index: u32, started: &mut Vec<Starting>| -> Result<()> {
+        if !is_running(system, index) {
+            let (child, log_start) = spawn(&system.engine(index))?;
+            started.push(Starting { index, child, log_start });
+        }
+        Ok(())
+    };
+    start(0, started)?;
+    wait_answer(system, &configs[0], &token, 1, started, deadline)?;
+    for index in 1..configs.len() as u32 {
+        start(index, started)?;
+    }
+    for config in configs {
+        wait_answer(system, config, &token, configs.len(), started, deadline)?;
+    }
+    Ok(())
+}
+
+/// Waits until an engine answers and knows of `engines` engines.
+fn wait_answer(
+    system: &SystemDir,
+    config: &EngineConfig,
+    token: &[u8],
+    engines: usize,
+    started: &mut [Starting],
+    deadline: Instant,
+) -> Result<()> {
+    let mut pause = Duration::from_millis(2);
+    loop {
+        let problem = match ask(config, token) {
+            Ok(known) if known >= engines => return Ok(()),
+            Ok(known) => format!("it knows of {known} engines, not {engines}"),
+            Err(error) => error.to_string(),
+        };
+        check_alive(system, started)?;
+        if Instant::now() >= deadline {
+            return Err(Error::new(
+                Code::TimedOut,
+                format!(
+                    "the engine in {} does not answer in time: {problem}; see its engine.log",
+                    config.dir.display()
+                ),
+            ));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// How many engines an engine knows of.
+fn ask(config: &EngineConfig, token: &[u8]) -> Result<usize> {
+    let mut options = ConnectOptions::new(SystemAddress {
+        engines: vec![Address::Unix(config.unix_path())],
+        token: token.to_vec(),
+    });
+    options.timeout = Duration::from_secs(2);
+    let client = Client::connect(options)?;
+    Ok(client.block_on(client.system_query())?.engines.len())
+}
+
+/// An error when an engine ended instead of serving.
+fn check_alive(system: &SystemDir, started: &mut [Starting]) -> Result<()> {
+    for engine in started {
+        let Ok(Some(status)) = engine.child.try_wait() else { continue };
+        let dir = system.engine(engine.index);
+        let said = log_tail(&dir, engine.log_start, LOG_LINES_SHOWN);
+        return Err(Error::new(
+            Code::Io,
+            format!(
+                "engine {} ended while starting ({status}); {}/engine.log says:\n{said}",
+                engine.index,
+                dir.display()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Takes back a start that failed; engines that ran before stay.
+fn stop_started(system: &SystemDir, started: &mut [Starting]) {
+    for engine in started.iter_mut().rev() {
+        match Running::find(&system.engine(engine.index)) {
+            Some(running) => {
+                let asked = running.signal(Signal::TERM);
+                if asked.is_err() || !running.wait(Duration::from_secs(5)) {
+                    warn_line(format_args!(
+                        "azekura: engine {} (process {}) does not stop; ending it",
+                        engine.index, running.identity.pid
+                    ));
+                    // Our own child: its pid cannot have been given to another.
+                    let _ = engine.child.kill();
+                }
+            }
+            None => {
+                // It has not come far enough to have anything to finish.
+                let _ = engine.child.kill();
+            }
+        }
+        let _ = engine.child.wait();
+    }
+}
