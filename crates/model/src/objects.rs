@@ -1,0 +1,769 @@
+//! One target's objects, by the letter of [`wire::obj`].
+//!
+//! A batch is checked whole against the state before it, then applied op by op. Array values
+//! are kept record by record. Reading ops of a batch see the state before its writes.
+
+use std::collections::BTreeMap;
+use types::{Code, DkeyKind, Epoch, Error, Oid, Result};
+use wire::link::{Link, LinkKind};
+use wire::obj::{
+    Batch, BatchReply, Cond, FetchIod, FetchWant, Fetched, FetchedIod, FoundKey, Linked, ListScope,
+    Listed, ObjectStat, Op, OpReply, QueryFlags, ReadCheck, ReadScope, Recx, Tail, UpdateValue,
+};
+
+/// A value of an akey.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Value {
+    Single(Vec<u8>),
+    Array { record_bytes: u32, records: BTreeMap<u64, Vec<u8>> },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Akey {
+    epoch: Epoch,
+    value: Value,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Dkey {
+    epoch: Epoch,
+    akeys: BTreeMap<Vec<u8>, Akey>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Object {
+    epoch: Epoch,
+    keys_epoch: Epoch,
+    dkeys: BTreeMap<Vec<u8>, Dkey>,
+}
+
+/// What a shard must be told of the world around it.
+pub trait Surroundings {
+    /// The object's first group is led by this target.
+    fn home_here(&self, oid: Oid) -> bool;
+    /// All of the object is on this target.
+    fn all_here(&self, oid: Oid) -> bool;
+    /// Some client holds the object open.
+    fn is_open(&self, oid: Oid) -> bool;
+}
+
+/// A world of one target where nobody holds anything open.
+pub struct Alone;
+
+impl Surroundings for Alone {
+    fn home_here(&self, _: Oid) -> bool {
+        true
+    }
+    fn all_here(&self, _: Oid) -> bool {
+        true
+    }
+    fn is_open(&self, _: Oid) -> bool {
+        false
+    }
+}
+
+/// What a batch did, beside its answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// The encoded [`BatchReply`].
+    pub reply: Vec<u8>,
+    /// Fetched data in order.
+    pub bulk: Vec<u8>,
+    /// Handles to register.
+    pub opened: Vec<Oid>,
+    /// Objects to free when nobody holds them open, on all targets.
+    pub orphans: Vec<Oid>,
+}
+
+/// The objects of one container on one target.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Shard {
+    objects: BTreeMap<Oid, Object>,
+}
+
+/// An answer that owns what it says.
+enum Answer {
+    Done,
+    Fetched(Vec<(Epoch, OwnedFetch)>),
+    Listed(Vec<OwnedItem>, Vec<u8>, Epoch),
+    Found(Option<(Vec<u8>, Vec<u8>, Option<Recx>, u32)>),
+    Stat(ObjectStat),
+    Link(Option<Vec<u8>>, Epoch, Option<Tail>, bool),
+    Removed(Option<Vec<u8>>, bool, Linked),
+}
+
+enum OwnedFetch {
+    Absent,
+    Inline(Vec<u8>),
+    Single(u64, bool),
+    Array(u32, u64),
+}
+
+enum OwnedItem {
+    Key(Vec<u8>),
+    Entry(Vec<u8>, Vec<u8>, Epoch, Option<Tail>),
+    Recx(Recx, u32, Epoch),
+}
+
+/// Sort key of a dkey.
+fn order(oid: Oid, dkey: &[u8]) -> (u64, Vec<u8>) {
+    match oid.dkey_kind() {
+        DkeyKind::Hashed => (types::hash::bytes(dkey), dkey.to_vec()),
+        DkeyKind::U64 => (integer(dkey), Vec::new()),
+        DkeyKind::Lexical => (0, dkey.to_vec()),
+    }
+}
+
+fn integer(dkey: &[u8]) -> u64 {
+    let mut raw = [0; 8];
+    let count = dkey.len().min(8);
+    raw[..count].copy_from_slice(&dkey[..count]);
+    u64::from_le_bytes(raw)
+}
+
+impl Shard {
+    /// Ids of all objects, in order.
+    pub fn oids(&self) -> impl Iterator<Item = Oid> + '_ {
+        self.objects.keys().copied()
+    }
+
+    /// Evaluates all conditions and checks of a batch.
+    pub fn check(&self, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
+        for check in checks {
+            if self.epoch_of(check.oid, check.of) != check.seen {
+                return Err(Code::TxRestart.into());
+            }
+        }
+        ops.iter().try_for_each(|op| self.check_op(op))
+    }
+
+    fn epoch_of(&self, oid: Oid, of: ReadScope<'_>) -> Epoch {
+        let object = self.objects.get(&oid);
+        match of {
+            ReadScope::Keys => object.map(|object| object.keys_epoch),
+            ReadScope::Object => object.map(|object| object.epoch),
+            ReadScope::Dkey(dkey) => self.dkey(oid, dkey).map(|found| found.epoch),
+            ReadScope::Akey(dkey, akey) => self.akey(oid, dkey, akey).map(|found| found.epoch),
+        }
+        .unwrap_or(Epoch::ZERO)
+    }
+
+    fn dkey(&self, oid: Oid, dkey: &[u8]) -> Option<&Dkey> {
+        self.objects.get(&oid)?.dkeys.get(dkey)
+    }
+
+    fn akey(&self, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<&Akey> {
+        self.dkey(oid, dkey)?.akeys.get(akey)
+    }
+
+    fn check_op(&self, op: &Op<'_>) -> Result<()> {
+        let must = |holds: bool, code: Code| if holds { Ok(()) } else { Err(Error::bare(code)) };
+        let exists = self.objects.contains_key(&op.oid());
+        let object = |cond: Cond| must(!cond.has(Cond::OBJ_EXISTS) || exists, Code::NonExist);
+        match op {
+            Op::Update { oid, dkey, cond, iods } => {
+                object(*cond)?;
+                let there = self.dkey(*oid, dkey).is_some();
+                must(!cond.has(Cond::DKEY_INSERT) || !there, Code::Exist)?;
+                must(!cond.has(Cond::DKEY_UPDATE) || there, Code::NonExist)?;
+                for iod in iods {
+                    let cond = cond.and(iod.cond);
+                    let old = self.akey(*oid, dkey, iod.akey);
+                    must(!cond.has(Cond::AKEY_INSERT) || old.is_none(), Code::Exist)?;
+                    must(!cond.has(Cond::AKEY_UPDATE) || old.is_some(), Code::NonExist)?;
+                }
+                Ok(())
+            }
+            Op::Fetch { oid, dkey, cond, iods } => {
+                object(*cond)?;
+                must(
+                    !cond.has(Cond::DKEY_FETCH) || self.dkey(*oid, dkey).is_some(),
+                    Code::NonExist,
+                )?;
+                let all = iods.iter().all(|iod| self.akey(*oid, dkey, iod.akey).is_some());
+                must(!cond.has(Cond::AKEY_FETCH) || all, Code::NonExist)
+            }
+            Op::PunchObj { oid, cond, besides } => {
+                object(*cond)?;
+                must(!cond.has(Cond::PUNCH) || exists, Code::NonExist)?;
+                let others = self
+                    .objects
+                    .get(oid)
+                    .is_some_and(|object| object.dkeys.keys().any(|dkey| dkey != besides));
+                must(!cond.has(Cond::OBJ_EMPTY) || !others, Code::NotEmpty)
+            }
+            Op::PunchDkeys { oid, cond, dkeys } => {
+                object(*cond)?;
+                let all = dkeys.iter().all(|dkey| self.dkey(*oid, dkey).is_some());
+                must(!cond.has(Cond::PUNCH) || all, Code::NonExist)
+            }
+            Op::PunchAkeys { oid, dkey, cond, akeys } => {
+                object(*cond)?;
+                let all = akeys.iter().all(|akey| self.akey(*oid, dkey, akey).is_some());
+                must(!cond.has(Cond::PUNCH) || all, Code::NonExist)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Answers and applies a batch that was checked. `bulk` holds its data.
+    pub fn apply(
+        &mut self,
+        batch: &Batch<'_>,
+        mut bulk: &[u8],
+        epoch: Epoch,
+        around: &dyn Surroundings,
+    ) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let before = self.clone();
+        let mut answers = Vec::new();
+        for op in &batch.ops {
+            answers.push(self.apply_op(op, &before, &mut bulk, epoch, around, &mut outcome)?);
+        }
+        let ops = answers.iter().map(Answer::as_wire).collect();
+        outcome.reply = wire::encode(&BatchReply { epoch, ops });
+        Ok(outcome)
+    }
+
+    fn apply_op(
+        &mut self,
+        op: &Op<'_>,
+        before: &Shard,
+        bulk: &mut &[u8],
+        epoch: Epoch,
+        around: &dyn Surroundings,
+        outcome: &mut Outcome,
+    ) -> Result<Answer> {
+        match op {
+            Op::Update { oid, dkey, iods, .. } => {
+                for iod in iods {
+                    self.update(*oid, dkey, iod.akey, &iod.value, bulk, epoch)?;
+                }
+            }
+            Op::Fetch { oid, dkey, iods, .. } => {
+                let fetched = iods.iter().map(|iod| before.fetch(*oid, dkey, iod, outcome));
+                return Ok(Answer::Fetched(fetched.collect()));
+            }
+            Op::PunchObj { oid, .. } => {
+                self.objects.remove(oid);
+            }
+            Op::PunchDkeys { oid, dkeys, .. } => {
+                for dkey in dkeys {
+                    self.punch_dkey(*oid, dkey, epoch);
+                }
+            }
+            Op::PunchDkeysFrom { oid, from } => {
+                let all: Vec<Vec<u8>> = self
+                    .objects
+                    .get(oid)
+                    .into_iter()
+                    .flat_map(|o| o.dkeys.keys().cloned())
+                    .collect();
+                for dkey in all.iter().filter(|dkey| integer(dkey) >= *from) {
+                    self.punch_dkey(*oid, dkey, epoch);
+                }
+            }
+            Op::PunchAkeys { oid, dkey, akeys, .. } => {
+                for akey in akeys {
+                    self.punch_akey(*oid, dkey, akey, epoch);
+                }
+            }
+            Op::List { oid, scope, anchor, count_max, .. } => {
+                return Ok(before.list(*oid, scope, anchor, *count_max, around));
+            }
+            Op::Query { oid, flags, dkey, akey } => {
+                return Ok(Answer::Found(before.query(*oid, *flags, dkey, akey)));
+            }
+            Op::Stat { oid } => return Ok(Answer::Stat(before.stat(*oid))),
+            Op::FetchLink { oid, dkey, akey, open } => {
+                let Some((epoch, value)) = before.single(*oid, dkey, akey) else {
+                    return Ok(Answer::Link(None, Epoch::ZERO, None, false));
+                };
+                let linked = followed(value);
+                let opened = *open && linked.is_some_and(|oid| around.home_here(oid));
+                if let (true, Some(oid)) = (opened, linked) {
+                    outcome.opened.push(oid);
+                }
+                let tail = linked.filter(|oid| around.all_here(*oid)).map(|o| before.stat(o).tail);
+                return Ok(Answer::Link(Some(value.to_vec()), epoch, tail, opened));
+            }
+            Op::RemoveLink { oid, dkey, akey } => {
+                let Some((_, value)) = before.single(*oid, dkey, akey) else {
+                    return Ok(Answer::Removed(None, false, Linked::None));
+                };
+                let value = value.to_vec();
+                if Link::decode(&value).is_some_and(|link| link.protected) {
+                    return Ok(Answer::Removed(Some(value), false, Linked::None));
+                }
+                self.punch_dkey(*oid, dkey, epoch);
+                let linked = match followed(&value) {
+                    None => Linked::None,
+                    Some(oid) if !around.home_here(oid) => Linked::Elsewhere,
+                    Some(oid) => {
+                        self.free(oid, around, outcome);
+                        Linked::Freed
+                    }
+                };
+                return Ok(Answer::Removed(Some(value), true, linked));
+            }
+            Op::Open { oid } => outcome.opened.push(*oid),
+            Op::PunchUnlessOpen { oid } => self.free(*oid, around, outcome),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn free(&mut self, oid: Oid, around: &dyn Surroundings, outcome: &mut Outcome) {
+        if around.all_here(oid) && !around.is_open(oid) {
+            self.objects.remove(&oid);
+        } else {
+            outcome.orphans.push(oid);
+        }
+    }
+
+    /// Removes an object.
+    pub fn punch(&mut self, oid: Oid) {
+        self.objects.remove(&oid);
+    }
+
+    fn update(
+        &mut self,
+        oid: Oid,
+        dkey: &[u8],
+        akey: &[u8],
+        value: &UpdateValue<'_>,
+        bulk: &mut &[u8],
+        epoch: Epoch,
+    ) -> Result<()> {
+        if let UpdateValue::PunchRecords { recxs } = value {
+            return self.punch_records(oid, dkey, akey, recxs, epoch);
+        }
+        let object = self.objects.entry(oid).or_default();
+        object.epoch = epoch;
+        if !object.dkeys.contains_key(dkey) {
+            object.keys_epoch = epoch;
+        }
+        let entry = object.dkeys.entry(dkey.to_vec()).or_default();
+        entry.epoch = epoch;
+        let mut take = |bytes: usize| -> Result<Vec<u8>> {
+            let (piece, rest) = bulk
+                .split_at_checked(bytes)
+                .ok_or_else(|| Error::inval("the batch has less data than its updates say"))?;
+            *bulk = rest;
+            Ok(piece.to_vec())
+        };
+        let new = match value {
+            UpdateValue::Inline(bytes) => Value::Single(bytes.to_vec()),
+            UpdateValue::Single { bytes } => Value::Single(take(*bytes as usize)?),
+            UpdateValue::Array { record_bytes, recxs }
+            | UpdateValue::Zero { record_bytes, recxs } => {
+                let mut records = match entry.akeys.remove(akey).map(|old| old.value) {
+                    Some(Value::Array { record_bytes: old, records }) if old == *record_bytes => {
+                        records
+                    }
+                    Some(_) => return Err(Error::inval("another kind of value is there")),
+                    None => BTreeMap::new(),
+                };
+                for recx in recxs {
+                    let end = recx.end().ok_or_else(|| Error::inval("range overflows"))?;
+                    for index in recx.index..end {
+                        let record = match value {
+                            UpdateValue::Array { .. } => take(*record_bytes as usize)?,
+                            _ => vec![0; *record_bytes as usize],
+                        };
+                        records.insert(index, record);
+                    }
+                }
+                Value::Array { record_bytes: *record_bytes, records }
+            }
+            UpdateValue::PunchRecords { .. } => return Ok(()),
+        };
+        entry.akeys.insert(akey.to_vec(), Akey { epoch, value: new });
+        Ok(())
+    }
+
+    fn punch_records(
+        &mut self,
+        oid: Oid,
+        dkey: &[u8],
+        akey: &[u8],
+        recxs: &[Recx],
+        epoch: Epoch,
+    ) -> Result<()> {
+        let Some(object) = self.objects.get_mut(&oid) else { return Ok(()) };
+        let Some(entry) = object.dkeys.get_mut(dkey) else { return Ok(()) };
+        let Some(found) = entry.akeys.get_mut(akey) else { return Ok(()) };
+        let Value::Array { records, .. } = &mut found.value else {
+            return Err(Error::inval("a single value has no records"));
+        };
+        for recx in recxs {
+            let end = recx.end().ok_or_else(|| Error::inval("range overflows"))?;
+            records.retain(|index, _| *index < recx.index || *index >= end);
+        }
+        let empty = records.is_empty();
+        (found.epoch, entry.epoch, object.epoch) = (epoch, epoch, epoch);
+        if empty {
+            self.punch_akey(oid, dkey, akey, epoch);
+        }
+        Ok(())
+    }
+
+    fn punch_dkey(&mut self, oid: Oid, dkey: &[u8], epoch: Epoch) {
+        if let Some(object) = self.objects.get_mut(&oid)
+            && object.dkeys.remove(dkey).is_some()
+        {
+            (object.epoch, object.keys_epoch) = (epoch, epoch);
+            if object.dkeys.is_empty() {
+                self.objects.remove(&oid);
+            }
+        }
+    }
+
+    fn punch_akey(&mut self, oid: Oid, dkey: &[u8], akey: &[u8], epoch: Epoch) {
+        let Some(object) = self.objects.get_mut(&oid) else { return };
+        let Some(entry) = object.dkeys.get_mut(dkey) else { return };
+        if entry.akeys.remove(akey).is_some() {
+            (object.epoch, entry.epoch) = (epoch, epoch);
+            if entry.akeys.is_empty() {
+                self.punch_dkey(oid, dkey, epoch);
+            }
+        }
+    }
+
+    fn single(&self, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<(Epoch, &[u8])> {
+        match self.akey(oid, dkey, akey)? {
+            Akey { epoch, value: Value::Single(value) } => Some((*epoch, value)),
+            _ => None,
+        }
+    }
+
+    fn fetch(
+        &self,
+        oid: Oid,
+        dkey: &[u8],
+        iod: &FetchIod<'_>,
+        outcome: &mut Outcome,
+    ) -> (Epoch, OwnedFetch) {
+        let found = self.akey(oid, dkey, iod.akey);
+        if let FetchWant::Array { record_bytes, recxs } = &iod.want {
+            let (records, stored_bytes) = match found.map(|found| &found.value) {
+                Some(Value::Array { records, record_bytes }) => (Some(records), *record_bytes),
+                _ => (None, *record_bytes),
+            };
+            for index in recxs.iter().flat_map(|recx| recx.index..recx.index + recx.count) {
+                match records.and_then(|records| records.get(&index)) {
+                    Some(record) => outcome.bulk.extend_from_slice(record),
+                    None => outcome.bulk.extend(std::iter::repeat_n(0, stored_bytes as usize)),
+                }
+            }
+        }
+        let Some(found) = found else {
+            return (Epoch::ZERO, OwnedFetch::Absent);
+        };
+        let fetched = match (&found.value, &iod.want) {
+            (Value::Array { record_bytes, records }, _) => {
+                let end = records.last_key_value().map_or(0, |(last, _)| last + 1);
+                OwnedFetch::Array(*record_bytes, end)
+            }
+            (Value::Single(value), FetchWant::Single { bytes_max, inline_bytes_max }) => {
+                let bytes = value.len() as u64;
+                if bytes <= *inline_bytes_max as u64 {
+                    OwnedFetch::Inline(value.clone())
+                } else if bytes <= *bytes_max {
+                    outcome.bulk.extend_from_slice(value);
+                    OwnedFetch::Single(bytes, true)
+                } else {
+                    OwnedFetch::Single(bytes, false)
+                }
+            }
+            (Value::Single(value), _) => OwnedFetch::Single(value.len() as u64, false),
+        };
+        (found.epoch, fetched)
+    }
+
+    /// Facts about an object.
+    pub fn stat(&self, oid: Oid) -> ObjectStat {
+        let Some(object) = self.objects.get(&oid) else {
+            return ObjectStat::default();
+        };
+        let mut tail = Tail { epoch: object.epoch, ..Tail::default() };
+        for (dkey, entry) in &object.dkeys {
+            for (akey, found) in &entry.akeys {
+                match &found.value {
+                    Value::Single(value) => tail.bytes_used += value.len() as u64,
+                    Value::Array { record_bytes, records } => {
+                        tail.bytes_used += records.len() as u64 * *record_bytes as u64;
+                        let dkey = integer(dkey);
+                        if akey.is_empty() && tail.dkey_max.is_none_or(|max| dkey >= max) {
+                            tail.dkey_max = Some(dkey);
+                            tail.end = records.last_key_value().map_or(0, |(last, _)| last + 1);
+                        }
+                    }
+                }
+            }
+        }
+        ObjectStat { tail, dkey_count: object.dkeys.len() as u64, keys_epoch: object.keys_epoch }
+    }
+
+    fn list(
+        &self,
+        oid: Oid,
+        scope: &ListScope<'_>,
+        anchor: &[u8],
+        count_max: u32,
+        around: &dyn Surroundings,
+    ) -> Answer {
+        let object = self.objects.get(&oid);
+        let keys_epoch = object.map_or(Epoch::ZERO, |object| object.keys_epoch);
+        // Every scope becomes a list in order, each item with the key that an anchor names.
+        let mut items: Vec<((u64, Vec<u8>), OwnedItem)> = Vec::new();
+        match scope {
+            ListScope::Dkeys { value_of, follow, hash_range } => {
+                for dkey in object.iter().flat_map(|object| object.dkeys.keys()) {
+                    let place = order(oid, dkey);
+                    if oid.dkey_kind() == DkeyKind::Hashed
+                        && !(hash_range.0..=hash_range.1).contains(&place.0)
+                    {
+                        continue;
+                    }
+                    let item = match value_of {
+                        None => OwnedItem::Key(dkey.clone()),
+                        Some(akey) => {
+                            let (epoch, value) =
+                                self.single(oid, dkey, akey).unwrap_or((Epoch::ZERO, b""));
+                            let tail = followed(value)
+                                .filter(|oid| *follow && around.all_here(*oid))
+                                .map(|oid| self.stat(oid).tail);
+                            OwnedItem::Entry(dkey.clone(), value.to_vec(), epoch, tail)
+                        }
+                    };
+                    items.push((place, item));
+                }
+            }
+            ListScope::Akeys { dkey } => {
+                for akey in self.dkey(oid, dkey).iter().flat_map(|found| found.akeys.keys()) {
+                    items.push(((0, akey.clone()), OwnedItem::Key(akey.clone())));
+                }
+            }
+            ListScope::Recxs { dkey, akey, descending } => {
+                if let Some(Akey { epoch, value: Value::Array { record_bytes, records } }) =
+                    self.akey(oid, dkey, akey)
+                {
+                    for recx in runs(records) {
+                        let place = if *descending { u64::MAX - recx.index } else { recx.index };
+                        items.push((
+                            (place, Vec::new()),
+                            OwnedItem::Recx(recx, *record_bytes, *epoch),
+                        ));
+                    }
+                }
+            }
+        }
+        items.sort_by(|a, b| a.0.cmp(&b.0));
+        let after = (!anchor.is_empty()).then(|| (integer(anchor), anchor[8..].to_vec()));
+        let mut rest =
+            items.into_iter().filter(|(place, _)| after.as_ref().is_none_or(|a| place > a));
+        let mut page = Vec::new();
+        let mut last = (0, Vec::new());
+        for (place, item) in rest.by_ref().take(count_max.max(1) as usize) {
+            last = place;
+            page.push(item);
+        }
+        let next = match rest.next() {
+            Some(_) => [&last.0.to_le_bytes()[..], &last.1].concat(),
+            None => Vec::new(),
+        };
+        Answer::Listed(page, next, keys_epoch)
+    }
+
+    fn query(
+        &self,
+        oid: Oid,
+        flags: QueryFlags,
+        dkey: &[u8],
+        akey: &[u8],
+    ) -> Option<(Vec<u8>, Vec<u8>, Option<Recx>, u32)> {
+        let max = flags.has(QueryFlags::MAX);
+        let object = self.objects.get(&oid)?;
+        let mut dkeys: Vec<&Vec<u8>> = object.dkeys.keys().collect();
+        dkeys.sort_by_key(|dkey| order(oid, dkey));
+        if max {
+            dkeys.reverse();
+        }
+        for candidate in dkeys {
+            if !flags.has(QueryFlags::DKEY) && candidate != dkey {
+                continue;
+            }
+            let mut akeys: Vec<(&Vec<u8>, &Akey)> = object.dkeys[candidate].akeys.iter().collect();
+            if max {
+                akeys.reverse();
+            }
+            for (name, found) in akeys {
+                if !flags.has(QueryFlags::AKEY) && name != akey && flags.has(QueryFlags::RECX) {
+                    continue;
+                }
+                if !flags.has(QueryFlags::RECX) {
+                    return Some((candidate.clone(), name.clone(), None, 0));
+                }
+                if let Value::Array { record_bytes, records } = &found.value {
+                    let mut all = runs(records);
+                    let recx = if max { all.pop() } else { all.into_iter().next() };
+                    if recx.is_some() {
+                        return Some((candidate.clone(), name.clone(), recx, *record_bytes));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Runs of neighbouring records.
+fn runs(records: &BTreeMap<u64, Vec<u8>>) -> Vec<Recx> {
+    let mut runs: Vec<Recx> = Vec::new();
+    for &index in records.keys() {
+        match runs.last_mut() {
+            Some(run) if run.index + run.count == index => run.count += 1,
+            _ => runs.push(Recx { index, count: 1 }),
+        }
+    }
+    runs
+}
+
+/// The object a value's link leads to.
+fn followed(value: &[u8]) -> Option<Oid> {
+    let link = Link::decode(value)?;
+    (link.kind == LinkKind::Array && !link.oid.is_nil()).then_some(link.oid)
+}
+
+impl Answer {
+    fn as_wire(&self) -> OpReply<'_> {
+        match self {
+            Answer::Done => OpReply::Done,
+            Answer::Fetched(iods) => OpReply::Fetched(
+                iods.iter()
+                    .map(|(epoch, value)| FetchedIod {
+                        epoch: *epoch,
+                        value: match value {
+                            OwnedFetch::Absent => Fetched::Absent,
+                            OwnedFetch::Inline(value) => Fetched::Inline(value),
+                            OwnedFetch::Single(bytes, in_bulk) => {
+                                Fetched::Single { bytes: *bytes, in_bulk: *in_bulk }
+                            }
+                            OwnedFetch::Array(record_bytes, end) => {
+                                Fetched::Array { record_bytes: *record_bytes, end: *end }
+                            }
+                        },
+                    })
+                    .collect(),
+            ),
+            Answer::Listed(items, anchor, keys_epoch) => OpReply::Listed {
+                items: items
+                    .iter()
+                    .map(|item| match item {
+                        OwnedItem::Key(key) => Listed::Key { key },
+                        OwnedItem::Entry(key, value, epoch, tail) => {
+                            Listed::Entry { key, value, epoch: *epoch, tail: *tail }
+                        }
+                        OwnedItem::Recx(recx, record_bytes, epoch) => {
+                            Listed::Recx { recx: *recx, record_bytes: *record_bytes, epoch: *epoch }
+                        }
+                    })
+                    .collect(),
+                anchor,
+                keys_epoch: *keys_epoch,
+            },
+            Answer::Found(found) => {
+                OpReply::Found(found.as_ref().map(|(dkey, akey, recx, bytes)| FoundKey {
+                    dkey,
+                    akey,
+                    recx: *recx,
+                    record_bytes: *bytes,
+                }))
+            }
+            Answer::Stat(stat) => OpReply::Stat(*stat),
+            Answer::Link(value, epoch, tail, opened) => OpReply::Link {
+                value: value.as_deref(),
+                epoch: *epoch,
+                tail: *tail,
+                opened: *opened,
+            },
+            Answer::Removed(value, removed, linked) => {
+                OpReply::Removed { value: value.as_deref(), removed: *removed, linked: *linked }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{ContId, ObjClass, ObjType, PoolId};
+    use wire::obj::UpdateIod;
+
+    fn run(shard: &mut Shard, ops: Vec<Op<'_>>, bulk: &[u8], epoch: u64) -> Result<Outcome> {
+        let batch = Batch { pool: PoolId(1), cont: ContId(1), checks: Vec::new(), ops };
+        shard.check(&batch.checks, &batch.ops)?;
+        shard.apply(&batch, bulk, Epoch(epoch), &Alone)
+    }
+
+    fn write(oid: Oid, dkey: &'static [u8], cond: Cond, recx: Recx) -> Op<'static> {
+        let value = UpdateValue::Array { record_bytes: 1, recxs: vec![recx] };
+        Op::Update { oid, dkey, cond, iods: vec![UpdateIod { akey: b"", cond: Cond::NONE, value }] }
+    }
+
+    #[test]
+    fn records_conditions_and_tails() {
+        let oid = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0);
+        let dkey = &[2, 0, 0, 0, 0, 0, 0, 0];
+        let recx = Recx { index: 3, count: 2 };
+        let mut shard = Shard::default();
+        let refused = run(&mut shard, vec![write(oid, dkey, Cond::OBJ_EXISTS, recx)], b"ab", 1);
+        assert_eq!(refused.map_err(|error| error.code), Err(Code::NonExist));
+        run(&mut shard, vec![write(oid, dkey, Cond::DKEY_INSERT, recx)], b"ab", 2).unwrap();
+        let tail = shard.stat(oid).tail;
+        assert_eq!((tail.dkey_max, tail.end, tail.epoch), (Some(2), 5, Epoch(2)));
+        let again = run(&mut shard, vec![write(oid, dkey, Cond::DKEY_INSERT, recx)], b"ab", 3);
+        assert_eq!(again.map_err(|error| error.code), Err(Code::Exist));
+        let want = FetchWant::Array { record_bytes: 1, recxs: vec![Recx { index: 2, count: 4 }] };
+        let iods = vec![FetchIod { akey: b"", want }];
+        let fetch = Op::Fetch { oid, dkey, cond: Cond::NONE, iods };
+        assert_eq!(run(&mut shard, vec![fetch], b"", 4).unwrap().bulk, b"\0ab\0");
+        run(&mut shard, vec![Op::PunchDkeysFrom { oid, from: 2 }], b"", 5).unwrap();
+        assert_eq!(shard.oids().count(), 0, "an object without dkeys is gone");
+    }
+
+    #[test]
+    fn listings_go_on_from_their_anchor() {
+        let oid = Oid::generate(0, 1, ObjType::MultiHashed, ObjClass::S1, 0);
+        let mut shard = Shard::default();
+        for name in [&b"a"[..], b"b", b"c", b"d", b"e"] {
+            let value = UpdateValue::Inline(name);
+            let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
+            run(&mut shard, vec![Op::Update { oid, dkey: name, cond: Cond::NONE, iods }], b"", 1)
+                .unwrap();
+        }
+        let mut seen = Vec::new();
+        let mut anchor = Vec::new();
+        loop {
+            let scope =
+                ListScope::Dkeys { value_of: Some(b"i"), follow: false, hash_range: (0, u64::MAX) };
+            let list = Op::List { oid, scope, anchor: &anchor, count_max: 2, bytes_max: 1 };
+            let outcome = run(&mut shard, vec![list], b"", 2).unwrap();
+            let reply: BatchReply<'_> = wire::decode(&outcome.reply).unwrap();
+            let OpReply::Listed { items, anchor: next, .. } = &reply.ops[0] else {
+                panic!("not a listing");
+            };
+            for item in items {
+                let Listed::Entry { key, value, .. } = item else { panic!("no value") };
+                assert_eq!(key, value);
+                seen.push(key.to_vec());
+            }
+            if next.is_empty() {
+                break;
+            }
+            anchor = next.to_vec();
+        }
+        seen.sort();
+        assert_eq!(seen, [b"a", b"b", b"c", b"d", b"e"]);
+    }
+}
