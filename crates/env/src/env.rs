@@ -6,6 +6,7 @@ use crate::real::Real;
 use crate::sim::SimNode;
 use crate::source::{FdWatch, Source};
 use crate::timer::{Sleep, Timers};
+use std::any::TypeId;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::{Pin, pin};
@@ -179,6 +180,20 @@ impl Env {
                 Err(Error::new(Code::NotSupported, format!("a simulated world has no {what}")))
             }
         }
+    }
+
+    /// The one value of type `T` of this thread's `Env`, made when first asked for. For layers
+    /// above that share something per thread, such as a doorbell. `NotSupported` in a simulated
+    /// world; see [`crate::SimWorld::extension`].
+    pub fn extension<T: 'static>(&self, make: impl FnOnce() -> Result<T>) -> Result<Rc<T>> {
+        let real = self.real_only("threads")?;
+        let found = real.extensions.borrow().get(&TypeId::of::<T>()).cloned();
+        if let Some(found) = found.and_then(|any| any.downcast().ok()) {
+            return Ok(found);
+        }
+        let made = Rc::new(make()?);
+        real.extensions.borrow_mut().insert(TypeId::of::<T>(), made.clone());
+        Ok(made)
     }
 
     /// The disk. The first call on a thread sets up io_uring.

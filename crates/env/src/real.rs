@@ -11,7 +11,9 @@ use crate::rng::Rng;
 use crate::source::{Readiness, Source};
 use crate::timer::Timers;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -71,6 +73,8 @@ pub(crate) struct Real {
     watch_count: Cell<usize>,
     idle: Idle,
     rounds: Cell<u32>,
+    /// Things of layers above, by type.
+    pub extensions: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     /// io_uring of this thread, made on first use.
     pub disk: RefCell<Option<Rc<crate::disk_real::RealDisk>>>,
 }
@@ -101,6 +105,7 @@ impl Real {
             watch_count: Cell::new(0),
             idle: Idle { yield_count: Cell::new(YIELD_COUNT_START), sleeps: Cell::new(0) },
             rounds: Cell::new(0),
+            extensions: RefCell::default(),
             disk: RefCell::new(None),
         })
     }
@@ -302,6 +307,8 @@ impl Real {
             self.remove_source(source);
         }
         self.disk.replace(None);
+        let extensions = self.extensions.take();
+        drop(extensions);
     }
 }
 

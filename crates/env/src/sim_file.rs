@@ -176,26 +176,28 @@ impl SimContents {
     /// Makes one write durable. Older writes that are still pending stay so, but where they
     /// overlap it they can no longer come back after a crash.
     pub fn make_durable(&mut self, number: u64) {
-        let Ok(at) = self.pending.binary_search_by_key(&number, |(number, _)| *number) else {
-            return;
-        };
+        let at = self.pending.partition_point(|(other, _)| *other < number);
+        // More than one part when a newer durable write has cut it.
+        let end = self.pending.partition_point(|(other, _)| *other <= number);
         let resized = |(_, change): &(u64, Change)| !matches!(change, Change::Write { .. });
         if self.pending[..at].iter().any(resized) {
             // The length is metadata that a durable write takes along, and order matters to it.
             return self.make_all_durable(number);
         }
-        let (_, change) = self.pending.remove(at);
-        change.apply(&mut self.durable);
-        let Change::Write { offset, data } = &change else { return };
-        let over = *offset..*offset + data.len() as u64;
-        let older: Vec<_> = self.pending.drain(..at).collect();
-        let kept: Vec<_> = older
-            .into_iter()
-            .flat_map(|(number, change)| {
-                change.without(&over).into_iter().map(move |rest| (number, rest))
-            })
-            .collect();
-        self.pending.splice(..0, kept);
+        let parts: Vec<_> = self.pending.drain(at..end).collect();
+        let mut older: Vec<_> = self.pending.drain(..at).collect();
+        for (_, change) in parts {
+            change.apply(&mut self.durable);
+            let Change::Write { offset, data } = &change else { continue };
+            let over = *offset..*offset + data.len() as u64;
+            older = older
+                .into_iter()
+                .flat_map(|(number, change)| {
+                    change.without(&over).into_iter().map(move |rest| (number, rest))
+                })
+                .collect();
+        }
+        self.pending.splice(..0, older);
     }
 
     /// Number of the last change.

@@ -1,1 +1,35 @@
-//! Connections between clients and engines: shm and tcp.
+//! Connections between clients and engines: shared memory, TCP, simulated.
+//!
+//! A caller dials ([`connect`]) and makes [`Call`]s; an engine listens ([`Acceptor`]), reads who
+//! calls ([`Incomer`]), hands the caller to the thread that serves it ([`Handoff`]) and receives
+//! requests there ([`ServerConn`]). On one host the two sides switch to shared memory during the
+//! introduction, and large data is copied once, between the engine's buffers and the client's.
+//!
+//! Invariants:
+//! - Nothing a peer sends or writes into shared memory harms this process: every byte is checked
+//!   before use, and a breach of the protocol ends that one connection.
+//! - An engine touches a client's buffers only while the call that owns them is alive.
+//! - When a connection ends, every call on it fails at once.
+//!
+//! This crate knows frames and introductions, but not what requests mean.
+
+mod accept;
+mod address;
+mod conn;
+mod dial;
+mod fdpass;
+mod frame;
+mod outbox;
+mod remote;
+mod ring;
+mod server;
+mod shm;
+mod sim;
+mod stream;
+
+pub use accept::{Acceptor, Handoff, HelloInfo, Incomer};
+pub use address::Address;
+pub use conn::{Answer, Call, Conn};
+pub use dial::{Dial, connect};
+pub use server::{Incoming, IncomingBulk, Responder, ServerConn};
+pub use sim::SimNet;

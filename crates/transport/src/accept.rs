@@ -1,0 +1,479 @@
+//! Accepting: listeners, the first message, the hand-over to the thread that serves.
+//!
+//! Invariants: a first message is limited in size and time, and read beside others, so that no
+//! caller holds up another. Anything else than a well-formed one costs its sender the connection
+//! and nobody else anything.
+
+use crate::dial::HELLO_BYTES_MAX;
+use crate::fdpass::{Introducer, send};
+use crate::remote::Process;
+use crate::ring::{Region, Side};
+use crate::server::ServerConn;
+use crate::shm::{Hub, ShmStream};
+use crate::sim::{Listener, SimNet, SimStream};
+use crate::stream::{SocketStream, Stream};
+use env::{Env, FdWatch};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use types::{ClientId, Code, Error, Result};
+use wire::hello::{Hello, HelloReply, Service};
+use wire::{HEADER_BYTES, Header, Kind};
+
+/// Most time for the first message.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// First messages read at once; more callers wait in the kernel's queue.
+const GREETING_COUNT_MAX: usize = 256;
+/// Callers that wait in the kernel's queue.
+const BACKLOG: i32 = 1024;
+/// Pause after the kernel refuses a connection for lack of descriptors or memory.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a caller said first, owned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HelloInfo {
+    /// Who calls.
+    pub client: ClientId,
+    /// Whom it wants.
+    pub service: Service,
+    /// The secret it showed.
+    pub token: Vec<u8>,
+    /// Name of its job; may be empty.
+    pub job: String,
+    /// Its process id: from the kernel on one host, else what it says.
+    pub pid: u32,
+}
+
+#[derive(Default)]
+struct Arrivals {
+    ready: RefCell<VecDeque<Incomer>>,
+    waiting: RefCell<Option<Waker>>,
+    greeting_count: Cell<usize>,
+    greeter: RefCell<Option<Waker>>,
+    stopped: Cell<bool>,
+    listeners: RefCell<Vec<Waker>>,
+}
+
+impl Arrivals {
+    fn deliver(&self, incomer: Incomer) {
+        self.ready.borrow_mut().push_back(incomer);
+        wake(&self.waiting);
+    }
+}
+
+fn wake(slot: &RefCell<Option<Waker>>) {
+    let waker = slot.borrow_mut().take();
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// Listens for callers. Stops when dropped.
+pub struct Acceptor {
+    arrivals: Rc<Arrivals>,
+    tcp_addr: Option<SocketAddr>,
+    unix_path: Option<PathBuf>,
+}
+
+impl Acceptor {
+    /// Listens on a TCP address (`HOST:PORT`, port 0 for any), a Unix socket, or both; a stale socket
+    /// file is replaced, `Busy` when somebody serves it. In a simulated world it listens under the
+    /// node's name and the addresses are not looked at.
+    pub async fn bind(env: &Env, tcp: Option<&str>, unix: Option<&Path>) -> Result<Acceptor> {
+        let arrivals = Rc::<Arrivals>::default();
+        let mut acceptor = Acceptor { arrivals: arrivals.clone(), tcp_addr: None, unix_path: None };
+        if env.sim_node().is_some() {
+            let listener = Listener::bind(env)?;
+            env.spawn(accept_sim(env.clone(), listener, arrivals));
+            return Ok(acceptor);
+        }
+        if let Some(text) = tcp {
+            let (fd, address) =
+                listen_tcp(text).map_err(|error| error.context(format!("listening on {text}")))?;
+            acceptor.tcp_addr = Some(address);
+            let watch = env.watch_fd(Rc::new(fd))?;
+            env.spawn(accept_sockets(env.clone(), watch, false, arrivals.clone()));
+        }
+        if let Some(path) = unix {
+            let fd = listen_unix(path)
+                .map_err(|error| error.context(format!("listening on {}", path.display())))?;
+            acceptor.unix_path = Some(path.into());
+            let watch = env.watch_fd(Rc::new(fd))?;
+            env.spawn(accept_sockets(env.clone(), watch, true, arrivals));
+        }
+        Ok(acceptor)
+    }
+
+    /// Where it listens for TCP.
+    pub fn tcp_addr(&self) -> Option<SocketAddr> {
+        self.tcp_addr
+    }
+
+    /// The next caller that has said who it is. One task may wait.
+    pub async fn accept(&self) -> Result<Incomer> {
+        std::future::poll_fn(|cx| match self.arrivals.ready.borrow_mut().pop_front() {
+            Some(incomer) => Poll::Ready(Ok(incomer)),
+            None => {
+                self.arrivals.waiting.replace(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.arrivals.stopped.set(true);
+        for waker in self.arrivals.listeners.take() {
+            waker.wake();
+        }
+        wake(&self.arrivals.greeter);
+        if let Some(path) = &self.unix_path {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn listen_tcp(text: &str) -> Result<(OwnedFd, SocketAddr)> {
+    let address = text
+        .to_socket_addrs()
+        .map_err(|error| Error::inval(error.to_string()))?
+        .next()
+        .ok_or_else(|| Error::inval("the name has no address"))?;
+    let failed = |errno: Errno| match errno {
+        Errno::ADDRINUSE => Error::new(Code::Busy, "the address is in use"),
+        other => Error::io("binding", other.into()),
+    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(failed)?;
+    sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
+    rustix::net::bind(&fd, &address).map_err(failed)?;
+    rustix::net::listen(&fd, BACKLOG).map_err(failed)?;
+    let bound = rustix::net::getsockname(&fd).map_err(failed)?;
+    let bound = SocketAddr::try_from(bound).map_err(failed)?;
+    Ok((fd, bound))
+}
+
+fn listen_unix(path: &Path) -> Result<OwnedFd> {
+    let failed = |errno: Errno| Error::io("binding", errno.into());
+    let address = SocketAddrUnix::new(path).map_err(|_| {
+        Error::inval("the path of a Unix socket may have at most 107 bytes; choose a shorter one")
+    })?;
+    let socket = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+    };
+    let fd = socket().map_err(failed)?;
+    match rustix::net::bind(&fd, &address) {
+        Ok(()) => {}
+        Err(Errno::ADDRINUSE) => {
+            let probe = socket().map_err(failed)?;
+            match rustix::net::connect(&probe, &address) {
+                Err(Errno::CONNREFUSED | Errno::NOENT) => {}
+                _ => return Err(Error::new(Code::Busy, "another process listens there")),
+            }
+            match rustix::fs::unlink(path) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+            rustix::net::bind(&fd, &address).map_err(failed)?;
+        }
+        Err(errno) => return Err(failed(errno)),
+    }
+    // Whoever knows the token may call, whatever its user id, as over TCP.
+    rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(0o666)).map_err(failed)?;
+    rustix::net::listen(&fd, BACKLOG).map_err(failed)?;
+    Ok(fd)
+}
+
+/// One accepted socket, or an error to report. `None` when the acceptor has stopped.
+async fn next_socket(watch: &FdWatch, arrivals: &Arrivals) -> Option<Result<OwnedFd, Errno>> {
+    std::future::poll_fn(|cx| {
+        loop {
+            if arrivals.stopped.get() {
+                return Poll::Ready(None);
+            }
+            if arrivals.greeting_count.get() >= GREETING_COUNT_MAX {
+                arrivals.greeter.replace(Some(cx.waker().clone()));
+                return Poll::Pending;
+            }
+            if watch.poll_readable(cx).is_pending() {
+                let mut listeners = arrivals.listeners.borrow_mut();
+                if !listeners.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    listeners.push(cx.waker().clone());
+                }
+                return Poll::Pending;
+            }
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::accept_with(watch.fd(), flags) {
+                Ok(fd) => return Poll::Ready(Some(Ok(fd))),
+                Err(Errno::WOULDBLOCK) => watch.clear_readable(),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(errno) => return Poll::Ready(Some(Err(errno))),
+            }
+        }
+    })
+    .await
+}
+
+async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Arrivals>) {
+    while let Some(accepted) = next_socket(&watch, &arrivals).await {
+        let fd = match accepted {
+            Ok(fd) => fd,
+            Err(errno) => {
+                tracing::warn!("a caller could not be accepted: {errno}");
+                env.sleep(SHORTAGE_PAUSE).await;
+                continue;
+            }
+        };
+        if !is_unix {
+            // Fails only on a socket that is closed already; reading tells.
+            let _ = sockopt::set_tcp_nodelay(&fd, true);
+        }
+        arrivals.greeting_count.set(arrivals.greeting_count.get() + 1);
+        let (inner, arrivals) = (env.clone(), arrivals.clone());
+        env.spawn(async move {
+            let greeted = inner.timeout(HELLO_TIMEOUT, greet_socket(&inner, fd, is_unix));
+            match greeted.await {
+                Some(Ok(incomer)) => arrivals.deliver(incomer),
+                Some(Err(error)) => tracing::debug!("a caller was turned away: {error}"),
+                None => tracing::debug!("a caller did not say who it is in time"),
+            }
+            arrivals.greeting_count.set(arrivals.greeting_count.get() - 1);
+            wake(&arrivals.greeter);
+        });
+    }
+}
+
+async fn accept_sim(env: Env, listener: Rc<Listener>, arrivals: Rc<Arrivals>) {
+    loop {
+        let accepted = std::future::poll_fn(|cx| {
+            if arrivals.stopped.get() {
+                return Poll::Ready(None);
+            }
+            let polled = listener.poll_accept(cx).map(Some);
+            if polled.is_pending() {
+                arrivals.listeners.replace(vec![cx.waker().clone()]);
+            }
+            polled
+        });
+        let Some(stream) = accepted.await else { return };
+        let (inner, arrivals) = (env.clone(), arrivals.clone());
+        env.spawn(async move {
+            match inner.timeout(HELLO_TIMEOUT, greet_sim(&inner, stream)).await {
+                Some(Ok(incomer)) => arrivals.deliver(incomer),
+                Some(Err(error)) => tracing::debug!("a caller was turned away: {error}"),
+                None => tracing::debug!("a caller did not say who it is in time"),
+            }
+        });
+    }
+}
+
+fn hello_header(raw: &[u8; HEADER_BYTES]) -> Result<Header> {
+    let header = Header::decode(raw)?;
+    if header.kind != Kind::Hello
+        || header.bulk_bytes != 0
+        || header.body_bytes as usize > HELLO_BYTES_MAX
+    {
+        return Err(Error::new(Code::Proto, "the first message is not an introduction"));
+    }
+    Ok(header)
+}
+
+struct Probe {
+    address: u64,
+    word: u64,
+}
+
+fn decode_hello(header: &Header, body: &[u8]) -> Result<(HelloInfo, Probe)> {
+    header.check_body(body)?;
+    let hello: Hello<'_> = wire::decode(body)?;
+    let info = HelloInfo {
+        client: hello.client,
+        service: hello.service,
+        token: hello.token.to_vec(),
+        job: hello.job.to_string(),
+        pid: hello.pid,
+    };
+    Ok((info, Probe { address: hello.memory_probe_address, word: hello.memory_probe }))
+}
+
+async fn greet_socket(env: &Env, fd: OwnedFd, is_unix: bool) -> Result<Incomer> {
+    let peer_pid = match is_unix {
+        true => sockopt::socket_peercred(&fd).ok().map(|cred| cred.pid.as_raw_nonzero().get()),
+        false => None,
+    };
+    let introducer = Introducer::new(env, fd)?;
+    let mut raw = [0; HEADER_BYTES];
+    introducer.read_exact(&mut raw).await?;
+    let header = match hello_header(&raw) {
+        Ok(header) => header,
+        Err(error) => {
+            // The answer tells a caller of another version which one this is.
+            if error.code == Code::Version {
+                let _ = introducer.write_all(&reply_frame(&Err(error.clone())), &[]).await;
+            }
+            return Err(error);
+        }
+    };
+    let mut body = vec![0; header.body_bytes as usize];
+    introducer.read_exact(&mut body).await?;
+    let (mut info, probe) = decode_hello(&header, &body)?;
+    if let Some(pid) = peer_pid {
+        info.pid = pid as u32;
+    }
+    let mut fds = introducer.take_fds();
+    let shared = match (is_unix, fds.len()) {
+        (true, 2) => fds.pop().zip(fds.pop()).map(|(bell, memory)| SharedFds { memory, bell }),
+        (_, 0) => None,
+        _ => return Err(Error::new(Code::Proto, "unexpected descriptors")),
+    };
+    let fd = introducer.into_fd().ok_or_else(|| Error::bare(Code::Closed))?;
+    let process = peer_pid.map(|pid| (pid, probe));
+    let route = Route::Socket { fd, shared, process };
+    Ok(Incomer { env: env.clone(), info, is_local: is_unix, route })
+}
+
+async fn greet_sim(env: &Env, stream: SimStream) -> Result<Incomer> {
+    let stream = Stream::Sim(stream);
+    let mut raw = [0; HEADER_BYTES];
+    stream.read_exact(&mut raw).await?;
+    let header = hello_header(&raw)?;
+    let mut body = vec![0; header.body_bytes as usize];
+    stream.read_exact(&mut body).await?;
+    let (info, _) = decode_hello(&header, &body)?;
+    let (Stream::Sim(stream), Some(node)) = (stream, env.sim_node()) else {
+        return Err(Error::bare(Code::Closed));
+    };
+    let number = SimNet::of(node.world()).hand_off(stream);
+    Ok(Incomer { env: env.clone(), info, is_local: false, route: Route::Sim(number) })
+}
+
+fn reply_frame(reply: &Result<HelloReply>) -> Vec<u8> {
+    let body = wire::encode(reply);
+    let mut frame = Header::new(Kind::HelloReply, 0, &body, 0).encode().to_vec();
+    frame.extend_from_slice(&body);
+    frame
+}
+
+struct SharedFds {
+    memory: OwnedFd,
+    bell: OwnedFd,
+}
+
+enum Route {
+    Socket {
+        fd: OwnedFd,
+        shared: Option<SharedFds>,
+        process: Option<(i32, Probe)>,
+    },
+    /// Number of a stream kept in the simulated network.
+    Sim(u64),
+}
+
+/// A caller that has said who it is and waits for an answer.
+pub struct Incomer {
+    env: Env,
+    info: HelloInfo,
+    is_local: bool,
+    route: Route,
+}
+
+impl Incomer {
+    /// What it said.
+    pub fn hello(&self) -> &HelloInfo {
+        &self.info
+    }
+
+    /// It is on this host.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Tells it why not, and hangs up.
+    pub fn refuse(self, error: Error) {
+        let frame = reply_frame(&Err(error));
+        match self.route {
+            Route::Socket { fd, .. } => {
+                // A fresh socket has room for so little; a caller that does not read may miss it.
+                let _ = send(fd.as_fd(), &frame, &[]);
+            }
+            Route::Sim(number) => {
+                if let Some(node) = self.env.sim_node()
+                    && let Some(stream) = SimNet::of(node.world()).take(number)
+                {
+                    let mut cx = std::task::Context::from_waker(Waker::noop());
+                    let _ = stream.poll_write(&mut cx, &[std::io::IoSlice::new(&frame)]);
+                }
+            }
+        }
+    }
+
+    /// Takes it off this thread.
+    pub fn into_handoff(self) -> Handoff {
+        Handoff { info: self.info, route: self.route }
+    }
+}
+
+/// A caller on its way to the thread that serves it.
+pub struct Handoff {
+    info: HelloInfo,
+    route: Route,
+}
+
+impl Handoff {
+    /// What the caller said.
+    pub fn hello(&self) -> &HelloInfo {
+        &self.info
+    }
+
+    /// Sends the answer and begins to serve, on the thread of `env`. `remote_bulk` of the reply is
+    /// set here, by trying it.
+    pub fn serve(self, env: &Env, mut reply: HelloReply) -> Result<ServerConn> {
+        let HelloInfo { client, job, .. } = self.info;
+        let (fd, shared, process) = match self.route {
+            Route::Socket { fd, shared, process } => (fd, shared, process),
+            Route::Sim(number) => {
+                let node = env.sim_node();
+                let stream = node.and_then(|node| SimNet::of(node.world()).take(number));
+                let stream = stream.ok_or_else(|| {
+                    Error::inval("a simulated caller can be served in its own world only")
+                })?;
+                reply.remote_bulk = false;
+                let conn = ServerConn::new(env, Stream::Sim(stream), None, client, job);
+                conn.outbox().post(&[&reply_frame(&Ok(reply))])?;
+                return Ok(conn);
+            }
+        };
+        let Some(shared) = shared else {
+            reply.remote_bulk = false;
+            let stream = Stream::Socket(SocketStream::new(env, fd, &[])?);
+            let conn = ServerConn::new(env, stream, None, client, job);
+            conn.outbox().post(&[&reply_frame(&Ok(reply))])?;
+            return Ok(conn);
+        };
+        let region = Region::open(&shared.memory)?;
+        let process =
+            process.and_then(|(pid, probe)| Process::probe(pid, probe.address, probe.word));
+        reply.remote_bulk = process.is_some();
+        let hub = Hub::of(env)?;
+        let frame = reply_frame(&Ok(reply));
+        let socket = Rc::new(env.watch_fd(Rc::new(fd))?);
+        let stream = ShmStream::new(env, Side::Server, region, shared.bell, socket.clone())?;
+        match send(socket.fd(), &frame, &[hub.bell()]) {
+            Ok(count) if count == frame.len() => {}
+            Ok(_) => return Err(Error::new(Code::Closed, "the caller does not read its answer")),
+            Err(errno) => return Err(Error::new(Code::Closed, format!("answering: {errno}"))),
+        }
+        Ok(ServerConn::new(env, Stream::Shm(stream), process, client, job))
+    }
+}

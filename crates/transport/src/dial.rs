@@ -1,0 +1,244 @@
+//! Connecting: sockets, the first exchange, the switch to shared memory.
+
+use crate::address::Address;
+use crate::conn::Conn;
+use crate::fdpass::Introducer;
+use crate::ring::{Region, Side};
+use crate::shm::{Hub, ShmStream};
+use crate::sim;
+use crate::stream::{SocketStream, Stream};
+use env::Env;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+use types::{ClientId, Code, Error, Result};
+use wire::hello::{Hello, HelloReply, Service};
+use wire::{HEADER_BYTES, Header, Kind};
+
+/// Longest body of a first message, bytes.
+pub(crate) const HELLO_BYTES_MAX: usize = 16 << 10;
+
+/// Who calls, and whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Dial<'a> {
+    /// The caller; the same over reconnects.
+    pub client: ClientId,
+    /// Whom it wants.
+    pub service: Service,
+    /// Shared secret of the system; empty where none is set.
+    pub token: &'a [u8],
+    /// Name of the caller's job; may be empty.
+    pub job: &'a str,
+    /// Most time for all of it.
+    pub timeout: Duration,
+}
+
+/// Connects to an engine and introduces the caller. `Unreach` when nobody is there, `TimedOut` when
+/// there is no answer in time, or what the engine refuses with. A host name in a TCP address is
+/// resolved by the C library, which blocks the thread.
+pub async fn connect(env: &Env, addr: &Address, dial: &Dial<'_>) -> Result<Conn> {
+    let connected = env.timeout(dial.timeout, async {
+        match addr {
+            Address::Unix(path) => connect_unix(env, path, dial).await,
+            Address::Tcp(text) => connect_tcp(env, text, dial).await,
+            Address::Sim(name) => connect_sim(env, name, dial).await,
+        }
+    });
+    match connected.await {
+        Some(Ok(conn)) => Ok(conn),
+        Some(Err(error)) if error.code == Code::Closed => {
+            Err(Error::new(Code::Unreach, format!("connecting to {addr}: {error}")))
+        }
+        Some(Err(error)) => Err(error.context(format!("connecting to {addr}"))),
+        None => Err(Error::new(
+            Code::TimedOut,
+            format!("connecting to {addr}: no answer within {:?}", dial.timeout),
+        )),
+    }
+}
+
+fn unreachable(errno: Errno) -> Error {
+    Error::new(Code::Unreach, errno.to_string())
+}
+
+fn hello_frame(dial: &Dial<'_>, memory_probe_address: u64, memory_probe: u64) -> Vec<u8> {
+    let hello = Hello {
+        client: dial.client,
+        service: dial.service,
+        token: dial.token,
+        job: dial.job,
+        pid: std::process::id(),
+        memory_probe_address,
+        memory_probe,
+    };
+    let body = wire::encode(&hello);
+    let mut frame = Header::new(Kind::Hello, 0, &body, 0).encode().to_vec();
+    frame.extend_from_slice(&body);
+    frame
+}
+
+fn check_hello_header(raw: &[u8; HEADER_BYTES]) -> Result<Header> {
+    let header = Header::decode(raw)?;
+    if header.kind != Kind::HelloReply
+        || header.bulk_bytes != 0
+        || header.body_bytes as usize > HELLO_BYTES_MAX
+    {
+        return Err(Error::new(Code::Proto, "the engine's first message is not an introduction"));
+    }
+    Ok(header)
+}
+
+fn decode_reply(header: &Header, body: &[u8]) -> Result<HelloReply> {
+    header.check_body(body)?;
+    wire::decode::<Result<HelloReply>>(body)?
+}
+
+async fn connect_tcp(env: &Env, text: &str, dial: &Dial<'_>) -> Result<Conn> {
+    let addresses: Vec<SocketAddr> = text
+        .to_socket_addrs()
+        .map_err(|error| Error::new(Code::Unreach, format!("'{text}': {error}")))?
+        .collect();
+    let mut last = Error::new(Code::Unreach, format!("'{text}' has no address"));
+    for address in addresses {
+        match open_tcp(env, address).await {
+            Ok(introducer) => return introduce(env, introducer, dial, None).await,
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn open_tcp(env: &Env, address: SocketAddr) -> Result<Introducer> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd =
+        rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(unreachable)?;
+    sockopt::set_tcp_nodelay(&fd, true).map_err(unreachable)?;
+    match rustix::net::connect(&fd, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => {}
+        Err(errno) => return Err(unreachable(errno)),
+    }
+    let introducer = Introducer::new(env, fd)?;
+    // Right after the watch was set up the kernel's first report is still to come.
+    introducer.watch().clear_writable();
+    introducer.watch().writable().await;
+    match sockopt::socket_error(introducer.watch().fd()) {
+        Ok(Ok(())) => Ok(introducer),
+        Ok(Err(errno)) | Err(errno) => Err(unreachable(errno)),
+    }
+}
+
+async fn connect_unix(env: &Env, path: &Path, dial: &Dial<'_>) -> Result<Conn> {
+    let address = rustix::net::SocketAddrUnix::new(path)
+        .map_err(|errno| Error::new(Code::Unreach, format!("bad socket path: {errno}")))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(unreachable)?;
+    loop {
+        match rustix::net::connect(&fd, &address) {
+            Ok(()) => break,
+            // The engine's queue of new connections is full.
+            Err(Errno::AGAIN) => env.sleep(Duration::from_millis(1)).await,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(unreachable(errno)),
+        }
+    }
+    let engine_pid = sockopt::socket_peercred(&fd).map_err(unreachable)?.pid;
+    let introducer = Introducer::new(env, fd)?;
+    let (memory, region) = Region::create()?;
+    let may_reach = allow_access(engine_pid.as_raw_nonzero().get());
+    introduce(env, introducer, dial, Some(SharedMemory { memory, region, may_reach })).await
+}
+
+struct SharedMemory {
+    memory: OwnedFd,
+    region: std::rc::Rc<Region>,
+    may_reach: bool,
+}
+
+/// The one process that may reach our memory where the Yama security module limits it.
+static TRACER: AtomicI32 = AtomicI32::new(0);
+
+/// Lets the engine reach our memory where the kernel needs to be told. False when another engine
+/// has that right: the kernel knows one at a time, and taking it away would break the other's
+/// transfers.
+fn allow_access(engine_pid: i32) -> bool {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    if !scope.is_ok_and(|scope| scope.trim() != "0") {
+        return true;
+    }
+    let earlier = TRACER
+        .compare_exchange(0, engine_pid, Ordering::SeqCst, Ordering::SeqCst)
+        .unwrap_or_else(|pid| pid);
+    if earlier != 0 && earlier != engine_pid && process_lives(earlier) {
+        return false;
+    }
+    TRACER.store(engine_pid, Ordering::SeqCst);
+    // SAFETY: sets an attribute of this process; no memory is involved.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, engine_pid as libc::c_ulong, 0, 0, 0) == 0 }
+}
+
+fn process_lives(pid: i32) -> bool {
+    rustix::process::Pid::from_raw(pid)
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// The first exchange over a socket.
+async fn introduce(
+    env: &Env,
+    introducer: Introducer,
+    dial: &Dial<'_>,
+    shared: Option<SharedMemory>,
+) -> Result<Conn> {
+    // On the heap, where it stays while the engine looks at it.
+    let probe = Box::new(env.random_u64());
+    let reach = shared.as_ref().is_some_and(|shared| shared.may_reach);
+    let address = if reach { &raw const *probe as u64 } else { 0 };
+    let frame = hello_frame(dial, address, std::hint::black_box(*probe));
+    match &shared {
+        Some(shared) => {
+            let hub = Hub::of(env)?;
+            introducer.write_all(&frame, &[shared.memory.as_fd(), hub.bell()]).await?;
+        }
+        None => introducer.write_all(&frame, &[]).await?,
+    }
+    let mut raw = [0; HEADER_BYTES];
+    introducer.read_exact(&mut raw).await?;
+    let header = check_hello_header(&raw)?;
+    let mut body = vec![0; header.body_bytes as usize];
+    introducer.read_exact(&mut body).await?;
+    let reply = decode_reply(&header, &body)?;
+    drop(probe);
+    let bell = introducer.take_fds().pop();
+    let stream = match (shared, bell) {
+        (Some(shared), Some(bell)) => {
+            let socket = introducer.watch().clone();
+            Stream::Shm(ShmStream::new(env, Side::Client, shared.region, bell, socket)?)
+        }
+        _ => {
+            let fd = introducer.into_fd().ok_or_else(|| Error::bare(Code::Closed))?;
+            Stream::Socket(SocketStream::new(env, fd, &[])?)
+        }
+    };
+    Ok(Conn::new(env, stream, reply))
+}
+
+async fn connect_sim(env: &Env, name: &str, dial: &Dial<'_>) -> Result<Conn> {
+    let stream = Stream::Sim(sim::connect(env, name).await?);
+    let frame = hello_frame(dial, 0, 0);
+    let mut sent = 0;
+    while sent < frame.len() {
+        let part = [std::io::IoSlice::new(&frame[sent..])];
+        sent += std::future::poll_fn(|cx| stream.poll_write(cx, &part)).await?;
+    }
+    let mut raw = [0; HEADER_BYTES];
+    stream.read_exact(&mut raw).await?;
+    let header = check_hello_header(&raw)?;
+    let mut body = vec![0; header.body_bytes as usize];
+    stream.read_exact(&mut body).await?;
+    Ok(Conn::new(env, stream, decode_reply(&header, &body)?))
+}

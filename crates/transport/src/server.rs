@@ -1,0 +1,316 @@
+//! The serving side of a connection: requests in, answers out.
+//!
+//! Invariants: one `recv` at a time; the next frame is read only after the bulk of the one before
+//! was read or given up, because both are in the same stream. Answers are independent of each
+//! other and of `recv`.
+
+use crate::frame::{FrameReader, streamed_bulk_bytes};
+use crate::outbox::Outbox;
+use crate::remote::{Process, REMOTE_BYTES_MIN, RemoteBulk, split_trailer};
+use crate::stream::Stream;
+use env::Env;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use types::{ClientId, Code, Error, Result, limits};
+use wire::header::FLAG_REMOTE_BULK;
+use wire::{Header, Kind};
+
+pub(crate) struct Serving {
+    stream: Rc<Stream>,
+    outbox: Rc<Outbox>,
+    reader: RefCell<FrameReader>,
+    /// The bulk of the last frame is still being read by its holder.
+    bulk_lent: Cell<bool>,
+    receiver: RefCell<Option<Waker>>,
+    process: Option<Rc<Process>>,
+    client: ClientId,
+    job: String,
+    closed: Cell<bool>,
+}
+
+/// A connection being served. Clones are the same one; it closes when the last is dropped.
+#[derive(Clone)]
+pub struct ServerConn(Rc<Handle>);
+
+/// Closes the connection when the last [`ServerConn`] goes, while responders keep the rest.
+struct Handle(Rc<Serving>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// A request (or notice) from the client.
+pub struct Incoming {
+    /// Its header; the body length covers what travelled with the body.
+    pub header: Header,
+    /// The encoded message.
+    pub body: Vec<u8>,
+    /// Data that belongs to it.
+    pub bulk: IncomingBulk,
+    /// For the answer.
+    pub responder: Responder,
+}
+
+impl ServerConn {
+    pub(crate) fn new(
+        env: &Env,
+        stream: Stream,
+        process: Option<Process>,
+        client: ClientId,
+        job: String,
+    ) -> ServerConn {
+        let stream = Rc::new(stream);
+        ServerConn(Rc::new(Handle(Rc::new(Serving {
+            outbox: Outbox::new(env, stream.clone()),
+            stream,
+            reader: RefCell::new(FrameReader::new()),
+            bulk_lent: Cell::new(false),
+            receiver: RefCell::default(),
+            process: process.map(Rc::new),
+            client,
+            job,
+            closed: Cell::new(false),
+        }))))
+    }
+
+    pub(crate) fn outbox(&self) -> &Rc<Outbox> {
+        &self.0.0.outbox
+    }
+
+    /// The next request; `None` when the client has closed or is gone. An error means that the
+    /// client sent what is not understood, or that the connection broke; it is closed then. Pings
+    /// are answered here. The future may be dropped without losing anything.
+    pub async fn recv(&self) -> Result<Option<Incoming>> {
+        let serving = &self.0.0;
+        loop {
+            let frame = std::future::poll_fn(|cx| serving.poll_frame(cx)).await;
+            let incoming = match frame {
+                Ok(Some((header, body))) => serving.take_in(header, body),
+                Ok(None) => {
+                    serving.close();
+                    return Ok(None);
+                }
+                Err(error) => Err(error),
+            };
+            match incoming {
+                Ok(Some(incoming)) => return Ok(Some(incoming)),
+                Ok(None) => {}
+                Err(error) => {
+                    serving.close();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Who calls.
+    pub fn client(&self) -> ClientId {
+        self.0.0.client
+    }
+
+    /// Name of the caller's job; may be empty.
+    pub fn job(&self) -> &str {
+        &self.0.0.job
+    }
+
+    /// The engine reads and writes this client's memory in place.
+    pub fn has_remote_bulk(&self) -> bool {
+        self.0.0.process.is_some()
+    }
+
+    /// Ends the connection: a waiting `recv` gives `None`, answers fail with `Closed`.
+    pub fn close(&self) {
+        self.0.0.close();
+    }
+}
+
+impl Serving {
+    fn close(&self) {
+        if !self.closed.replace(true) {
+            self.stream.close();
+            self.outbox.fail(Error::new(Code::Closed, "the connection is closed"));
+            self.wake_receiver();
+        }
+    }
+
+    fn wake_receiver(&self) {
+        let waker = self.receiver.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Result<Option<(Header, Vec<u8>)>>> {
+        if self.closed.get() {
+            return Poll::Ready(Ok(None));
+        }
+        if self.bulk_lent.get() {
+            self.receiver.replace(Some(cx.waker().clone()));
+            return Poll::Pending;
+        }
+        self.reader.borrow_mut().poll_frame(&self.stream, cx)
+    }
+
+    fn take_in(self: &Rc<Self>, header: Header, mut body: Vec<u8>) -> Result<Option<Incoming>> {
+        let answer_kind = match header.kind {
+            Kind::Request => Some(Kind::Reply),
+            Kind::Control => Some(Kind::ControlReply),
+            Kind::Notice => None,
+            Kind::Ping => {
+                self.reader.borrow_mut().discard(streamed_bulk_bytes(&header));
+                let pong = Header::new(Kind::Pong, header.request_id, &[], 0);
+                self.outbox.post(&[&pong.encode()])?;
+                return Ok(None);
+            }
+            Kind::Hello | Kind::HelloReply | Kind::Reply | Kind::ControlReply | Kind::Pong => {
+                return Err(Error::new(
+                    Code::Proto,
+                    format!("the client sent a frame of kind {:?}", header.kind),
+                ));
+            }
+        };
+        let mut remote = None;
+        if header.flags & FLAG_REMOTE_BULK != 0 {
+            let (Some(process), Some(shm)) = (&self.process, self.stream.shm()) else {
+                return Err(Error::new(Code::Proto, "remote bulk was not agreed on"));
+            };
+            let trailer = split_trailer(&mut body, header.bulk_bytes)?;
+            let region = shm.region().clone();
+            remote = Some(Rc::new(RemoteBulk::new(process.clone(), region, trailer)));
+        }
+        let streamed = streamed_bulk_bytes(&header);
+        self.bulk_lent.set(streamed > 0);
+        let bulk = IncomingBulk {
+            serving: self.clone(),
+            remaining: header.bulk_bytes as usize,
+            streamed,
+            remote: remote.clone(),
+        };
+        let request_id = header.request_id;
+        let responder = Responder { serving: self.clone(), request_id, answer_kind, remote };
+        Ok(Some(Incoming { header, body, bulk, responder }))
+    }
+}
+
+/// Data that came with a request. Dropping it unread throws the rest away.
+pub struct IncomingBulk {
+    serving: Rc<Serving>,
+    remaining: usize,
+    /// Of these, bytes that are in the stream.
+    streamed: usize,
+    remote: Option<Rc<RemoteBulk>>,
+}
+
+impl IncomingBulk {
+    /// Bytes not read yet.
+    pub fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    /// Reads the next bytes, all of `buf`. `Proto` when fewer remain, `Canceled` when the caller
+    /// has given up, `Closed` when it is gone.
+    pub async fn read_into(&mut self, buf: &mut [u8]) -> Result<()> {
+        if buf.len() > self.remaining {
+            return Err(Error::new(
+                Code::Proto,
+                format!("the request has {} more bytes, not {}", self.remaining, buf.len()),
+            ));
+        }
+        if buf.is_empty() {
+            return Ok(());
+        }
+        if let Some(remote) = &self.remote {
+            remote.read_into(buf)?;
+            self.remaining -= buf.len();
+            return Ok(());
+        }
+        let mut done = 0;
+        while done < buf.len() {
+            let (serving, rest) = (&self.serving, &mut buf[done..]);
+            let count = std::future::poll_fn(|cx| serving.stream.poll_read(cx, rest)).await?;
+            if count == 0 {
+                return Err(Error::new(Code::Closed, "the client closed inside a request"));
+            }
+            done += count;
+            self.remaining -= count;
+            self.streamed -= count;
+        }
+        self.give_back_if_read();
+        Ok(())
+    }
+
+    /// Reads all that remains into a new buffer.
+    pub async fn read_to_vec(&mut self) -> Result<Vec<u8>> {
+        let mut out = vec![0; self.remaining];
+        self.read_into(&mut out).await?;
+        Ok(out)
+    }
+
+    fn give_back_if_read(&mut self) {
+        if self.streamed == 0 && self.serving.bulk_lent.replace(false) {
+            self.serving.wake_receiver();
+        }
+    }
+}
+
+impl Drop for IncomingBulk {
+    fn drop(&mut self) {
+        if self.streamed > 0 {
+            self.serving.reader.borrow_mut().discard(self.streamed);
+            self.streamed = 0;
+            self.give_back_if_read();
+        }
+    }
+}
+
+/// Answers one request. Dropping it leaves the caller without an answer until its deadline.
+pub struct Responder {
+    serving: Rc<Serving>,
+    request_id: u64,
+    answer_kind: Option<Kind>,
+    remote: Option<Rc<RemoteBulk>>,
+}
+
+impl Responder {
+    /// Room the caller has for data. Callers whose bulk travels in the stream do not say; then it
+    /// is the limit for one request.
+    pub fn bulk_room(&self) -> usize {
+        self.remote.as_ref().map_or(limits::BULK_BYTES_MAX, |remote| remote.room())
+    }
+
+    /// True when the sender wants no answer ([`Kind::Notice`]); `reply` does nothing then.
+    pub fn is_unwanted(&self) -> bool {
+        self.answer_kind.is_none()
+    }
+
+    /// Sends the answer: body, then the bytes of `segments` in order. Waits only while the stream
+    /// is full. `Canceled` when the caller has given up, `Closed` when it is gone; nothing is to
+    /// be done about either.
+    pub async fn reply(self, map_version: u32, body: &[u8], segments: &[&[u8]]) -> Result<()> {
+        let Some(kind) = self.answer_kind else { return Ok(()) };
+        let bytes: usize = segments.iter().map(|part| part.len()).sum();
+        if bytes > limits::BULK_BYTES_MAX || body.len() > limits::BODY_BYTES_MAX {
+            return Err(Error::inval("an answer is over the size limit"));
+        }
+        let mut header = Header::new(kind, self.request_id, body, bytes);
+        header.map_version = map_version;
+        let mut in_stream = segments;
+        if let Some(remote) = &self.remote
+            && bytes >= REMOTE_BYTES_MIN
+        {
+            match remote.write_all(segments) {
+                Ok(()) => {
+                    header.flags |= FLAG_REMOTE_BULK;
+                    in_stream = &[];
+                }
+                // The kernel has changed its mind about our access; the stream always works.
+                Err(error) if error.code == Code::NoPerm => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.serving.outbox.send(&header.encode(), body, in_stream).await
+    }
+}

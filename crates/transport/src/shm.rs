@@ -1,0 +1,345 @@
+//! Streams over shared memory, and the hub through which a thread polls all of its own.
+//!
+//! Each side has one doorbell (an eventfd) per thread, shared by all its connections. A side that
+//! goes to sleep raises its flag in every connection; who writes bytes, or makes room that is
+//! waited for, rings the doorbell only when the flag is up. Connections that have been silent
+//! for a while are *parked*: their flag stays up and they are looked at rarely, so hundreds of idle
+//! clients cost a target almost nothing. The Unix socket that introduced the two sides stays open;
+//! its hangup tells at once when the peer is gone.
+
+use crate::ring::{Consumer, Producer, Region, Side};
+use env::{Env, FdWatch, Source};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{Ordering, fence};
+use std::task::{Context, Poll, Waker};
+use types::{Code, Error, Result};
+
+/// Polls without traffic after which a connection is parked.
+const IDLE_POLLS_MAX: u32 = 512;
+/// Parked connections are looked at in one of this many polls, and after every sleep.
+const POLLS_PER_FULL_SCAN: u32 = 64;
+
+/// One end of a shared-memory connection.
+struct End {
+    side: Side,
+    region: Rc<Region>,
+    producer: Producer,
+    consumer: Consumer,
+    peer_bell: OwnedFd,
+    reader: RefCell<Option<Waker>>,
+    writer: RefCell<Option<Waker>>,
+    /// The peer is gone or the stream was closed here.
+    over: Cell<bool>,
+    closed: Cell<bool>,
+    parked: Cell<bool>,
+    idle_polls: Cell<u32>,
+}
+
+impl End {
+    fn peer(&self) -> Side {
+        match self.side {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+
+    /// Rings the peer's doorbell if it sleeps. Comes after the store the peer shall see.
+    fn ring_peer(&self) {
+        fence(Ordering::SeqCst);
+        let sleeping = self.region.sleeping(self.peer());
+        if sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::SeqCst) != 0 {
+            // A full counter means that the peer is being woken already.
+            let _ = rustix::io::write(&self.peer_bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Wakes whoever can go on; true if anybody can.
+    fn wake_ready(&self) -> bool {
+        let mut any = false;
+        if self.reader.borrow().is_some() && self.consumer.has_bytes() {
+            any = true;
+            wake(&self.reader);
+        }
+        if self.writer.borrow().is_some() && self.producer.room() != Ok(0) {
+            any = true;
+            wake(&self.writer);
+        }
+        any
+    }
+
+    fn raise_flag(&self) {
+        self.region.sleeping(self.side).store(1, Ordering::SeqCst);
+    }
+
+    fn lower_flag(&self) {
+        self.region.sleeping(self.side).store(0, Ordering::Relaxed);
+    }
+
+    fn set_over(&self) {
+        self.over.set(true);
+        wake(&self.reader);
+        wake(&self.writer);
+    }
+}
+
+fn wake(slot: &RefCell<Option<Waker>>) {
+    let waker = slot.borrow_mut().take();
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+fn park_waker(slot: &RefCell<Option<Waker>>, cx: &Context<'_>) {
+    match &mut *slot.borrow_mut() {
+        Some(waker) => waker.clone_from(cx.waker()),
+        none => *none = Some(cx.waker().clone()),
+    }
+}
+
+/// All shared-memory connections of a thread.
+pub(crate) struct Hub {
+    bell: OwnedFd,
+    ends: RefCell<Rc<Vec<Rc<End>>>>,
+    polls: Cell<u32>,
+    scan_due: Cell<bool>,
+}
+
+/// The hub as the run loop's source.
+struct HubSource(Rc<Hub>);
+
+/// Holds the registration, so that it happens once per thread.
+struct Registered(Rc<Hub>);
+
+impl Hub {
+    /// The hub of this thread.
+    pub fn of(env: &Env) -> Result<Rc<Hub>> {
+        let registered = env.extension(|| {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|errno| Error::io("making a doorbell", errno.into()))?;
+            let hub = Rc::new(Hub {
+                bell,
+                ends: RefCell::default(),
+                polls: Cell::new(0),
+                scan_due: Cell::new(false),
+            });
+            env.add_source(Rc::new(HubSource(hub.clone())))?;
+            Ok(Registered(hub))
+        })?;
+        Ok(registered.0.clone())
+    }
+
+    /// The doorbell, to be given to peers.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    fn add(&self, end: Rc<End>) {
+        let mut ends = self.ends.borrow().to_vec();
+        ends.push(end);
+        self.ends.replace(Rc::new(ends));
+    }
+
+    fn remove(&self, end: &Rc<End>) {
+        let mut ends = self.ends.borrow().to_vec();
+        ends.retain(|other| !Rc::ptr_eq(other, end));
+        self.ends.replace(Rc::new(ends));
+    }
+
+    /// Looks at a parked connection: raises the flag again if it was lowered by a ring.
+    fn look_at_parked(end: &End) -> bool {
+        if end.region.sleeping(end.side).load(Ordering::Relaxed) == 0 {
+            end.raise_flag();
+            fence(Ordering::SeqCst);
+        }
+        let ready = end.wake_ready();
+        if ready {
+            end.parked.set(false);
+            end.idle_polls.set(0);
+            end.lower_flag();
+        }
+        ready
+    }
+}
+
+impl Source for HubSource {
+    fn poll(&self) -> bool {
+        let hub = &self.0;
+        let ends = hub.ends.borrow().clone();
+        let polls = hub.polls.get().wrapping_add(1);
+        hub.polls.set(polls);
+        let full = hub.scan_due.take() || polls.is_multiple_of(POLLS_PER_FULL_SCAN);
+        let mut found = false;
+        for end in ends.iter() {
+            if end.parked.get() {
+                found |= full && Hub::look_at_parked(end);
+            } else if end.wake_ready() {
+                end.idle_polls.set(0);
+                found = true;
+            } else {
+                let idle = end.idle_polls.get() + 1;
+                end.idle_polls.set(idle);
+                if idle > IDLE_POLLS_MAX {
+                    end.parked.set(true);
+                    end.raise_flag();
+                    fence(Ordering::SeqCst);
+                    found |= Hub::look_at_parked(end);
+                }
+            }
+        }
+        found
+    }
+
+    fn arm(&self) -> bool {
+        let ends = self.0.ends.borrow().clone();
+        for end in ends.iter().filter(|end| !end.parked.get()) {
+            end.raise_flag();
+        }
+        fence(Ordering::SeqCst);
+        let mut found = false;
+        for end in ends.iter().filter(|end| !end.parked.get()) {
+            found |= end.wake_ready();
+        }
+        found
+    }
+
+    fn disarm(&self) {
+        for end in self.0.ends.borrow().iter().filter(|end| !end.parked.get()) {
+            end.lower_flag();
+        }
+        self.0.scan_due.set(true);
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.0.bell.as_raw_fd())
+    }
+}
+
+/// A byte stream over shared memory.
+pub(crate) struct ShmStream {
+    hub: Rc<Hub>,
+    end: Rc<End>,
+    socket: Rc<FdWatch>,
+}
+
+impl ShmStream {
+    /// A stream over `region`, between the owner of `peer_bell` and this thread.
+    pub fn new(
+        env: &Env,
+        side: Side,
+        region: Rc<Region>,
+        peer_bell: OwnedFd,
+        socket: Rc<FdWatch>,
+    ) -> Result<ShmStream> {
+        let hub = Hub::of(env)?;
+        let end = Rc::new(End {
+            side,
+            producer: Producer::new(&region, side),
+            consumer: Consumer::new(&region, side),
+            region,
+            peer_bell,
+            reader: RefCell::default(),
+            writer: RefCell::default(),
+            over: Cell::new(false),
+            closed: Cell::new(false),
+            parked: Cell::new(false),
+            idle_polls: Cell::new(0),
+        });
+        hub.add(end.clone());
+        env.spawn(watch_hangup(socket.clone(), Rc::downgrade(&end)));
+        Ok(ShmStream { hub, end, socket })
+    }
+
+    pub fn poll_read(&self, cx: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize>> {
+        if self.end.closed.get() {
+            return Poll::Ready(Ok(0));
+        }
+        // Read before the flag is looked at: bytes written before the peer's end still count.
+        let over = self.end.over.get();
+        match self.end.consumer.read(out)? {
+            0 if over => Poll::Ready(Ok(0)),
+            0 => {
+                park_waker(&self.end.reader, cx);
+                Poll::Pending
+            }
+            count => {
+                if self.end.consumer.writer_waits() {
+                    self.end.ring_peer();
+                }
+                Poll::Ready(Ok(count))
+            }
+        }
+    }
+
+    pub fn poll_write(&self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<Result<usize>> {
+        if self.end.over.get() {
+            return Poll::Ready(Err(Error::new(Code::Closed, "the connection is closed")));
+        }
+        let mut count = self.end.producer.write(parts)?;
+        if count == 0 {
+            self.end.producer.wait_for_room();
+            count = self.end.producer.write(parts)?;
+        }
+        if count == 0 {
+            park_waker(&self.end.writer, cx);
+            return Poll::Pending;
+        }
+        self.end.ring_peer();
+        Poll::Ready(Ok(count))
+    }
+
+    pub fn close(&self) {
+        if !self.end.closed.replace(true) {
+            let _ = rustix::net::shutdown(self.socket.fd(), rustix::net::Shutdown::Both);
+            self.end.set_over();
+        }
+    }
+
+    /// The shared memory.
+    pub fn region(&self) -> &Rc<Region> {
+        &self.end.region
+    }
+
+    /// True when the peer process has closed its socket or is gone; asks the kernel.
+    pub fn peer_is_gone(&self) -> bool {
+        is_hung_up(self.socket.fd())
+    }
+}
+
+impl Drop for ShmStream {
+    fn drop(&mut self) {
+        self.close();
+        self.hub.remove(&self.end);
+    }
+}
+
+fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut raw = [0u8; 1];
+    let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+    match rustix::net::recv(socket, &mut raw[..], flags) {
+        Ok((_, count)) => count == 0,
+        Err(Errno::WOULDBLOCK | Errno::INTR) => false,
+        Err(_) => true,
+    }
+}
+
+/// Notices the peer's end by the hangup of the socket. Anything the peer sends there after the
+/// introduction is a breach of the protocol and counts as its end.
+async fn watch_hangup(socket: Rc<FdWatch>, end: Weak<End>) {
+    loop {
+        socket.readable().await;
+        let mut raw = [0u8; 1];
+        match rustix::io::read(socket.fd(), &mut raw) {
+            Err(Errno::WOULDBLOCK) => socket.clear_readable(),
+            Err(Errno::INTR) => {}
+            _ => break,
+        }
+    }
+    if let Some(end) = end.upgrade() {
+        end.set_over();
+    }
+}
