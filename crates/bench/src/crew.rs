@@ -211,6 +211,26 @@ impl Crew {
         Ok(PhaseSamples { samples, item_count, server_cpu_ns })
     }
 
+    /// Lets the workers go and waits for them, so that they close what they have open.
+    ///
+    /// Errors: when one of them ends badly.
+    pub fn finish(mut self) -> Result<()> {
+        // Their pipes go with the workers, which tells the processes that it is over.
+        let workers = std::mem::take(&mut self.workers);
+        let children: Vec<(u32, Child)> =
+            workers.into_iter().map(|worker| (worker.rank, worker.child)).collect();
+        let mut outcome = Ok(());
+        for (rank, mut child) in children {
+            let text = match child.wait() {
+                Ok(status) if status.success() => continue,
+                Ok(status) => format!("benchmark process {rank} ended badly ({status})"),
+                Err(error) => format!("waiting for benchmark process {rank}: {error}"),
+            };
+            outcome = outcome.and(Err(Error::new(Code::Io, text)));
+        }
+        outcome
+    }
+
     fn tell(&mut self, order: &Order) -> Result<()> {
         for worker in &mut self.workers {
             if let Err(error) = send_line(&mut worker.orders, order) {

@@ -70,15 +70,15 @@ impl DfsBackend {
         self.last = Some((dir.to_string(), obj.clone()));
         Ok((obj, name))
     }
-
-    fn forget_dir(&mut self, path: &str) {
-        self.dirs.remove(path);
-        self.last = None;
-    }
 }
 
 impl Backend for DfsBackend {
     type File = Obj;
+
+    fn forget_dirs(&mut self) {
+        self.dirs.clear();
+        self.last = None;
+    }
 
     fn make_dir(&mut self, path: &str, class: Option<ObjClass>) -> Result<()> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
@@ -102,7 +102,8 @@ impl Backend for DfsBackend {
 
     fn remove_dir(&mut self, path: &str) -> Result<()> {
         let (parent, name) = self.parent(path)?;
-        self.forget_dir(path);
+        self.dirs.remove(path);
+        self.last = None;
         self.client
             .block_on(self.dfs.rmdir(&parent, name.as_bytes()))
             .map_err(|error| error.context(format!("removing directory {path}")))

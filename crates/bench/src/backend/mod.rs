@@ -27,6 +27,8 @@ pub trait Backend {
     /// An open file; closed when dropped.
     type File;
 
+    /// Forgets what is remembered of directories: others may have removed and made them anew.
+    fn forget_dirs(&mut self);
     /// Makes a directory and those above it; nothing happens when it is there.
     fn make_dir(&mut self, path: &str, class: Option<ObjClass>) -> Result<()>;
     /// Removes an empty directory. `NotEmpty`, `NonExist`.

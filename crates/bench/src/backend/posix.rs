@@ -13,6 +13,10 @@ pub struct PosixBackend;
 impl Backend for PosixBackend {
     type File = File;
 
+    fn forget_dirs(&mut self) {
+        // The kernel sees to that.
+    }
+
     fn make_dir(&mut self, path: &str, _class: Option<ObjClass>) -> Result<()> {
         std::fs::create_dir_all(path).map_err(|error| failed("making directory", path, error))
     }

@@ -226,6 +226,7 @@ pub fn run(options: &Options, place: &Where, out: &mut dyn Write) -> Result<Repo
             }
         }
     }
+    crew.finish()?;
     let report = Report::new("io", options.clone(), place, results);
     say(out, report_table(&report).to_string())?;
     Ok(report)

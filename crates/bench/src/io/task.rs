@@ -153,6 +153,7 @@ impl<B: Backend> Task for IoTask<B> {
         let owns_file = self.options.file_per_process || self.rank == 0;
         match step.phase {
             Phase::Prepare => {
+                self.backend.forget_dirs();
                 if self.rank == 0 {
                     self.backend.make_dir(&self.dir, None)?;
                     if self.options.write {

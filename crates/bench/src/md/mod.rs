@@ -185,6 +185,7 @@ pub fn run(options: &Options, place: &Where, out: &mut dyn Write) -> Result<Repo
             }
         }
     }
+    crew.finish()?;
     let report = Report::new("md", options.clone(), place, results);
     say(out, report_table(&report).to_string())?;
     Ok(report)

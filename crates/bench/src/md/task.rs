@@ -179,6 +179,7 @@ impl<B: Backend> Task for MdTask<B> {
         let each_bytes = |bytes: u64| Work { ops: count, bytes: count * bytes };
         match step.phase {
             Phase::Prepare => {
+                self.backend.forget_dirs();
                 if self.rank == 0 {
                     let base = self.base.clone();
                     self.backend.make_dir(&base, None)?;
