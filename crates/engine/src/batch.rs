@@ -60,7 +60,7 @@ impl Target {
         batch: &Batch<'_>,
         mut bulk: IncomingBulk,
     ) -> Result<Stage> {
-        let ctx = self.shard(batch.pool).await?;
+        let ctx = self.mapped_shard(batch.pool).await?;
         self.known_cont(&ctx, batch.cont).await?;
         if header.map_version != 0 && header.map_version < ctx.map_version() {
             return Err(Error::bare(Code::Stale));

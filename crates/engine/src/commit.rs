@@ -19,10 +19,11 @@ use vos::Origin;
 use wire::header::FLAG_RETRY;
 use wire::obj::{Batch, Op, Prepared, Request, TxId, TxOutcome, TxReply};
 
-/// A participant asks after this long without a decision, and again after each such time.
-const DOUBT_TIME: Duration = Duration::from_secs(2);
-/// A coordinator repeats a decision after this long without an answer.
-const DECISION_PAUSE: Duration = Duration::from_millis(200);
+/// A participant asks after this long without a decision; after a restart, at once.
+const DOUBT_TIME: Duration = Duration::from_millis(500);
+/// Pauses between attempts to ask for or to tell a decision: the first, and where doubling ends.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Bulk data of a part: still on the connection, or in memory.
 enum Bulk<'a> {
@@ -69,7 +70,7 @@ impl Target {
             Error::new(Code::Proto, "a coordinator must be one of the participants")
         })?;
         let pool = wire::decode::<Batch<'_>>(local)?.pool;
-        let ctx = self.shard(pool).await?;
+        let ctx = self.mapped_shard(pool).await?;
         if retry {
             loop {
                 let (sender, over) = futures_channel::oneshot::channel();
@@ -204,10 +205,13 @@ impl Target {
             return Err(Error::bare(Code::Proto));
         };
         let pool = batch.pool;
-        let ctx = self.shard(pool).await?;
+        let ctx = self.mapped_shard(pool).await?;
         let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, Bulk::Incoming(bulk)).await?;
         let target = self.clone();
-        self.env.spawn(async move { target.resolve(pool, ctx, tx, coordinator).await });
+        self.env.spawn(async move {
+            target.env.sleep(DOUBT_TIME).await;
+            target.resolve(pool, ctx, tx, coordinator).await;
+        });
         Ok(prepared)
     }
 
@@ -245,7 +249,7 @@ impl Target {
         }
         ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
         let plan = self.plan(ctx, batch)?;
-        if !plan.segments.is_empty() {
+        if plan.segments.bytes() > 0 {
             return Err(Error::inval("a transaction over several targets cannot fetch bulk data"));
         }
         if !plan.after.opens.is_empty() {
@@ -327,6 +331,7 @@ impl Target {
         participant: TargetId,
     ) -> bool {
         let body = wire::encode(&Request::Decide { pool, tx, outcome });
+        let mut pause = PAUSE_MIN;
         loop {
             let told = if participant == self.id {
                 self.decide(pool, ctx, tx, outcome).await
@@ -340,7 +345,8 @@ impl Target {
                     if outcome == TxOutcome::Aborted || self.is_draining() {
                         return false;
                     }
-                    self.env.sleep(DECISION_PAUSE).await;
+                    self.env.sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
         }
@@ -358,7 +364,7 @@ impl Target {
         wire::decode::<Result<TxOutcome>>(&answer.body)?.map(|_| ())
     }
 
-    /// Waits for a decision on a prepared part, and asks the coordinator when none comes.
+    /// Asks the coordinator about a prepared part until it is decided.
     async fn resolve(
         self: Rc<Self>,
         pool: PoolId,
@@ -367,11 +373,8 @@ impl Target {
         coordinator: TargetId,
     ) {
         let body = wire::encode(&Request::AskOutcome { pool, tx });
-        loop {
-            self.env.sleep(DOUBT_TIME).await;
-            if !ctx.shard.is_prepared(tx) {
-                return;
-            }
+        let mut pause = PAUSE_MIN;
+        while ctx.shard.is_prepared(tx) {
             match self.ask_outcome(&ctx, tx, coordinator, &body).await {
                 Ok(TxOutcome::Pending) => {}
                 Ok(outcome) => match self.decide(pool, &ctx, tx, outcome).await {
@@ -382,6 +385,8 @@ impl Target {
                     tracing::info!("target {}: a transaction is in doubt: {error}", self.id);
                 }
             }
+            self.env.sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 

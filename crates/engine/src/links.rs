@@ -90,7 +90,7 @@ impl Target {
                     Answer::Fetched(view.fetch(*oid, dkey, *cond, iods, &mut plan.segments)?)
                 }
                 Op::List { oid, scope, anchor, count_max, bytes_max } => {
-                    let listing = view.list(*oid, scope, anchor, *count_max, *bytes_max)?;
+                    let listing = view.list(*oid, *scope, anchor, *count_max, *bytes_max)?;
                     let follows = matches!(scope, ListScope::Dkeys { follow: true, .. });
                     let tails = follows.then(|| {
                         listing.items().map(|item| self.tail_of_listed(ctx, &item)).collect()

@@ -58,6 +58,8 @@ impl Engine {
             .spawn(move || {
                 let env = Env::real()?;
                 let outcome = env.block_on(run(env.clone(), config, &ready_sender, stop));
+                // Tasks that still wait hold the catalog and connections.
+                env.clear();
                 if let Err(error) = &outcome {
                     // The starter hears of a failed start; later failures come with the join.
                     let _ = ready_sender.send(Err(error.clone()));
@@ -170,7 +172,7 @@ pub async fn serve_simulated(
     config: EngineConfig,
     engine: Uuid,
 ) -> Result<Serving> {
-    let acceptor = Acceptor::bind_sim(&env, name)?;
+    let acceptor = Acceptor::bind(&env, None, None).await?;
     let info = EngineInfo {
         rank: Rank(0),
         tcp: format!("sim:{name}"),
@@ -260,7 +262,10 @@ impl TargetStart {
         let (opened_sender, opened) = oneshot::channel();
         let id = self.id;
         let life = move || match Env::real() {
-            Ok(env) => env.block_on(self.live(env.clone(), opened_sender, orders)),
+            Ok(env) => {
+                env.block_on(self.live(env.clone(), opened_sender, orders));
+                env.clear();
+            }
             // The control thread gives up with us.
             Err(error) => drop(opened_sender.send(Err(error))),
         };

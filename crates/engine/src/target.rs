@@ -24,6 +24,7 @@ use wire::obj::{Notice, RequestKind, TxId};
 /// After its start a target waits this long for the control service to tell it of a pool or
 /// container before it calls it unknown.
 const INTRODUCTION_TIME_MAX: Duration = Duration::from_secs(10);
+const INTRODUCTION_PAUSE: Duration = Duration::from_millis(5);
 /// A client that has lost its connection keeps its open handles this long.
 const RECONNECT_GRACE: Duration = Duration::from_secs(2);
 /// After a restart, clients have this long to register their open handles again.
@@ -262,8 +263,18 @@ impl Target {
                     format!("target {} holds no part of pool {pool}", self.id),
                 ));
             }
-            self.env.sleep(Duration::from_millis(20)).await;
+            self.env.sleep(INTRODUCTION_PAUSE).await;
         }
+    }
+
+    /// The shard of a pool and its map; shortly after the start, waits to be told of them.
+    pub(crate) async fn mapped_shard(&self, pool: PoolId) -> Result<Rc<PoolShard>> {
+        let ctx = self.shard(pool).await?;
+        while ctx.map.borrow().is_none() && self.env.now() <= self.started + INTRODUCTION_TIME_MAX {
+            self.env.sleep(INTRODUCTION_PAUSE).await;
+        }
+        ctx.map()?;
+        Ok(ctx)
     }
 
     /// Makes sure a container is known; shortly after the start, waits to be told of it.
@@ -275,7 +286,7 @@ impl Target {
                     format!("target {} knows no container {cont}; it may be destroyed", self.id),
                 ));
             }
-            self.env.sleep(Duration::from_millis(20)).await;
+            self.env.sleep(INTRODUCTION_PAUSE).await;
         }
         Ok(())
     }
