@@ -48,7 +48,10 @@ struct World {
     nodes: RefCell<BTreeMap<Rc<str>, Rc<NodeState>>>,
     owner_last: Cell<Owner>,
     extensions: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    kill_hooks: RefCell<Vec<KillHook>>,
 }
+
+type KillHook = Rc<dyn Fn(&str)>;
 
 /// A simulated world. Clones are the same one.
 #[derive(Clone)]
@@ -65,6 +68,7 @@ impl SimWorld {
             nodes: RefCell::default(),
             owner_last: Cell::new(0),
             extensions: RefCell::default(),
+            kill_hooks: RefCell::default(),
         }))
     }
 
@@ -108,7 +112,17 @@ impl SimWorld {
             self.trace(hash::bytes(name.as_bytes()));
             self.0.exec.drop_tasks(Some(state.owner));
             state.disk.crash();
+            let hooks = self.0.kill_hooks.borrow().clone();
+            for hook in hooks {
+                hook(name);
+            }
         }
+    }
+
+    /// Calls `hook` with the name of every node that is killed from now on, after its tasks are
+    /// gone.
+    pub fn on_kill(&self, hook: impl Fn(&str) + 'static) {
+        self.0.kill_hooks.borrow_mut().push(Rc::new(hook));
     }
 
     /// The disk of a node, to set faults on; the node is made if it is new.
@@ -238,6 +252,7 @@ impl SimWorld {
     /// they keep it alive.
     pub fn clear(&self) {
         self.0.exec.drop_tasks(None);
+        self.0.kill_hooks.take();
         let extensions = self.0.extensions.take();
         drop(extensions);
     }

@@ -56,12 +56,26 @@ struct Arrivals {
     ready: RefCell<VecDeque<Incomer>>,
     waiting: RefCell<Option<Waker>>,
     greeting_count: Cell<usize>,
-    greeter: RefCell<Option<Waker>>,
     stopped: Cell<bool>,
     listeners: RefCell<Vec<Waker>>,
 }
 
 impl Arrivals {
+    /// Makes the listening tasks look again.
+    fn wake_listeners(&self) {
+        for waker in self.listeners.take() {
+            waker.wake();
+        }
+    }
+
+    /// Notes a listening task that waits.
+    fn note_listener(&self, waker: &Waker) {
+        let mut listeners = self.listeners.borrow_mut();
+        if !listeners.iter().any(|other| other.will_wake(waker)) {
+            listeners.push(waker.clone());
+        }
+    }
+
     fn deliver(&self, incomer: Incomer) {
         self.ready.borrow_mut().push_back(incomer);
         wake(&self.waiting);
@@ -132,10 +146,7 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         self.arrivals.stopped.set(true);
-        for waker in self.arrivals.listeners.take() {
-            waker.wake();
-        }
-        wake(&self.arrivals.greeter);
+        self.arrivals.wake_listeners();
         if let Some(path) = &self.unix_path {
             let _ = std::fs::remove_file(path);
         }
@@ -203,14 +214,11 @@ async fn next_socket(watch: &FdWatch, arrivals: &Arrivals) -> Option<Result<Owne
                 return Poll::Ready(None);
             }
             if arrivals.greeting_count.get() >= GREETING_COUNT_MAX {
-                arrivals.greeter.replace(Some(cx.waker().clone()));
+                arrivals.note_listener(cx.waker());
                 return Poll::Pending;
             }
             if watch.poll_readable(cx).is_pending() {
-                let mut listeners = arrivals.listeners.borrow_mut();
-                if !listeners.iter().any(|waker| waker.will_wake(cx.waker())) {
-                    listeners.push(cx.waker().clone());
-                }
+                arrivals.note_listener(cx.waker());
                 return Poll::Pending;
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -248,8 +256,11 @@ async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Ar
                 Some(Err(error)) => tracing::debug!("a caller was turned away: {error}"),
                 None => tracing::debug!("a caller did not say who it is in time"),
             }
-            arrivals.greeting_count.set(arrivals.greeting_count.get() - 1);
-            wake(&arrivals.greeter);
+            let count = arrivals.greeting_count.get();
+            arrivals.greeting_count.set(count - 1);
+            if count == GREETING_COUNT_MAX {
+                arrivals.wake_listeners();
+            }
         });
     }
 }
@@ -262,7 +273,7 @@ async fn accept_sim(env: Env, listener: Rc<Listener>, arrivals: Rc<Arrivals>) {
             }
             let polled = listener.poll_accept(cx).map(Some);
             if polled.is_pending() {
-                arrivals.listeners.replace(vec![cx.waker().clone()]);
+                arrivals.note_listener(cx.waker());
             }
             polled
         });

@@ -65,7 +65,7 @@ impl End {
             any = true;
             wake(&self.reader);
         }
-        if self.writer.borrow().is_some() && self.producer.room() != Ok(0) {
+        if self.writer.borrow().is_some() && self.producer.room(1) != Ok(0) {
             any = true;
             wake(&self.writer);
         }

@@ -29,6 +29,7 @@ pub struct SimNet {
     pipes: RefCell<Vec<Weak<Pipe>>>,
     handed_off: RefCell<BTreeMap<u64, SimStream>>,
     number_last: Cell<u64>,
+    hooked: Cell<bool>,
 }
 
 impl Default for SimNet {
@@ -42,6 +43,7 @@ impl Default for SimNet {
             pipes: RefCell::default(),
             handed_off: RefCell::default(),
             number_last: Cell::new(0),
+            hooked: Cell::new(false),
         }
     }
 }
@@ -53,7 +55,30 @@ fn pair(a: &str, b: &str) -> (String, String) {
 impl SimNet {
     /// The network of a world.
     pub fn of(world: &SimWorld) -> Rc<SimNet> {
-        world.extension::<SimNet>()
+        let net = world.extension::<SimNet>();
+        if !net.hooked.replace(true) {
+            let (weak, clock) = (Rc::downgrade(&net), world.clone());
+            world.on_kill(move |name| {
+                if let Some(net) = weak.upgrade() {
+                    net.end_streams_of(&clock, name);
+                }
+            });
+        }
+        net
+    }
+
+    /// A node was killed: its peers see the end of its streams, whoever holds them.
+    fn end_streams_of(&self, world: &SimWorld, name: &str) {
+        for pipe in self.live_pipes() {
+            if pipe.from == name && pipe.ends_at.get().is_none() {
+                let end = world.now() + self.delay(world);
+                pipe.ends_at.set(Some(end.max(pipe.arrival_last.get())));
+                wake(&pipe.reader);
+            }
+            if pipe.to == name {
+                pipe.break_off();
+            }
+        }
     }
 
     /// Sets the least and the most time a piece of data travels.
