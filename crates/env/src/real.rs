@@ -1,10 +1,14 @@
 //! The real run loop: ready tasks, polled sources, timers, epoll.
 //!
-//! Idle policy: when a round finds nothing, the thread yields its core a few times, looking at the
-//! sources in between, then arms them and sleeps in epoll until the next timer. The number of
-//! yields adapts: it grows while yielding finds work and halves each time it did not, so an idle
-//! process sleeps and a busy pair of processes that share a core hand it to each other without
-//! system calls beside `sched_yield`. Never an unbounded spin: that would starve the peer.
+//! Idle policy: when a round finds nothing, the thread yields its core, looking at the sources in
+//! between, for a bounded time; then it arms them and sleeps in epoll until the next timer. The
+//! time adapts to how long the thread was in fact idle: waits that end within [`SPIN_MAX`]
+//! restore it, longer ones halve it, so an idle process sleeps at once and busy processes that
+//! share a core hand it to each other without any system call but `sched_yield`, which costs
+//! less than half of a doorbell and a wake-up. Never an unbounded spin: that would starve others.
+//! And never beside a thread that computes: to yield to it costs a whole time slice, while a
+//! sleeper that is woken comes first. A yield that takes longer than [`YIELD_MAX`] shows such a
+//! thread, and the next [`HOLD_OFF_COUNT`] waits sleep at once.
 
 use crate::exec::Exec;
 use crate::rng::Rng;
@@ -19,14 +23,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use types::{Error, Result};
 
-/// Most yields before sleeping.
-const YIELD_COUNT_MAX: u32 = 32;
-/// Yields to start with.
-const YIELD_COUNT_START: u32 = 8;
-/// After this many sleeps without any spinning, spinning gets another chance.
-const SLEEPS_PER_PROBE: u32 = 16;
-/// Longest spin, whatever the number of yields.
-const SPIN_MAX: Duration = Duration::from_micros(50);
+/// Longest spin.
+const SPIN_MAX: Duration = Duration::from_micros(100);
+/// Spins shorter than this are not worth their system calls.
+const SPIN_MIN: Duration = Duration::from_micros(3);
 /// A busy loop looks at file descriptors once in this many rounds.
 const ROUNDS_PER_EPOLL: u32 = 32;
 /// Events taken from epoll at once.
@@ -34,29 +34,33 @@ const EVENT_COUNT_MAX: usize = 64;
 /// Epoll key of the doorbell and of sources: there is nothing to look up.
 const KEY_NONE: u64 = u64::MAX;
 
+/// Longest yield that a peer of ours explains.
+const YIELD_MAX: Duration = Duration::from_micros(40);
+/// Waits without a spin after a longer one.
+const HOLD_OFF_COUNT: u32 = 256;
+
 /// How long the thread spins before it sleeps.
 struct Idle {
-    yield_count: Cell<u32>,
-    sleeps: Cell<u32>,
+    spin: Cell<Duration>,
+    hold_off: Cell<u32>,
 }
 
 impl Idle {
-    fn budget(&self) -> u32 {
-        let budget = self.yield_count.get();
-        if budget > 0 {
-            return budget;
+    /// How long to spin now.
+    fn budget(&self) -> Duration {
+        match self.hold_off.get() {
+            0 => self.spin.get(),
+            left => {
+                self.hold_off.set(left - 1);
+                Duration::ZERO
+            }
         }
-        let sleeps = self.sleeps.get() + 1;
-        self.sleeps.set(sleeps % SLEEPS_PER_PROBE);
-        if sleeps == SLEEPS_PER_PROBE { 2 } else { 0 }
     }
 
-    fn helped(&self) {
-        self.yield_count.set((self.yield_count.get() + 2).min(YIELD_COUNT_MAX));
-    }
-
-    fn did_not_help(&self) {
-        self.yield_count.set(self.yield_count.get() / 2);
+    /// Learns how long the thread had nothing to do.
+    fn was_idle_for(&self, idle: Duration) {
+        let spin = if idle < SPIN_MAX { SPIN_MAX } else { self.spin.get() / 2 };
+        self.spin.set(if spin < SPIN_MIN { Duration::ZERO } else { spin });
     }
 }
 
@@ -103,7 +107,7 @@ impl Real {
             watches: RefCell::default(),
             free_watches: RefCell::default(),
             watch_count: Cell::new(0),
-            idle: Idle { yield_count: Cell::new(YIELD_COUNT_START), sleeps: Cell::new(0) },
+            idle: Idle { spin: Cell::new(SPIN_MAX), hold_off: Cell::new(0) },
             rounds: Cell::new(0),
             extensions: RefCell::default(),
             disk: RefCell::new(None),
@@ -207,33 +211,39 @@ impl Real {
         if limit == Some(Duration::ZERO) {
             return self.poll_fds(limit);
         }
-        if self.spin() {
-            return true;
-        }
-        self.sleep(limit)
-    }
-
-    fn spin(&self) -> bool {
-        if self.sources.borrow().is_empty() {
-            return false;
-        }
-        let budget = self.idle.budget();
-        if budget == 0 {
-            return false;
-        }
         let start = Instant::now();
-        for _ in 0..budget {
-            rustix::thread::sched_yield();
-            if self.poll_sources() || self.exec.has_work() {
-                self.idle.helped();
+        let limit = match self.spin(start) {
+            true => {
+                self.idle.was_idle_for(Duration::ZERO);
                 return true;
             }
-            if start.elapsed() > SPIN_MAX {
-                break;
-            }
+            false => limit.map(|limit| limit.saturating_sub(start.elapsed())),
+        };
+        let found = self.sleep(limit);
+        self.idle.was_idle_for(start.elapsed());
+        found
+    }
+
+    /// Yields until a source has work or the time for it is over.
+    fn spin(&self, start: Instant) -> bool {
+        let spin = self.idle.budget();
+        if spin.is_zero() || self.sources.borrow().is_empty() {
+            return false;
         }
-        self.idle.did_not_help();
-        false
+        let mut before = Duration::ZERO;
+        loop {
+            rustix::thread::sched_yield();
+            let found = self.poll_sources() || self.exec.has_work();
+            let now = start.elapsed();
+            if now - before > YIELD_MAX {
+                self.idle.hold_off.set(HOLD_OFF_COUNT);
+                return found;
+            }
+            if found || now > spin {
+                return found;
+            }
+            before = now;
+        }
     }
 
     fn sleep(&self, limit: Option<Duration>) -> bool {
@@ -273,11 +283,8 @@ impl Real {
             tv_sec: wait.as_secs().min(i64::MAX as u64 / 2) as i64,
             tv_nsec: wait.subsec_nanos() as _,
         });
-        let count = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
-            Ok(count) => count,
-            // A signal: look again after whatever the signal asked for is done.
-            Err(_) => 0,
-        };
+        // An error is a signal: look again after whatever the signal asked for is done.
+        let count = epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()).unwrap_or(0);
         let mut found = false;
         for event in &events[..count] {
             let key = event.data.u64();

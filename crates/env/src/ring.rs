@@ -87,7 +87,9 @@ impl Ring {
     }
 
     fn submit(&self) {
-        if self.unsubmitted.get() > 0 {
+        // Completions that did not fit the queue are handed over only by a system call.
+        let overflowed = self.ring.borrow_mut().submission().cq_overflow();
+        if self.unsubmitted.get() > 0 || overflowed {
             // Busy, interrupted: entries stay in the queue for the next poll.
             if let Ok(count) = self.ring.borrow().submit() {
                 self.unsubmitted.set(self.unsubmitted.get().saturating_sub(count));

@@ -115,7 +115,7 @@ impl Change {
                     at = end;
                 }
             }
-            (choice, _) if choice == 2 => self.apply(bytes),
+            (2, _) => self.apply(bytes),
             _ => {}
         }
     }

@@ -236,7 +236,8 @@ fn disk_works_in(dir: &Path) {
         let file = disk.open(&path, options).await.unwrap();
         file.allocate(0, 1 << 20).await.unwrap();
         assert_eq!(file.len().unwrap(), 1 << 20);
-        // Many at once, more than the ring has entries.
+        // More at once than the ring has entries. Completions that overflow the ring stay in the
+        // kernel until it is entered again; a loop that only looked at the ring once hung here.
         let writes = (0..600u64).map(|number| {
             let mut buf = AlignedBuf::zeroed(4096);
             buf.fill(number as u8);

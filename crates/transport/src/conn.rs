@@ -163,6 +163,9 @@ impl Conn {
     /// Sends a request and waits for its answer. `TimedOut` when the deadline passes: the request
     /// may or may not take effect. `Closed` when the connection ends first. Bytes of `bulk_in` that
     /// the answer does not fill are left alone, unless the call fails; then any may have changed.
+    ///
+    /// Data of an answer that travels in the stream is read by its own call, and others behind it
+    /// wait: do not hold the future unpolled while awaiting another call.
     pub async fn call(&self, call: Call<'_, '_>) -> Result<Answer> {
         let calling = &self.0.0;
         let out_bytes: usize = call.bulk_out.iter().map(|part| part.len()).sum();

@@ -17,6 +17,9 @@ pub(crate) fn streamed_bulk_bytes(header: &Header) -> usize {
     if header.flags & FLAG_REMOTE_BULK != 0 { 0 } else { header.bulk_bytes as usize }
 }
 
+/// A header and its body.
+pub(crate) type Frame = (Header, Vec<u8>);
+
 /// Assembles frames.
 pub(crate) struct FrameReader {
     raw: [u8; HEADER_BYTES],
@@ -50,7 +53,7 @@ impl FrameReader {
         &mut self,
         stream: &Stream,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<(Header, Vec<u8>)>>> {
+    ) -> Poll<Result<Option<Frame>>> {
         while self.discard > 0 {
             let mut waste = [0; DISCARD_BYTES];
             let room = self.discard.min(DISCARD_BYTES);

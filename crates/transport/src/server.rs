@@ -4,7 +4,7 @@
 //! was read or given up, because both are in the same stream. Answers are independent of each
 //! other and of `recv`.
 
-use crate::frame::{FrameReader, streamed_bulk_bytes};
+use crate::frame::{Frame, FrameReader, streamed_bulk_bytes};
 use crate::outbox::Outbox;
 use crate::remote::{Process, REMOTE_BYTES_MIN, RemoteBulk, split_trailer};
 use crate::stream::Stream;
@@ -143,7 +143,7 @@ impl Serving {
         }
     }
 
-    fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Result<Option<(Header, Vec<u8>)>>> {
+    fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>>> {
         if self.closed.get() {
             return Poll::Ready(Ok(None));
         }

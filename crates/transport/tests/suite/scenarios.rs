@@ -1,0 +1,260 @@
+//! What every kind of connection must do.
+
+use crate::net::*;
+use futures_util::future::{join_all, poll_fn};
+use futures_util::poll;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use transport::{Call, Conn};
+use types::Code;
+use wire::Kind;
+
+pub async fn small_echoes(net: Rc<Net>) {
+    let conn = net.dial().await;
+    // Far more than fits the rings, so that they wrap.
+    for number in 0..3000usize {
+        net.echo(&conn, &pattern(number % 700, number as u8)).await;
+    }
+    let server = net.seen.conns.borrow()[0].clone();
+    assert_eq!((server.client().0, server.job()), (7, "job"));
+}
+
+pub async fn bulk_of_many_sizes_both_ways(net: Rc<Net>) {
+    let conn = net.dial().await;
+    for bytes in [0, 1, 4095, 16_383, 16_384, 100_001, 1 << 20, (4 << 20) + 7, 32 << 20] {
+        net.echo(&conn, &pattern(bytes, 3)).await;
+        net.give(&conn, bytes).await;
+    }
+    // So many pieces that they go through the stream on every transport.
+    let data = pattern(1 << 20, 5);
+    let parts: Vec<&[u8]> = data.chunks(512).collect();
+    let mut back = vec![0; data.len()];
+    let mut rooms: Vec<&mut [u8]> = back.chunks_mut(500).collect();
+    net.call(&conn, &[ECHO], &parts, &mut rooms, LONG).await.unwrap();
+    assert!(back == data);
+}
+
+pub async fn many_concurrent_calls(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let other = net.dial().await;
+    let calls = (0..300usize).map(|number| {
+        let (net, conn) = (net.clone(), if number % 3 == 0 { &other } else { &conn });
+        async move {
+            let bytes = [3, 900, 20_000, 70_000][number % 4];
+            for round in 0..3 {
+                net.echo(conn, &pattern(bytes + number, round)).await;
+                net.give(conn, bytes / 2).await;
+            }
+        }
+    });
+    join_all(calls).await;
+}
+
+pub async fn a_deadline_fails_the_call_and_not_the_connection(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let mut room = vec![0; 50_000];
+    for bulk in [0, 50_000] {
+        let data = pattern(bulk, 1);
+        let short = Duration::from_millis(20);
+        let outcome = net.call(&conn, &[SILENCE], &[&data], &mut [&mut room], short).await;
+        assert_eq!(outcome.unwrap_err().code, Code::TimedOut);
+    }
+    let outcome = net.call(&conn, &[SILENCE], &[], &mut [], Duration::ZERO).await;
+    assert_eq!(outcome.unwrap_err().code, Code::TimedOut);
+    net.echo(&conn, &pattern(100_000, 1)).await;
+    assert!(!conn.is_broken());
+}
+
+async fn silent_call(net: Rc<Net>, conn: Conn, bytes: usize) -> Code {
+    let data = pattern(bytes, 1);
+    let outcome = net.call(&conn, &[SILENCE], &[&data], &mut [], LONG).await;
+    outcome.unwrap_err().code
+}
+
+pub async fn a_dying_server_fails_pending_calls(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let calls = (0..10).map(|number| silent_call(net.clone(), conn.clone(), number * 5000));
+    let hang_up = async {
+        net.env.sleep(Duration::from_millis(5)).await;
+        net.call(&conn, &[HANG_UP], &[], &mut [], LONG).await.unwrap_err().code
+    };
+    let (codes, code) = futures_util::join!(join_all(calls), hang_up);
+    assert_eq!(codes, [Code::Closed; 10]);
+    assert_eq!(code, Code::Closed);
+    assert!(conn.is_broken());
+    let after = net.call(&conn, &[ECHO], &[], &mut [], LONG).await;
+    assert_eq!(after.unwrap_err().code, Code::Closed);
+    assert_eq!(conn.notify(Kind::Notice, b"x").unwrap_err().code, Code::Closed);
+    // The engine still serves others.
+    net.echo(&net.dial().await, b"hello").await;
+}
+
+pub async fn a_server_sees_its_client_go(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let kept = conn.clone();
+    net.echo(&conn, b"hello").await;
+    drop(conn);
+    net.echo(&kept, b"still there").await;
+    assert_eq!(net.seen.conns_ended.get(), 0);
+    drop(kept);
+    net.until(|| net.seen.conns_ended.get() == 1).await;
+    let closed = net.dial().await;
+    closed.close();
+    net.until(|| net.seen.conns_ended.get() == 2).await;
+}
+
+pub async fn garbage_harms_nobody_else(net: Rc<Net>) {
+    let good = net.dial().await;
+    if let transport::Address::Tcp(address) = &net.address {
+        crate::across::send_garbage(std::net::TcpStream::connect(address).unwrap());
+    }
+    if let transport::Address::Unix(path) = &net.address {
+        crate::across::send_garbage(std::os::unix::net::UnixStream::connect(path).unwrap());
+    }
+    // A frame that only an engine may send.
+    let bad = net.dial().await;
+    let before = net.seen.conns_ended.get();
+    bad.notify(Kind::HelloReply, b"I am the engine").unwrap();
+    net.until(|| net.seen.conns_ended.get() == before + 1).await;
+    let outcome = net.call(&bad, &[ECHO], &[], &mut [], LONG).await;
+    assert_eq!(outcome.unwrap_err().code, Code::Closed);
+    net.echo(&good, &pattern(1000, 1)).await;
+}
+
+pub async fn a_cancelled_call_leaves_the_stream_in_order(net: Rc<Net>) {
+    let conn = net.dial().await;
+    for round in 0..60u32 {
+        // Many pieces: the bulk is in the stream. Few: it is in the client's memory.
+        let piece = if round % 2 == 0 { 512 } else { 1 << 20 };
+        let data = pattern(1 << 20, round as u8);
+        let parts: Vec<&[u8]> = data.chunks(piece).collect();
+        let mut room = vec![0; 1 << 20];
+        let mut rooms: Vec<&mut [u8]> = room.chunks_mut(piece).collect();
+        {
+            let mut call = pin!(net.call(&conn, &[ECHO], &parts, &mut rooms, LONG));
+            for _ in 0..round {
+                if poll!(&mut call).is_ready() {
+                    break;
+                }
+                net.env.yield_now().await;
+                if round % 3 == 0 {
+                    net.env.sleep(Duration::from_micros(20)).await;
+                }
+            }
+        }
+        // Nobody writes to the buffer any more.
+        room.fill(1);
+        net.echo(&conn, &pattern(3000, round as u8)).await;
+        assert!(room.iter().all(|&byte| byte == 1));
+    }
+}
+
+pub async fn a_slow_reader_is_waited_for(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let mut room = vec![0; 8 << 20];
+    let mut body = vec![GIVE];
+    body.extend_from_slice(&(8u32 << 20).to_le_bytes());
+    let mut rooms: Vec<&mut [u8]> = room.chunks_mut(4096).collect();
+    {
+        let mut call = pin!(net.call(&conn, &body, &[], &mut rooms, LONG));
+        // Ask, then look away while the answer fills the stream and stays there.
+        assert!(poll!(&mut call).is_pending());
+        net.env.sleep(Duration::from_millis(20)).await;
+        let other = net.dial().await;
+        net.echo(&other, b"others are served meanwhile").await;
+        assert_eq!(call.await.unwrap().bulk_bytes, 8 << 20);
+    }
+    assert!(room == pattern(8 << 20, 9));
+}
+
+pub async fn notices_arrive_in_order(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let mut sent = Vec::new();
+    for number in 0..500usize {
+        // More at once than the stream holds.
+        let text = pattern(1 + number % 2000, number as u8);
+        conn.notify(Kind::Notice, &text).unwrap();
+        sent.extend(text);
+    }
+    let answer = net.call(&conn, &[NOTICES], &[], &mut [], LONG).await.unwrap();
+    assert!(answer.body == sent);
+}
+
+pub async fn unread_bulk_is_thrown_away(net: Rc<Net>) {
+    let conn = net.dial().await;
+    for bytes in [10, 10_000, 3 << 20] {
+        let data = pattern(bytes, 1);
+        let parts: Vec<&[u8]> = data.chunks(1000).collect();
+        let answer = net.call(&conn, &[IGNORE], &parts, &mut [], LONG).await.unwrap();
+        assert_eq!(answer.body, bytes.to_string().as_bytes());
+        net.echo(&conn, &pattern(100, 2)).await;
+    }
+}
+
+pub async fn refusals_are_told(net: Rc<Net>) {
+    let error = net.dial_with(WRONG_TOKEN).await.err().unwrap();
+    assert_eq!(error.code, Code::NoPerm);
+    assert!(error.to_string().contains("the token is wrong"), "{error}");
+}
+
+pub async fn answers_larger_than_the_room_are_errors(net: Rc<Net>) {
+    let conn = net.dial().await;
+    for (asked, room_bytes) in [(1000u32, 10), (100_000, 10), (100_000, 50_000)] {
+        let mut body = vec![GIVE];
+        body.extend_from_slice(&asked.to_le_bytes());
+        let mut room = vec![0; room_bytes];
+        let limited = Duration::from_millis(200);
+        let outcome = net.call(&conn, &body, &[], &mut [&mut room], limited).await;
+        // Where the engine knows the room, it has refused to answer; else the rest is dropped.
+        let code = outcome.unwrap_err().code;
+        assert!(code == Code::Proto || code == Code::TimedOut, "{code:?}");
+        net.echo(&conn, b"and on it goes").await;
+    }
+}
+
+pub async fn a_request_id_in_flight_is_refused(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let call = |deadline| {
+        let conn = conn.clone();
+        async move {
+            let call = Call {
+                kind: Kind::Request,
+                request_id: 77,
+                flags: 0,
+                map_version: 0,
+                deadline,
+                body: &[SILENCE],
+                bulk_out: &[],
+                bulk_in: &mut [],
+            };
+            conn.call(call).await.unwrap_err().code
+        }
+    };
+    let mut first = pin!(call(Duration::from_millis(30)));
+    poll_fn(|cx| {
+        assert!(first.as_mut().poll(cx).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    assert_eq!(call(LONG).await, Code::Inval);
+    assert_eq!(first.await, Code::TimedOut);
+    assert_eq!(call(Duration::from_millis(1)).await, Code::TimedOut);
+}
+
+pub async fn pings_are_answered(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let call = Call {
+        kind: Kind::Ping,
+        request_id: 1,
+        flags: 0,
+        map_version: 0,
+        deadline: LONG,
+        body: &[],
+        bulk_out: &[],
+        bulk_in: &mut [],
+    };
+    assert!(conn.call(call).await.unwrap().body.is_empty());
+}
