@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
-# A tour: starts a system in a fresh directory, stores a file, reads it back, stops.
+# A tour: starts a system of 2 engines with 2 targets each in a fresh directory, copies this
+# checkout and the sources it is built from in, reads everything back and compares bytes and
+# attributes, kills an engine and starts it again, measures against this machine's tmpfs, stops.
 # Leaves nothing behind. usage: scripts/quickstart.sh [PATH-OF-AZEKURA]
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 bin=$(realpath "${1:-target/release/azekura}")
 dir=$(mktemp -d "${TMPDIR:-/tmp}/azekura.XXXXXXXX")
+memory=$(mktemp -d "/dev/shm/azekura.XXXXXXXX" 2>/dev/null) || memory=$(mktemp -d "$dir/memory.XXXX")
 export AZEKURA_SYSTEM="$dir/system"
 export AZEKURA_LOG="${AZEKURA_LOG:-warn}"
+began=$SECONDS
 
 finish() {
     local code=$?
     if ((code != 0)); then
         echo "quickstart: failed; what the engines said:" >&2
-        tail -n 40 "$AZEKURA_SYSTEM"/engine*/engine.log >&2 || true
+        tail -v -n 20 "$AZEKURA_SYSTEM"/engine*/engine.log >&2 || true
     fi
-    "$bin" down >/dev/null 2>&1 || true
-    rm -rf "$dir"
+    "$bin" down --wait 10 >/dev/null 2>&1 || true
+    rm -rf "$dir" "$memory"
     exit "$code"
 }
 trap finish EXIT
@@ -26,28 +31,85 @@ run() {
     "$bin" "$@"
 }
 
-printf 'hello from %s\n' "$(uname -n)" >"$dir/hello.txt"
-head -c 8388608 /dev/urandom >"$dir/random.bin"
+# Everything a copy must keep, one line per entry: kind, mode, mtime to the nanosecond, size,
+# where a link leads, path. The size of a directory is each file system's own business.
+attributes() {
+    (cd "$1" && find . -printf '%y %m %T@ %s %l %P\n') |
+        awk '$1 == "d" { $4 = "-" } $1 == "l" { $2 = "-" } { print }' | LC_ALL=C sort
+}
 
-run up
-run pool create tank --size 1GiB
+# The tree: this checkout without build output, and the sources of its dependencies as cargo
+# keeps them.
+echo "quickstart: gathering a tree to copy"
+tree="$dir/tree"
+mkdir "$tree"
+tar -cf - --exclude=./target --exclude=./.git/index.lock . | tar -xf - -C "$tree"
+registry="${CARGO_HOME:-$HOME/.cargo}/registry/src"
+if [[ -d $registry ]]; then
+    mkdir "$tree/build-inputs"
+    cp -a "$registry/." "$tree/build-inputs/"
+fi
+ln -s ../README.md "$tree/docs/link-to-readme"
+ln -s nowhere "$tree/docs/dangling-link"
+
+run up --engines 2 --targets 2
+run pool create tank --size 4GiB
 run cont create tank home
-run fs cp "$dir/hello.txt" azk://tank/home/hello.txt
-run fs cp "$dir/random.bin" azk://tank/home/random.bin
-run fs ls -l azk://tank/home/
-run fs cat azk://tank/home/hello.txt
+run fs cp -r "$tree" azk://tank/home/tree
+run fs cp -r azk://tank/home/tree "$dir/back"
 
-# Stop and start: what was acknowledged must be there again.
-run down
+echo
+echo "quickstart: comparing every byte and every attribute"
+diff -r --no-dereference "$tree" "$dir/back"
+attributes "$tree" >"$dir/tree.txt"
+attributes "$dir/back" >"$dir/back.txt"
+diff "$dir/tree.txt" "$dir/back.txt"
+echo "quickstart: $(wc -l <"$dir/tree.txt") entries came back as they were"
+rm -rf "$dir/back"
+
+# An engine dies without warning: what was acknowledged must be there when it is back.
+read -r pid _ <"$AZEKURA_SYSTEM/engine1/engine.pid"
+printf '\n$ kill -9 %s    # engine 1\n' "$pid"
+kill -9 "$pid"
 run up
-run fs cp azk://tank/home/random.bin "$dir/back.bin"
-cmp "$dir/random.bin" "$dir/back.bin"
+run fs cp -r azk://tank/home/tree/crates "$dir/again"
+diff -r --no-dereference "$tree/crates" "$dir/again"
+run fs check azk://tank/home
 run status
+
+echo
+echo "quickstart: a few seconds of measurements, memory against memory"
+run pool create fast --size 2GiB --durability memory --scm-percent 50
+run cont create fast bench
+io=(bench io --json -F -b 96MiB -t 1MiB)
+md=(bench md --json -u -n 10000)
+"$bin" "${io[@]}" azk://fast/bench/io >"$dir/io-azekura.json"
+"$bin" "${io[@]}" "$memory/io" >"$dir/io-tmpfs.json"
+"$bin" "${md[@]}" azk://fast/bench/md >"$dir/md-azekura.json"
+"$bin" "${md[@]}" "$memory/md" >"$dir/md-tmpfs.json"
+
+# The rates of a report: phase and number, one per line. `rate FILE UNIT`.
+rates() {
+    awk -v per="$2" '
+        /"phase":/ { split($0, part, "\""); phase = part[4] }
+        $0 ~ "\"" per "\":" { gsub(/[^0-9.e+]/, "", $2); printf "%s %s\n", phase, $2 }
+    ' "$1"
+}
+table() {
+    join <(rates "$dir/$1-azekura.json" "$2" | sort) <(rates "$dir/$1-tmpfs.json" "$2" | sort) |
+        awk -v unit="$3" -v scale="$4" '{
+            printf "  %-8s %12.0f %12.0f  %-6s %5.2f x\n", $1, $2 / scale, $3 / scale, unit,
+                ($3 > 0 ? $2 / $3 : 0)
+        }'
+}
+printf '\n  %-8s %12s %12s\n' "" azekura tmpfs
+table io bytes_per_s MiB/s 1048576
+table md ops_per_s op/s 1
+
 run down
+cat <<END
 
-cat <<'END'
-
-quickstart: all well; the file read back after a restart is the file written.
+quickstart: all well, in $((SECONDS - began)) s.
 To keep a system of your own:
   azekura up && azekura pool create tank --size 4GiB && azekura cont create tank home
 END

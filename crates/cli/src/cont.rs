@@ -3,9 +3,9 @@
 use crate::exit::Outcome;
 use crate::output::{Table, utc, write_pairs};
 use crate::props::{self, Assignment, wrong_reply};
-use crate::session::{Session, caller};
+use crate::session::{Session, root_for_caller};
 use clap::{Args, Subcommand};
-use dfs::{Dfs, FormatOptions};
+use dfs::Dfs;
 use serde::Serialize;
 use types::{ContLayout, ContProps, CsumKind, Error, ObjClass, Result, limits, size};
 use uuid::Uuid;
@@ -233,8 +233,7 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
 
 async fn format(pool: &client::Pool, info: &ContInfo) -> Result<()> {
     let cont = pool.cont_open(&Name::Uuid(info.uuid), OpenMode::ReadWrite).await?;
-    let who = caller();
-    Dfs::format(&cont, &FormatOptions { mode: 0o755, uid: who.uid, gid: who.gid }).await?;
+    Dfs::format(&cont, &root_for_caller()).await?;
     cont.close().await
 }
 

@@ -6,10 +6,10 @@
 use crate::output::Output;
 use crate::url::Url;
 use client::{Client, ConnectOptions, Container, Pool, SystemAddress};
-use dfs::{Credentials, Dfs, MountFlags};
+use dfs::{Credentials, Dfs, FormatOptions, MountFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use types::{Code, Error, Result};
+use types::{Code, Durability, Error, Result};
 use wire::control::{Name, OpenMode};
 
 /// Options every command shares.
@@ -103,9 +103,18 @@ impl Session {
     pub fn mount_with(&self, url: &Url, mode: OpenMode, flags: MountFlags) -> Result<Mount> {
         let cont = self.open_cont(&url.pool, &url.cont, mode)?;
         let client = cont.client().clone();
-        let dfs = client
-            .block_on(Dfs::mount(&cont, flags, caller()))
-            .map_err(|error| error.context(format!("azk://{}/{}", url.pool, url.cont)))?;
+        // A pool in memory comes back empty after a restart; its containers are made anew for
+        // whoever may write. Elsewhere a missing file system is damage, and is told.
+        let is_forgetful = cont.pool().info().durability == Durability::Memory;
+        let mounted = client.block_on(async {
+            if is_forgetful && mode != OpenMode::ReadOnly {
+                Dfs::mount_or_format(&cont, flags, caller(), &root_for_caller()).await
+            } else {
+                Dfs::mount(&cont, flags, caller()).await
+            }
+        });
+        let dfs =
+            mounted.map_err(|error| error.context(format!("azk://{}/{}", url.pool, url.cont)))?;
         Ok(Mount { client, dfs })
     }
 }
@@ -118,6 +127,12 @@ fn is_address(text: &str) -> bool {
 /// `path` seen from the current directory, without touching the file system.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::io(format!("'{}'", path.display()), error))
+}
+
+/// The root directory of a file system that the caller makes.
+pub fn root_for_caller() -> FormatOptions {
+    let who = caller();
+    FormatOptions { mode: 0o755, uid: who.uid, gid: who.gid }
 }
 
 /// Who is calling, with the process's umask.

@@ -8,7 +8,8 @@ use dfs::sys::Sys;
 use dfs::{CreateOptions, Credentials, Dfs, DirAnchor, Obj, OpenFlags, Stat};
 use std::future::Future;
 use std::time::Duration;
-use types::{Code, Result};
+use types::limits::NAME_BYTES_MAX;
+use types::{Code, Error, Result};
 use wire::control::OpenMode;
 
 /// Entries asked for in one listing request.
@@ -56,7 +57,14 @@ impl Remote {
 
     /// Runs an operation on `path` to its end; an error names the path.
     pub fn wait<T>(&self, path: &[u8], operation: impl Future<Output = Result<T>>) -> Result<T> {
-        self.client.block_on(operation).map_err(|error| error.context(self.name(path)))
+        self.client.block_on(operation).map_err(|error| match error.code {
+            // The longest name is not something to look up in a manual.
+            Code::NameTooLong if error.text.is_empty() => Error::new(
+                error.code,
+                format!("{}: a name is longer than {NAME_BYTES_MAX} bytes", self.name(path)),
+            ),
+            _ => error.context(self.name(path)),
+        })
     }
 
     /// A path for messages.

@@ -81,12 +81,18 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
     };
     let configs = system.configs(&setup)?;
     let deadline = Instant::now() + Duration::from_secs(args.wait_s);
-    let running = (0..setup.engines).filter(|&at| is_running(&system, at)).count() as u32;
-    let mut started = Vec::new();
-    if let Err(error) = start_all(&system, &configs, &mut started, deadline) {
-        stop_started(&system, &mut started);
+    let mut start = Start {
+        system: &system,
+        configs: &configs,
+        token: system.token()?,
+        deadline,
+        started: Vec::new(),
+    };
+    if let Err(error) = start.run() {
+        stop_started(&system, &mut start.started);
         return Err(error.into());
     }
+    let running = setup.engines - start.started.len() as u32;
     system.write_system_file(&configs)?;
 
     let pids = (0..setup.engines)
@@ -146,65 +152,70 @@ fn check_unchanged(system: &SystemDir, setup: &Setup, args: &UpArgs) -> Result<(
     Ok(())
 }
 
-fn is_running(system: &SystemDir, index: u32) -> bool {
-    Running::find(&system.engine(index)).is_some()
+/// A start in progress.
+struct Start<'a> {
+    system: &'a SystemDir,
+    configs: &'a [EngineConfig],
+    token: Vec<u8>,
+    deadline: Instant,
+    /// What was started, so that it can be taken back.
+    started: Vec<Starting>,
 }
 
-/// Starts what does not run. The first engine holds the catalog: the others join it, so it has
-/// to answer before they start.
-fn start_all(
-    system: &SystemDir,
-    configs: &[EngineConfig],
-    started: &mut Vec<Starting>,
-    deadline: Instant,
-) -> Result<()> {
-    let token = system.token()?;
-    let start = |index: u32, started: &mut Vec<Starting>| -> Result<()> {
-        if !is_running(system, index) {
-            let (child, log_start) = spawn(&system.engine(index))?;
-            started.push(Starting { index, child, log_start });
+impl Start<'_> {
+    /// Starts what does not run. The first engine holds the catalog: the others join it, so it
+    /// has to answer before they start.
+    fn run(&mut self) -> Result<()> {
+        self.wait_answer(0, 1)?;
+        for index in 1..self.configs.len() {
+            self.start_if_down(index)?;
+        }
+        for index in 0..self.configs.len() {
+            self.wait_answer(index, self.configs.len())?;
         }
         Ok(())
-    };
-    start(0, started)?;
-    wait_answer(system, &configs[0], &token, 1, started, deadline)?;
-    for index in 1..configs.len() as u32 {
-        start(index, started)?;
     }
-    for config in configs {
-        wait_answer(system, config, &token, configs.len(), started, deadline)?;
-    }
-    Ok(())
-}
 
-/// Waits until an engine answers and knows of `engines` engines.
-fn wait_answer(
-    system: &SystemDir,
-    config: &EngineConfig,
-    token: &[u8],
-    engines: usize,
-    started: &mut [Starting],
-    deadline: Instant,
-) -> Result<()> {
-    let mut pause = Duration::from_millis(2);
-    loop {
-        let problem = match ask(config, token) {
-            Ok(known) if known >= engines => return Ok(()),
-            Ok(known) => format!("it knows of {known} engines, not {engines}"),
-            Err(error) => error.to_string(),
-        };
-        check_alive(system, started)?;
-        if Instant::now() >= deadline {
-            return Err(Error::new(
-                Code::TimedOut,
-                format!(
-                    "the engine in {} does not answer in time: {problem}; see its engine.log",
-                    config.dir.display()
-                ),
-            ));
+    /// Starts an engine that does not run and was not started yet.
+    fn start_if_down(&mut self, index: usize) -> Result<()> {
+        let is_started = self.started.iter().any(|engine| engine.index as usize == index);
+        if !is_started && self.running(index).is_none() {
+            let (child, log_start) = spawn(&self.system.engine(index as u32))?;
+            self.started.push(Starting { index: index as u32, child, log_start });
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
+        Ok(())
+    }
+
+    fn running(&self, index: usize) -> Option<Running> {
+        Running::find(&self.system.engine(index as u32))
+    }
+
+    /// Waits until an engine says who runs it, answers, and knows of `engines` engines. One that
+    /// goes away meanwhile (a killed process takes its time to end) is started.
+    fn wait_answer(&mut self, index: usize, engines: usize) -> Result<()> {
+        let mut pause = Duration::from_millis(2);
+        loop {
+            self.start_if_down(index)?;
+            let config = &self.configs[index];
+            let problem = match (self.running(index), ask(config, &self.token)) {
+                (Some(_), Ok(known)) if known >= engines => return Ok(()),
+                (Some(_), Ok(known)) => format!("it knows of {known} engines, not {engines}"),
+                (None, Ok(_)) => "it does not say who runs it (engine.pid)".to_string(),
+                (_, Err(error)) => error.to_string(),
+            };
+            check_alive(self.system, &mut self.started)?;
+            if Instant::now() >= self.deadline {
+                return Err(Error::new(
+                    Code::TimedOut,
+                    format!(
+                        "the engine in {} does not answer in time: {problem}; see its engine.log",
+                        config.dir.display()
+                    ),
+                ));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
     }
 }
 

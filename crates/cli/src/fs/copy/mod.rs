@@ -68,7 +68,7 @@ pub struct TransferOptions {
     /// Take the target as a name, even if it is a directory
     #[arg(short = 'T', long)]
     no_target_directory: bool,
-    /// Files (or pieces of files) at a time [default: the number of processors, 2 to 8]
+    /// Files (or pieces of files) at a time [default: four per processor, 8 to 16]
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
     /// Class of new files in a container
@@ -88,7 +88,12 @@ impl TransferOptions {
     fn job_count(&self) -> usize {
         match self.jobs {
             Some(jobs) => jobs.into(),
-            None => std::thread::available_parallelism().map_or(2, |count| count.get()).clamp(2, 8),
+            // More than processors: most of the time goes into waiting for stable storage.
+            None => {
+                let processors =
+                    std::thread::available_parallelism().map_or(2, |count| count.get());
+                (4 * processors).clamp(8, 16)
+            }
         }
     }
 }

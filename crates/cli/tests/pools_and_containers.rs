@@ -1,0 +1,104 @@
+//! `pool` and `cont`: every verb, for people and for programs.
+
+mod harness;
+
+use harness::System;
+
+#[test]
+fn pools_are_made_shown_changed_and_removed() {
+    let system = System::up(1, 2);
+    assert_eq!(system.json(&["pool", "list"]), serde_json::json!([]));
+    let made = system.json(&["pool", "create", "tank", "--size", "256MiB"]);
+    assert_eq!(made["label"], "tank");
+    assert_eq!(made["durability"], "wal");
+    let total = made["total_bytes"].as_u64().unwrap();
+    assert!(total.abs_diff(256 << 20) <= 1 << 20, "{made}");
+    system.ok(&[
+        "pool",
+        "create",
+        "fast",
+        "--size",
+        "128MiB",
+        "--durability",
+        "memory",
+        "--scm-percent",
+        "50",
+        "--targets",
+        "1",
+    ]);
+    let listed = system.json(&["pool", "list"]);
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    let table = system.ok(&["pool", "list"]);
+    assert!(table.contains("tank") && table.contains("memory"), "{table}");
+
+    let fast = system.json(&["pool", "query", "fast"]);
+    assert_eq!(fast["targets"].as_array().unwrap().len(), 1, "{fast}");
+    assert_eq!(fast["scm_bytes"], fast["nvme_bytes"], "{fast}");
+    assert_eq!(fast["space"]["silent"], serde_json::json!([]), "{fast}");
+    // A UUID is as good as a label.
+    let uuid = fast["uuid"].as_str().unwrap();
+    assert_eq!(system.json(&["pool", "query", uuid])["label"], "fast");
+    assert!(system.ok(&["pool", "query", "tank"]).contains("Data tier"));
+
+    assert_eq!(system.ok(&["pool", "get-prop", "tank", "durability"]), "wal\n");
+    system.ok(&["pool", "set-prop", "fast", "label=quick"]);
+    system.fails(3, &["fast"], &["pool", "query", "fast"]);
+    assert_eq!(system.json(&["pool", "get-prop", "quick"])["label"], "quick");
+
+    system.ok(&["pool", "set-attr", "tank", "owner=climate", "note=a=b"]);
+    assert_eq!(system.ok(&["pool", "get-attr", "tank", "note"]), "a=b\n");
+    assert_eq!(system.json(&["pool", "get-attr", "tank"])["owner"], "climate");
+    system.ok(&["pool", "del-attr", "tank", "note"]);
+    system.fails(3, &["note"], &["pool", "get-attr", "tank", "note"]);
+
+    system.ok(&["cont", "create", "tank", "home"]);
+    system.fails(7, &["tank"], &["pool", "destroy", "tank"]);
+    system.ok(&["pool", "destroy", "tank", "--force"]);
+    system.ok(&["pool", "destroy", "quick"]);
+    assert_eq!(system.json(&["pool", "list"]), serde_json::json!([]));
+}
+
+#[test]
+fn containers_are_made_shown_changed_and_removed() {
+    let system = System::up(1, 2);
+    system.ok(&["pool", "create", "tank", "--size", "256MiB"]);
+    let made = system.json(&[
+        "cont",
+        "create",
+        "tank",
+        "home",
+        "--file-oclass",
+        "SX",
+        "--chunk-size",
+        "64KiB",
+        "--csum",
+        "crc64",
+    ]);
+    assert_eq!(made["type"], "posix");
+    assert_eq!(made["file_oclass"], "SX");
+    assert_eq!(made["dir_oclass"], "S1");
+    assert_eq!(made["chunk_bytes"], 65536);
+    assert_eq!(made["csum"], "crc64");
+    system.ok(&["cont", "create", "tank", "objects", "--type", "plain", "--oclass", "s2"]);
+    let listed = system.json(&["cont", "list", "tank"]);
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    assert!(system.ok(&["cont", "list", "tank"]).contains("objects"));
+    assert!(system.ok(&["cont", "query", "tank", "home"]).contains("Chunk size"));
+    assert_eq!(system.json(&["cont", "query", "tank", "objects"])["oclass"], "S2");
+
+    assert_eq!(system.ok(&["cont", "get-prop", "tank", "home", "chunk-size"]), "65536\n");
+    system.ok(&["cont", "set-prop", "tank", "home", "label=house", "file-oclass=S1"]);
+    assert_eq!(system.ok(&["cont", "get-prop", "tank", "house", "file_oclass"]), "S1\n");
+    system.ok(&["cont", "set-attr", "tank", "house", "project=x"]);
+    assert_eq!(system.ok(&["cont", "get-attr", "tank", "house", "project"]), "x\n");
+    system.ok(&["cont", "del-attr", "tank", "house", "project"]);
+    assert_eq!(system.json(&["cont", "get-attr", "tank", "house"]), serde_json::json!({}));
+
+    // A file system is there at once; none is in a plain container.
+    assert_eq!(system.json(&["fs", "ls", "azk://tank/house"])[0]["entries"], serde_json::json!([]));
+    system.fails(2, &["posix"], &["fs", "ls", "azk://tank/objects"]);
+
+    system.ok(&["cont", "destroy", "tank", "objects"]);
+    system.ok(&["cont", "destroy", "tank", "house", "--force"]);
+    system.fails(3, &["house"], &["cont", "query", "tank", "house"]);
+}
