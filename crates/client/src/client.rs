@@ -47,6 +47,8 @@ pub struct Client(Rc<Inner>);
 
 pub(crate) struct Inner {
     env: Env,
+    /// The environment was made for this client and ends with it.
+    owns_env: bool,
     id: ClientId,
     options: ConnectOptions,
     host: String,
@@ -58,7 +60,7 @@ pub(crate) struct Inner {
 impl Client {
     /// Connects from this thread, with an environment of its own.
     pub fn connect(options: ConnectOptions) -> Result<Client> {
-        let client = Client::new(Env::real()?, host_identity(), options);
+        let client = Client::make(Env::real()?, host_identity(), options, true);
         client.block_on(client.control_conn())?;
         Ok(client)
     }
@@ -66,9 +68,14 @@ impl Client {
     /// A client on a given environment; connects when first used. `host` is compared with
     /// [`EngineInfo::host`] to choose shared memory.
     pub fn new(env: Env, host: String, options: ConnectOptions) -> Client {
+        Client::make(env, host, options, false)
+    }
+
+    fn make(env: Env, host: String, options: ConnectOptions, owns_env: bool) -> Client {
         let id = ClientId(env.random_u64());
         Client(Rc::new(Inner {
             env,
+            owns_env,
             id,
             options,
             host,
@@ -257,6 +264,11 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.flush();
+        if self.owns_env {
+            self.control.take();
+            self.targets.take();
+            self.env.clear();
+        }
     }
 }
 

@@ -67,11 +67,8 @@ impl Container {
 
     /// Reserves `count` object numbers that nobody else gets; returns the first.
     pub async fn alloc_oids(&self, count: u64) -> Result<u64> {
-        let request = ControlRequest::AllocOids {
-            pool: self.0.pool.info().id,
-            cont: self.id(),
-            count,
-        };
+        let request =
+            ControlRequest::AllocOids { pool: self.0.pool.info().id, cont: self.id(), count };
         match self.client().control(&request).await? {
             ControlReply::Oids(first) => Ok(first),
             _ => Err(unexpected()),
@@ -170,7 +167,8 @@ impl Container {
         count_max: u32,
     ) -> Result<ObjectList> {
         let pool = &self.0.pool.0;
-        let request = Request::ListObjects { pool: pool.state.id, cont: self.id(), after, count_max };
+        let request =
+            Request::ListObjects { pool: pool.state.id, cont: self.id(), after, count_max };
         let body = wire::encode(&request);
         let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
         let answer = self.client().target(target).ask(self.client(), &pool.state, ask).await?;

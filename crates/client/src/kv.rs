@@ -41,8 +41,7 @@ impl KvObj {
                 inline_bytes_max: INLINE_BYTES_MAX as u32,
             };
             let iods = vec![FetchIod { akey: VALUE, want }];
-            let found =
-                self.object.fetch(tx, Cond::NONE, key, iods, &mut [&mut room[..]]).await?;
+            let found = self.object.fetch(tx, Cond::NONE, key, iods, &mut [&mut room[..]]).await?;
             match found.into_iter().next() {
                 Some(FetchedValue::Inline(value)) => return Ok(Some(value)),
                 Some(FetchedValue::Single { bytes, fitted: true }) => {

@@ -8,7 +8,7 @@ use crate::cont::Container;
 use crate::tx::Tx;
 use types::{Code, Epoch, Error, Key, Oid, Result, TargetId};
 use wire::obj::{
-    Cond, FetchIod, Fetched, Listed, ListScope, ObjectStat, Op, OpReply, QueryFlags, ReadScope,
+    Cond, FetchIod, Fetched, ListScope, Listed, ObjectStat, Op, OpReply, QueryFlags, ReadScope,
     Recx, UpdateIod,
 };
 

@@ -165,8 +165,7 @@ impl Pool {
 
     /// Opens a container.
     pub async fn cont_open(&self, cont: &Name, mode: OpenMode) -> Result<Container> {
-        let request =
-            ControlRequest::ContOpen { pool: self.name(), cont: cont.clone(), mode };
+        let request = ControlRequest::ContOpen { pool: self.name(), cont: cont.clone(), mode };
         match self.0.client.control(&request).await? {
             ControlReply::ContOpened { handle, cont } => {
                 Ok(Container::new(self.clone(), handle, cont, mode))

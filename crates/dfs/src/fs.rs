@@ -146,7 +146,8 @@ impl Dfs {
                 Some(Fetched::Absent) => {
                     return Err(Error::new(
                         Code::NonExist,
-                        "the container holds no file system; format it first",
+                        "the container holds no file system: it was made with another type, or its pool has \
+                         durability 'memory' and the engines were restarted; make it anew",
                     ));
                 }
                 _ => return Err(reply_kind()),

@@ -30,7 +30,8 @@ impl Target {
             Ok(batch) => batch,
             Err(error) => return self.answer_error(responder, 0, error).await,
         };
-        let Received { ctx, payload } = match self.stage_batch(client, &header, &batch, bulk).await {
+        let Received { ctx, payload } = match self.stage_batch(client, &header, &batch, bulk).await
+        {
             Ok(Stage::Received(received)) => received,
             Ok(Stage::Replayed(answer)) => return self.send(responder, 0, &answer, &[]).await,
             Err(error) => return self.answer_error(responder, 0, error).await,

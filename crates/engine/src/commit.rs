@@ -206,7 +206,8 @@ impl Target {
         };
         let pool = batch.pool;
         let ctx = self.mapped_shard(pool).await?;
-        let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, Bulk::Incoming(bulk)).await?;
+        let prepared =
+            self.prepare_here(&ctx, tx, coordinator, &batch, Bulk::Incoming(bulk)).await?;
         let target = self.clone();
         self.env.spawn(async move {
             target.env.sleep(DOUBT_TIME).await;
@@ -234,9 +235,9 @@ impl Target {
             }
             Bulk::Here(mut data) => {
                 for room in payload.buffers() {
-                    let (mine, rest) = data.split_at_checked(room.len()).ok_or_else(|| {
-                        Error::new(Code::Proto, "a transaction lacks bulk data")
-                    })?;
+                    let (mine, rest) = data
+                        .split_at_checked(room.len())
+                        .ok_or_else(|| Error::new(Code::Proto, "a transaction lacks bulk data"))?;
                     room.copy_from_slice(mine);
                     data = rest;
                 }
@@ -352,12 +353,7 @@ impl Target {
         }
     }
 
-    async fn tell_remote(
-        &self,
-        ctx: &PoolShard,
-        participant: TargetId,
-        body: &[u8],
-    ) -> Result<()> {
+    async fn tell_remote(&self, ctx: &PoolShard, participant: TargetId, body: &[u8]) -> Result<()> {
         let map = ctx.map()?;
         let engine = map.engine_of(participant).ok_or_else(|| Error::bare(Code::NonExist))?;
         let answer = self.peers.ask(engine, participant, body, &[]).await?;

@@ -263,9 +263,7 @@ impl ControlHost {
                     }
                     Err(error) => Err(error),
                 },
-                Role::Member(addresses) => {
-                    self.pass_on(addresses, &upstream, &incoming.body).await
-                }
+                Role::Member(addresses) => self.pass_on(addresses, &upstream, &incoming.body).await,
             }
         } else {
             let kind = incoming.header.kind;

@@ -11,9 +11,7 @@ use std::time::Duration;
 use types::{Epoch, Error, Oid, PoolId, Result};
 use vos::{OrphanChange, Payload, Segments};
 use wire::link::{Link, LinkKind};
-use wire::obj::{
-    Batch, BatchReply, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Tail,
-};
+use wire::obj::{Batch, BatchReply, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Tail};
 
 /// First pause before freeing an orphan is tried again; doubles up to the second.
 const REAP_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -69,7 +67,10 @@ impl Target {
             orphans: Vec::new(),
             after: After::default(),
         };
-        if batch.ops.iter().any(|op| matches!(op, Op::RemoveLink { .. } | Op::PunchUnlessOpen { .. }))
+        if batch
+            .ops
+            .iter()
+            .any(|op| matches!(op, Op::RemoveLink { .. } | Op::PunchUnlessOpen { .. }))
         {
             plan.writes = Some(Vec::with_capacity(batch.ops.len()));
         }
@@ -106,12 +107,9 @@ impl Target {
                     Answer::Done
                 }
                 Op::FetchLink { oid, dkey, akey, open } => match view.value(*oid, dkey, akey) {
-                    None => Answer::Link {
-                        value: None,
-                        epoch: Epoch::ZERO,
-                        tail: None,
-                        opened: false,
-                    },
+                    None => {
+                        Answer::Link { value: None, epoch: Epoch::ZERO, tail: None, opened: false }
+                    }
                     Some((epoch, value)) => {
                         let linked = self.linked(ctx, value);
                         let opened = *open && linked.home_here;
@@ -126,7 +124,9 @@ impl Target {
                 Op::RemoveLink { oid, dkey, akey } => {
                     let writes = plan.writes.get_or_insert_default();
                     match view.value(*oid, dkey, akey) {
-                        None => Answer::Removed { value: None, removed: false, linked: Linked::None },
+                        None => {
+                            Answer::Removed { value: None, removed: false, linked: Linked::None }
+                        }
                         Some((_, value)) => {
                             let linked = self.linked(ctx, value);
                             let value = Some(value.to_vec());
@@ -177,7 +177,8 @@ impl Target {
 
     /// What the link at the start of a value leads to.
     fn linked(&self, ctx: &PoolShard, value: &[u8]) -> LinkedObject {
-        let none = LinkedObject { oid: Oid::NIL, protected: false, home_here: false, all_here: false };
+        let none =
+            LinkedObject { oid: Oid::NIL, protected: false, home_here: false, all_here: false };
         let Some(link) = Link::decode(value) else { return none };
         if link.kind == LinkKind::None || link.oid.is_nil() {
             return LinkedObject { protected: link.protected, ..none };
@@ -238,9 +239,8 @@ impl Target {
     /// Frees an object if it is an orphan that nobody holds open any more.
     pub(crate) fn reap_if_orphan(self: &Rc<Self>, handle: Handle) {
         let shards = self.shards.borrow();
-        let orphan = shards
-            .get(&handle.0)
-            .is_some_and(|ctx| ctx.shard.is_orphan(handle.1, handle.2));
+        let orphan =
+            shards.get(&handle.0).is_some_and(|ctx| ctx.shard.is_orphan(handle.1, handle.2));
         drop(shards);
         if orphan {
             self.clone().reap(handle);

@@ -75,13 +75,8 @@ impl Peers {
 
     /// Connects to a service at an address.
     pub async fn dial(&self, address: &Address, service: Service) -> Result<Conn> {
-        let dial = Dial {
-            client: self.id,
-            service,
-            token: &self.token,
-            job: "",
-            timeout: DIAL_TIME_MAX,
-        };
+        let dial =
+            Dial { client: self.id, service, token: &self.token, job: "", timeout: DIAL_TIME_MAX };
         transport::connect(&self.env, address, &dial).await
     }
 

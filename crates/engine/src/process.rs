@@ -119,9 +119,8 @@ async fn run(
     let identity = Identity::load(&config.dir, config.targets.len())?;
     let unix = config.unix_path();
     let acceptor = Acceptor::bind(&env, Some(&config.listen), Some(&unix)).await?;
-    let tcp = acceptor
-        .tcp_addr()
-        .ok_or_else(|| Error::new(Code::Io, "the engine has no TCP address"))?;
+    let tcp =
+        acceptor.tcp_addr().ok_or_else(|| Error::new(Code::Io, "the engine has no TCP address"))?;
     let host = env::host_identity();
     let info = EngineInfo {
         rank: Rank(0),
@@ -400,7 +399,10 @@ impl Identity {
         if lock.try_lock().is_err() {
             return Err(Error::new(
                 Code::Busy,
-                format!("another engine runs in {}; stop it or use another directory", dir.display()),
+                format!(
+                    "another engine runs in {}; stop it or use another directory",
+                    dir.display()
+                ),
             ));
         }
         let text = std::fs::read_to_string(&path)
@@ -421,7 +423,9 @@ impl Identity {
 fn parse_identity(text: &str, target_count: usize) -> Result<Uuid> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let ["azekura", "engine", version, uuid, targets] = words[..] else {
-        return Err(Error::inval("not an engine identity; the directory belongs to something else"));
+        return Err(Error::inval(
+            "not an engine identity; the directory belongs to something else",
+        ));
     };
     if version != "1" {
         return Err(Error::new(

@@ -12,8 +12,17 @@ pub(crate) enum Answer {
     Listed(Listing, Option<Vec<Option<Tail>>>),
     Found(Option<FoundOwned>),
     Stat(ObjectStat),
-    Link { value: Option<Vec<u8>>, epoch: Epoch, tail: Option<Tail>, opened: bool },
-    Removed { value: Option<Vec<u8>>, removed: bool, linked: Linked },
+    Link {
+        value: Option<Vec<u8>>,
+        epoch: Epoch,
+        tail: Option<Tail>,
+        opened: bool,
+    },
+    Removed {
+        value: Option<Vec<u8>>,
+        removed: bool,
+        linked: Linked,
+    },
 }
 
 impl Answer {
@@ -42,11 +51,9 @@ impl Answer {
                 tail: *tail,
                 opened: *opened,
             },
-            Answer::Removed { value, removed, linked } => OpReply::Removed {
-                value: value.as_deref(),
-                removed: *removed,
-                linked: *linked,
-            },
+            Answer::Removed { value, removed, linked } => {
+                OpReply::Removed { value: value.as_deref(), removed: *removed, linked: *linked }
+            }
         }
     }
 }

@@ -27,6 +27,8 @@ const INTRODUCTION_TIME_MAX: Duration = Duration::from_secs(10);
 const INTRODUCTION_PAUSE: Duration = Duration::from_millis(5);
 /// A client that has lost its connection keeps its open handles this long.
 const RECONNECT_GRACE: Duration = Duration::from_secs(2);
+/// A client that has gone may come back with a retry this long.
+const RETRY_GRACE: Duration = Duration::from_secs(600);
 /// After a restart, clients have this long to register their open handles again.
 const ORPHAN_GRACE: Duration = Duration::from_secs(30);
 
@@ -201,6 +203,12 @@ impl Target {
         let freed = self.opens.borrow_mut().close_client(client);
         for handle in freed {
             self.reap_if_orphan(handle);
+        }
+        self.env.sleep(RETRY_GRACE).await;
+        if !self.sessions.borrow().contains_key(&client) {
+            for ctx in self.shards.borrow().values() {
+                ctx.shard.forget_client(client);
+            }
         }
     }
 
