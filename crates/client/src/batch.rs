@@ -6,9 +6,13 @@
 use crate::cont::Container;
 use crate::target::Ask;
 use smallvec::SmallVec;
+use std::time::Duration;
 use types::{Code, Epoch, Error, Oid, Result, TargetId};
 use wire::link::Link;
 use wire::obj::{self, BatchReply, Op, OpReply, ReadCheck, ReadScope, Request, TxId, TxReply};
+
+/// Pause before a transaction is tried again because a participant could not be reached.
+const ABSENCE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Ops of one target.
 struct Part<'a> {
@@ -195,12 +199,20 @@ impl<'a> Batch<'a> {
             bulk_out.extend(part.bulk_out.iter());
         }
         let client = self.cont.client();
-        let tx = TxId { client: client.id(), seq: client.next_request() };
-        let body = wire::encode(&Request::Commit { tx, parts });
-        let pool = &self.cont.pool().0;
+        let deadline = client.env().now() + client.options().timeout;
         let link = client.target(self.parts[0].target);
-        let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut [] };
-        let answer = link.ask(client, &pool.state, ask).await?;
+        let answer = loop {
+            let tx = TxId { client: client.id(), seq: client.next_request() };
+            let body = wire::encode(&Request::Commit { tx, parts: parts.clone() });
+            let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut [] };
+            match link.ask(client, &self.cont.pool().0.state, ask).await {
+                // A participant was away and the transaction is aborted: try again.
+                Err(error) if error.code == Code::Unreach && client.env().now() < deadline => {
+                    client.env().sleep(ABSENCE_PAUSE).await;
+                }
+                outcome => break outcome?,
+            }
+        };
         let reply: TxReply<'_> = wire::decode(&answer.body[1..])?;
         if reply.parts.len() != self.parts.len() {
             return Err(Error::new(Code::Proto, "a transaction's answer lacks parts"));

@@ -87,10 +87,19 @@ impl TargetLink {
                             Err(error) => error,
                             Ok(()) => return Err(Error::new(Code::Proto, "malformed answer")),
                         };
-                        if error.code != Code::Stale || env.now() >= deadline {
+                        if env.now() + pause >= deadline {
                             return Err(error);
                         }
-                        pool.refresh(client).await?;
+                        match error.code {
+                            Code::Stale => pool.refresh(client).await?,
+                            // The engine is stopping; perhaps it comes back.
+                            Code::Closed => {
+                                self.conn.replace(None);
+                                env.sleep(pause).await;
+                                pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+                            }
+                            _ => return Err(error),
+                        }
                     }
                 },
                 Err(error) if matches!(error.code, Code::Unreach | Code::Closed) => {

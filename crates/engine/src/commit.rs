@@ -178,7 +178,11 @@ impl Target {
             Error::new(Code::NonExist, format!("target {target} is not in the pool map"))
         })?;
         let request = Request::Prepare { tx, coordinator: self.id, batch: decoded };
-        let answer = self.peers.ask(engine, target, &wire::encode(&request), &[data]).await?;
+        let asked = self.peers.ask(engine, target, &wire::encode(&request), &[data]).await;
+        // Whatever became of the participant, the transaction is aborted: it can be run again.
+        let answer = asked.map_err(|error| {
+            Error::new(Code::Unreach, format!("target {target} took no part: {error}"))
+        })?;
         let prepared = wire::decode::<Result<Prepared<'_>>>(&answer.body)??;
         Ok((prepared.epoch_min, prepared.reply.to_vec()))
     }

@@ -74,8 +74,7 @@ impl Cluster {
             targets,
         };
         let env = self.world.node(&name);
-        let serving =
-            serve_simulated(env, &name, config, Uuid::from_u128(at as u128 + 1)).await?;
+        let serving = serve_simulated(env, &name, config, Uuid::from_u128(at as u128 + 1)).await?;
         self.serving.borrow_mut()[at] = Some(serving);
         Ok(())
     }

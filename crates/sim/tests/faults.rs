@@ -177,7 +177,8 @@ fn write_skew_is_refused() {
         let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 1 }).unwrap();
         cluster.block_on(async {
             let setup = cluster.client("setup");
-            let cont = cluster.container(&setup, Durability::Memory, ContLayout::Plain).await.unwrap();
+            let cont =
+                cluster.container(&setup, Durability::Memory, ContLayout::Plain).await.unwrap();
             for number in 0..8 {
                 kv(&cont, "S1", number).put(None, Cond::NONE, b"on", b"1").await.unwrap();
             }
@@ -214,7 +215,8 @@ fn equal_seeds_give_equal_runs() {
         let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 2 }).unwrap();
         cluster.block_on(async {
             let client = cluster.client("c");
-            let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
             let stop = Cell::new(false);
             let work = async {
                 let kv = kv(&cont, "SX", 1);
@@ -245,7 +247,8 @@ fn a_memory_pool_comes_back_empty() {
         cluster.kill_engine(0);
         cluster.start_engine(0).await.unwrap();
         let want = FetchWant::Single { bytes_max: 10, inline_bytes_max: 10 };
-        let found = object.fetch(None, Cond::NONE, b"k", vec![FetchIod { akey: b"a", want }], &mut []);
+        let found =
+            object.fetch(None, Cond::NONE, b"k", vec![FetchIod { akey: b"a", want }], &mut []);
         assert_eq!(found.await.unwrap(), vec![FetchedValue::Absent]);
         object.update(None, Cond::DKEY_INSERT, b"k", iods(), &[]).await.unwrap();
     });

@@ -66,8 +66,7 @@ fn several_akeys_and_scattered_memory_in_one_call() {
         let mut room = vec![0u8; 100_000 + 24];
         let (first, second) = room.split_at_mut(33_333);
         let iods = vec![single(b"small"), single(b"big"), records(b"array", 8, &[(0, 2), (10, 1)])];
-        let found =
-            object.fetch(None, Cond::NONE, b"k", iods, &mut [first, second]).await.unwrap();
+        let found = object.fetch(None, Cond::NONE, b"k", iods, &mut [first, second]).await.unwrap();
         assert_eq!(found[0], FetchedValue::Inline(b"hello".to_vec()));
         assert_eq!(found[1], FetchedValue::Single { bytes: 100_000, fitted: true });
         assert_eq!(found[2], FetchedValue::Array { record_bytes: 8, end: 11 });
@@ -162,7 +161,9 @@ fn listings_are_complete_over_shards_and_split_among_readers() {
                 for mut anchor in object.split(parts).unwrap() {
                     while !anchor.is_end() {
                         let keys = object.list_dkeys(None, &mut anchor, 37).await.unwrap();
-                        seen.extend(keys.iter().map(|key| String::from_utf8(key.to_vec()).unwrap()));
+                        seen.extend(
+                            keys.iter().map(|key| String::from_utf8(key.to_vec()).unwrap()),
+                        );
                         anchor = Anchor::from_bytes(&anchor.to_bytes()).unwrap();
                     }
                 }

@@ -38,7 +38,8 @@ fn data_over_shared_memory_and_tcp_for_each_durability() {
         });
         let remote = system.client(true).unwrap();
         remote.block_on(async {
-            let pool = remote.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+            let pool =
+                remote.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
             let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
             let mut room = vec![0; data.len()];
             let (front, back) = room.split_at_mut(3_333_333);

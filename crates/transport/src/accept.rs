@@ -14,7 +14,7 @@ use crate::sim::{Listener, SimNet, SimStream};
 use crate::stream::{SocketStream, Stream};
 use env::{Env, FdWatch};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -332,6 +332,13 @@ async fn greet_socket(env: &Env, fd: OwnedFd, is_unix: bool) -> Result<Incomer> 
             // The answer tells a caller of another version which one this is.
             if error.code == Code::Version {
                 let _ = introducer.write_all(&reply_frame(&Err(error.clone())), &[]).await;
+                // Closing with unread bytes would reset the connection and take the answer back.
+                let _ = rustix::net::shutdown(introducer.watch().fd(), Shutdown::Write);
+                for _ in 0..HELLO_BYTES_MAX {
+                    if introducer.read_exact(&mut [0]).await.is_err() {
+                        break;
+                    }
+                }
             }
             return Err(error);
         }

@@ -201,8 +201,12 @@ impl Source for HubSource {
         }
         fence(Ordering::SeqCst);
         let mut found = false;
-        for end in ends.iter().filter(|end| !end.parked.get()) {
-            found |= end.wake_ready();
+        for end in ends.iter() {
+            if !end.parked.get() {
+                found |= end.wake_ready();
+            } else if end.region.sleeping(end.side).load(Ordering::Relaxed) == 0 {
+                found |= Hub::look_at_parked(end);
+            }
         }
         found
     }
