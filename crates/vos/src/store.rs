@@ -126,7 +126,7 @@ impl Store {
     pub async fn open(env: &Env, path: &Path) -> Result<Rc<Store>> {
         let disk = env.disk();
         let note = format!("pid {} on {}", std::process::id(), env::host_identity());
-        match volume::open_raw(env, &disk, path, &note).await? {
+        match volume::open_raw(&disk, path, &note).await? {
             Some((disk, lock)) => Store::open_on(env, disk, PathBuf::from("/"), lock).await,
             None => {
                 match disk.create_dir(path).await {
