@@ -92,7 +92,7 @@ md=(bench md --json -u -n 10000)
 rates() {
     awk -v per="$2" '
         /"phase":/ { split($0, part, "\""); phase = part[4] }
-        $0 ~ "\"" per "\":" { gsub(/[^0-9.e+]/, "", $2); printf "%s %s\n", phase, $2 }
+        $0 ~ "\"" per "\": [0-9]" { gsub(/[^0-9.e+]/, "", $2); printf "%s %s\n", phase, $2 }
     ' "$1"
 }
 table() {

@@ -35,8 +35,7 @@ pub fn put(session: &Session, args: &PutArgs) -> Outcome {
     {
         return put_stdin(session, args);
     }
-    let sources: Vec<Place> =
-        args.sources.iter().map(|source| local_only(source)).collect::<Result<_>>()?;
+    let sources: Vec<Place> = args.sources.iter().map(local_only).collect::<Result<_>>()?;
     transfer(session, &sources, &Place::Remote(args.target.clone()), &args.options)
 }
 
