@@ -45,6 +45,9 @@ struct Load {
 /// Memory of a load, cut to its pieces' lengths but not at their borders.
 type Memory<T> = SmallVec<[T; 4]>;
 
+/// Requests to be sent, each with the memory it fills or empties.
+type Loads<T> = SmallVec<[(Load, Memory<T>); 1]>;
+
 fn dkey_of(chunk: u64) -> u64 {
     chunk + 1
 }
@@ -83,14 +86,10 @@ impl ArrayObj {
 
     /// Spreads pieces and the memory they fill or empty over requests: one per target and
     /// [`limits::BULK_BYTES_MAX`].
-    fn loads<T: Cut>(
-        &self,
-        ranges: &[Recx],
-        memory: impl Iterator<Item = T>,
-    ) -> Result<SmallVec<[(Load, Memory<T>); 1]>> {
+    fn loads<T: Cut>(&self, ranges: &[Recx], memory: impl Iterator<Item = T>) -> Result<Loads<T>> {
         let mut memory = memory.filter(|piece| piece.length() > 0);
         let mut current: Option<T> = None;
-        let mut loads: SmallVec<[(Load, Memory<T>); 1]> = SmallVec::new();
+        let mut loads = Loads::new();
         for piece in self.pieces(ranges)? {
             let target = self.cont.target_of(self.oid, &piece.dkey.to_le_bytes())?;
             let fits = |(load, _): &(Load, Memory<T>)| {

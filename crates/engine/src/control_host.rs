@@ -143,6 +143,11 @@ impl ControlHost {
         }
     }
 
+    fn inbox_of(&self, target: TargetId) -> Option<Inbox> {
+        let inboxes = self.inboxes.borrow();
+        inboxes.iter().find(|(id, _)| *id == target).map(|(_, inbox)| inbox.clone())
+    }
+
     fn heard(&self, rank: Rank, answers: bool) {
         let mut silent = self.silent.borrow_mut();
         if answers {
@@ -334,10 +339,7 @@ struct Orders {
 
 impl Orders {
     async fn send(&self, target: TargetId, op: AdminOp) -> Result<()> {
-        let inboxes = self.host.inboxes.borrow();
-        let inbox = inboxes.iter().find(|(id, _)| *id == target).map(|(_, inbox)| inbox.clone());
-        drop(inboxes);
-        if let Some(inbox) = inbox {
+        if let Some(inbox) = self.host.inbox_of(target) {
             let gone = || Error::new(Code::Closed, format!("target {target} has stopped"));
             let (sender, done) = oneshot::channel();
             inbox.unbounded_send(Order::Admin(op, sender)).map_err(|_| gone())?;

@@ -4,7 +4,7 @@
 //! open stays readable). Handles live in memory only; after a restart clients register theirs
 //! again, and orphans wait a grace period for that.
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 use types::{ClientId, ContId, Oid, PoolId};
 
 /// An object, named over pools and containers.
@@ -39,7 +39,7 @@ impl Opens {
 
     /// Drops all handles of a client; returns the objects that nobody holds open any more.
     pub fn close_client(&mut self, client: ClientId) -> Vec<Handle> {
-        let handles = self.by_client.remove(&client).unwrap_or_else(HashMap::new);
+        let handles = self.by_client.remove(&client).unwrap_or_default();
         let mut freed: Vec<Handle> = handles
             .into_iter()
             .filter_map(|(handle, count)| self.drop_object(handle, count).then_some(handle))

@@ -70,7 +70,7 @@ fn acknowledged_updates_survive_engines_that_die() {
             let reader = cluster.client("reader");
             let cont = open(&reader).await.unwrap();
             let kv = kv(&cont, "SX", 1);
-            for (key, value) in known.borrow().iter() {
+            for (key, value) in &known.take() {
                 let found = kv.get(None, key).await.unwrap();
                 assert!(
                     found.as_deref() == Some(&value[..]),
