@@ -36,10 +36,26 @@ fn insert(shard: &Shard, oid: Oid, n: u64) -> Result<vos::Lsn> {
     shard.apply(CONT, Epoch(n + 1), &ops, payload, None, &[])
 }
 
-fn report(what: &str, count: u64, began: Instant) {
-    let elapsed = began.elapsed();
-    let each_ns = elapsed.as_nanos() as f64 / count as f64;
-    println!("{what:<44} {each_ns:>9.0} ns/op");
+/// A moment in wall time and in CPU time of this thread.
+#[derive(Clone, Copy)]
+struct Moment {
+    wall: Instant,
+    cpu_ns: u64,
+}
+
+impl Moment {
+    fn now() -> Moment {
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        Moment { wall: Instant::now(), cpu_ns }
+    }
+}
+
+fn report(what: &str, count: u64, began: Moment) {
+    let ended = Moment::now();
+    let wall_ns = (ended.wall - began.wall).as_nanos() as f64 / count as f64;
+    let cpu_ns = (ended.cpu_ns - began.cpu_ns) as f64 / count as f64;
+    println!("{what:<44} {wall_ns:>9.0} ns/op, CPU {cpu_ns:>6.0}");
 }
 
 fn heap_bytes() -> usize {
@@ -58,7 +74,7 @@ fn shuffled(count: u64) -> Vec<u64> {
 fn entries(shard: &Shard, count: u64) -> Result<()> {
     let oid = Oid::generate(0, count, ObjType::MultiHashed, ObjClass::S1, 0);
     let before = heap_bytes();
-    let began = Instant::now();
+    let began = Moment::now();
     for n in 0..count {
         insert(shard, oid, n)?;
     }
@@ -66,7 +82,7 @@ fn entries(shard: &Shard, count: u64) -> Result<()> {
     let bytes = (heap_bytes() - before) as u64 / count;
     println!("{:<44} {bytes:>9} bytes/entry", "");
     let order = shuffled(count);
-    let began = Instant::now();
+    let began = Moment::now();
     let mut found = 0;
     for &n in &order {
         let view = shard.view(CONT)?;
@@ -74,7 +90,7 @@ fn entries(shard: &Shard, count: u64) -> Result<()> {
     }
     assert_eq!(found as u64, 100 * count);
     report(&format!("lookup, {count} entries, any order"), count, began);
-    let began = Instant::now();
+    let began = Moment::now();
     let mut anchor = Vec::new();
     let scope = ListScope::Dkeys { value_of: Some(b"i"), follow: false, hash_range: (0, u64::MAX) };
     let mut listed = 0;
@@ -88,7 +104,7 @@ fn entries(shard: &Shard, count: u64) -> Result<()> {
     }
     assert_eq!(listed, count);
     report(&format!("list with values, {count} entries"), count, began);
-    let began = Instant::now();
+    let began = Moment::now();
     for &n in &order {
         let name = name(n);
         let dkeys = vec![serde_bytes::Bytes::new(&name)];
@@ -107,7 +123,7 @@ async fn arrays(shard: &Shard, pass: &str) -> Result<()> {
     const COUNT: u64 = 512;
     let oid = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0);
     let data = vec![3u8; BYTES as usize];
-    let began = Instant::now();
+    let began = Moment::now();
     for n in 0..COUNT {
         let dkey = n.to_le_bytes();
         let recxs = vec![Recx { index: 0, count: BYTES }];
@@ -126,10 +142,10 @@ async fn arrays(shard: &Shard, pass: &str) -> Result<()> {
         let lsn = shard.apply(CONT, Epoch(n + 1), &ops, payload, None, &[])?;
         shard.durable(lsn).await?;
     }
-    let rate = (BYTES * COUNT) as f64 / began.elapsed().as_secs_f64() / (1u64 << 30) as f64;
+    let rate = (BYTES * COUNT) as f64 / began.wall.elapsed().as_secs_f64() / (1u64 << 30) as f64;
     println!("{:<44} {rate:>9.2} GiB/s", format!("write 1 MiB array values, {pass}"));
     let mut out = vec![0u8; BYTES as usize];
-    let began = Instant::now();
+    let began = Moment::now();
     for n in 0..COUNT {
         let mut segments = Segments::new();
         let recxs = vec![Recx { index: 0, count: BYTES }];
@@ -143,7 +159,7 @@ async fn arrays(shard: &Shard, pass: &str) -> Result<()> {
         }
         assert_eq!(at as u64, BYTES);
     }
-    let rate = (BYTES * COUNT) as f64 / began.elapsed().as_secs_f64() / (1u64 << 30) as f64;
+    let rate = (BYTES * COUNT) as f64 / began.wall.elapsed().as_secs_f64() / (1u64 << 30) as f64;
     println!("{:<44} {rate:>9.2} GiB/s", format!("read and copy 1 MiB array values, {pass}"));
     Ok(())
 }
@@ -153,7 +169,7 @@ async fn synced(env: &Env, shard: &Rc<Shard>, depth: u64) -> Result<()> {
     const COUNT: u64 = 8000;
     let oid = Oid::generate(0, 100 + depth, ObjType::MultiHashed, ObjClass::S1, 0);
     let left = Rc::new(std::cell::Cell::new(depth));
-    let began = Instant::now();
+    let began = Moment::now();
     for part in 0..depth {
         let (shard, left) = (shard.clone(), left.clone());
         env.spawn(async move {

@@ -103,3 +103,32 @@ impl BatchHeader {
         (BATCH_HEADER_BYTES as u64 + self.body_bytes as u64).next_multiple_of(4096)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_a_header() {
+        let header = BatchHeader {
+            shard: *b"0123456789abcdef",
+            sequence: 2,
+            first_lsn: Lsn(3),
+            record_count: 4,
+            body_bytes: 5,
+            chain: 6,
+            body_crc: 7,
+        };
+        let (raw, sum) = header.encode();
+        // A change here is a change of format: bump RECORD_VERSION.
+        let want = b"AZKW\x01\x00\x00\x000123456789abcdef\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
+            \x04\0\0\0\x05\0\0\0\x06\0\0\0\x07\0\0\0\0\0\0\0";
+        assert_eq!(&raw[..60], want);
+        assert_eq!(BatchHeader::decode(&raw).unwrap(), Some((header, sum)));
+        for at in 0..64 {
+            let mut damaged = raw;
+            damaged[at] ^= 1;
+            assert_eq!(BatchHeader::decode(&damaged).unwrap(), None, "byte {at}");
+        }
+    }
+}

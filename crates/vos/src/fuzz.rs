@@ -40,3 +40,20 @@ fn records(body: &[u8], count: u32) {
     let mut state = State::default();
     let _ = state.replay_batch(body, count);
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            super::wal_batch(&bytes);
+            super::record(&bytes);
+            super::superblock(&bytes);
+            super::shard_settings(&bytes);
+            super::log_head(&bytes);
+            super::volume_table(&bytes);
+        }
+    }
+}

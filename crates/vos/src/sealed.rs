@@ -65,3 +65,23 @@ fn checksum(raw: &[u8], body_bytes: usize) -> u32 {
     covered.extend_from_slice(&raw[HEAD_BYTES..HEAD_BYTES + body_bytes]);
     crc(&covered)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_comes_back_and_damage_is_noticed() {
+        let raw = seal(*b"AZKTHING", 3, &(7u64, 9u32));
+        assert_eq!(&raw[..12], b"AZKTHING\x03\0\x02\0");
+        assert_eq!(&raw[16..19], &[7, 9, 0]);
+        let read = |raw: &[u8], version| unseal::<(u64, u32)>(*b"AZKTHING", version, raw);
+        assert_eq!(read(&raw, 3).unwrap(), (7, 9));
+        assert_eq!(read(&raw, 4).unwrap_err().code, Code::Version);
+        for at in 0..18 {
+            let mut damaged = raw.clone();
+            damaged[at] ^= 0x10;
+            assert_eq!(read(&damaged, 3).unwrap_err().code, Code::Csum, "byte {at}");
+        }
+    }
+}

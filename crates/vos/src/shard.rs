@@ -272,7 +272,7 @@ impl Shard {
     /// `TxRestart` for a read check; `Exist`, `NonExist`, `NotEmpty` for conditions; `Inval` for a
     /// value of another kind or record size. Nothing is changed.
     pub fn check(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
-        check::check(&*self.view(cont)?.cont, checks, ops)
+        check::check(&self.view(cont)?.cont, checks, ops)
     }
 
     /// Applies the updates and punches among `ops` at `epoch`, with one log record. To be called

@@ -350,7 +350,7 @@ mod tests {
                         let slot = pick as usize % held.len();
                         let run = held.swap_remove(slot);
                         let cut = run.bytes / 2;
-                        if cut == 0 || (run.at + cut) % BLOCK_BYTES == 0 {
+                        if cut == 0 || (run.at + cut).is_multiple_of(BLOCK_BYTES) {
                             held.push(run);
                         } else {
                             let block = (run.at + cut) / BLOCK_BYTES;

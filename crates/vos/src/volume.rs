@@ -282,7 +282,7 @@ impl VolumeFile {
 }
 
 fn check_aligned(offset: u64, bytes: usize) -> Result<()> {
-    if offset % BLOCK_BYTES != 0 || bytes as u64 % BLOCK_BYTES != 0 {
+    if !offset.is_multiple_of(BLOCK_BYTES) || !(bytes as u64).is_multiple_of(BLOCK_BYTES) {
         return Err(Error::inval("I/O on a volume goes in whole blocks of 4096 bytes"));
     }
     Ok(())
@@ -492,5 +492,22 @@ impl Disk for VolumeDisk {
     fn lock(&self, _path: &Path, _note: &str) -> LocalBoxFuture<'static, Result<Box<dyn Lock>>> {
         let refused = Error::new(Code::NotSupported, "a volume is locked as a whole");
         ready(Err(refused)).boxed_local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_the_table() {
+        // A change here is a change of format: bump VERSION and keep reading the old one.
+        let entry = EntryDf { is_dir: false, bytes: 300, runs: vec![(1, 2)] };
+        let table = TableDf { entries: BTreeMap::from([("/a".to_string(), entry)]) };
+        let raw = encode_table(5, &table).unwrap();
+        assert_eq!(raw.len(), 4096);
+        assert_eq!(&raw[..24], b"AZKVOLUM\x01\0\0\0\x0a\0\0\0\x05\0\0\0\0\0\0\0");
+        assert_eq!(&raw[32..43], b"\x01\x02/a\0\xac\x02\x01\x01\x02\0");
+        assert_eq!(decode_table(&raw).unwrap(), (5, table));
     }
 }

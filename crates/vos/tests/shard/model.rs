@@ -182,11 +182,14 @@ pub enum Value {
     Array(u32, BTreeMap<u64, Option<Vec<u8>>>),
 }
 
+/// Epoch and value by akey.
+pub type Akeys = BTreeMap<Vec<u8>, (u64, Value)>;
+
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Object {
     pub epoch: u64,
     pub keys_epoch: u64,
-    pub dkeys: BTreeMap<Vec<u8>, (u64, BTreeMap<Vec<u8>, (u64, Value)>)>,
+    pub dkeys: BTreeMap<Vec<u8>, (u64, Akeys)>,
 }
 
 /// Objects with at least one dkey.
