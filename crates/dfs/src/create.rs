@@ -199,13 +199,14 @@ impl Dfs {
     pub(crate) fn check_open(&self, inode: &Inode, flags: OpenFlags) -> Result<()> {
         let writes = flags.has(OpenFlags::WRITE) || flags.has(OpenFlags::TRUNC);
         match inode.kind() {
-            FileKind::Directory => {
-                // A handle on a directory opened for reading and writing is what DAOS callers ask
-                // for; POSIX callers never get one, because the bits of `open(2)` say so.
-                if flags.has(OpenFlags::CREATE) || (writes && !flags.has(OpenFlags::READ)) {
-                    return Err(Error::bare(Code::IsDir));
-                }
+            // A handle on a directory opened for reading and writing is what DAOS callers ask
+            // for; POSIX callers never get one, because the bits of `open(2)` say so.
+            FileKind::Directory
+                if flags.has(OpenFlags::CREATE) || (writes && !flags.has(OpenFlags::READ)) =>
+            {
+                return Err(Error::bare(Code::IsDir));
             }
+            FileKind::Directory => {}
             FileKind::Symlink if !flags.has(OpenFlags::PATH) => {
                 return Err(Error::bare(Code::TooManyLinks));
             }

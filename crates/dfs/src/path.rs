@@ -65,9 +65,12 @@ pub fn strip_prefix<'a>(path: &'a [u8], prefix: &[u8]) -> &'a [u8] {
 mod tests {
     use super::*;
 
+    /// A path, its parent, its last name.
+    type Case = (&'static [u8], &'static [u8], Option<&'static [u8]>);
+
     #[test]
     fn paths_split_at_their_last_component() {
-        let cases: [(&[u8], &[u8], Option<&[u8]>); 8] = [
+        let cases: [Case; 8] = [
             (b"/", b"/", None),
             (b"///", b"///", None),
             (b"", b"", None),

@@ -81,12 +81,15 @@ pub struct Shard {
     objects: BTreeMap<Oid, Object>,
 }
 
+/// A dkey, an akey, a range of records and their size.
+type Place = (Vec<u8>, Vec<u8>, Option<Recx>, u32);
+
 /// An answer that owns what it says.
 enum Answer {
     Done,
     Fetched(Vec<(Epoch, OwnedFetch)>),
     Listed(Vec<OwnedItem>, Vec<u8>, Epoch),
-    Found(Option<(Vec<u8>, Vec<u8>, Option<Recx>, u32)>),
+    Found(Option<Place>),
     Stat(ObjectStat),
     Link(Option<Vec<u8>>, Epoch, Option<Tail>, bool),
     Removed(Option<Vec<u8>>, bool, Linked),
@@ -581,7 +584,7 @@ impl Shard {
         flags: QueryFlags,
         dkey: &[u8],
         akey: &[u8],
-    ) -> Option<(Vec<u8>, Vec<u8>, Option<Recx>, u32)> {
+    ) -> Option<Place> {
         let max = flags.has(QueryFlags::MAX);
         let object = self.objects.get(&oid)?;
         let mut dkeys: Vec<&Vec<u8>> = object.dkeys.keys().collect();

@@ -83,9 +83,9 @@ fn arrays_keep_holes_overwrites_and_record_sizes() {
             let iods = vec![array(b"a", 1, &[(at, bytes.len() as u64)])];
             object.update(None, Cond::NONE, b"k", iods, &[bytes]).await.unwrap();
         };
-        write(0, &vec![1; 10_000]).await;
-        write(5_000, &vec![2; 20_000]).await;
-        write(24_990, &vec![3; 20]).await;
+        write(0, &[1; 10_000]).await;
+        write(5_000, &[2; 20_000]).await;
+        write(24_990, &[3; 20]).await;
         write(30_000, b"x").await;
         let mut room = vec![9; 30_010];
         let iods = vec![records(b"a", 1, &[(0, 30_010)])];
