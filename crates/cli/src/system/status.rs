@@ -7,7 +7,7 @@ use crate::output::Table;
 use crate::session::Session;
 use client::{Client, Result};
 use serde::Serialize;
-use types::size;
+use types::{Code, Error, size};
 use wire::control::{Name, OpenMode, SystemInfo};
 
 /// Show engines, pools and space.
@@ -72,7 +72,15 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
         }
         Err(_) => None,
     };
-    let asked = session.connect().and_then(|client| {
+    // With no engine of our own alive there is nobody to wait for.
+    let is_dead = local.as_ref().is_some_and(|(system, setup)| {
+        (0..setup.engines).all(|index| Running::find(&system.engine(index)).is_none())
+    });
+    let connected = match is_dead {
+        true => Err(Error::new(Code::Unreach, "no engine is running")),
+        false => session.connect(),
+    };
+    let asked = connected.and_then(|client| {
         let info = client.block_on(client.system_query())?;
         let pools = pools(&client)?;
         Ok((info, pools))
