@@ -378,7 +378,11 @@ impl Wal {
         };
         let bytes = SEGMENT_BYTES.max(padded);
         let path = segment_path(&self.dir, number);
-        let spare = self.state.borrow_mut().spares.pop_front().filter(|spare| spare.1 >= bytes);
+        // Spares have the usual size; a batch that needs more gets a segment of its own.
+        let spare = match bytes {
+            SEGMENT_BYTES => self.state.borrow_mut().spares.pop_front(),
+            _ => None,
+        };
         let (file, bytes) = match spare {
             Some((old, bytes)) => {
                 self.disk.rename(&segment_path(&self.dir, old), &path).await?;
