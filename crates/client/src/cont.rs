@@ -166,9 +166,18 @@ impl Container {
         after: Option<Oid>,
         count_max: u32,
     ) -> Result<ObjectList> {
+        let (pool, cont) = (self.0.pool.0.state.id, self.id());
+        self.ask_list(target, Request::ListObjects { pool, cont, after, count_max }).await
+    }
+
+    /// Objects whose home is `target` and that live only until their last open handle goes.
+    pub async fn list_orphans(&self, target: TargetId) -> Result<Vec<Oid>> {
+        let (pool, cont) = (self.0.pool.0.state.id, self.id());
+        Ok(self.ask_list(target, Request::ListOrphans { pool, cont }).await?.oids)
+    }
+
+    async fn ask_list(&self, target: TargetId, request: Request<'_>) -> Result<ObjectList> {
         let pool = &self.0.pool.0;
-        let request =
-            Request::ListObjects { pool: pool.state.id, cont: self.id(), after, count_max };
         let body = wire::encode(&request);
         let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
         let answer = self.client().target(target).ask(self.client(), &pool.state, ask).await?;

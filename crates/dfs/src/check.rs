@@ -128,7 +128,7 @@ impl Dfs {
         };
         checker.walk(shared.superblock.root).await?;
         checker.check_link_counts().await?;
-        checker.check_leaks(objects).await?;
+        checker.check_leaks(shared.nameless(objects).await?).await?;
         Ok(checker.report)
     }
 }
@@ -149,6 +149,24 @@ impl Shared {
             }
         }
         Ok(objects)
+    }
+}
+
+impl Shared {
+    /// The objects among these that are bound to be freed neither now nor with a last open handle.
+    async fn nameless(&self, mut objects: BTreeSet<Oid>) -> Result<BTreeSet<Oid>> {
+        for target in &self.cont.pool().map().targets {
+            for oid in self.cont.list_orphans(target.id).await? {
+                objects.remove(&oid);
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Whether anything of an object is left.
+    async fn exists(&self, oid: Oid) -> Result<bool> {
+        let stats = self.cont.object(oid).stat().await?;
+        Ok(stats.iter().any(|(_, stat)| stat.dkey_count > 0))
     }
 }
 
@@ -279,7 +297,13 @@ impl Checker<'_> {
     }
 
     async fn check_leaks(&mut self, objects: BTreeSet<Oid>) -> Result<()> {
-        let mut leaked: BTreeSet<Oid> = objects.difference(&self.named).copied().collect();
+        let mut leaked = BTreeSet::new();
+        for &oid in objects.difference(&self.named) {
+            // What was being freed when the objects were listed may be gone by now.
+            if self.fs.shared.exists(oid).await? {
+                leaked.insert(oid);
+            }
+        }
         let mut tops = leaked.clone();
         if self.mend == Mend::Relink {
             // What a leaked directory names gets its name back with the directory.

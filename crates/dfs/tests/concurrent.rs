@@ -175,6 +175,31 @@ fn directories_that_move_at_once_never_make_a_cycle() {
 }
 
 #[test]
+fn of_two_moves_that_would_make_a_cycle_one_fails() {
+    with_clients(2, 4, async |_, mounts| {
+        let root = mounts[0].root().await.unwrap();
+        let a = mounts[0].mkdir(&root, b"a", 0o755, None).await.unwrap();
+        let b = mounts[0].mkdir(&root, b"b", 0o755, None).await.unwrap();
+        for _ in 0..20 {
+            let none = RenameFlags::NONE;
+            let (first, second) = futures_util::future::join(
+                mounts[0].rename(&root, b"a", &b, b"a", none),
+                mounts[1].rename(&root, b"b", &a, b"b", none),
+            )
+            .await;
+            let (loser, parent, name) = match (first, second) {
+                (Ok(()), Err(error)) => (error, &b, b"a"),
+                (Err(error), Ok(())) => (error, &a, b"b"),
+                other => panic!("exactly one must win: {other:?}"),
+            };
+            assert_eq!(loser.code, Code::Inval);
+            mounts[0].rename(parent, name, &root, name, none).await.unwrap();
+        }
+        assert_eq!(mounts[0].check(Mend::Nothing).await.unwrap().findings, []);
+    });
+}
+
+#[test]
 fn hard_link_counts_survive_a_crowd() {
     with_clients(4, 4, async |_, mounts| {
         let sys = Sys::new(mounts[0].clone());

@@ -4,7 +4,7 @@ use crate::target::{PoolShard, Target};
 use std::rc::Rc;
 use transport::Incoming;
 use types::{Code, Error, Result};
-use wire::obj::{AdminOp, Request};
+use wire::obj::{AdminOp, ObjectList, Request};
 
 impl Target {
     /// Serves requests that are neither batches nor parts of a transaction's first phase.
@@ -28,6 +28,12 @@ impl Target {
                 self.known_cont(&ctx, cont).await?;
                 let list = ctx.shard.list_objects(cont, after, count_max as usize)?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
+            }
+            Request::ListOrphans { pool, cont } => {
+                let ctx = self.shard(pool).await?;
+                let orphans = ctx.shard.orphans().into_iter();
+                let oids = orphans.filter(|(of, _)| *of == cont).map(|(_, oid)| oid).collect();
+                Ok(wire::encode(&Ok::<_, Error>(ObjectList { oids, complete: true })))
             }
             Request::Decide { pool, tx, outcome } => {
                 let ctx = self.shard(pool).await?;

@@ -102,7 +102,7 @@ impl Target {
         parts: &[(TargetId, &serde_bytes::Bytes, u32)],
         data: &[u8],
     ) -> Result<Vec<u8>> {
-        let tx = TxId { client: ClientId(self.incarnation), seq: self.next_tx.get() };
+        let tx = TxId { client: self.coordinator, seq: self.next_tx.get() };
         self.next_tx.set(tx.seq + 1);
         self.coordinating.borrow_mut().insert(tx);
         let participants: Vec<TargetId> = parts.iter().map(|(target, ..)| *target).collect();

@@ -9,7 +9,7 @@ use crate::target::{PoolShard, Target};
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Epoch, Error, Oid, PoolId, Result};
-use vos::{OrphanChange, Payload, Segments};
+use vos::{OrphanChange, Payload, Segments, View};
 use wire::link::{Link, LinkKind};
 use wire::obj::{Batch, BatchReply, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Tail};
 
@@ -140,10 +140,7 @@ impl Target {
                                     () if !linked.home_here => Linked::Elsewhere,
                                     () => {
                                         let whole = linked.all_here;
-                                        let exists = !whole || view.has_object(linked.oid);
-                                        if exists {
-                                            self.free(&mut plan, handle(linked.oid), whole);
-                                        }
+                                        self.free(&mut plan, &view, handle(linked.oid), whole);
                                         Linked::Freed
                                     }
                                 };
@@ -154,7 +151,7 @@ impl Target {
                 }
                 Op::PunchUnlessOpen { oid } => {
                     let whole = self.is_whole_here(ctx, *oid);
-                    self.free(&mut plan, handle(*oid), whole);
+                    self.free(&mut plan, &view, handle(*oid), whole);
                     Answer::Done
                 }
             };
@@ -164,14 +161,15 @@ impl Target {
     }
 
     /// Frees an object whose home is here: at once if nobody holds it open and all of it is
-    /// here, else as an orphan.
-    fn free(&self, plan: &mut Plan<'_>, handle: Handle, whole: bool) {
-        if whole && !self.opens.borrow().is_open(&handle) {
-            let op = Op::PunchObj { oid: handle.2, cond: Cond::NONE, besides: b"" };
-            plan.writes.get_or_insert_default().push(op);
-        } else {
+    /// here, else as an orphan. An object that holds nothing yet may still get its first byte
+    /// through an open handle, so it becomes an orphan, too.
+    fn free(&self, plan: &mut Plan<'_>, view: &View<'_>, handle: Handle, whole: bool) {
+        if !whole || self.opens.borrow().is_open(&handle) {
             plan.orphans.push(OrphanChange::Add(handle.2));
             plan.after.reap.push(handle);
+        } else if view.has_object(handle.2) {
+            let op = Op::PunchObj { oid: handle.2, cond: Cond::NONE, besides: b"" };
+            plan.writes.get_or_insert_default().push(op);
         }
     }
 

@@ -91,6 +91,9 @@ pub struct Target {
     pub(crate) committing: RefCell<HashMap<TxId, Vec<futures_channel::oneshot::Sender<()>>>>,
     /// Batches that run beside their connections, so that a retry waits for the first try.
     pub(crate) running: RefCell<HashSet<TxId>>,
+    /// This target as a maker of transaction ids, anew at each start. Targets of one engine must
+    /// differ: a participant takes a second part with the same id for a repetition.
+    pub(crate) coordinator: ClientId,
     pub(crate) next_tx: Cell<u64>,
     pub(crate) incarnation: u64,
     /// Orphans being reaped.
@@ -128,6 +131,7 @@ impl Target {
             coordinating: RefCell::new(HashSet::new()),
             committing: RefCell::new(HashMap::new()),
             running: RefCell::new(HashSet::new()),
+            coordinator: ClientId(types::hash::mix2(incarnation, id.0 as u64)),
             next_tx: Cell::new(1),
             incarnation,
             reaping: RefCell::new(HashSet::new()),

@@ -74,6 +74,11 @@ impl LockTable {
         }
     }
 
+    /// True when a transaction in preparation writes dkeys of the object.
+    pub(crate) fn writes_dkeys(&self, cont: ContId, oid: Oid) -> bool {
+        self.objects.get(&(cont, oid)).is_some_and(|held| held.dkeys_exclusive > 0)
+    }
+
     /// Grants a claim. Claims of one transaction may overlap.
     pub(crate) fn lock(&mut self, cont: ContId, claim: &Claim) {
         let held = self.objects.entry((cont, claim.oid)).or_default();
@@ -120,6 +125,13 @@ impl LockTable {
         if all + held.dkeys_shared + held.dkeys_exclusive == 0 {
             self.objects.remove(&slot);
         }
+    }
+}
+
+impl Claim {
+    /// True when it relies on the object being there.
+    pub(crate) fn wants_existence(&self) -> bool {
+        matches!(self.of, Part::Exists)
     }
 }
 

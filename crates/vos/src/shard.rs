@@ -364,7 +364,14 @@ impl Shard {
             return false;
         }
         let mut conflict = false;
-        locks::claims(checks, ops, &mut |claim| conflict |= state.locks.conflicts(cont, &claim));
+        locks::claims(checks, ops, &mut |claim| {
+            let held = state.locks.conflicts(cont, &claim);
+            // An object that is about to be made is neither there nor absent.
+            let unborn = claim.wants_existence()
+                && state.locks.writes_dkeys(cont, claim.oid)
+                && state.index.conts.get(&cont).and_then(|all| all.object(claim.oid)).is_none();
+            conflict |= held || unborn;
+        });
         conflict
     }
 

@@ -8,6 +8,7 @@
 //! no more than a small multiple of the input. Every change of a message bumps
 //! [`WIRE_VERSION`]; golden bytes in `tests/golden.rs` catch a change that forgets to.
 
+pub mod admin;
 pub mod control;
 pub mod header;
 pub mod hello;

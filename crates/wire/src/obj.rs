@@ -5,6 +5,8 @@
 //! and its error is the answer; otherwise all take effect at one epoch. User data of updates is
 //! in the bulk, in the order of ops, iods, recxs; fetched data is in the reply's bulk likewise.
 
+pub use crate::admin::AdminOp;
+
 use serde::{Deserialize, Serialize};
 use types::{ClientId, ContId, Epoch, Oid, PoolId, TargetId};
 
@@ -500,6 +502,14 @@ pub enum Request<'a> {
     },
     /// From the control service: see [`AdminOp`]. The reply is `()`.
     Admin(AdminOp),
+    /// List objects whose home is here and that live only until their last open handle goes.
+    /// The reply is an [`ObjectList`].
+    ListOrphans {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+    },
 }
 
 /// Which [`Request`] a body holds, told without decoding it.
@@ -525,43 +535,6 @@ impl RequestKind {
             _ => RequestKind::Other,
         }
     }
-}
-
-/// Orders of the control service to a target.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum AdminOp {
-    /// Make a shard of a pool; succeeds if it is there already with the same settings.
-    CreateShard {
-        /// The pool.
-        pool: PoolId,
-        /// When updates are acknowledged.
-        durability: types::Durability,
-        /// Share of the index and log tier, bytes.
-        scm_bytes: u64,
-        /// Share of the data tier, bytes.
-        nvme_bytes: u64,
-    },
-    /// Remove a shard and all it holds; succeeds if it is not there.
-    DestroyShard {
-        /// The pool.
-        pool: PoolId,
-    },
-    /// Make a container known; succeeds if it is known.
-    CreateCont {
-        /// The pool.
-        pool: PoolId,
-        /// The container.
-        cont: ContId,
-    },
-    /// Remove a container and all it holds; succeeds if it is not there.
-    DestroyCont {
-        /// The pool.
-        pool: PoolId,
-        /// The container.
-        cont: ContId,
-    },
-    /// Take a newer pool map.
-    SetMap(crate::map::PoolMap),
 }
 
 /// Size of an array object as far as one shard knows.

@@ -143,6 +143,7 @@ fn requests(visitor: &mut impl Visitor) {
         "list_objects",
         Request::ListObjects { pool: POOL, cont: CONT, after: Some(OID), count_max: 100 },
     );
+    request("list_orphans", Request::ListOrphans { pool: POOL, cont: CONT });
     let released = Notice::Release { pool: POOL, cont: CONT, oids: vec![OID, Oid::NIL] };
     visitor.message("notice.release", released);
 }

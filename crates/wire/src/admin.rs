@@ -1,0 +1,42 @@
+//! Orders of the control service to targets. All may be repeated without harm.
+
+use crate::map::PoolMap;
+use serde::{Deserialize, Serialize};
+use types::{ContId, Durability, PoolId};
+
+/// Orders of the control service to a target.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum AdminOp {
+    /// Make a shard of a pool; succeeds if it is there already with the same settings.
+    CreateShard {
+        /// The pool.
+        pool: PoolId,
+        /// When updates are acknowledged.
+        durability: Durability,
+        /// Share of the index and log tier, bytes.
+        scm_bytes: u64,
+        /// Share of the data tier, bytes.
+        nvme_bytes: u64,
+    },
+    /// Remove a shard and all it holds; succeeds if it is not there.
+    DestroyShard {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// Make a container known; succeeds if it is known.
+    CreateCont {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+    },
+    /// Remove a container and all it holds; succeeds if it is not there.
+    DestroyCont {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+    },
+    /// Take a newer pool map.
+    SetMap(PoolMap),
+}
