@@ -7,8 +7,9 @@
 //! share a core hand it to each other without any system call but `sched_yield`, which costs
 //! less than half of a doorbell and a wake-up. Never an unbounded spin: that would starve others.
 //! And never beside a thread that computes: to yield to it costs a whole time slice, while a
-//! sleeper that is woken comes first. A yield that takes longer than [`YIELD_MAX`] shows such a
-//! thread, and the next [`HOLD_OFF_COUNT`] waits sleep at once.
+//! sleeper that is woken comes first. A yield that takes longer than [`YIELD_MAX`] may show such
+//! a thread: the next few waits sleep at once, and more of them each time it happens again
+//! before a spin has gone well.
 
 use crate::exec::Exec;
 use crate::rng::Rng;
@@ -36,13 +37,17 @@ const KEY_NONE: u64 = u64::MAX;
 
 /// Longest yield that a peer of ours explains.
 const YIELD_MAX: Duration = Duration::from_micros(40);
-/// Waits without a spin after a longer one.
-const HOLD_OFF_COUNT: u32 = 256;
+/// Waits without a spin after a longer one: the first time, and where doubling ends.
+const HOLD_OFF_MIN: u32 = 4;
+const HOLD_OFF_MAX: u32 = 1024;
 
 /// How long the thread spins before it sleeps.
 struct Idle {
     spin: Cell<Duration>,
+    /// Waits that sleep at once.
     hold_off: Cell<u32>,
+    /// As many as the next long yield brings.
+    penalty: Cell<u32>,
 }
 
 impl Idle {
@@ -55,6 +60,17 @@ impl Idle {
                 Duration::ZERO
             }
         }
+    }
+
+    /// Learns that a yield has cost a time slice.
+    fn yielded_long(&self) {
+        self.hold_off.set(self.penalty.get());
+        self.penalty.set((self.penalty.get() * 2).min(HOLD_OFF_MAX));
+    }
+
+    /// Learns that a spin has found work in good time.
+    fn spun_well(&self) {
+        self.penalty.set((self.penalty.get() / 2).max(HOLD_OFF_MIN));
     }
 
     /// Learns how long the thread had nothing to do.
@@ -107,7 +123,11 @@ impl Real {
             watches: RefCell::default(),
             free_watches: RefCell::default(),
             watch_count: Cell::new(0),
-            idle: Idle { spin: Cell::new(SPIN_MAX), hold_off: Cell::new(0) },
+            idle: Idle {
+                spin: Cell::new(SPIN_MAX),
+                hold_off: Cell::new(0),
+                penalty: Cell::new(HOLD_OFF_MIN),
+            },
             rounds: Cell::new(0),
             extensions: RefCell::default(),
             disk: RefCell::new(None),
@@ -236,8 +256,11 @@ impl Real {
             let found = self.poll_sources() || self.exec.has_work();
             let now = start.elapsed();
             if now - before > YIELD_MAX {
-                self.idle.hold_off.set(HOLD_OFF_COUNT);
+                self.idle.yielded_long();
                 return found;
+            }
+            if found {
+                self.idle.spun_well();
             }
             if found || now > spin {
                 return found;
