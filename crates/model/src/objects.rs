@@ -578,13 +578,7 @@ impl Shard {
         Answer::Listed(page, next, keys_epoch)
     }
 
-    fn query(
-        &self,
-        oid: Oid,
-        flags: QueryFlags,
-        dkey: &[u8],
-        akey: &[u8],
-    ) -> Option<Place> {
+    fn query(&self, oid: Oid, flags: QueryFlags, dkey: &[u8], akey: &[u8]) -> Option<Place> {
         let max = flags.has(QueryFlags::MAX);
         let object = self.objects.get(&oid)?;
         let mut dkeys: Vec<&Vec<u8>> = object.dkeys.keys().collect();
