@@ -231,6 +231,7 @@ impl ArrayObj {
             return Err(Error::new(Code::FileTooBig, format!("size {size} is too large")));
         }
         let (last_chunk, within) = (size / self.chunk_records, size % self.chunk_records);
+        // Never dkey 0: attributes live there.
         let first_gone = if within == 0 { dkey_of(last_chunk) } else { dkey_of(last_chunk) + 1 };
         // The chunk that holds the new last record.
         let edge = (size > 0).then(|| dkey_of((size - 1) / self.chunk_records).to_le_bytes());

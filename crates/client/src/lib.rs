@@ -11,6 +11,7 @@
 //! - Everything here is a future of [`env::Env`]; only [`Client::block_on`] blocks.
 
 mod array;
+mod array_attrs;
 mod batch;
 mod client;
 mod cont;

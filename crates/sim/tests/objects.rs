@@ -286,6 +286,34 @@ fn array_objects_over_chunks_and_targets() {
 }
 
 #[test]
+fn arrays_that_know_their_shape() {
+    everywhere(async |_, cont| {
+        let id = oid(cont, ObjType::Array, "SX", 40);
+        assert_eq!(ArrayObj::open(cont, id).await.err().unwrap().code, Code::NonExist);
+        let array = ArrayObj::create(cont, id, 4, 100).await.unwrap();
+        let again = ArrayObj::create(cont, id, 4, 100).await.err().unwrap();
+        assert_eq!(again.code, Code::Exist);
+        let data: Vec<u8> = (0..4_000u32).map(|n| n as u8).collect();
+        array.write(&ranges(&[(50, 1_000)]), &[&data]).await.unwrap();
+        let opened = ArrayObj::open(cont, id).await.unwrap();
+        assert_eq!((opened.record_bytes, opened.chunk_records), (4, 100));
+        assert_eq!(opened.size().await.unwrap(), 1_050);
+        let mut room = vec![0; 4_000];
+        opened.read(&ranges(&[(50, 1_000)]), &mut [&mut room]).await.unwrap();
+        assert!(room == data);
+        // Emptied, it is still an array; destroyed, it is none.
+        opened.set_size(0).await.unwrap();
+        assert_eq!(opened.size().await.unwrap(), 0);
+        assert_eq!(ArrayObj::open(cont, id).await.unwrap().chunk_records, 100);
+        opened.destroy().await.unwrap();
+        assert_eq!(ArrayObj::open(cont, id).await.err().unwrap().code, Code::NonExist);
+        let bytes = oid(cont, ObjType::ArrayByte, "S1", 41);
+        assert_eq!(ArrayObj::create(cont, bytes, 1, 10).await.err().unwrap().code, Code::Inval);
+        assert!(ArrayObj::open_with_attrs(cont, bytes, 0, 10).is_err());
+    });
+}
+
+#[test]
 fn classes_that_need_redundancy_are_refused_by_name() {
     everywhere(async |_, cont| {
         for class in ["RP_2G1", "RP_3GX", "EC_2P1GX"] {

@@ -1,6 +1,6 @@
 //! Real engines over real sockets, shared memory and files: what simulation cannot show.
 
-use client::{ArrayObj, Code, Container, KvObj};
+use client::{ArrayObj, Code, Container, EventQueue, KvObj};
 use engine::{Engine, EngineConfig, TargetConfig};
 use sim::LocalSystem;
 use std::collections::BTreeMap;
@@ -52,6 +52,59 @@ fn data_over_shared_memory_and_tcp_for_each_durability() {
             }
             assert_eq!(pool.query().await.unwrap().targets.len(), 4);
         });
+    }
+}
+
+#[test]
+fn event_queues_run_many_operations_at_once() {
+    let system = LocalSystem::start(1, 2).unwrap();
+    for tcp_only in [false, true] {
+        let client = system.client(tcp_only).unwrap();
+        let cont = match tcp_only {
+            false => system.container(&client, Durability::Wal, ContLayout::Plain).unwrap(),
+            true => client.block_on(async {
+                let name = Name::Label("p".into());
+                let pool = client.pool_open(&name, OpenMode::ReadWrite).await.unwrap();
+                pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap()
+            }),
+        };
+        let queue: EventQueue<u64> = EventQueue::new(&client);
+        assert!(queue.poll(10, None).is_empty(), "nothing runs, so there is nothing to wait for");
+        let mut launched = BTreeMap::new();
+        for number in 0..100u64 {
+            let kv = kv(&cont, 9);
+            let event = queue.launch(async move {
+                let value = vec![number as u8; 100 * number as usize];
+                kv.put(None, Cond::NONE, &number.to_le_bytes(), &value).await?;
+                let found = kv.get(None, &number.to_le_bytes()).await?;
+                assert!(found == Some(value));
+                Ok(number)
+            });
+            launched.insert(event.id(), number);
+        }
+        assert_eq!(queue.query(), (100, 0));
+        let mut done = 0;
+        while done < 100 {
+            for (id, outcome) in queue.poll(7, Some(Duration::from_secs(20))) {
+                assert_eq!(launched.remove(&id), Some(outcome.unwrap()));
+                done += 1;
+            }
+        }
+        assert_eq!(queue.query(), (0, 0));
+        // One that would wait for ever is aborted; errors come with their event.
+        let forever = queue.launch(std::future::pending());
+        assert!(queue.poll(1, Some(Duration::from_millis(5))).is_empty());
+        forever.abort();
+        let aborted = queue.poll(1, None);
+        assert_eq!(aborted[0].0, forever.id());
+        assert_eq!(aborted[0].1.as_ref().unwrap_err().code, Code::Canceled);
+        let kv = kv(&cont, 9);
+        let failing = queue.launch(async move {
+            kv.put(None, Cond::DKEY_INSERT, &1u64.to_le_bytes(), b"v").await.map(|()| 0)
+        });
+        let failed = queue.poll(1, None);
+        assert_eq!(failed[0].0, failing.id());
+        assert_eq!(failed[0].1.as_ref().unwrap_err().code, Code::Exist);
     }
 }
 
