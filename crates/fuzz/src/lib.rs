@@ -20,5 +20,6 @@ pub mod mutate;
 mod placement_targets;
 pub mod rng;
 pub mod target;
+mod upper_targets;
 mod vos_targets;
 mod wire_targets;

@@ -19,6 +19,7 @@ mod conn;
 mod dial;
 mod fdpass;
 mod frame;
+pub mod fuzz;
 mod outbox;
 mod remote;
 mod ring;

@@ -1,0 +1,78 @@
+//! Targets of the crates above the wire: lists of memory ranges, inodes, superblocks, anchors
+//! that callers hand back, configuration files.
+
+use crate::corpus;
+use crate::target::Target;
+use dfs::DirAnchor;
+use dfs::inode::Inode;
+use dfs::layout::Superblock;
+use engine::EngineConfig;
+
+/// A parsed configuration holds a tree of its tables beside the result.
+const CONFIG_AMPLIFICATION: usize = 256;
+const AMPLIFICATION: usize = 64;
+
+/// All targets of this module.
+pub fn all() -> Vec<Target> {
+    let target = |name, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>| Target {
+        name,
+        run,
+        seeds,
+        amplification_max: AMPLIFICATION,
+    };
+    vec![
+        target("transport-trailer", transport::fuzz::remote_trailer, || {
+            vec![transport::fuzz::remote_trailer_seed()]
+        }),
+        target("dfs-inode", dfs_inode, || vec![vec![1; 100], vec![0; 64]]),
+        target("dfs-superblock", dfs_superblock, || vec![vec![1; 64]]),
+        target("dir-anchor", dir_anchor, || vec![DirAnchor::start().to_bytes()]),
+        target("object-anchor", object_anchor, || vec![client::Anchor::start().to_bytes()]),
+        Target {
+            name: "engine-config",
+            run: engine_config,
+            seeds: || {
+                corpus::texts(&[
+                    "dir = '/a'\nlisten = '127.0.0.1:0'\n[[target]]\ndevice = '/b'\n",
+                    "dir = '/a'\njoin = ['h:1']\ndomain = ['r', 'n']\n[[target]]\ndevice = '/b'\n",
+                ])
+            },
+            amplification_max: CONFIG_AMPLIFICATION,
+        },
+    ]
+}
+
+/// An inode that decodes is written as it was read.
+fn dfs_inode(bytes: &[u8]) {
+    if let Ok((inode, target)) = Inode::decode(bytes) {
+        let target = target.to_vec();
+        let written = inode.encode(&target);
+        let again = Inode::decode(&written).expect("what we write can be read");
+        assert_eq!(again, (inode, &target[..]));
+    }
+}
+
+fn dfs_superblock(bytes: &[u8]) {
+    if let Ok(superblock) = Superblock::decode(bytes) {
+        let again = Superblock::decode(&superblock.encode()).expect("what we write can be read");
+        assert_eq!(again, superblock);
+    }
+}
+
+fn dir_anchor(bytes: &[u8]) {
+    if let Ok(anchor) = DirAnchor::from_bytes(bytes) {
+        assert_eq!(DirAnchor::from_bytes(&anchor.to_bytes()).expect("our own bytes"), anchor);
+    }
+}
+
+fn object_anchor(bytes: &[u8]) {
+    if let Ok(anchor) = client::Anchor::from_bytes(bytes) {
+        assert_eq!(client::Anchor::from_bytes(&anchor.to_bytes()).expect("our own bytes"), anchor);
+    }
+}
+
+fn engine_config(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = EngineConfig::parse(text, "fuzz.toml");
+    }
+}
