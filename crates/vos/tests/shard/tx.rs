@@ -90,8 +90,12 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                 assert_eq!(shard.prepared_batch(TX), Some((CONT, batch.clone())));
                 assert_eq!(shard.decision(TX), Some((Epoch(90), vec![TargetId(1), TargetId(2)])));
                 assert!(shard.conflicts(CONT, &[], &ops));
-                let other = [update(b"e", UpdateValue::Inline(b""), Cond::OBJ_EXISTS)];
+                let other = [update(b"e", UpdateValue::Inline(b""), Cond::NONE)];
                 assert!(!shard.conflicts(CONT, &[], &other));
+                // The held part makes the object. Whoever relies on its being there must wait:
+                // once a create in a directory just made was told that there is no directory.
+                let unborn = [update(b"e", UpdateValue::Inline(b""), Cond::OBJ_EXISTS)];
+                assert!(shard.conflicts(CONT, &[], &unborn));
                 assert!(shard.stat().nvme_free_bytes < free);
                 let origin = Origin { tx: TX, reply: b"answer" };
                 let lsn = shard.decide(TX, outcome, Some(origin), &[]).unwrap();
