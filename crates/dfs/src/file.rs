@@ -181,7 +181,7 @@ impl Dfs {
         let data =
             if size == 0 { found.tail.map_or(before.epoch, |t| t.epoch) } else { before.epoch };
         let keep_bits = self.is_privileged();
-        shared
+        let updated = shared
             .update_inode(location.parent, &location.name, found, |found| {
                 let now = shared.now_ns();
                 let mut inode = Inode { ctime_ns: now, mtime_ns: now, ..found.inode };
@@ -194,8 +194,12 @@ impl Dfs {
                 }
                 Ok(inode)
             })
-            .await
-            .map(|_| ())
+            .await;
+        match updated {
+            // It lost its name meanwhile; the handle's data are cut all the same.
+            Err(error) if error.code == Code::NonExist => Ok(()),
+            other => other.map(|_| ()),
+        }
     }
 }
 

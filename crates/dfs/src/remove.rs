@@ -9,7 +9,7 @@ use crate::dir::DirAnchor;
 use crate::entry::{Found, reply_kind, retry};
 use crate::flags::Access;
 use crate::fs::{Dfs, inline};
-use crate::inode::{Inode, S_ISVTX};
+use crate::inode::{FileKind, Inode, S_ISVTX};
 use crate::layout::{INODE, MARKER, RECORD};
 use crate::node::Obj;
 use client::Batch;
@@ -23,7 +23,7 @@ const PARALLEL: usize = 32;
 
 /// What a plain remove met.
 enum Removed {
-    Gone,
+    Gone(FileKind),
     Directory,
 }
 
@@ -32,8 +32,13 @@ impl Dfs {
     ///
     /// Errors: `IsDir` for a directory, `NonExist`, `Access`, `NoPerm` in a sticky directory.
     pub async fn unlink(&self, parent: &Obj, name: &[u8]) -> Result<()> {
+        self.unlink_kind(parent, name).await.map(|_| ())
+    }
+
+    /// [`Dfs::unlink`], telling what it was.
+    pub(crate) async fn unlink_kind(&self, parent: &Obj, name: &[u8]) -> Result<FileKind> {
         match self.remove_file(parent, name).await? {
-            Removed::Gone => Ok(()),
+            Removed::Gone(kind) => Ok(kind),
             Removed::Directory => Err(Error::bare(Code::IsDir)),
         }
     }
@@ -46,7 +51,7 @@ impl Dfs {
 
     /// Removes a file or an empty directory; with `force` also a directory and all below it.
     pub async fn remove(&self, parent: &Obj, name: &[u8], force: bool) -> Result<()> {
-        if let Removed::Gone = self.remove_file(parent, name).await? {
+        if let Removed::Gone(_) = self.remove_file(parent, name).await? {
             return Ok(());
         }
         match self.rmdir(parent, name).await {
@@ -95,7 +100,7 @@ impl Dfs {
                 if linked == Linked::Elsewhere {
                     shared.free_file(inode.oid).await?;
                 }
-                return Ok(Removed::Gone);
+                return Ok(Removed::Gone(inode.kind()));
             }
             if inode.is_dir() {
                 return Ok(Removed::Directory);
@@ -107,7 +112,7 @@ impl Dfs {
                 return Err(Error::bare(Code::TxRestart));
             }
             self.unlink_hard(oid, name, found).await?;
-            Ok(Removed::Gone)
+            Ok(Removed::Gone(inode.kind()))
         })
         .await
     }

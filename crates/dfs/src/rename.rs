@@ -51,6 +51,19 @@ impl Dfs {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
+        self.rename_kinds(parent, name, new_parent, new_name, flags).await.map(|_| ())
+    }
+
+    /// [`Dfs::rename`]; false when a directory or symbolic link took part, so that other paths
+    /// than the two may lead elsewhere now.
+    pub(crate) async fn rename_kinds(
+        &self,
+        parent: &Obj,
+        name: &[u8],
+        new_parent: &Obj,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<bool> {
         let (dir, new_dir) = (parent.require_dir()?, new_parent.require_dir()?);
         check_name(name)?;
         check_name(new_name)?;
@@ -74,11 +87,15 @@ impl Dfs {
             if flags.has(RenameFlags::NOREPLACE) && replaced.is_some() {
                 return Err(Error::bare(Code::Exist));
             }
+            let leads_on = |found: &Found| found.inode.is_dir() || found.inode.is_symlink();
+            let only_files = !leads_on(&moved) && !replaced.as_ref().is_some_and(leads_on);
             if flags.has(RenameFlags::EXCHANGE) {
                 let other = replaced.ok_or_else(|| Error::bare(Code::NonExist))?;
-                return self.exchange(from, moved, to, other).await;
+                self.exchange(from, moved, to, other).await?;
+            } else {
+                self.replace(from, moved, to, replaced).await?;
             }
-            self.replace(from, moved, to, replaced).await
+            Ok(only_files)
         })
         .await
     }

@@ -9,6 +9,7 @@ use crate::attr::{Stat, StatFs};
 use crate::dir::DirEntry;
 use crate::flags::{Access, CreateOptions, NodeKind, OpenFlags, RenameFlags, SetAttr, SetTime};
 use crate::fs::Dfs;
+use crate::inode::FileKind;
 use crate::node::Obj;
 use crate::path;
 use crate::xattr::XattrMode;
@@ -57,7 +58,7 @@ impl Sys {
         let dir = if path.iter().all(|&byte| byte == b'/') && !path.is_empty() {
             self.fs.root().await?
         } else {
-            self.fs.lookup(path, flags).await?
+            self.fs.lookup_absolute(path, flags).await?
         };
         let mut dirs = self.dirs.borrow_mut();
         if dirs.len() >= CACHED_MAX {
@@ -72,12 +73,19 @@ impl Sys {
 
     /// Forgets a directory and what is below it.
     fn forget(&self, path: &[u8]) {
+        let path = path::strip_prefix(path, &self.fs.prefix()).to_vec();
         let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
         let path = &path[..end];
         self.dirs.borrow_mut().retain(|cached, _| {
             let below = cached.strip_prefix(path).map(|rest| rest.first());
             !matches!(below, Some(None | Some(b'/')))
         });
+    }
+
+    /// Forgets all directories: one of them moved, or a symbolic link did, and which of the paths
+    /// lead through it only another look can tell.
+    fn forget_all(&self) {
+        self.dirs.borrow_mut().clear();
     }
 
     /// Runs `call` on the directory and the last name of a path; once more with a fresh handle
@@ -230,24 +238,35 @@ impl Sys {
             let is_dir = self.stat(path).await?.is_dir();
             return Err(Error::bare(if is_dir { Code::IsDir } else { Code::NotDir }));
         }
-        self.named(path, Code::IsDir, async |dir, name| self.fs.unlink(dir, name).await).await
+        let kind = self
+            .named(path, Code::IsDir, async |dir, name| self.fs.unlink_kind(dir, name).await)
+            .await?;
+        if kind == FileKind::Symlink {
+            self.forget_all();
+        }
+        Ok(())
     }
 
     /// Removes an empty directory.
     pub async fn rmdir(&self, path: &[u8]) -> Result<()> {
-        self.forget(path);
         let refused = match path::split_last(path).1 {
             Some(b".") => Code::Inval,
             Some(_) => Code::NotEmpty,
             None => Code::Busy,
         };
-        self.named(path, refused, async |dir, name| self.fs.rmdir(dir, name).await).await
+        let done =
+            self.named(path, refused, async |dir, name| self.fs.rmdir(dir, name).await).await;
+        self.forget(path);
+        done
     }
 
     /// Removes a file or directory; with `force` with all below it.
     pub async fn remove(&self, path: &[u8], force: bool) -> Result<()> {
-        self.forget(path);
-        self.named(path, Code::Busy, async |dir, name| self.fs.remove(dir, name, force).await).await
+        let done = self
+            .named(path, Code::Busy, async |dir, name| self.fs.remove(dir, name, force).await)
+            .await;
+        self.forget_all();
+        done
     }
 
     /// Renames; see [`Dfs::rename`].
@@ -257,15 +276,18 @@ impl Sys {
         {
             return Err(Error::bare(Code::NotDir));
         }
-        self.forget(path);
-        self.forget(new_path);
-        self.named(path, Code::Busy, async |dir, name| {
-            self.named(new_path, Code::Busy, async |new_dir, new_name| {
-                self.fs.rename(dir, name, new_dir, new_name, flags).await
+        let only_files = self
+            .named(path, Code::Busy, async |dir, name| {
+                self.named(new_path, Code::Busy, async |new_dir, new_name| {
+                    self.fs.rename_kinds(dir, name, new_dir, new_name, flags).await
+                })
+                .await
             })
-            .await
-        })
-        .await
+            .await?;
+        if !only_files {
+            self.forget_all();
+        }
+        Ok(())
     }
 
     /// Attributes; symbolic links are followed.
@@ -273,7 +295,7 @@ impl Sys {
         if !path::wants_dir(path)
             && let Some(stat) =
                 self.at(path, async |dir, name| self.fs.stat(dir, name).await).await?
-            && stat.kind() != crate::FileKind::Symlink
+            && stat.kind() != FileKind::Symlink
         {
             return Ok(stat);
         }

@@ -205,7 +205,12 @@ impl Dfs {
         if path.first() != Some(&b'/') {
             return Err(Error::inval(format!("'{}' is not an absolute path", path.escape_ascii())));
         }
-        self.lookup_from(Vec::new(), &path, flags).await
+        self.lookup_absolute(&path, flags).await
+    }
+
+    /// Opens what an absolute path names that has lost its prefix already.
+    pub(crate) async fn lookup_absolute(&self, path: &[u8], flags: OpenFlags) -> Result<Obj> {
+        self.lookup_from(Vec::new(), path, flags).await
     }
 
     /// Opens what a path names, seen from a directory.

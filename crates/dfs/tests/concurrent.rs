@@ -135,6 +135,41 @@ fn rename_storms_lose_and_double_nothing() {
 }
 
 #[test]
+fn one_file_moves_to_one_place_and_one_place_takes_one_file() {
+    with_clients(2, 4, async |_, mounts| {
+        let root = mounts[0].root().await.unwrap();
+        let from = mounts[0].mkdir(&root, b"from", 0o755, None).await.unwrap();
+        let to = mounts[0].mkdir(&root, b"to", 0o755, None).await.unwrap();
+        let unique = RenameFlags::NOREPLACE;
+        for round in 0..20 {
+            // Two clients take the same file to different names.
+            let name = |what: &str| format!("{what}{round}").into_bytes();
+            create(&mounts[0], &from, &name("f")).await.unwrap();
+            let (a, b) = futures_util::future::join(
+                mounts[0].rename(&from, &name("f"), &to, &name("a"), unique),
+                mounts[1].rename(&from, &name("f"), &to, &name("b"), unique),
+            )
+            .await;
+            let loser = if a.is_ok() { b } else { a };
+            assert_eq!(loser.unwrap_err().code, Code::NonExist);
+            // Two clients take different files to the same name.
+            create(&mounts[0], &from, &name("g")).await.unwrap();
+            create(&mounts[0], &from, &name("h")).await.unwrap();
+            let (a, b) = futures_util::future::join(
+                mounts[0].rename(&from, &name("g"), &to, &name("c"), unique),
+                mounts[1].rename(&from, &name("h"), &to, &name("c"), unique),
+            )
+            .await;
+            let loser = if a.is_ok() { b } else { a };
+            assert_eq!(loser.unwrap_err().code, Code::Exist);
+            assert_eq!(mounts[0].list(&from).await.unwrap().len(), round + 1, "the losers stay");
+            assert_eq!(mounts[0].list(&to).await.unwrap().len(), 2 * (round + 1));
+        }
+        assert_eq!(mounts[0].check(Mend::Nothing).await.unwrap().findings, []);
+    });
+}
+
+#[test]
 fn directories_that_move_at_once_never_make_a_cycle() {
     with_clients(4, 8, async |_, mounts| {
         let sys = Sys::new(mounts[0].clone());
