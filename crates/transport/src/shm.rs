@@ -347,3 +347,42 @@ async fn watch_hangup(socket: Rc<FdWatch>, end: Weak<End>) {
         end.set_over();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Producer;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+    /// The run loop looks at descriptors in passing, too, and once took the doorbell's event so. A
+    /// connection that was parked was not looked at before the thread slept, and the message
+    /// behind the bell lay there until its deadline.
+    #[test]
+    fn a_bell_taken_in_passing_does_not_hide_a_message() {
+        let env = Env::real().unwrap();
+        let (_memory, region) = Region::create().unwrap();
+        let kind = SocketType::STREAM;
+        let (ours, _theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let peer_bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let socket = Rc::new(env.watch_fd(Rc::new(ours)).unwrap());
+        let side = Side::Client;
+        let stream = ShmStream::new(&env, side, region.clone(), peer_bell, socket).unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut out = [0; 8];
+        assert!(stream.poll_read(&mut cx, &mut out).is_pending());
+        let source = HubSource(stream.hub.clone());
+        while !stream.end.parked.get() {
+            source.poll();
+        }
+        let peer = Producer::new(&region, Side::Server);
+        assert_eq!(peer.write(&[IoSlice::new(b"hello")]).unwrap(), 5);
+        let slept = region.sleeping(side).swap(0, Ordering::SeqCst);
+        assert_eq!(slept, 1, "the peer rings for a parked connection");
+        // The bell's event is gone; now the thread wants to sleep.
+        assert!(source.arm(), "there is a message to read");
+        assert!(matches!(stream.poll_read(&mut cx, &mut out), Poll::Ready(Ok(5))));
+        drop(stream);
+        env.clear();
+    }
+}
