@@ -103,16 +103,15 @@ impl Dfs {
         }
     }
 
-    pub(crate) async fn stat_found(&self, found: &Found) -> Result<Stat> {
-        let inode = &found.inode;
-        if inode.is_dir() {
-            let shards = self.shared.dir_stat(inode.oid).await?;
-            let tail = Tail { epoch: shards.keys_epoch, ..shards.tail };
-            return Ok(make_stat(inode, 1, 0, &tail, found.epoch));
-        }
-        let mut tail = self.shared.tail(found).await?;
-        tail.epoch = self.shared.data_epoch(found, &tail);
-        Ok(make_stat(inode, inode.nlink, found.target.len() as u64, &tail, found.epoch))
+    async fn stat_found(&self, found: &Found) -> Result<Stat> {
+        let shared = &self.shared;
+        let tail = if found.inode.is_dir() {
+            shared.merged_tail(found).await?
+        } else {
+            shared.tail(found).await?
+        };
+        let epoch = shared.data_epoch(found, &tail);
+        Ok(stat_from(found, &Tail { epoch, ..tail }))
     }
 
     /// Whether the caller may do all of `want` with an entry; symbolic links are followed.
@@ -185,7 +184,7 @@ impl Dfs {
         let data = if set.mtime.is_none() {
             Epoch::ZERO
         } else if found.inode.is_dir() {
-            shared.dir_stat(found.inode.oid).await?.keys_epoch
+            shared.merged_tail(&found).await?.epoch
         } else {
             shared.tail(&found).await?.epoch
         };
@@ -333,6 +332,13 @@ impl Dfs {
             name_bytes_max: types::limits::NAME_BYTES_MAX as u64,
         })
     }
+}
+
+/// Attributes of an entry, given what its data say.
+pub(crate) fn stat_from(found: &Found, tail: &Tail) -> Stat {
+    let inode = &found.inode;
+    let nlink = if inode.is_dir() { 1 } else { inode.nlink };
+    make_stat(inode, nlink, found.target.len() as u64, tail, found.epoch)
 }
 
 /// Puts together what the inode, the symbolic link and the data say.

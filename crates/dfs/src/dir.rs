@@ -11,14 +11,11 @@ use crate::fs::{Dfs, Shared};
 use crate::inode::{FileKind, Inode};
 use crate::layout::{INODE, MARKER};
 use crate::node::Obj;
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use types::{Code, Error, Key, Oid, Result};
 use wire::obj::{ListScope, Listed, Op, OpReply};
 
 /// Names and inodes asked for in one request, bytes.
 const PAGE_BYTES: u32 = 256 << 10;
-/// Questions at the same time about entries that the listing alone does not tell all of.
-const PARALLEL: usize = 32;
 
 /// Where a listing stands, and where it ends. Good for any client, for ever.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -172,7 +169,8 @@ impl Dfs {
     }
 
     /// The same, each entry with its attributes: one request for all whose file is on the
-    /// entry's target, further ones for directories, striped, moved and hard-linked files.
+    /// entry's target, one more per target for directories, striped and moved files, one for each
+    /// hard-linked file.
     /// Entries that vanish meanwhile are left out.
     pub async fn readdirplus(
         &self,
@@ -182,20 +180,12 @@ impl Dfs {
     ) -> Result<Vec<(DirEntry, Stat)>> {
         self.check_access(&dir.require_dir()?, Access::EXECUTE)?;
         let page = self.read_page(dir, anchor, count_max, true).await?;
-        let stats = stream::iter(page).map(|(name, found)| async move {
-            let found = if found.inode.hard {
-                match self.shared.fetch_record(found).await? {
-                    Some(found) => found,
-                    None => return Ok::<_, Error>(None),
-                }
-            } else {
-                found
-            };
-            let stat = self.stat_found(&found).await?;
-            Ok(Some((DirEntry::new(&name, &found.inode), stat)))
-        });
-        let stats: Vec<_> = stats.buffered(PARALLEL).try_collect().await?;
-        Ok(stats.into_iter().flatten().collect())
+        let (entries, found): (Vec<DirEntry>, Vec<Found>) = page
+            .into_iter()
+            .map(|(name, found)| (DirEntry::new(&name, &found.inode), found))
+            .unzip();
+        let stats = self.shared.stat_page(found).await?;
+        Ok(entries.into_iter().zip(stats).filter_map(|(e, stat)| Some((e, stat?))).collect())
     }
 
     /// All entries. For directories of unknown size prefer [`Dfs::readdir`].

@@ -10,10 +10,9 @@ use crate::fs::{Shared, fetch_inode, inline};
 use crate::inode::Inode;
 use crate::layout::{INODE, RECORD, ROOT};
 use crate::node::{Location, Node};
-use futures_util::future::try_join_all;
 use std::time::Duration;
 use types::{Code, Epoch, Error, Oid, Result};
-use wire::obj::{Cond, Fetched, ObjectStat, Op, OpReply, ReadCheck, ReadScope, Tail};
+use wire::obj::{Cond, Fetched, Op, OpReply, ReadCheck, ReadScope, Tail};
 
 /// Runs of a transaction before its conflict is reported.
 const RETRIES_MAX: u32 = 1000;
@@ -62,6 +61,22 @@ impl Found {
         }
     }
 
+    /// True when only the object's shards know all its attributes.
+    pub fn needs_shards(&self) -> bool {
+        self.inode.is_dir() || (self.inode.is_regular() && self.tail.is_none())
+    }
+
+    /// From the reply to [`Op::FetchLink`]; `None` when there is no entry.
+    pub fn from_link_reply(reply: Option<&OpReply<'_>>) -> Result<Option<Found>> {
+        match reply {
+            Some(&OpReply::Link { value: Some(raw), epoch, tail, opened }) => {
+                Found::from_link(raw, epoch, tail, opened).map(Some)
+            }
+            Some(OpReply::Link { value: None, .. }) => Ok(None),
+            _ => Err(reply_kind()),
+        }
+    }
+
     /// From a listed or fetched link value.
     pub fn from_link(raw: &[u8], epoch: Epoch, tail: Option<Tail>, opened: bool) -> Result<Found> {
         Ok(Found { tail, opened, ..Found::decode(raw, epoch)? })
@@ -106,13 +121,7 @@ impl Shared {
         let mut batch = self.cont.batch();
         batch.op(Op::FetchLink { oid: dir, dkey: name, akey: INODE, open });
         let result = batch.run().await?;
-        match result.replies()?.first() {
-            Some(&OpReply::Link { value: Some(raw), epoch, tail, opened }) => {
-                Found::from_link(raw, epoch, tail, opened).map(Some)
-            }
-            Some(OpReply::Link { value: None, .. }) => Ok(None),
-            _ => Err(reply_kind()),
-        }
+        Found::from_link_reply(result.replies()?.first())
     }
 
     /// Completes an entry of a file with several names; `None` when the file is gone.
@@ -147,7 +156,7 @@ impl Shared {
         let array = self.array(&found.inode);
         match found.tail {
             Some(tail) => Ok(Tail { end: array.size_from_tail(&tail), ..tail }),
-            None => array.stat().await,
+            None => self.merged_tail(found).await,
         }
     }
 
@@ -170,26 +179,6 @@ impl Shared {
         inode.mtime_ns = inode.mtime_with(data);
         inode.mtime_epoch = inode.mtime_epoch.max(tail.epoch);
         Ok(Found { inode, ..found })
-    }
-
-    /// The shards of a directory: last change of its names, number of its dkeys.
-    pub async fn dir_stat(&self, oid: Oid) -> Result<ObjectStat> {
-        let asked = self.cont.shard_targets(oid)?.into_iter().map(|target| async move {
-            let mut batch = self.cont.batch();
-            batch.op_at(target, Op::Stat { oid });
-            let result = batch.run().await?;
-            match result.replies()?.first() {
-                Some(OpReply::Stat(stat)) => Ok(*stat),
-                _ => Err(reply_kind()),
-            }
-        });
-        let mut merged = ObjectStat::default();
-        for stat in try_join_all(asked).await? {
-            merged.dkey_count += stat.dkey_count;
-            merged.keys_epoch = merged.keys_epoch.max(stat.keys_epoch);
-            merged.tail.bytes_used += stat.tail.bytes_used;
-        }
-        Ok(merged)
     }
 
     /// Registers a handle at the file's home, and makes sure that the entry still names the file.

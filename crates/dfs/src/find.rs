@@ -13,7 +13,7 @@ use crate::glob;
 use crate::inode::FileKind;
 use crate::node::{Location, Obj};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use types::{Code, Error, Key, Result};
+use types::{Code, Key, Result};
 
 /// Entries listed at a time.
 const PAGE_ENTRIES: u32 = 1024;
@@ -169,40 +169,24 @@ impl Dfs {
                 candidates.push((path, found));
             }
         }
-        let stats = candidates.into_iter().map(|(path, found)| async move {
-            let found_kind = found.inode.kind();
-            let ino = found.inode.oid.lo;
-            let stat = if needs_stat { self.find_stat(found).await? } else { None };
-            Ok::<_, Error>((path, found_kind, ino, stat))
-        });
-        let mut stats = futures_util::stream::iter(stats).buffered(32);
-        while let Some(item) = stats.next().await {
-            let (path, kind, ino, stat) = item?;
-            if needs_stat {
-                let Some(stat) = &stat else { continue };
-                let fits = query.newer_than_ns.is_none_or(|limit| stat.mtime_ns > limit)
-                    && query.size.is_none_or(|size| stat.size == size);
-                if !fits {
-                    continue;
-                }
-            }
-            page.matches.push(Match { path, kind, ino, stat });
-        }
-        drop(stats);
-        Ok(page)
-    }
-
-    /// `None` when it vanished meanwhile.
-    async fn find_stat(&self, found: Found) -> Result<Option<Stat>> {
-        let found = if found.inode.hard {
-            match self.shared.fetch_record(found).await? {
-                Some(found) => found,
-                None => return Ok(None),
-            }
+        let (paths, entries): (Vec<Vec<u8>>, Vec<Found>) = candidates.into_iter().unzip();
+        let known: Vec<_> = entries.iter().map(|f| (f.inode.kind(), f.inode.oid.lo)).collect();
+        let stats = if needs_stat {
+            self.shared.stat_page(entries).await?
         } else {
-            found
+            vec![None; entries.len()]
         };
-        self.stat_found(&found).await.map(Some)
+        for ((path, (kind, ino)), stat) in paths.into_iter().zip(known).zip(stats) {
+            // Without attributes though they are needed: it vanished meanwhile.
+            let fits = |stat: &Stat| {
+                query.newer_than_ns.is_none_or(|limit| stat.mtime_ns > limit)
+                    && query.size.is_none_or(|size| stat.size == size)
+            };
+            if !needs_stat || stat.as_ref().is_some_and(fits) {
+                page.matches.push(Match { path, kind, ino, stat });
+            }
+        }
+        Ok(page)
     }
 }
 

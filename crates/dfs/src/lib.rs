@@ -30,6 +30,7 @@ pub mod inode;
 pub mod layout;
 mod link;
 mod node;
+mod page;
 mod path;
 mod remove;
 mod rename;

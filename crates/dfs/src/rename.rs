@@ -28,6 +28,9 @@ const DEPTH_MAX: usize = 100_000;
 /// Extended attributes: akey and value.
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// What was read of an entry, with the akeys of the attributes kept in it.
+type Entry = (Found, Vec<Vec<u8>>);
+
 /// One side of a rename.
 #[derive(Clone, Copy)]
 struct Side<'a> {
@@ -80,14 +83,14 @@ impl Dfs {
             let entry = |side: Side<'_>| {
                 let shared = self.shared.clone();
                 let (dir, name) = (side.dir, Key::new(side.name));
-                async move { shared.fetch_entry(dir, &name, false).await }
+                async move { shared.fetch_entry_with_xattrs(dir, &name).await }
             };
             let (moved, replaced) = futures_util::future::try_join(entry(from), entry(to)).await?;
             let moved = moved.ok_or_else(|| Error::bare(Code::NonExist))?;
             if flags.has(RenameFlags::NOREPLACE) && replaced.is_some() {
                 return Err(Error::bare(Code::Exist));
             }
-            let leads_on = |found: &Found| found.inode.is_dir() || found.inode.is_symlink();
+            let leads_on = |(found, _): &Entry| found.inode.is_dir() || found.inode.is_symlink();
             let only_files = !leads_on(&moved) && !replaced.as_ref().is_some_and(leads_on);
             if flags.has(RenameFlags::EXCHANGE) {
                 let other = replaced.ok_or_else(|| Error::bare(Code::NonExist))?;
@@ -103,10 +106,11 @@ impl Dfs {
     async fn replace(
         &self,
         from: Side<'_>,
-        moved: Found,
+        (moved, akeys): Entry,
         to: Side<'_>,
-        replaced: Option<Found>,
+        replaced: Option<Entry>,
     ) -> Result<()> {
+        let (replaced, mut stale) = replaced.map_or((None, Vec::new()), |(r, s)| (Some(r), s));
         if replaced.as_ref().is_some_and(|found| found.inode.oid == moved.inode.oid) {
             return Ok(());
         }
@@ -121,18 +125,11 @@ impl Dfs {
         }
         let shared = &self.shared;
         let chain = self.ancestors_if_moving(from, &moved, to).await?;
-        let xattrs = self.entry_xattrs(from, &moved).await?;
+        let xattrs = self.entry_xattrs(from, akeys).await?;
+        stale.retain(|akey| xattrs.iter().all(|(kept, _)| kept != akey));
         let replaced = match replaced {
             Some(found) => Some(shared.settle_mtime(found).await?),
             None => None,
-        };
-        let stale = match &replaced {
-            Some(found) if !found.inode.hard => {
-                let mut akeys = shared.list_xattrs(Place { oid: to.dir, dkey: to.name }).await?;
-                akeys.retain(|akey| xattrs.iter().all(|(kept, _)| kept != akey));
-                akeys
-            }
-            _ => Vec::new(),
         };
         let (raw, parent_raw) = (self.moved_record(&moved), to.dir.to_bytes());
         let fewer = replaced.as_ref().map(|found| less_one_name(found, shared.now_ns()));
@@ -173,9 +170,9 @@ impl Dfs {
     async fn exchange(
         &self,
         from: Side<'_>,
-        moved: Found,
+        (moved, akeys): Entry,
         to: Side<'_>,
-        other: Found,
+        (other, other_akeys): Entry,
     ) -> Result<()> {
         if moved.inode.oid == other.inode.oid {
             return Ok(());
@@ -185,8 +182,8 @@ impl Dfs {
         let shared = &self.shared;
         let mut chain = self.ancestors_if_moving(from, &moved, to).await?;
         chain.extend(self.ancestors_if_moving(to, &other, from).await?);
-        let xattrs = self.entry_xattrs(from, &moved).await?;
-        let other_xattrs = self.entry_xattrs(to, &other).await?;
+        let xattrs = self.entry_xattrs(from, akeys).await?;
+        let other_xattrs = self.entry_xattrs(to, other_akeys).await?;
         let only_in = |a: &Xattrs, b: &Xattrs| -> Vec<Vec<u8>> {
             let missing = |akey: &Vec<u8>| b.iter().all(|(kept, _)| kept != akey);
             a.iter().map(|(akey, _)| akey.clone()).filter(missing).collect()
@@ -258,11 +255,8 @@ impl Dfs {
     }
 
     /// Attributes kept in the entry itself.
-    async fn entry_xattrs(&self, side: Side<'_>, found: &Found) -> Result<Xattrs> {
-        if found.inode.hard {
-            return Ok(Vec::new());
-        }
-        self.shared.fetch_xattrs(Place { oid: side.dir, dkey: side.name }).await
+    async fn entry_xattrs(&self, side: Side<'_>, akeys: Vec<Vec<u8>>) -> Result<Xattrs> {
+        self.shared.fetch_xattrs_of(Place { oid: side.dir, dkey: side.name }, akeys).await
     }
 
     /// The entry's value under its new name.

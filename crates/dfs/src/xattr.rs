@@ -3,14 +3,14 @@
 //! Invariant: every change of an attribute rewrites the inode (its ctime) in the same batch, so
 //! a check on the inode's epoch covers the attributes too. Renames rely on it.
 
-use crate::entry::{Place, reply_kind, retry};
+use crate::entry::{Found, Place, reply_kind, retry};
 use crate::flags::Access;
 use crate::fs::{Dfs, Shared, inline};
 use crate::inode::{FileKind, Inode, S_ISVTX};
 use crate::layout::{INODE, XATTR_PREFIX, xattr_akey};
 use crate::node::Obj;
 use types::limits::{INLINE_BYTES_MAX, NAME_BYTES_MAX, XATTR_BYTES_MAX};
-use types::{Code, Error, Result};
+use types::{Code, Error, Oid, Result};
 use wire::obj::{
     Cond, FetchIod, FetchWant, Fetched, ListScope, Listed, Op, OpReply, ReadCheck, ReadScope,
     UpdateIod, UpdateValue,
@@ -150,7 +150,7 @@ impl Dfs {
         Ok(akeys)
     }
 
-    async fn read_place(&self, obj: &Obj) -> Result<(crate::node::Location, crate::entry::Found)> {
+    async fn read_place(&self, obj: &Obj) -> Result<(crate::node::Location, Found)> {
         let found = self.shared.fetch_node(&obj.node).await?;
         found.ok_or_else(|| Error::new(Code::NonExist, "the file has no name any more"))
     }
@@ -174,6 +174,37 @@ impl Dfs {
 }
 
 impl Shared {
+    /// An entry, and the akeys of the extended attributes that are kept in it, in one request.
+    pub async fn fetch_entry_with_xattrs(
+        &self,
+        dir: Oid,
+        name: &[u8],
+    ) -> Result<Option<(Found, Vec<Vec<u8>>)>> {
+        let mut batch = self.cont.batch();
+        batch.op(Op::FetchLink { oid: dir, dkey: name, akey: INODE, open: false });
+        let scope = ListScope::Akeys { dkey: name };
+        let target = self.cont.target_of(dir, name)?;
+        let (count_max, bytes_max) = (1024, 256 << 10);
+        batch.op_at(target, Op::List { oid: dir, scope, anchor: b"", count_max, bytes_max });
+        let result = batch.run().await?;
+        let replies = result.replies()?;
+        let Some(found) = Found::from_link_reply(replies.first())? else {
+            return Ok(None);
+        };
+        if found.inode.hard {
+            return Ok(self.fetch_record(found).await?.map(|found| (found, Vec::new())));
+        }
+        let akeys = match replies.get(1) {
+            Some(OpReply::Listed { items, anchor: b"", .. }) => xattr_akeys(items).collect(),
+            // More than one request tells. The inode's epoch still covers what comes later.
+            Some(OpReply::Listed { .. }) => {
+                self.list_xattrs(Place { oid: dir, dkey: name }).await?
+            }
+            _ => return Err(reply_kind()),
+        };
+        Ok(Some((found, akeys)))
+    }
+
     /// Akeys of the extended attributes at a place.
     pub async fn list_xattrs(&self, place: Place<'_>) -> Result<Vec<Vec<u8>>> {
         let mut akeys = Vec::new();
@@ -194,13 +225,7 @@ impl Shared {
             let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
                 return Err(reply_kind());
             };
-            for item in items {
-                if let Listed::Key { key } = item
-                    && key.starts_with(XATTR_PREFIX)
-                {
-                    akeys.push(key.to_vec());
-                }
-            }
+            akeys.extend(xattr_akeys(items));
             if next.is_empty() {
                 return Ok(akeys);
             }
@@ -241,14 +266,32 @@ impl Shared {
 
     /// All attributes at a place: akey and value.
     pub async fn fetch_xattrs(&self, place: Place<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let akeys = self.list_xattrs(place).await?;
+        self.fetch_xattrs_of(place, akeys).await
+    }
+
+    /// Attributes at a place by their akeys.
+    pub async fn fetch_xattrs_of(
+        &self,
+        place: Place<'_>,
+        akeys: Vec<Vec<u8>>,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut all = Vec::new();
-        for akey in self.list_xattrs(place).await? {
+        for akey in akeys {
             if let Some(value) = self.fetch_xattr(place, &akey).await? {
                 all.push((akey, value));
             }
         }
         Ok(all)
     }
+}
+
+/// The extended attributes among listed akeys.
+fn xattr_akeys(items: &[Listed<'_>]) -> impl Iterator<Item = Vec<u8>> {
+    items.iter().filter_map(|item| match item {
+        Listed::Key { key } if key.starts_with(XATTR_PREFIX) => Some(key.to_vec()),
+        _ => None,
+    })
 }
 
 fn check_xattr_name(name: &[u8]) -> Result<()> {

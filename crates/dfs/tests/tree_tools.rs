@@ -72,6 +72,35 @@ fn find_filters_by_everything_it_is_asked() {
     });
 }
 
+#[test]
+fn readdirplus_says_what_stat_says() {
+    with_fs(async |_, fs| {
+        let sys = Sys::new(fs.clone());
+        sys.mkdir_p(b"/d/sub/x", 0o755).await.unwrap();
+        sys.mkdir(b"/other", 0o755).await.unwrap();
+        for i in 0..30 {
+            put(&sys, &format!("/d/f{i}"), &vec![1; i * 700]).await;
+            put(&sys, &format!("/other/m{i}"), &vec![1; i * 700]).await;
+            let (from, to) = (format!("/other/m{i}"), format!("/d/m{i}"));
+            sys.rename(from.as_bytes(), to.as_bytes(), RenameFlags::NONE).await.unwrap();
+        }
+        sys.symlink(b"f1", b"/d/link").await.unwrap();
+        sys.link(b"/d/f3", b"/d/hard").await.unwrap();
+        sys.utimens(b"/d/f4", None, Some(SetTime::At(7)), true).await.unwrap();
+        let dir = sys.lookup(b"/d", true).await.unwrap();
+        let mut anchor = dfs::DirAnchor::start();
+        let mut count = 0;
+        while !anchor.is_end() {
+            for (entry, stat) in fs.readdirplus(&dir, &mut anchor, 25).await.unwrap() {
+                assert_eq!(stat, fs.stat(&dir, &entry.name).await.unwrap());
+                assert_eq!((entry.kind, entry.ino, entry.oid), (stat.kind(), stat.ino, stat.oid));
+                count += 1;
+            }
+        }
+        assert_eq!(count, 63);
+    });
+}
+
 /// Writes a value past the file system.
 async fn scribble(world: &World, oid: types::Oid, dkey: &[u8], akey: &[u8], value: &[u8]) {
     let value = UpdateValue::Inline(value);

@@ -1,0 +1,101 @@
+//! Attributes of many entries at once.
+//!
+//! What a listing does not tell by itself (directories, striped and moved files) is asked for
+//! with one request per target and [`OBJECTS_PER_REQUEST`] objects, however many entries there
+//! are.
+
+use crate::attr::{Stat, stat_from};
+use crate::entry::{Found, reply_kind};
+use crate::fs::Shared;
+use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::collections::BTreeMap;
+use types::{Error, Oid, Result, TargetId};
+use wire::obj::{ObjectStat, Op, OpReply, Tail};
+
+/// Objects asked about in one request.
+const OBJECTS_PER_REQUEST: usize = 512;
+/// Hard-linked files whose inodes are fetched at the same time.
+const PARALLEL: usize = 32;
+
+impl Shared {
+    /// Attributes of entries as listed, in their order; `None` for what vanished meanwhile.
+    pub async fn stat_page(&self, entries: Vec<Found>) -> Result<Vec<Option<Stat>>> {
+        let resolved = stream::iter(entries).map(|found| async move {
+            if found.inode.hard { self.fetch_record(found).await } else { Ok(Some(found)) }
+        });
+        let entries: Vec<Option<Found>> = resolved.buffered(PARALLEL).try_collect().await?;
+        let unknown: Vec<&Found> =
+            entries.iter().flatten().filter(|found| found.needs_shards()).collect();
+        let oids: Vec<Oid> = unknown.iter().map(|found| found.inode.oid).collect();
+        let shards = self.stat_shards(&oids).await?;
+        let mut told = unknown.iter().zip(&shards).map(|(found, shards)| self.merge(found, shards));
+        let stat = |found: Found| {
+            let tail = match found.tail {
+                _ if found.needs_shards() => told.next().unwrap_or_default(),
+                Some(tail) if found.inode.is_regular() => {
+                    let end = self.array(&found.inode).size_from_tail(&tail);
+                    Tail { end, ..tail }
+                }
+                _ => Tail::default(),
+            };
+            let data = self.data_epoch(&found, &tail);
+            stat_from(&found, &Tail { epoch: data, ..tail })
+        };
+        Ok(entries.iter().cloned().map(|found| found.map(stat)).collect())
+    }
+
+    /// What all shards of a file or directory together say of size, newest change, space.
+    pub async fn merged_tail(&self, found: &Found) -> Result<Tail> {
+        let shards = self.stat_shards(&[found.inode.oid]).await?;
+        Ok(shards.first().map_or_else(Tail::default, |shards| self.merge(found, shards)))
+    }
+
+    /// Merges what an object's shards say. Of directories the epoch is that of the last change
+    /// of their names.
+    fn merge(&self, found: &Found, shards: &[ObjectStat]) -> Tail {
+        let array = self.array(&found.inode);
+        let mut merged = Tail::default();
+        for shard in shards {
+            merged.bytes_used += shard.tail.bytes_used;
+            if found.inode.is_dir() {
+                merged.epoch = merged.epoch.max(shard.keys_epoch);
+            } else {
+                merged.end = merged.end.max(array.size_from_tail(&shard.tail));
+                merged.epoch = merged.epoch.max(shard.tail.epoch);
+            }
+        }
+        merged
+    }
+
+    /// The facts of every shard of every object.
+    async fn stat_shards(&self, oids: &[Oid]) -> Result<Vec<Vec<ObjectStat>>> {
+        let mut by_target: BTreeMap<TargetId, Vec<usize>> = BTreeMap::new();
+        for (at, oid) in oids.iter().enumerate() {
+            for target in self.cont.shard_targets(*oid)? {
+                by_target.entry(target).or_default().push(at);
+            }
+        }
+        let asked = by_target.iter().flat_map(|(target, places)| {
+            places.chunks(OBJECTS_PER_REQUEST).map(move |places| async move {
+                let mut batch = self.cont.batch();
+                for &at in places {
+                    batch.op_at(*target, Op::Stat { oid: oids[at] });
+                }
+                let result = batch.run().await?;
+                let stats = result.replies()?.into_iter().map(|reply| match reply {
+                    OpReply::Stat(stat) => Ok(stat),
+                    _ => Err(reply_kind()),
+                });
+                Ok::<_, Error>((places, stats.collect::<Result<Vec<_>>>()?))
+            })
+        });
+        let mut shards = vec![Vec::new(); oids.len()];
+        for (places, stats) in try_join_all(asked).await? {
+            for (&at, stat) in places.iter().zip(stats) {
+                shards[at].push(stat);
+            }
+        }
+        Ok(shards)
+    }
+}
