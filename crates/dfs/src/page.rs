@@ -30,7 +30,7 @@ impl Shared {
         let oids: Vec<Oid> = unknown.iter().map(|found| found.inode.oid).collect();
         let shards = self.stat_shards(&oids).await?;
         let mut told = unknown.iter().zip(&shards).map(|(found, shards)| self.merge(found, shards));
-        let stat = |found: Found| {
+        let mut stat = |found: &Found| {
             let tail = match found.tail {
                 _ if found.needs_shards() => told.next().unwrap_or_default(),
                 Some(tail) if found.inode.is_regular() => {
@@ -39,10 +39,10 @@ impl Shared {
                 }
                 _ => Tail::default(),
             };
-            let data = self.data_epoch(&found, &tail);
-            stat_from(&found, &Tail { epoch: data, ..tail })
+            let data = self.data_epoch(found, &tail);
+            stat_from(found, &Tail { epoch: data, ..tail })
         };
-        Ok(entries.iter().cloned().map(|found| found.map(stat)).collect())
+        Ok(entries.iter().map(|found| found.as_ref().map(&mut stat)).collect())
     }
 
     /// What all shards of a file or directory together say of size, newest change, space.
