@@ -8,7 +8,6 @@ use crate::fs::Dfs;
 use crate::inode::{Inode, S_ISGID, S_ISUID};
 use crate::node::{Node, Obj};
 use client::ArrayObj;
-use futures_util::future::try_join_all;
 use types::{Code, Error, Result};
 use wire::obj::{Cond, Op, Recx, Tail, UpdateIod, UpdateValue};
 
@@ -158,15 +157,8 @@ impl Dfs {
             Some(tail) => tail,
             None => array.stat().await?,
         };
-        if size < before.end {
-            cut(&array, size).await?;
-        }
-        if size > 0 && size != before.end {
-            // After a cut in the middle of a hole, the file ends before the hole.
-            let end = if size < before.end { array.size().await? } else { before.end };
-            if end < size {
-                extend(&array, size).await?;
-            }
+        if size != before.end {
+            array.set_size(size).await?;
         }
         // While data remain their epoch tells that the file changed. Otherwise the inode must.
         let told_by_data = size > 0 && size != before.end;
@@ -203,30 +195,8 @@ impl Dfs {
     }
 }
 
-/// Removes everything from `size` on.
-async fn cut(array: &ArrayObj, size: u64) -> Result<()> {
-    let oid = array.oid;
-    let (chunk, within) = (size / array.chunk_records, size % array.chunk_records);
-    // Chunk n is dkey n + 1.
-    let edge = (chunk + 1).to_le_bytes();
-    let from = if within == 0 { chunk + 1 } else { chunk + 2 };
-    let edge_target = array.cont.target_of(oid, &edge)?;
-    let edge = &edge;
-    let cuts = array.cont.shard_targets(oid)?.into_iter().map(|target| {
-        let mut batch = array.cont.batch();
-        batch.op_at(target, Op::PunchDkeysFrom { oid, from });
-        if within > 0 && target == edge_target {
-            let recxs = vec![Recx { index: within, count: array.chunk_records - within }];
-            let value = UpdateValue::PunchRecords { recxs };
-            let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
-            batch.op_at(target, Op::Update { oid, dkey: edge, cond: Cond::NONE, iods });
-        }
-        batch.run()
-    });
-    try_join_all(cuts).await.map(|_| ())
-}
-
-/// Makes the file end at `size`, which must be beyond its last record.
+/// Makes the file end at `size` at least. Unlike [`ArrayObj::set_size`] it takes nothing away that
+/// somebody appends meanwhile.
 async fn extend(array: &ArrayObj, size: u64) -> Result<()> {
     let last = size - 1;
     let dkey = (last / array.chunk_records + 1).to_le_bytes();

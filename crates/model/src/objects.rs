@@ -174,6 +174,7 @@ impl Shard {
                     let old = self.akey(*oid, dkey, iod.akey);
                     must(!cond.has(Cond::AKEY_INSERT) || old.is_none(), Code::Exist)?;
                     must(!cond.has(Cond::AKEY_UPDATE) || old.is_some(), Code::NonExist)?;
+                    must(old.is_none_or(|old| fits(&old.value, &iod.value)), Code::Inval)?;
                 }
                 Ok(())
             }
@@ -369,11 +370,16 @@ impl Shard {
                 for recx in recxs {
                     let end = recx.end().ok_or_else(|| Error::inval("range overflows"))?;
                     for index in recx.index..end {
-                        let record = match value {
-                            UpdateValue::Array { .. } => take(*record_bytes as usize)?,
-                            _ => vec![0; *record_bytes as usize],
-                        };
-                        records.insert(index, record);
+                        match value {
+                            UpdateValue::Array { .. } => {
+                                records.insert(index, take(*record_bytes as usize)?);
+                            }
+                            // Zeros only fill what is not written.
+                            _ => {
+                                let zeros = || vec![0; *record_bytes as usize];
+                                records.entry(index).or_insert_with(zeros);
+                            }
+                        }
                     }
                 }
                 Value::Array { record_bytes: *record_bytes, records }
@@ -614,6 +620,20 @@ impl Shard {
     }
 }
 
+/// Whether a new value may take the place of an old one: arrays keep their record size, and
+/// stay arrays.
+fn fits(old: &Value, new: &UpdateValue<'_>) -> bool {
+    match (old, new) {
+        (
+            Value::Array { record_bytes: old, .. },
+            UpdateValue::Array { record_bytes, .. } | UpdateValue::Zero { record_bytes, .. },
+        ) => old == record_bytes,
+        (Value::Array { .. }, UpdateValue::PunchRecords { .. }) => true,
+        (Value::Single(_), UpdateValue::Inline(_) | UpdateValue::Single { .. }) => true,
+        _ => false,
+    }
+}
+
 /// Runs of neighbouring records.
 fn runs(records: &BTreeMap<u64, Vec<u8>>) -> Vec<Recx> {
     let mut runs: Vec<Recx> = Vec::new();
@@ -727,6 +747,34 @@ mod tests {
         assert_eq!(run(&mut shard, vec![fetch], b"", 4).unwrap().bulk, b"\0ab\0");
         run(&mut shard, vec![Op::PunchDkeysFrom { oid, from: 2 }], b"", 5).unwrap();
         assert_eq!(shard.oids().count(), 0, "an object without dkeys is gone");
+    }
+
+    #[test]
+    fn zeros_fill_and_kinds_stay() {
+        let oid = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0);
+        let dkey = &[1, 0, 0, 0, 0, 0, 0, 0];
+        let update = |value| {
+            let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+            Op::Update { oid, dkey, cond: Cond::NONE, iods }
+        };
+        let mut shard = Shard::default();
+        let recx = Recx { index: 1, count: 1 };
+        run(&mut shard, vec![write(oid, dkey, Cond::NONE, recx)], b"x", 1).unwrap();
+        let zero = |record_bytes| {
+            let recxs = vec![Recx { index: 0, count: 3 }];
+            vec![update(UpdateValue::Zero { record_bytes, recxs })]
+        };
+        run(&mut shard, zero(1), b"", 2).unwrap();
+        let want = FetchWant::Array { record_bytes: 1, recxs: vec![Recx { index: 0, count: 3 }] };
+        let iods = vec![FetchIod { akey: b"", want }];
+        let fetch = Op::Fetch { oid, dkey, cond: Cond::NONE, iods };
+        assert_eq!(run(&mut shard, vec![fetch], b"", 3).unwrap().bulk, b"\0x\0");
+        let before = shard.clone();
+        for ops in [zero(2), vec![update(UpdateValue::Inline(b"v"))]] {
+            let refused = run(&mut shard, ops, b"", 4);
+            assert_eq!(refused.map_err(|error| error.code), Err(Code::Inval));
+            assert_eq!(shard, before);
+        }
     }
 
     #[test]
