@@ -7,6 +7,7 @@
 //! - [`objects::Shard`]: what one target holds, driven by the messages of [`wire::obj`].
 //! - [`namespace::Namespace`]: a POSIX tree.
 
+mod answer;
 pub mod namespace;
 pub mod objects;
 

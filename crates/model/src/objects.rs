@@ -3,12 +3,13 @@
 //! A batch is checked whole against the state before it, then applied op by op. Array values
 //! are kept record by record. Reading ops of a batch see the state before its writes.
 
+use crate::answer::{Answer, OwnedFetch, OwnedItem, Place};
 use std::collections::BTreeMap;
 use types::{Code, DkeyKind, Epoch, Error, Oid, Result};
 use wire::link::{Link, LinkKind};
 use wire::obj::{
-    Batch, BatchReply, Cond, FetchIod, FetchWant, Fetched, FetchedIod, FoundKey, Linked, ListScope,
-    Listed, ObjectStat, Op, OpReply, QueryFlags, ReadCheck, ReadScope, Recx, Tail, UpdateValue,
+    Batch, BatchReply, Cond, FetchIod, FetchWant, Linked, ListScope, ObjectStat, Op, QueryFlags,
+    ReadCheck, ReadScope, Recx, Tail, UpdateValue,
 };
 
 /// A value of an akey.
@@ -79,33 +80,6 @@ pub struct Outcome {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Shard {
     objects: BTreeMap<Oid, Object>,
-}
-
-/// A dkey, an akey, a range of records and their size.
-type Place = (Vec<u8>, Vec<u8>, Option<Recx>, u32);
-
-/// An answer that owns what it says.
-enum Answer {
-    Done,
-    Fetched(Vec<(Epoch, OwnedFetch)>),
-    Listed(Vec<OwnedItem>, Vec<u8>, Epoch),
-    Found(Option<Place>),
-    Stat(ObjectStat),
-    Link(Option<Vec<u8>>, Epoch, Option<Tail>, bool),
-    Removed(Option<Vec<u8>>, bool, Linked),
-}
-
-enum OwnedFetch {
-    Absent,
-    Inline(Vec<u8>),
-    Single(u64, bool),
-    Array(u32, u64),
-}
-
-enum OwnedItem {
-    Key(Vec<u8>),
-    Entry(Vec<u8>, Vec<u8>, Epoch, Option<Tail>),
-    Recx(Recx, u32, Epoch),
 }
 
 /// Sort key of a dkey.
@@ -652,70 +626,12 @@ fn followed(value: &[u8]) -> Option<Oid> {
     (link.kind == LinkKind::Array && !link.oid.is_nil()).then_some(link.oid)
 }
 
-impl Answer {
-    fn as_wire(&self) -> OpReply<'_> {
-        match self {
-            Answer::Done => OpReply::Done,
-            Answer::Fetched(iods) => OpReply::Fetched(
-                iods.iter()
-                    .map(|(epoch, value)| FetchedIod {
-                        epoch: *epoch,
-                        value: match value {
-                            OwnedFetch::Absent => Fetched::Absent,
-                            OwnedFetch::Inline(value) => Fetched::Inline(value),
-                            OwnedFetch::Single(bytes, in_bulk) => {
-                                Fetched::Single { bytes: *bytes, in_bulk: *in_bulk }
-                            }
-                            OwnedFetch::Array(record_bytes, end) => {
-                                Fetched::Array { record_bytes: *record_bytes, end: *end }
-                            }
-                        },
-                    })
-                    .collect(),
-            ),
-            Answer::Listed(items, anchor, keys_epoch) => OpReply::Listed {
-                items: items
-                    .iter()
-                    .map(|item| match item {
-                        OwnedItem::Key(key) => Listed::Key { key },
-                        OwnedItem::Entry(key, value, epoch, tail) => {
-                            Listed::Entry { key, value, epoch: *epoch, tail: *tail }
-                        }
-                        OwnedItem::Recx(recx, record_bytes, epoch) => {
-                            Listed::Recx { recx: *recx, record_bytes: *record_bytes, epoch: *epoch }
-                        }
-                    })
-                    .collect(),
-                anchor,
-                keys_epoch: *keys_epoch,
-            },
-            Answer::Found(found) => {
-                OpReply::Found(found.as_ref().map(|(dkey, akey, recx, bytes)| FoundKey {
-                    dkey,
-                    akey,
-                    recx: *recx,
-                    record_bytes: *bytes,
-                }))
-            }
-            Answer::Stat(stat) => OpReply::Stat(*stat),
-            Answer::Link(value, epoch, tail, opened) => OpReply::Link {
-                value: value.as_deref(),
-                epoch: *epoch,
-                tail: *tail,
-                opened: *opened,
-            },
-            Answer::Removed(value, removed, linked) => {
-                OpReply::Removed { value: value.as_deref(), removed: *removed, linked: *linked }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use types::{ContId, ObjClass, ObjType, PoolId};
     use wire::obj::UpdateIod;
+    use wire::obj::{Listed, OpReply};
 
     fn run(shard: &mut Shard, ops: Vec<Op<'_>>, bulk: &[u8], epoch: u64) -> Result<Outcome> {
         let batch = Batch { pool: PoolId(1), cont: ContId(1), checks: Vec::new(), ops };
