@@ -14,6 +14,7 @@
 //! a coverage-guided fuzzer can call the same ones.
 
 pub mod allocation;
+mod coordinate_targets;
 pub mod corpus;
 pub mod driver;
 pub mod mutate;

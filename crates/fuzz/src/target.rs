@@ -1,6 +1,8 @@
 //! The list of targets: each a decoder, its seeds and its memory allowance.
 
-use crate::{corpus, placement_targets, upper_targets, vos_targets, wire_targets};
+use crate::{
+    coordinate_targets, corpus, placement_targets, upper_targets, vos_targets, wire_targets,
+};
 use types::{CsumKind, Durability, ObjClass, Oid};
 
 /// Something to fuzz.
@@ -33,6 +35,7 @@ pub fn all() -> Vec<Target> {
     targets.extend(placement_targets::all());
     targets.extend(vos_targets::all());
     targets.extend(upper_targets::all());
+    targets.extend(coordinate_targets::all());
     let text = |name, run, seeds| Target { name, run, seeds, amplification_max: FLAT };
     targets.extend([
         text(

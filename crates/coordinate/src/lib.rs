@@ -1,0 +1,13 @@
+//! I/O request coordination: a *coordinator* lets only a few processes at a time write to (or read
+//! from) a storage target, because targets grow slower when many do.
+//!
+//! Usable on any file system and without the rest of Azekura. The idea, the three messages and the
+//! minimum size are from "I/O request coordination for parallel file systems" (Ohno, Hori,
+//! Ishikawa); reads, jobs, several targets per request and limits that are found by themselves are
+//! not in it.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`message`] | the frames between a client and its coordinator |
+
+pub mod message;
