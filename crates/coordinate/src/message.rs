@@ -18,6 +18,7 @@
 //! | 3 | `COMPLETION` | id u64, bytes u64, io time µs u64 |
 //! | 4 | `CANCEL` | id u64 |
 //! | 5 | `STATS` | empty |
+//! | 6 | `PING` | empty; a waiting client asks whether the coordinator is still alive |
 //!
 //! Coordinator to client:
 //!
@@ -27,6 +28,7 @@
 //! | 130 | `REFUSED` | reason u16, a name for people; the connection is closed afterwards |
 //! | 131 | `ACK_REQUEST` | id u64 |
 //! | 132 | `STATS_PART` | 1 when it is the last part u8, bytes of a JSON text to the payload's end |
+//! | 133 | `PONG` | empty; sent at once for each `PING` |
 //!
 //! Invariants: the header, the first six bytes of `HELLO` and all of `REFUSED` are the same in
 //! every version, so that two versions can at least tell each other so. Nothing is trusted: a
@@ -141,6 +143,9 @@ pub enum ClientMessage<'a> {
     },
     /// Asks for the coordinator's state.
     Stats,
+    /// Asks for a [`CoordinatorMessage::Pong`]: a long wait in a queue is no reason to give up on
+    /// the coordinator, silence is.
+    Ping,
 }
 
 /// Why a coordinator refuses a client.
@@ -200,6 +205,8 @@ pub enum CoordinatorMessage<'a> {
         /// The next bytes of a JSON text; at most [`STATS_PART_BYTES_MAX`].
         json: &'a [u8],
     },
+    /// The answer to [`ClientMessage::Ping`], sent at once.
+    Pong,
 }
 
 /// A frame that makes no sense; the connection cannot be used further.
@@ -338,10 +345,12 @@ mod kind {
     pub const COMPLETION: u8 = 3;
     pub const CANCEL: u8 = 4;
     pub const STATS: u8 = 5;
+    pub const PING: u8 = 6;
     pub const HELLO_ACK: u8 = 129;
     pub const REFUSED: u8 = 130;
     pub const ACK: u8 = 131;
     pub const STATS_PART: u8 = 132;
+    pub const PONG: u8 = 133;
 }
 
 /// Payload bytes a frame of this kind may have; `None`: there is no such kind.
@@ -352,7 +361,7 @@ fn payload_bounds(kind: u8) -> Option<std::ops::RangeInclusive<usize>> {
         kind::REQUEST => 20..=18 + Targets::BYTES_MAX,
         kind::COMPLETION => 24..=24,
         kind::CANCEL => 8..=8,
-        kind::STATS => 0..=0,
+        kind::STATS | kind::PING | kind::PONG => 0..=0,
         kind::HELLO_ACK => 24..=24,
         kind::REFUSED => 3..=3 + NAME_BYTES_MAX,
         kind::ACK => 8..=8,
@@ -431,6 +440,7 @@ impl<'a> ClientMessage<'a> {
             }),
             ClientMessage::Cancel { id } => frame(room, kind::CANCEL, |to| to.u64(*id)),
             ClientMessage::Stats => frame(room, kind::STATS, |_| Ok(())),
+            ClientMessage::Ping => frame(room, kind::PING, |_| Ok(())),
         }
     }
 
@@ -506,6 +516,7 @@ impl<'a> ClientMessage<'a> {
             },
             kind::CANCEL => ClientMessage::Cancel { id: from.u64()? },
             kind::STATS => ClientMessage::Stats,
+            kind::PING => ClientMessage::Ping,
             _ => return Err(Fault::Stranger),
         })
     }
@@ -541,6 +552,7 @@ impl<'a> CoordinatorMessage<'a> {
                 to.bytes(&[u8::from(*last)])?;
                 to.bytes(json)
             }),
+            CoordinatorMessage::Pong => frame(room, kind::PONG, |_| Ok(())),
         }
     }
 
@@ -584,6 +596,7 @@ impl<'a> CoordinatorMessage<'a> {
                 from.bytes(json.len())?;
                 CoordinatorMessage::StatsPart { last, json }
             }
+            kind::PONG => CoordinatorMessage::Pong,
             _ => return Err(Fault::Stranger),
         })
     }

@@ -50,6 +50,8 @@ fn version_1_stays_as_it_is() {
         ),
         (encoded(&ClientMessage::Cancel { id: 258 }), "08000000040000000201000000000000"),
         (encoded(&ClientMessage::Stats), "0000000005000000"),
+        (encoded(&ClientMessage::Ping), "0000000006000000"),
+        (answer(&CoordinatorMessage::Pong), "0000000085000000"),
         (
             answer(&CoordinatorMessage::HelloAck {
                 write_bytes_min: Some(9),
