@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 use crate::client::{Client, unexpected};
 use crate::object::Object;
-use crate::pool::Pool;
+use crate::pool::{HANDLE_NONE, Pool};
 use crate::target::Ask;
 use placement::Layout;
 use std::cell::RefCell;
@@ -40,6 +40,12 @@ impl Container {
         Container(Rc::new(Inner { pool, handle, info, mode, layouts: RefCell::new(layouts) }))
     }
 
+    /// A container that this or another process has opened: asks nobody, and closing it gives
+    /// no handle back.
+    pub fn attach(pool: &Pool, info: ContInfo, mode: OpenMode) -> Container {
+        Container::new(pool.clone(), HANDLE_NONE, info, mode)
+    }
+
     /// What the catalog said when it was opened.
     pub fn info(&self) -> &ContInfo {
         &self.0.info
@@ -58,6 +64,11 @@ impl Container {
     /// The client it was opened with.
     pub fn client(&self) -> &Client {
         self.0.pool.client()
+    }
+
+    /// How it was opened.
+    pub fn mode(&self) -> OpenMode {
+        self.0.mode
     }
 
     /// True when opened for reading only.
@@ -192,6 +203,9 @@ impl Container {
     /// Gives the handle back and waits for the answer.
     pub async fn close(self) -> Result<()> {
         self.client().flush();
+        if self.0.handle == HANDLE_NONE {
+            return Ok(());
+        }
         let request = ControlRequest::ContClose { handle: self.0.handle };
         self.client().control(&request).await.map(|_| ())
     }

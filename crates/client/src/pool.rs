@@ -14,6 +14,9 @@ use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, Pool
 use wire::map::{PoolMap, TargetState};
 use wire::obj::{Request, ShardStat};
 
+/// In place of a handle: the control service does not know of this one.
+pub(crate) const HANDLE_NONE: u64 = 0;
+
 /// The map of a pool, renewed when a target says it is stale.
 pub(crate) struct PoolState {
     pub id: PoolId,
@@ -88,6 +91,12 @@ impl Pool {
             hints: RefCell::new(None),
         };
         Pool(Rc::new(Inner { client, state, info, handle }))
+    }
+
+    /// A pool that this or another process has opened: asks nobody, and closing it gives no
+    /// handle back.
+    pub fn attach(client: &Client, info: PoolInfo) -> Pool {
+        Pool::new(client.clone(), HANDLE_NONE, info)
     }
 
     /// What the catalog said when the pool was opened.
@@ -199,6 +208,9 @@ impl Pool {
 
     /// Gives the handle back and waits for the answer.
     pub async fn close(self) -> Result<()> {
+        if self.0.handle == HANDLE_NONE {
+            return Ok(());
+        }
         let request = ControlRequest::PoolClose { handle: self.0.handle };
         self.0.client.control(&request).await.map(|_| ())
     }

@@ -1,0 +1,38 @@
+//! The C API, source-compatible with DAOS's: pools, containers, objects, files, events.
+//!
+//! One shared object holds every symbol; `libdaos`, `libdfs`, `libduns`, `libgurt` and
+//! `libdaos_common` are names for it. Headers are in `include/`.
+//!
+//! How a call runs: arguments are checked, handles looked up in the process-wide table
+//! ([`handle`]), and a future of the `client` or `dfs` crate runs in a context ([`ctx`]): the
+//! calling thread's, to its end, when no event was given; the event queue's, later, when one was
+//! ([`event`]). There is no helper thread.
+//!
+//! Invariants:
+//! - No pointer of ours goes out as a handle: every handle is a number of the table, so one that
+//!   was closed gives an error, never a crash.
+//! - No panic crosses into C ([`guard`]).
+//! - `daos_*` functions give 0 or a negative DAOS error, `dfs_*` and `duns_*` 0 or an `errno`.
+//! - Memory that C gave for an operation is touched only between its launch and its completion.
+
+pub mod cont;
+pub mod ctx;
+pub mod ctypes;
+pub mod errno;
+pub mod event;
+pub mod global;
+pub mod guard;
+pub mod handle;
+pub mod init;
+pub mod pool;
+pub mod prop_map;
+
+/// Log lines of the crates below go to stderr when `AZEKURA_LOG` asks for them.
+pub(crate) fn log_setup() {
+    let Ok(filter) = std::env::var("AZEKURA_LOG") else { return };
+    // The program may have set up its own.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .with_writer(std::io::stderr)
+        .try_init();
+}
