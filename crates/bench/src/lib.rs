@@ -14,6 +14,7 @@ mod backend;
 mod clock;
 mod crew;
 pub mod io;
+pub mod ioc;
 pub mod md;
 mod place;
 pub mod report;

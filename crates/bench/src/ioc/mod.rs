@@ -1,0 +1,2 @@
+//! Experiments of the coordination paper.
+pub mod device;
