@@ -1,0 +1,61 @@
+/*
+ * Levels of the log and the few functions that control it.
+ *
+ * The log goes to where the environment says: D_LOG_FILE (a path), D_LOG_MASK (a level: DEBUG, INFO,
+ * NOTE, WARN, ERR, CRIT, ALRT, EMRG), DD_STDERR. Without D_LOG_FILE errors and above go to stderr.
+ */
+#ifndef AZK_GURT_DLOG_H
+#define AZK_GURT_DLOG_H
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <azekura.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A level, or one of the debug bits below DLOG_INFO. */
+typedef uint64_t d_dbug_t;
+
+enum {
+	DLOG_DBG = 0x00ffff00,
+	DLOG_INFO = 0x01000000,
+	DLOG_NOTE = 0x02000000,
+	DLOG_WARN = 0x03000000,
+	DLOG_ERR = 0x04000000,
+	DLOG_CRIT = 0x05000000,
+	DLOG_ALERT = 0x06000000,
+	DLOG_EMERG = 0x07000000,
+	DLOG_EMIT = 0x08000000
+};
+
+#define DLOG_PRISHIFT 24
+
+/* Environment variables. */
+#define D_LOG_FILE_ENV "D_LOG_FILE"
+#define D_LOG_MASK_ENV "D_LOG_MASK"
+#define DD_MASK_ENV "DD_MASK"
+#define DD_STDERR_ENV "DD_STDERR"
+#define DD_FAC_ENV "DD_SUBSYS"
+
+/* Starts the log; daos_init() does it too. 0 or a negative error. */
+int d_log_init(void);
+
+/* Ends the log; what d_log_init() did is counted. */
+void d_log_fini(void);
+
+/* Writes out what is buffered. */
+void d_log_sync(void);
+
+/* Drops every further line. */
+void d_log_disable_logging(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
