@@ -20,6 +20,7 @@ mod place;
 pub mod report;
 mod servers;
 pub mod suite;
+pub mod svg;
 mod table;
 mod verify;
 mod worker;
