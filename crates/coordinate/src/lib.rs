@@ -9,5 +9,15 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`message`] | the frames between a client and its coordinator |
+//! | [`queue`] | who may go when: a state machine without I/O |
+//! | [`auto`] | the limit that finds itself |
+//! | [`pattern`] | patterns for names |
+//! | [`client`] | the connection of a process that does I/O to its coordinator |
+//! | [`rules`] | which target a file belongs to, whom to ask, settings |
 
+pub mod auto;
+pub mod client;
 pub mod message;
+pub mod pattern;
+pub mod queue;
+pub mod rules;
