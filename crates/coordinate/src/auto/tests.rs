@@ -79,7 +79,7 @@ impl Site {
         let (mut now, mut bytes) = (0.0_f64, 0);
         // Work left of those who are in; requests made in this phase, and when to ask next.
         let mut work: Vec<(u64, f64)> = Vec::new();
-        let mut made = vec![0; self.clients as usize];
+        let mut made = vec![0_u32; self.clients as usize];
         let mut asks: Vec<(f64, u64)> = (0..self.clients).map(|client| (0.0, client)).collect();
         for client in 0..self.clients {
             let join = Event::Joined { client: ClientId(client), job: "", weight: 1, priority: 0 };
