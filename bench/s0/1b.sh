@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Bandwidth against transfer size, with sharding over all four targets.
+
+experiment=1b scale=0.03125
+about="Bandwidth against transfer size, 16 KiB to 4 MiB, with sharding over all four targets: 4 processes, 4 targets,
+2 GiB per process (times the scale), chunk 1 MiB, a file per process (N-N) and one file (N-1)."
+. "$(dirname "$0")/run.sh"
+options "$@"
+
+block=$(scaled $((2 << 30)) $((4 << 20)))
+start 4 $((block * 4 * 2))
+container c SX 1MiB
+for transfer in $((16 << 10)) $((64 << 10)) $((256 << 10)) $((1 << 20)) $((4 << 20)); do
+	for layout in N-N N-1; do
+		bandwidth 4 "$transfer" "$block" "$layout" SX $((1 << 20))
+		row layout="$layout" class=SX transfer_bytes="$transfer" write_mib_s="$write" read_mib_s="$read"
+	done
+done
+save
