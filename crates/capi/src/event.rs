@@ -111,16 +111,17 @@ impl Queue {
                 "the event queue was made before daos_fini or by a parent process",
             ));
         }
-        let taken = self.ctx.wait(wait, || {
+        let taken: Option<Vec<Arc<Event>>> = self.ctx.wait(wait, || {
+            // In this order: what stops running meanwhile is found done in the next round.
+            let idle = only_running && self.running.lock().is_empty();
             let mut done = self.done.lock();
             if done.is_empty() {
-                let idle = only_running && self.running.lock().is_empty();
                 return idle.then(Vec::new);
             }
             let count = done.len().min(count_max);
-            Some(done.drain(..count).map(|event| event.take()).collect())
+            Some(done.drain(..count).collect())
         });
-        Ok(taken.unwrap_or_default())
+        Ok(taken.unwrap_or_default().iter().map(|event| event.take()).collect())
     }
 
     /// Waits until nothing runs, and forgets what is done.
@@ -143,12 +144,12 @@ impl Queue {
     }
 
     fn note_done(&self, event: &Arc<Event>) {
+        // First there, then away from here: nobody sees it in neither.
+        self.done.lock().push_back(event.clone());
         let mut running = self.running.lock();
         if let Some(at) = running.iter().position(|other| Arc::ptr_eq(other, event)) {
             running.swap_remove(at);
         }
-        // Before the lock on `running` goes: nobody sees it in neither.
-        self.done.lock().push_back(event.clone());
     }
 }
 
@@ -426,14 +427,15 @@ impl Event {
         let error = inner.error;
         inner.ctx = None;
         self.user.with(|user| user.ev_error = error);
+        if self.parent.is_none()
+            && let Some(queue) = &self.queue
+        {
+            // Still under the lock: who finds it completed finds it in the queue.
+            queue.note_done(self);
+        }
         drop(inner);
-        match &self.parent {
-            Some(parent) => parent.child_done(error),
-            None => {
-                if let Some(queue) = &self.queue {
-                    queue.note_done(self);
-                }
-            }
+        if let Some(parent) = &self.parent {
+            parent.child_done(error);
         }
     }
 
@@ -504,7 +506,13 @@ where
         let event = Event::of(user)?;
         let ctx = match &event.queue {
             Some(queue) => queue.ctx.clone(),
-            None => Ctx::of_thread()?,
+            // Children run in one context, so that testing their parent moves all of them on.
+            None => {
+                match event.parent.as_ref().and_then(|parent| parent.inner.lock().ctx.clone()) {
+                    Some(ctx) => ctx,
+                    None => Ctx::of_thread()?,
+                }
+            }
         };
         if !ctx.is_current() {
             return Err(Error::new(Code::Closed, "the event's queue is of another process"));
