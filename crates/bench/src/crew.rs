@@ -12,8 +12,9 @@
 
 use crate::place::Where;
 use crate::worker::WORKER_ENV;
-use crate::{clock, io, md};
+use crate::{clock, io, ioc, md};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use types::{Code, Error, Result};
@@ -25,6 +26,8 @@ pub(crate) enum Job {
     Io(io::Options),
     /// [`crate::md`].
     Md(md::Options),
+    /// [`crate::ioc`].
+    Ioc(ioc::Load),
 }
 
 /// The first thing a worker reads.
@@ -149,6 +152,16 @@ pub(crate) struct PhaseSamples {
 impl Crew {
     /// Starts one worker per process.
     pub fn start(job: &Job, place: &Where, process_count: u32) -> Result<Crew> {
+        Crew::start_in(job, place, process_count, &|_| Vec::new())
+    }
+
+    /// Starts one worker per process, with these variables of the environment set for a rank.
+    pub fn start_in(
+        job: &Job,
+        place: &Where,
+        process_count: u32,
+        variables: &dyn Fn(u32) -> Vec<(&'static str, OsString)>,
+    ) -> Result<Crew> {
         let binary = std::env::current_exe()
             .map_err(|error| Error::io("finding this program's own file", error))?;
         let mut crew = Crew { workers: Vec::with_capacity(process_count as usize) };
@@ -156,6 +169,7 @@ impl Crew {
             let mut child = Command::new(&binary)
                 .arg("bench-worker")
                 .env(WORKER_ENV, "1")
+                .envs(variables(rank))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
@@ -171,6 +185,11 @@ impl Crew {
             send_line(&mut worker.orders, &assignment).map_err(|error| worker.lost(error))?;
         }
         Ok(crew)
+    }
+
+    /// The workers' process ids, by rank.
+    pub fn pids(&self) -> Vec<u32> {
+        self.workers.iter().map(|worker| worker.child.id()).collect()
     }
 
     /// Runs one phase on all workers at the same time.

@@ -84,8 +84,7 @@ impl Lines {
         }
         for (at, series) in self.series.iter().enumerate() {
             let place = |point: &(f64, f64)| (frame.x(point.0 / x_axis.end), y_axis.y(point.1));
-            let places: Vec<_> =
-                series.points.iter().filter(|point| is_drawable(point)).map(place).collect();
+            let places: Vec<_> = series.points.iter().filter(is_drawable).map(place).collect();
             page.curve(&places, colour(at));
         }
         page.legend(self.series.iter().map(|series| series.name.as_str()));

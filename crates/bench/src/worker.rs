@@ -5,6 +5,7 @@ use crate::backend::{Backend, DfsBackend, PosixBackend};
 use crate::clock;
 use crate::crew::{Answer, Assignment, Job, Order, Sample, Step, send_line};
 use crate::io::IoTask;
+use crate::ioc::LoadTask;
 use crate::md::MdTask;
 use crate::place::Where;
 use serde::de::DeserializeOwned;
@@ -108,6 +109,8 @@ fn obey<B: Backend>(line: &mut Line, assignment: &Assignment, backend: B) -> Res
         Job::Md(options) => {
             steps(line, MdTask::new(options.clone(), assignment.rank, dir, backend))
         }
+        // Coordination hooks the calls of the operating system, so that is what it uses.
+        Job::Ioc(load) => steps(line, LoadTask::new(load.clone(), assignment.rank, &dir)),
     }
 }
 

@@ -11,7 +11,7 @@ mod collect;
 mod growth;
 mod rounds;
 mod stream;
-mod verdict;
+pub(crate) mod verdict;
 
 pub use collect::Figure;
 pub use verdict::{Goal, Verdict};

@@ -50,6 +50,15 @@ pub struct Verdict {
     pub reached: bool,
 }
 
+impl Verdict {
+    /// Whether the median of `values`, one per round, keeps a promise. Without values it is broken.
+    pub(crate) fn of(name: &str, unit: &str, goal: Goal, values: &[f64]) -> Verdict {
+        let measured = Spread::of(values);
+        let reached = measured.count > 0 && goal.holds(measured.median);
+        Verdict { name: name.to_string(), unit: unit.to_string(), goal, measured, reached }
+    }
+}
+
 /// How a promise follows from the figures.
 enum Source {
     /// A figure as it is.
@@ -183,14 +192,7 @@ pub fn judge(all: &Collector) -> Vec<Verdict> {
             Source::Figure(figure) => all.values(figure).to_vec(),
             Source::Ratio(over, under) => all.ratios(over, under),
         };
-        let measured = Spread::of(&values);
-        Verdict {
-            name: name.to_string(),
-            unit: unit.to_string(),
-            goal,
-            measured,
-            reached: measured.count > 0 && goal.holds(measured.median),
-        }
+        Verdict::of(name, unit, goal, &values)
     };
     goals().into_iter().map(apply).collect()
 }

@@ -23,6 +23,7 @@
 //! a moment does not depend on when it was asked, so a late thread does not slow the device.
 
 use super::params::Params;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -64,7 +65,7 @@ pub struct Answer {
 }
 
 /// What a target has done so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Done {
     /// Runs served.
     pub runs: u64,

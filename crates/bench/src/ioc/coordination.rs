@@ -1,0 +1,113 @@
+//! The coordinated side of an experiment: a coordinator of its own, and the variables that make a
+//! process load the preload library and ask it.
+
+use super::child::Helper;
+use super::limit::Limit;
+use super::trace::{Trace, read_trace};
+use std::ffi::OsString;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use types::{Code, Error, Result};
+
+/// File name of the preload library.
+const LIBRARY: &str = "libazekura_ioc.so";
+/// How long a coordinator may take until it listens.
+const START_MAX: Duration = Duration::from_secs(20);
+/// Between attempts to reach it.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A running coordinator.
+pub struct Coordination {
+    helper: Helper,
+    library: PathBuf,
+    socket: PathBuf,
+    trace: PathBuf,
+}
+
+impl Coordination {
+    /// Starts a coordinator with a limit for the writers of each target; `binary` is the
+    /// `azekura` command, `library` the preload library, sockets and trace go to `scratch`.
+    pub fn start(binary: &Path, library: &Path, scratch: &Path, limit: Limit) -> Result<Self> {
+        let socket = scratch.join("coordinator.sock");
+        let trace = scratch.join("trace.jsonl");
+        for old in [&socket, &trace] {
+            match std::fs::remove_file(old) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io(format!("removing {}", old.display()), error));
+                }
+                _ => {}
+            }
+        }
+        let mut command = Command::new(binary);
+        command.args(["ioc", "serve", "--max-writers", &limit.to_string()]);
+        command.arg("--unix").arg(&socket).arg("--trace").arg(&trace);
+        let mut helper = Helper::start("the coordinator", &mut command)?;
+        let before = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            helper.check()?;
+            if before.elapsed() > START_MAX {
+                return Err(Error::new(Code::TimedOut, "the coordinator does not listen"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(Coordination { helper, library: library.to_path_buf(), socket, trace })
+    }
+
+    /// What the environment of a process must say, whose files all belong to one target.
+    pub fn variables(&self, target: u32, min_bytes: u64) -> Vec<(&'static str, OsString)> {
+        let mut address = OsString::from("unix:");
+        address.push(&self.socket);
+        vec![
+            ("LD_PRELOAD", self.library.clone().into_os_string()),
+            // No file of the machine's changes what is measured.
+            ("AZEKURA_IOC_CONFIG", OsString::new()),
+            ("AZEKURA_IOC", address),
+            ("AZEKURA_IOC_TARGET", format!("name:t{target}").into()),
+            ("AZEKURA_IOC_MIN_SIZE", min_bytes.to_string().into()),
+            ("AZEKURA_IOC_JOB", "bench".into()),
+        ]
+    }
+
+    /// Ends the coordinator; what it granted.
+    pub fn finish(self) -> Result<Trace> {
+        self.helper.finish()?;
+        read_trace(&self.trace)
+    }
+}
+
+/// The preload library of this installation or build: beside the program, or in `../lib`. For
+/// programs in `target/*/deps` (tests) the directory above counts too.
+pub fn find_library(binary: &Path) -> Result<PathBuf> {
+    let dir = binary.parent().unwrap_or(Path::new("."));
+    let places = [dir.to_path_buf(), dir.join("../lib"), dir.join("../lib64"), dir.join("..")];
+    let found = places.iter().map(|place| place.join(LIBRARY)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        let text = format!("{LIBRARY} not found in {}; name it with --library", looked.join(", "));
+        Error::new(Code::NonExist, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_found_where_it_is_installed_or_built() {
+        let root = tempfile::tempdir().unwrap();
+        let binary = root.path().join("bin/azekura");
+        for place in ["bin", "lib", "lib64"] {
+            let error = find_library(&binary).unwrap_err();
+            assert!(error.to_string().contains("--library"));
+            let dir = root.path().join(place);
+            std::fs::create_dir_all(root.path().join("bin")).unwrap();
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join(LIBRARY), "").unwrap();
+            let found = find_library(&binary).unwrap();
+            assert_eq!(found.canonicalize().unwrap(), dir.join(LIBRARY).canonicalize().unwrap());
+            std::fs::remove_file(dir.join(LIBRARY)).unwrap();
+        }
+    }
+}
