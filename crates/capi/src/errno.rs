@@ -43,6 +43,10 @@ pub const DER_OVERFLOW: i32 = 1017;
 pub const DER_CANCELED: i32 = 1018;
 /// Something else.
 pub const DER_MISC: i32 = 1025;
+/// Two things that should be equal differ.
+pub const DER_MISMATCH: i32 = 1031;
+/// A clock is too far ahead.
+pub const DER_HLC_SYNC: i32 = 1037;
 /// A device or the network failed.
 pub const DER_IO: i32 = 2001;
 /// A record does not fit.
@@ -57,6 +61,8 @@ pub const DER_TX_RESTART: i32 = 2025;
 pub const DER_RF: i32 = 2031;
 /// A key is longer than the limit.
 pub const DER_KEY2BIG: i32 = 2012;
+/// Known, and not offered.
+pub const DER_NOTSUPPORTED: i32 = 2037;
 
 /// The DAOS error, positive, for one of ours.
 pub fn der(code: Code) -> i32 {

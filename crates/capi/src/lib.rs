@@ -15,16 +15,21 @@
 //! - `daos_*` functions give 0 or a negative DAOS error, `dfs_*` and `duns_*` 0 or an `errno`.
 //! - Memory that C gave for an operation is touched only between its launch and its completion.
 
+mod acl;
 pub mod cont;
 pub mod ctx;
 pub mod ctypes;
 pub mod errno;
+mod errtext;
 pub mod event;
 pub mod global;
 pub mod guard;
+mod gurt;
 pub mod handle;
 pub mod init;
+pub mod oclass;
 pub mod pool;
+pub mod prop;
 pub mod prop_map;
 
 /// Log lines of the crates below go to stderr when `AZEKURA_LOG` asks for them.
