@@ -1,5 +1,6 @@
 //! Attributes: stat, access, chmod, chown, utimens, set_size, statfs.
 
+use crate::cred::Credentials;
 use crate::entry::Found;
 use crate::flags::{Access, OpenFlags, SetAttr, SetTime};
 use crate::fs::Dfs;
@@ -130,6 +131,13 @@ impl Dfs {
             self.require_writable()?;
         }
         if want == Access::NONE { Ok(()) } else { self.check_access(&inode, want) }
+    }
+
+    /// [`Dfs::oaccess`] for another caller, by mode bits even where the mount does not enforce
+    /// them.
+    pub fn oaccess_as(&self, obj: &Obj, want: Access, cred: &Credentials) -> Result<()> {
+        self.oaccess(obj, want)?;
+        if want == Access::NONE { Ok(()) } else { cred.check(&obj.node.inode(), want) }
     }
 
     /// Changes permission bits of an entry; symbolic links are followed.

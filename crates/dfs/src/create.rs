@@ -207,7 +207,7 @@ impl Dfs {
                 return Err(Error::bare(Code::IsDir));
             }
             FileKind::Directory => {}
-            FileKind::Symlink if !flags.has(OpenFlags::PATH) => {
+            FileKind::Symlink if !flags.has(OpenFlags::PATH) && !flags.has(OpenFlags::LINK) => {
                 return Err(Error::bare(Code::TooManyLinks));
             }
             _ if flags.has(OpenFlags::DIRECTORY) => return Err(Error::bare(Code::NotDir)),

@@ -11,14 +11,16 @@ use crate::fs::{Dfs, Shared};
 use crate::inode::{FileKind, Inode};
 use crate::layout::{INODE, MARKER};
 use crate::node::Obj;
-use types::{Code, Error, Key, Oid, Result};
+use types::{Code, Error, Key, Oid, Result, hash};
 use wire::obj::{ListScope, Listed, Op, OpReply};
 
 /// Names and inodes asked for in one request, bytes.
 const PAGE_BYTES: u32 = 256 << 10;
+/// First byte of a short anchor that holds a digest.
+const SHORT: u8 = 2;
 
 /// Where a listing stands, and where it ends. Good for any client, for ever.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct DirAnchor {
     /// Shard in hand.
     shard: u32,
@@ -30,8 +32,40 @@ pub struct DirAnchor {
     hash_last: u64,
     /// The server's own anchor in the shard in hand; empty at its start.
     server: Vec<u8>,
+    /// The name given last, when the shard in hand is not at its start.
+    last: Option<NameMark>,
+    /// In place of `server`: entries whose hash is `hash_from` are wanted only from behind the
+    /// name with this digest.
+    skip_to: Option<u64>,
     end: bool,
 }
+
+/// A name by its place in a listing and a second digest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NameMark {
+    hash: u64,
+    digest: u64,
+}
+
+impl NameMark {
+    fn of(name: &[u8]) -> NameMark {
+        NameMark { hash: hash::bytes(name), digest: digest(name) }
+    }
+}
+
+/// Tells names of equal hash apart.
+fn digest(name: &[u8]) -> u64 {
+    name.iter().fold(hash::mix(!(name.len() as u64)), |state, &b| hash::mix(state ^ b as u64))
+}
+
+impl PartialEq for DirAnchor {
+    /// `last` tells nothing that `server` does not.
+    fn eq(&self, other: &DirAnchor) -> bool {
+        self.skip_to == other.skip_to && self.to_bytes() == other.to_bytes()
+    }
+}
+
+impl Eq for DirAnchor {}
 
 impl Default for DirAnchor {
     fn default() -> DirAnchor {
@@ -40,6 +74,9 @@ impl Default for DirAnchor {
 }
 
 impl DirAnchor {
+    /// Longest result of [`DirAnchor::to_short`].
+    pub const SHORT_BYTES: usize = 100;
+
     /// The start of a whole directory.
     pub fn start() -> DirAnchor {
         DirAnchor {
@@ -48,6 +85,8 @@ impl DirAnchor {
             shard_last: u32::MAX,
             hash_last: u64::MAX,
             server: Vec::new(),
+            last: None,
+            skip_to: None,
             end: false,
         }
     }
@@ -91,7 +130,49 @@ impl DirAnchor {
             shard_last: word(13),
             hash_last: long(17),
             server: server.to_vec(),
+            last: None,
+            skip_to: None,
         })
+    }
+
+    /// As at most [`DirAnchor::SHORT_BYTES`] bytes, for callers with little room. Of a long name
+    /// that was given last only two hashes are kept: should both it be removed meanwhile and
+    /// another name of the same 64-bit hash exist, that one may be listed twice.
+    pub fn to_short(&self) -> Vec<u8> {
+        let raw = self.to_bytes();
+        match self.last {
+            Some(last) if raw.len() > DirAnchor::SHORT_BYTES => {
+                let marked = DirAnchor { hash_from: last.hash, server: Vec::new(), ..self.clone() };
+                let mut raw = marked.to_bytes();
+                raw[0] = SHORT;
+                raw.extend_from_slice(&last.digest.to_le_bytes());
+                raw
+            }
+            _ => match self.skip_to {
+                Some(digest) => {
+                    let mut raw = raw;
+                    raw[0] = SHORT;
+                    raw.extend_from_slice(&digest.to_le_bytes());
+                    raw
+                }
+                None => raw,
+            },
+        }
+    }
+
+    /// The inverse of [`DirAnchor::to_short`]; `Inval` for bytes that are no anchor.
+    pub fn from_short(raw: &[u8]) -> Result<DirAnchor> {
+        if raw.first() != Some(&SHORT) {
+            return DirAnchor::from_bytes(raw);
+        }
+        let mut plain = raw.to_vec();
+        plain[0] = 0;
+        let mut anchor = DirAnchor::from_bytes(&plain)?;
+        let digest = std::mem::take(&mut anchor.server);
+        let digest: [u8; 8] =
+            digest.try_into().map_err(|_| Error::inval("these bytes are no directory anchor"))?;
+        anchor.skip_to = Some(u64::from_le_bytes(digest));
+        Ok(anchor)
     }
 
     /// Cuts a directory of `shards` shards into `parts` listings that together give every
@@ -108,8 +189,7 @@ impl DirAnchor {
                     hash_from: from as u64,
                     shard_last: (last >> 64) as u32,
                     hash_last: last as u64,
-                    server: Vec::new(),
-                    end: false,
+                    ..DirAnchor::start()
                 }
             })
             .collect()
@@ -120,9 +200,18 @@ impl DirAnchor {
         (self.hash_from, if self.shard == self.shard_last { self.hash_last } else { u64::MAX })
     }
 
-    /// Goes on after a page.
-    fn advance(&mut self, server: &[u8], shard_count: u32) {
+    /// How many of the first of these names were given before.
+    fn given_before(&self, names: &[&[u8]]) -> usize {
+        let Some(digest_given) = self.skip_to else { return 0 };
+        let same = names.iter().take_while(|name| hash::bytes(name) == self.hash_from);
+        same.map(|name| digest(name)).position(|d| d == digest_given).map_or(0, |at| at + 1)
+    }
+
+    /// Goes on after a page, which ended in the name `last`.
+    fn advance(&mut self, server: &[u8], last: Option<&[u8]>, shard_count: u32) {
         self.server.clear();
+        self.skip_to = None;
+        self.last = last.filter(|_| !server.is_empty()).map(NameMark::of);
         if !server.is_empty() {
             self.server.extend_from_slice(server);
             return;
@@ -198,11 +287,25 @@ impl Dfs {
         Ok(all)
     }
 
+    /// Shards of a directory: the parts that different targets list.
+    pub fn shard_count(&self, dir: &Obj) -> Result<u32> {
+        dir.require_dir()?;
+        Ok(self.shared.cont.shard_targets(dir.oid())?.len() as u32)
+    }
+
     /// Anchors for `parts` readers that together list every entry once.
     pub fn split(&self, dir: &Obj, parts: u32) -> Result<Vec<DirAnchor>> {
         dir.require_dir()?;
         let shards = self.shared.cont.shard_targets(dir.oid())?.len();
         Ok(DirAnchor::split(shards as u32, parts))
+    }
+
+    /// An anchor that makes a listing begin with `name`, or where it would be.
+    pub fn anchor_at(&self, dir: &Obj, name: &[u8]) -> Result<DirAnchor> {
+        dir.require_dir()?;
+        types::limits::check_name(name)?;
+        let shard = self.shared.cont.layout(dir.oid())?.group_of(dir.oid(), name) as u32;
+        Ok(DirAnchor { shard, hash_from: hash::bytes(name), ..DirAnchor::start() })
     }
 
     pub(crate) async fn read_page(
@@ -214,6 +317,14 @@ impl Dfs {
     ) -> Result<Vec<(Key, Found)>> {
         self.check_access(&dir.require_dir()?, Access::READ)?;
         self.shared.read_page(dir.oid(), anchor, count_max, follow).await
+    }
+}
+
+/// The name in an item of a listing.
+fn key_of<'a>(item: &Listed<'a>) -> Result<&'a [u8]> {
+    match item {
+        &Listed::Entry { key, .. } => Ok(key),
+        _ => Err(reply_kind()),
     }
 }
 
@@ -251,7 +362,13 @@ impl Shared {
             let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
                 return Err(reply_kind());
             };
-            for item in items {
+            let last = items.last().map(key_of).transpose()?;
+            let mut given = 0;
+            if anchor.skip_to.is_some() {
+                let keys: Vec<_> = items.iter().map(key_of).collect::<Result<_>>()?;
+                given = anchor.given_before(&keys);
+            }
+            for item in items.iter().skip(given) {
                 let &Listed::Entry { key, value, epoch, tail } = item else {
                     return Err(reply_kind());
                 };
@@ -259,7 +376,7 @@ impl Shared {
                     page.push((Key::new(key), Found::from_link(value, epoch, tail, false)?));
                 }
             }
-            anchor.advance(next, shards.len() as u32);
+            anchor.advance(next, last, shards.len() as u32);
         }
         Ok(page)
     }
@@ -291,21 +408,43 @@ mod tests {
     fn anchors_walk_through_their_shards_and_end() {
         let mut anchor = DirAnchor::split(4, 2).remove(1);
         assert_eq!((anchor.shard, anchor.shard_last), (2, 3));
-        anchor.advance(b"x", 4);
+        anchor.advance(b"x", Some(b"a"), 4);
         assert_eq!((anchor.shard, &anchor.server[..]), (2, &b"x"[..]));
-        anchor.advance(b"", 4);
+        anchor.advance(b"", Some(b"a"), 4);
         assert_eq!((anchor.shard, anchor.hash_range()), (3, (0, u64::MAX)));
         assert!(!anchor.is_end());
-        anchor.advance(b"", 4);
+        anchor.advance(b"", Some(b"a"), 4);
         assert!(anchor.is_end());
     }
 
     #[test]
     fn anchors_round_trip_as_bytes_and_garbage_is_refused() {
         let mut anchor = DirAnchor::split(3, 2).remove(1);
-        anchor.advance(b"server's own", 3);
+        anchor.advance(b"server's own", None, 3);
         assert_eq!(DirAnchor::from_bytes(&anchor.to_bytes()).unwrap(), anchor);
         assert!(DirAnchor::from_bytes(&anchor.to_bytes()[..24]).is_err());
         assert!(DirAnchor::from_bytes(&[9; 30]).is_err());
+    }
+
+    #[test]
+    fn short_anchors_stay_short_whatever_the_names() {
+        for bytes in [1, 74, 75, 76, 255] {
+            let name = vec![b'n'; bytes];
+            let mut anchor = DirAnchor::split(3, 2).remove(1);
+            anchor.advance(&[&[1], &name[..]].concat(), Some(&name), 3);
+            let raw = anchor.to_short();
+            assert!(raw.len() <= DirAnchor::SHORT_BYTES, "{bytes}");
+            let back = DirAnchor::from_short(&raw).unwrap();
+            assert_eq!(back.to_short(), raw);
+            if bytes == 255 {
+                assert_eq!(back.hash_range().0, hash::bytes(&name));
+                let other = vec![b'o'; bytes];
+                assert_eq!(back.given_before(&[&name, &other]), 1);
+                assert_eq!(back.given_before(&[&other, &name]), 0);
+                assert_eq!(back.given_before(&[]), 0);
+            }
+        }
+        assert!(DirAnchor::from_short(&[SHORT; 30]).is_err());
+        assert!(DirAnchor::from_short(&[]).is_err());
     }
 }

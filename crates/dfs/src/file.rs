@@ -8,7 +8,7 @@ use crate::fs::Dfs;
 use crate::inode::{Inode, S_ISGID, S_ISUID};
 use crate::node::{Node, Obj};
 use client::ArrayObj;
-use types::{Code, Error, Result};
+use types::{Code, DkeyKind, Error, Oid, Result};
 use wire::obj::{Cond, Op, Recx, Tail, UpdateIod, UpdateValue};
 
 /// Largest file, bytes: the largest `off_t`.
@@ -89,6 +89,19 @@ impl Dfs {
     pub async fn size(&self, file: &Obj) -> Result<u64> {
         file.require_regular()?;
         file.node.array().size().await
+    }
+
+    /// Size of a regular file by its id, bytes; `chunk_bytes` of 0 is the file system's.
+    ///
+    /// Errors: `Inval` for an id that is no file's.
+    pub async fn size_of(&self, oid: Oid, chunk_bytes: u64) -> Result<u64> {
+        let own = crate::flags::check_chunk_bytes(chunk_bytes)? as u64;
+        if oid.dkey_kind() != DkeyKind::U64 || oid.class().is_err() {
+            return Err(Error::inval(format!("object {oid} is no file")));
+        }
+        let chunk_records = if own == 0 { self.superblock().chunk_bytes as u64 } else { own };
+        let cont = self.shared.cont.clone();
+        ArrayObj { cont, oid, record_bytes: 1, chunk_records }.size().await
     }
 
     /// Cuts or extends a file; new bytes read as zero. Errors: `BadHandle` when not open for

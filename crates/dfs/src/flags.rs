@@ -71,6 +71,8 @@ flag_set! {
         NOFOLLOW = 128;
         /// Only to name it: neither reads nor writes, needs no permission on it.
         PATH = 256;
+        /// With `NOFOLLOW`: a symbolic link in the last place is opened itself, as with `PATH`.
+        LINK = 512;
     }
 }
 

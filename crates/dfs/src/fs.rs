@@ -203,6 +203,12 @@ impl Dfs {
         Dfs { shared: self.shared.clone(), cred: Rc::new(cred) }
     }
 
+    /// A mount of the same file system with other flags. Objects of one are none of the other.
+    pub fn with_flags(&self, flags: MountFlags) -> Dfs {
+        let cred = (*self.cred).clone();
+        Dfs::with_superblock(&self.shared.cont, flags, cred, self.shared.superblock)
+    }
+
     /// Who is calling.
     pub fn credentials(&self) -> &Credentials {
         &self.cred

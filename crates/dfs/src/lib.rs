@@ -34,6 +34,7 @@ mod page;
 mod path;
 mod remove;
 mod rename;
+mod share;
 pub mod sys;
 mod walk;
 mod xattr;
@@ -48,6 +49,7 @@ pub use flags::{
 pub use fs::{Dfs, FormatOptions};
 pub use inode::FileKind;
 pub use node::Obj;
+pub use share::SharedObj;
 pub use types::{Code, Error, Result};
 pub use wire::obj::Recx;
 pub use xattr::XattrMode;

@@ -66,6 +66,43 @@ fn many_creators_in_one_directory() {
 }
 
 #[test]
+fn listings_go_on_from_short_anchors_whatever_the_names() {
+    with_clients(6, 1, async |_, mounts| {
+        let fs = &mounts[0];
+        let root = fs.root().await.unwrap();
+        let mut wanted = BTreeSet::new();
+        for (i, bytes) in (1..40).map(|i| (i, 1 + i * 17 % 250)) {
+            let mut name = format!("{i}-").into_bytes();
+            name.resize(name.len() + bytes, b'n');
+            create(fs, &root, &name).await.unwrap();
+            wanted.insert(name);
+        }
+        for page_entries in [1, 2, 7] {
+            let mut listed = Vec::new();
+            let mut raw = DirAnchor::start().to_short();
+            loop {
+                assert!(raw.len() <= DirAnchor::SHORT_BYTES);
+                let mut anchor = DirAnchor::from_short(&raw).unwrap();
+                if anchor.is_end() {
+                    break;
+                }
+                let page = fs.readdir(&root, &mut anchor, page_entries).await.unwrap();
+                listed.extend(page.into_iter().map(|entry| entry.name.to_vec()));
+                raw = anchor.to_short();
+            }
+            assert_eq!(listed.len(), wanted.len());
+            assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), wanted);
+        }
+        // A listing can begin with any entry.
+        for name in &wanted {
+            let mut anchor = fs.anchor_at(&root, name).unwrap();
+            let first = fs.readdir(&root, &mut anchor, 1).await.unwrap().remove(0);
+            assert_eq!(first.name.to_vec(), *name);
+        }
+    });
+}
+
+#[test]
 fn one_name_has_one_maker() {
     with_clients(5, 4, async |_, mounts| {
         let won = Cell::new(0);

@@ -1,0 +1,101 @@
+//! Open objects described without a handle: what another mirror of the same mount, perhaps on
+//! another thread, needs to use them.
+//!
+//! Invariant: an object made from a description gives nothing back to the servers when it is
+//! dropped; whoever opened the file keeps it open as long as descriptions of it are in use.
+
+use crate::flags::OpenFlags;
+use crate::fs::Dfs;
+use crate::inode::{FileKind, Inode};
+use crate::node::{Location, Obj};
+use types::{Key, ObjClass, Oid};
+
+/// What was known of an open object when it was described. May go to other threads.
+#[derive(Clone, Debug)]
+pub struct SharedObj {
+    location: Location,
+    inode: Inode,
+    flags: OpenFlags,
+}
+
+impl SharedObj {
+    /// The object's id.
+    pub fn oid(&self) -> Oid {
+        self.inode.oid
+    }
+
+    /// The directory its entry was last seen in; the root's is itself.
+    pub fn parent_oid(&self) -> Oid {
+        self.location.parent
+    }
+
+    /// The name its entry was last seen under.
+    pub fn name(&self) -> &Key {
+        &self.location.name
+    }
+
+    /// Type and permission bits.
+    pub fn mode(&self) -> u32 {
+        self.inode.mode
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
+        self.inode.kind()
+    }
+
+    /// What it was opened for.
+    pub fn flags(&self) -> OpenFlags {
+        self.flags
+    }
+
+    /// The same, opened for something else.
+    pub fn with_flags(self, flags: OpenFlags) -> SharedObj {
+        SharedObj { flags, ..self }
+    }
+
+    /// The same under another name.
+    pub fn at(self, parent: Oid, name: &[u8]) -> SharedObj {
+        SharedObj { location: Location { parent, name: Key::new(name) }, ..self }
+    }
+
+    /// Chunk set on the object itself, bytes; 0: none.
+    pub fn own_chunk_bytes(&self) -> u64 {
+        self.inode.chunk_bytes as u64
+    }
+
+    /// Class of files made in the directory, if one was set on it.
+    pub fn file_class(&self) -> Option<ObjClass> {
+        self.inode.file_class
+    }
+
+    /// Class of directories made in the directory, if one was set on it.
+    pub fn dir_class(&self) -> Option<ObjClass> {
+        self.inode.dir_class
+    }
+}
+
+impl Obj {
+    /// Describes the object as this mount knows it now.
+    pub fn share(&self) -> SharedObj {
+        SharedObj { location: self.node.location(), inode: self.node.inode(), flags: self.flags }
+    }
+}
+
+impl Dfs {
+    /// An object as described, of a mirror of the same mount. Asks nobody. What this mirror
+    /// knows of the object already is not touched.
+    pub fn attach(&self, shared: &SharedObj) -> Obj {
+        let node = match self.shared.open_node(shared.inode.oid) {
+            Some(node) => node,
+            None => self.shared.node(shared.location.clone(), shared.inode),
+        };
+        Obj::new(node, shared.flags)
+    }
+
+    /// Brings what is known of an open object up to a newer description.
+    pub fn refresh(&self, obj: &Obj, shared: &SharedObj) {
+        obj.node.set_inode(shared.inode);
+        obj.node.set_location(shared.location.clone());
+    }
+}
