@@ -191,7 +191,7 @@ pub unsafe extern "C" fn daos_cont_close(coh: daos_handle_t, ev: *mut daos_event
 }
 
 /// Closes a container at the place it was opened.
-fn close(cookie: u64) -> Result<()> {
+pub(crate) fn close(cookie: u64) -> Result<()> {
     let cont = handle::remove::<ContHandle>(cookie)?;
     let Some(home) = cont.home.as_ref().filter(|home| home.is_current()) else { return Ok(()) };
     let held = home.lock();

@@ -19,6 +19,7 @@ mod acl;
 pub mod cont;
 pub mod ctx;
 pub mod ctypes;
+pub mod dfs;
 pub mod errno;
 mod errtext;
 pub mod event;

@@ -130,7 +130,7 @@ pub unsafe extern "C" fn daos_pool_disconnect(poh: daos_handle_t, ev: *mut daos_
 }
 
 /// Closes a pool at the place it was opened.
-fn close(cookie: u64) -> Result<()> {
+pub(crate) fn close(cookie: u64) -> Result<()> {
     let pool = handle::remove::<PoolHandle>(cookie)?;
     let Some(home) = pool.home.as_ref().filter(|home| home.is_current()) else { return Ok(()) };
     let held = home.lock();
