@@ -3,6 +3,8 @@
 //! Short options are those of IOR and mdtest where these have one. The work is done by the crate
 //! `bench`; workers are this program again, see `bench::worker_main`.
 
+mod ioc;
+
 use crate::exit::{Failure, Outcome};
 use crate::session::{Session, absolute};
 use crate::url::{Place, Url};
@@ -25,6 +27,7 @@ pub struct BenchArgs {
 enum BenchVerb {
     Io(IoArgs),
     Md(MdArgs),
+    Ioc(ioc::IocArgs),
     #[command(hide = true)]
     Suite(SuiteArgs),
 }
@@ -202,6 +205,7 @@ pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
             let place = place(session, &args.place, args.tcp)?;
             with_output(session, |out| md::run(&md_options(args), &place, out)).map(|_| ())
         }
+        BenchVerb::Ioc(args) => ioc::run(session, args),
         BenchVerb::Suite(args) => run_suite(session, args),
     }
 }

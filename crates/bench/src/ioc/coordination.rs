@@ -5,24 +5,19 @@ use super::child::Helper;
 use super::limit::Limit;
 use super::trace::{Trace, read_trace};
 use std::ffi::OsString;
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
 
 /// File name of the preload library.
 const LIBRARY: &str = "libazekura_ioc.so";
-/// How long a coordinator may take until it listens.
-const START_MAX: Duration = Duration::from_secs(20);
-/// Between attempts to reach it.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// A running coordinator.
 pub struct Coordination {
     helper: Helper,
     library: PathBuf,
-    socket: PathBuf,
+    address: OsString,
     trace: PathBuf,
 }
 
@@ -41,29 +36,29 @@ impl Coordination {
             }
         }
         let mut command = Command::new(binary);
+        let mut address = OsString::from("unix:");
+        address.push(&socket);
         command.args(["ioc", "serve", "--max-writers", &limit.to_string()]);
-        command.arg("--unix").arg(&socket).arg("--trace").arg(&trace);
+        command.arg("--listen").arg(&address).arg("--trace").arg(&trace);
         let mut helper = Helper::start("the coordinator", &mut command)?;
-        let before = Instant::now();
-        while UnixStream::connect(&socket).is_err() {
-            helper.check()?;
-            if before.elapsed() > START_MAX {
-                return Err(Error::new(Code::TimedOut, "the coordinator does not listen"));
-            }
-            std::thread::sleep(LOOK);
+        // It says where it listens once it does.
+        let mut line = String::new();
+        let count = BufReader::new(helper.output()?)
+            .read_line(&mut line)
+            .map_err(|error| Error::io("listening to the coordinator", error))?;
+        if count == 0 {
+            return Err(helper.ended());
         }
-        Ok(Coordination { helper, library: library.to_path_buf(), socket, trace })
+        Ok(Coordination { helper, library: library.to_path_buf(), address, trace })
     }
 
     /// What the environment of a process must say, whose files all belong to one target.
     pub fn variables(&self, target: u32, min_bytes: u64) -> Vec<(&'static str, OsString)> {
-        let mut address = OsString::from("unix:");
-        address.push(&self.socket);
         vec![
             ("LD_PRELOAD", self.library.clone().into_os_string()),
             // No file of the machine's changes what is measured.
             ("AZEKURA_IOC_CONFIG", OsString::new()),
-            ("AZEKURA_IOC", address),
+            ("AZEKURA_IOC", self.address.clone()),
             ("AZEKURA_IOC_TARGET", format!("name:t{target}").into()),
             ("AZEKURA_IOC_MIN_SIZE", min_bytes.to_string().into()),
             ("AZEKURA_IOC_JOB", "bench".into()),

@@ -11,10 +11,8 @@ use types::{Code, Error, Result};
 /// A line of the trace, as far as it matters here.
 #[derive(Deserialize)]
 struct Line {
-    event: String,
-    #[serde(default)]
+    what: String,
     pid: u32,
-    #[serde(default)]
     wait_us: u64,
 }
 
@@ -38,7 +36,7 @@ impl Trace {
 
     fn take(&mut self, text: &str) -> Result<(), serde_json::Error> {
         let line: Line = serde_json::from_str(text)?;
-        if line.event == "grant" {
+        if line.what == "grant" {
             let (grants, waited_us) = self.processes.entry(line.pid).or_default();
             *grants += 1;
             *waited_us = waited_us.saturating_add(line.wait_us);
@@ -60,4 +58,29 @@ pub fn read_trace(path: &Path) -> Result<Trace> {
         })?;
     }
     Ok(trace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_counted_by_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let lines = [
+            r#"{"what":"grant","time_us":5,"host":"h","pid":7,"wait_us":1500000,"targets":["t"]}"#,
+            r#"{"what":"completed","time_us":6,"host":"h","pid":7,"wait_us":1500000,"io_us":1}"#,
+            r#"{"what":"grant","time_us":7,"host":"h","pid":7,"wait_us":500000,"targets":["t"]}"#,
+            r#"{"what":"grant","time_us":8,"host":"h","pid":8,"wait_us":0,"targets":["t"]}"#,
+        ];
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let trace = read_trace(&path).unwrap();
+        assert_eq!(trace.granted(), 3);
+        assert_eq!((trace.waited_s(7), trace.waited_s(8), trace.waited_s(9)), (2.0, 0.0, 0.0));
+        std::fs::write(&path, [lines[0], "half a li"].join("\n")).unwrap();
+        let error = read_trace(&path).unwrap_err();
+        assert!(error.to_string().contains("trace:2"), "{error}");
+        assert!(read_trace(&dir.path().join("none")).is_err());
+    }
 }

@@ -67,14 +67,10 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        if let Err(error) = unmount(&self.dir) {
-            // Somebody still works there: the name goes now, the rest when the last one leaves.
-            eprintln!("unmounting {}: {error}", self.dir.display());
-            return;
-        }
-        // Ends when the last open file is closed, which for an idle mount is now.
-        if let Err(error) = session.join() {
-            eprintln!("the modelled device ended badly: {error}");
+        let Err(error) = session.umount_and_join() else { return };
+        // Somebody still works there: the name goes now, the rest when the last one leaves.
+        if let Err(again) = detach(&self.dir) {
+            eprintln!("unmounting {}: {error}; {again}", self.dir.display());
         }
     }
 }
@@ -110,8 +106,8 @@ fn refused(doing: String, error: std::io::Error) -> Error {
     }
 }
 
-/// Takes the mount away from its directory: at once, whoever still has files open.
-fn unmount(dir: &Path) -> std::io::Result<()> {
+/// Takes the mount away from its directory, whoever still has files open there.
+fn detach(dir: &Path) -> std::io::Result<()> {
     let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
     // SAFETY: the path is a string with its end.
     if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } == 0 {
