@@ -48,15 +48,6 @@ impl Helper {
         self.child.stdout.take().ok_or_else(gone)
     }
 
-    /// An error if the program has ended.
-    pub fn check(&mut self) -> Result<()> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(self.complaint(status)),
-            Err(error) => Err(Error::io(format!("waiting for {}", self.name), error)),
-        }
-    }
-
     /// Waits until the program, having ended or about to, says why.
     pub fn ended(&mut self) -> Error {
         match self.child.wait() {
@@ -133,7 +124,6 @@ mod tests {
         let mut line = String::new();
         BufReader::new(helper.output().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        helper.check().unwrap();
         helper.finish().unwrap();
     }
 
