@@ -29,7 +29,7 @@ enum IocVerb {
 #[derive(Args, Debug)]
 struct SettingArgs {
     /// A directory of the file system to measure
-    #[arg(long, value_name = "DIRECTORY", required_unless_present = "model")]
+    #[arg(value_name = "DIRECTORY", required_unless_present = "model")]
     dir: Option<PathBuf>,
     /// Measure a modelled device, mounted for this run
     #[arg(long, conflicts_with = "dir")]
@@ -112,7 +112,7 @@ struct ParamArgs {
 #[command(after_help = "Examples:
   azekura bench ioc micro --model                        # the effect, on any machine with FUSE
   azekura bench ioc micro --model --scale 1 --store /data   # files of 1 GB, as in the paper
-  azekura bench ioc micro --dir /lustre/me --direct --scale 1 --plot fig9.svg")]
+  azekura bench ioc micro /lustre/me --direct --scale 1 --plot fig9.svg")]
 struct MicroArgs {
     #[command(flatten)]
     setting: SettingArgs,
@@ -142,7 +142,7 @@ struct MicroArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   azekura bench ioc nicam --model
-  azekura bench ioc nicam --dir /lustre/me --scale 1 --targets 4 --pause 10")]
+  azekura bench ioc nicam /lustre/me --scale 1 --targets 4 --pause 10")]
 struct NicamArgs {
     #[command(flatten)]
     setting: SettingArgs,
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn options_arrive() {
-        let line = "ioc micro --dir /tmp --writers 1,3 --scale 2 --max-writers auto --no-auto \
+        let line = "ioc micro /tmp --writers 1,3 --scale 2 --max-writers auto --no-auto \
                     --no-fsync --direct --min-size 1MiB --call 4k --targets 3";
         let Ok(IocVerb::Micro(args)) = parse(line) else { panic!("micro") };
         let options = micro_options(&args).unwrap();
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn a_place_is_needed_and_only_one() {
         assert!(parse("ioc micro").is_err());
-        assert!(parse("ioc micro --model --dir /tmp").is_err());
+        assert!(parse("ioc micro --model /tmp").is_err());
         assert!(parse("ioc micro --model --max-writers many").is_err());
     }
 }
