@@ -307,6 +307,16 @@ pub(crate) fn give_texts(texts: &[impl AsRef<[u8]>]) -> Outcome<*mut daos_acl> {
     if memory.is_null() { Err(DER_NOMEM) } else { Ok(memory) }
 }
 
+/// The principal of a local user, if there is one.
+pub(crate) fn user(uid: u32) -> Option<String> {
+    String::from_utf8(principal::user_of(uid).ok()?).ok()
+}
+
+/// The principal of a local group, if there is one.
+pub(crate) fn group(gid: u32) -> Option<String> {
+    String::from_utf8(principal::group_of(gid).ok()?).ok()
+}
+
 #[cfg(test)]
 #[path = "acl/tests.rs"]
 mod tests;

@@ -282,6 +282,15 @@ pub unsafe fn answer(list: *mut daos_prop_t, all: &[(u32, Value)]) -> Outcome {
     Ok(())
 }
 
+/// Gives back the entries of a list, but not the list.
+///
+/// # Safety
+/// A list whose values are its own.
+pub unsafe fn fini(list: *mut daos_prop_t) {
+    // SAFETY: the caller's promise.
+    unsafe { abi::daos_prop_fini(list) }
+}
+
 #[cfg(test)]
 #[path = "prop/tests.rs"]
 mod tests;

@@ -74,7 +74,7 @@ unsafe fn principal_of(name: *const c_char) -> Vec<u8> {
     name
 }
 
-fn user_of(uid: libc::uid_t) -> Outcome<Vec<u8>> {
+pub(super) fn user_of(uid: libc::uid_t) -> Outcome<Vec<u8>> {
     look_up(
         // SAFETY: record, buffer and result are of `look_up`.
         |record, buffer, len, found| unsafe { libc::getpwuid_r(uid, record, buffer, len, found) },
@@ -83,7 +83,7 @@ fn user_of(uid: libc::uid_t) -> Outcome<Vec<u8>> {
     )
 }
 
-fn group_of(gid: libc::gid_t) -> Outcome<Vec<u8>> {
+pub(super) fn group_of(gid: libc::gid_t) -> Outcome<Vec<u8>> {
     look_up(
         // SAFETY: record, buffer and result are of `look_up`.
         |record, buffer, len, found| unsafe { libc::getgrgid_r(gid, record, buffer, len, found) },
