@@ -6,9 +6,8 @@
 //! caller's business.
 //!
 //! The preload library uses it in other people's programs and signal handlers. Therefore nothing
-//! here allocates after [`Remote::resolve`], system calls are made without the C library (they
-//! are no cancellation points and leave `errno` alone), buffers are in the client and not on a
-//! possibly small stack, and the socket
+//! here allocates after [`Remote::resolve`], buffers are in the client and not on a possibly small
+//! stack, and the socket
 //!
 //! - is numbered high, so that it is not in the way of programs that reckon with low numbers, and
 //!   is closed on `exec`;
@@ -29,7 +28,9 @@ use crate::rules::choice::Endpoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, ipproto,
+};
 use rustix::time::{ClockId, clock_gettime};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -231,9 +232,6 @@ impl Client {
         targets: Targets<'_>,
         patience: Patience,
     ) -> Result<Answer, Fault> {
-        if !self.is_connected() {
-            return Err(Fault::Taken);
-        }
         let answer = self.converse(kind, bytes, targets, patience);
         if answer.is_err() {
             self.close();
@@ -281,9 +279,6 @@ impl Client {
     /// Says that the granted I/O is done: bytes transferred and how long it took. An error has
     /// closed the connection, which says the same with less detail.
     pub fn done(&mut self, bytes: u64, io: Duration) -> Result<(), Fault> {
-        if !self.is_connected() {
-            return Err(Fault::Taken);
-        }
         let io_us = u64::try_from(io.as_micros()).unwrap_or(u64::MAX);
         // A connection that takes not even these few bytes at once is not worth a wait.
         let sent = self.send(&ClientMessage::Completion { id: self.id, bytes, io_us }, now());
@@ -293,14 +288,34 @@ impl Client {
         sent
     }
 
-    /// Closes the connection if there is one.
+    /// Ends the connection if there is one, also for those who have inherited it.
     pub fn close(&mut self) {
+        if let Ok(socket) = self.socket() {
+            let _ = rustix::net::shutdown(socket, Shutdown::Both);
+        }
+        self.let_go();
+    }
+
+    /// Closes the socket without ending the connection: for a process that has inherited it from
+    /// one that still uses it.
+    pub fn let_go(&mut self) {
         if self.is_connected()
             && let Some(socket) = self.socket.take()
         {
             // SAFETY: the number was just seen to stand for our socket, and is not used again.
             unsafe { rustix::io::close(socket.number) };
         }
+    }
+
+    /// The socket, if it is still ours.
+    fn socket(&mut self) -> Result<BorrowedFd<'static>, Fault> {
+        if !self.is_connected() {
+            return Err(Fault::Taken);
+        }
+        let socket = self.socket.ok_or(Fault::Taken)?;
+        // SAFETY: the number was just seen to stand for our socket. Another thread may close it
+        // from now on; then the next look tells, and until then system calls fail.
+        Ok(unsafe { BorrowedFd::borrow_raw(socket.number) })
     }
 
     /// Takes frames that have arrived; true when the request is granted.
@@ -330,13 +345,10 @@ impl Client {
 
     /// Waits for bytes; false when the deadline passed first.
     fn receive(&mut self, deadline: Duration) -> Result<bool, Fault> {
-        let Some(socket) = self.socket else { return Err(Fault::Taken) };
-        // SAFETY: `ask` has seen the number stand for our socket. If the program closes it while
-        // this waits, at worst a stranger's bytes are read, and they are no frames.
-        let socket = unsafe { BorrowedFd::borrow_raw(socket.number) };
-        let room = self.input.get_mut(self.filled..).filter(|room| !room.is_empty());
-        let room = room.ok_or(Fault::Protocol)?;
         loop {
+            let socket = self.socket()?;
+            let room = self.input.get_mut(self.filled..).filter(|room| !room.is_empty());
+            let room = room.ok_or(Fault::Protocol)?;
             match rustix::net::recv(socket, &mut *room, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Err(Fault::Closed),
                 Ok((got, _)) => {
@@ -357,11 +369,8 @@ impl Client {
     }
 
     fn send(&mut self, message: &ClientMessage<'_>, deadline: Duration) -> Result<(), Fault> {
-        let Some(socket) = self.socket else { return Err(Fault::Taken) };
         let bytes = message.encode(&mut self.output).map_err(|_| Fault::Inexpressible)?;
-        // SAFETY: the number was seen to stand for our socket when this call began; `send` does
-        // nothing to anything that is not a socket.
-        let socket = unsafe { BorrowedFd::borrow_raw(socket.number) };
+        let socket = self.socket()?;
         let mut rest = self.output.get(..bytes).unwrap_or_default();
         while !rest.is_empty() {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

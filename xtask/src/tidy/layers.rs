@@ -15,13 +15,14 @@ const LAYERS: [&[&str]; 8] = [
     &["vos", "control"],
     &["engine", "client"],
     &["dfs"],
-    &["capi", "fuse", "intercept", "python", "gateway", "coordinate", "tier", "bench"],
+    &["capi", "fuse", "intercept", "python", "gateway", "coordinate", "ioc", "tier", "bench"],
     &["cli"],
 ];
 /// Crates for tests: they may use anything, and nothing but tests may use them.
 const TEST_ONLY: [&str; 3] = ["model", "sim", "fuzz"];
 /// The only edges inside a layer.
-const WITHIN_LAYER: [(&str, &str); 2] = [("placement", "wire"), ("transport", "env")];
+const WITHIN_LAYER: [(&str, &str); 3] =
+    [("placement", "wire"), ("transport", "env"), ("ioc", "coordinate")];
 /// What a crate may not reach even through others: the two sides of the wire never meet.
 const NEVER: [(&str, &str); 2] = [("client", "vos"), ("client", "engine")];
 
