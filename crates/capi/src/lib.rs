@@ -16,6 +16,7 @@
 //! - Memory that C gave for an operation is touched only between its launch and its completion.
 
 mod acl;
+pub mod array;
 pub mod cont;
 pub mod ctx;
 pub mod ctypes;
@@ -28,10 +29,14 @@ pub mod guard;
 mod gurt;
 pub mod handle;
 pub mod init;
+pub mod kv;
+pub mod obj;
 pub mod oclass;
 pub mod pool;
 pub mod prop;
 pub mod prop_map;
+pub mod sgl;
+pub mod tx;
 
 /// Log lines of the crates below go to stderr when `AZEKURA_LOG` asks for them.
 pub(crate) fn log_setup() {

@@ -5,11 +5,12 @@
 //! targets at once. Ranges of records and pieces of memory are cut independently.
 
 use crate::cont::Container;
+use crate::tx::Tx;
 use futures_util::future::try_join_all;
 use smallvec::SmallVec;
 use types::{Code, Error, Oid, Result, TargetId, limits};
 use wire::obj::{
-    Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx, Tail, UpdateIod, UpdateValue,
+    Cond, FetchIod, FetchWant, Fetched, Op, OpReply, ReadScope, Recx, Tail, UpdateIod, UpdateValue,
 };
 
 /// Akey of array data.
@@ -119,17 +120,23 @@ impl ArrayObj {
 
     /// Writes `ranges` from `memory`; both are cut independently and have equal total length.
     pub async fn write(&self, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
+        self.write_in(None, ranges, memory).await
+    }
+
+    /// The same inside a transaction.
+    pub async fn write_in(&self, tx: Option<&Tx>, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
         let mut loads = self.loads(ranges, memory.iter().copied())?;
         if loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
-            return self.write_load(load, slices).await;
+            return self.write_load(tx, load, slices).await;
         }
-        try_join_all(loads.into_iter().map(|(load, slices)| self.write_load(load, slices))).await?;
+        let writes = loads.into_iter().map(|(load, slices)| self.write_load(tx, load, slices));
+        try_join_all(writes).await?;
         Ok(())
     }
 
-    async fn write_load(&self, load: Load, slices: Memory<&[u8]>) -> Result<()> {
+    async fn write_load(&self, tx: Option<&Tx>, load: Load, slices: Memory<&[u8]>) -> Result<()> {
         let keys: SmallVec<[[u8; 8]; 2]> =
             load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();
@@ -138,7 +145,16 @@ impl ArrayObj {
             let value = UpdateValue::Array { record_bytes: self.record_bytes, recxs };
             let iods = vec![UpdateIod { akey: DATA, cond: Cond::NONE, value }];
             let dkey = &keys[run.start];
-            batch.op_at(load.target, Op::Update { oid: self.oid, dkey, cond: Cond::NONE, iods });
+            let op = Op::Update { oid: self.oid, dkey, cond: Cond::NONE, iods };
+            match tx {
+                // The ops of a load are neighbours in the transaction, so the first may carry
+                // the data of all.
+                Some(tx) if run.start == 0 => tx.add(load.target, &op, &slices)?,
+                Some(tx) => tx.add(load.target, &op, &[])?,
+                None => {
+                    batch.op_at(load.target, op);
+                }
+            }
         }
         for slice in &slices {
             batch.bulk_out(slice);
@@ -151,17 +167,32 @@ impl ArrayObj {
     /// Returns a lower bound of the array's size in records: when it is at least the end of the
     /// ranges all of them lie inside the array; otherwise [`ArrayObj::size`] tells.
     pub async fn read(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
+        self.read_in(None, ranges, memory).await
+    }
+
+    /// The same inside a transaction.
+    pub async fn read_in(
+        &self,
+        tx: Option<&Tx>,
+        ranges: &[Recx],
+        memory: &mut [&mut [u8]],
+    ) -> Result<u64> {
         let mut loads = self.loads(ranges, memory.iter_mut().map(|piece| &mut **piece))?;
         if loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
-            return self.read_load(load, slices).await;
+            return self.read_load(tx, load, slices).await;
         }
-        let reads = loads.into_iter().map(|(load, slices)| self.read_load(load, slices));
+        let reads = loads.into_iter().map(|(load, slices)| self.read_load(tx, load, slices));
         Ok(try_join_all(reads).await?.into_iter().max().unwrap_or(0))
     }
 
-    async fn read_load(&self, load: Load, slices: Memory<&mut [u8]>) -> Result<u64> {
+    async fn read_load(
+        &self,
+        tx: Option<&Tx>,
+        load: Load,
+        slices: Memory<&mut [u8]>,
+    ) -> Result<u64> {
         let keys: SmallVec<[[u8; 8]; 2]> =
             load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();
@@ -183,6 +214,10 @@ impl ArrayObj {
             let OpReply::Fetched(iods) = reply else {
                 return Err(Error::new(Code::Proto, "a fetch got an answer of another kind"));
             };
+            if let (Some(tx), Some(iod)) = (tx, iods.first()) {
+                let scope = dkey.to_le_bytes();
+                tx.saw(load.target, self.oid, ReadScope::Akey(&scope, DATA), iod.epoch);
+            }
             if let Some(Fetched::Array { end, .. }) = iods.first().map(|iod| iod.value)
                 && end > 0
             {

@@ -5,6 +5,7 @@ use crate::client::{Client, unexpected};
 use crate::object::Object;
 use crate::pool::{HANDLE_NONE, Pool};
 use crate::target::Ask;
+use futures_util::future::try_join_all;
 use placement::Layout;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -179,6 +180,26 @@ impl Container {
     ) -> Result<ObjectList> {
         let (pool, cont) = (self.0.pool.0.state.id, self.id());
         self.ask_list(target, Request::ListObjects { pool, cont, after, count_max }).await
+    }
+
+    /// Objects of the container, whatever targets they are on, in ascending order from after
+    /// `after`: some `count_max` of them. Asks all targets at once.
+    pub async fn list_all_objects(&self, after: Option<Oid>, count_max: u32) -> Result<ObjectList> {
+        let map = self.0.pool.map();
+        let asked = map.targets.iter().map(|target| self.list_objects(target.id, after, count_max));
+        let shards = try_join_all(asked).await?;
+        // What is beyond the last one of a cut list may be missing in the others' order.
+        let known_to = shards
+            .iter()
+            .filter(|shard| !shard.complete)
+            .map(|shard| shard.oids.last().copied().or(after).unwrap_or_default())
+            .min();
+        let complete = known_to.is_none();
+        let mut oids: Vec<Oid> = shards.into_iter().flat_map(|shard| shard.oids).collect();
+        oids.retain(|oid| known_to.is_none_or(|last| *oid <= last));
+        oids.sort_unstable();
+        oids.dedup();
+        Ok(ObjectList { oids, complete })
     }
 
     /// Objects whose home is `target` and that live only until their last open handle goes.

@@ -32,5 +32,5 @@ pub use kv::KvObj;
 pub use object::{Anchor, FetchedValue, KeyRange, Object};
 pub use pool::{Pool, SpaceInfo, TargetSpace};
 pub use system::{SystemAddress, SystemEngine, SystemFile};
-pub use tx::Tx;
+pub use tx::{SharedTx, Tx};
 pub use types::{Code, Error, Result};

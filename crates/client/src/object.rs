@@ -307,6 +307,47 @@ impl Object {
         follow: bool,
         mut item: impl FnMut(&Listed<'_>),
     ) -> Result<()> {
+        let what = (value_of, follow);
+        self.list_shard(tx, anchor, (count_max, LIST_BYTES_MAX), what, &mut item).await
+    }
+
+    /// Lists dkeys, or the akeys of `dkey` if one is given, from `anchor` on, moving it: up to
+    /// `count_max` keys of `bytes_max` bytes together, at least one whatever its length if any
+    /// is left in the shard. An answer may be empty before the end.
+    pub async fn list_keys(
+        &self,
+        tx: Option<&Tx>,
+        dkey: Option<&[u8]>,
+        anchor: &mut Anchor,
+        count_max: u32,
+        bytes_max: u32,
+        mut key: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let mut item = |item: &Listed<'_>| {
+            if let Listed::Key { key: found } = item {
+                key(found);
+            }
+        };
+        let room = (count_max, bytes_max);
+        let Some(dkey) = dkey else {
+            return self.list_shard(tx, anchor, room, (None, false), &mut item).await;
+        };
+        let target = self.cont.target_of(self.oid, dkey)?;
+        let position = std::mem::take(&mut anchor.position);
+        let scope = ListScope::Akeys { dkey };
+        anchor.position = self.list(tx, target, scope, &position, room, &mut item).await?;
+        anchor.done = anchor.position.is_empty();
+        Ok(())
+    }
+
+    async fn list_shard(
+        &self,
+        tx: Option<&Tx>,
+        anchor: &mut Anchor,
+        room: (u32, u32),
+        (value_of, follow): (Option<&[u8]>, bool),
+        item: &mut dyn FnMut(&Listed<'_>),
+    ) -> Result<()> {
         let layout = self.cont.layout(self.oid)?;
         let end = anchor.group_end.min(layout.group_count() as u32);
         if anchor.done || anchor.group >= end {
@@ -317,7 +358,7 @@ impl Object {
         let target = *targets.get(anchor.group as usize).ok_or_else(wrong_answer)?;
         let scope = ListScope::Dkeys { value_of, follow, hash_range: anchor.hashes };
         let position = std::mem::take(&mut anchor.position);
-        let (next, _) = self.list(tx, target, scope, &position, count_max, &mut item).await?;
+        let next = self.list(tx, target, scope, &position, room, item).await?;
         if next.is_empty() {
             anchor.group += 1;
             anchor.done = anchor.group >= end;
@@ -332,9 +373,10 @@ impl Object {
         target: TargetId,
         scope: ListScope<'_>,
         position: &[u8],
-        count_max: u32,
+        room: (u32, u32),
         item: &mut dyn FnMut(&Listed<'_>),
-    ) -> Result<(Vec<u8>, usize)> {
+    ) -> Result<Vec<u8>> {
+        let (count_max, bytes_max) = room;
         let mut batch = self.cont.batch();
         batch.op_at(
             target,
@@ -343,7 +385,7 @@ impl Object {
                 scope,
                 anchor: position,
                 count_max: count_max.min(LIST_COUNT_MAX),
-                bytes_max: LIST_BYTES_MAX,
+                bytes_max: bytes_max.min(LIST_BYTES_MAX),
             },
         );
         let result = batch.run().await?;
@@ -359,7 +401,7 @@ impl Object {
             tx.saw(target, self.oid, scope, *keys_epoch);
         }
         items.iter().for_each(item);
-        Ok((anchor.to_vec(), items.len()))
+        Ok(anchor.to_vec())
     }
 
     /// Lists akeys of a dkey.
@@ -371,17 +413,8 @@ impl Object {
         count_max: u32,
     ) -> Result<Vec<Key>> {
         let mut keys = Vec::new();
-        let mut take = |item: &Listed<'_>| {
-            if let Listed::Key { key } = item {
-                keys.push(Key::new(key));
-            }
-        };
-        let target = self.cont.target_of(self.oid, dkey)?;
-        let position = std::mem::take(&mut anchor.position);
-        let scope = ListScope::Akeys { dkey };
-        let (next, _) = self.list(tx, target, scope, &position, count_max, &mut take).await?;
-        anchor.done = next.is_empty();
-        anchor.position = next;
+        let take = |key: &[u8]| keys.push(Key::new(key));
+        self.list_keys(tx, Some(dkey), anchor, count_max, LIST_BYTES_MAX, take).await?;
         Ok(keys)
     }
 
@@ -404,9 +437,9 @@ impl Object {
         let target = self.cont.target_of(self.oid, dkey)?;
         let position = std::mem::take(&mut anchor.position);
         let scope = ListScope::Recxs { dkey, akey, descending };
-        let (next, _) = self.list(tx, target, scope, &position, count_max, &mut take).await?;
-        anchor.done = next.is_empty();
-        anchor.position = next;
+        let room = (count_max, LIST_BYTES_MAX);
+        anchor.position = self.list(tx, target, scope, &position, room, &mut take).await?;
+        anchor.done = anchor.position.is_empty();
         Ok(ranges)
     }
 

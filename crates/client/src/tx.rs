@@ -5,17 +5,27 @@
 //! run the whole transaction again. As in DAOS, reads do not see the transaction's own writes.
 
 use crate::cont::Container;
-use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{Code, Epoch, Error, Oid, Result, TargetId};
 use wire::obj::{Op, ReadCheck, ReadScope};
 
 /// An open transaction.
 pub struct Tx {
     cont: Container,
-    state: Cell<State>,
+    shared: SharedTx,
+}
+
+/// What a transaction has gathered so far: plain data, so that several clients of one process
+/// can take part in it, one after the other.
+#[derive(Clone)]
+pub struct SharedTx(Arc<Mutex<Gathered>>);
+
+struct Gathered {
+    state: State,
     read_only: bool,
-    checks: RefCell<Vec<(TargetId, Vec<u8>)>>,
-    writes: RefCell<Vec<Write>>,
+    checks: Vec<(TargetId, Vec<u8>)>,
+    writes: Vec<Write>,
+    committed_at: Epoch,
 }
 
 struct Write {
@@ -32,20 +42,58 @@ enum State {
     Aborted,
 }
 
-impl Tx {
-    /// Opens a transaction on a container. With `read_only`, writes are refused.
-    pub fn open(cont: &Container, read_only: bool) -> Tx {
-        Tx {
-            cont: cont.clone(),
-            state: Cell::new(State::Open),
+impl SharedTx {
+    /// A new transaction, bound to no client yet.
+    pub fn new(read_only: bool) -> SharedTx {
+        SharedTx(Arc::new(Mutex::new(Gathered {
+            state: State::Open,
             read_only,
-            checks: RefCell::new(Vec::new()),
-            writes: RefCell::new(Vec::new()),
-        }
+            checks: Vec::new(),
+            writes: Vec::new(),
+            committed_at: Epoch::ZERO,
+        })))
     }
 
+    fn lock(&self) -> MutexGuard<'_, Gathered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `TxRestart` after a failed commit, `BadHandle` when it was committed or aborted.
+    pub fn must_be_open(&self) -> Result<()> {
+        self.lock().must_be_open()
+    }
+
+    /// Epoch of the commit; `None` before it.
+    pub fn committed_at(&self) -> Option<Epoch> {
+        let gathered = self.lock();
+        (gathered.state == State::Committed).then_some(gathered.committed_at)
+    }
+
+    /// Gives up the writes.
+    pub fn abort(&self) -> Result<()> {
+        self.leave(State::Aborted)
+    }
+
+    /// Begins anew after `TxRestart` (or at any time before a commit succeeded).
+    pub fn restart(&self) -> Result<()> {
+        self.leave(State::Open)
+    }
+
+    fn leave(&self, state: State) -> Result<()> {
+        let mut gathered = self.lock();
+        if gathered.state == State::Committed {
+            return Err(Error::new(Code::NoPerm, "the transaction is committed"));
+        }
+        gathered.checks.clear();
+        gathered.writes.clear();
+        gathered.state = state;
+        Ok(())
+    }
+}
+
+impl Gathered {
     fn must_be_open(&self) -> Result<()> {
-        match self.state.get() {
+        match self.state {
             State::Open => Ok(()),
             State::Failed => Err(Error::new(Code::TxRestart, "the transaction must be restarted")),
             State::Committed | State::Aborted => {
@@ -53,22 +101,40 @@ impl Tx {
             }
         }
     }
+}
+
+impl Tx {
+    /// Opens a transaction on a container. With `read_only`, writes are refused.
+    pub fn open(cont: &Container, read_only: bool) -> Tx {
+        Tx::attach(cont, &SharedTx::new(read_only))
+    }
+
+    /// Takes part in a transaction with this container's client.
+    pub fn attach(cont: &Container, shared: &SharedTx) -> Tx {
+        Tx { cont: cont.clone(), shared: shared.clone() }
+    }
+
+    /// What other clients of this process need to take part.
+    pub fn shared(&self) -> &SharedTx {
+        &self.shared
+    }
 
     /// Keeps a write for the commit; the data is copied.
     pub(crate) fn add(&self, target: TargetId, op: &Op<'_>, data: &[&[u8]]) -> Result<()> {
-        self.must_be_open()?;
-        if self.read_only {
+        let mut gathered = self.shared.lock();
+        gathered.must_be_open()?;
+        if gathered.read_only {
             return Err(Error::new(Code::ReadOnly, "the transaction is read-only"));
         }
         let write = Write { target, op: wire::encode(op), data: data.concat() };
-        self.writes.borrow_mut().push(write);
+        gathered.writes.push(write);
         Ok(())
     }
 
     /// Notes what a read saw.
     pub(crate) fn saw(&self, target: TargetId, oid: Oid, of: ReadScope<'_>, seen: Epoch) {
         let check = wire::encode(&ReadCheck { oid, of, seen });
-        self.checks.borrow_mut().push((target, check));
+        self.shared.lock().checks.push((target, check));
     }
 
     /// Makes the writes take effect together.
@@ -76,10 +142,13 @@ impl Tx {
     /// Errors: `TxRestart` when something read has changed or another transaction was in the
     /// way; conditions of the writes fail with their own codes and leave the transaction failed.
     pub async fn commit(&self) -> Result<Epoch> {
-        self.must_be_open()?;
-        self.state.set(State::Failed);
-        let checks = self.checks.take();
-        let writes = self.writes.take();
+        let (checks, writes) = {
+            let mut gathered = self.shared.lock();
+            gathered.must_be_open()?;
+            // Until the answer says otherwise.
+            gathered.state = State::Failed;
+            (std::mem::take(&mut gathered.checks), std::mem::take(&mut gathered.writes))
+        };
         let mut batch = self.cont.batch();
         for write in &writes {
             batch.op_at(write.target, wire::decode(&write.op)?);
@@ -88,34 +157,20 @@ impl Tx {
         for (target, check) in &checks {
             batch.check_at(*target, wire::decode(check)?);
         }
-        if batch.is_empty() {
-            self.state.set(State::Committed);
-            return Ok(Epoch::ZERO);
-        }
-        let result = batch.run().await?;
-        self.state.set(State::Committed);
-        Ok(result.epoch)
+        let epoch = if batch.is_empty() { Epoch::ZERO } else { batch.run().await?.epoch };
+        let mut gathered = self.shared.lock();
+        gathered.state = State::Committed;
+        gathered.committed_at = epoch;
+        Ok(epoch)
     }
 
     /// Gives up the writes.
     pub fn abort(&self) -> Result<()> {
-        if self.state.get() == State::Committed {
-            return Err(Error::new(Code::NoPerm, "the transaction is committed"));
-        }
-        self.checks.take();
-        self.writes.take();
-        self.state.set(State::Aborted);
-        Ok(())
+        self.shared.abort()
     }
 
     /// Begins anew after `TxRestart` (or at any time before a commit succeeded).
     pub fn restart(&self) -> Result<()> {
-        if self.state.get() == State::Committed {
-            return Err(Error::new(Code::NoPerm, "the transaction is committed"));
-        }
-        self.checks.take();
-        self.writes.take();
-        self.state.set(State::Open);
-        Ok(())
+        self.shared.restart()
     }
 }
