@@ -23,8 +23,8 @@ quickstart: ## Build, start a system on this machine, store a file, read it back
 	$(CARGO) build --release -p cli
 	scripts/quickstart.sh $(BIN)
 
-build: ## Build the release binary, target/release/azekura
-	$(CARGO) build --release -p cli
+build: ## Build the release binary and the C library, target/release/{azekura,libazekura.so}
+	$(CARGO) build --release -p cli -p capi
 
 test: ## Everything a change must pass; stops at the first failure
 	$(CARGO) fmt --all --check

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the binary, shell completions, licence and documents below a prefix.
+# Installs the binary, the C library beside it, shell completions, licence and documents below a prefix.
 # usage: scripts/install.sh PATH-OF-AZEKURA PREFIX
 #        scripts/install.sh --remove PREFIX
 set -euo pipefail
@@ -9,6 +9,7 @@ if (($# != 2)) || [[ -z $2 ]]; then
     exit 2
 fi
 prefix=$2
+scripts=$(cd "$(dirname "$0")" && pwd)
 bash_dir=$prefix/share/bash-completion/completions
 zsh_dir=$prefix/share/zsh/site-functions
 fish_dir=$prefix/share/fish/vendor_completions.d
@@ -17,6 +18,7 @@ doc_dir=$prefix/share/doc/azekura
 if [[ $1 == --remove ]]; then
     rm -f "$prefix/bin/azekura" "$bash_dir/azekura" "$zsh_dir/_azekura" "$fish_dir/azekura.fish"
     rm -rf "$doc_dir"
+    "$scripts/install-c.sh" --remove "$prefix"
     exit 0
 fi
 
@@ -26,6 +28,8 @@ install -d "$bash_dir" "$zsh_dir" "$fish_dir" "$doc_dir"
 "$bin" completion bash >"$bash_dir/azekura"
 "$bin" completion zsh >"$zsh_dir/_azekura"
 "$bin" completion fish >"$fish_dir/azekura.fish"
-install -m 644 LICENSE README.md CHANGELOG.md "$doc_dir/"
-install -m 644 docs/*.md "$doc_dir/"
-echo "installed $prefix/bin/azekura"
+root=$(dirname "$scripts")
+install -m 644 "$root"/{LICENSE,README.md,CHANGELOG.md} "$doc_dir/"
+install -m 644 "$root"/docs/*.md "$doc_dir/"
+"$scripts/install-c.sh" "$(dirname "$bin")/libazekura.so" "$prefix"
+echo "installed $prefix/bin/azekura and $prefix/lib/libazekura.so.0"

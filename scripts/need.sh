@@ -4,12 +4,16 @@
 set -euo pipefail
 
 # Pairs of a command and the package that has it.
-needs=(cc:gcc make:make git:git)
+needs=(cc:gcc c++:g++ make:make git:git)
 
 missing=()
 for need in "${needs[@]}"; do
     command -v "${need%%:*}" >/dev/null || missing+=("${need##*:}")
 done
+# The C headers use uuid_t; the tests compile programs with them.
+if ! echo '#include <uuid/uuid.h>' | cc -E - >/dev/null 2>&1; then
+    missing+=(uuid-dev)
+fi
 
 if ((${#missing[@]} > 0)); then
     if ! command -v apt-get >/dev/null; then

@@ -127,10 +127,10 @@ enum daos_errno {
 	DER_UNKNOWN = DER_ERR_GURT_BASE + 500000
 };
 
-/* Name of an error, with or without the minus sign, e.g. "DER_NOSPACE". Static memory, never NULL. */
+/* Name of a negative error, e.g. "DER_NOSPACE" for -1007. Static memory, never NULL. */
 const char *d_errstr(int errnum);
 
-/* Description of an error, with or without the minus sign. Static memory, never NULL. */
+/* Description of a negative error. Static memory, never NULL. */
 const char *d_errdesc(int errnum);
 
 /* An error for printf: `printf("failed: " DF_RC "\n", DP_RC(rc))`. */

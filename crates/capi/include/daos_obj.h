@@ -17,8 +17,11 @@ extern "C" {
 #define DAOS_OBJ_NIL ((daos_obj_id_t){0, 0})
 #endif
 
-/* Parts of daos_obj_id_t.hi, from the top: type, redundancy of the class, groups of the class; the low
- * 32 bits are the caller's. */
+/*
+ * Parts of daos_obj_id_t.hi, from the top: placed by hint (1 bit), type (7), redundancy of the class (8),
+ * groups of the class (8), placement epoch (8). The low 32 bits, and lo, are the caller's. The two parts of
+ * the class have codes of their own: use daos_obj_id2class().
+ */
 #define OID_FMT_INTR_BITS 32
 #define OID_FMT_TYPE_BITS 8
 #define OID_FMT_CLASS_BITS 8
@@ -26,7 +29,7 @@ extern "C" {
 #define OID_FMT_TYPE_SHIFT (64 - OID_FMT_TYPE_BITS)
 #define OID_FMT_CLASS_SHIFT (OID_FMT_TYPE_SHIFT - OID_FMT_CLASS_BITS)
 #define OID_FMT_META_SHIFT (OID_FMT_CLASS_SHIFT - OID_FMT_META_BITS)
-#define OID_FMT_TYPE_MAX ((1ULL << OID_FMT_TYPE_BITS) - 1)
+#define OID_FMT_TYPE_MAX 0x7fULL
 #define OID_FMT_CLASS_MAX ((1ULL << OID_FMT_CLASS_BITS) - 1)
 #define OID_FMT_META_MAX ((1ULL << OID_FMT_META_BITS) - 1)
 #define OID_FMT_TYPE_MASK (OID_FMT_TYPE_MAX << OID_FMT_TYPE_SHIFT)
@@ -73,19 +76,18 @@ static inline enum daos_otype_t daos_obj_id2type(daos_obj_id_t oid)
 	return (enum daos_otype_t)(oid.hi >> OID_FMT_TYPE_SHIFT & OID_FMT_TYPE_MAX);
 }
 
+/* The class of an id, OC_UNKNOWN if daos_obj_generate_oid() did not make it. */
+daos_oclass_id_t daos_obj_id2class(daos_obj_id_t oid);
+
 static inline enum daos_obj_redun daos_obj_id2ord(daos_obj_id_t oid)
 {
-	return (enum daos_obj_redun)(oid.hi >> OID_FMT_CLASS_SHIFT & OID_FMT_CLASS_MAX);
+	return (enum daos_obj_redun)(daos_obj_id2class(oid) >> OC_REDUN_SHIFT);
 }
 
+/* MAX_NUM_GROUPS for as many as the pool has targets for. */
 static inline uint32_t daos_obj_id2grp_nr(daos_obj_id_t oid)
 {
-	return (uint32_t)(oid.hi >> OID_FMT_META_SHIFT & OID_FMT_META_MAX);
-}
-
-static inline daos_oclass_id_t daos_obj_id2class(daos_obj_id_t oid)
-{
-	return (daos_oclass_id_t)daos_obj_id2ord(oid) << OC_REDUN_SHIFT | daos_obj_id2grp_nr(oid);
+	return daos_obj_id2class(oid) & MAX_NUM_GROUPS;
 }
 
 static inline bool daos_obj_id_is_nil(daos_obj_id_t oid)
@@ -302,7 +304,7 @@ int daos_obj_query(daos_handle_t oh, struct daos_obj_attr *oa, d_rank_list_t *ra
 int daos_obj_fetch(daos_handle_t oh, daos_handle_t th, uint64_t flags, daos_key_t *dkey, unsigned int nr,
 		   daos_iod_t *iods, d_sg_list_t *sgls, daos_iom_t *ioms, daos_event_t *ev);
 
-/* Writes `nr` akeys of a dkey at one moment. iod_size 0 punches. */
+/* Writes `nr` akeys of a dkey at one moment (more than 32 MiB: in parts). iod_size 0 punches. */
 int daos_obj_update(daos_handle_t oh, daos_handle_t th, uint64_t flags, daos_key_t *dkey, unsigned int nr,
 		    daos_iod_t *iods, d_sg_list_t *sgls, daos_event_t *ev);
 
@@ -335,7 +337,8 @@ int daos_obj_anchor_set(daos_handle_t oh, uint32_t index, daos_anchor_t *anchor)
 int daos_obj_key2anchor(daos_handle_t oh, daos_handle_t th, daos_key_t *dkey, daos_key_t *akey,
 			daos_anchor_t *anchor, daos_event_t *ev);
 
-/* The table of objects of a snapshot that was made with DAOS_SNAP_OPT_OIT. */
+/* Tables of objects: with epoch 0 or DAOS_EPOCH_MAX the objects that are there while it is listed, in the
+ * order of their ids; -DER_NOSYS for the epoch of a snapshot. Marks belong to the handle. */
 int daos_oit_open(daos_handle_t coh, daos_epoch_t epoch, daos_handle_t *oh, daos_event_t *ev);
 int daos_oit_close(daos_handle_t oh, daos_event_t *ev);
 int daos_oit_list(daos_handle_t oh, daos_obj_id_t *oids, uint32_t *oids_nr, daos_anchor_t *anchor,

@@ -157,7 +157,7 @@ int daos_oclass_name2id(const char *name);
 /* Writes the name of a class to MAX_OBJ_CLASS_NAME_LEN bytes at `name`. 0, or -1 and "UNKNOWN". */
 int daos_oclass_id2name(daos_oclass_id_t oc_id, char *name);
 
-/* All names with separators, cut to `size` bytes; how many bytes all of them need. */
+/* All names, each with ", " behind it: their length, or -DER_OVERFLOW if `size` bytes are too few. */
 ssize_t daos_oclass_names_list(size_t size, char *str);
 
 /* How many classes have names. `opts` is 0. */

@@ -29,6 +29,7 @@ pub mod guard;
 mod gurt;
 pub mod handle;
 pub mod init;
+mod nosys;
 pub mod kv;
 pub mod obj;
 pub mod oclass;
@@ -37,6 +38,7 @@ pub mod prop;
 pub mod prop_map;
 pub mod sgl;
 pub mod tx;
+mod version;
 
 /// Log lines of the crates below go to stderr when `AZEKURA_LOG` asks for them.
 pub(crate) fn log_setup() {

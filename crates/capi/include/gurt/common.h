@@ -205,20 +205,44 @@ uint32_t d_hash_string_u32(const char *string, unsigned int len);
 uint64_t d_hash_murmur64(const unsigned char *key, unsigned int key_len, unsigned int seed);
 /* Consistent hash: which of `num_buckets` a key belongs to. */
 uint32_t d_hash_jump(uint64_t key, uint32_t num_buckets);
+/* Where a value belongs in an ascending array of hashes. */
+unsigned int d_hash_srch_u64(uint64_t *hashes, unsigned int nhashes, uint64_t value);
 
 /* Lists of ranks. Lists that are returned are the caller's, to be freed with d_rank_list_free(). */
 d_rank_list_t *d_rank_list_alloc(uint32_t size);
 void d_rank_list_free(d_rank_list_t *rank_list);
 int d_rank_list_dup(d_rank_list_t **dst, const d_rank_list_t *src);
+int d_rank_list_dup_sort_uniq(d_rank_list_t **dst, const d_rank_list_t *src);
 int d_rank_list_copy(d_rank_list_t *dst, d_rank_list_t *src);
 int d_rank_list_resize(d_rank_list_t *ptr, uint32_t size);
 int d_rank_list_append(d_rank_list_t *rank_list, d_rank_t rank);
 int d_rank_list_del(d_rank_list_t *rank_list, d_rank_t rank);
 void d_rank_list_sort(d_rank_list_t *rank_list);
+void d_rank_list_shuffle(d_rank_list_t *rank_list);
+void d_rank_list_del_at(d_rank_list_t *list, int idx);
+/* Keeps in `dst_set` what is in `src_set` too, or with `exclude` what is not. */
+void d_rank_list_filter(d_rank_list_t *src_set, d_rank_list_t *dst_set, bool exclude);
+/* Adds to `src_set` what `merge_set` has and it has not. */
+int d_rank_list_merge(d_rank_list_t *src_set, d_rank_list_t *merge_set);
 bool d_rank_list_find(d_rank_list_t *rank_list, d_rank_t rank, int *idx);
+/* The same in a list that is sorted. */
+bool d_rank_list_bsearch(d_rank_list_t *rank_list, d_rank_t rank, int *idx);
+bool d_rank_in_rank_list(d_rank_list_t *rank_list, d_rank_t rank);
+/* -DER_NONEXIST if it is not there. */
+int d_idx_in_rank_list(d_rank_list_t *rank_list, d_rank_t rank, uint32_t *idx);
 bool d_rank_list_identical(d_rank_list_t *rank_list1, d_rank_list_t *rank_list2);
 /* The ranks as text in new memory, e.g. "[0-3,7]". */
 int d_rank_list_to_str(d_rank_list_t *rank_list, char **rank_str);
+int d_rank_list_dump(d_rank_list_t *rank_list, d_string_t name, int name_len);
+d_rank_list_t *uint32_array_to_rank_list(uint32_t *ints, size_t len);
+int rank_list_to_uint32_array(d_rank_list_t *rl, uint32_t **ints, size_t *len);
+
+/* Ranges of ranks, ascending. */
+d_rank_range_list_t *d_rank_range_list_alloc(uint32_t size);
+d_rank_range_list_t *d_rank_range_list_realloc(d_rank_range_list_t *range_list, uint32_t size);
+d_rank_range_list_t *d_rank_range_list_create_from_ranks(d_rank_list_t *rank_list);
+int d_rank_range_list_str(d_rank_range_list_t *list, char **ranks_str);
+void d_rank_range_list_free(d_rank_range_list_t *range_list);
 
 /* Makes a list of `nr` empty pieces. 0 or -DER_NOMEM. */
 static inline int d_sgl_init(d_sg_list_t *sgl, unsigned int nr)
@@ -290,6 +314,63 @@ void d_freeenv_str(char **str_val);
 int d_putenv(char *name);
 int d_setenv(const char *name, const char *value, int overwrite);
 int d_unsetenv(const char *name);
+int d_clearenv(void);
+
+/* An absolute path without links in new memory, or NULL and errno. */
+char *d_realpath(const char *path, char *resolved_path);
+
+/* Pseudorandom numbers: from 0 to D_RAND_MAX, and from 0 up to 1. */
+#define D_RAND_MAX 0x7fffffff
+void d_srand(long int seed);
+long int d_rand(void);
+double d_randd(void);
+
+/* Waiting times that grow: some zeros, then `next`, each `factor` times the one before, up to `max`;
+ * d_backoff_seq_next() picks one at random up to that. */
+struct d_backoff_seq {
+	uint8_t bos_flags;
+	uint8_t bos_nzeros;
+	uint16_t bos_factor;
+	uint32_t bos_max;
+	uint32_t bos_next;
+};
+
+int d_backoff_seq_init(struct d_backoff_seq *seq, uint8_t nzeros, uint16_t factor, uint32_t next,
+		       uint32_t max);
+void d_backoff_seq_fini(struct d_backoff_seq *seq);
+uint32_t d_backoff_seq_next(struct d_backoff_seq *seq);
+
+/* An array of pointers that grows. */
+struct d_vec_pointers {
+	void **p_buf;
+	uint32_t p_cap;
+	uint32_t p_len;
+};
+
+int d_vec_pointers_init(struct d_vec_pointers *pointers, uint32_t cap);
+void d_vec_pointers_fini(struct d_vec_pointers *pointers);
+int d_vec_pointers_append(struct d_vec_pointers *pointers, void *pointer);
+
+/* Hybrid logical clocks, and nanoseconds, of their own epoch or (unix) since 1970. */
+uint64_t d_hlc_get(void);
+/* Takes note of another clock; -DER_HLC_SYNC if it is too far ahead. */
+int d_hlc_get_msg(uint64_t msg, uint64_t *hlc_out, uint64_t *offset);
+uint64_t d_hlc2nsec(uint64_t hlc);
+uint64_t d_nsec2hlc(uint64_t nsec);
+uint64_t d_hlc2unixnsec(uint64_t hlc);
+uint64_t d_unixnsec2hlc(uint64_t unixnsec);
+int d_hlc2timespec(uint64_t hlc, struct timespec *ts);
+int d_timespec2hlc(struct timespec ts, uint64_t *hlc);
+/* How far ahead another clock may be, nanoseconds. */
+void d_hlc_epsilon_set(uint64_t epsilon);
+uint64_t d_hlc_epsilon_get(void);
+uint64_t d_hlc_epsilon_get_bound(uint64_t hlc);
+/* Seconds since that moment. */
+uint64_t d_hlc_age2sec(uint64_t hlc);
+
+/* Accepted and without effect: the library handles no signals. */
+void d_signal_stack_enable(bool enabled);
+void d_signal_register(void);
 
 #ifdef __cplusplus
 }

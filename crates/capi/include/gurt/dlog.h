@@ -45,11 +45,32 @@ enum {
 /* Starts the log; daos_init() does it too. 0 or a negative error. */
 int d_log_init(void);
 
+typedef void (*d_log_id_cb_t)(uint32_t *xs_id, uint64_t *ult_id);
+
+/* The same with a file and levels, instead of those of the environment. */
+int d_log_init_adv(char *log_tag, char *log_file, unsigned int flavor, d_dbug_t def_mask,
+		   d_dbug_t err_mask, d_log_id_cb_t id_cb);
+
 /* Ends the log; what d_log_init() did is counted. */
 void d_log_fini(void);
 
 /* Writes out what is buffered. */
 void d_log_sync(void);
+
+/* Closes the file. */
+void d_log_close(void);
+
+/* Reads the levels from the environment again, or from text such as "ERR" or "DEBUG". */
+void d_log_sync_mask(void);
+void d_log_sync_mask_ex(const char *log_mask, const char *dd_mask);
+int d_log_setmasks(const char *mstr, int mlen);
+
+/* Logs bytes. */
+void d_log_memory(const uint8_t *ptr, size_t size);
+
+/* d_log_init() and d_log_fini(), under the names of DAOS's own programs. */
+int daos_debug_init(char *logfile);
+void daos_debug_fini(void);
 
 /* Drops every further line. */
 void d_log_disable_logging(void);

@@ -143,6 +143,9 @@ bool d_hash_rec_unlinked(d_list_t *link);
 /* Any record, or NULL if there is none. Takes no reference. */
 d_list_t *d_hash_rec_first(struct d_hash_table *htable);
 
+/* Nothing here: counts of chains are not kept. */
+void d_hash_table_debug(struct d_hash_table *htable);
+
 #ifdef __cplusplus
 }
 #endif

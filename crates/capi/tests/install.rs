@@ -1,0 +1,159 @@
+//! An installed tree is what build systems of DAOS's clients look for, wherever it is moved to.
+
+mod harness;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+struct Tree {
+    dir: tempfile::TempDir,
+    prefix: PathBuf,
+}
+
+impl Tree {
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    fn script(&self, first: &Path, prefix: &Path) {
+        let output = Command::new(Tree::root().join("scripts/install.sh"))
+            .arg(first)
+            .arg(prefix)
+            .current_dir(self.dir.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", harness::text(&output));
+    }
+
+    /// Installs, then moves the tree to another place.
+    fn install() -> Tree {
+        let dir = tempfile::tempdir().unwrap();
+        let built = dir.path().join("built");
+        std::fs::create_dir(&built).unwrap();
+        // The program is only asked for shell completions.
+        std::fs::write(built.join("azekura"), "#!/bin/sh\necho completion\n").unwrap();
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(built.join("azekura"), executable).unwrap();
+        std::fs::copy(harness::library_dir().join("libazekura.so"), built.join("libazekura.so"))
+            .unwrap();
+        let tree = Tree { prefix: dir.path().join("moved"), dir };
+        let first = tree.dir.path().join("first");
+        tree.script(&built.join("azekura"), &first);
+        std::fs::rename(&first, &tree.prefix).unwrap();
+        tree
+    }
+
+    /// Compiles and links as `AC_CHECK_LIB` does, runs the program without `LD_LIBRARY_PATH`.
+    fn probe(&self, folder: &str, text: &str, flags: &[&str]) {
+        let (source, binary) = (self.dir.path().join("probe.c"), self.dir.path().join("probe"));
+        std::fs::write(&source, text).unwrap();
+        let libraries = self.prefix.join(folder);
+        let output = Command::new("cc")
+            .arg("-I")
+            .arg(self.prefix.join("include"))
+            .arg("-L")
+            .arg(&libraries)
+            .arg(format!("-Wl,-rpath,{}", libraries.display()))
+            .arg(&source)
+            .arg("-o")
+            .arg(&binary)
+            .args(flags)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{flags:?}: {}", harness::text(&output));
+        let output = Command::new(&binary).output().unwrap();
+        assert!(output.status.success(), "{flags:?}: {}", harness::text(&output));
+    }
+
+    /// A symbol that must be found in one library alone.
+    fn check_lib(&self, library: &str, symbol: &str) {
+        let text = format!(
+            "char {symbol}();\nint main(int argc, char **argv)\n\
+             {{ return argc > 9 ? {symbol}() : (argv == 0); }}\n"
+        );
+        for folder in ["lib", "lib64"] {
+            self.probe(folder, &text, &["-w", &format!("-l{library}")]);
+        }
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut open = vec![self.prefix.clone()];
+        while let Some(dir) = open.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let entry = entry.unwrap();
+                match entry.file_type().unwrap().is_dir() {
+                    true => open.push(entry.path()),
+                    false => found.push(entry.path()),
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The lines of `configure` scripts of IOR, ROMIO, mpiFileUtils and fio.
+#[test]
+fn probes_of_configure_scripts_succeed() {
+    let tree = Tree::install();
+    // Functions that are not written yet.
+    let missing = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/missing.txt");
+    let missing = std::fs::read_to_string(missing).unwrap_or_default();
+    for (library, symbol) in [
+        ("gurt", "d_hash_murmur64"),
+        ("gurt", "d_hash_table_create"),
+        ("daos", "daos_init"),
+        ("dfs", "dfs_mkdir"),
+        ("dfs", "dfs_mount"),
+        ("duns", "duns_resolve_path"),
+        ("daos_common", "d_errstr"),
+        ("azekura", "azk_version"),
+    ] {
+        if !missing.lines().any(|line| line == symbol) {
+            tree.check_lib(library, symbol);
+        }
+    }
+    // fio's: a whole program, with the call in place.
+    let fio = "#include <fcntl.h>\n#include <daos.h>\n#include <daos_fs.h>\n\
+               int main(int argc, char **argv)\n{\n daos_handle_t poh = {0};\n daos_handle_t coh = {0};\n\
+               dfs_t *dfs;\n (void) dfs_mount(poh, coh, O_RDWR, &dfs);\n return argc < 0 || !argv;\n}\n";
+    tree.probe("lib64", fio, &["-luuid", "-ldfs", "-ldaos"]);
+    // All names together are one object: state is shared.
+    let all = ["-lgurt", "-ldaos_common", "-ldaos", "-ldfs", "-lduns", "-luuid"];
+    tree.probe("lib64", fio, &all);
+}
+
+#[test]
+fn package_files_follow_the_tree() {
+    let tree = Tree::install();
+    if Command::new("pkg-config").arg("--version").output().is_err() {
+        eprintln!("pkg-config is not installed: only the files are checked");
+    }
+    for name in ["azekura", "daos", "dfs", "duns", "gurt", "daos_common"] {
+        let path = tree.prefix.join("lib/pkgconfig").join(format!("{name}.pc"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains('@') && !text.contains("first"), "{text}");
+        assert!(text.contains(&format!("-l{name}")), "{text}");
+        let asked = Command::new("pkg-config")
+            .args(["--cflags", "--libs", name])
+            .env("PKG_CONFIG_PATH", tree.prefix.join("lib/pkgconfig"))
+            .output();
+        if let Ok(output) = asked {
+            assert!(output.status.success(), "{}", harness::text(&output));
+            let flags = String::from_utf8(output.stdout).unwrap();
+            let flags: Vec<&str> = flags.split_whitespace().collect();
+            tree.probe("lib", "#include <daos.h>\nint main(void) { return 0; }\n", &flags);
+        }
+    }
+}
+
+#[test]
+fn removing_leaves_nothing() {
+    let tree = Tree::install();
+    assert!(tree.files().len() > 40);
+    // What somebody else has put there stays.
+    std::fs::write(tree.prefix.join("include/gurt/other.h"), "").unwrap();
+    tree.script(Path::new("--remove"), &tree.prefix);
+    assert_eq!(tree.files(), [tree.prefix.join("include/gurt/other.h")]);
+}
