@@ -13,12 +13,17 @@ fn given<T>(memory: *mut T) -> Outcome<*mut T> {
     if memory.is_null() { Err(DER_NOMEM) } else { Ok(memory) }
 }
 
+/// # Safety
+/// The caller gives NULL or a string.
 unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the caller gives NULL or a string.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
 /// A principal type from C, and the name that goes with it.
+///
+/// # Safety
+/// The caller gives NULL or a string.
 unsafe fn who<'a>(kind: c_uint, name: *const c_char) -> Outcome<(u8, &'a [u8])> {
     let kind = u8::try_from(kind).ok().filter(|&kind| kind <= EVERYONE).ok_or(DER_INVAL)?;
     if !needs_name(kind) {
@@ -30,6 +35,9 @@ unsafe fn who<'a>(kind: c_uint, name: *const c_char) -> Outcome<(u8, &'a [u8])> 
 }
 
 /// Puts another list in the place of one.
+///
+/// # Safety
+/// The caller gives a list of the C allocator, and it goes now.
 unsafe fn replace(place: *mut *mut daos_acl, list: &Acl) -> Outcome {
     let new = given(list.give())?;
     // SAFETY: the caller gives a list of the C allocator, and it goes now.
@@ -42,6 +50,9 @@ unsafe fn replace(place: *mut *mut daos_acl, list: &Acl) -> Outcome {
 
 /// A list of entries, put in order; NULL when one is NULL or there is no memory. The caller frees
 /// it with `daos_acl_free`.
+///
+/// # Safety
+/// The caller gives `num_aces` pointers, each NULL or an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_create(aces: *mut *mut daos_ace, num_aces: u16) -> *mut daos_acl {
     shielded(null_mut(), || {
@@ -56,6 +67,9 @@ pub unsafe extern "C" fn daos_acl_create(aces: *mut *mut daos_ace, num_aces: u16
 }
 
 /// A copy; NULL for NULL.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_dup(acl: *mut daos_acl) -> *mut daos_acl {
     // SAFETY: the caller gives NULL or a list.
@@ -68,6 +82,9 @@ pub unsafe extern "C" fn daos_acl_dup(acl: *mut daos_acl) -> *mut daos_acl {
 }
 
 /// Gives a list back. NULL is fine.
+///
+/// # Safety
+/// The caller gives back what a function here gave.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_free(acl: *mut daos_acl) {
     // SAFETY: the caller gives back what a function here gave.
@@ -75,6 +92,9 @@ pub unsafe extern "C" fn daos_acl_free(acl: *mut daos_acl) {
 }
 
 /// Bytes of a list with its entries; `-DER_INVAL` for NULL.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_get_size(acl: *mut daos_acl) -> isize {
     // SAFETY: the caller gives NULL or a list.
@@ -85,6 +105,9 @@ pub unsafe extern "C" fn daos_acl_get_size(acl: *mut daos_acl) -> isize {
 }
 
 /// The entry behind one, the first for NULL; NULL behind the last.
+///
+/// # Safety
+/// The caller gives a list, and NULL or an entry of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_get_next_ace(
     acl: *mut daos_acl,
@@ -120,6 +143,9 @@ pub unsafe extern "C" fn daos_acl_get_next_ace(
 }
 
 /// The entry about a principal, inside the list. `-DER_NONEXIST` when there is none.
+///
+/// # Safety
+/// The caller gives a list, NULL or a string, and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_get_ace_for_principal(
     acl: *mut daos_acl,
@@ -149,6 +175,9 @@ pub unsafe extern "C" fn daos_acl_get_ace_for_principal(
 
 /// Puts an entry in its place in the list, instead of an older one about the same principal. The
 /// list may move.
+///
+/// # Safety
+/// The caller gives NULL or a list of the C allocator, and NULL or an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_add_ace(
     acl: *mut *mut daos_acl,
@@ -175,6 +204,9 @@ pub unsafe extern "C" fn daos_acl_add_ace(
 }
 
 /// Takes the entry about a principal out. The list moves. `-DER_NONEXIST` when there is none.
+///
+/// # Safety
+/// The caller gives NULL or a list of the C allocator, and NULL or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_remove_ace(
     acl: *mut *mut daos_acl,
@@ -197,6 +229,9 @@ pub unsafe extern "C" fn daos_acl_remove_ace(
 }
 
 /// 0 for a list that makes sense, `-DER_INVAL` for any other and for NULL.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_validate(acl: *mut daos_acl) -> c_int {
     status(|| {
@@ -208,6 +243,9 @@ pub unsafe extern "C" fn daos_acl_validate(acl: *mut daos_acl) -> c_int {
 
 /// An entry that says nothing yet; NULL for a type that is none, or that misses its name. The
 /// caller frees it with `daos_ace_free`.
+///
+/// # Safety
+/// The caller gives NULL or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_create(
     kind: c_uint,
@@ -222,6 +260,9 @@ pub unsafe extern "C" fn daos_ace_create(
 }
 
 /// Gives an entry back. NULL is fine.
+///
+/// # Safety
+/// The caller gives back what a function here gave.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_free(ace: *mut daos_ace) {
     // SAFETY: the caller gives back what a function here gave.
@@ -229,6 +270,9 @@ pub unsafe extern "C" fn daos_ace_free(ace: *mut daos_ace) {
 }
 
 /// Bytes of an entry with its name; `-DER_INVAL` for NULL.
+///
+/// # Safety
+/// The caller gives an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_get_size(ace: *mut daos_ace) -> isize {
     if ace.is_null() {
@@ -239,6 +283,9 @@ pub unsafe extern "C" fn daos_ace_get_size(ace: *mut daos_ace) -> isize {
 }
 
 /// True for an entry that makes sense.
+///
+/// # Safety
+/// The caller gives NULL or an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_is_valid(ace: *mut daos_ace) -> bool {
     // SAFETY: the caller gives NULL or an entry.
@@ -246,6 +293,9 @@ pub unsafe extern "C" fn daos_ace_is_valid(ace: *mut daos_ace) -> bool {
 }
 
 /// The name in an entry, or the special name of its type; NULL for NULL.
+///
+/// # Safety
+/// The caller gives an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_get_principal_str(ace: *mut daos_ace) -> *const c_char {
     if ace.is_null() {
@@ -264,6 +314,9 @@ pub unsafe extern "C" fn daos_ace_get_principal_str(ace: *mut daos_ace) -> *cons
 }
 
 /// Reads an entry from text; the caller frees it with `daos_ace_free`.
+///
+/// # Safety
+/// The caller gives NULL or a string, and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_from_str(str: *const c_char, ace: *mut *mut daos_ace) -> c_int {
     status(|| {
@@ -277,6 +330,9 @@ pub unsafe extern "C" fn daos_ace_from_str(str: *const c_char, ace: *mut *mut da
 }
 
 /// Writes as much of a text as fits, with a NUL; `Trunc` when that is not all.
+///
+/// # Safety
+/// The caller gives a buffer of `buf_len` bytes, at least one.
 unsafe fn put(text: &str, buf: *mut c_char, buf_len: usize) -> Outcome {
     let kept = text.len().min(buf_len - 1);
     // SAFETY: the caller gives a buffer of `buf_len` bytes, at least one.
@@ -289,6 +345,9 @@ unsafe fn put(text: &str, buf: *mut c_char, buf_len: usize) -> Outcome {
 
 /// Writes an entry as text. `-DER_TRUNC` when the buffer is too small; `-DER_INVAL` for an entry
 /// that makes no sense, or whose access types have different permissions.
+///
+/// # Safety
+/// The caller gives NULL or an entry, and `buf_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_to_str(
     ace: *mut daos_ace,
@@ -305,6 +364,9 @@ pub unsafe extern "C" fn daos_ace_to_str(
 }
 
 /// Writes an entry's text with words for letters. `-DER_TRUNC` when the buffer is too small.
+///
+/// # Safety
+/// The caller gives NULL or a string, and `buf_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_str_get_verbose(
     ace_str: *const c_char,
@@ -321,6 +383,9 @@ pub unsafe extern "C" fn daos_ace_str_get_verbose(
 }
 
 /// A list from entries as text; the caller frees it with `daos_acl_free`.
+///
+/// # Safety
+/// The caller gives `ace_nr` pointers, each NULL or a string, and room for one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_from_strs(
     ace_strs: *const *const c_char,
@@ -342,6 +407,9 @@ pub unsafe extern "C" fn daos_acl_from_strs(
 }
 
 /// A list as texts; the caller frees each and the array. NULL for a list without entries.
+///
+/// # Safety
+/// The caller gives NULL or a list, and room for a pointer and a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_to_strs(
     acl: *mut daos_acl,

@@ -15,6 +15,9 @@ unsafe extern "C" {
 }
 
 /// Writes text through a stream of C's, so that it stays in order with what the program prints.
+///
+/// # Safety
+/// The caller gives an open stream.
 unsafe fn print(stream: *mut libc::FILE, text: &str) -> Outcome {
     let text = CString::new(text).map_err(|_| DER_INVAL)?;
     // SAFETY: the caller gives an open stream; the text is a string.
@@ -50,6 +53,9 @@ fn describe(entry: &Ace, tabs: usize) -> String {
 }
 
 /// Prints an entry, indented.
+///
+/// # Safety
+/// The caller gives NULL or an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_ace_dump(ace: *mut daos_ace, tabs: u32) {
     shielded((), || {
@@ -66,6 +72,9 @@ pub unsafe extern "C" fn daos_ace_dump(ace: *mut daos_ace, tabs: u32) {
 }
 
 /// Prints a list.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_dump(acl: *mut daos_acl) {
     shielded((), || {
@@ -85,6 +94,9 @@ pub unsafe extern "C" fn daos_acl_dump(acl: *mut daos_acl) {
 }
 
 /// Writes a list as text to a stream, one line an entry, with words for letters above it if asked.
+///
+/// # Safety
+/// The caller gives an open stream, and NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_to_stream(
     stream: *mut libc::FILE,

@@ -67,6 +67,8 @@ fn look_up<T, V>(
     }
 }
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe fn principal_of(name: *const c_char) -> Vec<u8> {
     // SAFETY: records of the database have a name, a string.
     let mut name = unsafe { CStr::from_ptr(name) }.to_bytes().to_vec();
@@ -113,6 +115,9 @@ fn gid_of(name: &CStr) -> Outcome<libc::gid_t> {
 }
 
 /// Hands a text out.
+///
+/// # Safety
+/// The caller gives room for a pointer.
 unsafe fn give(text: &[u8], to: *mut *mut c_char) -> Outcome {
     let copy = alloc::string(text);
     if copy.is_null() {
@@ -123,6 +128,8 @@ unsafe fn give(text: &[u8], to: *mut *mut c_char) -> Outcome {
     Ok(())
 }
 
+/// # Safety
+/// The caller gives a string.
 unsafe fn bytes<'a>(text: *const c_char) -> Outcome<&'a [u8]> {
     if text.is_null() {
         return Err(DER_INVAL);
@@ -132,6 +139,9 @@ unsafe fn bytes<'a>(text: *const c_char) -> Outcome<&'a [u8]> {
 }
 
 /// True when a name may stand for a user or group.
+///
+/// # Safety
+/// The caller gives NULL or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_principal_is_valid(name: *const c_char) -> bool {
     // SAFETY: the caller gives NULL or a string.
@@ -139,6 +149,9 @@ pub unsafe extern "C" fn daos_acl_principal_is_valid(name: *const c_char) -> boo
 }
 
 /// The principal of a local user; the caller frees it. `-DER_NONEXIST` when there is none.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_uid_to_principal(
     uid: libc::uid_t,
@@ -154,6 +167,9 @@ pub unsafe extern "C" fn daos_acl_uid_to_principal(
 }
 
 /// The principal of a local group; the caller frees it. `-DER_NONEXIST` when there is none.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_gid_to_principal(
     gid: libc::gid_t,
@@ -169,6 +185,9 @@ pub unsafe extern "C" fn daos_acl_gid_to_principal(
 }
 
 /// The local user of a principal. `-DER_NONEXIST` when there is none.
+///
+/// # Safety
+/// The caller gives NULL or a string, and room for the number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_principal_to_uid(
     principal: *const c_char,
@@ -185,6 +204,9 @@ pub unsafe extern "C" fn daos_acl_principal_to_uid(
 }
 
 /// The local group of a principal. `-DER_NONEXIST` when there is none.
+///
+/// # Safety
+/// The caller gives NULL or a string, and room for the number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_principal_to_gid(
     principal: *const c_char,
@@ -202,6 +224,9 @@ pub unsafe extern "C" fn daos_acl_principal_to_gid(
 
 /// Reads `u:name@`, `g:name@`, or a special name. The name goes out as a copy that the caller
 /// frees, NULL for a special one.
+///
+/// # Safety
+/// The caller gives NULL or a string, and room for type and name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_acl_principal_from_str(
     principal_str: *const c_char,

@@ -42,6 +42,9 @@ pub(crate) unsafe fn free<T>(memory: *mut T) {
 }
 
 /// Gives memory back. NULL is fine.
+///
+/// # Safety
+/// The caller gives back memory of the C allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_free(ptr: *mut c_void) {
     // SAFETY: the caller gives back memory of the C allocator.
@@ -49,6 +52,9 @@ pub unsafe extern "C" fn d_free(ptr: *mut c_void) {
 }
 
 /// Zeroed memory for `nmemb` values of `size` bytes.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_calloc(nmemb: usize, size: usize) -> *mut c_void {
     // SAFETY: no pointer goes in.
@@ -56,6 +62,9 @@ pub unsafe extern "C" fn d_calloc(nmemb: usize, size: usize) -> *mut c_void {
 }
 
 /// Memory as it comes.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_malloc(size: usize) -> *mut c_void {
     // SAFETY: no pointer goes in.
@@ -63,6 +72,9 @@ pub unsafe extern "C" fn d_malloc(size: usize) -> *mut c_void {
 }
 
 /// Resizes memory; on NULL the old memory is still there.
+///
+/// # Safety
+/// The caller owns the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_realloc(ptr: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the caller owns the memory.
@@ -70,6 +82,9 @@ pub unsafe extern "C" fn d_realloc(ptr: *mut c_void, size: usize) -> *mut c_void
 }
 
 /// A copy of at most `n` bytes of a string, with a NUL behind. NULL for NULL.
+///
+/// # Safety
+/// The caller gives a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_strndup(s: *const c_char, n: usize) -> *mut c_char {
     if s.is_null() {
@@ -80,6 +95,9 @@ pub unsafe extern "C" fn d_strndup(s: *const c_char, n: usize) -> *mut c_char {
 }
 
 /// The path without links, `.` and `..`; NULL and `errno` when there is none.
+///
+/// # Safety
+/// The caller gives a string, and NULL or PATH_MAX bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
     // SAFETY: the caller gives a string, and NULL or PATH_MAX bytes; NULL for `path` is EINVAL.
@@ -87,6 +105,9 @@ pub unsafe extern "C" fn d_realpath(path: *const c_char, resolved: *mut c_char) 
 }
 
 /// Memory at a multiple of `alignment` (a power of two), zeroed if asked.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_aligned_alloc(alignment: usize, size: usize, zero: bool) -> *mut c_void {
     let mut memory = null_mut();

@@ -16,6 +16,9 @@ pub struct d_backoff_seq {
 }
 
 /// Begins a sequence: `nzeros` zeros, then bounds `next`, `next * factor`, ... up to `max`.
+///
+/// # Safety
+/// The caller gives memory for a sequence.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_backoff_seq_init(
     seq: *mut d_backoff_seq,
@@ -44,6 +47,9 @@ pub unsafe extern "C" fn d_backoff_seq_init(
 pub extern "C" fn d_backoff_seq_fini(_seq: *mut d_backoff_seq) {}
 
 /// The next wait, in the unit of the bounds.
+///
+/// # Safety
+/// The caller gives NULL or a sequence.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_backoff_seq_next(seq: *mut d_backoff_seq) -> u32 {
     // SAFETY: the caller gives NULL or a sequence.

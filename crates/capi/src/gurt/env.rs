@@ -12,6 +12,9 @@ use std::ptr::null_mut;
 static LOCK: RwLock<()> = RwLock::new(());
 
 /// The value of a variable.
+///
+/// # Safety
+/// The caller gives a string.
 unsafe fn value(name: *const c_char) -> Outcome<Vec<u8>> {
     if name.is_null() {
         return Err(DER_INVAL);
@@ -43,6 +46,9 @@ fn integer(text: &[u8]) -> Option<(bool, u64)> {
 }
 
 /// A number of at most `max`; a negative one counts down from `max` + 1.
+///
+/// # Safety
+/// The caller gives a string.
 unsafe fn unsigned(name: *const c_char, max: u64) -> Outcome<u64> {
     // SAFETY: the caller gives a string.
     let text = unsafe { value(name) }?;
@@ -54,6 +60,9 @@ unsafe fn unsigned(name: *const c_char, max: u64) -> Outcome<u64> {
 }
 
 /// Writes a result; `place` is checked first, so that a NULL is told before anything else.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe fn put<T>(place: *mut T, found: impl FnOnce() -> Outcome<T>) -> c_int {
     status(|| {
         if place.is_null() {
@@ -67,6 +76,9 @@ unsafe fn put<T>(place: *mut T, found: impl FnOnce() -> Outcome<T>) -> c_int {
 }
 
 /// True when the variable is set.
+///
+/// # Safety
+/// The caller gives NULL or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_isenv_def(name: *const c_char) -> bool {
     // SAFETY: the caller gives NULL or a string.
@@ -74,6 +86,9 @@ pub unsafe extern "C" fn d_isenv_def(name: *const c_char) -> bool {
 }
 
 /// The value in a buffer; cut to its size, with `-DER_TRUNC`, when it is longer.
+///
+/// # Safety
+/// The caller gives a string and a buffer of `str_size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_getenv_str(
     str_val: *mut c_char,
@@ -96,6 +111,9 @@ pub unsafe extern "C" fn d_getenv_str(
 }
 
 /// A copy of the value, to be given back with `d_freeenv_str`; NULL on any error.
+///
+/// # Safety
+/// The caller gives a string, and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_agetenv_str(str_val: *mut *mut c_char, name: *const c_char) -> c_int {
     // SAFETY: the caller gives a string, and room for a pointer.
@@ -111,6 +129,9 @@ pub unsafe extern "C" fn d_agetenv_str(str_val: *mut *mut c_char, name: *const c
 }
 
 /// Gives a copied value back and forgets it.
+///
+/// # Safety
+/// The caller gives back what `d_agetenv_str` gave.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_freeenv_str(str_val: *mut *mut c_char) {
     if str_val.is_null() {
@@ -124,6 +145,9 @@ pub unsafe extern "C" fn d_freeenv_str(str_val: *mut *mut c_char) {
 }
 
 /// False for a number that is 0; true for any other value.
+///
+/// # Safety
+/// The caller gives a string, and room for a bool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_getenv_bool(name: *const c_char, bool_val: *mut bool) -> c_int {
     // SAFETY: the caller gives a string, and room for a bool.
@@ -137,6 +161,9 @@ pub unsafe extern "C" fn d_getenv_bool(name: *const c_char, bool_val: *mut bool)
 }
 
 /// A value of one character.
+///
+/// # Safety
+/// The caller gives a string, and room for a character.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_getenv_char(name: *const c_char, char_val: *mut c_char) -> c_int {
     // SAFETY: the caller gives a string, and room for a character.
@@ -149,6 +176,9 @@ pub unsafe extern "C" fn d_getenv_char(name: *const c_char, char_val: *mut c_cha
 }
 
 /// A number.
+///
+/// # Safety
+/// The caller gives a string, and room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_getenv_uint(name: *const c_char, uint_val: *mut c_uint) -> c_int {
     // SAFETY: the caller gives a string, and room for a number.
@@ -156,6 +186,9 @@ pub unsafe extern "C" fn d_getenv_uint(name: *const c_char, uint_val: *mut c_uin
 }
 
 /// An older name of `d_getenv_uint`.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_getenv_int(name: *const c_char, uint_val: *mut c_uint) -> c_int {
     // SAFETY: as for the function above.
@@ -163,6 +196,9 @@ pub unsafe extern "C" fn d_getenv_int(name: *const c_char, uint_val: *mut c_uint
 }
 
 /// A number of 32 bits.
+///
+/// # Safety
+/// The caller gives a string, and room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_getenv_uint32_t(name: *const c_char, uint32_val: *mut u32) -> c_int {
     // SAFETY: the caller gives a string, and room for a number.
@@ -170,6 +206,9 @@ pub unsafe extern "C" fn d_getenv_uint32_t(name: *const c_char, uint32_val: *mut
 }
 
 /// A number of 64 bits.
+///
+/// # Safety
+/// The caller gives a string, and room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_getenv_uint64_t(name: *const c_char, uint64_val: *mut u64) -> c_int {
     // SAFETY: the caller gives a string, and room for a number.
@@ -177,6 +216,9 @@ pub unsafe extern "C" fn d_getenv_uint64_t(name: *const c_char, uint64_val: *mut
 }
 
 /// `putenv` under the lock: 0, or -1 and `errno`.
+///
+/// # Safety
+/// The caller gives a string that stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_putenv(name: *mut c_char) -> c_int {
     if name.is_null() {
@@ -188,6 +230,9 @@ pub unsafe extern "C" fn d_putenv(name: *mut c_char) -> c_int {
 }
 
 /// `setenv` under the lock: 0, or -1 and `errno`.
+///
+/// # Safety
+/// The caller gives two strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_setenv(
     name: *const c_char,
@@ -203,6 +248,9 @@ pub unsafe extern "C" fn d_setenv(
 }
 
 /// `unsetenv` under the lock: 0, or -1 and `errno`.
+///
+/// # Safety
+/// The caller gives a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_unsetenv(name: *const c_char) -> c_int {
     if name.is_null() {

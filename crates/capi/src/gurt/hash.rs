@@ -43,6 +43,8 @@ type Visit = Option<unsafe extern "C" fn(Link, *mut c_void) -> c_int>;
 
 // ---- links ----
 
+/// # Safety
+/// The caller gives a link or a chain's head.
 unsafe fn is_unlinked(link: Link) -> bool {
     // SAFETY: the caller gives a link or a chain's head.
     unsafe { (*link).next == link }
@@ -58,6 +60,8 @@ unsafe fn link_between(link: Link, prev: Link, next: Link) {
     }
 }
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe fn link_front(link: Link, head: Link) {
     // SAFETY: as for `link_between`.
     unsafe { link_between(link, head, (*head).next) }
@@ -81,6 +85,8 @@ unsafe fn unlink(link: Link) {
 
 // ---- callbacks ----
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe fn ops(table: Table) -> d_hash_table_ops_t {
     // SAFETY: a table has its callbacks from the start to the end.
     unsafe { *(*table).ht_ops }
@@ -104,6 +110,9 @@ unsafe fn chain_of_key(table: Table, key: *const c_void, size: c_uint) -> u32 {
 
 /// The chain of a linked record. Without `hop_rec_hash` there is one lock or none, and any chain
 /// stands for it.
+///
+/// # Safety
+/// The caller gives a table and a record's link.
 unsafe fn chain_of_record(table: Table, link: Link) -> u32 {
     // SAFETY: the caller gives a table and a record's link.
     unsafe {
@@ -112,6 +121,8 @@ unsafe fn chain_of_record(table: Table, link: Link) -> u32 {
     }
 }
 
+/// # Safety
+/// The caller gives a chain of the table.
 unsafe fn head(table: Table, chain: u32) -> Link {
     // SAFETY: the caller gives a chain of the table.
     unsafe { &raw mut (*(*table).ht_buckets.add(chain as usize)).hb_head }
@@ -127,6 +138,9 @@ unsafe fn addref(table: Table, link: Link) {
 }
 
 /// True when that was the last reference.
+///
+/// # Safety
+/// The caller gives a table and a record's link.
 unsafe fn decref(table: Table, link: Link) -> bool {
     // SAFETY: the caller gives a table and a record's link.
     unsafe { ops(table).hop_rec_decref.is_some_and(|decref| decref(table, link)) }
@@ -144,6 +158,9 @@ unsafe fn free_record(table: Table, link: Link) {
 // ---- chains, under their lock ----
 
 /// The first record of a chain with this key.
+///
+/// # Safety
+/// The caller holds the chain's lock.
 unsafe fn search(table: Table, chain: u32, key: *const c_void, size: c_uint) -> Option<Link> {
     // SAFETY: the caller holds the chain's lock.
     unsafe {
@@ -161,6 +178,9 @@ unsafe fn search(table: Table, chain: u32, key: *const c_void, size: c_uint) -> 
 }
 
 /// Moves a record to the front of its chain, when the table is one of recent use.
+///
+/// # Safety
+/// The caller holds the chain's lock for writing.
 unsafe fn touch(table: Table, chain: u32, link: Link) {
     // SAFETY: the caller holds the chain's lock for writing.
     unsafe {
@@ -173,6 +193,9 @@ unsafe fn touch(table: Table, chain: u32, link: Link) {
 }
 
 /// Moves a record to the back of its chain; false when it is there.
+///
+/// # Safety
+/// The caller holds the chain's lock for writing.
 unsafe fn sink(table: Table, chain: u32, link: Link) -> bool {
     // SAFETY: the caller holds the chain's lock for writing.
     unsafe {
@@ -186,6 +209,8 @@ unsafe fn sink(table: Table, chain: u32, link: Link) -> bool {
     }
 }
 
+/// # Safety
+/// The caller holds the chain's lock for writing.
 unsafe fn insert(table: Table, chain: u32, link: Link) {
     // SAFETY: the caller holds the chain's lock for writing.
     unsafe {
@@ -197,6 +222,9 @@ unsafe fn insert(table: Table, chain: u32, link: Link) {
 }
 
 /// Unlinks a record; true when nobody else has a reference.
+///
+/// # Safety
+/// The caller holds the chain's lock for writing.
 unsafe fn remove(table: Table, link: Link) -> bool {
     // SAFETY: the caller holds the chain's lock for writing.
     unsafe {
@@ -206,6 +234,9 @@ unsafe fn remove(table: Table, link: Link) -> bool {
 }
 
 /// After references were dropped: unlinks a record that nobody has any more.
+///
+/// # Safety
+/// The caller holds the chain's lock for writing when the table is ephemeral.
 unsafe fn retire(table: Table, link: Link) {
     // SAFETY: the caller holds the chain's lock for writing when the table is ephemeral.
     unsafe {
@@ -219,6 +250,8 @@ unsafe fn retire(table: Table, link: Link) {
     }
 }
 
+/// # Safety
+/// The caller gives NULL or a table.
 unsafe fn is_table(table: Table) -> bool {
     // SAFETY: the caller gives NULL or a table.
     unsafe { !table.is_null() && !(*table).ht_buckets.is_null() && !(*table).ht_ops.is_null() }
@@ -232,6 +265,9 @@ unsafe fn is_usable(table: Table, key: *const c_void, size: c_uint) -> bool {
 // ---- tables ----
 
 /// Makes a table in memory of the caller.
+///
+/// # Safety
+/// The caller gives NULL, or callbacks that stay and memory for a table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_table_create_inplace(
     feats: u32,
@@ -272,6 +308,9 @@ pub unsafe extern "C" fn d_hash_table_create_inplace(
 }
 
 /// Makes a table of 2^bits chains.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_table_create(
     feats: u32,
@@ -301,6 +340,9 @@ pub unsafe extern "C" fn d_hash_table_create(
 }
 
 /// Calls `cb` for each record until it gives something else than 0, and returns that.
+///
+/// # Safety
+/// The caller gives NULL or a table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_table_traverse(
     htable: Table,
@@ -334,6 +376,9 @@ pub unsafe extern "C" fn d_hash_table_traverse(
 
 /// Ends a table in memory of the caller. Records that are still linked: `-DER_BUSY`, or with
 /// `force` they are unlinked as by `d_hash_rec_delete_at`.
+///
+/// # Safety
+/// The caller gives NULL or a table that nobody else uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_table_destroy_inplace(htable: Table, force: bool) -> c_int {
     // SAFETY: the caller gives NULL or a table that nobody else uses any more.
@@ -358,6 +403,9 @@ pub unsafe extern "C" fn d_hash_table_destroy_inplace(htable: Table, force: bool
 }
 
 /// Ends a table that `d_hash_table_create` made.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_table_destroy(htable: Table, force: bool) -> c_int {
     // SAFETY: as for the function below; the memory came from `d_hash_table_create`.
@@ -371,12 +419,18 @@ pub unsafe extern "C" fn d_hash_table_destroy(htable: Table, force: bool) -> c_i
 }
 
 /// Statistics for developers; there are none.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a key of `ksize` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_table_debug(_htable: Table) {}
 
 // ---- records ----
 
 /// The record with a key, with one more reference; NULL when there is none.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a key of `ksize` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_find(htable: Table, key: *const c_void, ksize: c_uint) -> Link {
     // SAFETY: the caller gives NULL or a table, and a key of `ksize` bytes.
@@ -399,6 +453,9 @@ pub unsafe extern "C" fn d_hash_rec_find(htable: Table, key: *const c_void, ksiz
 
 /// The record with a key, with one more reference; if there is none, `link` is inserted and
 /// returned.
+///
+/// # Safety
+/// The caller gives NULL or a table, a key of `ksize` bytes, an unlinked record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_find_insert(
     htable: Table,
@@ -427,6 +484,9 @@ pub unsafe extern "C" fn d_hash_rec_find_insert(
 }
 
 /// Inserts a record; with `exclusive`, `-DER_EXIST` when the key is there.
+///
+/// # Safety
+/// The caller gives NULL or a table, a key of `ksize` bytes, an unlinked record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_insert(
     htable: Table,
@@ -453,6 +513,9 @@ pub unsafe extern "C" fn d_hash_rec_insert(
 
 /// Inserts a record whose key `hop_key_init` makes. All chains are locked meanwhile, unless
 /// `D_HASH_FT_NO_KEYINIT_LOCK` says otherwise.
+///
+/// # Safety
+/// The caller gives NULL or a table and an unlinked record.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_insert_anonym(
     htable: Table,
@@ -486,6 +549,9 @@ pub unsafe extern "C" fn d_hash_rec_insert_anonym(
 }
 
 /// Unlinks the record with a key; false when there is none.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a key of `ksize` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_delete(
     htable: Table,
@@ -510,6 +576,9 @@ pub unsafe extern "C" fn d_hash_rec_delete(
 }
 
 /// Unlinks a record; false when it is not linked.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a record that stays meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_delete_at(htable: Table, link: Link) -> bool {
     // SAFETY: the caller gives NULL or a table, and a record that stays meanwhile.
@@ -531,6 +600,9 @@ pub unsafe extern "C" fn d_hash_rec_delete_at(htable: Table, link: Link) -> bool
 
 /// Moves the record with a key to the back of its chain; false when there is none, or the table
 /// is not one of recent use.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a key of `ksize` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_evict(
     htable: Table,
@@ -555,6 +627,9 @@ pub unsafe extern "C" fn d_hash_rec_evict(
 
 /// Moves a record to the back of its chain; false when it is there or not linked, or the table is
 /// not one of recent use. Needs `hop_rec_hash`.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a record that stays meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_evict_at(htable: Table, link: Link) -> bool {
     // SAFETY: the caller gives NULL or a table, and a record that stays meanwhile.
@@ -574,6 +649,9 @@ pub unsafe extern "C" fn d_hash_rec_evict_at(htable: Table, link: Link) -> bool 
 }
 
 /// One more reference.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a record of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_addref(htable: Table, link: Link) {
     // SAFETY: the caller gives NULL or a table, and a record of it.
@@ -589,6 +667,9 @@ pub unsafe extern "C" fn d_hash_rec_addref(htable: Table, link: Link) {
 }
 
 /// One reference less; the last one frees the record.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a record it has a reference to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_decref(htable: Table, link: Link) {
     // SAFETY: the caller gives NULL or a table, and a record it has a reference to.
@@ -598,6 +679,9 @@ pub unsafe extern "C" fn d_hash_rec_decref(htable: Table, link: Link) {
 }
 
 /// `count` references less; the last one frees the record. `-DER_INVAL` when there were fewer.
+///
+/// # Safety
+/// The caller gives NULL or a table, and a record it has references to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_ndecref(htable: Table, count: c_int, link: Link) -> c_int {
     // SAFETY: the caller gives NULL or a table, and a record it has references to.
@@ -637,6 +721,9 @@ pub unsafe extern "C" fn d_hash_rec_ndecref(htable: Table, count: c_int, link: L
 }
 
 /// True for a record that is in no table, and for NULL.
+///
+/// # Safety
+/// The caller gives NULL or a link.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_unlinked(link: Link) -> bool {
     // SAFETY: the caller gives NULL or a link.
@@ -644,8 +731,13 @@ pub unsafe extern "C" fn d_hash_rec_unlinked(link: Link) -> bool {
 }
 
 /// Any record, without a reference; NULL when there is none. For emptying a table.
+///
+/// # Safety
+/// The caller gives NULL or a table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_rec_first(htable: Table) -> Link {
+    /// # Safety
+    /// The caller gives pointers that are NULL or good for what they are used for.
     unsafe extern "C" fn keep(link: Link, place: *mut c_void) -> c_int {
         // SAFETY: the place is the variable below.
         unsafe { place.cast::<Link>().write(link) };

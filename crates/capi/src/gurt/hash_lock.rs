@@ -17,6 +17,8 @@ pub(super) enum Access {
     Write,
 }
 
+/// # Safety
+/// The caller gives memory for a lock.
 unsafe fn init(lock: *mut d_hash_lock, feats: u32) -> c_int {
     // SAFETY: the caller gives memory for a lock.
     unsafe {
@@ -30,6 +32,8 @@ unsafe fn init(lock: *mut d_hash_lock, feats: u32) -> c_int {
     }
 }
 
+/// # Safety
+/// The caller gives a lock that was made with the same features.
 unsafe fn fini(lock: *mut d_hash_lock, feats: u32) {
     // SAFETY: the caller gives a lock that was made with the same features.
     unsafe {
@@ -96,6 +100,8 @@ pub(super) unsafe fn unmake(table: *mut d_hash_table) {
     }
 }
 
+/// # Safety
+/// The caller gives a chain of the table.
 unsafe fn lock_of(table: *mut d_hash_table, chain: u32) -> *mut d_hash_lock {
     // SAFETY: the caller gives a chain of the table.
     unsafe {

@@ -36,6 +36,8 @@ fn hash_of(key: u64) -> u32 {
     hashing::djb2(&key.to_ne_bytes())
 }
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe extern "C" fn key_cmp(_: Table, link: Link, key: *const c_void, size: c_uint) -> bool {
     assert_eq!(size, 8);
     // SAFETY: the table gives a record of this test and the key it was given.
@@ -50,6 +52,8 @@ unsafe extern "C" fn key_init(table: Table, link: Link, arg: *mut c_void) {
     }
 }
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe extern "C" fn rec_hash(_: Table, link: Link) -> u32 {
     // SAFETY: the table gives a record of this test.
     hash_of(unsafe { (*record_of(link)).key })
@@ -67,6 +71,8 @@ unsafe extern "C" fn rec_decref(_: Table, link: Link) -> bool {
     before == 1
 }
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe extern "C" fn rec_ndecref(_: Table, link: Link, count: c_int) -> c_int {
     // SAFETY: the table gives a record of this test.
     let refs = unsafe { &(*record_of(link)).refs };
@@ -76,6 +82,8 @@ unsafe extern "C" fn rec_ndecref(_: Table, link: Link, count: c_int) -> c_int {
     (refs.fetch_sub(count, Ordering::SeqCst) == count) as c_int
 }
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe extern "C" fn rec_free(_: Table, link: Link) {
     // SAFETY: the table gives a record of this test, in no chain. Its memory stays to be looked at.
     unsafe {
@@ -199,6 +207,8 @@ impl Pair {
         (!living.is_empty()).then(|| *index.get(&living))
     }
 
+    /// # Safety
+    /// The caller gives pointers that are NULL or good for what they are used for.
     unsafe fn step(&mut self, act: &Act) {
         let recent = self.model.feats & D_HASH_FT_LRU != 0;
         let named = |key: &u64| (&raw const *key).cast::<c_void>();
@@ -308,6 +318,8 @@ impl Pair {
         }
     }
 
+    /// # Safety
+    /// The caller gives pointers that are NULL or good for what they are used for.
     unsafe fn check(&self) {
         let own = (self.model.feats & D_HASH_FT_EPHEMERAL == 0) as i32;
         let mut seen: Vec<Link> = Vec::new();
@@ -329,12 +341,16 @@ impl Pair {
     }
 }
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe extern "C" fn gather(link: Link, seen: *mut c_void) -> c_int {
     // SAFETY: the argument is the test's vector.
     unsafe { (*seen.cast::<Vec<Link>>()).push(link) };
     0
 }
 
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 unsafe extern "C" fn count_down(_: Link, left: *mut c_void) -> c_int {
     // SAFETY: the argument is the test's number.
     unsafe {

@@ -31,6 +31,9 @@ fn murmur64(bytes: &[u8], seed: u32) -> u64 {
 }
 
 /// The `len` bytes behind a pointer; none for NULL.
+///
+/// # Safety
+/// The caller gives `len` bytes.
 unsafe fn bytes<'a>(pointer: *const u8, len: c_uint) -> &'a [u8] {
     if pointer.is_null() {
         return &[];
@@ -40,6 +43,9 @@ unsafe fn bytes<'a>(pointer: *const u8, len: c_uint) -> &'a [u8] {
 }
 
 /// djb2 over `len` bytes.
+///
+/// # Safety
+/// The caller gives NULL or `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_string_u32(string: *const c_char, len: c_uint) -> u32 {
     // SAFETY: the caller gives NULL or `len` bytes.
@@ -47,6 +53,9 @@ pub unsafe extern "C" fn d_hash_string_u32(string: *const c_char, len: c_uint) -
 }
 
 /// MurmurHash64A over `key_len` bytes.
+///
+/// # Safety
+/// The caller gives NULL or `key_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_murmur64(key: *const u8, key_len: c_uint, seed: c_uint) -> u64 {
     // SAFETY: the caller gives NULL or `key_len` bytes.
@@ -77,6 +86,9 @@ pub extern "C" fn d_hash_mix96(mut a: u32, mut b: u32, mut c: u32) -> u32 {
 }
 
 /// Where `value` belongs in `nhashes` ascending numbers: the last that is not above it, or 0.
+///
+/// # Safety
+/// The caller gives `nhashes` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hash_srch_u64(hashes: *mut u64, nhashes: c_uint, value: u64) -> c_uint {
     if hashes.is_null() || nhashes == 0 {

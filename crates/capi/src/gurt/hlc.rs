@@ -32,6 +32,9 @@ pub extern "C" fn d_hlc_get() -> u64 {
 
 /// Takes note of a value made elsewhere, and makes one above it. `-DER_HLC_SYNC` when it is further
 /// ahead of the local clock than clocks are believed to differ.
+///
+/// # Safety
+/// The caller gives NULL or room for a number, twice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hlc_get_msg(msg: u64, hlc_out: *mut u64, offset: *mut u64) -> c_int {
     let wall = wall_ns();
@@ -77,6 +80,9 @@ pub extern "C" fn d_unixnsec2hlc(unixnsec: u64) -> u64 {
 }
 
 /// The time of a value.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_hlc2timespec(hlc: u64, ts: *mut libc::timespec) -> c_int {
     if ts.is_null() {
@@ -89,6 +95,9 @@ pub unsafe extern "C" fn d_hlc2timespec(hlc: u64, ts: *mut libc::timespec) -> c_
 }
 
 /// The value of a time; `-DER_INVAL` for one before 1970 or after 2554.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_timespec2hlc(ts: libc::timespec, hlc: *mut u64) -> c_int {
     let value = u64::try_from(ts.tv_sec).ok().and_then(|s| s.checked_mul(NS));
@@ -104,6 +113,9 @@ pub unsafe extern "C" fn d_timespec2hlc(ts: libc::timespec, hlc: *mut u64) -> c_
 }
 
 /// The time of a value, for instance of `ci_md_mtime`.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_hlc2timespec(hlc: u64, ts: *mut libc::timespec) -> c_int {
     // SAFETY: as for the function below.
@@ -111,6 +123,9 @@ pub unsafe extern "C" fn daos_hlc2timespec(hlc: u64, ts: *mut libc::timespec) ->
 }
 
 /// Seconds since 1970 of a value.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_hlc2timestamp(hlc: u64, ts: *mut libc::time_t) -> c_int {
     if ts.is_null() {

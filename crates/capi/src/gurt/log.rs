@@ -178,6 +178,8 @@ fn now() -> String {
     format!("{year}/{month:02}/{:02}-{hour:02}:{minute:02}:{second:02}.{micros:06}", day.tm_mday)
 }
 
+/// # Safety
+/// The caller gives a string.
 unsafe fn text_of<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
     if text.is_null() {
         return "".into();
@@ -187,6 +189,9 @@ unsafe fn text_of<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
 }
 
 /// Writes a message that a C program formatted, if its level is to be written.
+///
+/// # Safety
+/// The caller gives NULL or strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn azk_log_line(
     level: c_int,
@@ -211,16 +216,22 @@ pub extern "C" fn azk_log_enabled(level: c_int) -> c_int {
     is_enabled(level) as c_int
 }
 
-/// Opens the log; each user closes it with `d_log_fini`.
+/// Opens the log; each user closes it with `d_log_fini`. The first one has the environment read
+/// anew, because lines may have been written before.
 #[unsafe(no_mangle)]
 pub extern "C" fn d_log_init() -> c_int {
-    USERS.fetch_add(1, Relaxed);
+    if USERS.fetch_add(1, Relaxed) == 0 {
+        d_log_close();
+    }
     is_enabled(EMERG);
     0
 }
 
 /// Opens the log. A file given here counts when `D_LOG_FILE` names none; a mask (a level) when
 /// `D_LOG_MASK` gives none.
+///
+/// # Safety
+/// The caller gives a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_log_init_adv(
     _log_tag: *mut c_char,
@@ -290,6 +301,9 @@ pub extern "C" fn d_log_sync_mask() {
 }
 
 /// Takes another mask; NULL reads `D_LOG_MASK` again.
+///
+/// # Safety
+/// The caller gives a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_log_sync_mask_ex(log_mask: *const c_char, _dd_mask: *const c_char) {
     if log_mask.is_null() {
@@ -301,6 +315,9 @@ pub unsafe extern "C" fn d_log_sync_mask_ex(log_mask: *const c_char, _dd_mask: *
 
 /// Sets the level from the first `mlen` bytes of a mask, or from all when negative: 0, or -1 when
 /// it has no meaning.
+///
+/// # Safety
+/// The caller gives a string, or `mlen` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_log_setmasks(mstr: *const c_char, mlen: c_int) -> c_int {
     if mstr.is_null() {
@@ -338,6 +355,9 @@ pub extern "C" fn d_log_disable_logging() {
 }
 
 /// Writes memory in hexadecimal, 16 bytes a line.
+///
+/// # Safety
+/// The caller gives `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_log_memory(ptr: *const u8, size: usize) {
     shielded((), || {
@@ -377,6 +397,9 @@ pub extern "C" fn d_signal_stack_enable(_enabled: bool) {}
 pub extern "C" fn d_signal_register() {}
 
 /// Opens the log.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_debug_init(_logfile: *mut c_char) -> c_int {
     d_log_init()

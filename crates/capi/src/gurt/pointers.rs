@@ -15,6 +15,9 @@ pub struct d_vec_pointers {
 }
 
 /// Begins an empty array with room for `cap` pointers.
+///
+/// # Safety
+/// The caller gives memory for an array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_vec_pointers_init(pointers: *mut d_vec_pointers, cap: u32) -> c_int {
     if pointers.is_null() {
@@ -30,6 +33,9 @@ pub unsafe extern "C" fn d_vec_pointers_init(pointers: *mut d_vec_pointers, cap:
 }
 
 /// Gives the array's memory back; what the pointers point to stays.
+///
+/// # Safety
+/// The caller gives an array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_vec_pointers_fini(pointers: *mut d_vec_pointers) {
     if pointers.is_null() {
@@ -43,6 +49,9 @@ pub unsafe extern "C" fn d_vec_pointers_fini(pointers: *mut d_vec_pointers) {
 }
 
 /// One pointer more.
+///
+/// # Safety
+/// The caller gives NULL or an array.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_vec_pointers_append(
     pointers: *mut d_vec_pointers,

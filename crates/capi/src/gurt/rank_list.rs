@@ -24,6 +24,8 @@ pub(crate) unsafe fn ranks<'a>(list: *const d_rank_list_t) -> &'a [d_rank_t] {
     }
 }
 
+/// # Safety
+/// The caller gives NULL, or a list that nobody else uses meanwhile.
 unsafe fn ranks_mut<'a>(list: *mut d_rank_list_t) -> &'a mut [d_rank_t] {
     // SAFETY: the caller gives NULL, or a list that nobody else uses meanwhile.
     unsafe {
@@ -53,6 +55,9 @@ pub(crate) fn make(ranks: &[d_rank_t]) -> *mut d_rank_list_t {
 }
 
 /// Gives a list other ranks, in memory of its own.
+///
+/// # Safety
+/// The caller gives a list.
 unsafe fn set(list: *mut d_rank_list_t, ranks: &[d_rank_t]) -> Outcome {
     let copy: *mut d_rank_t = match ranks.len() {
         0 => null_mut(),
@@ -96,6 +101,9 @@ pub extern "C" fn d_rank_list_alloc(size: u32) -> *mut d_rank_list_t {
 }
 
 /// Gives a list back. NULL is fine.
+///
+/// # Safety
+/// The caller gives back a list of the C allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_free(list: *mut d_rank_list_t) {
     if list.is_null() {
@@ -109,6 +117,9 @@ pub unsafe extern "C" fn d_rank_list_free(list: *mut d_rank_list_t) {
 }
 
 /// A copy; of NULL, NULL.
+///
+/// # Safety
+/// The caller gives NULL or a list, and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_dup(
     dst: *mut *mut d_rank_list_t,
@@ -129,6 +140,9 @@ pub unsafe extern "C" fn d_rank_list_dup(
 }
 
 /// A sorted copy without repetition.
+///
+/// # Safety
+/// The caller gives NULL or a list, and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_dup_sort_uniq(
     dst: *mut *mut d_rank_list_t,
@@ -158,6 +172,9 @@ pub unsafe extern "C" fn d_rank_list_dup_sort_uniq(
 }
 
 /// Removes from `dst` the ranks that are in `src` (`exclude`), or those that are not.
+///
+/// # Safety
+/// The caller gives two lists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_filter(
     src: *mut d_rank_list_t,
@@ -183,6 +200,9 @@ pub unsafe extern "C" fn d_rank_list_filter(
 }
 
 /// Appends to `src` the ranks of `more` that it does not have.
+///
+/// # Safety
+/// The caller gives a list, and NULL or another.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_merge(
     src: *mut d_rank_list_t,
@@ -206,6 +226,9 @@ pub unsafe extern "C" fn d_rank_list_merge(
 }
 
 /// Changes the length; new ranks are 0.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_resize(list: *mut d_rank_list_t, size: u32) -> c_int {
     status(|| {
@@ -233,6 +256,9 @@ pub unsafe extern "C" fn d_rank_list_resize(list: *mut d_rank_list_t, size: u32)
 }
 
 /// Gives `dst` the ranks of `src`.
+///
+/// # Safety
+/// The caller gives two lists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_copy(
     dst: *mut d_rank_list_t,
@@ -249,6 +275,9 @@ pub unsafe extern "C" fn d_rank_list_copy(
 }
 
 /// Puts the ranks in order.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_sort(list: *mut d_rank_list_t) {
     // SAFETY: the caller gives NULL or a list.
@@ -256,6 +285,9 @@ pub unsafe extern "C" fn d_rank_list_sort(list: *mut d_rank_list_t) {
 }
 
 /// Puts the ranks in a random order (Fisher and Yates).
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_shuffle(list: *mut d_rank_list_t) {
     // SAFETY: the caller gives NULL or a list.
@@ -266,6 +298,9 @@ pub unsafe extern "C" fn d_rank_list_shuffle(list: *mut d_rank_list_t) {
 }
 
 /// Looks a rank up in a sorted list.
+///
+/// # Safety
+/// The caller gives NULL or a list, and NULL or room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_bsearch(
     list: *mut d_rank_list_t,
@@ -277,6 +312,9 @@ pub unsafe extern "C" fn d_rank_list_bsearch(
 }
 
 /// Looks a rank up.
+///
+/// # Safety
+/// The caller gives NULL or a list, and NULL or room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_find(
     list: *mut d_rank_list_t,
@@ -298,6 +336,9 @@ unsafe fn found(at: Option<usize>, idx: *mut c_int) -> bool {
 }
 
 /// Removes the rank at an index; nothing happens when there is none.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_del_at(list: *mut d_rank_list_t, idx: c_int) {
     // SAFETY: the caller gives NULL or a list.
@@ -312,6 +353,9 @@ pub unsafe extern "C" fn d_rank_list_del_at(list: *mut d_rank_list_t, idx: c_int
 }
 
 /// Removes the first occurrence of a rank, if there is one.
+///
+/// # Safety
+/// The caller gives a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_del(list: *mut d_rank_list_t, rank: d_rank_t) -> c_int {
     if list.is_null() {
@@ -329,6 +373,9 @@ pub unsafe extern "C" fn d_rank_list_del(list: *mut d_rank_list_t, rank: d_rank_
 }
 
 /// One rank more at the end.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_append(list: *mut d_rank_list_t, rank: d_rank_t) -> c_int {
     // SAFETY: the caller gives NULL or a list.
@@ -344,6 +391,9 @@ pub unsafe extern "C" fn d_rank_list_append(list: *mut d_rank_list_t, rank: d_ra
 }
 
 /// True when both lists have the same ranks, in any order. Neither list is changed.
+///
+/// # Safety
+/// The caller gives two lists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_identical(
     one: *mut d_rank_list_t,
@@ -362,6 +412,9 @@ pub unsafe extern "C" fn d_rank_list_identical(
 }
 
 /// True when the list has the rank.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_in_rank_list(list: *mut d_rank_list_t, rank: d_rank_t) -> bool {
     // SAFETY: the caller gives NULL or a list.
@@ -369,6 +422,9 @@ pub unsafe extern "C" fn d_rank_in_rank_list(list: *mut d_rank_list_t, rank: d_r
 }
 
 /// The index of a rank; `-DER_NONEXIST` when the list does not have it.
+///
+/// # Safety
+/// The caller gives a list and room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_idx_in_rank_list(
     list: *mut d_rank_list_t,
@@ -391,6 +447,9 @@ pub unsafe extern "C" fn d_idx_in_rank_list(
 }
 
 /// Writes a list to the log, under a name of at most `name_len` bytes.
+///
+/// # Safety
+/// The caller gives a list and a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_dump(
     list: *mut d_rank_list_t,
@@ -413,6 +472,9 @@ pub unsafe extern "C" fn d_rank_list_dump(
 }
 
 /// A list of `len` ranks; NULL when there is no memory.
+///
+/// # Safety
+/// The caller gives `len` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uint32_array_to_rank_list(
     ints: *mut u32,
@@ -429,6 +491,9 @@ pub unsafe extern "C" fn uint32_array_to_rank_list(
 }
 
 /// A copy of the ranks as an array.
+///
+/// # Safety
+/// The caller gives a list and room for a pointer and a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rank_list_to_uint32_array(
     list: *mut d_rank_list_t,
@@ -454,6 +519,9 @@ pub unsafe extern "C" fn rank_list_to_uint32_array(
 
 /// The list that a text such as `1:2:3` names; `sep` holds the separators. NULL for an empty or
 /// malformed text. The caller frees it with `d_rank_list_free`.
+///
+/// # Safety
+/// The caller gives two strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_rank_list_parse(
     str: *const c_char,

@@ -24,6 +24,8 @@ pub struct d_rank_range_list_t {
     rrl_nr: u32,
 }
 
+/// # Safety
+/// The caller gives NULL, or a list that nobody changes meanwhile.
 unsafe fn ranges<'a>(list: *const d_rank_range_list_t) -> &'a [d_rank_range_t] {
     // SAFETY: the caller gives NULL, or a list that nobody changes meanwhile.
     unsafe {
@@ -84,6 +86,9 @@ pub extern "C" fn d_rank_range_list_alloc(size: u32) -> *mut d_rank_range_list_t
 }
 
 /// Gives a list back. NULL is fine.
+///
+/// # Safety
+/// The caller gives back a list of the C allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_range_list_free(list: *mut d_rank_range_list_t) {
     if list.is_null() {
@@ -98,6 +103,9 @@ pub unsafe extern "C" fn d_rank_range_list_free(list: *mut d_rank_range_list_t) 
 
 /// The list with another length: a new one for NULL, none for `size` 0. On NULL for any other
 /// reason the old list is as it was.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_range_list_realloc(
     list: *mut d_rank_range_list_t,
@@ -125,6 +133,9 @@ pub unsafe extern "C" fn d_rank_range_list_realloc(
 }
 
 /// The ranges of a list of ranks, which is not changed.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_range_list_create_from_ranks(
     ranks: *mut d_rank_list_t,
@@ -144,6 +155,9 @@ pub unsafe extern "C" fn d_rank_range_list_create_from_ranks(
 }
 
 /// The text of a list; the caller frees it.
+///
+/// # Safety
+/// The caller gives a list and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_range_list_str(
     list: *mut d_rank_range_list_t,
@@ -159,6 +173,9 @@ pub unsafe extern "C" fn d_rank_range_list_str(
 }
 
 /// The text of a list of ranks, NULL for NULL; the caller frees it.
+///
+/// # Safety
+/// The caller gives NULL or a list, and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn d_rank_list_to_str(
     ranks: *mut d_rank_list_t,
@@ -179,6 +196,8 @@ pub unsafe extern "C" fn d_rank_list_to_str(
     })
 }
 
+/// # Safety
+/// The caller gives room for a pointer.
 unsafe fn give(text: String, to: *mut *mut c_char) -> Result<(), c_int> {
     let copy = alloc::string(text.as_bytes());
     if copy.is_null() {

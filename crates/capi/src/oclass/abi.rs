@@ -25,6 +25,9 @@ const REPLICATED: c_uint = 1;
 const ANCHOR_EOF: u16 = crate::ctypes::DAOS_ANCHOR_TYPE_EOF;
 
 /// The id for a name; 0 (`OC_UNKNOWN`) when there is none.
+///
+/// # Safety
+/// The caller gives a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_oclass_name2id(name: *const c_char) -> c_int {
     if name.is_null() {
@@ -38,6 +41,9 @@ pub unsafe extern "C" fn daos_oclass_name2id(name: *const c_char) -> c_int {
 }
 
 /// Writes the name of an id to a buffer of 24 bytes: 0; or `UNKNOWN` and -1.
+///
+/// # Safety
+/// The caller gives 24 bytes, and no name is longer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_oclass_id2name(oc_id: u32, name: *mut c_char) -> c_int {
     if name.is_null() {
@@ -58,6 +64,9 @@ pub unsafe extern "C" fn daos_oclass_id2name(oc_id: u32, name: *mut c_char) -> c
 
 /// Writes all names to a buffer, each with `, ` behind it: the length, or `-DER_OVERFLOW` when the
 /// buffer is too small.
+///
+/// # Safety
+/// The caller gives a buffer of at least one byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_oclass_names_list(size: usize, str: *mut c_char) -> isize {
     if str.is_null() || size == 0 {
@@ -116,6 +125,9 @@ fn attributes(class: ObjClass) -> daos_oclass_attr {
 }
 
 /// A class by its parts, made by the caller: there are no such classes.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_obj_register_class(
     coh: daos_handle_t,
@@ -134,6 +146,9 @@ pub unsafe extern "C" fn daos_obj_register_class(
 }
 
 /// The parts of a class; `-DER_NONEXIST` for an id that is none.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_obj_query_class(
     coh: daos_handle_t,
@@ -156,6 +171,9 @@ pub unsafe extern "C" fn daos_obj_query_class(
 }
 
 /// The next classes of the list, as many as fit; the anchor is zeroed for the first call.
+///
+/// # Safety
+/// The caller gives a list and an anchor until the event completes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_obj_list_class(
     coh: daos_handle_t,

@@ -28,6 +28,9 @@ pub(super) unsafe fn free_value(entry: &mut daos_prop_entry) {
 }
 
 /// Copies an entry's value, which may be NULL, into another that is empty.
+///
+/// # Safety
+/// The caller's value is what the type says.
 unsafe fn copy(from: &daos_prop_entry, to: &mut daos_prop_entry) -> Outcome {
     to.dpe_type = from.dpe_type;
     to.dpe_flags = from.dpe_flags;
@@ -62,6 +65,8 @@ unsafe fn copy(from: &daos_prop_entry, to: &mut daos_prop_entry) -> Outcome {
     }
 }
 
+/// # Safety
+/// The caller gives NULL or a list with `dal_len` bytes behind it.
 unsafe fn acl_bytes<'a>(list: *const daos_acl) -> Option<&'a [u8]> {
     // SAFETY: the caller gives NULL or a list with `dal_len` bytes behind it.
     unsafe {
@@ -94,6 +99,9 @@ pub extern "C" fn daos_prop_alloc(entries_nr: u32) -> *mut daos_prop_t {
 }
 
 /// Gives back the entries of a list, but not the list.
+///
+/// # Safety
+/// The caller gives a list whose values are its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_fini(prop: *mut daos_prop_t) {
     if prop.is_null() {
@@ -109,6 +117,9 @@ pub unsafe extern "C" fn daos_prop_fini(prop: *mut daos_prop_t) {
 }
 
 /// Gives a list back. NULL is fine.
+///
+/// # Safety
+/// The caller gives back a list of the C allocator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_free(prop: *mut daos_prop_t) {
     // SAFETY: the caller gives back a list of the C allocator.
@@ -119,6 +130,9 @@ pub unsafe extern "C" fn daos_prop_free(prop: *mut daos_prop_t) {
 }
 
 /// Copies entries into a new list; those of later lists replace earlier ones of the same type.
+///
+/// # Safety
+/// The caller gives lists whose values are what the types say.
 unsafe fn joined(
     lists: &[*mut daos_prop_t],
     keep: impl Fn(&daos_prop_entry) -> bool,
@@ -152,6 +166,9 @@ unsafe fn joined(
 }
 
 /// A new list with the entries of both, where those of `new_prop` win.
+///
+/// # Safety
+/// The caller gives two lists and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_merge2(
     old_prop: *mut daos_prop_t,
@@ -169,6 +186,9 @@ pub unsafe extern "C" fn daos_prop_merge2(
 }
 
 /// As `daos_prop_merge2`; NULL on any error.
+///
+/// # Safety
+/// The caller gives pointers that are NULL or good for what they are used for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_merge(
     old_prop: *mut daos_prop_t,
@@ -182,6 +202,9 @@ pub unsafe extern "C" fn daos_prop_merge(
 
 /// A copy of the entries that are set, of a list that makes sense for a pool or container. NULL for
 /// one that does not, or that sets nothing.
+///
+/// # Safety
+/// The caller gives NULL or a list whose values are what the types say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_dup(
     prop: *mut daos_prop_t,
@@ -192,8 +215,7 @@ pub unsafe extern "C" fn daos_prop_dup(
         // SAFETY: the caller gives NULL or a list whose values are what the types say.
         unsafe {
             let is_set = |entry: &daos_prop_entry| entry.dpe_flags & super::NOT_SET == 0;
-            if valid::check(prop, pool, input).is_err() || !entries(prop).iter().any(&is_set)
-            {
+            if valid::check(prop, pool, input).is_err() || !entries(prop).iter().any(&is_set) {
                 return null_mut();
             }
             joined(&[prop], is_set).unwrap_or(null_mut())
@@ -202,6 +224,9 @@ pub unsafe extern "C" fn daos_prop_dup(
 }
 
 /// True for a list that makes sense for a pool or container; with `input`, its values too.
+///
+/// # Safety
+/// The caller gives NULL or a list whose values are what the types say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_valid(prop: *mut daos_prop_t, pool: bool, input: bool) -> bool {
     // SAFETY: the caller gives NULL or a list whose values are what the types say.
@@ -209,6 +234,9 @@ pub unsafe extern "C" fn daos_prop_valid(prop: *mut daos_prop_t, pool: bool, inp
 }
 
 /// Reads `name:value;...` of at most `len` bytes into a new list.
+///
+/// # Safety
+/// The caller gives a string, or `len` bytes, and room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_from_str(
     str: *const c_char,
@@ -246,6 +274,9 @@ pub unsafe extern "C" fn daos_prop_from_str(
 }
 
 /// The entry of a type, inside the list; NULL when there is none.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_entry_get(
     prop: *mut daos_prop_t,
@@ -256,6 +287,8 @@ pub unsafe extern "C" fn daos_prop_entry_get(
     entries.find(|entry| entry.dpe_type == property).map_or(null_mut(), |entry| entry)
 }
 
+/// # Safety
+/// The caller gives NULL or a list.
 unsafe fn entry_of<'a>(prop: *mut daos_prop_t, property: u32) -> Outcome<&'a mut daos_prop_entry> {
     // SAFETY: the caller gives NULL or a list.
     unsafe { daos_prop_entry_get(prop, property).as_mut() }.ok_or(DER_NONEXIST)
@@ -280,6 +313,8 @@ unsafe fn set_str(entry: &mut daos_prop_entry, str: *const c_char, len: u64) -> 
     Ok(())
 }
 
+/// # Safety
+/// The caller gives NULL or `size` bytes.
 unsafe fn set_ptr(entry: &mut daos_prop_entry, ptr: *const c_void, size: u64) -> Outcome {
     if !valid::is_memory(entry.dpe_type) {
         return Err(DER_INVAL);
@@ -306,6 +341,9 @@ unsafe fn set_ptr(entry: &mut daos_prop_entry, ptr: *const c_void, size: u64) ->
 }
 
 /// Gives the entry of a type a copy of at most `len` bytes of a string; NULL for none.
+///
+/// # Safety
+/// The caller gives NULL or a list, and NULL or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_set_str(
     prop: *mut daos_prop_t,
@@ -318,6 +356,9 @@ pub unsafe extern "C" fn daos_prop_set_str(
 }
 
 /// Gives an entry a copy of at most `len` bytes of a string; NULL for none.
+///
+/// # Safety
+/// The caller gives NULL or an entry, and NULL or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_entry_set_str(
     entry: *mut daos_prop_entry,
@@ -329,6 +370,9 @@ pub unsafe extern "C" fn daos_prop_entry_set_str(
 }
 
 /// Gives the entry of a type a copy of `size` bytes; NULL for none.
+///
+/// # Safety
+/// The caller gives NULL or a list, and NULL or `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_set_ptr(
     prop: *mut daos_prop_t,
@@ -341,6 +385,9 @@ pub unsafe extern "C" fn daos_prop_set_ptr(
 }
 
 /// Gives an entry a copy of `size` bytes; NULL for none.
+///
+/// # Safety
+/// The caller gives NULL or an entry, and NULL or `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_entry_set_ptr(
     entry: *mut daos_prop_entry,
@@ -352,6 +399,9 @@ pub unsafe extern "C" fn daos_prop_entry_set_ptr(
 }
 
 /// Gives `entry_dst` a copy of the `len` bytes that `entry_src` points to.
+///
+/// # Safety
+/// The caller gives NULL or two entries, the second with `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_entry_dup_ptr(
     entry_dst: *mut daos_prop_entry,
@@ -378,6 +428,9 @@ pub unsafe extern "C" fn daos_prop_entry_dup_ptr(
 }
 
 /// Gives `dst` a copy of the well-known objects of `src`.
+///
+/// # Safety
+/// The caller gives NULL or two entries, the values NULL or such objects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_entry_dup_co_roots(
     dst: *mut daos_prop_entry,
@@ -409,6 +462,9 @@ pub unsafe extern "C" fn daos_prop_entry_dup_co_roots(
 
 /// 0 when two access control lists are the same byte for byte, or both missing; else
 /// `-DER_MISMATCH`.
+///
+/// # Safety
+/// The caller gives NULL or entries whose values are what the types say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_entry_cmp_acl(
     entry1: *mut daos_prop_entry,
@@ -430,6 +486,9 @@ pub unsafe extern "C" fn daos_prop_entry_cmp_acl(
 }
 
 /// True when the value of the entry's type is a string.
+///
+/// # Safety
+/// The caller gives NULL or an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_has_str(entry: *mut daos_prop_entry) -> bool {
     // SAFETY: the caller gives NULL or an entry.
@@ -437,6 +496,9 @@ pub unsafe extern "C" fn daos_prop_has_str(entry: *mut daos_prop_entry) -> bool 
 }
 
 /// True when the value of the entry's type is memory.
+///
+/// # Safety
+/// The caller gives NULL or an entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_has_ptr(entry: *mut daos_prop_entry) -> bool {
     // SAFETY: the caller gives NULL or an entry.
@@ -451,6 +513,9 @@ pub extern "C" fn daos_prop_has_byteval(_entry: *mut daos_prop_entry) -> bool {
 
 /// `-DER_INVAL`: no type has bytes for a value yet. `-DER_NONEXIST` when the list does not have the
 /// type at all.
+///
+/// # Safety
+/// The caller gives NULL or a list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_set_byteval(
     prop: *mut daos_prop_t,
@@ -473,6 +538,9 @@ pub extern "C" fn daos_prop_entry_set_byteval(
 }
 
 /// Gives `entry_dst` a copy of the bytes that `entry_src` has; none when it has none.
+///
+/// # Safety
+/// The caller gives NULL or two entries, the second's value NULL or bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_entry_dup_byteval(
     entry_dst: *mut daos_prop_entry,
@@ -496,6 +564,9 @@ pub unsafe extern "C" fn daos_prop_entry_dup_byteval(
 }
 
 /// Copies one entry into another, whose value is given back first.
+///
+/// # Safety
+/// The caller gives NULL or two entries whose values are what the types say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_entry_copy(
     entry: *mut daos_prop_entry,
@@ -516,6 +587,9 @@ pub unsafe extern "C" fn daos_prop_entry_copy(
 }
 
 /// Fills `prop_req` in from `prop_reply`, as a query does.
+///
+/// # Safety
+/// The caller gives NULL or lists whose values are what the types say.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_prop_copy(
     prop_req: *mut daos_prop_t,

@@ -43,6 +43,9 @@ fn is_number(property: u32, number: u64) -> bool {
 }
 
 /// Checks a value. `Inval` also for a string or memory that is missing.
+///
+/// # Safety
+/// The caller's values are what the types say.
 unsafe fn check_value(entry: &daos_prop_entry) -> Outcome {
     // SAFETY: the caller's values are what the types say.
     let value = unsafe { value(entry) }?.ok_or(DER_INVAL)?;
