@@ -34,6 +34,8 @@ impl Helper {
             })
         };
         let child = command
+            // A key pressed for this program is not for that one: it ends with us, in order.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -24,8 +24,11 @@ use types::{Error, Result};
 
 /// The paper's file size.
 const FILE_BYTES: u64 = 1_000_000_000;
-/// Calls of a file when limits are compared.
-const CALLS: u64 = 16;
+/// Calls when limits are compared: the smallest that the paper coordinates. Less would fit into
+/// what a client has on its way, and the call would be over before its data are.
+const CALL_BYTES: u64 = 8_000_000;
+/// Calls of a file when limits are compared, at most and at least.
+const CALLS: (u64, u64) = (16, 2);
 /// Steps before the one that is measured, for the limit that the coordinator has to find. Fixed
 /// limits have nothing to learn.
 const WARM_UP: usize = 2;
@@ -202,13 +205,14 @@ fn compare(
     out: &mut dyn Write,
 ) -> Result<()> {
     let file = scaled(options.bytes, options.setting.scale);
-    // Calls are smaller here, and all of them are to ask.
+    let call = scaled(CALL_BYTES.clamp(file / CALLS.0, file / CALLS.1), 1.0);
+    // Calls may be smaller here than elsewhere; all of them are to ask.
     let plan = Plan { min_bytes: 0, ..plan.clone() };
     for limit in options.rivals() {
         let warm_up = if limit == Limit::Auto { WARM_UP } else { 0 };
-        let load = options.load(scaled(file / CALLS, 1.0), warm_up + 1);
+        let load = options.load(call, warm_up + 1);
         let run = plan.run(&load, options.writers_max(), round, limit, warm_up)?;
-        say(out, &format!("{}, in {CALLS} calls", line(&run)))?;
+        say(out, &format!("{}, in calls of {}", line(&run), types::size::format(call)))?;
         runs.push(run);
     }
     Ok(())
@@ -340,7 +344,7 @@ impl Report {
                 table.row([vec![limit.to_string()], cells.to_vec()].concat());
             }
             let writers = self.options.writers_max();
-            say(out, &format!("{writers} writers in {CALLS} calls, after warm-up\n{table}"))?;
+            say(out, &format!("{writers} writers, in smaller calls\n{table}"))?;
         }
         for (target, done) in self.device.iter().enumerate() {
             let mean = done.bytes.checked_div(done.runs).unwrap_or(0);
