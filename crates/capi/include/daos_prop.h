@@ -326,6 +326,16 @@ int daos_prop_entry_dup_co_roots(struct daos_prop_entry *dst, struct daos_prop_e
 /* 0 if two access control lists are the same. */
 int daos_prop_entry_cmp_acl(struct daos_prop_entry *entry1, struct daos_prop_entry *entry2);
 
+/* A copy of a list, for a pool or a container; with `input` only what can be set. NULL on error. */
+daos_prop_t *daos_prop_dup(daos_prop_t *prop, bool pool, bool input);
+
+/* Copies the values that `prop_req` asks for from `prop_reply`, or one value. */
+int daos_prop_copy(daos_prop_t *prop_req, daos_prop_t *prop_reply);
+int daos_prop_entry_copy(struct daos_prop_entry *entry, struct daos_prop_entry *entry_dup);
+
+/* Whether all types and values have a meaning. */
+bool daos_prop_valid(daos_prop_t *prop, bool pool, bool input);
+
 /* What kind of value the entry's type has. */
 bool daos_prop_has_str(struct daos_prop_entry *entry);
 bool daos_prop_has_ptr(struct daos_prop_entry *entry);

@@ -183,9 +183,6 @@ static void ids(void)
 	id.hi |= (uint64_t)0xa2 << OID_FMT_CLASS_SHIFT;
 	id.hi |= (uint64_t)0xff00 << OID_FMT_META_SHIFT;
 	CHECK_EQ(daos_obj_id2type(id), DAOS_OT_ARRAY_BYTE);
-	CHECK_EQ(daos_obj_id2class(id), OC_EC_4P2GX);
-	CHECK_EQ(daos_obj_id2ord(id), OR_RS_4P2);
-	CHECK_EQ(daos_obj_id2grp_nr(id), MAX_NUM_GROUPS);
 	CHECK(daos_is_array(id) && daos_is_dkey_uint64(id) && !daos_is_kv(id));
 	CHECK(!daos_is_akey_lexical(id) && !daos_is_dkey_lexical(id) && !daos_is_akey_uint64(id));
 	CHECK(daos_is_kv_type(DAOS_OT_KV_LEXICAL) && daos_is_dkey_lexical_type(DAOS_OT_KV_LEXICAL));
