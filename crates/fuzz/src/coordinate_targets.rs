@@ -1,10 +1,13 @@
-//! Targets of I/O coordination: what a coordinator and a client read from each other.
+//! Targets of I/O coordination: what a coordinator and a client read from each other, and what the
+//! preload library reads from the system, from files' attributes and from its settings.
 
 use crate::target::Target;
 use coordinate::message::{
     CLIENT_FRAME_BYTES_MAX, ClientMessage, CoordinatorMessage, FRAME_BYTES_MAX, Hello, IoKind,
     Reason, Request, TargetList,
 };
+use coordinate::rules::settings::{Settings, Surroundings};
+use coordinate::rules::{azekura, glob, lustre, mount};
 
 const AMPLIFICATION: usize = 64;
 
@@ -19,6 +22,13 @@ pub fn all() -> Vec<Target> {
     vec![
         target("ioc-client-message", client_message, client_messages),
         target("ioc-coordinator-message", coordinator_message, coordinator_messages),
+        target("ioc-lustre-layout", lustre_layout, lustre_layouts),
+        target("ioc-azekura-targets", azekura_targets, || {
+            vec![b"tank/3,tank/7".to_vec(), b"a".to_vec(), b",".to_vec()]
+        }),
+        target("ioc-mount-table", mount_table, mount_tables),
+        target("ioc-glob", glob, || vec![b"/a/**/b*[!x-z]?\0/a/b/c/bcd".to_vec()]),
+        target("ioc-settings", settings, settings_files),
     ]
 }
 
@@ -41,6 +51,7 @@ fn client_messages() -> Vec<Vec<u8>> {
         ClientMessage::Completion { id: 1, bytes: 2, io_us: 3 },
         ClientMessage::Cancel { id: 1 },
         ClientMessage::Stats,
+        ClientMessage::Ping,
     ];
     messages
         .iter()
@@ -59,6 +70,7 @@ fn coordinator_messages() -> Vec<Vec<u8>> {
         CoordinatorMessage::Refused { reason: Reason::Token, text: "wrong token" },
         CoordinatorMessage::Ack { id: 1 },
         CoordinatorMessage::StatsPart { last: true, json: b"{}" },
+        CoordinatorMessage::Pong,
     ];
     messages
         .iter()
@@ -92,5 +104,106 @@ fn coordinator_message(bytes: &[u8]) {
         assert_eq!(written, taken);
         let again = CoordinatorMessage::decode(&room[..written]).expect("what we write decodes");
         assert_eq!(again, Some((message, taken)));
+    }
+}
+
+fn lustre_layouts() -> Vec<Vec<u8>> {
+    let plain = lustre::sample::plain(1, &[3, 70_000], false);
+    let pooled = lustre::sample::plain(1, &[5], true);
+    let on_mdt = lustre::sample::plain(0x100, &[], false);
+    let composite =
+        lustre::sample::composite(&[(0x10, on_mdt), (0x10, plain.clone()), (0, pooled.clone())]);
+    vec![plain, pooled, composite]
+}
+
+/// There are never more stripes than the bytes have room for.
+fn lustre_layout(bytes: &[u8]) {
+    let mut stripes = 0;
+    let known = lustre::osts(bytes, |_| {
+        stripes += 1;
+        true
+    });
+    assert_eq!(known, stripes > 0);
+    assert!(stripes * 24 <= bytes.len());
+}
+
+fn azekura_targets(bytes: &[u8]) {
+    let mut names = 0;
+    let known = azekura::targets(bytes, |name| {
+        names += 1;
+        assert!(!name.is_empty() && name.is_ascii());
+    });
+    assert_eq!(known, names > 0);
+}
+
+fn mount_tables() -> Vec<Vec<u8>> {
+    let table = "22 1 254:0 / / rw shared:1 - ext4 /dev/root rw\n\
+                 35 22 0:60 /sub /s\\040x rw - lustre 10.0.0.1@tcp:/lfs2/sub rw\n";
+    vec![table.into(), b"pos:\t0\nflags:\t0100002\nmnt_id:\t22\n".to_vec()]
+}
+
+/// However the table arrives, the same mount is found.
+fn mount_table(bytes: &[u8]) {
+    let _ = mount::id_in_fdinfo(bytes);
+    let look = |piece: usize| {
+        let mut rest = bytes;
+        let mut buffer = [0; 256];
+        let found = mount::find(22, &mut buffer, |room| {
+            let length = rest.len().min(room.len()).min(piece);
+            let (now, later) = rest.split_at(length);
+            room[..length].copy_from_slice(now);
+            rest = later;
+            length
+        });
+        found.map(|mount| {
+            let _ = mount.lustre_name();
+            mount.point.as_bytes().to_vec()
+        })
+    };
+    assert_eq!(look(usize::MAX), look(7));
+}
+
+/// Pattern and text, with a zero between. A text without special bytes is a pattern of itself.
+fn glob(bytes: &[u8]) {
+    let mut parts = bytes.splitn(2, |byte| *byte == 0);
+    let (pattern, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let _ = glob::matches(pattern, text);
+    assert!(glob::matches(b"**", text));
+    if !text.iter().any(|byte| b"*?[\\".contains(byte)) {
+        assert!(glob::matches(text, text));
+    }
+}
+
+fn settings_files() -> Vec<Vec<u8>> {
+    let whole = "coordinator = \"tcp:[::1]:7431\"\nmin_size = \"1MiB\"\nreads = true\n\
+                 timeout = \"500ms\"\nweight = 3\n[[rule]]\npath = \"/x/**\"\ntarget = \"hash:4:a\"\n\
+                 [[coordinators]]\nhosts = [\"n*\"]\nranks = \"0-3,8-\"\naddresses = [\"unix:/a\"]\n\
+                 by = \"host\"\nblock = 2\ngroup = \"z{}\"\n";
+    vec![whole.into(), b"coordinator = \"unix:/run/a\"\n".to_vec()]
+}
+
+/// Settings are refused or fit into messages.
+fn settings(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let loaded = Settings::load(&Surroundings {
+        variable: &|name| (name == "PMI_RANK").then(|| "3".to_string()),
+        read: &|_| Ok(Some(text.to_string())),
+        host: "node12",
+        user: 7,
+        privileged: true,
+    });
+    if let Ok(Some(settings)) = loaded {
+        let hello = Hello {
+            token: b"",
+            group: &settings.group,
+            job: &settings.job,
+            host: &settings.host,
+            pid: 1,
+            rank: settings.rank,
+            weight: settings.weight,
+            priority: settings.priority,
+        };
+        let mut room = [0; CLIENT_FRAME_BYTES_MAX];
+        ClientMessage::Hello(hello).encode(&mut room).expect("settings fit into messages");
     }
 }
