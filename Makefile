@@ -23,8 +23,9 @@ quickstart: ## Build, start a system on this machine, store a file, read it back
 	$(CARGO) build --release -p cli
 	scripts/quickstart.sh $(BIN)
 
-build: ## Build the release binary and the C library, target/release/{azekura,libazekura.so}
+build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so}
 	$(CARGO) build --release -p cli -p capi
+	$(CARGO) rustc --release -p ioc --lib --crate-type cdylib
 
 test: ## Everything a change must pass; stops at the first failure
 	$(CARGO) fmt --all --check

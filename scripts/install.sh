@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the binary, the C library beside it, shell completions, licence and documents below a prefix.
+# Installs the binary, the C library and the preload library beside it, shell completions, licence
+# and documents below a prefix.
 # usage: scripts/install.sh PATH-OF-AZEKURA PREFIX
 #        scripts/install.sh --remove PREFIX
 set -euo pipefail
@@ -16,7 +17,8 @@ fish_dir=$prefix/share/fish/vendor_completions.d
 doc_dir=$prefix/share/doc/azekura
 
 if [[ $1 == --remove ]]; then
-    rm -f "$prefix/bin/azekura" "$bash_dir/azekura" "$zsh_dir/_azekura" "$fish_dir/azekura.fish"
+    rm -f "$prefix/bin/azekura" "$prefix/lib/libazekura_ioc.so"
+    rm -f "$bash_dir/azekura" "$zsh_dir/_azekura" "$fish_dir/azekura.fish"
     rm -rf "$doc_dir"
     "$scripts/install-c.sh" --remove "$prefix"
     exit 0
@@ -24,6 +26,7 @@ fi
 
 bin=$1
 install -D -m 755 "$bin" "$prefix/bin/azekura"
+install -D -m 755 "$(dirname "$bin")/libazekura_ioc.so" "$prefix/lib/libazekura_ioc.so"
 install -d "$bash_dir" "$zsh_dir" "$fish_dir" "$doc_dir"
 "$bin" completion bash >"$bash_dir/azekura"
 "$bin" completion zsh >"$zsh_dir/_azekura"
@@ -32,4 +35,4 @@ root=$(dirname "$scripts")
 install -m 644 "$root"/{LICENSE,README.md,CHANGELOG.md} "$doc_dir/"
 install -m 644 "$root"/docs/*.md "$doc_dir/"
 "$scripts/install-c.sh" "$(dirname "$bin")/libazekura.so" "$prefix"
-echo "installed $prefix/bin/azekura and $prefix/lib/libazekura.so.0"
+echo "installed $prefix/bin/azekura, $prefix/lib/libazekura.so.0, $prefix/lib/libazekura_ioc.so"
