@@ -7,7 +7,9 @@ use crate::session::Session;
 use crate::system::dir::SystemDir;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use std::io::Write;
 use types::{Durability, Result, TargetId, limits, size};
+use wire::admission::{AdmissionStat, GateStat, Limit};
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
 
 /// Create, list and change pools.
@@ -49,7 +51,9 @@ enum PoolVerb {
         names: Vec<String>,
     },
     /// Change properties
-    #[command(after_help = "Example:\n  azekura pool set-prop tank label=scratch")]
+    #[command(
+        after_help = "Examples:\n  azekura pool set-prop tank label=scratch\n  azekura pool set-prop tank ioc_max_writers=4 ioc_max_readers=auto\n  azekura pool set-prop tank ioc_weights=climate:3,test:1"
+    )]
     SetProp {
         /// Label or UUID
         pool: String,
@@ -122,6 +126,17 @@ struct PoolReport {
     targets: Vec<TargetReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     space: Option<SpaceReport>,
+    /// How bulk transfers are admitted, by target, once it was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admission: Option<Vec<TargetAdmission>>,
+}
+
+#[derive(Serialize)]
+struct TargetAdmission {
+    target: u32,
+    /// `null`: no answer.
+    #[serde(flatten)]
+    stat: Option<AdmissionStat>,
 }
 
 #[derive(Serialize)]
@@ -162,6 +177,7 @@ impl PoolReport {
             map_version: info.map.version,
             targets: info.map.targets.iter().map(target).collect(),
             space: None,
+            admission: None,
         }
     }
 }
@@ -180,7 +196,15 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
         }
         PoolVerb::GetProp { pool, names } => {
             let info = info(session, pool)?;
-            props::show_props(session.out, &properties(&info), names)
+            let subject = Subject::Pool(Name::Uuid(info.uuid));
+            let more = match props::run(session, ControlRequest::GetProps { subject })? {
+                ControlReply::Props(props) => props,
+                _ => return Err(wrong_reply().into()),
+            };
+            let mut all = properties(&info);
+            let more = more.iter().filter(|(name, _)| *name != "label");
+            all.extend(more.map(|(name, value)| (name.as_str(), value.clone())));
+            props::show_props(session.out, &all, names)
         }
         PoolVerb::SetProp { pool, changes } => props::set_props(session, subject(pool), changes),
         PoolVerb::GetAttr { pool, names } => props::show_attrs(session, subject(pool), names),
@@ -261,6 +285,7 @@ fn query(session: &Session, pool: &str) -> Outcome {
             .map(|target| target.target.0)
             .collect(),
     });
+    report.admission = admission(&opened)?;
     session.out.show(&report, |out| {
         write_pairs(
             out,
@@ -295,8 +320,60 @@ fn query(session: &Session, pool: &str) -> Outcome {
             });
             table.row(row);
         }
-        table.write(out)
+        table.write(out)?;
+        match &report.admission {
+            Some(admission) => show_admission(admission, out),
+            None => Ok(()),
+        }
     })
+}
+
+/// What the targets report of admission; `None` where it was never set.
+fn admission(pool: &client::Pool) -> Result<Option<Vec<TargetAdmission>>> {
+    let asked = pool.client().block_on(pool.admission())?;
+    let is_set = |stat: &Option<AdmissionStat>| stat.as_ref().is_some_and(|stat| stat.version > 0);
+    if !asked.iter().any(|(_, stat)| is_set(stat)) {
+        return Ok(None);
+    }
+    let report = |(target, stat): (TargetId, _)| TargetAdmission { target: target.0, stat };
+    Ok(Some(asked.into_iter().map(report).collect()))
+}
+
+fn show_admission(admission: &[TargetAdmission], out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(out)?;
+    let mut table = Table::new(&[
+        ">TARGET",
+        "BULK",
+        ">LIMIT",
+        ">AT WORK",
+        ">WAITING",
+        ">LET IN",
+        ">HELD",
+        ">MEAN WAIT",
+    ]);
+    for target in admission {
+        let Some(stat) = &target.stat else { continue };
+        for (name, gate) in [("writes", &stat.writers), ("reads", &stat.readers)] {
+            table.row(vec![
+                target.target.to_string(),
+                name.into(),
+                limit_text(gate),
+                gate.at_work.to_string(),
+                gate.waiting.to_string(),
+                gate.granted.to_string(),
+                gate.held.to_string(),
+                format!("{} us", gate.wait_us / gate.held.max(1)),
+            ]);
+        }
+    }
+    table.write(out)
+}
+
+fn limit_text(gate: &GateStat) -> String {
+    match gate.limit {
+        Limit::Auto => format!("auto ({})", gate.limit_now),
+        limit => limit.to_string(),
+    }
 }
 
 fn of(free: u64, total: u64) -> String {
@@ -310,7 +387,7 @@ fn info(session: &Session, pool: &str) -> Result<PoolInfo> {
     }
 }
 
-fn properties(info: &PoolInfo) -> Vec<(&'static str, String)> {
+fn properties(info: &PoolInfo) -> Vec<(&str, String)> {
     vec![
         ("label", info.label.clone()),
         ("uuid", info.uuid.to_string()),

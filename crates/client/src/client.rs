@@ -289,6 +289,7 @@ fn is_repeatable(request: &ControlRequest) -> bool {
             | ControlRequest::SetProps { .. }
             | ControlRequest::SetAttrs { .. }
             | ControlRequest::GetAttrs { .. }
+            | ControlRequest::GetProps { .. }
     )
 }
 

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use types::{ContProps, PoolId, Result, TargetId};
 use uuid::Uuid;
-use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, PoolInfo};
+use wire::admission::AdmissionStat;
+use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
 use wire::map::{PoolMap, TargetState};
 use wire::obj::{Request, ShardStat};
 
@@ -149,6 +150,44 @@ impl Pool {
             total.dkey_count += stat.dkey_count;
         }
         Ok(SpaceInfo { total, targets })
+    }
+
+    /// Asks every target how bulk transfers of the pool are admitted there; `None` for one that
+    /// gives no answer.
+    pub async fn admission(&self) -> Result<Vec<(TargetId, Option<AdmissionStat>)>> {
+        let map = self.map();
+        let request = wire::encode(&Request::AdmissionStat { pool: self.0.state.id });
+        let asked = map.targets.iter().map(|target| {
+            let request = &request;
+            async move {
+                let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
+                let client = &self.0.client;
+                let stat = match client.target(target.id).ask(client, &self.0.state, ask).await {
+                    Ok(answer) => Some(wire::decode::<AdmissionStat>(&answer.body[1..])?),
+                    Err(error) => {
+                        tracing::warn!("target {}: {error}", target.id);
+                        None
+                    }
+                };
+                Ok::<_, types::Error>((target.id, stat))
+            }
+        });
+        try_join_all(asked).await
+    }
+
+    /// The properties that can be changed, by name.
+    pub async fn props(&self) -> Result<BTreeMap<String, String>> {
+        let request = ControlRequest::GetProps { subject: Subject::Pool(self.name()) };
+        match self.0.client.control(&request).await? {
+            ControlReply::Props(props) => Ok(props),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Changes properties by name, all or none: `label`, `ioc_max_writers`, …
+    pub async fn set_props(&self, props: BTreeMap<String, String>) -> Result<()> {
+        let request = ControlRequest::SetProps { subject: Subject::Pool(self.name()), props };
+        self.0.client.control(&request).await.map(|_| ())
     }
 
     /// Makes a container. An empty label is none; a nil UUID lets the system choose.

@@ -6,6 +6,7 @@
 //! | `engine/UUID` | [`crate::EngineDf`] |
 //! | `pool/POOL` | [`crate::PoolDf`] |
 //! | `pool-label/LABEL`, `pool-uuid/UUID` | pool number, decimal |
+//! | `pool-ioc/POOL` | [`crate::AdmissionDf`] |
 //! | `cont/POOL/CONT` | [`crate::ContDf`] |
 //! | `cont-label/POOL/LABEL`, `cont-uuid/POOL/UUID` | container number, decimal |
 //! | `oids/POOL/CONT` | [`crate::OidsDf`] |
@@ -35,6 +36,10 @@ pub fn pool_label(label: &str) -> String {
 
 pub fn pool_uuid(uuid: Uuid) -> String {
     format!("pool-uuid/{uuid}")
+}
+
+pub fn pool_admission(id: PoolId) -> String {
+    format!("pool-ioc/{:08x}", id.0)
 }
 
 pub fn conts(pool: PoolId) -> String {

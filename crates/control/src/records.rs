@@ -113,6 +113,22 @@ pub struct PoolDf {
     pub placements: Vec<PlacementDf>,
 }
 
+/// Admission of bulk transfers to the targets of a pool, in a record of its own: pools that never
+/// set it have none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AdmissionDf {
+    /// Layout of this struct.
+    pub version: u32,
+    /// Grows with every change.
+    pub revision: u64,
+    /// `off`, `auto` or a number.
+    pub max_writers: String,
+    /// `off`, `auto` or a number.
+    pub max_readers: String,
+    /// `JOB:WEIGHT,…`.
+    pub weights: String,
+}
+
 /// Properties of a container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ContPropsDf {

@@ -6,7 +6,9 @@
 
 use crate::catalog::{Catalog, Change, Compare, Revision, Versioned};
 use crate::keys;
-use crate::records::{self, ContDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, SystemDf};
+use crate::records::{
+    self, AdmissionDf, ContDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, SystemDf,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use types::{Code, ContId, Error, PoolId, Result};
@@ -63,6 +65,11 @@ impl Store {
     /// All pools, by number.
     pub async fn pools(&self) -> Result<Vec<Loaded<PoolDf>>> {
         self.load_all(keys::POOLS).await
+    }
+
+    /// Settings of admission of a pool; `None` when they were never changed.
+    pub async fn admission(&self, id: PoolId) -> Result<Option<Loaded<AdmissionDf>>> {
+        self.load(keys::pool_admission(id)).await
     }
 
     pub async fn cont(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<ContDf>>> {

@@ -44,6 +44,10 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(self.outcome_of(&ctx, tx))))
             }
+            Request::AdmissionStat { pool } => {
+                let ctx = self.shard(pool).await?;
+                Ok(wire::encode(&Ok::<_, Error>(ctx.admission.stat())))
+            }
             Request::Admin(op) => {
                 self.admin(op).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
@@ -70,13 +74,15 @@ impl Target {
                     return Ok(());
                 }
                 let shard = self.store.create_shard(pool, &config).await?;
-                self.shards.borrow_mut().insert(pool, Rc::new(PoolShard::new(shard)));
+                let ctx = Rc::new(PoolShard::new(&self.env, shard));
+                self.shards.borrow_mut().insert(pool, ctx);
                 Ok(())
             }
             AdminOp::DestroyShard { pool } => {
                 let known = self.shards.borrow_mut().remove(&pool);
                 if let Some(ctx) = known {
                     ctx.unpark();
+                    ctx.admission.close();
                     ctx.shard.close().await?;
                 }
                 self.store.destroy_shard(pool).await
@@ -96,6 +102,17 @@ impl Target {
                 if map.version > ctx.map_version() {
                     ctx.map.replace(Some(Rc::new(map)));
                 }
+                Ok(())
+            }
+            AdminOp::SetAdmission { pool, admission } => {
+                let ctx = self.shard(pool).await?;
+                tracing::info!(
+                    "target {}: pool {pool}: bulk writers {}, readers {}",
+                    self.id,
+                    admission.max_writers,
+                    admission.max_readers
+                );
+                ctx.admission.set(&admission);
                 Ok(())
             }
         }

@@ -1,134 +1,272 @@
 //! Running a batch on one target: receive, check, apply, make durable, answer.
+//!
+//! A bulk transfer that admission holds ([`crate::admission`]) waits beside its connection with
+//! its data still at the client, so that what comes behind it is served. Only data that a client
+//! has sent without credit is taken into memory first.
 
-use crate::target::{PoolShard, Target};
+use crate::admission::{Slot, Staged, at_clients_pace};
+use crate::target::{PoolShard, Session, Target};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
 use types::{ClientId, Code, Error, Result};
-use vos::{Origin, Payload};
+use vos::{Origin, Payload, Segments};
 use wire::Header;
 use wire::header::FLAG_RETRY;
 use wire::obj::{Batch, Request, TxId};
 
-/// A request without a deadline waits this long for a held key.
+/// A request without a deadline waits this long for a held key, or to be let in.
 const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
 /// A retry looks this often whether its first try is over.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// A batch with its data received.
-struct Received {
+/// A batch on its way, without its message and data.
+struct Ask {
+    caller: Rc<Session>,
+    header: Header,
     ctx: Rc<PoolShard>,
-    payload: Payload,
+    responder: Responder,
+    /// When nobody waits for the answer any more, by the target's clock.
+    deadline: Duration,
 }
 
+impl Ask {
+    fn tx(&self) -> TxId {
+        TxId { client: self.caller.client, seq: self.header.request_id }
+    }
+}
+
+/// The data of a batch.
+enum Data {
+    /// Still at the client, or on its way.
+    There(IncomingBulk),
+    /// Received, and its transfer let in or too small to be held.
+    Here(Payload, Option<Slot>),
+    /// Received before its transfer was let in.
+    Staged(Payload, Staged),
+}
+
+type Outcome = Result<(Vec<u8>, Segments)>;
+
 impl Target {
-    /// Takes a batch and its data off a connection and runs it; here if no device is involved,
-    /// else beside what comes next.
-    pub(crate) async fn receive_batch(self: &Rc<Self>, client: ClientId, incoming: Incoming) {
+    /// Takes a batch and its data off a connection and runs it; here if no device is involved and
+    /// nothing holds it, else beside what comes next.
+    pub(crate) async fn receive_batch(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
         let Incoming { header, body, bulk, responder } = incoming;
         let batch = match decode_batch(&body) {
             Ok(batch) => batch,
             Err(error) => return self.answer_error(responder, 0, error).await,
         };
-        let Received { ctx, payload } = match self.stage_batch(client, &header, &batch, bulk).await
-        {
-            Ok(Stage::Received(received)) => received,
-            Ok(Stage::Replayed(answer)) => return self.send(responder, 0, &answer, &[]).await,
+        let ctx = match self.look_at_batch(caller.client, &header, &batch).await {
+            Ok(Seen::New(ctx)) => ctx,
+            Ok(Seen::Before(answer)) => return self.send(responder, 0, &answer, &[]).await,
             Err(error) => return self.answer_error(responder, 0, error).await,
         };
-        let waits = ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops);
-        if ctx.is_memory() && !waits {
-            let outcome = self.run_batch(client, &header, &batch, &ctx, payload).await;
-            return self.finish_batch(&ctx, outcome, responder).await;
+        let deadline = self.env.now() + patience(&header);
+        let ask = Ask { caller: caller.clone(), header, ctx, responder, deadline };
+        let data = match self.receive_data(&ask, &batch, bulk).await {
+            Ok(data) => data,
+            Err(error) => return self.answer_error(ask.responder, 0, error).await,
+        };
+        let (payload, slot) = match data {
+            Data::Here(payload, slot) => (payload, slot),
+            later => return self.run_beside(ask, body, later),
+        };
+        let waits = ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops);
+        if !ask.ctx.is_memory() || waits {
+            return self.run_beside(ask, body, Data::Here(payload, slot));
         }
-        let target = self.clone();
-        let tx = TxId { client, seq: header.request_id };
-        self.running.borrow_mut().insert(tx);
-        self.spawn_counted(async move {
-            let outcome = match decode_batch(&body) {
-                Ok(batch) => target.run_batch(client, &header, &batch, &ctx, payload).await,
-                Err(error) => Err(error),
-            };
-            target.running.borrow_mut().remove(&tx);
-            target.finish_batch(&ctx, outcome, responder).await;
-        });
+        let outcome = self.run_batch(&ask, &batch, payload, slot).await;
+        if let Ok((_, segments)) = &outcome
+            && ask.ctx.admission.readers.for_bulk(segments.bytes()).is_some()
+        {
+            let (target, writes) = (self.clone(), changes(&batch));
+            self.spawn_counted(async move { target.finish_batch(ask, writes, outcome).await });
+            return;
+        }
+        self.finish_batch(ask, changes(&batch), outcome).await;
     }
 
-    async fn stage_batch(
+    /// Checks what does not need the data: whether pool, container and map are known, and whether
+    /// the batch was run before.
+    async fn look_at_batch(
         self: &Rc<Self>,
         client: ClientId,
         header: &Header,
         batch: &Batch<'_>,
-        mut bulk: IncomingBulk,
-    ) -> Result<Stage> {
+    ) -> Result<Seen> {
         let ctx = self.mapped_shard(batch.pool).await?;
         self.known_cont(&ctx, batch.cont).await?;
-        if header.map_version != 0 && header.map_version < ctx.map_version() {
-            return Err(Error::bare(Code::Stale));
-        }
+        check_map(header, &ctx)?;
         if header.flags & FLAG_RETRY != 0 {
             let tx = TxId { client, seq: header.request_id };
             while self.running.borrow().contains(&tx) {
                 self.env.sleep(RETRY_PAUSE).await;
             }
             if let Some(answer) = ctx.shard.replayed(tx) {
-                return Ok(Stage::Replayed(answer));
+                return Ok(Seen::Before(answer));
             }
         }
+        Ok(Seen::New(ctx))
+    }
+
+    /// Gets data off the stream. Data that is elsewhere and must wait stays there.
+    async fn receive_data(
+        self: &Rc<Self>,
+        ask: &Ask,
+        batch: &Batch<'_>,
+        bulk: IncomingBulk,
+    ) -> Result<Data> {
+        if bulk.is_deferred() {
+            return Ok(Data::There(bulk));
+        }
+        let bytes = bulk.remaining() as u64;
+        let Some(gate) = ask.ctx.admission.writers.for_bulk(bytes) else {
+            return Ok(Data::Here(self.receive_payload(&ask.ctx, batch, bulk).await?, None));
+        };
+        let mut slot = gate.try_enter(&ask.caller.job, bytes);
+        if slot.is_none() {
+            if !bulk.blocks_stream() {
+                return Ok(Data::There(bulk));
+            }
+            if let Some(staged) = gate.try_stage(bytes) {
+                let payload = self.receive_payload(&ask.ctx, batch, bulk).await?;
+                return Ok(Data::Staged(payload, staged));
+            }
+            // The client goes on without credit: its connection waits with it.
+            let left = ask.deadline.saturating_sub(self.env.now());
+            let abandoned = ask.responder.abandoned();
+            slot = Some(gate.enter(&ask.caller.job, bytes, left, abandoned).await?);
+        }
+        let receive = self.receive_payload(&ask.ctx, batch, bulk);
+        let payload = at_clients_pace(&self.env, &mut slot, receive).await?;
+        Ok(Data::Here(payload, slot))
+    }
+
+    async fn receive_payload(
+        &self,
+        ctx: &PoolShard,
+        batch: &Batch<'_>,
+        mut bulk: IncomingBulk,
+    ) -> Result<Payload> {
         let mut payload = ctx.shard.stage(&batch.ops)?;
         for room in payload.buffers() {
             bulk.read_into(room).await?;
         }
-        Ok(Stage::Received(Received { ctx, payload }))
+        Ok(payload)
     }
 
-    async fn finish_batch(
-        self: &Rc<Self>,
-        ctx: &PoolShard,
-        outcome: Result<(Vec<u8>, vos::Segments)>,
-        responder: Responder,
-    ) {
-        let version = ctx.map_version();
-        match outcome {
-            Ok((answer, segments)) => {
-                self.send(responder, version, &answer, &segments.slices()).await;
+    /// Runs a batch beside its connection.
+    fn run_beside(self: &Rc<Self>, ask: Ask, body: Vec<u8>, data: Data) {
+        let target = self.clone();
+        let tx = ask.tx();
+        self.running.borrow_mut().insert(tx);
+        self.spawn_counted(async move {
+            let (writes, outcome) = match decode_batch(&body) {
+                Ok(batch) => (changes(&batch), target.let_in_and_run(&ask, &batch, data).await),
+                Err(error) => (false, Err(error)),
+            };
+            target.running.borrow_mut().remove(&tx);
+            target.finish_batch(ask, writes, outcome).await;
+        });
+    }
+
+    async fn let_in_and_run(self: &Rc<Self>, ask: &Ask, batch: &Batch<'_>, data: Data) -> Outcome {
+        let bytes = match &data {
+            Data::There(bulk) => bulk.remaining() as u64,
+            Data::Here(..) => 0,
+            Data::Staged(payload, _) => payload.bulk_bytes(),
+        };
+        let mut slot = None;
+        if let Some(gate) = ask.ctx.admission.writers.for_bulk(bytes) {
+            let left = ask.deadline.saturating_sub(self.env.now());
+            let abandoned = ask.responder.abandoned();
+            slot = Some(gate.enter(&ask.caller.job, bytes, left, abandoned).await?);
+            // The world may have changed meanwhile.
+            check_map(&ask.header, &ask.ctx)?;
+        }
+        match data {
+            Data::There(bulk) => {
+                let receive = self.receive_payload(&ask.ctx, batch, bulk);
+                let payload = at_clients_pace(&self.env, &mut slot, receive).await?;
+                self.run_batch(ask, batch, payload, slot).await
             }
-            Err(error) => self.answer_error(responder, version, error).await,
+            Data::Here(payload, slot) => self.run_batch(ask, batch, payload, slot).await,
+            Data::Staged(payload, staged) => {
+                let outcome = self.run_batch(ask, batch, payload, slot).await;
+                drop(staged);
+                outcome
+            }
+        }
+    }
+
+    /// Answers. Bulk that is read goes out when it is let in, unless the batch has `writes`: those
+    /// have taken effect, and their answer must not fail any more.
+    async fn finish_batch(self: &Rc<Self>, ask: Ask, writes: bool, outcome: Outcome) {
+        let Ask { caller, ctx, mut responder, deadline, .. } = ask;
+        let version = ctx.map_version();
+        let (answer, mut segments) = match outcome {
+            Ok(given) => given,
+            Err(error) => return self.answer_error(responder, version, error).await,
+        };
+        let bytes = segments.bytes();
+        let mut slot = None;
+        if let Some(gate) = ctx.admission.readers.for_bulk(bytes).filter(|_| !writes) {
+            let left = deadline.saturating_sub(self.env.now());
+            let entered = gate.enter(&caller.job, bytes, left, responder.abandoned()).await;
+            match entered {
+                Ok(entered) if !responder.is_abandoned() => slot = Some(entered),
+                // Nobody would take it.
+                Ok(_) => return,
+                Err(error) => return self.answer_error(responder, version, error).await,
+            }
+        }
+        if let Err(error) = segments.load().await {
+            return self.answer_error(responder, version, error).await;
+        }
+        responder.set_bulk_credit(ctx.admission.writers.credit());
+        let slices = segments.slices();
+        let send = self.send(responder, version, &answer, &slices);
+        at_clients_pace(&self.env, &mut slot, send).await;
+        if let Some(slot) = slot {
+            slot.finish();
         }
     }
 
     async fn run_batch(
         self: &Rc<Self>,
-        client: ClientId,
-        header: &Header,
+        ask: &Ask,
         batch: &Batch<'_>,
-        ctx: &Rc<PoolShard>,
         mut payload: Payload,
-    ) -> Result<(Vec<u8>, vos::Segments)> {
+        slot: Option<Slot>,
+    ) -> Outcome {
+        let Ask { caller, header, ctx, .. } = ask;
         payload.write().await?;
+        // Before anything that waits for others: see `admission`.
+        if let Some(slot) = slot {
+            slot.finish();
+        }
         if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             self.wait_for_decisions(ctx, header, batch).await?;
         }
         // From here to `apply` no await: what is checked still holds when it takes effect.
         ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
         let mut plan = self.plan(ctx, batch)?;
-        plan.after.client = client;
+        plan.after.client = caller.client;
         let mut answer = Vec::with_capacity(160);
         answer.push(0);
-        let writes = batch.ops.iter().any(|op| op.is_write());
+        let writes = changes(batch);
         let epoch = if writes { self.tick(ctx) } else { ctx.clock.borrow().last() };
         plan.encode_after(epoch, &mut answer);
-        let mut segments = std::mem::take(&mut plan.segments);
+        let segments = std::mem::take(&mut plan.segments);
         if writes {
-            let tx = TxId { client, seq: header.request_id };
-            let origin = Some(Origin { tx, reply: &answer });
+            let origin = Some(Origin { tx: ask.tx(), reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             self.carry_out(plan.after);
             ctx.shard.durable(lsn).await?;
         } else {
             self.carry_out(plan.after);
         }
-        segments.load().await?;
         Ok((answer, segments))
     }
 
@@ -139,11 +277,7 @@ impl Target {
         header: &Header,
         batch: &Batch<'_>,
     ) -> Result<()> {
-        let patience = match header.deadline_ms {
-            0 => HOLD_TIME_MAX,
-            given => Duration::from_millis(given as u64),
-        };
-        let deadline = self.env.now() + patience;
+        let deadline = self.env.now() + patience(header);
         while ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             let left = deadline.saturating_sub(self.env.now());
             if left.is_zero() {
@@ -161,9 +295,30 @@ impl Target {
     }
 }
 
-enum Stage {
-    Received(Received),
-    Replayed(Vec<u8>),
+/// A batch that is new, or the answer it got before.
+enum Seen {
+    New(Rc<PoolShard>),
+    Before(Vec<u8>),
+}
+
+fn changes(batch: &Batch<'_>) -> bool {
+    batch.ops.iter().any(|op| op.is_write())
+}
+
+fn check_map(header: &Header, ctx: &PoolShard) -> Result<()> {
+    match header.map_version {
+        0 => Ok(()),
+        version if version < ctx.map_version() => Err(Error::bare(Code::Stale)),
+        _ => Ok(()),
+    }
+}
+
+/// How long the caller waits.
+fn patience(header: &Header) -> Duration {
+    match header.deadline_ms {
+        0 => HOLD_TIME_MAX,
+        given => Duration::from_millis(given.into()),
+    }
 }
 
 fn decode_batch(body: &[u8]) -> Result<Batch<'_>> {

@@ -9,6 +9,7 @@
 //! A lost conflict never waits: it aborts with `TxRestart`, so there is no deadlock. Single
 //! requests that meet a held key wait for the decision instead ([`crate::batch`]).
 
+use crate::admission::{PREPARE_WAIT_MAX, at_clients_pace};
 use crate::target::{PoolShard, Target};
 use futures_util::future::join_all;
 use std::rc::Rc;
@@ -230,12 +231,24 @@ impl Target {
         bulk: Bulk<'_>,
     ) -> Result<(Epoch, Vec<u8>)> {
         self.known_cont(ctx, batch.cont).await?;
+        let bytes = match &bulk {
+            Bulk::Incoming(bulk) => bulk.remaining(),
+            Bulk::Here(data) => data.len(),
+        };
+        let mut slot = None;
+        if let Some(gate) = ctx.admission.writers.for_bulk(bytes as u64) {
+            slot = Some(gate.enter_first(bytes as u64, PREPARE_WAIT_MAX).await);
+        }
         let mut payload = ctx.shard.stage(&batch.ops)?;
         match bulk {
             Bulk::Incoming(mut bulk) => {
-                for room in payload.buffers() {
-                    bulk.read_into(room).await?;
-                }
+                let read = async {
+                    for room in payload.buffers() {
+                        bulk.read_into(room).await?;
+                    }
+                    Ok::<(), Error>(())
+                };
+                at_clients_pace(&self.env, &mut slot, read).await?;
             }
             Bulk::Here(mut data) => {
                 for room in payload.buffers() {
@@ -248,6 +261,10 @@ impl Target {
             }
         }
         payload.write().await?;
+        // Before any key is held: who holds a key must not keep others from their slots.
+        if let Some(slot) = slot {
+            slot.finish();
+        }
         // From here to the log no await: what is checked still holds when it is locked.
         if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return Err(Error::new(Code::TxRestart, "another transaction holds a key"));

@@ -8,6 +8,7 @@
 //! The engine knows nothing of the `client` crate: the two meet on the wire only.
 
 mod admin;
+mod admission;
 mod batch;
 mod commit;
 pub mod config;

@@ -6,6 +6,7 @@
 //!   effects happen.
 //! - A reply leaves after its effects are as durable as the pool promises.
 
+use crate::admission::Admission;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
 use env::Env;
@@ -39,10 +40,18 @@ pub(crate) struct PoolShard {
     pub clock: RefCell<Hlc>,
     /// Requests that wait for a prepared transaction to be decided.
     pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
+    pub admission: Admission,
+}
+
+/// Who is at the other end of a connection.
+pub(crate) struct Session {
+    pub client: ClientId,
+    /// Name of the client's job; may be empty.
+    pub job: Rc<str>,
 }
 
 impl PoolShard {
-    pub fn new(shard: Rc<Shard>) -> PoolShard {
+    pub fn new(env: &Env, shard: Rc<Shard>) -> PoolShard {
         let mut clock = Hlc::default();
         clock.observe(shard.last_epoch());
         PoolShard {
@@ -50,6 +59,7 @@ impl PoolShard {
             map: RefCell::new(None),
             clock: RefCell::new(clock),
             parked: RefCell::new(Vec::new()),
+            admission: Admission::new(env),
         }
     }
 
@@ -119,7 +129,7 @@ impl Target {
         let mut shards = HashMap::new();
         for pool in store.shards() {
             let shard = store.open_shard(pool).await?;
-            shards.insert(pool, Rc::new(PoolShard::new(shard)));
+            shards.insert(pool, Rc::new(PoolShard::new(&env, shard)));
         }
         let target = Rc::new(Target {
             peers: Peers::new(env.clone(), host, token),
@@ -185,12 +195,13 @@ impl Target {
 
     async fn serve(self: Rc<Self>, conn: ServerConn) {
         let client = conn.client();
+        let caller = Rc::new(Session { client, job: conn.job().into() });
         let session = self.next_session.get();
         self.next_session.set(session + 1);
         self.sessions.borrow_mut().insert(client, session);
         loop {
             match conn.recv().await {
-                Ok(Some(incoming)) => self.receive(client, incoming).await,
+                Ok(Some(incoming)) => self.receive(&caller, incoming).await,
                 Ok(None) => break,
                 Err(error) => {
                     tracing::debug!("target {}: client {client}: {error}", self.id);
@@ -216,10 +227,12 @@ impl Target {
         }
     }
 
-    /// Takes one message off a connection. Returns when its bulk is off it, too.
-    async fn receive(self: &Rc<Self>, client: ClientId, incoming: Incoming) {
+    /// Takes one message off a connection. Returns when what is in the stream of its bulk is off
+    /// it, too.
+    async fn receive(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
+        let client = caller.client;
         match incoming.header.kind {
-            Kind::Request => self.receive_request(client, incoming).await,
+            Kind::Request => self.receive_request(caller, incoming).await,
             Kind::Notice => match wire::decode::<Notice>(&incoming.body) {
                 Ok(Notice::Release { pool, cont, oids }) => {
                     for oid in oids {
@@ -237,14 +250,30 @@ impl Target {
         }
     }
 
-    async fn receive_request(self: &Rc<Self>, client: ClientId, incoming: Incoming) {
+    async fn receive_request(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
         if self.draining.get() {
             let error = Error::new(Code::Closed, "the engine is shutting down");
             return self.answer_error(incoming.responder, 0, error).await;
         }
-        match RequestKind::of(&incoming.body) {
-            RequestKind::Batch => self.receive_batch(client, incoming).await,
-            RequestKind::Commit => self.receive_commit(client, incoming).await,
+        let kind = RequestKind::of(&incoming.body);
+        if incoming.bulk.is_deferred() && kind != RequestKind::Batch {
+            // Its data comes through this connection, so the connection must go on.
+            let (target, caller) = (self.clone(), caller.clone());
+            self.spawn_counted(async move { target.dispatch(kind, &caller, incoming).await });
+            return;
+        }
+        self.dispatch(kind, caller, incoming).await;
+    }
+
+    async fn dispatch(
+        self: &Rc<Self>,
+        kind: RequestKind,
+        caller: &Rc<Session>,
+        incoming: Incoming,
+    ) {
+        match kind {
+            RequestKind::Batch => self.receive_batch(caller, incoming).await,
+            RequestKind::Commit => self.receive_commit(caller.client, incoming).await,
             RequestKind::Prepare => self.receive_prepare(incoming).await,
             RequestKind::Other => {
                 let target = self.clone();
@@ -338,6 +367,10 @@ impl Target {
     /// Refuses new requests, waits for those in progress, flushes and closes the shards.
     pub async fn drain(&self) -> Result<()> {
         self.draining.set(true);
+        // Who waits to be let in has done nothing yet and goes elsewhere, or comes again.
+        for ctx in self.shards.borrow().values() {
+            ctx.admission.close();
+        }
         while self.in_progress.get() > 0 {
             self.env.sleep(Duration::from_millis(1)).await;
         }

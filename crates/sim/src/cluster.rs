@@ -94,6 +94,13 @@ impl Cluster {
         Client::new(self.world.node(name), name.to_string(), options)
     }
 
+    /// A client of a named job, on a node of its own.
+    pub fn client_in_job(&self, name: &str, job: &str) -> Client {
+        let mut options = self.client(name).options().clone();
+        options.job = job.to_string();
+        Client::new(self.world.node(name), name.to_string(), options)
+    }
+
     /// Makes a pool `p` and a container `c` in it, and opens the container.
     pub async fn container(
         &self,

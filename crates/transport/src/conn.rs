@@ -18,7 +18,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use types::{Code, Error, Result, limits};
-use wire::header::FLAG_REMOTE_BULK;
+use wire::admission::BULK_BYTES_MIN;
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK};
 use wire::hello::{HelloReply, RemoteRange};
 use wire::{Header, Kind};
 
@@ -71,6 +72,8 @@ struct Pending {
     serial: u64,
     deadline: Duration,
     state: State,
+    /// The engine has asked for the deferred bulk.
+    go: bool,
     waker: Option<Waker>,
 }
 
@@ -96,6 +99,10 @@ struct Calling {
     checker: RefCell<Option<Waker>>,
     slots: Option<Slots>,
     hello: HelloReply,
+    /// What the engine last said; see [`Header::bulk_credit`].
+    bulk_credit: Cell<Option<u32>>,
+    /// Bulk writes under way with their data in the stream.
+    bulk_at_work: Cell<u32>,
 }
 
 /// A connection to an engine. Clones are the same one; it closes when the last is dropped.
@@ -129,6 +136,8 @@ impl Conn {
             checker: RefCell::default(),
             slots: remote.then(Slots::new),
             hello,
+            bulk_credit: Cell::new(None),
+            bulk_at_work: Cell::new(0),
         });
         env.spawn(read_frames(calling.clone()));
         env.spawn(check_deadlines(calling.clone()));
@@ -180,24 +189,37 @@ impl Conn {
         }
         let registered = calling.register(call.request_id, call.deadline)?;
         let remote = calling.go_remote(&call, out_bytes.max(in_bytes));
+        let bulk_write = match &remote {
+            None if call.kind == Kind::Request && out_bytes >= BULK_BYTES_MIN => {
+                Some(BulkWrite::new(calling, call.request_id))
+            }
+            _ => None,
+        };
+        let deferred = bulk_write.as_ref().filter(|bulk_write| bulk_write.deferred);
         let (body, streamed) = match &remote {
             Some(remote) => (&remote.body[..], &[][..]),
+            None if deferred.is_some() => (call.body, &[][..]),
             None => (call.body, call.bulk_out),
         };
         let mut header = Header::new(call.kind, call.request_id, body, out_bytes);
-        header.flags = call.flags | if remote.is_some() { FLAG_REMOTE_BULK } else { 0 };
+        header.flags = call.flags;
+        if remote.is_some() {
+            header.flags |= FLAG_REMOTE_BULK;
+        }
+        if deferred.is_some() {
+            header.flags |= FLAG_DEFERRED_BULK;
+        }
         header.map_version = call.map_version;
         header.deadline_ms = call.deadline.as_millis().clamp(1, u32::MAX as u128) as u32;
-        {
-            let header = header.encode();
-            let mut send = pin!(calling.outbox.send(&header, body, streamed));
-            std::future::poll_fn(|cx| match send.as_mut().poll(cx) {
-                Poll::Pending => registered.poll_failure(cx).map(Err),
-                ready => ready,
-            })
-            .await?;
+        registered.send(&header, body, streamed).await?;
+        if deferred.is_some() && std::future::poll_fn(|cx| registered.poll_go(cx)).await? {
+            let data = Header::new(Kind::Data, call.request_id, &[], out_bytes);
+            registered.send(&data, &[], call.bulk_out).await?;
         }
         let (header, body) = std::future::poll_fn(|cx| registered.poll_arrival(cx)).await?;
+        if let Some(bulk_write) = &bulk_write {
+            bulk_write.answered.set(true);
+        }
         let bulk_bytes = header.bulk_bytes as usize;
         if header.flags & FLAG_REMOTE_BULK != 0 {
             if remote.is_none() || bulk_bytes > in_bytes {
@@ -207,6 +229,39 @@ impl Conn {
             registered.read_bulk(bulk_bytes, call.bulk_in).await?;
         }
         Ok(Answer { body, map_version: header.map_version, bulk_bytes })
+    }
+}
+
+/// A call's bulk in the stream, at once or deferred; ends with it.
+struct BulkWrite<'a> {
+    calling: &'a Calling,
+    request_id: u64,
+    deferred: bool,
+    answered: Cell<bool>,
+}
+
+impl BulkWrite<'_> {
+    fn new(calling: &Calling, request_id: u64) -> BulkWrite<'_> {
+        let at_work = calling.bulk_at_work.get();
+        let deferred = calling.bulk_credit.get().is_some_and(|credit| at_work >= credit);
+        if !deferred {
+            calling.bulk_at_work.set(at_work + 1);
+        }
+        BulkWrite { calling, request_id, deferred, answered: Cell::new(false) }
+    }
+}
+
+impl Drop for BulkWrite<'_> {
+    fn drop(&mut self) {
+        let calling = self.calling;
+        if !self.deferred {
+            calling.bulk_at_work.set(calling.bulk_at_work.get() - 1);
+        } else if !self.answered.get() {
+            // Lets the engine give the place to another. A connection that takes no more has
+            // ended, and with it the request.
+            let cancel = Header::new(Kind::Cancel, self.request_id, &[], 0);
+            let _ = calling.outbox.post(&[&cancel.encode()]);
+        }
     }
 }
 
@@ -252,7 +307,7 @@ impl Calling {
         let deadline = self.env.now().saturating_add(deadline);
         let serial = self.serial_last.get() + 1;
         self.serial_last.set(serial);
-        let pending = Pending { serial, deadline, state: State::Waiting, waker: None };
+        let pending = Pending { serial, deadline, state: State::Waiting, go: false, waker: None };
         match self.pending.borrow_mut().entry(request_id) {
             std::collections::hash_map::Entry::Occupied(_) => {
                 return Err(Error::inval(format!("request {request_id} is in flight already")));
@@ -290,11 +345,24 @@ impl Calling {
 
     /// Takes a frame in; true when its bulk must be read before the next frame.
     fn dispatch(&self, header: Header, body: Vec<u8>) -> Result<bool> {
+        if header.kind == Kind::Go && header.body_bytes == 0 && header.bulk_bytes == 0 {
+            // A call that is not there any more has told the engine so.
+            if let Some(call) = self.pending.borrow_mut().get_mut(&header.request_id) {
+                call.go = true;
+                if let Some(waker) = call.waker.take() {
+                    waker.wake();
+                }
+            }
+            return Ok(false);
+        }
         if !matches!(header.kind, Kind::Reply | Kind::ControlReply | Kind::Pong) {
             return Err(Error::new(
                 Code::Proto,
                 format!("the engine sent a frame of kind {:?}", header.kind),
             ));
+        }
+        if header.kind == Kind::Reply {
+            self.bulk_credit.set(header.bulk_credit());
         }
         let bulk = streamed_bulk_bytes(&header);
         let mut pending = self.pending.borrow_mut();
@@ -367,6 +435,30 @@ impl Registered<'_> {
             none => *none = Some(cx.waker().clone()),
         }
         Poll::Pending
+    }
+
+    /// Sends a frame unless the call fails meanwhile.
+    async fn send(&self, header: &Header, body: &[u8], bulk: &[&[u8]]) -> Result<()> {
+        let header = header.encode();
+        let mut send = pin!(self.calling.outbox.send(&header, body, bulk));
+        std::future::poll_fn(|cx| match send.as_mut().poll(cx) {
+            Poll::Pending => self.poll_failure(cx).map(Err),
+            ready => ready,
+        })
+        .await
+    }
+
+    /// True when the engine asks for the bulk, false when it has answered without.
+    fn poll_go(&self, cx: &mut Context<'_>) -> Poll<Result<bool>> {
+        if let Some(call) = self.calling.pending.borrow().get(&self.request_id) {
+            if matches!(call.state, State::Arrived { .. }) {
+                return Poll::Ready(Ok(false));
+            }
+            if call.go {
+                return Poll::Ready(Ok(true));
+            }
+        }
+        self.poll_failure(cx).map(Err)
     }
 
     fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<Result<(Header, Vec<u8>)>> {

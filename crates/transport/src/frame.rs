@@ -6,7 +6,7 @@
 use crate::stream::Stream;
 use std::task::{Context, Poll, ready};
 use types::{Code, Error, Result};
-use wire::header::FLAG_REMOTE_BULK;
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK};
 use wire::{HEADER_BYTES, Header};
 
 /// Bytes thrown away at once.
@@ -14,7 +14,8 @@ const DISCARD_BYTES: usize = 4096;
 
 /// Bulk bytes that follow a frame in the stream.
 pub(crate) fn streamed_bulk_bytes(header: &Header) -> usize {
-    if header.flags & FLAG_REMOTE_BULK != 0 { 0 } else { header.bulk_bytes as usize }
+    let elsewhere = FLAG_REMOTE_BULK | FLAG_DEFERRED_BULK;
+    if header.flags & elsewhere != 0 { 0 } else { header.bulk_bytes as usize }
 }
 
 /// A header and its body.

@@ -11,11 +11,15 @@
 //! - An engine touches a client's buffers only while the call that owns them is alive.
 //! - When a connection ends, every call on it fails at once.
 //!
+//! - An engine asks for deferred data before it comes; who waits for it is told when the client
+//!   gives up or goes.
+//!
 //! This crate knows frames and introductions, but not what requests mean.
 
 mod accept;
 mod address;
 mod conn;
+mod deferred;
 mod dial;
 mod fdpass;
 mod frame;

@@ -23,7 +23,7 @@ use types::{Code, Error, Result, limits};
 use wire::hello::RemoteRange;
 
 /// Requests that move at least this many bytes in either direction use remote bulk.
-pub(crate) const REMOTE_BYTES_MIN: usize = 16 << 10;
+pub(crate) const REMOTE_BYTES_MIN: usize = wire::admission::BULK_BYTES_MIN;
 /// More ranges than this go through the stream.
 pub(crate) const RANGE_COUNT_MAX: usize = 1024;
 const RANGE_BYTES: usize = 16;
@@ -344,6 +344,11 @@ impl RemoteBulk {
     /// Bytes the client has room for.
     pub fn room(&self) -> usize {
         self.room
+    }
+
+    /// False once the call has ended at the client.
+    pub fn is_wanted(&self) -> bool {
+        self.region.slot(self.slot as usize).load(Ordering::Relaxed) == self.word
     }
 
     /// Reads the next bytes of the client's data.

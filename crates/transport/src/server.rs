@@ -2,8 +2,10 @@
 //!
 //! Invariants: one `recv` at a time; the next frame is read only after the bulk of the one before
 //! was read or given up, because both are in the same stream. Answers are independent of each
-//! other and of `recv`.
+//! other and of `recv`. Deferred bulk comes through `recv`, so who reads one must not keep `recv`
+//! waiting.
 
+use crate::deferred::{Deferred, DeferredTable, Stage};
 use crate::frame::{Frame, FrameReader, streamed_bulk_bytes};
 use crate::outbox::Outbox;
 use crate::remote::{Process, REMOTE_BYTES_MIN, RemoteBulk, split_trailer};
@@ -13,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use types::{ClientId, Code, Error, Result, limits};
-use wire::header::FLAG_REMOTE_BULK;
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK};
 use wire::{Header, Kind};
 
 pub(crate) struct Serving {
@@ -23,6 +25,7 @@ pub(crate) struct Serving {
     /// The bulk of the last frame is still being read by its holder.
     bulk_lent: Cell<bool>,
     receiver: RefCell<Option<Waker>>,
+    deferred: DeferredTable,
     process: Option<Rc<Process>>,
     client: ClientId,
     job: String,
@@ -69,6 +72,7 @@ impl ServerConn {
             reader: RefCell::new(FrameReader::new()),
             bulk_lent: Cell::new(false),
             receiver: RefCell::default(),
+            deferred: DeferredTable::default(),
             process: process.map(Rc::new),
             client,
             job,
@@ -132,6 +136,7 @@ impl Serving {
         if !self.closed.replace(true) {
             self.stream.close();
             self.outbox.fail(Error::new(Code::Closed, "the connection is closed"));
+            self.deferred.close();
             self.wake_receiver();
         }
     }
@@ -165,7 +170,18 @@ impl Serving {
                 self.outbox.post(&[&pong.encode()])?;
                 return Ok(None);
             }
-            Kind::Hello | Kind::HelloReply | Kind::Reply | Kind::ControlReply | Kind::Pong => {
+            Kind::Data => return self.take_data(&header).map(|()| None),
+            Kind::Cancel => {
+                self.reader.borrow_mut().discard(streamed_bulk_bytes(&header));
+                self.deferred.cancel(header.request_id);
+                return Ok(None);
+            }
+            Kind::Hello
+            | Kind::HelloReply
+            | Kind::Reply
+            | Kind::ControlReply
+            | Kind::Pong
+            | Kind::Go => {
                 return Err(Error::new(
                     Code::Proto,
                     format!("the client sent a frame of kind {:?}", header.kind),
@@ -181,6 +197,13 @@ impl Serving {
             let region = shm.region().clone();
             remote = Some(Rc::new(RemoteBulk::new(process.clone(), region, trailer)));
         }
+        let mut deferred = None;
+        if header.flags & FLAG_DEFERRED_BULK != 0 {
+            if header.kind != Kind::Request || remote.is_some() || header.bulk_bytes == 0 {
+                return Err(Error::new(Code::Proto, "only the bulk of a request can be deferred"));
+            }
+            deferred = Some(self.deferred.add(header.request_id, header.bulk_bytes)?);
+        }
         let streamed = streamed_bulk_bytes(&header);
         self.bulk_lent.set(streamed > 0);
         let bulk = IncomingBulk {
@@ -188,10 +211,31 @@ impl Serving {
             remaining: header.bulk_bytes as usize,
             streamed,
             remote: remote.clone(),
+            deferred: deferred.clone(),
         };
         let request_id = header.request_id;
-        let responder = Responder { serving: self.clone(), request_id, answer_kind, remote };
+        let responder = Responder {
+            serving: self.clone(),
+            request_id,
+            answer_kind,
+            remote,
+            deferred,
+            bulk_credit: None,
+        };
         Ok(Some(Incoming { header, body, bulk, responder }))
+    }
+
+    /// Hands data that was asked for to whom it is for.
+    fn take_data(&self, header: &Header) -> Result<()> {
+        let elsewhere = FLAG_REMOTE_BULK | FLAG_DEFERRED_BULK;
+        if header.body_bytes != 0 || header.flags & elsewhere != 0 {
+            return Err(Error::new(Code::Proto, "a data frame has nothing but data"));
+        }
+        match self.deferred.arrived(header.request_id, header.bulk_bytes)? {
+            true => self.bulk_lent.set(true),
+            false => self.reader.borrow_mut().discard(header.bulk_bytes as usize),
+        }
+        Ok(())
     }
 }
 
@@ -202,12 +246,52 @@ pub struct IncomingBulk {
     /// Of these, bytes that are in the stream.
     streamed: usize,
     remote: Option<Rc<RemoteBulk>>,
+    /// Set while it is not in the stream yet.
+    deferred: Option<Rc<Deferred>>,
 }
 
 impl IncomingBulk {
     /// Bytes not read yet.
     pub fn remaining(&self) -> usize {
         self.remaining
+    }
+
+    /// It is still at the client and comes when it is read. `recv` must go on meanwhile: read it
+    /// beside the task that receives.
+    pub fn is_deferred(&self) -> bool {
+        self.deferred.is_some()
+    }
+
+    /// It is next in the stream: until it is read or dropped, nothing behind it is received.
+    pub fn blocks_stream(&self) -> bool {
+        self.streamed > 0
+    }
+
+    /// Has the client send deferred bulk, and waits for it.
+    async fn fetch(&mut self, deferred: &Rc<Deferred>) -> Result<()> {
+        if deferred.stage() == Stage::Kept {
+            let go = Header::new(Kind::Go, deferred.request_id, &[], 0);
+            self.serving.outbox.post(&[&go.encode()])?;
+            deferred.set_going();
+        }
+        let serving = &self.serving;
+        std::future::poll_fn(|cx| match deferred.stage() {
+            Stage::Arrived => Poll::Ready(Ok(())),
+            _ if serving.closed.get() => {
+                Poll::Ready(Err(Error::new(Code::Closed, "the client closed inside a request")))
+            }
+            Stage::Canceled => {
+                Poll::Ready(Err(Error::new(Code::Canceled, "the caller has given up")))
+            }
+            Stage::Kept | Stage::Going => {
+                deferred.note_reader(cx.waker());
+                Poll::Pending
+            }
+        })
+        .await?;
+        self.deferred = None;
+        self.streamed = self.remaining;
+        Ok(())
     }
 
     /// Reads the next bytes, all of `buf`. `Proto` when fewer remain, `Canceled` when the caller
@@ -226,6 +310,9 @@ impl IncomingBulk {
             remote.read_into(buf)?;
             self.remaining -= buf.len();
             return Ok(());
+        }
+        if let Some(deferred) = self.deferred.clone() {
+            self.fetch(&deferred).await?;
         }
         let mut done = 0;
         while done < buf.len() {
@@ -258,6 +345,12 @@ impl IncomingBulk {
 
 impl Drop for IncomingBulk {
     fn drop(&mut self) {
+        if let Some(deferred) = self.deferred.take() {
+            self.serving.deferred.forget(&deferred);
+            if deferred.stage() == Stage::Arrived {
+                self.streamed = self.remaining;
+            }
+        }
         if self.streamed > 0 {
             self.serving.reader.borrow_mut().discard(self.streamed);
             self.streamed = 0;
@@ -272,9 +365,49 @@ pub struct Responder {
     request_id: u64,
     answer_kind: Option<Kind>,
     remote: Option<Rc<RemoteBulk>>,
+    deferred: Option<Rc<Deferred>>,
+    bulk_credit: Option<u32>,
+}
+
+/// A place among those who are told when a client gives up.
+struct Watch<'a>(&'a DeferredTable, u64);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.0.unwatch(self.1);
+    }
 }
 
 impl Responder {
+    /// Tells the client how many bulk writes it may have under way with their data in the stream;
+    /// `None` (as long as nothing is set): any number. See [`Header::bulk_credit`].
+    pub fn set_bulk_credit(&mut self, credit: Option<u32>) {
+        self.bulk_credit = credit;
+    }
+
+    /// True when nobody waits for the answer any more, as far as can be seen from here: the
+    /// connection has ended, or the call has.
+    pub fn is_abandoned(&self) -> bool {
+        self.serving.closed.get()
+            || self.deferred.as_ref().is_some_and(|deferred| deferred.stage() == Stage::Canceled)
+            || self.remote.as_ref().is_some_and(|remote| !remote.is_wanted())
+    }
+
+    /// Waits until the connection has ended or the client says that it has given up a request
+    /// whose bulk it deferred.
+    pub async fn abandoned(&self) {
+        let table = &self.serving.deferred;
+        let watch = Watch(table, table.new_watcher());
+        std::future::poll_fn(|cx| {
+            if self.is_abandoned() {
+                return Poll::Ready(());
+            }
+            table.watch(watch.1, cx.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Room the caller has for data. Callers whose bulk travels in the stream do not say; then it
     /// is the limit for one request.
     pub fn bulk_room(&self) -> usize {
@@ -297,6 +430,7 @@ impl Responder {
         }
         let mut header = Header::new(kind, self.request_id, body, bytes);
         header.map_version = map_version;
+        header.set_bulk_credit(self.bulk_credit);
         let mut in_stream = segments;
         if let Some(remote) = &self.remote
             && bytes >= REMOTE_BYTES_MIN

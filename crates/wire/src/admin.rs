@@ -1,5 +1,6 @@
 //! Orders of the control service to targets. All may be repeated without harm.
 
+use crate::admission::Admission;
 use crate::map::PoolMap;
 use serde::{Deserialize, Serialize};
 use types::{ContId, Durability, PoolId};
@@ -39,4 +40,11 @@ pub enum AdminOp {
     },
     /// Take a newer pool map.
     SetMap(PoolMap),
+    /// Take newer settings of admission.
+    SetAdmission {
+        /// The pool.
+        pool: PoolId,
+        /// The settings.
+        admission: Admission,
+    },
 }

@@ -176,6 +176,11 @@ pub enum ControlRequest {
         /// Of what.
         subject: Subject,
     },
+    /// Read the properties that can be changed. Reply: `Props`.
+    GetProps {
+        /// Of what.
+        subject: Subject,
+    },
 }
 
 /// A pool as the catalog knows it.
@@ -275,4 +280,6 @@ pub enum ControlReply {
     Oids(u64),
     /// User attributes.
     Attrs(BTreeMap<String, Vec<u8>>),
+    /// Names and values, as [`ControlRequest::SetProps`] takes them.
+    Props(BTreeMap<String, String>),
 }

@@ -8,11 +8,16 @@
 //! | 7 | 1 | flags |
 //! | 8 | 8 | request id, chosen by the asking side, echoed in the reply |
 //! | 16 | 4 | pool map version the sender knows (0: none) |
-//! | 20 | 4 | deadline, milliseconds from sending (0: none) |
+//! | 20 | 4 | requests: deadline, milliseconds from sending (0: none); answers: bulk credit |
 //! | 24 | 4 | body bytes |
 //! | 28 | 4 | bulk bytes that follow the body |
 //! | 32 | 4 | CRC-32C of the body |
 //! | 36 | 4 | CRC-32C of bytes 0..36 |
+//!
+//! The *bulk credit* of an answer says how many bulk writes the client may have under way with
+//! their data in the stream: 0 any number, else one less than it says. A client over its credit
+//! sends the request alone ([`FLAG_DEFERRED_BULK`]), waits for [`Kind::Go`] and sends the data in
+//! a [`Kind::Data`] frame. Credit is advice: an engine takes data that comes without it, too.
 
 use crate::WIRE_VERSION;
 use types::{Code, Error, Result, limits};
@@ -43,14 +48,32 @@ pub enum Kind {
     Ping = 8,
     /// Yes; empty body.
     Pong = 9,
+    /// The engine asks for the deferred bulk of the request with this id; empty body.
+    Go = 10,
+    /// The bulk asked for, as long as the request said; empty body.
+    Data = 11,
+    /// The client has given up the request with this id, whose bulk it has deferred; empty body.
+    Cancel = 12,
 }
 
 impl Kind {
     fn from_number(number: u8) -> Option<Kind> {
         use Kind::*;
-        [Hello, HelloReply, Request, Reply, Notice, Control, ControlReply, Ping, Pong]
-            .into_iter()
-            .find(|kind| *kind as u8 == number)
+        let all = [
+            Hello,
+            HelloReply,
+            Request,
+            Reply,
+            Notice,
+            Control,
+            ControlReply,
+            Ping,
+            Pong,
+            Go,
+            Data,
+            Cancel,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
@@ -58,6 +81,8 @@ impl Kind {
 pub const FLAG_RETRY: u8 = 1;
 /// The bulk is not in the frame: the body ends with the client's memory ranges.
 pub const FLAG_REMOTE_BULK: u8 = 2;
+/// The bulk is not in the frame: it comes in a [`Kind::Data`] frame after a [`Kind::Go`].
+pub const FLAG_DEFERRED_BULK: u8 = 4;
 
 /// A decoded frame header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +95,8 @@ pub struct Header {
     pub request_id: u64,
     /// Pool map version the sender knows; 0 for none.
     pub map_version: u32,
-    /// How long the sender will wait, milliseconds; 0 for no limit.
+    /// In requests: how long the sender will wait, milliseconds; 0 for no limit. In answers: see
+    /// [`Header::bulk_credit`].
     pub deadline_ms: u32,
     /// Length of the body.
     pub body_bytes: u32,
@@ -156,6 +182,17 @@ impl Header {
             return Err(proto(format!("bulk of {} bytes is over the limit", header.bulk_bytes)));
         }
         Ok(header)
+    }
+
+    /// Of an answer: bulk writes the client may have under way with their data in the stream;
+    /// `None` for any number.
+    pub fn bulk_credit(&self) -> Option<u32> {
+        self.deadline_ms.checked_sub(1)
+    }
+
+    /// Sets [`Header::bulk_credit`].
+    pub fn set_bulk_credit(&mut self, credit: Option<u32>) {
+        self.deadline_ms = credit.map_or(0, |count| count.saturating_add(1));
     }
 
     /// Checks a received body against the header.

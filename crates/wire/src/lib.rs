@@ -9,6 +9,7 @@
 //! [`WIRE_VERSION`]; golden bytes in `tests/golden.rs` catch a change that forgets to.
 
 pub mod admin;
+pub mod admission;
 pub mod control;
 pub mod header;
 pub mod hello;

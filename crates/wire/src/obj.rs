@@ -510,6 +510,12 @@ pub enum Request<'a> {
         /// The container.
         cont: ContId,
     },
+    /// How bulk transfers of a pool are admitted here. The reply is an
+    /// [`crate::admission::AdmissionStat`].
+    AdmissionStat {
+        /// The pool.
+        pool: PoolId,
+    },
 }
 
 /// Which [`Request`] a body holds, told without decoding it.

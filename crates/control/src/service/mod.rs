@@ -5,6 +5,7 @@
 //! still so. What is in memory only (handles, creations under way) is checked and changed
 //! without waiting in between.
 
+mod admission;
 mod attrs;
 mod cont;
 mod handles;
@@ -103,7 +104,8 @@ impl Service {
             R::ContOpen { pool, cont, mode } => self.cont_open(session, &pool, &cont, mode).await,
             R::ContClose { handle } => self.close(session, handle, false),
             R::AllocOids { pool, cont, count } => self.alloc_oids(pool, cont, count).await,
-            R::SetProps { subject, props } => self.set_props(&subject, &props).await,
+            R::SetProps { subject, props } => self.set_props(&subject, &props, orders).await,
+            R::GetProps { subject } => self.get_props(&subject).await,
             R::SetAttrs { subject, attrs } => self.set_attrs(&subject, attrs).await,
             R::GetAttrs { subject } => self.get_attrs(&subject).await,
         }

@@ -274,7 +274,7 @@ impl Service {
             attempts.next()?;
             let Some(pool) = self.store.pool(id).await? else { return Ok(()) };
             let mut tx = Tx::new().expect(&pool).delete(&pool.key);
-            tx = tx.delete(keys::pool_uuid(pool.record.uuid));
+            tx = tx.delete(keys::pool_uuid(pool.record.uuid)).delete(keys::pool_admission(id));
             if !pool.record.label.is_empty() {
                 tx = tx.delete(keys::pool_label(&pool.record.label));
             }

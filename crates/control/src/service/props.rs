@@ -3,7 +3,9 @@
 //! All properties of a request change together or none does.
 
 use super::Service;
+use super::admission;
 use super::cont::check_props;
+use super::orders::Targets;
 use crate::keys;
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeMap;
@@ -11,7 +13,8 @@ use types::{Code, ContProps, Error, Result, limits, size};
 use wire::control::{ControlReply, Name, Subject};
 
 /// What can be changed of a pool.
-const POOL_PROPS: [&str; 1] = ["label"];
+const POOL_PROPS: [&str; 4] =
+    ["label", admission::MAX_WRITERS, admission::MAX_READERS, admission::WEIGHTS];
 /// What is fixed when a pool is made.
 const POOL_FIXED: [&str; 3] = ["durability", "bytes", "scm_percent"];
 /// What can be changed of a container.
@@ -24,11 +27,12 @@ impl Service {
         &self,
         subject: &Subject,
         props: &BTreeMap<String, String>,
+        orders: &dyn Targets,
     ) -> Result<ControlReply> {
         match subject {
             Subject::Pool(pool) => {
                 check_names("pool", props, &POOL_PROPS, &POOL_FIXED)?;
-                self.set_pool_props(pool, props).await?;
+                self.set_pool_props(pool, props, orders).await?;
             }
             Subject::Cont(pool, cont) => {
                 check_names("container", props, &CONT_PROPS, &CONT_FIXED)?;
@@ -38,26 +42,75 @@ impl Service {
         Ok(ControlReply::Done)
     }
 
-    async fn set_pool_props(&self, name: &Name, props: &BTreeMap<String, String>) -> Result<()> {
+    /// The properties that can be changed.
+    pub(super) async fn get_props(&self, subject: &Subject) -> Result<ControlReply> {
+        let props: Vec<(&str, String)> = match subject {
+            Subject::Pool(pool) => {
+                let pool = self.ready_pool(pool).await?.record;
+                let admission = self.admission(pool.id).await?.unwrap_or_default();
+                let mut props = vec![("label", pool.label)];
+                props.extend(admission::as_props(&admission));
+                props
+            }
+            Subject::Cont(pool, cont) => {
+                let pool = self.ready_pool(pool).await?.record;
+                let cont = self.ready_cont(&pool, cont).await?.record;
+                vec![
+                    ("label", cont.label),
+                    ("oclass", cont.props.oclass.to_string()),
+                    ("dir_oclass", cont.props.dir_oclass.to_string()),
+                    ("file_oclass", cont.props.file_oclass.to_string()),
+                    ("chunk_size", cont.props.chunk_bytes.to_string()),
+                ]
+            }
+        };
+        let props = props.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        Ok(ControlReply::Props(props))
+    }
+
+    async fn set_pool_props(
+        &self,
+        name: &Name,
+        props: &BTreeMap<String, String>,
+        orders: &dyn Targets,
+    ) -> Result<()> {
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
             let mut pool = self.ready_pool(name).await?;
-            let Some(label) = props.get("label").filter(|label| **label != pool.record.label)
-            else {
+            let id = pool.record.id;
+            let held = self.store.admission(id).await?;
+            let wanted = admission::changed(held.as_ref(), props)?;
+            let label = props.get("label").filter(|label| **label != pool.record.label);
+            let mut tx = Tx::new();
+            if let Some(label) = label {
+                limits::check_label(label)?;
+                let (old_key, new_key) =
+                    (keys::pool_label(&pool.record.label), keys::pool_label(label));
+                self.check_pool_label_free(label).await?;
+                pool.record.label.clone_from(label);
+                tx = tx
+                    .replace(&pool)
+                    .expect_absent(&new_key)
+                    .put_number(&new_key, id.0.into())
+                    .delete(old_key);
+            } else {
+                tx = tx.expect(&pool);
+            }
+            if let Some(record) = &wanted {
+                tx = match &held {
+                    Some(held) => tx.expect(held),
+                    None => tx.expect_absent(keys::pool_admission(id)),
+                };
+                tx = tx.put(keys::pool_admission(id), record);
+            }
+            if label.is_none() && wanted.is_none() {
                 return Ok(());
-            };
-            limits::check_label(label)?;
-            let (old_key, new_key) =
-                (keys::pool_label(&pool.record.label), keys::pool_label(label));
-            self.check_pool_label_free(label).await?;
-            pool.record.label.clone_from(label);
-            let tx = Tx::new()
-                .replace(&pool)
-                .expect_absent(&new_key)
-                .put_number(&new_key, pool.record.id.0.into())
-                .delete(old_key);
+            }
             if self.store.commit(tx).await? {
+                if let Some(record) = &wanted {
+                    self.push_admission(&pool.record, &record.settings()?, orders).await?;
+                }
                 return Ok(());
             }
         }

@@ -99,11 +99,15 @@ impl Service {
             .filter(|cont| cont.stage == StageDf::Ready)
             .collect();
         let map = self.map(pool).await?;
+        let admission = self.admission(id).await?;
         let one = |target: TargetId| {
-            let (ready, map) = (&ready, map.clone());
+            let (ready, map, admission) = (&ready, map.clone(), admission.clone());
             async move {
                 orders.order(target, shard_order(pool)).await?;
                 orders.order(target, AdminOp::SetMap(map)).await?;
+                if let Some(admission) = admission {
+                    orders.order(target, AdminOp::SetAdmission { pool: id, admission }).await?;
+                }
                 for cont in ready {
                     orders.order(target, AdminOp::CreateCont { pool: id, cont: cont.id }).await?;
                 }

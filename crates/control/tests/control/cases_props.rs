@@ -2,7 +2,7 @@
 
 use crate::fake::{System, label};
 use std::collections::BTreeMap;
-use types::Code;
+use types::{Code, Rank};
 use wire::control::{ControlReply, ControlRequest as R, Subject};
 
 fn tank() -> Subject {
@@ -130,4 +130,56 @@ fn attributes_have_limits() {
     assert_eq!(system.fails(attrs(home(), &many[30..]), "remove some"), Code::NoSpace);
     let reply = system.run(R::GetAttrs { subject: home() });
     assert!(wire::encode(&reply).len() < types::limits::BODY_BYTES_MAX);
+}
+
+#[test]
+fn admission_is_off_until_set_and_reaches_the_targets_at_once() {
+    let system = system();
+    let before = system.props("tank");
+    assert_eq!((before["ioc_max_writers"].as_str(), before["ioc_weights"].as_str()), ("off", ""));
+    let orders = system.targets.order_count.get();
+    system.run(props(tank(), &[("ioc_max_writers", "off")])).unwrap();
+    assert_eq!(system.targets.order_count.get(), orders, "what is off stays off without a word");
+    let change = [("ioc_max_writers", "4"), ("ioc_max_readers", "auto"), ("label", "lake")];
+    system.run(props(tank(), &change)).unwrap();
+    system.assert_in_step();
+    let lake = Subject::Pool(label("lake"));
+    system.run(props(lake.clone(), &[("ioc_weights", "climate:3,test:1")])).unwrap();
+    let after = system.props("lake");
+    assert_eq!(after["ioc_max_writers"], "4");
+    assert_eq!(after["ioc_max_readers"], "auto");
+    assert_eq!(after["ioc_weights"], "climate:3,test:1");
+    system.assert_in_step();
+    for (name, value) in
+        [("ioc_max_writers", "0"), ("ioc_max_readers", "many"), ("ioc_weights", "a")]
+    {
+        let wrong = props(lake.clone(), &[("label", "x"), (name, value)]);
+        assert_eq!(system.fails(wrong, name), Code::Inval);
+    }
+    assert_eq!(system.props("lake"), after);
+    system.run(props(lake, &[("ioc_max_writers", "off"), ("ioc_max_readers", "off")])).unwrap();
+    system.assert_in_step();
+    system.run(crate::fake::destroy_pool("lake", true)).unwrap();
+    system.assert_in_step();
+}
+
+#[test]
+fn targets_that_were_away_hear_of_admission_when_they_come_back() {
+    let system = system();
+    system.targets.away.borrow_mut().insert(Rank(1));
+    system.run(props(tank(), &[("ioc_max_writers", "2")])).unwrap();
+    system.targets.restart(Rank(1));
+    system.targets.away.borrow_mut().clear();
+    futures_executor::block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
+    system.assert_in_step();
+    // One that fails is named, and setting the same again reaches it.
+    system.targets.broken.borrow_mut().insert(types::TargetId(3));
+    let failed = props(tank(), &[("ioc_max_writers", "3")]);
+    assert_eq!(system.fails(failed.clone(), "target 3"), Code::Io);
+    system.targets.broken.borrow_mut().clear();
+    system.run(failed).unwrap();
+    system.assert_in_step();
+    let system = system.restarted();
+    assert_eq!(system.props("tank")["ioc_max_writers"], "3");
+    system.assert_in_step();
 }

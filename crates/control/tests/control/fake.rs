@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use types::{Code, ContId, ContProps, Durability, Error, PoolId, Rank, Result, TargetId, hash};
 use uuid::Uuid;
+use wire::admission::Admission;
 use wire::control::{ContInfo, ControlReply, ControlRequest, JoinInfo, Name, PoolInfo};
 use wire::map::{EngineInfo, PoolMap};
 use wire::obj::AdminOp;
@@ -47,6 +48,8 @@ pub struct Shard {
 #[derive(Default)]
 pub struct FakeTargets {
     pub shards: RefCell<BTreeMap<(TargetId, PoolId), Shard>>,
+    /// What they were told of admission since they started.
+    pub admissions: RefCell<BTreeMap<(TargetId, PoolId), Admission>>,
     /// Engines that are believed to be away.
     pub away: RefCell<BTreeSet<Rank>>,
     /// Targets that fail every order.
@@ -81,7 +84,10 @@ impl FakeTargets {
                     return Err(Error::new(Code::Exist, "a shard with other settings is here"));
                 }
             }
-            AdminOp::DestroyShard { pool } => drop(shards.remove(&(target, pool))),
+            AdminOp::DestroyShard { pool } => {
+                shards.remove(&(target, pool));
+                self.admissions.borrow_mut().remove(&(target, pool));
+            }
             AdminOp::CreateCont { pool, cont } => {
                 shards.get_mut(&(target, pool)).ok_or_else(no_shard)?.conts.insert(cont);
             }
@@ -96,12 +102,21 @@ impl FakeTargets {
                     shard.map = Some(map);
                 }
             }
+            AdminOp::SetAdmission { pool, admission } => {
+                shards.get(&(target, pool)).ok_or_else(no_shard)?;
+                let mut admissions = self.admissions.borrow_mut();
+                let held = admissions.entry((target, pool)).or_default();
+                if held.version <= admission.version {
+                    *held = admission;
+                }
+            }
         }
         Ok(())
     }
 
     /// An engine starts again: what was only in memory is gone.
     pub fn restart(&self, rank: Rank) {
+        self.admissions.borrow_mut().retain(|(target, _), _| Self::rank_of(*target) != rank);
         self.shards.borrow_mut().retain(|(target, _), shard| {
             Self::rank_of(*target) != rank || shard.durability != Durability::Memory
         });
@@ -304,6 +319,15 @@ impl System {
         }
     }
 
+    #[track_caller]
+    pub fn props(&self, pool: &str) -> BTreeMap<String, String> {
+        let subject = wire::control::Subject::Pool(label(pool));
+        match self.run(ControlRequest::GetProps { subject }).unwrap() {
+            ControlReply::Props(props) => props,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub fn pools(&self) -> Vec<PoolInfo> {
         match self.run(ControlRequest::PoolList).unwrap() {
             ControlReply::Pools(pools) => pools,
@@ -339,6 +363,14 @@ impl System {
                 };
                 expected.insert((target.id, pool.id), shard);
             }
+            let wanted = self.props(&pool.label);
+            for target in &pool.map.targets {
+                let admissions = self.targets.admissions.borrow();
+                let held = admissions.get(&(target.id, pool.id)).cloned().unwrap_or_default();
+                assert_eq!(wanted["ioc_max_writers"], held.max_writers.to_string());
+                assert_eq!(wanted["ioc_max_readers"], held.max_readers.to_string());
+                assert_eq!(wanted["ioc_weights"], held.weights.to_string());
+            }
         }
         assert_eq!(*self.targets.shards.borrow(), expected);
         self.assert_no_litter(&pools);
@@ -354,6 +386,7 @@ impl System {
             let id = pool.id.0;
             assert!(keys.remove(&format!("pool/{id:08x}")));
             assert!(keys.remove(&format!("pool-uuid/{}", pool.uuid)));
+            keys.remove(&format!("pool-ioc/{id:08x}"));
             assert!(keys.remove(&format!("pool-label/{}", pool.label)));
             keys.retain(|key| !key.starts_with(&format!("attr/pool/{id:08x}/")));
             for cont in self.conts(&Name::Uuid(pool.uuid)) {

@@ -3,8 +3,8 @@
 
 use crate::fake::System;
 use control::{
-    Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, StageDf, SystemDf,
-    TargetDf,
+    AdmissionDf, Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, StageDf,
+    SystemDf, TargetDf,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -82,6 +82,16 @@ fn records_are_frozen() {
             created_ns: u64::MAX,
         },
         r#"{"version":1,"id":2,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"home","stage":"creating","props":{"layout":"posix","oclass":"S1","dir_oclass":"SX","file_oclass":"RP_2G4","chunk_bytes":1048576,"rd_fac":0,"csum":"crc64"},"created_ns":18446744073709551615}"#,
+    );
+    check(
+        AdmissionDf {
+            version: 1,
+            revision: 9,
+            max_writers: "4".into(),
+            max_readers: "auto".into(),
+            weights: "a:2".into(),
+        },
+        r#"{"version":1,"revision":9,"max_writers":"4","max_readers":"auto","weights":"a:2"}"#,
     );
     check(OidsDf { version: 1, next: u64::MAX }, r#"{"version":1,"next":18446744073709551615}"#);
     assert_eq!(serde_json::to_string(&StageDf::Destroying).unwrap(), r#""destroying""#);

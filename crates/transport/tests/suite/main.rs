@@ -29,4 +29,9 @@ on_every_kind!(
     answers_larger_than_the_room_are_errors,
     a_request_id_in_flight_is_refused,
     pings_are_answered,
+    bulk_over_the_credit_waits_to_be_asked_for,
+    who_gives_up_deferred_bulk_says_so,
+    deferred_bulk_that_nobody_reads_stays_where_it_is,
+    a_dying_server_fails_calls_that_wait_to_send,
+    credits_and_data_out_of_order_cost_the_connection_only,
 );

@@ -28,6 +28,11 @@ pub const HANG_UP: u8 = b'h';
 /// Answer with the notices so far.
 pub const NOTICES: u8 = b'n';
 
+/// Answer with the next four bytes of the body as bulk credit; `u32::MAX` for none.
+pub const CREDIT: u8 = b'c';
+/// Read nothing, and note when the caller gives up.
+pub const WATCH: u8 = b'w';
+
 pub const LONG: Duration = Duration::from_secs(60);
 pub const WRONG_TOKEN: &[u8] = b"wrong";
 
@@ -36,6 +41,9 @@ pub const WRONG_TOKEN: &[u8] = b"wrong";
 pub struct Seen {
     pub notices: RefCell<Vec<u8>>,
     pub conns_ended: Cell<u32>,
+    pub deferred_count: Cell<u32>,
+    pub watching: Cell<u32>,
+    pub abandoned: Cell<u32>,
     pub conns: RefCell<Vec<ServerConn>>,
 }
 
@@ -96,7 +104,13 @@ pub async fn serve_all(env: Env, acceptor: Acceptor, seen: Rc<Seen>) {
         let (inner, seen) = (env.clone(), seen.clone());
         env.spawn(async move {
             while let Ok(Some(incoming)) = conn.recv().await {
-                handle(&inner, &conn, incoming, &seen).await;
+                if incoming.bulk.is_deferred() {
+                    seen.deferred_count.set(seen.deferred_count.get() + 1);
+                    let (env, conn, seen) = (inner.clone(), conn.clone(), seen.clone());
+                    inner.spawn(async move { handle(&env, &conn, incoming, &seen).await });
+                } else {
+                    handle(&inner, &conn, incoming, &seen).await;
+                }
             }
             seen.conns_ended.set(seen.conns_ended.get() + 1);
         });
@@ -104,7 +118,7 @@ pub async fn serve_all(env: Env, acceptor: Acceptor, seen: Rc<Seen>) {
 }
 
 async fn handle(env: &Env, conn: &ServerConn, incoming: Incoming, seen: &Rc<Seen>) {
-    let Incoming { header, body, mut bulk, responder } = incoming;
+    let Incoming { header, body, mut bulk, mut responder } = incoming;
     if header.kind == Kind::Notice {
         seen.notices.borrow_mut().extend(body);
         responder.reply(0, b"ignored", &[]).await.unwrap();
@@ -138,6 +152,21 @@ async fn handle(env: &Env, conn: &ServerConn, incoming: Incoming, seen: &Rc<Seen
         NOTICES => {
             let notices = seen.notices.borrow().clone();
             let _ = responder.reply(0, &notices, &[]).await;
+        }
+        CREDIT => {
+            let credit = u32::from_le_bytes(body[1..5].try_into().unwrap());
+            responder.set_bulk_credit((credit != u32::MAX).then_some(credit));
+            let _ = responder.reply(0, b"credit", &[]).await;
+        }
+        WATCH => {
+            let seen = seen.clone();
+            seen.watching.set(seen.watching.get() + 1);
+            env.spawn(async move {
+                responder.abandoned().await;
+                assert!(responder.is_abandoned());
+                seen.abandoned.set(seen.abandoned.get() + 1);
+                drop(bulk);
+            });
         }
         HANG_UP => conn.close(),
         SILENCE => drop(responder),
@@ -204,6 +233,13 @@ impl Net {
         assert_eq!((answer.bulk_bytes, answer.map_version), (data.len(), 6));
         assert_eq!(answer.body, [ECHO, 1, 2]);
         assert!(back == data, "{} bytes came back changed", data.len());
+    }
+
+    /// Has the server give this connection a credit.
+    pub async fn credit(&self, conn: &Conn, credit: Option<u32>) {
+        let mut body = vec![CREDIT];
+        body.extend_from_slice(&credit.unwrap_or(u32::MAX).to_le_bytes());
+        self.call(conn, &body, &[], &mut [], LONG).await.unwrap();
     }
 
     /// Asks for `bytes` bytes and checks them.

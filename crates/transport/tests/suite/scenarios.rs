@@ -11,6 +11,7 @@ use std::time::Duration;
 use transport::{Call, Conn};
 use types::Code;
 use wire::Kind;
+use wire::header::FLAG_DEFERRED_BULK;
 
 pub async fn small_echoes(net: Rc<Net>) {
     let conn = net.dial().await;
@@ -257,4 +258,126 @@ pub async fn pings_are_answered(net: Rc<Net>) {
         bulk_in: &mut [],
     };
     assert!(conn.call(call).await.unwrap().body.is_empty());
+}
+
+pub async fn bulk_over_the_credit_waits_to_be_asked_for(net: Rc<Net>) {
+    let conn = net.dial().await;
+    let sizes = [10, 16_383, 16_384, 200_000, (1 << 20) + 3];
+    // The server's echo drops the credit again, so each round begins with it.
+    for (credit, deferred) in [(Some(0), true), (Some(2), true), (None, false)] {
+        let before = net.seen.deferred_count.get();
+        net.credit(&conn, credit).await;
+        let calls = (0..4).flat_map(|round| sizes.map(|bytes| (bytes, round)));
+        let calls = calls.map(|(bytes, round)| {
+            let (net, conn) = (net.clone(), conn.clone());
+            async move { net.echo(&conn, &pattern(bytes, round)).await }
+        });
+        join_all(calls).await;
+        let count = net.seen.deferred_count.get() - before;
+        // On one host the engine fetches the data itself.
+        let expected = deferred && net.kind != NetKind::Shm;
+        assert_eq!(count > 0, expected, "{credit:?}: {count}");
+        if expected && credit == Some(2) {
+            assert!(count <= 10, "two were sent at once: {count}");
+        }
+    }
+}
+
+pub async fn who_gives_up_deferred_bulk_says_so(net: Rc<Net>) {
+    if net.kind == NetKind::Shm {
+        return;
+    }
+    let conn = net.dial().await;
+    net.credit(&conn, Some(0)).await;
+    let data = pattern(100_000, 1);
+    {
+        let parts = [&data[..]];
+        let mut call = pin!(net.call(&conn, &[WATCH], &parts, &mut [], LONG));
+        while net.seen.watching.get() == 0 {
+            assert!(poll!(&mut call).is_pending());
+            net.env.sleep(Duration::from_micros(100)).await;
+        }
+        assert_eq!(net.seen.abandoned.get(), 0);
+    }
+    net.until(|| net.seen.abandoned.get() == 1).await;
+    // A deadline is a way of giving up, too.
+    let short = Duration::from_millis(20);
+    let outcome = net.call(&conn, &[WATCH], &[&data], &mut [], short).await;
+    assert_eq!(outcome.unwrap_err().code, Code::TimedOut);
+    net.until(|| net.seen.abandoned.get() == 2).await;
+    net.echo(&conn, &data).await;
+    // And so is the end of the connection.
+    net.credit(&conn, Some(0)).await;
+    let hang_up = async {
+        net.until(|| net.seen.watching.get() == 3).await;
+        conn.close();
+    };
+    let parts = [&data[..]];
+    let outcome = net.call(&conn, &[WATCH], &parts, &mut [], LONG);
+    let (outcome, ()) = futures_util::future::join(outcome, hang_up).await;
+    assert_eq!(outcome.unwrap_err().code, Code::Closed);
+    net.until(|| net.seen.abandoned.get() == 3).await;
+}
+
+pub async fn deferred_bulk_that_nobody_reads_stays_where_it_is(net: Rc<Net>) {
+    let conn = net.dial().await;
+    for bytes in [20_000, 1 << 20] {
+        net.credit(&conn, Some(0)).await;
+        let data = pattern(bytes, 1);
+        let answer = net.call(&conn, &[IGNORE], &[&data], &mut [], LONG).await.unwrap();
+        assert_eq!(answer.body, bytes.to_string().into_bytes());
+        net.echo(&conn, &data).await;
+    }
+}
+
+pub async fn a_dying_server_fails_calls_that_wait_to_send(net: Rc<Net>) {
+    if net.kind == NetKind::Shm {
+        return;
+    }
+    let conn = net.dial().await;
+    net.credit(&conn, Some(0)).await;
+    let data = pattern(100_000, 1);
+    let calls = (0..5).map(|_| async {
+        let outcome = net.call(&conn, &[WATCH], &[&data], &mut [], LONG).await;
+        assert_eq!(outcome.unwrap_err().code, Code::Closed);
+    });
+    let hang_up = async {
+        net.until(|| net.seen.watching.get() == 5).await;
+        let server = net.seen.conns.borrow()[0].clone();
+        server.close();
+    };
+    futures_util::future::join(join_all(calls), hang_up).await;
+    net.until(|| net.seen.abandoned.get() == 5).await;
+}
+
+pub async fn credits_and_data_out_of_order_cost_the_connection_only(net: Rc<Net>) {
+    let healthy = net.dial().await;
+    let conn = net.dial().await;
+    // Nobody waits for these: they are let pass.
+    conn.notify(Kind::Data, b"").unwrap();
+    conn.notify(Kind::Cancel, b"").unwrap();
+    conn.notify(Kind::Cancel, b"not expected").unwrap();
+    net.echo(&conn, &pattern(50_000, 1)).await;
+    for (kind, body) in [(Kind::Data, &b"x"[..]), (Kind::Go, b"")] {
+        let conn = net.dial().await;
+        conn.notify(kind, body).unwrap();
+        let outcome = net.call(&conn, &[SILENCE], &[], &mut [], LONG).await;
+        assert_eq!(outcome.unwrap_err().code, Code::Closed, "{kind:?}");
+    }
+    for (kind, flags) in [(Kind::Request, FLAG_DEFERRED_BULK), (Kind::Control, FLAG_DEFERRED_BULK)]
+    {
+        let conn = net.dial().await;
+        let call = Call {
+            kind,
+            request_id: net.next_request(),
+            flags,
+            map_version: 0,
+            deadline: LONG,
+            body: &[ECHO],
+            bulk_out: &[],
+            bulk_in: &mut [],
+        };
+        assert_eq!(conn.call(call).await.unwrap_err().code, Code::Closed, "{kind:?}");
+    }
+    net.echo(&healthy, &pattern(50_000, 1)).await;
 }

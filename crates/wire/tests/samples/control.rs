@@ -152,6 +152,7 @@ fn requests(visitor: &mut impl Visitor) {
         },
     );
     request("get_attrs", GetAttrs { subject: Subject::Pool(label("tank")) });
+    request("get_props", GetProps { subject: Subject::Pool(label("tank")) });
 }
 
 fn replies(visitor: &mut impl Visitor) {
@@ -178,6 +179,8 @@ fn replies(visitor: &mut impl Visitor) {
     reply("cont_opened", ContOpened { handle: 14, cont: cont() });
     reply("oids", Oids(15));
     reply("attrs", Attrs(BTreeMap::from([("a".to_string(), b"1".to_vec())])));
+    let props = [("ioc_max_writers".to_string(), "4".to_string())];
+    reply("props", Props(props.into()));
     for code in [Code::NonExist, Code::Busy, Code::NoMem] {
         let error = Reply::<ControlReply>::Err(Error::new(code, "what to do"));
         visitor.message(&format!("control_reply.error.{}", code as u16), error);

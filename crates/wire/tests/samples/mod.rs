@@ -47,12 +47,13 @@ macro_rules! decoded {
     };
 }
 
+use wire::admission::AdmissionStat;
 use wire::control::{ControlReply, ControlRequest};
 use wire::obj::{BatchReply, Notice, ObjectList, Prepared, Request, ShardStat, TxOutcome, TxReply};
 type Reply<T> = Result<T, types::Error>;
 decoded!(
     owned: RemoteRange, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
-        Reply<TxOutcome>, Reply<ShardStat>, Reply<ObjectList>, Reply<()>;
+        Reply<TxOutcome>, Reply<ShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<()>;
     borrowed: Hello, Request, BatchReply, TxReply, Prepared
 );
 
@@ -66,7 +67,21 @@ fn visit(visitor: &mut impl Visitor) {
 
 fn headers(visitor: &mut impl Visitor) {
     use Kind::*;
-    for kind in [Hello, HelloReply, Request, Reply, Notice, Control, ControlReply, Ping, Pong] {
+    let kinds = [
+        Hello,
+        HelloReply,
+        Request,
+        Reply,
+        Notice,
+        Control,
+        ControlReply,
+        Ping,
+        Pong,
+        Go,
+        Data,
+        Cancel,
+    ];
+    for kind in kinds {
         let header = Header {
             kind,
             flags: FLAG_RETRY | FLAG_REMOTE_BULK,

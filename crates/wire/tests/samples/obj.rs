@@ -3,6 +3,7 @@
 use super::{Reply, Visitor, control};
 use serde_bytes::Bytes;
 use types::{ClientId, ContId, Durability, Epoch, Oid, PoolId, TargetId};
+use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
 use wire::obj::*;
 
 const OID: Oid = Oid { hi: 0x0d00_0100_0000_0007, lo: 0x55 };
@@ -144,6 +145,7 @@ fn requests(visitor: &mut impl Visitor) {
         Request::ListObjects { pool: POOL, cont: CONT, after: Some(OID), count_max: 100 },
     );
     request("list_orphans", Request::ListOrphans { pool: POOL, cont: CONT });
+    request("admission_stat", Request::AdmissionStat { pool: POOL });
     let released = Notice::Release { pool: POOL, cont: CONT, oids: vec![OID, Oid::NIL] };
     visitor.message("notice.release", released);
 }
@@ -167,6 +169,14 @@ fn admin(visitor: &mut impl Visitor) {
     order("create_cont", AdminOp::CreateCont { pool: POOL, cont: CONT });
     order("destroy_cont", AdminOp::DestroyCont { pool: POOL, cont: CONT });
     order("set_map", AdminOp::SetMap(control::map()));
+    for (name, max_writers, max_readers) in
+        [("fixed", Limit::Fixed(4), Limit::Auto), ("off", Limit::Off, Limit::Off)]
+    {
+        let weights = Weights(vec![("climate".into(), 3), ("test".into(), 2)]);
+        let admission = Admission { version: 9, max_writers, max_readers, weights };
+        let op = AdminOp::SetAdmission { pool: POOL, admission };
+        order(&format!("set_admission.{name}"), op);
+    }
 }
 
 fn tail() -> Tail {
@@ -228,4 +238,28 @@ fn replies(visitor: &mut impl Visitor) {
     visitor.message("shard_stat", Reply::Ok(stat));
     visitor.message("object_list", Reply::Ok(ObjectList { oids: vec![OID], complete: true }));
     visitor.message("unit", Reply::Ok(()));
+    let gate = |n: u64| GateStat {
+        limit: Limit::Auto,
+        limit_now: n as u32,
+        at_work: n as u32 + 1,
+        at_work_max: n as u32 + 15,
+        waiting: n + 2,
+        granted: n + 3,
+        held: n + 4,
+        forced: n + 5,
+        left: n + 6,
+        lapsed: n + 7,
+        bytes: n + 8,
+        wait_us: n + 9,
+        wait_us_max: n + 10,
+        jobs: vec![JobStat {
+            job: "climate".into(),
+            waiting: n + 11,
+            granted: n + 12,
+            bytes: n + 13,
+            wait_us: n + 14,
+        }],
+    };
+    let stat = AdmissionStat { version: 9, writers: gate(20), readers: gate(40) };
+    visitor.message("admission_stat", Reply::Ok(stat));
 }
