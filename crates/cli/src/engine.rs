@@ -59,10 +59,11 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
 
 /// `TERM` and `INT`, blocked in every thread made afterwards.
 #[derive(Clone, Copy)]
-struct BlockedSignals(libc::sigset_t);
+pub struct BlockedSignals(libc::sigset_t);
 
 impl BlockedSignals {
-    fn block() -> Result<BlockedSignals> {
+    /// Blocks them; call before there are other threads.
+    pub fn block() -> Result<BlockedSignals> {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set it is given; the other calls get that set.
         let (set, result) = unsafe {
@@ -79,7 +80,7 @@ impl BlockedSignals {
     }
 
     /// Waits for one of them; returns its number.
-    fn wait(&self) -> Result<i32> {
+    pub fn wait(&self) -> Result<i32> {
         let mut signal = 0;
         // SAFETY: the set was initialised by `block`, `signal` is ours.
         match unsafe { libc::sigwait(&self.0, &mut signal) } {

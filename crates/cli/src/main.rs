@@ -10,6 +10,7 @@ mod cont;
 mod engine;
 mod exit;
 mod fs;
+mod ioc;
 mod output;
 mod pool;
 mod props;
@@ -74,8 +75,20 @@ enum Noun {
     #[command(visible_alias = "container")]
     Cont(cont::ContArgs),
     Fs(fs::FsArgs),
+    Ioc(ioc::IocArgs),
     Bench(bench::BenchArgs),
     Completion(completion::CompletionArgs),
+}
+
+impl Noun {
+    /// It runs until it is told to stop, and logs.
+    fn is_server(&self) -> bool {
+        match self {
+            Noun::Engine(_) => true,
+            Noun::Ioc(args) => args.is_server(),
+            _ => false,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -87,7 +100,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(refuse(&error)),
     };
-    start_log(matches!(cli.noun, Noun::Engine(_)));
+    start_log(cli.noun.is_server());
     let session = Session {
         out: Output { json: cli.json, quiet: cli.quiet },
         system: cli.system,
@@ -101,6 +114,7 @@ fn main() -> ExitCode {
         Noun::Pool(args) => pool::run(&session, args),
         Noun::Cont(args) => cont::run(&session, args),
         Noun::Fs(args) => fs::run(&session, args),
+        Noun::Ioc(args) => ioc::run(&session, args),
         Noun::Bench(args) => bench::run(&session, args),
         Noun::Completion(args) => completion::run::<Cli>(args),
     };
@@ -126,9 +140,9 @@ fn refuse(error: &clap::Error) -> u8 {
     if asked_for { 0 } else { exit::USAGE }
 }
 
-/// Events go to standard error: of an engine from `info` on, else warnings only.
-fn start_log(is_engine: bool) {
-    let default = if is_engine { "info" } else { "warn" };
+/// Events go to standard error: of a server from `info` on, else warnings only.
+fn start_log(is_server: bool) {
+    let default = if is_server { "info" } else { "warn" };
     let filter = EnvFilter::try_from_env("AZEKURA_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

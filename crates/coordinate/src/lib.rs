@@ -12,12 +12,18 @@
 //! | [`queue`] | who may go when: a state machine without I/O |
 //! | [`auto`] | the limit that finds itself |
 //! | [`pattern`] | patterns for names |
+//! | [`server`] | the coordinator |
+//! | [`monitor`] | asking a coordinator for its state |
+//! | [`figure`] | from a trace to how long each process waited and wrote |
 //! | [`client`] | the connection of a process that does I/O to its coordinator |
 //! | [`rules`] | which target a file belongs to, whom to ask, settings |
 
 pub mod auto;
 pub mod client;
+pub mod figure;
 pub mod message;
+pub mod monitor;
 pub mod pattern;
 pub mod queue;
 pub mod rules;
+pub mod server;

@@ -30,7 +30,7 @@ mod stats;
 mod tests;
 
 pub use lane::{Limit, Limits};
-pub use stats::{JobStats, LaneStats, QueueStats, TargetStats};
+pub use stats::{JobStats, LaneStats, QueueStats, TargetStats, Totals, WAIT_CLASSES_US};
 
 use crate::message::IoKind;
 use lane::{Lane, Waiter};
