@@ -68,7 +68,8 @@ async fn take(
 ) -> Result<*mut dfs_t> {
     let mirror = cont.mirror(local)?;
     let fs = Dfs::from_global(&mirror, &sent.raw, credentials())?;
-    let how = mount_flags(flags, &cont)?;
+    // No flags, as MPI programs give: mounted as the exporter has it.
+    let how = if flags == 0 { fs.flags() } else { mount_flags(flags, &cont)? };
     let fs = if how == fs.flags() { fs } else { fs.with_flags(how) };
     let root = fs.obj_from_global(&sent.root, None).await?;
     MountHandle::give_known(local, cont, fs, root, sent.mode, origin)
