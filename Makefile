@@ -9,6 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 BIN := target/release/azekura
+IOC := target/release/libazekura_ioc.so
 # Length of the fuzz runs, seconds over all targets together.
 FUZZ_SECONDS ?= 10
 FUZZ_SECONDS_LONG ?= 600
@@ -43,6 +44,7 @@ bench: build ## Bandwidth and metadata rates of a fresh system on this machine
 
 install: build ## Install below PREFIX (default /usr/local); DESTDIR is put in front
 	scripts/install.sh $(BIN) "$(DESTDIR)$(PREFIX)"
+	install -D -m 755 $(IOC) "$(DESTDIR)$(PREFIX)/lib/libazekura_ioc.so"
 
 uninstall: ## Remove what `make install` put below PREFIX
 	scripts/install.sh --remove "$(DESTDIR)$(PREFIX)"

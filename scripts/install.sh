@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the binary, the C library and the preload library beside it, shell completions, licence
-# and documents below a prefix.
+# Installs the binary, the C library beside it, shell completions, licence and documents below a prefix.
+# The Makefile adds the preload library; --remove removes it too.
 # usage: scripts/install.sh PATH-OF-AZEKURA PREFIX
 #        scripts/install.sh --remove PREFIX
 set -euo pipefail
@@ -26,7 +26,6 @@ fi
 
 bin=$1
 install -D -m 755 "$bin" "$prefix/bin/azekura"
-install -D -m 755 "$(dirname "$bin")/libazekura_ioc.so" "$prefix/lib/libazekura_ioc.so"
 install -d "$bash_dir" "$zsh_dir" "$fish_dir" "$doc_dir"
 "$bin" completion bash >"$bash_dir/azekura"
 "$bin" completion zsh >"$zsh_dir/_azekura"
@@ -35,4 +34,4 @@ root=$(dirname "$scripts")
 install -m 644 "$root"/{LICENSE,README.md,CHANGELOG.md} "$doc_dir/"
 install -m 644 "$root"/docs/*.md "$doc_dir/"
 "$scripts/install-c.sh" "$(dirname "$bin")/libazekura.so" "$prefix"
-echo "installed $prefix/bin/azekura, $prefix/lib/libazekura.so.0, $prefix/lib/libazekura_ioc.so"
+echo "installed $prefix/bin/azekura and $prefix/lib/libazekura.so.0"
