@@ -52,6 +52,9 @@ pub fn all() -> Vec<Target> {
         text("prop-names", prop_names, || {
             corpus::texts(&["wal", "relaxed", "memory", "crc32c", "sha256", "off", "xxh3"])
         }),
+        text("admission", admission, || {
+            corpus::texts(&["off", "auto", "16", "climate:4,array:7:2", "a:1"])
+        }),
         text("labels-and-names", labels_and_names, || {
             corpus::texts(&["tank", "a.b-c:d_e", "67e55044-10b1-426f-9247-bb680e5fe0c8", "..", ""])
         }),
@@ -114,6 +117,20 @@ fn oid_text(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(oid) = text.parse::<Oid>() {
         assert_eq!(oid.to_string().parse::<Oid>().expect("a shown object id parses"), oid);
+    }
+}
+
+fn admission(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(limit) = text.parse::<wire::admission::Limit>() {
+        assert_eq!(limit.to_string().parse::<wire::admission::Limit>().expect("parses"), limit);
+    }
+    if let Ok(weights) = text.parse::<wire::admission::Weights>() {
+        assert!(weights.of("x") >= 1);
+        assert_eq!(
+            weights.to_string().parse::<wire::admission::Weights>().expect("parses"),
+            weights
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::corpus;
 use crate::target::Target;
 use types::Error;
+use wire::admission::AdmissionStat;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::{Hello, HelloReply, RemoteRange};
 use wire::link::{LINK_BYTES, Link};
@@ -80,6 +81,7 @@ messages! {
     OutcomeTag = "outcome": Result<TxOutcome, Error>, "outcome";
     ShardStatTag = "shard-stat": Result<ShardStat, Error>, "shard_stat";
     ObjectListTag = "object-list": Result<ObjectList, Error>, "object_list";
+    AdmissionStatTag = "admission-stat": Result<AdmissionStat, Error>, "admission_stat";
 }
 
 /// The header as it comes, and with its checksum made right, so that what lies behind the
