@@ -106,11 +106,22 @@ struct Checker<'a> {
     report: CheckReport,
     named: BTreeSet<Oid>,
     hard: BTreeMap<Oid, HardFile>,
+    /// Directory in `/lost+found`, or empty.
+    home: Vec<u8>,
 }
 
 impl Dfs {
     /// Checks the whole file system. The caller must be privileged (`NoPerm` otherwise), and alone.
     pub async fn check(&self, mend: Mend) -> Result<CheckReport> {
+        self.check_into(mend, b"").await
+    }
+
+    /// [`Dfs::check`]; leaked objects get their names in `/lost+found/HOME`, or with `home` empty in
+    /// `/lost+found` itself.
+    pub async fn check_into(&self, mend: Mend, home: &[u8]) -> Result<CheckReport> {
+        if !home.is_empty() {
+            types::limits::check_name(home)?;
+        }
         if !self.is_privileged() {
             return Err(types::Error::new(Code::NoPerm, "only the superuser checks a file system"));
         }
@@ -125,6 +136,7 @@ impl Dfs {
             report: CheckReport { object_count: objects.len() as u64, ..CheckReport::default() },
             named: [shared.superblock_oid, shared.superblock.root].into(),
             hard: BTreeMap::new(),
+            home: home.to_vec(),
         };
         checker.walk(shared.superblock.root).await?;
         checker.check_link_counts().await?;
@@ -359,9 +371,14 @@ impl Checker<'_> {
 
     async fn lost_and_found(&self) -> Result<Obj> {
         let root = self.fs.root().await?;
-        match self.fs.mkdir(&root, b"lost+found", 0o700, None).await {
+        let home = self.dir_in(&root, b"lost+found").await?;
+        if self.home.is_empty() { Ok(home) } else { self.dir_in(&home, &self.home).await }
+    }
+
+    async fn dir_in(&self, dir: &Obj, name: &[u8]) -> Result<Obj> {
+        match self.fs.mkdir(dir, name, 0o700, None).await {
             Err(error) if error.code == Code::Exist => {
-                self.fs.lookup_rel(&root, b"lost+found", OpenFlags::PATH).await
+                self.fs.lookup_rel(dir, name, OpenFlags::PATH).await
             }
             other => other,
         }

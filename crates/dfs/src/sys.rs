@@ -16,7 +16,7 @@ use crate::xattr::XattrMode;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::Duration;
-use types::{Code, Error, Key, Result};
+use types::{Code, Error, Key, ObjClass, Result};
 
 /// Directories kept open.
 const CACHED_MAX: usize = 128;
@@ -91,7 +91,7 @@ impl Sys {
     /// Runs `call` on the directory and the last name of a path; once more with a fresh handle
     /// when the cached directory turns out to be gone. `None` for paths without a last name
     /// (`/`, `.`, `..`), which only lookups can take.
-    async fn at<T>(
+    pub async fn at<T>(
         &self,
         path: &[u8],
         call: impl AsyncFn(&Obj, &[u8]) -> Result<T>,
@@ -173,8 +173,13 @@ impl Sys {
 
     /// Makes a directory.
     pub async fn mkdir(&self, path: &[u8], mode: u32) -> Result<()> {
+        self.mkdir_of(path, mode, None).await
+    }
+
+    /// Makes a directory of a class; `None`: as [`Dfs::mkdir`].
+    pub async fn mkdir_of(&self, path: &[u8], mode: u32, class: Option<ObjClass>) -> Result<()> {
         self.named(path, Code::Exist, async |dir, name| {
-            self.fs.mkdir(dir, name, mode, None).await.map(|_| ())
+            self.fs.mkdir(dir, name, mode, class).await.map(|_| ())
         })
         .await
     }
@@ -182,12 +187,17 @@ impl Sys {
     /// Makes a directory and all that are missing above it. What is there already is fine if it
     /// is a directory.
     pub async fn mkdir_p(&self, path: &[u8], mode: u32) -> Result<()> {
+        self.mkdir_p_of(path, mode, None).await
+    }
+
+    /// [`Sys::mkdir_p`] with a class for those that are made.
+    pub async fn mkdir_p_of(&self, path: &[u8], mode: u32, class: Option<ObjClass>) -> Result<()> {
         path::check(path)?;
         let ends = (1..=path.len())
             .filter(|&end| end == path.len() || path[end] == b'/')
             .filter(|&end| path[end - 1] != b'/');
         for end in ends {
-            match self.mkdir(&path[..end], mode).await {
+            match self.mkdir_of(&path[..end], mode, class).await {
                 Err(error) if error.code == Code::Exist => {
                     if !self.stat(&path[..end]).await?.is_dir() {
                         let code = if end == path.len() { Code::Exist } else { Code::NotDir };
