@@ -21,6 +21,7 @@ pub mod cont;
 pub mod ctx;
 pub mod ctypes;
 pub mod dfs;
+pub mod duns;
 pub mod errno;
 mod errtext;
 pub mod event;

@@ -11,6 +11,7 @@ use crate::guard;
 use crate::handle;
 use crate::init::{daos_fini, daos_init};
 use crate::pool::{PoolHandle, name_of};
+use crate::prop::cont;
 use ::dfs::{Dfs, FormatOptions};
 use client::{Container, Pool};
 use libc::c_char;
@@ -73,8 +74,10 @@ fn require_init() -> Result<()> {
 
 /// Class, properties and label of a container to be made.
 pub(crate) struct Wanted {
-    props: ContProps,
-    label: String,
+    pub props: ContProps,
+    pub label: String,
+    /// What else the property list says, to be kept.
+    pub attrs: BTreeMap<String, Vec<u8>>,
 }
 
 impl Wanted {
@@ -82,22 +85,26 @@ impl Wanted {
     ///
     /// # Safety
     /// `attr` is NULL or attributes with a property list, or NULL, in them.
-    pub unsafe fn of(attr: *const dfs_attr_t) -> Result<Wanted> {
+    pub unsafe fn of(attr: *const dfs_attr_t, pool: &Pool) -> Result<Wanted> {
         // SAFETY: the caller's promise.
         let Some(attr) = (unsafe { attr.as_ref() }) else {
             let props = ContProps { layout: ContLayout::Posix, ..ContProps::default() };
-            return Ok(Wanted { props, label: String::new() });
+            return Ok(Wanted { props, label: String::new(), attrs: BTreeMap::new() });
         };
         // SAFETY: the caller's promise.
-        let (mut props, label) = unsafe { crate::prop_map::cont_props(attr.da_props) }?;
+        let mut spec = unsafe { crate::prop_map::cont_spec(attr.da_props) }?;
+        // Of a list copied from another container: its well-known objects and its layout.
+        spec.kept.retain(|property, _| ![cont::ROOTS, cont::LAYOUT_TYPE].contains(property));
+        let attrs = spec.attrs()?;
+        let mut props = spec.props;
         props.layout = ContLayout::Posix;
         let hints = super::info::hints_of(&text_of(&attr.da_hints))?;
-        let all = class::of_id(attr.da_oclass_id)?;
+        let all = class::of_id(attr.da_oclass_id, pool)?;
         let redundant = |class: ObjClass| at_least(class, props.rd_fac);
         let of_hint = |hint| super::info::class_of_hint(hint, props.rd_fac);
-        let file = class::of_id(attr.da_file_oclass_id)?.or(all);
+        let file = class::of_id(attr.da_file_oclass_id, pool)?.or(all);
         let file = file.or(hints.file.map(of_hint));
-        let dir = class::of_id(attr.da_dir_oclass_id)?.or(all);
+        let dir = class::of_id(attr.da_dir_oclass_id, pool)?.or(all);
         let dir = dir.or(hints.dir.map(of_hint));
         props.file_oclass = file.unwrap_or(redundant(props.file_oclass));
         props.dir_oclass = dir.unwrap_or(redundant(props.dir_oclass));
@@ -112,7 +119,7 @@ impl Wanted {
                 return Err(Error::new(Code::Redundancy, text));
             }
         }
-        Ok(Wanted { props, label: label.unwrap_or_default() })
+        Ok(Wanted { props, label: spec.label.unwrap_or_default(), attrs })
     }
 }
 
@@ -133,8 +140,8 @@ pub(crate) fn text_of(chars: &[c_char]) -> String {
 /// Makes a container with an empty file system, and opens it. When formatting fails, the
 /// container goes again.
 pub(crate) async fn create(pool: &Pool, wanted: Wanted) -> Result<Container> {
-    let Wanted { props, label } = wanted;
-    let made = pool.cont_create(&label, Uuid::nil(), props, BTreeMap::new()).await?;
+    let Wanted { props, label, attrs } = wanted;
+    let made = pool.cont_create(&label, Uuid::nil(), props, attrs).await?;
     let name = Name::Uuid(made.uuid);
     let formatted = async {
         let cont = pool.cont_open(&name, OpenMode::ReadWrite).await?;
@@ -185,12 +192,13 @@ unsafe fn create_for_c(
         }
         let pool = PoolHandle::of(poh).map_err(bad_handle)?;
         pool.require_writable()?;
+        let mirror = pool.mirror(local)?;
         // SAFETY: the caller's promise.
-        let mut wanted = unsafe { Wanted::of(attr) }?;
+        let mut wanted = unsafe { Wanted::of(attr, &mirror) }?;
         if let Some(label) = label {
             wanted.label = label;
         }
-        let made = create(&*pool.mirror(local)?, wanted).await?;
+        let made = create(&mirror, wanted).await?;
         guard::User(uuid).set(*made.info().uuid.as_bytes());
         if coh.is_null() {
             return made.close().await;
@@ -292,7 +300,7 @@ pub unsafe extern "C" fn dfs_connect(
         let connected = async {
             let made = if creates {
                 // SAFETY: the caller's promise.
-                let wanted = unsafe { Wanted::of(attr) }?;
+                let wanted = unsafe { Wanted::of(attr, &of_pool) }?;
                 open_or_create(&of_pool, cont, mode, flags & libc::O_EXCL != 0, wanted).await?
             } else {
                 of_pool.cont_open(&name_of(cont)?, mode).await?

@@ -112,9 +112,8 @@ pub unsafe extern "C" fn dfs_obj_get_info(
     })
 }
 
-/// Sets the class of what is made in a directory from now on: of files, or with
-/// `O_DIRECTORY`-like type bits in `flags` of nothing else; 0 goes back to the container's. `EINVAL`
-/// for anything but a directory.
+/// Sets the class of the files and directories made in a directory from now on; 0 goes back to the
+/// container's. `ENOTSUP` for anything but a directory.
 ///
 /// # Safety
 /// None is needed: handles are numbers.
@@ -126,8 +125,8 @@ pub unsafe extern "C" fn dfs_obj_set_oclass(
     cid: daos_oclass_id_t,
 ) -> i32 {
     now(async |local| {
-        let class = class::of_id(cid)?;
         let here = ObjHandle::of_mount(dfs, obj)?.here(local)?;
+        let class = class::of_id(cid, here.fs.container().pool())?;
         if !here.obj.is_dir() {
             return Err(Error::new(
                 Code::NotSupported,

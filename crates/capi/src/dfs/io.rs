@@ -42,6 +42,15 @@ impl Pieces {
         Ok(Pieces(pieces))
     }
 
+    /// One piece.
+    pub fn one(memory: *mut u8, bytes: usize) -> Result<Pieces> {
+        match bytes {
+            0 => Ok(Pieces(Vec::new())),
+            _ if memory.is_null() || bytes > isize::MAX as usize => Err(guard::null()),
+            _ => Ok(Pieces(vec![(User(memory), bytes)])),
+        }
+    }
+
     /// Bytes in all.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|(_, bytes)| *bytes as u64).sum()
@@ -88,7 +97,7 @@ unsafe fn ranges_of(iod: *const dfs_iod_t) -> Result<Vec<Recx>> {
     Ok(ranges.iter().map(range).collect())
 }
 
-fn file_of(dfs: *const dfs_t, obj: *const dfs_obj_t) -> Result<Arc<ObjHandle>> {
+pub(crate) fn file_of(dfs: *const dfs_t, obj: *const dfs_obj_t) -> Result<Arc<ObjHandle>> {
     let file = ObjHandle::of_mount(dfs, obj)?;
     match file.shared().kind() {
         FileKind::Regular => Ok(file),

@@ -139,7 +139,7 @@ pub(crate) async fn open(fs: &Dfs, dir: &Obj, name: &[u8], what: &Wanted<'_>) ->
         | OpenFlags::LINK;
     let opened = match kind {
         FileKind::Regular => {
-            let options = create_options(what.cid, what.chunk_size)?;
+            let options = create_options(fs, what.cid, what.chunk_size)?;
             let flags = what.flags | OpenFlags::NOFOLLOW | OpenFlags::LINK;
             let opened = fs.open(dir, name, flags, what.mode & 0o7777, &options).await;
             opened.map_err(|error| match error.code {
@@ -151,7 +151,8 @@ pub(crate) async fn open(fs: &Dfs, dir: &Obj, name: &[u8], what: &Wanted<'_>) ->
             let made = match kind {
                 _ if !creates => None,
                 FileKind::Directory => {
-                    Some(fs.mkdir(dir, name, what.mode & 0o7777, class::of_id(what.cid)?).await)
+                    let class = class::of_id(what.cid, fs.container().pool())?;
+                    Some(fs.mkdir(dir, name, what.mode & 0o7777, class).await)
                 }
                 _ => {
                     let target = what.value.ok_or_else(guard::null)?;

@@ -15,7 +15,8 @@
 //! of it. `dfs_access` tells what the bits say.
 
 pub mod attr;
-pub mod class;
+pub mod check;
+mod class;
 pub mod cont;
 pub mod dir;
 pub mod global;
@@ -25,11 +26,13 @@ pub mod lookup;
 pub mod mount;
 pub mod names;
 pub mod obj;
+pub mod pipeline;
+pub mod sys;
 pub mod xattr;
 
 use crate::ctx::{Ctx, Local};
 use crate::guard;
-use ::dfs::{CreateOptions, OpenFlags};
+use ::dfs::{CreateOptions, Dfs, OpenFlags};
 use std::rc::Rc;
 use types::{Code, Error, Result};
 
@@ -102,6 +105,6 @@ pub(crate) fn open_flags(bits: i32) -> Result<OpenFlags> {
 }
 
 /// Class and chunk size for something new.
-pub(crate) fn create_options(class: u32, chunk_bytes: u64) -> Result<CreateOptions> {
-    Ok(CreateOptions { class: class::of_id(class)?, chunk_bytes })
+pub(crate) fn create_options(fs: &Dfs, class: u32, chunk_bytes: u64) -> Result<CreateOptions> {
+    Ok(CreateOptions { class: class::of_id(class, fs.container().pool())?, chunk_bytes })
 }

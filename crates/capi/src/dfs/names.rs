@@ -30,7 +30,8 @@ pub unsafe extern "C" fn dfs_mkdir(
         // SAFETY: the caller's promise.
         let name = unsafe { guard::text(name) }?;
         let (_, fs, dir) = parent_of(local, dfs, parent)?;
-        fs.mkdir(&dir, name, mode & 0o7777, class::of_id(cid)?).await.map(|_| ())
+        let class = class::of_id(cid, fs.container().pool())?;
+        fs.mkdir(&dir, name, mode & 0o7777, class).await.map(|_| ())
     })
 }
 
