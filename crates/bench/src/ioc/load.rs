@@ -37,6 +37,8 @@ pub struct Load {
 pub struct Output {
     /// Which file, from 0.
     pub file: u32,
+    /// Begin the file anew.
+    pub fresh: bool,
     /// Bytes of each call, multiples of [`BLOCK_BYTES`].
     pub calls: Vec<u64>,
 }
@@ -123,6 +125,10 @@ impl LoadTask {
         let failed = |doing: &str, error| Error::io(format!("{doing} {}", path.display()), error);
         let mut options = File::options();
         options.append(true).create(true);
+        if output.fresh {
+            // Not `truncate`, which does not go with appending: the file is another one.
+            remove_if_there(&path)?;
+        }
         if self.load.direct {
             options.custom_flags(libc::O_DIRECT);
         }
@@ -158,7 +164,12 @@ impl LoadTask {
         let mut files: Vec<(u32, File)> = Vec::new();
         let seed = verify::file_seed(self.load.seed, u64::from(self.rank));
         let mut buf = vec![0; 1 << 20];
-        for output in &self.load.outputs {
+        for (at, output) in self.load.outputs.iter().enumerate() {
+            let later = &self.load.outputs[at + 1..];
+            if later.iter().any(|other| other.fresh && other.file == output.file) {
+                call += output.calls.len() as u64;
+                continue;
+            }
             let path = self.path(output.file);
             let failed = |error| Error::io(format!("reading {}", path.display()), error);
             if !files.iter().any(|(file, _)| *file == output.file) {
@@ -201,16 +212,16 @@ impl LoadTask {
         let mut files: Vec<u32> = self.load.outputs.iter().map(|output| output.file).collect();
         files.sort_unstable();
         files.dedup();
-        for file in files {
-            let path = self.path(file);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io(format!("removing {}", path.display()), error));
-                }
-                _ => {}
-            }
+        files.into_iter().try_for_each(|file| remove_if_there(&self.path(file)))
+    }
+}
+
+fn remove_if_there(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(format!("removing {}", path.display()), error))
         }
-        Ok(())
+        _ => Ok(()),
     }
 }
 
@@ -236,9 +247,9 @@ mod tests {
 
     fn load() -> Load {
         let outputs = vec![
-            Output { file: 0, calls: vec![8192, 4096] },
-            Output { file: 1, calls: vec![12_288] },
-            Output { file: 0, calls: vec![4096] },
+            Output { file: 0, fresh: false, calls: vec![8192, 4096] },
+            Output { file: 1, fresh: false, calls: vec![12_288] },
+            Output { file: 0, fresh: false, calls: vec![4096] },
         ];
         Load { targets: 2, outputs, direct: false, fsync: true, seed: 5 }
     }
@@ -275,6 +286,14 @@ mod tests {
             assert!(run(&mut task, Phase::CheckWrite, 0).is_err());
         }
         run(&mut task, Phase::CleanOwn, 0).unwrap();
+        run(&mut task, Phase::CleanOwn, 0).unwrap();
+        // Begun anew, only what follows is there.
+        task.load.outputs[2].fresh = true;
+        for output in 0..3 {
+            run(&mut task, Phase::Write, output).unwrap();
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);
+        assert_eq!(run(&mut task, Phase::CheckWrite, 0).unwrap().bytes, 4096 + 12_288);
         run(&mut task, Phase::CleanOwn, 0).unwrap();
         assert_eq!(std::fs::read_dir(dir.path().join("t1")).unwrap().count(), 0);
         assert_eq!(run(&mut task, Phase::Write, 9).err().map(|e| e.code), Some(Code::Proto));

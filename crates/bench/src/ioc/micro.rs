@@ -29,9 +29,8 @@ const FILE_BYTES: u64 = 1_000_000_000;
 const CALL_BYTES: u64 = 8_000_000;
 /// Calls of a file when limits are compared, at most and at least.
 const CALLS: (u64, u64) = (16, 2);
-/// Steps before the one that is measured, for the limit that the coordinator has to find. Fixed
-/// limits have nothing to learn.
-const WARM_UP: usize = 2;
+/// Steps that are counted when limits are compared.
+const STEPS: usize = 3;
 
 /// What to run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -47,6 +46,9 @@ pub struct Options {
     pub call_bytes: Option<u64>,
     /// Fixed limits that `auto` is compared with; empty: no comparison.
     pub limits: Vec<u32>,
+    /// When limits are compared, how many times each process writes its file before it is
+    /// counted, while the coordinator finds its limit. Fixed limits have nothing to learn.
+    pub warm_up: u32,
     /// Where to draw throughput against writers; completion times go beside it.
     pub plot: Option<PathBuf>,
 }
@@ -59,6 +61,7 @@ impl Default for Options {
             bytes: FILE_BYTES,
             call_bytes: None,
             limits: vec![1, 2, 4, 8],
+            warm_up: 8,
             plot: None,
         }
     }
@@ -96,6 +99,9 @@ impl Options {
         if self.limits.contains(&0) || self.limits.len() > 100 {
             return Err(Error::inval("limits: want at most 100 numbers, 1 or more each"));
         }
+        if self.warm_up > 1000 {
+            return Err(Error::inval("warm-up: want at most 1,000"));
+        }
         if self.bytes == 0 || self.call_bytes == Some(0) {
             return Err(Error::inval("size and call: want 1 or more bytes"));
         }
@@ -110,7 +116,7 @@ impl Options {
         if !file.is_multiple_of(call) {
             calls.push(file % call);
         }
-        let output = Output { file: 0, calls };
+        let output = Output { file: 0, fresh: true, calls };
         Load {
             targets: self.setting.targets,
             outputs: vec![output; steps],
@@ -209,8 +215,8 @@ fn compare(
     // Calls may be smaller here than elsewhere; all of them are to ask.
     let plan = Plan { min_bytes: 0, ..plan.clone() };
     for limit in options.rivals() {
-        let warm_up = if limit == Limit::Auto { WARM_UP } else { 0 };
-        let load = options.load(call, warm_up + 1);
+        let warm_up = if limit == Limit::Auto { options.warm_up as usize } else { 0 };
+        let load = options.load(call, warm_up + STEPS);
         let run = plan.run(&load, options.writers_max(), round, limit, warm_up)?;
         say(out, &format!("{}, in calls of {}", line(&run), types::size::format(call)))?;
         runs.push(run);
@@ -406,6 +412,7 @@ mod tests {
             bytes: 1,
             seconds: 1.0 / bytes_per_s,
             bytes_per_s,
+            step_s: Vec::new(),
             granted: 1,
             processes: vec![super::super::round::Process {
                 end_s: 1.0 / bytes_per_s,

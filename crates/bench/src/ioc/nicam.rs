@@ -88,8 +88,8 @@ impl Options {
             };
             variables.iter().flat_map(sizes).collect()
         };
-        let mut outputs = vec![Output { file: 0, calls: calls(&HISTORY) }; STEPS];
-        outputs.push(Output { file: 1, calls: calls(&RESTART) });
+        let mut outputs = vec![Output { file: 0, fresh: false, calls: calls(&HISTORY) }; STEPS];
+        outputs.push(Output { file: 1, fresh: false, calls: calls(&RESTART) });
         Load {
             targets: self.setting.targets,
             outputs,

@@ -27,6 +27,8 @@ pub struct Run {
     pub seconds: f64,
     /// Bytes per second.
     pub bytes_per_s: f64,
+    /// Of each step from the first start to the last end, those before the counted ones too.
+    pub step_s: Vec<f64>,
     /// Calls that the coordinator granted.
     pub granted: u64,
     /// Each process, by rank.
@@ -99,22 +101,19 @@ impl Plan<'_> {
             crew.run(step, &[]).map(|done| done.samples)
         };
         step(Phase::Prepare, 0)?;
-        let mut counted: Vec<Vec<Sample>> = Vec::new();
+        let mut steps: Vec<Vec<Sample>> = Vec::new();
         for at in 0..load.outputs.len() {
             if at > 0 {
                 std::thread::sleep(self.pause);
             }
-            let samples = step(Phase::Write, at)?;
-            if at >= warm_up {
-                counted.push(samples);
-            }
+            steps.push(step(Phase::Write, at)?);
         }
         if self.verify {
             step(Phase::CheckWrite, 0)?;
         }
         step(Phase::CleanOwn, 0)?;
         crew.finish()?;
-        let mut run = Run::of(limit, writers, round, load, &counted);
+        let mut run = Run::of(limit, writers, round, load, &steps, warm_up);
         if let Some(coordination) = coordination {
             let trace = coordination.finish()?;
             run.granted = trace.granted();
@@ -135,17 +134,29 @@ impl Plan<'_> {
 }
 
 impl Run {
-    /// From the samples of the counted steps, by step and rank.
-    fn of(limit: Limit, writers: u32, round: u32, load: &Load, steps: &[Vec<Sample>]) -> Run {
+    /// From the samples of all steps, by step and rank; the first `warm_up` are not counted.
+    fn of(
+        limit: Limit,
+        writers: u32,
+        round: u32,
+        load: &Load,
+        steps: &[Vec<Sample>],
+        warm_up: usize,
+    ) -> Run {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let mut processes: Vec<Process> = (0..writers * load.targets)
             .map(|rank| Process { rank, target: load.target(rank), ..Process::default() })
             .collect();
-        let (mut bytes, mut total_s) = (0, 0.0);
-        for samples in steps {
+        let (mut bytes, mut total_s, mut step_s) = (0, 0.0, Vec::new());
+        for (at, samples) in steps.iter().enumerate() {
             let start_ns = samples.iter().map(|sample| sample.start_ns).min().unwrap_or(0);
             let end_ns = samples.iter().map(|sample| sample.end_ns).max().unwrap_or(0);
-            total_s += seconds(end_ns.saturating_sub(start_ns));
+            let this_s = seconds(end_ns.saturating_sub(start_ns));
+            step_s.push(this_s);
+            if at < warm_up {
+                continue;
+            }
+            total_s += this_s;
             for (process, sample) in processes.iter_mut().zip(samples) {
                 process.end_s += seconds(sample.end_ns.saturating_sub(start_ns));
                 process.output_s += seconds(sample.end_ns.saturating_sub(sample.start_ns));
@@ -154,7 +165,8 @@ impl Run {
         }
         let total_s = f64::max(total_s, 1e-9);
         let bytes_per_s = bytes as f64 / total_s;
-        Run { limit, writers, round, bytes, seconds: total_s, bytes_per_s, granted: 0, processes }
+        let seconds = total_s;
+        Run { limit, writers, round, bytes, seconds, bytes_per_s, step_s, granted: 0, processes }
     }
 
     /// Mean over the processes of the time spent in output, seconds.
@@ -188,7 +200,7 @@ mod tests {
 
     #[test]
     fn times_of_steps_add_up() {
-        let output = Output { file: 0, calls: vec![4096] };
+        let output = Output { file: 0, fresh: false, calls: vec![4096] };
         let load = Load {
             targets: 1,
             outputs: vec![output.clone(), output],
@@ -203,11 +215,14 @@ mod tests {
             ..Sample::default()
         };
         let steps = [vec![sample(10, 14), sample(11, 12)], vec![sample(20, 21), sample(20, 23)]];
-        let run = Run::of(Limit::Off, 2, 0, &load, &steps);
+        let run = Run::of(Limit::Off, 2, 0, &load, &steps, 0);
         assert_eq!((run.bytes, run.seconds), (4 * 4096, 7.0));
         assert_eq!((run.output_s_mean(), run.output_s_max()), (4.5, 5.0));
         let ends: Vec<f64> = run.by_end().iter().map(|process| process.end_s).collect();
         assert_eq!(ends, [5.0, 5.0]);
         assert_eq!((run.processes[1].output_s, run.last_end_s()), (4.0, 5.0));
+        let warm = Run::of(Limit::Auto, 2, 0, &load, &steps, 1);
+        assert_eq!((warm.bytes, warm.seconds, warm.last_end_s()), (2 * 4096, 3.0, 3.0));
+        assert_eq!(warm.step_s, [4.0, 3.0]);
     }
 }
