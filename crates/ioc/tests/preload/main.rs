@@ -6,6 +6,7 @@ mod calls;
 mod coordinator;
 mod harness;
 mod processes;
+mod real;
 mod settings;
 mod signals;
 mod tools;

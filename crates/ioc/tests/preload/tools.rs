@@ -1,4 +1,4 @@
-//! Programs that were not made for this: dd, cp, tar, Python, MPI.
+//! Programs that were not made for this: dd, cp, tar, Python.
 
 use crate::harness::{Asked, Coordinator, data, run};
 use coordinate::message::IoKind;
@@ -6,7 +6,8 @@ use std::process::Command;
 
 const MIB: usize = 1 << 20;
 
-fn has(program: &str) -> bool {
+/// Whether the machine has a program; says so loudly when it has not.
+pub fn has(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     let found = found.is_ok_and(|output| output.status.success());
     if !found {
