@@ -1,5 +1,5 @@
-//! Access patterns of IOR and mdtest, on an Azekura file system or on any directory, and a
-//! suite that holds both side by side.
+//! Access patterns of IOR and mdtest, on an Azekura file system or on any directory, a suite that
+//! holds both side by side, and the experiments of the coordination paper ([`ioc`]).
 //!
 //! The same pattern code drives either backend, so that a ratio between the two says something
 //! about the storage and nothing about the benchmark. Each *process* of a benchmark is a real
