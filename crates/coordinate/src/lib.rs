@@ -14,6 +14,7 @@
 //! | [`pattern`] | patterns for names |
 //! | [`server`] | the coordinator |
 //! | [`monitor`] | asking a coordinator for its state |
+//! | [`load`] | many clients on one thread, for measuring a coordinator |
 //! | [`figure`] | from a trace to how long each process waited and wrote |
 //! | [`client`] | the connection of a process that does I/O to its coordinator |
 //! | [`rules`] | which target a file belongs to, whom to ask, settings |
@@ -21,6 +22,7 @@
 pub mod auto;
 pub mod client;
 pub mod figure;
+pub mod load;
 pub mod message;
 pub mod monitor;
 pub mod pattern;

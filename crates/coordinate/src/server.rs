@@ -30,6 +30,7 @@ pub mod snapshot;
 mod tests;
 pub mod trace;
 
+pub(crate) use self::core::raise_file_limit;
 pub use config::{Listen, ServerConfig};
 
 use rustix::event::{EventfdFlags, eventfd};

@@ -1,15 +1,21 @@
 //! Targets of I/O coordination: what a coordinator and a client read from each other, and what the
 //! preload library reads from the system, from files' attributes and from its settings.
 
+use crate::corpus;
 use crate::target::Target;
+use coordinate::figure::{Choice, processes};
 use coordinate::message::{
     CLIENT_FRAME_BYTES_MAX, ClientMessage, CoordinatorMessage, FRAME_BYTES_MAX, Hello, IoKind,
     Reason, Request, TargetList,
 };
 use coordinate::rules::settings::{Settings, Surroundings};
 use coordinate::rules::{azekura, glob, lustre, mount};
+use coordinate::server::ServerConfig;
+use coordinate::server::http::{Asked, look};
 
 const AMPLIFICATION: usize = 64;
+/// A parsed configuration holds a tree of its tables beside the result.
+const CONFIG_AMPLIFICATION: usize = 256;
 
 /// All targets of this module.
 pub fn all() -> Vec<Target> {
@@ -29,6 +35,22 @@ pub fn all() -> Vec<Target> {
         target("ioc-mount-table", mount_table, mount_tables),
         target("ioc-glob", glob, || vec![b"/a/**/b*[!x-z]?\0/a/b/c/bcd".to_vec()]),
         target("ioc-settings", settings, settings_files),
+        target("ioc-trace", trace, traces),
+        target("ioc-http", http, || {
+            corpus::texts(&["GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.0\n\n"])
+        }),
+        Target {
+            name: "ioc-coordinator-config",
+            run: coordinator_config,
+            seeds: || {
+                corpus::texts(&[
+                    "listen = ['unix:/a', 'tcp:h:1']\nmax_writers = 'auto:8'\nhold_max = '5min'\n",
+                    "[[group]]\nname = 'g'\n[[group.target]]\npattern = 'a*'\nmax_readers = 2\n",
+                    "[[job]]\npattern = '*'\nweight = 3\n[[target]]\npattern = 'b'\n",
+                ])
+            },
+            amplification_max: CONFIG_AMPLIFICATION,
+        },
     ]
 }
 
@@ -205,5 +227,37 @@ fn settings(bytes: &[u8]) {
         };
         let mut room = [0; CLIENT_FRAME_BYTES_MAX];
         ClientMessage::Hello(hello).encode(&mut room).expect("settings fit into messages");
+    }
+}
+
+fn traces() -> Vec<Vec<u8>> {
+    let line = r#"{"what":"completed","time_us":9,"group":"","job":"j","host":"h","pid":1,"rank":2,"client":3,
+        "id":4,"kind":"write","bytes":5,"targets":["a"],"wait_us":6,"held_us":7,"io_us":8}"#;
+    let line = line.replace(char::is_whitespace, "") + "\n";
+    vec![line.repeat(2).into_bytes(), line.into_bytes()]
+}
+
+/// Whatever numbers a trace holds, processes come in order.
+fn trace(bytes: &[u8]) {
+    if let Ok(found) = processes(bytes, &Choice::default()) {
+        assert!(found.is_sorted_by_key(|process| process.end_us));
+    }
+}
+
+/// An answer once given does not change by what comes after a whole request.
+fn http(bytes: &[u8]) {
+    let asked = look(bytes);
+    if asked != Asked::Incomplete {
+        let more: Vec<u8> = bytes.iter().chain(b"x").copied().collect();
+        assert_eq!(look(&more), asked);
+    }
+}
+
+/// A configuration that is accepted has groups of different names.
+fn coordinator_config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(config) = ServerConfig::parse(text) {
+        let groups = config.groups().expect("it was checked");
+        assert!(!groups.is_empty());
     }
 }

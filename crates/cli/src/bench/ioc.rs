@@ -1,5 +1,7 @@
 //! `azekura bench ioc`: the experiments of the coordination paper, and the modelled device.
 
+mod coordinator;
+
 use super::with_output;
 use crate::exit::{Failure, Outcome};
 use crate::session::{Session, absolute};
@@ -23,13 +25,14 @@ enum IocVerb {
     Micro(MicroArgs),
     Nicam(NicamArgs),
     Device(DeviceArgs),
+    Coordinator(coordinator::CoordinatorArgs),
 }
 
 /// Where and with what; for both experiments
 #[derive(Args, Debug)]
 struct SettingArgs {
     /// A directory of the file system to measure
-    #[arg(value_name = "DIRECTORY", required_unless_present = "model")]
+    #[arg(value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
     /// Measure a modelled device, mounted for this run
     #[arg(long, conflicts_with = "dir")]
@@ -131,6 +134,9 @@ struct MicroArgs {
     /// Fixed limits to hold against auto
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8", value_name = "NUMBERS")]
     limits: Vec<u32>,
+    /// Times each process writes its file before auto is counted
+    #[arg(long, default_value_t = 8, value_name = "NUMBER")]
+    warm_up: u32,
     /// Do not compare limits
     #[arg(long, conflicts_with = "limits")]
     no_auto: bool,
@@ -191,6 +197,7 @@ pub fn run(session: &Session, args: &IocArgs) -> Outcome {
             with_output(session, |out| nicam::run(&options, out)).map(|_| ())
         }
         IocVerb::Device(args) => serve_device(session, args),
+        IocVerb::Coordinator(args) => coordinator::run(session, args),
     }
 }
 
@@ -200,6 +207,7 @@ fn micro_options(args: &MicroArgs) -> Result<micro::Options> {
         writers: args.writers.clone(),
         bytes: args.size,
         call_bytes: args.call,
+        warm_up: args.warm_up,
         limits: if args.no_auto { Vec::new() } else { args.limits.clone() },
         plot: args.setting.plot.clone(),
     })
@@ -217,6 +225,9 @@ fn nicam_options(args: &NicamArgs) -> Result<nicam::Options> {
 fn setting(args: &SettingArgs, scale: f64) -> Result<Setting> {
     let ground = match &args.dir {
         Some(dir) => Ground::Dir(absolute(dir)?),
+        None if !args.model => {
+            return Err(Error::inval("where? Name a directory, or give --model"));
+        }
         None => Ground::Model {
             device: params(&args.device)?,
             store: args.device.store.as_deref().map(absolute).transpose()?,
@@ -390,7 +401,8 @@ mod tests {
 
     #[test]
     fn a_place_is_needed_and_only_one() {
-        assert!(parse("ioc micro").is_err());
+        let Ok(IocVerb::Micro(args)) = parse("ioc micro") else { panic!("micro") };
+        assert!(micro_options(&args).unwrap_err().to_string().contains("--model"));
         assert!(parse("ioc micro --model /tmp").is_err());
         assert!(parse("ioc micro --model --max-writers many").is_err());
     }

@@ -395,6 +395,20 @@ mod tests {
         assert_eq!(settings.weights[0].1, 4);
     }
 
+    /// The file in the manual is one that can be used.
+    #[test]
+    fn the_manual_s_file_is_valid() {
+        let manual = include_str!("../../../../docs/coordination.md");
+        let (_, rest) = manual.split_once("```toml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let config = ServerConfig::parse(text).unwrap();
+        assert_eq!(config.hold_max, Some(Duration::from_secs(600)));
+        let groups = config.groups().unwrap();
+        let usual = Settings::default();
+        let bounds = (groups[0].1.passes_max, groups[0].1.overtakes_max, groups[0].1.hold_us_max);
+        assert_eq!(bounds, (usual.passes_max, usual.overtakes_max, usual.hold_us_max));
+    }
+
     #[test]
     fn without_anything_it_is_the_paper_s() {
         let groups = ServerConfig::parse("").unwrap().groups().unwrap();

@@ -206,6 +206,7 @@ impl Core {
             if deadline_us > now_us {
                 break;
             }
+            self.timers.remove(&(deadline_us, token));
             let lingers = self.conn(token).is_some_and(|conn| matches!(conn.role, Role::Refused));
             self.stats.timed_out += u64::from(!lingers);
             self.close(token);
@@ -732,7 +733,7 @@ fn same_secret(wanted: &[u8], given: &[u8]) -> bool {
 }
 
 /// Allows as many open files as may be allowed; returns how many.
-fn raise_file_limit() -> u64 {
+pub(crate) fn raise_file_limit() -> u64 {
     let now = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: now.maximum, maximum: now.maximum };
     let outcome = setrlimit(Resource::Nofile, raised);
