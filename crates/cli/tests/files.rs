@@ -210,6 +210,12 @@ fn the_verbs_do_what_their_names_say() {
     assert_eq!(finds(&["--type", "d"]), ["a", "a/b", "a/b/c"]);
     assert_eq!(finds(&["--name", "[fg]"]), ["a/f", "a/g"]);
     assert_eq!(finds(&["--type", "l"]), ["a/s"]);
+    let all = finds(&[]).len();
+    let counted = system.ok(&["fs", "find", &url("a"), "--name", "[fg]", "--count"]);
+    assert_eq!(counted, format!("2 of {all}\n"));
+    let counted = system.json(&["fs", "find", &url("a"), "--count"]);
+    assert_eq!(counted["found_count"], all, "{counted}");
+    assert_eq!(counted["seen_count"], all, "{counted}");
     assert_eq!(finds(&["--size", "+9KiB", "--max-depth", "1"]), ["a/.hidden", "a/f", "a/g"]);
     assert_eq!(finds(&["--size", "-2", "--type", "f"]), Vec::<String>::new());
     harness::set_mtime(file.as_ref(), 4_000_000_000, 0);

@@ -44,6 +44,17 @@ pub struct FindArgs {
     /// End each path with a NUL instead of a new line
     #[arg(short = '0', long)]
     print0: bool,
+    /// Print only how many were found of how many
+    #[arg(long, conflicts_with = "print0")]
+    count: bool,
+}
+
+/// What `--count` prints.
+#[derive(serde::Serialize)]
+struct Counts {
+    found_count: u64,
+    /// What was looked at, where the search began included.
+    seen_count: u64,
 }
 
 /// A condition on sizes.
@@ -85,16 +96,22 @@ pub fn run(session: &Session, args: &FindArgs) -> Outcome {
     let newer_ns = args.newer.as_ref().map(|place| mtime_ns(session, place)).transpose()?;
     let mut found: Vec<(Vec<u8>, EntryReport)> = Vec::new();
     let mut denied = 0;
+    let (mut found_count, mut seen_count) = (0, 0);
     for url in &args.urls {
         let remote = Remote::open(session, url, OpenMode::ReadOnly)?;
         let mut keep = |path: &[u8], stat: &Stat| {
             if args.meets(stat, newer_ns) {
+                found_count += 1;
+                if args.count {
+                    return;
+                }
                 let mut full = remote.name(b"").into_bytes();
                 full.extend_from_slice(path);
                 let report = EntryReport::of(&full, stat, None);
                 found.push((full, report));
             }
         };
+        seen_count += 1;
         if args.matches_start(&url.path) {
             keep(&url.path, &remote.stat(&url.path, false)?);
         }
@@ -119,7 +136,24 @@ pub fn run(session: &Session, args: &FindArgs) -> Outcome {
             }),
         )?;
         denied += totals.denied;
+        seen_count += totals.seen;
     }
+    if args.count {
+        let counts = Counts { found_count, seen_count };
+        session.out.show(&counts, |out| writeln!(out, "{found_count} of {seen_count}"))?;
+    } else {
+        show(session, args, found)?;
+    }
+    if denied > 0 {
+        warn_line(format_args!(
+            "azekura: {denied} directories could not be read: permission denied"
+        ));
+        return Err(Failure::Reported(1));
+    }
+    Ok(())
+}
+
+fn show(session: &Session, args: &FindArgs, mut found: Vec<(Vec<u8>, EntryReport)>) -> Outcome {
     // A directory sorts before what is in it, because `/` follows its name.
     found.sort_by(|a, b| a.0.cmp(&b.0));
     let reports: Vec<&EntryReport> = found.iter().map(|(_, report)| report).collect();
@@ -129,14 +163,7 @@ pub fn run(session: &Session, args: &FindArgs) -> Outcome {
             out.write_all(if args.print0 { b"\0" } else { b"\n" })?;
         }
         Ok(())
-    })?;
-    if denied > 0 {
-        warn_line(format_args!(
-            "azekura: {denied} directories could not be read: permission denied"
-        ));
-        return Err(Failure::Reported(1));
-    }
-    Ok(())
+    })
 }
 
 impl FindArgs {
