@@ -5,7 +5,10 @@ mod harness;
 
 #[test]
 fn files() {
-    harness::System::start().run("dfs", &[]);
+    let system = harness::System::start();
+    for program in ["dfs", "dfs_list", "dfs_share"] {
+        system.run(program, &[]);
+    }
 }
 
 #[test]
