@@ -58,7 +58,11 @@ options() {
 }
 
 speaks_dfs() {
-	command -v ior >/dev/null && command -v mdtest >/dev/null && ior -h 2>&1 | grep -qw DFS
+	local help
+	command -v ior >/dev/null && command -v mdtest >/dev/null || return 1
+	# It ends with an error after printing its help.
+	help=$(ior -h 2>&1 || true)
+	[[ $help == *"Module DFS"* ]]
 }
 
 finish() {
