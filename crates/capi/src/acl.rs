@@ -317,6 +317,22 @@ pub(crate) fn group(gid: u32) -> Option<String> {
     String::from_utf8(principal::group_of(gid).ok()?).ok()
 }
 
+/// True when a principal is a local user.
+pub(crate) fn knows_user(name: &str) -> bool {
+    let Ok(name) = std::ffi::CString::new(name) else { return false };
+    let mut uid = 0;
+    // SAFETY: a C string, and a place for the answer.
+    unsafe { principal::daos_acl_principal_to_uid(name.as_ptr(), &mut uid) == 0 }
+}
+
+/// True when a principal is a local group.
+pub(crate) fn knows_group(name: &str) -> bool {
+    let Ok(name) = std::ffi::CString::new(name) else { return false };
+    let mut gid = 0;
+    // SAFETY: a C string, and a place for the answer.
+    unsafe { principal::daos_acl_principal_to_gid(name.as_ptr(), &mut gid) == 0 }
+}
+
 #[cfg(test)]
 #[path = "acl/tests.rs"]
 mod tests;

@@ -6,12 +6,12 @@ use crate::errno::Sign;
 use crate::event::{launch, settle};
 use crate::guard::{self, User};
 use crate::pool::{PoolHandle, mode_of, name_of};
+use crate::prop_map::ContSpec;
 use crate::{global, handle};
 use client::Container;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{Code, ContProps, Error, Result};
+use types::{Code, Error, Result};
 use uuid::Uuid;
 use wire::control::{ContInfo, OpenMode};
 
@@ -65,10 +65,11 @@ async fn create(
     pool: Arc<PoolHandle>,
     label: String,
     uuid: Uuid,
-    props: ContProps,
+    spec: ContSpec,
 ) -> Result<ContInfo> {
     pool.require_writable()?;
-    pool.mirror(&local)?.cont_create(&label, uuid, props, BTreeMap::new()).await
+    let attrs = spec.attrs()?;
+    pool.mirror(&local)?.cont_create(&label, uuid, spec.props, attrs).await
 }
 
 /// Makes a container, with the label that the properties may name. `uuid` (or NULL) gets its
@@ -122,16 +123,17 @@ unsafe fn create_labeled(
 ) -> i32 {
     let arguments = guard::catch(|| {
         // SAFETY: the caller's promise.
-        let (props, named) = unsafe { crate::prop_map::cont_props(cont_prop) }?;
-        Ok((PoolHandle::of(poh)?, label.or(named).unwrap_or_default(), props))
+        let mut spec = unsafe { crate::prop_map::cont_spec(cont_prop) }?;
+        let named = spec.label.take();
+        Ok((PoolHandle::of(poh)?, label.or(named).unwrap_or_default(), spec))
     });
-    let (pool, label, props) = match arguments {
+    let (pool, label, spec) = match arguments {
         Ok(arguments) => arguments,
         Err(error) => return guard::told(Sign::Der, &error),
     };
     let uuid = User(uuid);
     launch(ev, Sign::Der, move |local| async move {
-        let made = create(local, pool, label, Uuid::nil(), props).await?;
+        let made = create(local, pool, label, Uuid::nil(), spec).await?;
         uuid.set(*made.uuid.as_bytes());
         Ok(())
     })
@@ -296,7 +298,7 @@ pub unsafe extern "C" fn daos_cont_query(
         let fresh = cont.pool.mirror(&local)?.cont_query(&mirror.name()).await?;
         info.set(info_of(&fresh));
         // SAFETY: the caller gives a live property list until completion.
-        unsafe { crate::prop_map::fill_cont(prop.0, &fresh) }
+        unsafe { crate::cont_prop::fill(&local, &cont, prop.0, &fresh) }.await
     })
 }
 

@@ -17,7 +17,9 @@
 
 mod acl;
 pub mod array;
+pub mod attr;
 pub mod cont;
+pub mod cont_prop;
 pub mod ctx;
 pub mod ctypes;
 pub mod dfs;
@@ -31,13 +33,17 @@ mod gurt;
 pub mod handle;
 pub mod init;
 pub mod kv;
+pub mod mgmt;
 mod nosys;
 pub mod obj;
 pub mod oclass;
+pub mod oit;
 pub mod pool;
+pub mod pool_list;
 pub mod prop;
 pub mod prop_map;
 pub mod sgl;
+pub mod snap;
 pub mod tx;
 mod version;
 

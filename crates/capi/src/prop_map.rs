@@ -113,10 +113,13 @@ impl ContSpec {
         if self.kept.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let bytes = serde_json::to_vec(&self.kept)
-            .map_err(|error| Error::inval(format!("properties to keep: {error}")))?;
-        Ok(BTreeMap::from([(KEPT_ATTR.to_string(), bytes)]))
+        Ok(BTreeMap::from([(KEPT_ATTR.to_string(), encode_kept(&self.kept)?)]))
     }
+}
+
+/// The attribute's bytes for properties to keep.
+pub(crate) fn encode_kept(kept: &BTreeMap<u32, Value>) -> Result<Vec<u8>> {
+    serde_json::to_vec(kept).map_err(|error| Error::inval(format!("properties to keep: {error}")))
 }
 
 /// What a list says of a container to be made. NULL: the defaults.
@@ -145,7 +148,7 @@ pub unsafe fn cont_props(list: *const daos_prop_t) -> Result<(ContProps, Option<
 }
 
 /// The properties in an attribute's bytes; none when they are not ours.
-fn kept_in(attr: Option<&[u8]>) -> BTreeMap<u32, Value> {
+pub(crate) fn kept_in(attr: Option<&[u8]>) -> BTreeMap<u32, Value> {
     attr.and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default()
 }
 
@@ -170,7 +173,7 @@ fn acl(texts: [&str; 2]) -> Value {
 }
 
 /// Every property of a container that has a value.
-fn cont_values(info: &ContInfo, kept: BTreeMap<u32, Value>) -> Vec<(u32, Value)> {
+pub(crate) fn cont_values(info: &ContInfo, kept: BTreeMap<u32, Value>) -> Vec<(u32, Value)> {
     let label = if info.label.is_empty() { NO_LABEL } else { &info.label };
     let layout = (info.props.layout == ContLayout::Posix) as u64 * LAYOUT_POSIX;
     let mut values = BTreeMap::from([

@@ -113,7 +113,7 @@ pub unsafe extern "C" fn daos_obj_fetch(
             return fetched;
         }
         // SAFETY: the caller's promise; no slice is held any more.
-        unsafe { tell(&iods, &asked) };
+        unsafe { tell(&iods, &asked, fetched.is_ok()) };
         fetched?;
         if !ioms.is_null() {
             for (at, one) in asked.iter().enumerate() {
@@ -376,16 +376,16 @@ async fn why_invalid(
     if differs { Err(Error::new(Code::RecordTooBig, error.text)) } else { Err(error) }
 }
 
-/// Tells sizes, and what was filled, in the descriptors and lists.
+/// Tells sizes and, when all went well, what was filled, in the descriptors and lists.
 ///
 /// # Safety
 /// They are the caller's and nobody else uses them.
-unsafe fn tell(iods: &Iods, asked: &[Asked<'_>]) {
+unsafe fn tell(iods: &Iods, asked: &[Asked<'_>], fetched: bool) {
     // SAFETY: the caller's promise.
     let all = unsafe { iods.all() };
     for (at, (iod, one)) in all.iter_mut().zip(asked).enumerate() {
         iod.iod_size = one.found_bytes;
-        if !iods.sgl(at).is_null() && (one.wanted || one.found_bytes == 0) {
+        if fetched && !iods.sgl(at).is_null() && (one.wanted || one.found_bytes == 0) {
             // SAFETY: the caller's promise.
             unsafe { sgl::note_filled(iods.sgl(at), one.filled) };
         }

@@ -1,0 +1,24 @@
+//! Pools, containers, objects, arrays, key-value stores and transactions as a C program sees
+//! them, against a live system.
+
+mod harness;
+
+#[test]
+fn objects() {
+    harness::System::start().run("obj", &[]);
+}
+
+#[test]
+fn arrays() {
+    harness::System::start().run("array", &[]);
+}
+
+#[test]
+fn key_value_stores() {
+    harness::System::start().run("kv", &[]);
+}
+
+#[test]
+fn transactions() {
+    harness::System::start().run("tx", &[]);
+}
