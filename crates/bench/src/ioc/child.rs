@@ -15,15 +15,15 @@ const END_MAX: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A running program.
-pub struct Helper {
+pub struct Program {
     name: &'static str,
     child: Child,
 }
 
-impl Helper {
-    /// Starts a program whose output and complaints are kept for [`Helper::output`] and
-    /// [`Helper::complaint`]; it must write little of either.
-    pub fn start(name: &'static str, command: &mut Command) -> Result<Helper> {
+impl Program {
+    /// Starts a program whose output and complaints are kept for [`Program::output`] and
+    /// [`Program::complaint`]; it must write little of either.
+    pub fn start(name: &'static str, command: &mut Command) -> Result<Program> {
         // SAFETY: prctl is safe to call between fork and exec: it takes no lock and no memory.
         let command = unsafe {
             command.pre_exec(|| {
@@ -41,7 +41,7 @@ impl Helper {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| Error::io(format!("starting {name}"), error))?;
-        Ok(Helper { name, child })
+        Ok(Program { name, child })
     }
 
     /// What the program writes to its standard output.
@@ -104,7 +104,7 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
+impl Drop for Program {
     fn drop(&mut self) {
         // Whoever wants to know how it ended calls `finish`.
         let _ = self.end();
@@ -116,17 +116,17 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
 
-    fn shell(script: &str) -> Helper {
-        Helper::start("the script", Command::new("sh").args(["-c", script])).unwrap()
+    fn shell(script: &str) -> Program {
+        Program::start("the script", Command::new("sh").args(["-c", script])).unwrap()
     }
 
     #[test]
     fn a_program_is_read_told_to_end_and_waited_for() {
-        let mut helper = shell("trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+        let mut program = shell("trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done");
         let mut line = String::new();
-        BufReader::new(helper.output().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(program.output().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        helper.finish().unwrap();
+        program.finish().unwrap();
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(error.code, Code::NonExist);
         assert_eq!(error.to_string(), "the script: no such thing");
         assert_eq!(shell("exit 1").ended().code, Code::Io);
-        let none = Helper::start("nobody", &mut Command::new("/nonexistent/program"));
+        let none = Program::start("nobody", &mut Command::new("/nonexistent/program"));
         assert!(none.is_err());
     }
 }

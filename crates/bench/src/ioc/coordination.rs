@@ -1,7 +1,7 @@
 //! The coordinated side of an experiment: a coordinator of its own, and the variables that make a
 //! process load the preload library and ask it.
 
-use super::child::Helper;
+use super::child::Program;
 use super::limit::Limit;
 use super::trace::{Trace, read_trace};
 use std::ffi::OsString;
@@ -15,16 +15,16 @@ const LIBRARY: &str = "libazekura_ioc.so";
 
 /// A running coordinator.
 pub struct Coordination {
-    helper: Helper,
-    library: PathBuf,
+    program: Program,
+    preload: PathBuf,
     address: OsString,
     trace: PathBuf,
 }
 
 impl Coordination {
     /// Starts a coordinator with a limit for the writers of each target; `binary` is the
-    /// `azekura` command, `library` the preload library, sockets and trace go to `scratch`.
-    pub fn start(binary: &Path, library: &Path, scratch: &Path, limit: Limit) -> Result<Self> {
+    /// `azekura` command, `preload` the preload library, sockets and trace go to `scratch`.
+    pub fn start(binary: &Path, preload: &Path, scratch: &Path, limit: Limit) -> Result<Self> {
         let socket = scratch.join("coordinator.sock");
         let trace = scratch.join("trace.jsonl");
         for old in [&socket, &trace] {
@@ -40,22 +40,22 @@ impl Coordination {
         address.push(&socket);
         command.args(["ioc", "serve", "--max-writers", &limit.to_string()]);
         command.arg("--listen").arg(&address).arg("--trace").arg(&trace);
-        let mut helper = Helper::start("the coordinator", &mut command)?;
+        let mut program = Program::start("the coordinator", &mut command)?;
         // It says where it listens once it does.
         let mut line = String::new();
-        let count = BufReader::new(helper.output()?)
+        let count = BufReader::new(program.output()?)
             .read_line(&mut line)
             .map_err(|error| Error::io("listening to the coordinator", error))?;
         if count == 0 {
-            return Err(helper.ended());
+            return Err(program.ended());
         }
-        Ok(Coordination { helper, library: library.to_path_buf(), address, trace })
+        Ok(Coordination { program, preload: preload.to_path_buf(), address, trace })
     }
 
     /// What the environment of a process must say, whose files all belong to one target.
     pub fn variables(&self, target: u32, min_bytes: u64) -> Vec<(&'static str, OsString)> {
         vec![
-            ("LD_PRELOAD", self.library.clone().into_os_string()),
+            ("LD_PRELOAD", self.preload.clone().into_os_string()),
             // No file of the machine's changes what is measured.
             ("AZEKURA_IOC_CONFIG", OsString::new()),
             ("AZEKURA_IOC", self.address.clone()),
@@ -67,7 +67,7 @@ impl Coordination {
 
     /// Ends the coordinator; what it granted.
     pub fn finish(self) -> Result<Trace> {
-        self.helper.finish()?;
+        self.program.finish()?;
         read_trace(&self.trace)
     }
 }

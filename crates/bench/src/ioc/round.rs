@@ -58,7 +58,7 @@ pub struct Plan<'a> {
     /// The `azekura` command.
     pub binary: PathBuf,
     /// The preload library.
-    pub library: PathBuf,
+    pub preload: PathBuf,
     /// Calls on fewer bytes do not ask.
     pub min_bytes: u64,
     /// Read back and compare after the last step.
@@ -85,7 +85,7 @@ impl Plan<'_> {
             Limit::Off => None,
             _ => {
                 let scratch = self.stage.scratch();
-                Some(Coordination::start(&self.binary, &self.library, scratch, limit)?)
+                Some(Coordination::start(&self.binary, &self.preload, scratch, limit)?)
             }
         };
         let place = Where::Posix(self.stage.dir().to_path_buf());

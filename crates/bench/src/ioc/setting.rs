@@ -42,7 +42,7 @@ pub struct Setting {
     /// The `azekura` command; runs coordinator and modelled device.
     pub binary: PathBuf,
     /// The preload library; `None`: look where it is installed or built.
-    pub library: Option<PathBuf>,
+    pub preload: Option<PathBuf>,
 }
 
 impl Default for Setting {
@@ -59,7 +59,7 @@ impl Default for Setting {
             verify: false,
             seed: 1,
             binary: PathBuf::from("azekura"),
-            library: None,
+            preload: None,
         }
     }
 }
@@ -107,19 +107,19 @@ impl Setting {
 
     /// How to run on a stage.
     pub fn plan<'a>(&self, stage: &'a Stage, pause: Duration) -> Result<Plan<'a>> {
-        let library = match &self.library {
+        let preload = match &self.preload {
             Some(library) => std::path::absolute(library)
                 .map_err(|error| Error::io(format!("finding {}", library.display()), error))?,
             None => find_library(&self.binary)?,
         };
-        if !library.is_file() {
+        if !preload.is_file() {
             // The dynamic linker would only warn, and nothing would be coordinated.
-            return Err(Error::inval(format!("library: {} is no file", library.display())));
+            return Err(Error::inval(format!("library: {} is no file", preload.display())));
         }
         Ok(Plan {
             stage,
             binary: self.binary.clone(),
-            library,
+            preload,
             min_bytes: (self.min_bytes as f64 * self.scale) as u64,
             verify: self.verify,
             pause,
@@ -185,8 +185,8 @@ mod tests {
     fn a_library_that_is_not_there_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let ground = Ground::Dir(scratch.path().to_path_buf());
-        let library = Some(scratch.path().join("none.so"));
-        let setting = Setting { ground, library, ..Setting::default() };
+        let preload = Some(scratch.path().join("none.so"));
+        let setting = Setting { ground, preload, ..Setting::default() };
         let stage = setting.set_stage().unwrap();
         assert!(stage.dir().starts_with(scratch.path()) && stage.dir().join("t0").is_dir());
         let error = setting.plan(&stage, Duration::ZERO).err().unwrap();

@@ -3,7 +3,7 @@
 //!
 //! Invariant: what the stage made is gone when it is dropped: mount, directories, sockets.
 
-use super::child::Helper;
+use super::child::Program;
 use super::device::{Done, Params};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
@@ -53,7 +53,7 @@ pub struct Stage {
 }
 
 struct Device {
-    helper: Helper,
+    program: Program,
     lines: BufReader<ChildStdout>,
 }
 
@@ -134,16 +134,16 @@ impl Drop for Stage {
 
 impl Device {
     fn start(mut command: Command) -> Result<Device> {
-        let mut helper = Helper::start("the modelled device", &mut command)?;
-        let mut lines = BufReader::new(helper.output()?);
+        let mut program = Program::start("the modelled device", &mut command)?;
+        let mut lines = BufReader::new(program.output()?);
         match next_line::<DeviceReady>(&mut lines)? {
-            Some(_) => Ok(Device { helper, lines }),
-            None => Err(helper.ended()),
+            Some(_) => Ok(Device { program, lines }),
+            None => Err(program.ended()),
         }
     }
 
     fn finish(mut self) -> Result<DeviceReport> {
-        self.helper.finish()?;
+        self.program.finish()?;
         next_line(&mut self.lines)?
             .ok_or_else(|| Error::new(Code::Proto, "the modelled device ended without a report"))
     }

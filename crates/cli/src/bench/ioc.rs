@@ -62,8 +62,8 @@ struct SettingArgs {
     #[arg(long, short = 'G', default_value_t = 1)]
     seed: u64,
     /// The preload library, if it is not beside the program or in ../lib
-    #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
+    #[arg(long = "library", value_name = "FILE")]
+    preload: Option<PathBuf>,
     /// Draw the result into this file (SVG)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -247,7 +247,7 @@ fn setting(args: &SettingArgs, scale: f64) -> Result<Setting> {
         verify: args.verify,
         seed: args.seed,
         binary,
-        library: args.library.clone(),
+        preload: args.preload.clone(),
     })
 }
 
