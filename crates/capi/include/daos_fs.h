@@ -156,8 +156,8 @@ int dfs_writex(dfs_t *dfs, dfs_obj_t *obj, dfs_iod_t *iod, d_sg_list_t *sgl, dao
 /* Bytes. */
 int dfs_get_size(dfs_t *dfs, dfs_obj_t *obj, daos_size_t *size);
 
-/* Makes a hole. If it reaches the end of the file, or `len` is DFS_MAX_FSIZE, the file ends at `offset`
- * afterwards, also if it was shorter. */
+/* Makes a hole. If it reaches the end of the file, the file ends at `offset` afterwards; behind the end
+ * nothing happens. With `len` DFS_MAX_FSIZE the file ends at `offset`, also if it was shorter. */
 int dfs_punch(dfs_t *dfs, dfs_obj_t *obj, daos_off_t offset, daos_size_t len);
 
 /* Lists a directory, without "." and "..": `*nr` is the room in, the number of entries out. Only d_name is

@@ -124,6 +124,11 @@ impl Dfs {
         if bytes == u64::MAX {
             return self.truncate(file, offset).await;
         }
+        file.require_regular()?;
+        self.require_writable()?;
+        if !file.flags.has(OpenFlags::WRITE) {
+            return Err(Error::bare(Code::BadHandle));
+        }
         let size = self.size(file).await?;
         if offset >= size {
             return Ok(());
