@@ -4,7 +4,7 @@
 //! Invariant: what the stage made is gone when it is dropped: mount, directories, sockets.
 
 use super::child::Program;
-use super::device::{Done, Params};
+use super::device::{Done, Params, check_fuse};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,13 @@ struct Device {
 
 impl Stage {
     /// Prepares the ground for so many targets; `binary` is the `azekura` command.
+    ///
+    /// Errors: `NonExist` without the directory, or without FUSE for a modelled device; `NoPerm`
+    /// when FUSE may not be used.
     pub fn set(ground: &Ground, targets: u32, binary: &Path) -> Result<Stage> {
+        if matches!(ground, Ground::Model { .. }) {
+            check_fuse()?;
+        }
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let number = STAGES.fetch_add(1, Ordering::Relaxed);
         let name = format!("azekura-ioc-{}-{number}", std::process::id());
