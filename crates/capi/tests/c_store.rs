@@ -22,3 +22,8 @@ fn key_value_stores() {
 fn transactions() {
     harness::System::start().run("tx", &[]);
 }
+
+#[test]
+fn containers_and_pools() {
+    harness::System::start().run("cont", &[]);
+}
