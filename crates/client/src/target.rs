@@ -92,9 +92,11 @@ impl TargetLink {
                         }
                         match error.code {
                             Code::Stale => pool.refresh(client).await?,
-                            // The engine is stopping; perhaps it comes back.
+                            // The engine is stopping, perhaps it comes back; or it has given the
+                            // request up, perhaps after its effect.
                             Code::Closed => {
                                 self.conn.replace(None);
+                                flags = wire::header::FLAG_RETRY;
                                 env.sleep(pause).await;
                                 pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
                             }

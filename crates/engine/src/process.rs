@@ -9,6 +9,7 @@ use crate::target::Target;
 use env::Env;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
+use futures_util::future::{Either, select, select_all};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -81,6 +82,11 @@ impl Engine {
 }
 
 impl EngineHandle {
+    /// True once the engine has ended, asked to or not. [`EngineHandle::stop`] tells why.
+    pub fn is_finished(&self) -> bool {
+        self.control.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Refuses new requests, finishes those in progress, flushes and stops.
     pub fn stop(mut self) -> Result<()> {
         self.end()
@@ -133,10 +139,23 @@ async fn run(
     // The starter may be gone already; then nobody needs to know.
     let outcome = serve(parts, |rank| drop(ready.send(Ok((rank, tcp, unix.clone()))))).await;
     let outcome = match outcome {
-        Ok(serving) => {
-            // An error means the handle was dropped: stop as well.
-            let _ = stop.await;
-            serving.stop().await
+        Ok(mut serving) => {
+            let ended = {
+                let ended = std::pin::pin!(serving.target_ended());
+                match select(stop, ended).await {
+                    // An error means the handle was dropped: stop as well.
+                    Either::Left(_) => None,
+                    Either::Right((id, _)) => Some(id),
+                }
+            };
+            let stopped = serving.stop().await;
+            match ended {
+                Some(id) => Err(Error::new(
+                    Code::Io,
+                    format!("target {id} has ended by itself, so the engine stops; see the log"),
+                )),
+                None => stopped,
+            }
         }
         Err(error) => Err(error),
     };
@@ -161,6 +180,8 @@ pub struct Serving {
     rank: Rank,
     inboxes: Vec<(TargetId, Inbox)>,
     threads: Vec<JoinHandle<()>>,
+    /// Ends with the target's thread.
+    alive: Vec<(TargetId, oneshot::Receiver<()>)>,
 }
 
 /// Starts an engine whose targets are tasks of a simulated environment. It listens at
@@ -192,6 +213,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let incarnation = env.random_u64();
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
+    let mut alive = Vec::new();
     for (id, target) in ids.iter().zip(&config.targets) {
         let start = TargetStart {
             id: *id,
@@ -201,8 +223,9 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
             incarnation,
         };
         let inbox = if in_threads {
-            let (inbox, thread) = start.in_thread().await?;
+            let (inbox, thread, life) = start.in_thread().await?;
             threads.push(thread);
+            alive.push((*id, life));
             inbox
         } else {
             start.in_task(&env).await?
@@ -217,10 +240,20 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     });
     control.introduce();
     ready(rank);
-    Ok(Serving { rank, inboxes, threads })
+    Ok(Serving { rank, inboxes, threads, alive })
 }
 
 impl Serving {
+    /// Waits until a target's thread ends, which it does only by failing as long as nobody stops
+    /// it.
+    async fn target_ended(&mut self) -> TargetId {
+        if self.alive.is_empty() {
+            return std::future::pending().await;
+        }
+        let (_, at, _) = select_all(self.alive.iter_mut().map(|(_, life)| life)).await;
+        self.alive[at].0
+    }
+
     /// Refuses new requests, finishes those in progress, flushes and stops the targets.
     pub async fn stop(self) -> Result<()> {
         tracing::info!("engine {}: draining", self.rank);
@@ -256,11 +289,12 @@ type Opened = oneshot::Sender<Result<()>>;
 
 impl TargetStart {
     /// Starts the target in a thread of its own; returns when it has opened its device.
-    async fn in_thread(self) -> Result<(Inbox, JoinHandle<()>)> {
+    async fn in_thread(self) -> Result<(Inbox, JoinHandle<()>, oneshot::Receiver<()>)> {
         let (inbox, orders) = mpsc::unbounded();
         let (opened_sender, opened) = oneshot::channel();
+        let (alive, life) = oneshot::channel::<()>();
         let id = self.id;
-        let life = move || match Env::real() {
+        let body = move || match Env::real() {
             Ok(env) => {
                 env.block_on(self.live(env.clone(), opened_sender, orders));
                 env.clear();
@@ -270,10 +304,14 @@ impl TargetStart {
         };
         let thread = std::thread::Builder::new()
             .name(format!("azk-target-{id}"))
-            .spawn(life)
+            .spawn(move || {
+                // Dropped when the thread ends, by a panic too.
+                let _alive = alive;
+                body();
+            })
             .map_err(|error| Error::io("starting a target thread", error))?;
         Self::opened(id, opened.await)?;
-        Ok((inbox, thread))
+        Ok((inbox, thread, life))
     }
 
     /// Starts the target as a task; returns when it has opened its device.
@@ -456,6 +494,21 @@ mod tests {
         assert_eq!(Identity::load(dir.path(), 2).unwrap().uuid, uuid);
         let changed = Identity::load(dir.path(), 3).err().unwrap();
         assert!(changed.to_string().contains("2 targets"), "{changed}");
+    }
+
+    /// A target thread that had panicked was not noticed before its clients timed out.
+    #[test]
+    fn a_target_that_ends_by_itself_is_noticed() {
+        let env = Env::real().unwrap();
+        let channels: Vec<_> = (0..3).map(|_| oneshot::channel::<()>()).collect();
+        let (mut senders, receivers): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
+        let alive = (5..).map(TargetId).zip(receivers).collect();
+        let mut serving =
+            Serving { rank: Rank(0), inboxes: Vec::new(), threads: Vec::new(), alive };
+        let short = Duration::from_millis(1);
+        assert_eq!(env.block_on(env.timeout(short, serving.target_ended())), None);
+        senders.remove(1);
+        assert_eq!(env.block_on(serving.target_ended()), TargetId(6));
     }
 
     #[test]

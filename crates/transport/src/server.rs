@@ -359,7 +359,8 @@ impl Drop for IncomingBulk {
     }
 }
 
-/// Answers one request. Dropping it leaves the caller without an answer until its deadline.
+/// Answers one request. Dropped without an answer, it sends the error `Closed`: the engine has given
+/// the request up, and whether it took effect is not known.
 pub struct Responder {
     serving: Rc<Serving>,
     request_id: u64,
@@ -422,7 +423,7 @@ impl Responder {
     /// Sends the answer: body, then the bytes of `segments` in order. Waits only while the stream
     /// is full. `Canceled` when the caller has given up, `Closed` when it is gone; nothing is to
     /// be done about either.
-    pub async fn reply(self, map_version: u32, body: &[u8], segments: &[&[u8]]) -> Result<()> {
+    pub async fn reply(mut self, map_version: u32, body: &[u8], segments: &[&[u8]]) -> Result<()> {
         let Some(kind) = self.answer_kind else { return Ok(()) };
         let bytes: usize = segments.iter().map(|part| part.len()).sum();
         if bytes > limits::BULK_BYTES_MAX || body.len() > limits::BODY_BYTES_MAX {
@@ -445,6 +446,21 @@ impl Responder {
                 Err(error) => return Err(error),
             }
         }
+        self.answer_kind = None;
         self.serving.outbox.send(&header.encode(), body, in_stream).await
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        let Some(kind) = self.answer_kind.take() else { return };
+        if self.is_abandoned() {
+            return;
+        }
+        let error = Error::new(Code::Closed, "the engine has given up the request");
+        let body = wire::encode(&Err::<(), Error>(error));
+        let header = Header::new(kind, self.request_id, &body, 0);
+        // A connection that takes no more has ended; that is an answer, too.
+        let _ = self.serving.outbox.post(&[&header.encode(), &body]);
     }
 }

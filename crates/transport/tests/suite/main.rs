@@ -29,6 +29,7 @@ on_every_kind!(
     answers_larger_than_the_room_are_errors,
     a_request_id_in_flight_is_refused,
     pings_are_answered,
+    a_request_that_is_given_up_is_answered_with_an_error,
     bulk_over_the_credit_waits_to_be_asked_for,
     who_gives_up_deferred_bulk_says_so,
     deferred_bulk_that_nobody_reads_stays_where_it_is,

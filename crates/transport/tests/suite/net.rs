@@ -5,7 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
-use transport::{Acceptor, Address, Answer, Call, Conn, Dial, Incoming, ServerConn, connect};
+use transport::{
+    Acceptor, Address, Answer, Call, Conn, Dial, Incoming, Responder, ServerConn, connect,
+};
 use types::{ClientId, Code, Error, Result, TargetId};
 use wire::Kind;
 use wire::hello::{HelloReply, Service};
@@ -22,6 +24,8 @@ pub const ECHO: u8 = b'e';
 /// Answer with as many bytes as the next four bytes of the body say.
 pub const GIVE: u8 = b'g';
 pub const SILENCE: u8 = b's';
+/// Forget the request.
+pub const GIVE_UP: u8 = b'u';
 /// Answer without reading the bulk.
 pub const IGNORE: u8 = b'i';
 pub const HANG_UP: u8 = b'h';
@@ -41,6 +45,7 @@ pub const WRONG_TOKEN: &[u8] = b"wrong";
 pub struct Seen {
     pub notices: RefCell<Vec<u8>>,
     pub conns_ended: Cell<u32>,
+    pub unanswered: RefCell<Vec<Responder>>,
     pub deferred_count: Cell<u32>,
     pub watching: Cell<u32>,
     pub abandoned: Cell<u32>,
@@ -169,7 +174,8 @@ async fn handle(env: &Env, conn: &ServerConn, incoming: Incoming, seen: &Rc<Seen
             });
         }
         HANG_UP => conn.close(),
-        SILENCE => drop(responder),
+        SILENCE => seen.unanswered.borrow_mut().push(responder),
+        GIVE_UP => drop(responder),
         other => panic!("unknown test request {other}"),
     }
 }
