@@ -112,6 +112,12 @@ impl Client {
         id
     }
 
+    /// Questions asked so far, of targets and of the control service. A question asked again, and
+    /// what is told along with the next question, do not count.
+    pub fn request_count(&self) -> u64 {
+        self.0.next_request.get() - 1
+    }
+
     /// Asks the control service, trying the known engines in turn.
     pub async fn control(&self, request: &ControlRequest) -> Result<ControlReply> {
         let body = wire::encode(request);

@@ -27,6 +27,12 @@ pub fn all() -> Vec<Target> {
         target("dfs-inode", dfs_inode, || vec![vec![1; 100], vec![0; 64]]),
         target("dfs-superblock", dfs_superblock, || vec![vec![1; 64]]),
         target("dir-anchor", dir_anchor, || vec![DirAnchor::start().to_bytes()]),
+        target("short-dir-anchor", short_dir_anchor, || {
+            let mut marked = DirAnchor::start().to_bytes();
+            marked[0] = 2;
+            marked.extend([7; 8]);
+            vec![DirAnchor::start().to_short(), marked]
+        }),
         target("object-anchor", object_anchor, || vec![client::Anchor::start().to_bytes()]),
         Target {
             name: "engine-config",
@@ -62,6 +68,12 @@ fn dfs_superblock(bytes: &[u8]) {
 fn dir_anchor(bytes: &[u8]) {
     if let Ok(anchor) = DirAnchor::from_bytes(bytes) {
         assert_eq!(DirAnchor::from_bytes(&anchor.to_bytes()).expect("our own bytes"), anchor);
+    }
+}
+
+fn short_dir_anchor(bytes: &[u8]) {
+    if let Ok(anchor) = DirAnchor::from_short(bytes) {
+        assert_eq!(DirAnchor::from_short(&anchor.to_short()).expect("our own bytes"), anchor);
     }
 }
 

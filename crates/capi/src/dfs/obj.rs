@@ -132,7 +132,14 @@ pub(crate) fn release(obj: *mut dfs_obj_t) -> Result<()> {
     let closed = handle::remove::<ObjHandle>(cookie_of(obj)).map_err(bad_handle)?;
     if closed.home.is_current() {
         let cookie = closed.cookie;
-        closed.home.defer(move |local| local.forget(cookie));
+        let elsewhere = Ctx::of_thread().is_ok_and(|ctx| !Arc::ptr_eq(&ctx, &closed.home));
+        closed.home.defer(move |local| {
+            local.forget(cookie);
+            // Its own thread may have no further request to tell it with.
+            if elsewhere {
+                local.client.flush();
+            }
+        });
     }
     Ok(())
 }
