@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// The token, read anew for each connection because it may have been changed; empty when there
+    /// The token, the file's first line, read anew for each connection because it may have been changed; empty when there
     /// is none.
     pub fn token<'a>(&self, room: &'a mut [u8]) -> &'a [u8] {
         use rustix::fs::{Mode, OFlags};
@@ -107,7 +107,8 @@ impl State {
         let Ok(file) = file else { return &[] };
         let room = room.get_mut(..NAME_BYTES_MAX + 2).unwrap_or_default();
         let got = rustix::io::read(&file, &mut *room).unwrap_or(0);
-        room.get(..got).unwrap_or_default().trim_ascii()
+        let read = room.get(..got).unwrap_or_default();
+        read.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii()
     }
 }
 

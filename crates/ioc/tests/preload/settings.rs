@@ -5,7 +5,7 @@ use crate::harness::{BYTES, Coordinator, c_command, run};
 #[test]
 fn introductions_and_targets_follow_the_environment() {
     let coordinator = Coordinator::granting(1);
-    std::fs::write(coordinator.dir().join("token"), "secret\n").unwrap();
+    std::fs::write(coordinator.dir().join("token"), "secret\nnot this\n").unwrap();
     let mut command = c_command(&coordinator, "calls", "large");
     command
         .env("AZEKURA_IOC_GROUP", "z3")
