@@ -148,6 +148,9 @@ fn start_log(is_server: bool) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // Complaints about a standard error that nobody reads any more would go there too, and
+        // end the thread that wanted to log.
+        .log_internal_errors(false)
         .init();
 }
 
