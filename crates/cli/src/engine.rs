@@ -41,7 +41,13 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     let handle = Engine::start(config)?;
     let pid_file = PidFile::write(&dir)?;
     tracing::info!("engine {} serves at {} and {}", handle.rank, handle.tcp, handle.unix.display());
-    let signal = signals.wait()?;
+    let Some(signal) = signals.wait_while(|| !handle.is_finished())? else {
+        drop(pid_file);
+        handle.stop()?;
+        return Err(
+            Error::new(types::Code::Io, "the engine has ended by itself; see the log").into()
+        );
+    };
     tracing::info!("signal {signal}: stopping");
     let second = std::thread::Builder::new().name("azk-signals".into()).spawn(move || {
         if let Ok(signal) = signals.wait() {
@@ -77,6 +83,24 @@ impl BlockedSignals {
             0 => Ok(BlockedSignals(set)),
             error => Err(Error::io("blocking signals", std::io::Error::from_raw_os_error(error))),
         }
+    }
+
+    /// Waits for one of them as long as `going_on` says so; returns its number. Looks every two
+    /// seconds.
+    pub fn wait_while(&self, going_on: impl Fn() -> bool) -> Result<Option<i32>> {
+        let pause = libc::timespec { tv_sec: 2, tv_nsec: 0 };
+        while going_on() {
+            // SAFETY: the set was initialised by `block`; no details are asked for.
+            let signal = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &pause) };
+            if signal > 0 {
+                return Ok(Some(signal));
+            }
+            let error = std::io::Error::last_os_error();
+            if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {
+                return Err(Error::io("waiting for signals", error));
+            }
+        }
+        Ok(None)
     }
 
     /// Waits for one of them; returns its number.

@@ -45,6 +45,24 @@ fn pools_are_made_shown_changed_and_removed() {
     system.fails(3, &["fast"], &["pool", "query", "fast"]);
     assert_eq!(system.json(&["pool", "get-prop", "quick"])["label"], "quick");
 
+    assert_eq!(system.ok(&["pool", "get-prop", "tank", "ioc_max_writers"]), "off\n");
+    assert_eq!(system.json(&["pool", "query", "tank"]).get("admission"), None);
+    system.ok(&["pool", "set-prop", "tank", "ioc-max-writers=4", "ioc_max_readers=auto"]);
+    system.ok(&["pool", "set-prop", "tank", "ioc_weights=climate:3,test:1"]);
+    system.fails(
+        2,
+        &["ioc_max_writers", "auto"],
+        &["pool", "set-prop", "tank", "ioc_max_writers=0"],
+    );
+    assert_eq!(system.ok(&["pool", "get-prop", "tank", "ioc_weights"]), "climate:3,test:1\n");
+    let admission = system.json(&["pool", "query", "tank"])["admission"].clone();
+    for target in admission.as_array().unwrap() {
+        assert_eq!(target["writers"]["limit"], "4", "{admission}");
+        assert_eq!(target["readers"]["limit"], "auto", "{admission}");
+        assert_eq!(target["writers"]["limit_now"], 4, "{admission}");
+    }
+    assert!(system.ok(&["pool", "query", "tank"]).contains("MEAN WAIT"));
+
     system.ok(&["pool", "set-attr", "tank", "owner=climate", "note=a=b"]);
     assert_eq!(system.ok(&["pool", "get-attr", "tank", "note"]), "a=b\n");
     assert_eq!(system.json(&["pool", "get-attr", "tank"])["owner"], "climate");
