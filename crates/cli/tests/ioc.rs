@@ -111,11 +111,11 @@ fn mistakes_have_their_exit_codes() {
         (vec!["serve", "--listen", "tcp:127.0.0.1:0"], 2, "token"),
         (vec!["serve", "--listen", "here"], 2, "place to listen"),
         (vec!["serve", "--config", &path("bad.toml")], 2, "bad.toml"),
-        (vec!["serve", "--config", &path("none.toml")], 3, "none.toml"),
+        (vec!["serve", "--config", &path("none.toml")], 1, "none.toml"),
         (vec!["top"], 2, "AZEKURA_IOC"),
         (vec!["top", &nobody], 6, "no coordinator"),
         (vec!["plot", &path("bad.jsonl")], 2, "line 1"),
-        (vec!["plot", &path("none.jsonl")], 3, "none.jsonl"),
+        (vec!["plot", &path("none.jsonl")], 1, "none.jsonl"),
     ] {
         let output = azekura().arg("ioc").args(&args).env_remove("AZEKURA_IOC").output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
