@@ -66,7 +66,7 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// Rules for targets, see [`super::targets_of`].
     pub rules: Vec<Rule>,
-    /// File for messages; the standard error output if unset.
+    /// File for lines; without one only the summary is told, on the standard error output.
     pub log: Option<PathBuf>,
     /// Log each coordinated call.
     pub log_calls: bool,
