@@ -192,6 +192,28 @@ fn a_device_of_its_own_serves_until_it_is_told_to_end() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "still mounted");
 }
 
+/// A killed experiment left its coordinator running for ever: told to end, it first logged that
+/// it would, to a pipe without a reader; the logger complained there, which ended the thread.
+#[test]
+fn a_coordinator_ends_though_nobody_reads_its_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut coordinator = azekura()
+        .env("AZEKURA_LOG", "info")
+        .args(["ioc", "serve", "--listen"])
+        .arg(format!("unix:{}", dir.path().join("s").display()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(coordinator.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("unix:"), "{line}");
+    drop(coordinator.stderr.take());
+    // SAFETY: a call without pointers; the process is a child that was not waited for.
+    unsafe { libc::kill(coordinator.id() as libc::pid_t, libc::SIGTERM) };
+    assert!(coordinator.wait().unwrap().success());
+}
+
 #[test]
 fn bad_input_is_refused_with_its_exit_code() {
     let dir = tempfile::tempdir().unwrap();
