@@ -1,8 +1,7 @@
 //! Every name that programs written for DAOS use is there.
 //!
 //! `tests/api/*.txt` list the functions, macros, types and constants that clients outside DAOS, its
-//! examples and its file system tests name (the task scheduler `tse_*` excepted). Functions that have
-//! not been written yet are in `tests/api/missing.txt`.
+//! examples and its file system tests name (the task scheduler `tse_*` excepted).
 
 mod harness;
 
@@ -23,14 +22,6 @@ fn list(name: &str) -> Vec<Vec<String>> {
         .filter(|line| !line.starts_with('#') && !line.is_empty())
         .map(|line| line.split('\t').map(str::to_owned).collect())
         .collect()
-}
-
-/// Functions that are declared and not written yet; with the file gone, none may be.
-fn missing() -> BTreeSet<String> {
-    match crate_dir().join("tests/api/missing.txt").exists() {
-        true => list("missing.txt").into_iter().map(|mut line| line.remove(0)).collect(),
-        false => BTreeSet::new(),
-    }
 }
 
 /// All headers, with their path below `include`.
@@ -118,12 +109,9 @@ fn exported() -> BTreeSet<String> {
 
 #[test]
 fn the_shared_object_exports_what_the_headers_declare_and_nothing_else() {
-    let (declared, exported, missing) = (all_declared(), exported(), missing());
-    let absent: Vec<_> =
-        declared.difference(&exported).filter(|name| !missing.contains(*name)).collect();
+    let (declared, exported) = (all_declared(), exported());
+    let absent: Vec<_> = declared.difference(&exported).collect();
     assert!(absent.is_empty(), "declared in a header, not exported: {absent:?}");
-    let unknown: Vec<_> = missing.difference(&declared).collect();
-    assert!(unknown.is_empty(), "in tests/api/missing.txt, but no header declares it: {unknown:?}");
     let variables = BTreeSet::from(["d_alt_assert".to_owned()]);
     let stray: Vec<_> =
         exported.difference(&declared).filter(|name| !variables.contains(*name)).collect();
@@ -148,12 +136,10 @@ fn program() -> String {
     text += "typedef void (*any_function)(void);\n#define USE(f) used[at++] = (any_function)(f)\n\
              static volatile long long value;\nint main(void)\n{\n\
              any_function used[512];\nint at = 0;\n";
-    let (missing, functions) = (missing(), list("functions.txt"));
+    let functions = list("functions.txt");
     assert!(functions.len() > 200 && functions.len() < 512);
     for line in &functions {
-        if !missing.contains(&line[1]) {
-            writeln!(text, "USE({});", line[1]).unwrap();
-        }
+        writeln!(text, "USE({});", line[1]).unwrap();
     }
     for line in list("macros.txt") {
         writeln!(text, "#ifndef {0}\n#error {0}\n#endif", line[1]).unwrap();
