@@ -250,20 +250,23 @@ impl Ctx {
         wait: Option<Duration>,
         mut done: impl FnMut() -> Option<R>,
     ) -> Option<R> {
-        let deadline = wait.map(|wait| Instant::now() + wait);
+        // Who does not wait needs no clock.
+        let deadline = wait.filter(|wait| !wait.is_zero()).map(|wait| Instant::now() + wait);
+        let left = || match deadline {
+            Some(deadline) => Some(deadline.saturating_duration_since(Instant::now())),
+            None => wait,
+        };
         loop {
             let held = self.lock();
             let env = held.local().client.env().clone();
             env.turn(Some(Duration::ZERO));
-            let mut left =
-                deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if self.called_back.lock().is_empty() {
                 if let Some(result) = done() {
                     return Some(result);
                 }
+                let left = left();
                 if left != Some(Duration::ZERO) && self.wanted.load(Ordering::SeqCst) == 0 {
                     env.turn(left);
-                    left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
                 }
             }
             drop(env);
@@ -272,7 +275,7 @@ impl Ctx {
             if let Some(result) = done() {
                 return Some(result);
             }
-            if left == Some(Duration::ZERO) {
+            if left() == Some(Duration::ZERO) {
                 return None;
             }
         }

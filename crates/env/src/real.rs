@@ -30,6 +30,8 @@ const SPIN_MAX: Duration = Duration::from_micros(100);
 const SPIN_MIN: Duration = Duration::from_micros(3);
 /// A busy loop looks at file descriptors once in this many rounds.
 const ROUNDS_PER_EPOLL: u32 = 32;
+/// A thread that asks without waiting, over and over, looks at file descriptors this often.
+const FDS_EVERY: Duration = Duration::from_micros(20);
 /// Events taken from epoll at once.
 const EVENT_COUNT_MAX: usize = 64;
 /// Epoll key of the doorbell and of sources: there is nothing to look up.
@@ -93,6 +95,8 @@ pub(crate) struct Real {
     watch_count: Cell<usize>,
     idle: Idle,
     rounds: Cell<u32>,
+    /// When file descriptors were last looked at without waiting.
+    fds_seen: Cell<Duration>,
     /// Things of layers above, by type.
     pub extensions: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     /// io_uring of this thread, made on first use.
@@ -129,6 +133,7 @@ impl Real {
                 penalty: Cell::new(HOLD_OFF_MIN),
             },
             rounds: Cell::new(0),
+            fds_seen: Cell::new(Duration::ZERO),
             extensions: RefCell::default(),
             disk: RefCell::new(None),
         })
@@ -229,7 +234,7 @@ impl Real {
     /// True if something was found.
     pub fn wait(&self, limit: Option<Duration>) -> bool {
         if limit == Some(Duration::ZERO) {
-            return self.poll_fds(limit);
+            return self.look();
         }
         let start = Instant::now();
         let limit = match self.spin(start) {
@@ -242,6 +247,27 @@ impl Real {
         let found = self.sleep(limit);
         self.idle.was_idle_for(start.elapsed());
         found
+    }
+
+    /// Looks at file descriptors, but not in each round of a thread that polls in a loop: the
+    /// sources were looked at already, and a system call would cost more than all the rest. Such
+    /// a thread also lets others run now and then: the peer may be waiting for this very core.
+    fn look(&self) -> bool {
+        if self.sources.borrow().is_empty() {
+            return self.poll_fds(Some(Duration::ZERO));
+        }
+        let now = self.now();
+        let since = now - self.fds_seen.get();
+        if since < FDS_EVERY {
+            return false;
+        }
+        self.fds_seen.set(now);
+        let found = self.poll_fds(Some(Duration::ZERO));
+        if found || since > 2 * FDS_EVERY {
+            return found;
+        }
+        rustix::thread::sched_yield();
+        self.poll_sources() || self.exec.has_work()
     }
 
     /// Yields until a source has work or the time for it is over.

@@ -167,17 +167,59 @@ impl Source for Flag {
     }
 }
 
+impl Flag {
+    fn new() -> Rc<Flag> {
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        Rc::new(Flag {
+            raised: Arc::default(),
+            armed: Arc::default(),
+            bell: Arc::new(bell),
+            waiting: RefCell::default(),
+            seen: Cell::new(0),
+        })
+    }
+}
+
+/// Beside a source, a thread that never waits does not look at descriptors each time; it must
+/// still hear them, and the source, however it polls.
+#[test]
+fn who_never_waits_hears_descriptors_and_sources() {
+    let env = Env::real().unwrap();
+    let flag = Flag::new();
+    env.add_source(flag.clone()).unwrap();
+    let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+    a.set_nonblocking(true).unwrap();
+    let watch = Rc::new(env.watch_fd(Rc::new(OwnedFd::from(a))).unwrap());
+    for byte in 0..100u8 {
+        let heard = Rc::new(Cell::new(None));
+        let (hears, watch) = (heard.clone(), watch.clone());
+        env.spawn(async move {
+            let mut buf = [0];
+            while rustix::io::read(watch.fd(), &mut buf).is_err() {
+                watch.clear_readable();
+                watch.readable().await;
+            }
+            hears.set(Some(buf[0]));
+        });
+        env.turn(Some(Duration::ZERO));
+        assert_eq!(heard.get(), None);
+        assert_eq!(rustix::io::write(&b, &[byte]).unwrap(), 1);
+        let seen = flag.seen.get();
+        flag.raised.store(true, Ordering::SeqCst);
+        // Only turns that do not wait: either the loop ends, or the test hangs.
+        while heard.get().is_none() || flag.seen.get() == seen {
+            env.turn(Some(Duration::ZERO));
+        }
+        assert_eq!(heard.get(), Some(byte));
+    }
+    let source: Rc<dyn Source> = flag;
+    env.remove_source(&source);
+}
+
 #[test]
 fn a_source_is_heard_spinning_and_sleeping() {
     let env = Env::real().unwrap();
-    let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
-    let flag = Rc::new(Flag {
-        raised: Arc::default(),
-        armed: Arc::default(),
-        bell: Arc::new(bell),
-        waiting: RefCell::default(),
-        seen: Cell::new(0),
-    });
+    let flag = Flag::new();
     env.add_source(flag.clone()).unwrap();
     let (raised, armed, bell) = (flag.raised.clone(), flag.armed.clone(), flag.bell.clone());
     let stop = Arc::new(AtomicBool::new(false));
