@@ -273,8 +273,9 @@ pub unsafe extern "C" fn daos_array_close(oh: daos_handle_t, ev: *mut daos_event
 unsafe fn ranges_of(iod: *const daos_array_iod_t) -> Result<(Vec<Recx>, u64)> {
     // SAFETY: the caller's promise.
     let iod = unsafe { guard::get(iod) }?;
-    if iod.arr_nr > 0 && iod.arr_rgs.is_null() {
-        return Err(guard::null());
+    let count_max = isize::MAX as u64 / size_of::<daos_range_t>() as u64;
+    if iod.arr_nr > 0 && iod.arr_rgs.is_null() || iod.arr_nr > count_max {
+        return Err(Error::inval("the ranges are NULL, or more than there can be"));
     }
     let given: &[daos_range_t] = if iod.arr_nr == 0 {
         &[]

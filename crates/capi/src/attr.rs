@@ -193,7 +193,7 @@ unsafe fn set(
         for (at, name) in names.into_iter().enumerate() {
             // SAFETY: `at` is below `n`, and the caller's promise.
             let (value, bytes) = unsafe { (*values.add(at), *sizes.add(at)) };
-            if value.is_null() {
+            if value.is_null() || bytes > isize::MAX as usize {
                 return Err(guard::null());
             }
             // SAFETY: not NULL, and the caller's promise.

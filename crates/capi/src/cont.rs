@@ -5,7 +5,7 @@ use crate::ctypes::{d_iov_t, daos_cont_info_t, daos_event_t, daos_handle_t, daos
 use crate::errno::Sign;
 use crate::event::{launch, settle};
 use crate::guard::{self, User};
-use crate::pool::{PoolHandle, mode_of, name_of};
+use crate::pool::{PoolHandle, gone_is_closed, mode_of, name_of};
 use crate::prop_map::ContSpec;
 use crate::{global, handle};
 use client::Container;
@@ -199,7 +199,7 @@ pub(crate) fn close(cookie: u64) -> Result<()> {
     let held = home.lock();
     let local = held.local().clone();
     let closed = match local.mirrored::<Container>(cookie) {
-        Some(mirror) => local.client.block_on((*mirror).clone().close()),
+        Some(mirror) => gone_is_closed(local.client.block_on((*mirror).clone().close())),
         None => Ok(()),
     };
     local.forget(cookie);

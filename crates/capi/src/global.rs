@@ -82,7 +82,8 @@ pub unsafe fn export(raw: &[u8], glob: *mut d_iov_t, too_small: Code) -> Result<
 /// The buffer is NULL or as long as the iov says, and outlives `'a`.
 pub unsafe fn import<'a>(glob: &d_iov_t) -> Result<&'a [u8]> {
     let bytes = if glob.iov_len == 0 { glob.iov_buf_len } else { glob.iov_len };
-    if glob.iov_buf.is_null() || bytes > glob.iov_buf_len.max(glob.iov_len) {
+    let bytes_max = glob.iov_buf_len.max(glob.iov_len).min(isize::MAX as usize);
+    if glob.iov_buf.is_null() || bytes > bytes_max {
         return Err(guard::null());
     }
     // SAFETY: the caller's promise.

@@ -136,12 +136,24 @@ pub(crate) fn close(cookie: u64) -> Result<()> {
     let held = home.lock();
     let local = held.local().clone();
     let closed = match local.mirrored::<Pool>(cookie) {
-        Some(mirror) => local.client.block_on((*mirror).clone().close()),
+        Some(mirror) => gone_is_closed(local.client.block_on((*mirror).clone().close())),
         None => Ok(()),
     };
     local.forget(cookie);
     drop(local);
     closed
+}
+
+/// The catalog forgets open handles when its engine stops; one that it does not know any more is
+/// closed all the same.
+pub(crate) fn gone_is_closed(told: Result<()>) -> Result<()> {
+    match told {
+        Err(error) if error.code == Code::BadHandle => {
+            tracing::debug!("closing: {error}");
+            Ok(())
+        }
+        told => told,
+    }
 }
 
 /// Writes an open pool as bytes that another process can open without asking; with `iov_buf`

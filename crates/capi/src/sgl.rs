@@ -6,6 +6,18 @@ use crate::ctypes::{d_iov_t, d_sg_list_t, daos_key_t};
 use crate::guard;
 use types::{Code, Error, Result, limits};
 
+/// Most bytes of a piece, and of a list; there is no memory beyond.
+const BYTES_MAX: usize = isize::MAX as usize;
+
+/// `Inval` for a list of more bytes than there can be.
+fn check_total<T: AsRef<[u8]>>(pieces: &[T]) -> Result<()> {
+    let add = |sum: usize, piece: &T| sum.checked_add(piece.as_ref().len());
+    match pieces.iter().try_fold(0, add) {
+        Some(0..=BYTES_MAX) => Ok(()),
+        _ => Err(Error::inval("a list of memory names more than there can be")),
+    }
+}
+
 /// The pieces of a list; none for NULL.
 ///
 /// # Safety
@@ -29,13 +41,15 @@ pub unsafe fn held<'a>(sgl: *mut d_sg_list_t) -> Result<Vec<&'a [u8]>> {
     // SAFETY: the caller's promise.
     let pieces = unsafe { pieces(sgl) }?;
     let slices = pieces.iter().filter(|piece| piece.iov_len > 0).map(|piece| {
-        if piece.iov_buf.is_null() || piece.iov_len > piece.iov_buf_len {
+        if piece.iov_buf.is_null() || piece.iov_len > piece.iov_buf_len.min(BYTES_MAX) {
             return Err(Error::inval("a piece of memory is NULL or holds more than its room"));
         }
         // SAFETY: not NULL, and the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts(piece.iov_buf.cast::<u8>(), piece.iov_len) })
     });
-    slices.collect()
+    let slices: Vec<_> = slices.collect::<Result<_>>()?;
+    check_total(&slices)?;
+    Ok(slices)
 }
 
 /// The memory behind what a list holds, for writing: `iov_len` bytes of each piece.
@@ -46,13 +60,15 @@ pub unsafe fn held_mut<'a>(sgl: *mut d_sg_list_t) -> Result<Vec<&'a mut [u8]>> {
     // SAFETY: the caller's promise.
     let pieces = unsafe { pieces(sgl) }?;
     let slices = pieces.iter().filter(|piece| piece.iov_len > 0).map(|piece| {
-        if piece.iov_buf.is_null() || piece.iov_len > piece.iov_buf_len {
+        if piece.iov_buf.is_null() || piece.iov_len > piece.iov_buf_len.min(BYTES_MAX) {
             return Err(Error::inval("a piece of memory is NULL or holds more than its room"));
         }
         // SAFETY: not NULL, and the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts_mut(piece.iov_buf.cast::<u8>(), piece.iov_len) })
     });
-    slices.collect()
+    let slices: Vec<_> = slices.collect::<Result<_>>()?;
+    check_total(&slices)?;
+    Ok(slices)
 }
 
 /// The room of a list: `iov_buf_len` bytes of each piece. `Inval` for a NULL piece with room.
@@ -63,14 +79,16 @@ pub unsafe fn room<'a>(sgl: *mut d_sg_list_t) -> Result<Vec<&'a mut [u8]>> {
     // SAFETY: the caller's promise.
     let pieces = unsafe { pieces(sgl) }?;
     let slices = pieces.iter().filter(|piece| piece.iov_buf_len > 0).map(|piece| {
-        if piece.iov_buf.is_null() {
+        if piece.iov_buf.is_null() || piece.iov_buf_len > BYTES_MAX {
             return Err(guard::null());
         }
         let start = piece.iov_buf.cast::<u8>();
         // SAFETY: not NULL, and the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts_mut(start, piece.iov_buf_len) })
     });
-    slices.collect()
+    let slices: Vec<_> = slices.collect::<Result<_>>()?;
+    check_total(&slices)?;
+    Ok(slices)
 }
 
 /// Notes that the first `bytes` of the room were filled.

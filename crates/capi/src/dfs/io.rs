@@ -39,7 +39,11 @@ impl Pieces {
             }
             pieces.push((User(iov.iov_buf.cast()), iov.iov_len));
         }
-        Ok(Pieces(pieces))
+        let add = |sum: usize, (_, bytes): &(User<u8>, usize)| sum.checked_add(*bytes);
+        match pieces.iter().try_fold(0, add) {
+            Some(total) if total <= isize::MAX as usize => Ok(Pieces(pieces)),
+            _ => Err(Error::inval("a list of memory names more than there can be")),
+        }
     }
 
     /// One piece.
@@ -90,7 +94,10 @@ unsafe fn ranges_of(iod: *const dfs_iod_t) -> Result<Vec<Recx>> {
     if iod.iod_rgs.is_null() {
         return Err(guard::null());
     }
-    let count = usize::try_from(iod.iod_nr).map_err(|_| Error::inval("too many ranges"))?;
+    let count = usize::try_from(iod.iod_nr)
+        .ok()
+        .filter(|count| *count <= isize::MAX as usize / size_of::<daos_range_t>())
+        .ok_or_else(|| Error::inval("too many ranges"))?;
     // SAFETY: the caller's promise.
     let ranges = unsafe { std::slice::from_raw_parts(iod.iod_rgs, count) };
     let range = |range: &daos_range_t| Recx { index: range.rg_idx, count: range.rg_len };

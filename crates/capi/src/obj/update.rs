@@ -10,7 +10,7 @@ use crate::event::launch;
 use crate::tx::TxHandle;
 use crate::{guard, sgl};
 use client::{Object, Tx};
-use types::{Error, Oid, Result, limits};
+use types::{Code, Error, Oid, Result, limits};
 use wire::obj::{Cond, Op, UpdateIod, UpdateValue};
 
 /// Values up to this size travel in the message itself.
@@ -107,7 +107,12 @@ unsafe fn plan<'a>(
                 // SAFETY: the caller's promise.
                 let recxs = unsafe { iod::recxs(iod) }?;
                 let record_bytes = iod::record_bytes(iod.iod_size)?;
-                iod::bytes_of(&recxs, record_bytes)?;
+                // Before they are cut: ranges beyond the memory would be cut without end.
+                let given: usize = memory.iter().map(|piece| piece.len()).sum();
+                if iod::bytes_of(&recxs, record_bytes)? > given {
+                    let text = "the memory given is smaller than the data named";
+                    return Err(Error::new(Code::RecordTooBig, text));
+                }
                 let mut memory = Supply::new(memory);
                 // The parts after the first find what the first has written.
                 let mut cond = Some(cond);

@@ -112,15 +112,20 @@ pub struct System {
 }
 
 impl System {
-    /// Two engines with two targets each.
+    /// Two engines with two targets each; data go when an engine stops.
     pub fn start() -> System {
+        System::start_with(Durability::Memory)
+    }
+
+    /// [`System::start`] with a pool of some durability.
+    pub fn start_with(durability: Durability) -> System {
         let system = LocalSystem::start(2, 2).unwrap();
         let client = system.client(false).unwrap();
         let request = ControlRequest::PoolCreate {
             label: "tank".into(),
             bytes: 1 << 30,
             scm_percent: 20,
-            durability: Durability::Memory,
+            durability,
             targets: Vec::new(),
         };
         client.block_on(client.pool_create(request)).unwrap();
