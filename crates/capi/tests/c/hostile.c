@@ -67,10 +67,17 @@ good_arguments(void)
 	iod.iod_recxs = &recx;
 }
 
+/* An attribute. */
+static const char *const names[]    = {"name"};
+static void *const       values[]   = {bytes};
+static const void *const contents[] = {bytes};
+static size_t            sizes[]    = {4}, room = sizeof(bytes);
+
 /* Every function that takes a pool. */
 static void
 bad_pool(daos_handle_t bad)
 {
+	daos_target_info_t target;
 	daos_pool_info_t info;
 	daos_handle_t    out;
 	d_iov_t          glob = {NULL, 0, 0};
@@ -85,6 +92,12 @@ bad_pool(daos_handle_t bad)
 	NO_HANDLE(daos_cont_create_with_label(bad, "label", NULL, NULL, NULL));
 	NO_HANDLE(daos_cont_open(bad, cont_name, DAOS_COO_RW, &out, NULL, NULL));
 	NO_HANDLE(daos_cont_destroy(bad, cont_name, 0, NULL));
+	NO_HANDLE(daos_pool_query_target(bad, 0, 0, &target, NULL));
+	NO_HANDLE(daos_pool_list_attr(bad, bytes, &room, NULL));
+	NO_HANDLE(daos_pool_get_attr(bad, 1, names, values, sizes, NULL));
+	NO_HANDLE(daos_pool_set_attr(bad, 1, names, contents, sizes, NULL));
+	NO_HANDLE(daos_pool_del_attr(bad, 1, names, NULL));
+	NO_HANDLE(daos_pool_list_cont(bad, &number, NULL, NULL));
 	NO_FILE(dfs_cont_create(bad, NULL, NULL, NULL, NULL));
 	NO_FILE(dfs_cont_create_with_label(bad, "label", NULL, NULL, NULL, NULL));
 	NO_FILE(dfs_mount(bad, coh, O_RDWR, &mount));
@@ -101,6 +114,7 @@ static void
 bad_cont(daos_handle_t bad)
 {
 	daos_cont_info_t info;
+	daos_prop_t     *prop;
 	daos_handle_t    out;
 	d_iov_t          glob = {NULL, 0, 0};
 	dfs_t           *mount;
@@ -120,6 +134,20 @@ bad_cont(daos_handle_t bad)
 	NO_HANDLE(daos_array_open_with_attr(bad, oid, DAOS_TX_NONE, DAOS_OO_RW, 1, 4096, &out, NULL));
 	NO_HANDLE(daos_kv_open(bad, oid, DAOS_OO_RW, &out, NULL));
 	NO_HANDLE(daos_tx_open(bad, &out, 0, NULL));
+	NO_HANDLE(daos_cont_list_attr(bad, bytes, &room, NULL));
+	NO_HANDLE(daos_cont_get_attr(bad, 1, names, values, sizes, NULL));
+	NO_HANDLE(daos_cont_set_attr(bad, 1, names, contents, sizes, NULL));
+	NO_HANDLE(daos_cont_del_attr(bad, 1, names, NULL));
+	NO_HANDLE(daos_cont_get_acl(bad, &prop, NULL));
+	NO_HANDLE(daos_cont_set_owner(bad, bytes, bytes, NULL));
+	NO_HANDLE(daos_cont_status_clear(bad, NULL));
+	NO_HANDLE(daos_oit_open(bad, DAOS_EPOCH_MAX, &out, NULL));
+	DAOS_ERROR(daos_cont_overwrite_acl(bad, NULL, NULL));
+	DAOS_ERROR(daos_cont_update_acl(bad, NULL, NULL));
+	DAOS_ERROR(daos_cont_set_prop(bad, NULL, NULL));
+	DAOS_ERROR(daos_cont_aggregate(bad, 0, NULL));
+	DAOS_ERROR(daos_cont_rollback(bad, 0, NULL));
+	DAOS_ERROR(daos_cont_create_snap(bad, &number, NULL, NULL));
 	NO_FILE(dfs_mount(poh, bad, O_RDWR, &mount));
 	NO_FILE(dfs_sys_mount(poh, bad, O_RDWR, 0, &sys));
 	NO_FILE(dfs_cont_set_owner(bad, NULL, 0, NULL, 0));
@@ -185,6 +213,20 @@ bad_kv(daos_handle_t bad)
 	NO_HANDLE(daos_kv_get(bad, DAOS_TX_NONE, 0, "k", &size, bytes, NULL));
 	NO_HANDLE(daos_kv_remove(bad, DAOS_TX_NONE, 0, "k", NULL));
 	NO_HANDLE(daos_kv_list(bad, DAOS_TX_NONE, &nr, kds, &sgl, &anchor, NULL));
+}
+
+static void
+bad_table(daos_handle_t bad)
+{
+	daos_obj_id_t oids[4];
+	d_iov_t       mark;
+
+	good_arguments();
+	d_iov_set(&mark, bytes, 4);
+	NO_HANDLE(daos_oit_list(bad, oids, &nr, &anchor, NULL));
+	NO_HANDLE(daos_oit_list_unmarked(bad, oids, &nr, &anchor, NULL));
+	NO_HANDLE(daos_oit_mark(bad, oid, &mark, NULL));
+	NO_HANDLE(daos_oit_close(bad, NULL));
 }
 
 /* A transaction that is none: in its own functions, and given to others. */
@@ -408,7 +450,7 @@ as_pointer(uint64_t value)
 static void
 handles(dfs_t *dfs, dfs_obj_t *file)
 {
-	enum { POOL, CONT, OBJ, ARRAY, KV, TX, QUEUE, KINDS };
+	enum { POOL, CONT, OBJ, ARRAY, KV, TX, QUEUE, TABLE, KINDS };
 	daos_handle_t   open[KINDS], again;
 	daos_obj_id_t   array_id = {2, 0}, kv_id = {3, 0};
 	dfs_t          *mount;
@@ -431,6 +473,7 @@ handles(dfs_t *dfs, dfs_obj_t *file)
 	CHECK_EQ(daos_kv_open(coh, kv_id, DAOS_OO_RW, &open[KV], NULL), 0);
 	CHECK_EQ(daos_tx_open(coh, &open[TX], 0, NULL), 0);
 	CHECK_EQ(daos_eq_create(&open[QUEUE]), 0);
+	CHECK_EQ(daos_oit_open(coh, DAOS_EPOCH_MAX, &open[TABLE], NULL), 0);
 	CHECK_EQ(dfs_mount(poh, coh, O_RDWR, &mount), 0);
 	CHECK_EQ(dfs_sys_mount(poh, coh, O_RDWR, 0, &sys), 0);
 	CHECK_EQ(dfs_sys_opendir(sys, "/", 0, &dir), 0);
@@ -458,6 +501,8 @@ handles(dfs_t *dfs, dfs_obj_t *file)
 			}
 			if (!live || kind != QUEUE)
 				bad_queue(open[kind]);
+			if (!live || kind != TABLE)
+				bad_table(open[kind]);
 			bad_mount((dfs_t *)as_pointer(open[kind].cookie), file);
 			bad_file(dfs, (dfs_obj_t *)as_pointer(open[kind].cookie));
 			bad_sys((dfs_sys_t *)as_pointer(open[kind].cookie));
@@ -489,6 +534,7 @@ handles(dfs_t *dfs, dfs_obj_t *file)
 		CHECK_EQ(daos_array_close(open[ARRAY], NULL), 0);
 		CHECK_EQ(daos_kv_close(open[KV], NULL), 0);
 		CHECK_EQ(daos_eq_destroy(open[QUEUE], 0), 0);
+		CHECK_EQ(daos_oit_close(open[TABLE], NULL), 0);
 		CHECK_EQ(daos_cont_close(open[CONT], NULL), 0);
 		CHECK_EQ(daos_pool_disconnect(open[POOL], NULL), 0);
 		CHECK_EQ(dfs_pipeline_destroy(pipe), 0);
@@ -508,6 +554,7 @@ handles(dfs_t *dfs, dfs_obj_t *file)
 		bad_kv(bad);
 		bad_tx(bad, again);
 		bad_queue(bad);
+		bad_table(bad);
 		bad_mount((dfs_t *)as_pointer(garbage[i]), file);
 		bad_file(dfs, (dfs_obj_t *)as_pointer(garbage[i]));
 		bad_sys((dfs_sys_t *)as_pointer(garbage[i]));

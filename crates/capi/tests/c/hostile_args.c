@@ -494,6 +494,9 @@ names_and_sizes(void)
 	d_sg_list_t        list = {1, 0, huge};
 	daos_array_iod_t   ranges = {1, &range, 0, 0};
 	struct duns_attr_t attr;
+	static const char *const attr_names[]  = {"name"};
+	static const void *const attr_values[] = {bytes};
+	static size_t            attr_sizes[]  = {~(size_t)0};
 
 	good_arguments();
 	for (size_t i = 0; i < sizeof(no_names) / sizeof(no_names[0]); i++) {
@@ -585,6 +588,19 @@ names_and_sizes(void)
 	text[sizeof(text) - 1] = 0;
 	DAOS_ERROR(daos_kv_put(kh, DAOS_TX_NONE, 0, text, 1, "v", NULL));
 	DAOS_ERROR(daos_cont_alloc_oids(coh, 0, &size, NULL));
+	DAOS_ERROR(daos_cont_set_attr(coh, 1, attr_names, attr_values, attr_sizes, NULL));
+	DAOS_ERROR(daos_pool_set_attr(poh, 1, attr_names, attr_values, attr_sizes, NULL));
+	DAOS_ERROR(daos_cont_set_attr(coh, 1, attr_names, NULL, attr_sizes, NULL));
+	DAOS_ERROR(daos_cont_set_attr(coh, 1, attr_names, attr_values, NULL, NULL));
+	DAOS_ERROR(daos_cont_set_attr(coh, 1, NULL, attr_values, attr_sizes, NULL));
+	DAOS_ERROR(daos_cont_set_attr(coh, -1, attr_names, attr_values, attr_sizes, NULL));
+	DAOS_ERROR(daos_cont_get_attr(coh, 1, NULL, NULL, attr_sizes, NULL));
+	DAOS_ERROR(daos_cont_get_attr(coh, 1, attr_names, NULL, NULL, NULL));
+	DAOS_ERROR(daos_cont_del_attr(coh, 1, NULL, NULL));
+	DAOS_ERROR(daos_cont_list_attr(coh, NULL, NULL, NULL));
+	DAOS_ERROR(daos_pool_list_cont(poh, NULL, NULL, NULL));
+	DAOS_ERROR(daos_pool_query_target(poh, 999, 999, NULL, NULL));
+	DAOS_ERROR(daos_oit_open(coh, DAOS_EPOCH_MAX, NULL, NULL));
 }
 
 int
