@@ -14,11 +14,11 @@
 
 use crate::handle;
 use client::{Client, ConnectOptions, SystemAddress};
+use foldhash::HashMap;
 use futures_util::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, Weak};

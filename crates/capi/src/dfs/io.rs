@@ -106,7 +106,7 @@ unsafe fn ranges_of(iod: *const dfs_iod_t) -> Result<Vec<Recx>> {
 
 pub(crate) fn file_of(dfs: *const dfs_t, obj: *const dfs_obj_t) -> Result<Arc<ObjHandle>> {
     let file = ObjHandle::of_mount(dfs, obj)?;
-    match file.shared().kind() {
+    match file.kind() {
         FileKind::Regular => Ok(file),
         _ => Err(Error::inval("only regular files are read and written")),
     }

@@ -6,7 +6,7 @@ use crate::ctx::Local;
 use crate::ctypes::{DAOS_CONT_HINT_MAX_LEN, daos_handle_t, dfs_attr_t};
 use crate::pool::PoolHandle;
 use crate::{guard, handle};
-use ::dfs::{Credentials, Dfs, MountFlags, Obj, SharedObj};
+use ::dfs::{Credentials, Dfs, FileKind, MountFlags, Obj, SharedObj};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -31,6 +31,11 @@ impl Known {
 
     pub fn get(&self) -> SharedObj {
         self.data.lock().clone()
+    }
+
+    /// What kind of object it is; without a copy, for every read and write asks.
+    pub fn kind(&self) -> FileKind {
+        self.data.lock().kind()
     }
 
     /// Changes what is known; other contexts see it when they next look.

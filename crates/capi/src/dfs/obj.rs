@@ -4,7 +4,7 @@ use super::mount::{Follower, Known, MountHandle, MountMirror};
 use super::{bad_handle, cookie_of, dfs_obj_t, dfs_t, pointer_of};
 use crate::ctx::{Ctx, Local};
 use crate::{guard, handle};
-use ::dfs::{Dfs, Obj, SharedObj};
+use ::dfs::{Dfs, FileKind, Obj, SharedObj};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -62,6 +62,11 @@ impl ObjHandle {
     /// What is known of it.
     pub fn shared(&self) -> SharedObj {
         self.known.get()
+    }
+
+    /// What kind of object it is.
+    pub fn kind(&self) -> FileKind {
+        self.known.kind()
     }
 
     /// The object in a context.
