@@ -106,6 +106,27 @@ fn attribute_text(layout: u16, pool: &Uuid, cont: &Uuid) -> Result<String> {
     }
 }
 
+/// Parses what may be an attribute's text; one that is understood is written and read the same.
+/// For fuzzing.
+pub(crate) fn check_attribute(text: &[u8]) {
+    let Ok(place) = parse_attribute(text) else { return };
+    let uuid = |text: &str| Uuid::try_parse(text).expect("only UUIDs are taken");
+    let written = attribute_text(place.layout, &uuid(&place.pool), &uuid(&place.cont));
+    let again = parse_attribute(written.expect("a layout with a name").as_bytes());
+    let again = again.expect("what was written is read");
+    assert_eq!((again.layout, uuid(&again.cont)), (place.layout, uuid(&place.cont)));
+}
+
+/// Parses what may be an address or a direct path, without looking at the file system. For
+/// fuzzing.
+pub(crate) fn check_address(text: &[u8]) {
+    if let Ok(place) = resolve(text, NO_CHECK_PATH) {
+        assert!(is_name(place.pool.as_bytes()));
+        assert!(place.cont.is_empty() || is_name(place.cont.as_bytes()));
+        assert!(place.path.is_empty() || place.path.starts_with(b"/"));
+    }
+}
+
 /// The error of a call of the operating system.
 fn system_error(doing: &str, path: &Path, error: std::io::Error) -> Error {
     let code = match error.raw_os_error() {

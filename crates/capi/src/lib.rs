@@ -27,6 +27,7 @@ pub mod duns;
 pub mod errno;
 mod errtext;
 pub mod event;
+pub mod fuzz;
 pub mod global;
 pub mod guard;
 mod gurt;

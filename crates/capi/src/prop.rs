@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, c_void};
 
 mod abi;
-pub(crate) use abi::{daos_prop_alloc, daos_prop_free};
+pub(crate) use abi::{daos_prop_alloc, daos_prop_free, daos_prop_from_str};
 mod text;
 mod valid;
 

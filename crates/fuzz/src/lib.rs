@@ -14,6 +14,7 @@
 //! a coverage-guided fuzzer can call the same ones.
 
 pub mod allocation;
+mod capi_targets;
 mod coordinate_targets;
 pub mod corpus;
 pub mod driver;

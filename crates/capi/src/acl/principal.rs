@@ -28,10 +28,11 @@ pub(super) fn special_type(name: &[u8]) -> Option<u8> {
         .find(|&kind| special(kind).is_some_and(|special| special.as_bytes() == name))
 }
 
-/// True for 1 to 255 bytes with one `@`, which is not the first.
+/// True for 1 to 255 bytes, none of them NUL, with one `@`, which is not the first.
 pub(super) fn is_valid(name: &[u8]) -> bool {
     let ats = name.iter().filter(|&&byte| byte == b'@').count();
-    (1..=PRINCIPAL_BYTES_MAX).contains(&name.len()) && ats == 1 && name[0] != b'@'
+    let fits = (1..=PRINCIPAL_BYTES_MAX).contains(&name.len());
+    fits && ats == 1 && name[0] != b'@' && !name.contains(&0)
 }
 
 /// The local name in a principal.
@@ -258,4 +259,20 @@ pub unsafe extern "C" fn daos_acl_principal_from_str(
             Ok(())
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_valid;
+
+    #[test]
+    fn a_principal_is_a_name_that_c_can_hold() {
+        for name in [&b"me@"[..], b"me@there", b"OWNER@"] {
+            assert!(is_valid(name));
+        }
+        // A NUL inside would end the name in memory: text from the catalog may hold one.
+        for name in [&b""[..], b"@", b"me", b"me@x@", b"\0@", b"m\0e@", b"me@\0"] {
+            assert!(!is_valid(name), "{name:?}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ use wire::control::{ContInfo, OpenMode, PoolInfo};
 
 /// A mount.
 #[derive(Serialize, Deserialize)]
-struct Mount {
+pub(crate) struct Mount {
     raw: Vec<u8>,
     root: Vec<u8>,
     mode: i32,
