@@ -104,7 +104,7 @@ impl Dfs {
         }
     }
 
-    async fn stat_found(&self, found: &Found) -> Result<Stat> {
+    pub(crate) async fn stat_found(&self, found: &Found) -> Result<Stat> {
         let shared = &self.shared;
         let tail = if found.inode.is_dir() {
             shared.merged_tail(found).await?
@@ -181,7 +181,8 @@ impl Dfs {
             || set.uid.is_some()
             || set.gid.is_some()
             || set.atime.is_some()
-            || set.mtime.is_some();
+            || set.mtime.is_some()
+            || set.drop_privileges;
         if !inode_too {
             return self.ostat(obj).await;
         }
@@ -255,6 +256,12 @@ impl Dfs {
                 if inode.mode & 0o010 != 0 {
                     inode.mode &= !S_ISGID;
                 }
+            }
+        }
+        if set.drop_privileges && !old.is_dir() {
+            inode.mode &= !S_ISUID;
+            if inode.mode & 0o010 != 0 {
+                inode.mode &= !S_ISGID;
             }
         }
         for time in [set.atime, set.mtime].into_iter().flatten() {

@@ -42,7 +42,7 @@ impl Dfs {
         for _ in 0..RACES_MAX {
             if flags.has(OpenFlags::CREATE) {
                 let made = self.try_create(&at, &name, flags, mode, options).await?;
-                if let Some(obj) = made {
+                if let Some((obj, _)) = made {
                     return Ok(obj);
                 }
             }
@@ -97,16 +97,16 @@ impl Dfs {
         self.check_access(&at.inode, Access::WRITE | Access::EXECUTE)
     }
 
-    /// `None` when the name is taken (or the caller may make nothing here) and `flags` allow to
-    /// open what is there.
-    async fn try_create(
+    /// A new file and the epoch it was made at. `None` when the name is taken (or the caller may
+    /// make nothing here) and `flags` allow to open what is there.
+    pub(crate) async fn try_create(
         &self,
         at: &Step,
         name: &Key,
         flags: OpenFlags,
         mode: u32,
         options: &CreateOptions,
-    ) -> Result<Option<Obj>> {
+    ) -> Result<Option<(Obj, Epoch)>> {
         let excl = flags.has(OpenFlags::EXCL);
         if let Err(error) = self.may_create(at) {
             if !excl {
@@ -117,7 +117,7 @@ impl Dfs {
             return Err(if taken { Code::Exist.into() } else { error });
         }
         match self.create_file(at, name, flags, mode, options).await {
-            Ok(obj) => Ok(Some(obj)),
+            Ok(made) => Ok(Some(made)),
             Err(error) if error.code == Code::Exist && !excl => Ok(None),
             Err(error) => Err(error),
         }
@@ -130,7 +130,7 @@ impl Dfs {
         flags: OpenFlags,
         mode: u32,
         options: &CreateOptions,
-    ) -> Result<Obj> {
+    ) -> Result<(Obj, Epoch)> {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
         let entry_target = shared.cont.target_of(at.oid, name)?;
@@ -142,20 +142,20 @@ impl Dfs {
         };
         let raw = inode.encode(b"");
         let opens = !flags.has(OpenFlags::PATH);
-        retry(shared, async || {
+        let epoch = retry(shared, async || {
             let mut batch = shared.cont.batch();
             batch.op(insert(at.oid, name, &raw));
             if opens {
                 batch.op(Op::Open { oid });
             }
-            batch.run().await
+            Ok(batch.run().await?.epoch)
         })
         .await?;
         let node = shared.node(Location { parent: at.oid, name: name.clone() }, inode);
         if opens {
             node.add_handle();
         }
-        Ok(Obj::new(node, flags))
+        Ok((Obj::new(node, flags), epoch))
     }
 
     /// A handle on what was found, or `None` when it vanished meanwhile.
@@ -332,7 +332,9 @@ impl Dfs {
             FileKind::Regular => {
                 let at = self.prepare_insert(parent, name).await?;
                 let options = CreateOptions::default();
-                self.create_file(&at, &Key::new(name), OpenFlags::PATH, mode, &options).await
+                let name = Key::new(name);
+                let made = self.create_file(&at, &name, OpenFlags::PATH, mode, &options).await?;
+                Ok(made.0)
             }
             FileKind::Directory | FileKind::Symlink => {
                 Err(Error::inval("mknod makes neither directories nor symbolic links"))

@@ -274,7 +274,7 @@ impl Dfs {
             .map(|(name, found)| (DirEntry::new(&name, &found.inode), found))
             .unzip();
         let stats = self.shared.stat_page(found).await?;
-        Ok(entries.into_iter().zip(stats).filter_map(|(e, stat)| Some((e, stat?))).collect())
+        Ok(entries.into_iter().zip(stats).filter_map(|(e, stat)| Some((e, stat?.1))).collect())
     }
 
     /// All entries. For directories of unknown size prefer [`Dfs::readdir`].

@@ -46,6 +46,18 @@ impl Found {
         })
     }
 
+    /// What has just been made at `epoch`.
+    pub fn fresh(inode: Inode, epoch: Epoch) -> Found {
+        Found {
+            inode,
+            target: Box::default(),
+            epoch,
+            entry_epoch: epoch,
+            tail: Some(Tail::default()),
+            opened: false,
+        }
+    }
+
     /// From the reply to [`fetch_inode`]; `None` when there is no inode.
     pub fn from_fetch(reply: Option<&OpReply<'_>>) -> Result<Option<Found>> {
         let Some(OpReply::Fetched(iods)) = reply else {

@@ -172,7 +172,8 @@ impl Dfs {
         let (paths, entries): (Vec<Vec<u8>>, Vec<Found>) = candidates.into_iter().unzip();
         let known: Vec<_> = entries.iter().map(|f| (f.inode.kind(), f.inode.oid.lo)).collect();
         let stats = if needs_stat {
-            self.shared.stat_page(entries).await?
+            let told = self.shared.stat_page(entries).await?;
+            told.into_iter().map(|told| Some(told?.1)).collect()
         } else {
             vec![None; entries.len()]
         };

@@ -175,6 +175,9 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
+    /// Clear set-user-id, and set-group-id where the group may execute: what a kernel asks for
+    /// after it has checked the caller.
+    pub drop_privileges: bool,
 }
 
 /// Checks a chunk size: 0 for "inherit", or what [`types::props::check_chunk_bytes`] allows.

@@ -15,6 +15,7 @@
 //! - [`Dfs`]: a mount as one caller sees it; names relative to an open directory [`Obj`].
 
 mod attr;
+mod by_object;
 pub mod check;
 mod create;
 mod cred;
@@ -40,6 +41,7 @@ mod walk;
 mod xattr;
 
 pub use attr::{Stat, StatFs};
+pub use by_object::{Removed, Renamed};
 pub use cred::Credentials;
 pub use dir::{DirAnchor, DirEntry};
 pub use file::FILE_BYTES_MAX;

@@ -10,10 +10,10 @@ use crate::flags::Access;
 use crate::fs::{Dfs, inline};
 use crate::inode::Inode;
 use crate::layout::{INODE, RECORD};
-use crate::node::Obj;
+use crate::node::{Location, Obj};
 use crate::xattr::xattr_iod;
 use types::limits::{LINK_COUNT_MAX, check_name};
-use types::{Code, Error, Result};
+use types::{Code, Error, Oid, Result};
 use wire::obj::{Cond, Op, ReadCheck, ReadScope};
 
 impl Dfs {
@@ -28,16 +28,36 @@ impl Dfs {
         new_name: &[u8],
     ) -> Result<()> {
         let dir = parent.require_dir()?;
-        let new_dir = new_parent.require_dir()?;
         check_name(name)?;
-        check_name(new_name)?;
         self.check_access(&dir, Access::EXECUTE)?;
+        self.link_entry(parent.oid(), name, None, new_parent, new_name).await
+    }
+
+    /// The same for a file that is known already, by the name it was last seen under. `NonExist`
+    /// when it has that name no more.
+    pub async fn link_obj(&self, obj: &Obj, new_parent: &Obj, new_name: &[u8]) -> Result<()> {
+        let Location { parent, name } = obj.node.location();
+        self.link_entry(parent, &name, Some(obj.oid()), new_parent, new_name).await
+    }
+
+    async fn link_entry(
+        &self,
+        from: Oid,
+        name: &[u8],
+        wanted: Option<Oid>,
+        new_parent: &Obj,
+        new_name: &[u8],
+    ) -> Result<()> {
+        let new_dir = new_parent.require_dir()?;
+        check_name(new_name)?;
         self.check_access(&new_dir, Access::EXECUTE)?;
         let shared = &self.shared;
-        let (from, to) = (parent.oid(), new_parent.oid());
+        let to = new_parent.oid();
         retry(shared, async || {
             let found = shared.fetch_entry(from, name, false).await?;
-            let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
+            let found = found
+                .filter(|found| wanted.is_none_or(|oid| found.inode.oid == oid))
+                .ok_or_else(|| Error::bare(Code::NonExist))?;
             if found.inode.is_dir() {
                 return Err(Error::new(Code::NoPerm, "a directory cannot have a second name"));
             }

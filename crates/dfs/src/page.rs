@@ -7,6 +7,7 @@
 use crate::attr::{Stat, stat_from};
 use crate::entry::{Found, reply_kind};
 use crate::fs::Shared;
+use crate::inode::Inode;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::BTreeMap;
@@ -19,8 +20,9 @@ const OBJECTS_PER_REQUEST: usize = 512;
 const PARALLEL: usize = 32;
 
 impl Shared {
-    /// Attributes of entries as listed, in their order; `None` for what vanished meanwhile.
-    pub async fn stat_page(&self, entries: Vec<Found>) -> Result<Vec<Option<Stat>>> {
+    /// Inodes and attributes of entries as listed, in their order; `None` for what vanished
+    /// meanwhile.
+    pub async fn stat_page(&self, entries: Vec<Found>) -> Result<Vec<Option<(Inode, Stat)>>> {
         let resolved = stream::iter(entries).map(|found| async move {
             if found.inode.hard { self.fetch_record(found).await } else { Ok(Some(found)) }
         });
@@ -42,7 +44,9 @@ impl Shared {
             let data = self.data_epoch(found, &tail);
             stat_from(found, &Tail { epoch: data, ..tail })
         };
-        Ok(entries.iter().map(|found| found.as_ref().map(&mut stat)).collect())
+        let all =
+            entries.iter().map(|found| found.as_ref().map(|found| (found.inode, stat(found))));
+        Ok(all.collect())
     }
 
     /// What all shards of a file or directory together say of size, newest change, space.

@@ -5,11 +5,12 @@
 //! by requests that follow; a client that dies in between leaks an object, which the checker
 //! finds. A directory goes in one transaction with its entry, only while it is empty.
 
+use crate::by_object::Removed as Gone;
 use crate::dir::DirAnchor;
 use crate::entry::{Found, reply_kind, retry};
 use crate::flags::Access;
 use crate::fs::{Dfs, inline};
-use crate::inode::{FileKind, Inode, S_ISVTX};
+use crate::inode::{Inode, S_ISVTX};
 use crate::layout::{INODE, MARKER, RECORD};
 use crate::node::Obj;
 use client::Batch;
@@ -23,7 +24,7 @@ const PARALLEL: usize = 32;
 
 /// What a plain remove met.
 enum Removed {
-    Gone(FileKind),
+    Gone(Gone),
     Directory,
 }
 
@@ -32,13 +33,13 @@ impl Dfs {
     ///
     /// Errors: `IsDir` for a directory, `NonExist`, `Access`, `NoPerm` in a sticky directory.
     pub async fn unlink(&self, parent: &Obj, name: &[u8]) -> Result<()> {
-        self.unlink_kind(parent, name).await.map(|_| ())
+        self.unlink_inode(parent, name).await.map(|_| ())
     }
 
     /// [`Dfs::unlink`], telling what it was.
-    pub(crate) async fn unlink_kind(&self, parent: &Obj, name: &[u8]) -> Result<FileKind> {
+    pub(crate) async fn unlink_inode(&self, parent: &Obj, name: &[u8]) -> Result<Gone> {
         match self.remove_file(parent, name).await? {
-            Removed::Gone(kind) => Ok(kind),
+            Removed::Gone(gone) => Ok(gone),
             Removed::Directory => Err(Error::bare(Code::IsDir)),
         }
     }
@@ -100,7 +101,7 @@ impl Dfs {
                 if linked == Linked::Elsewhere {
                     shared.free_file(inode.oid).await?;
                 }
-                return Ok(Removed::Gone(inode.kind()));
+                return Ok(Removed::Gone(Gone::from_inode(&inode)));
             }
             if inode.is_dir() {
                 return Ok(Removed::Directory);
@@ -111,8 +112,9 @@ impl Dfs {
                 // Replaced since.
                 return Err(Error::bare(Code::TxRestart));
             }
+            let gone = Gone::from_inode(&found.inode);
             self.unlink_hard(oid, name, found).await?;
-            Ok(Removed::Gone(inode.kind()))
+            Ok(Removed::Gone(gone))
         })
         .await
     }

@@ -8,6 +8,7 @@
 //! marker of the one that moves. Of two moves that together would make a cycle, each rewrites a
 //! marker that the other checks, so one of them runs again and then sees the other.
 
+use crate::by_object::{Removed, Renamed};
 use crate::create::insert;
 use crate::entry::{Found, Place, retry};
 use crate::flags::{Access, RenameFlags};
@@ -54,19 +55,19 @@ impl Dfs {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        self.rename_kinds(parent, name, new_parent, new_name, flags).await.map(|_| ())
+        self.rename_inodes(parent, name, new_parent, new_name, flags).await.map(|_| ())
     }
 
-    /// [`Dfs::rename`]; false when a directory or symbolic link took part, so that other paths
-    /// than the two may lead elsewhere now.
-    pub(crate) async fn rename_kinds(
+    /// [`Dfs::rename`], telling what it did. When a directory or symbolic link took part, other
+    /// paths than the two may lead elsewhere now.
+    pub(crate) async fn rename_inodes(
         &self,
         parent: &Obj,
         name: &[u8],
         new_parent: &Obj,
         new_name: &[u8],
         flags: RenameFlags,
-    ) -> Result<bool> {
+    ) -> Result<Renamed> {
         let (dir, new_dir) = (parent.require_dir()?, new_parent.require_dir()?);
         check_name(name)?;
         check_name(new_name)?;
@@ -92,13 +93,19 @@ impl Dfs {
             }
             let leads_on = |(found, _): &Entry| found.inode.is_dir() || found.inode.is_symlink();
             let only_files = !leads_on(&moved) && !replaced.as_ref().is_some_and(leads_on);
+            let same = replaced.as_ref().is_some_and(|(r, _)| r.inode.oid == moved.0.inode.oid);
+            let told = if same { Oid::NIL } else { moved.0.inode.oid };
+            let (mut gone, mut swapped) = (None, None);
             if flags.has(RenameFlags::EXCHANGE) {
                 let other = replaced.ok_or_else(|| Error::bare(Code::NonExist))?;
+                swapped = Some(other.0.inode.oid).filter(|_| !same);
                 self.exchange(from, moved, to, other).await?;
             } else {
+                let other = replaced.as_ref().filter(|_| !same);
+                gone = other.map(|(found, _)| Removed::from_inode(&found.inode));
                 self.replace(from, moved, to, replaced).await?;
             }
-            Ok(only_files)
+            Ok(Renamed { moved: told, replaced: gone, swapped, only_files })
         })
         .await
     }

@@ -16,9 +16,14 @@ pub struct SharedObj {
     location: Location,
     inode: Inode,
     flags: OpenFlags,
+    unlinked: bool,
 }
 
 impl SharedObj {
+    pub(crate) fn new(location: Location, inode: Inode, flags: OpenFlags) -> SharedObj {
+        SharedObj { location, inode, flags, unlinked: false }
+    }
+
     /// The object's id.
     pub fn oid(&self) -> Oid {
         self.inode.oid
@@ -59,6 +64,26 @@ impl SharedObj {
         SharedObj { location: Location { parent, name: Key::new(name) }, ..self }
     }
 
+    /// True when its last name was removed through the mount.
+    pub fn is_unlinked(&self) -> bool {
+        self.unlinked
+    }
+
+    /// Says that its last name was removed.
+    pub fn set_unlinked(&mut self) {
+        self.unlinked = true;
+    }
+
+    /// Says that the file has, or has had, several names. Never becomes false again.
+    pub fn set_hard(&mut self, hard: bool) {
+        self.inode.hard |= hard;
+    }
+
+    /// True when the file has, or has had, several names.
+    pub fn is_hard(&self) -> bool {
+        self.inode.hard
+    }
+
     /// Chunk set on the object itself, bytes; 0: none.
     pub fn own_chunk_bytes(&self) -> u64 {
         self.inode.chunk_bytes as u64
@@ -78,7 +103,12 @@ impl SharedObj {
 impl Obj {
     /// Describes the object as this mount knows it now.
     pub fn share(&self) -> SharedObj {
-        SharedObj { location: self.node.location(), inode: self.node.inode(), flags: self.flags }
+        SharedObj {
+            location: self.node.location(),
+            inode: self.node.inode(),
+            flags: self.flags,
+            unlinked: self.node.is_unlinked(),
+        }
     }
 }
 
@@ -88,7 +118,13 @@ impl Dfs {
     pub fn attach(&self, shared: &SharedObj) -> Obj {
         let node = match self.shared.open_node(shared.inode.oid) {
             Some(node) => node,
-            None => self.shared.node(shared.location.clone(), shared.inode),
+            None => {
+                let node = self.shared.node(shared.location.clone(), shared.inode);
+                if shared.unlinked {
+                    node.set_unlinked();
+                }
+                node
+            }
         };
         Obj::new(node, shared.flags)
     }
@@ -97,5 +133,8 @@ impl Dfs {
     pub fn refresh(&self, obj: &Obj, shared: &SharedObj) {
         obj.node.set_inode(shared.inode);
         obj.node.set_location(shared.location.clone());
+        if shared.unlinked {
+            obj.node.set_unlinked();
+        }
     }
 }

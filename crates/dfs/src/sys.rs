@@ -248,10 +248,10 @@ impl Sys {
             let is_dir = self.stat(path).await?.is_dir();
             return Err(Error::bare(if is_dir { Code::IsDir } else { Code::NotDir }));
         }
-        let kind = self
-            .named(path, Code::IsDir, async |dir, name| self.fs.unlink_kind(dir, name).await)
+        let gone = self
+            .named(path, Code::IsDir, async |dir, name| self.fs.unlink_inode(dir, name).await)
             .await?;
-        if kind == FileKind::Symlink {
+        if gone.kind == FileKind::Symlink {
             self.forget_all();
         }
         Ok(())
@@ -286,15 +286,15 @@ impl Sys {
         {
             return Err(Error::bare(Code::NotDir));
         }
-        let only_files = self
+        let renamed = self
             .named(path, Code::Busy, async |dir, name| {
                 self.named(new_path, Code::Busy, async |new_dir, new_name| {
-                    self.fs.rename_kinds(dir, name, new_dir, new_name, flags).await
+                    self.fs.rename_inodes(dir, name, new_dir, new_name, flags).await
                 })
                 .await
             })
             .await?;
-        if !only_files {
+        if !renamed.only_files {
             self.forget_all();
         }
         Ok(())
