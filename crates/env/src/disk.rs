@@ -50,11 +50,28 @@ pub trait File {
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// True for a block device.
+    fn is_device(&self) -> bool {
+        false
+    }
     /// Cuts or extends the file (with zeros).
     fn set_len(&self, bytes: u64) -> LocalBoxFuture<'static, Result<()>>;
     /// Reserves space for a range and extends the file over it. Where the file system cannot
     /// reserve, the file is only extended.
     fn allocate(&self, offset: u64, bytes: u64) -> LocalBoxFuture<'static, Result<()>>;
+    /// Tells the device that the content of a range is no longer needed; the length stays. The
+    /// range then reads as anything until it is written again. `NotSupported` when the device
+    /// or file system has no such thing.
+    fn discard(&self, offset: u64, bytes: u64) -> LocalBoxFuture<'static, Result<()>>;
+}
+
+/// Room of a file system or device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Room {
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes that files can still take.
+    pub free_bytes: u64,
 }
 
 /// A name in a directory.
@@ -87,6 +104,8 @@ pub trait Disk {
     fn remove(&self, path: &Path) -> LocalBoxFuture<'static, Result<()>>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> LocalBoxFuture<'static, Result<()>>;
+    /// Room of the file system that `path` is on.
+    fn room(&self, path: &Path) -> LocalBoxFuture<'static, Result<Room>>;
     /// Takes the lock of a file, making the file if needed; `Busy` when somebody holds it. The
     /// holder's `note` is kept in the file, and is part of the error's text for the next.
     fn lock(&self, path: &Path, note: &str) -> LocalBoxFuture<'static, Result<Box<dyn Lock>>>;

@@ -6,11 +6,11 @@
 
 use crate::AlignedBuf;
 use crate::buf::ALIGN_BYTES;
-use crate::disk::{DirEntry, Disk, File, Lock, OpenOptions};
+use crate::disk::{DirEntry, Disk, File, Lock, OpenOptions, Room};
 use crate::ring::{Keep, Ring};
 use futures_util::future::{FutureExt, LocalBoxFuture, ready};
 use io_uring::{opcode, types as uring};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fmt::Display;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -216,6 +216,12 @@ impl File for RealFile {
             .map_err(|errno| os_error(format!("asking for the length of {}", self.name), errno))
     }
 
+    fn is_device(&self) -> bool {
+        rustix::fs::fstat(&self.fd).is_ok_and(|stat| {
+            rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device()
+        })
+    }
+
     fn set_len(&self, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {
         let outcome = rustix::fs::ftruncate(&self.fd, bytes)
             .map_err(|errno| os_error(format!("resizing {} to {bytes} bytes", self.name), errno));
@@ -228,8 +234,7 @@ impl File for RealFile {
             let fd = uring::Fd(io.fd.as_raw_fd());
             let entry = opcode::Fallocate::new(fd, bytes).offset(offset).build();
             let mut outcome = io.plain(entry).await.unwrap_or_else(|| {
-                let flags = rustix::fs::FallocateFlags::empty();
-                rustix::fs::fallocate(&io.fd, flags, offset, bytes)
+                rustix::fs::fallocate(&io.fd, FallocateFlags::empty(), offset, bytes)
             });
             if matches!(outcome, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
                 outcome = match len {
@@ -241,6 +246,31 @@ impl File for RealFile {
             }
             let doing = || format!("reserving {bytes} bytes at {offset} of {name}");
             outcome.map_err(|errno| os_error(doing(), errno))
+        }
+        .boxed_local()
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {
+        let (io, name) = (self.io(), self.name.clone());
+        async move {
+            // On a block device the kernel makes a discard of it.
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let fd = uring::Fd(io.fd.as_raw_fd());
+            let mode = flags.bits() as i32;
+            let entry = opcode::Fallocate::new(fd, bytes).offset(offset).mode(mode).build();
+            let outcome = match io.plain(entry).await {
+                Some(outcome) => outcome,
+                None => rustix::fs::fallocate(&io.fd, flags, offset, bytes),
+            };
+            outcome.map_err(|errno| {
+                let error = os_error(format!("discarding {bytes} bytes of {name}"), errno);
+                match errno {
+                    Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NODEV => {
+                        Error::new(Code::NotSupported, error.text)
+                    }
+                    _ => error,
+                }
+            })
         }
         .boxed_local()
     }
@@ -370,6 +400,16 @@ impl Disk for RealDisk {
         ready(synced).boxed_local()
     }
 
+    fn room(&self, path: &Path) -> LocalBoxFuture<'static, Result<Room>> {
+        let found = rustix::fs::statvfs(path)
+            .map(|stat| Room {
+                total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+                free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            })
+            .map_err(|errno| os_error(format!("asking for the room of {}", path.display()), errno));
+        ready(found).boxed_local()
+    }
+
     fn lock(&self, path: &Path, note: &str) -> LocalBoxFuture<'static, Result<Box<dyn Lock>>> {
         ready(lock_file(path, note)).boxed_local()
     }
@@ -392,6 +432,13 @@ mod tests {
         now(file.sync()).unwrap();
         let (buf, count) = file.read_at(99, AlignedBuf::zeroed(5)).now_or_never().unwrap();
         assert_eq!((&*buf, count.unwrap()), (&b"\0abc\0"[..], 5));
+        let room = disk.room(dir.path()).now_or_never().unwrap().unwrap();
+        assert!(room.free_bytes > 0 && room.free_bytes <= room.total_bytes);
+        match now(file.discard(4096, 4096)) {
+            Ok(()) => {}
+            Err(error) => assert_eq!(error.code, Code::NotSupported),
+        }
+        assert_eq!(file.len().unwrap(), 8192);
         now(file.set_len(101)).unwrap();
         assert_eq!(file.len().unwrap(), 101);
     }

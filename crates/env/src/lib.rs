@@ -26,7 +26,7 @@ mod source;
 mod timer;
 
 pub use buf::{ALIGN_BYTES, AlignedBuf};
-pub use disk::{DirEntry, Disk, File, Lock, OpenOptions};
+pub use disk::{DirEntry, Disk, File, Lock, OpenOptions, Room};
 pub use env::{Env, host_identity};
 pub use rng::Rng;
 pub use sim::{SimNode, SimWorld};

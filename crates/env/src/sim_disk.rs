@@ -5,7 +5,7 @@
 //! through a handle opened before a crash fails after it.
 
 use crate::AlignedBuf;
-use crate::disk::{DirEntry, Disk, File, Lock, OpenOptions};
+use crate::disk::{DirEntry, Disk, File, Lock, OpenOptions, Room};
 use crate::rng::Rng;
 use crate::sim::SimClock;
 use crate::sim_file::SimContents;
@@ -378,6 +378,11 @@ impl Disk for SimDisk {
     fn sync_dir(&self, path: &Path) -> LocalBoxFuture<'static, Result<()>> {
         ready(self.sync_dir_now(path)).boxed_local()
     }
+    fn room(&self, path: &Path) -> LocalBoxFuture<'static, Result<Room>> {
+        let total_bytes = self.0.faults.borrow().space_bytes;
+        let room = Room { total_bytes, free_bytes: total_bytes.saturating_sub(self.used_bytes()) };
+        ready(self.find(path).map(|_| room)).boxed_local()
+    }
     fn lock(&self, path: &Path, note: &str) -> LocalBoxFuture<'static, Result<Box<dyn Lock>>> {
         ready(self.lock_now(path, note)).boxed_local()
     }
@@ -528,6 +533,17 @@ impl File for SimFile {
         let outcome = self.check_write(offset, bytes);
         if outcome.is_ok() {
             self.contents.borrow_mut().extend_to(offset + bytes);
+        }
+        ready(outcome).boxed_local()
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {
+        let outcome = self.check_write(0, 0);
+        if outcome.is_ok() {
+            // What a discarded range reads as is for the device to choose; these bytes are
+            // nobody's data.
+            let bytes = bytes.min(self.contents.borrow().len().saturating_sub(offset));
+            self.contents.borrow_mut().write(offset, &vec![0xd1; bytes as usize]);
         }
         ready(outcome).boxed_local()
     }

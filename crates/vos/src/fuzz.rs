@@ -18,7 +18,7 @@ pub fn record(bytes: &[u8]) {
 
 /// The superblock of a store.
 pub fn superblock(bytes: &[u8]) {
-    let _ = crate::store::decode_superblock(bytes);
+    let _ = crate::tier::decode_superblock(bytes);
 }
 
 /// The settings of a shard.

@@ -1,6 +1,6 @@
 //! Versioning object store of one target.
 //!
-//! A [`Store`] is one device: a directory, or a raw block device. A [`Shard`] is one pool's part
+//! A [`Store`] is the devices of a target: directories, or raw block devices. A [`Shard`] is one pool's part
 //! in it: an index in memory, a log that makes it durable, and a data area for large values.
 //! Owned by one thread; nothing here is `Send`.
 //!
@@ -39,6 +39,8 @@ mod shard;
 mod space;
 mod state;
 mod store;
+mod stripe;
+mod tier;
 mod view;
 mod volume;
 mod wal;
@@ -48,7 +50,8 @@ pub use payload::Payload;
 pub use record::OrphanChange;
 pub use segments::Segments;
 pub use shard::{Origin, Shard, ShardConfig};
-pub use store::Store;
+pub use store::{INLINE_BYTES_LIMIT, INLINE_BYTES_MIN, Store, StoreOptions};
+pub use tier::{DATA_DEVICES_MAX, DataDevice, Devices, Owner};
 pub use view::{FetchedOwned, FetchedValue, FoundOwned, View};
 
 /// Number of a log record in its shard; 0 is before the first.

@@ -16,7 +16,7 @@ use std::task::{Poll, Waker};
 use env::{AlignedBuf, Env, File};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use types::{Code, Error, Result, limits};
+use types::{Code, Error, Result};
 use wire::obj::{Op, Recx, UpdateValue};
 
 use crate::arena::Arena;
@@ -48,6 +48,8 @@ pub(crate) struct Core {
     pub scm_bytes: u64,
     /// Promised to payloads that are not applied yet, bytes.
     pub scm_reserved: Cell<u64>,
+    /// Smaller values go into the index and the log, bytes.
+    pub inline_bytes_max: u64,
 }
 
 /// A piece of the bulk.
@@ -106,7 +108,7 @@ impl Payload {
             reservation: None,
             scm_reserved: 0,
         };
-        let scm = scm_needed(ops);
+        let scm = scm_needed(ops, core.inline_bytes_max);
         if scm > 0 {
             let promised = scm_used.saturating_add(core.scm_reserved.get()).saturating_add(scm);
             if promised > core.scm_bytes {
@@ -138,7 +140,7 @@ impl Payload {
 
     /// Reserves one piece; records may be cut only between each other.
     fn reserve_piece(&mut self, bytes: u64, record_bytes: Option<u32>) -> Result<()> {
-        if bytes < limits::INLINE_BYTES_MAX as u64 {
+        if bytes < self.core.inline_bytes_max {
             if bytes > 0 {
                 self.pieces.push(Piece::Inline(vec![0; bytes as usize].into_boxed_slice()));
             }
@@ -285,7 +287,7 @@ impl Drop for Payload {
 }
 
 /// An upper bound of the index memory that the updates among `ops` add.
-fn scm_needed(ops: &[Op<'_>]) -> u64 {
+fn scm_needed(ops: &[Op<'_>], inline_bytes_max: u64) -> u64 {
     let mut needed = 0;
     for op in ops {
         let Op::Update { dkey, iods, .. } = op else { continue };
@@ -293,7 +295,7 @@ fn scm_needed(ops: &[Op<'_>]) -> u64 {
         for iod in iods {
             needed += cost::AKEY + iod.akey.len() as u64;
             let inline = |bytes: u64| {
-                if bytes < limits::INLINE_BYTES_MAX as u64 { bytes } else { cost::RUN }
+                if bytes < inline_bytes_max { bytes } else { cost::RUN }
             };
             // A write may cut an extent in two and add one.
             let recxs_needed = |recxs: &[Recx], record_bytes: u32| -> u64 {

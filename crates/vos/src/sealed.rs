@@ -51,12 +51,20 @@ pub(crate) fn unseal<'a, T: Deserialize<'a>>(
     }
     let found = u16::from_le_bytes([head[8], head[9]]);
     if found != version {
-        return Err(Error::new(
-            Code::Version,
-            format!("{what}: format version {found}, this program knows {version}; upgrade it"),
-        ));
+        return Err(other_version(&what.to_string(), found, version));
     }
     wire::decode(body).map_err(|error| bad(&error.to_string()))
+}
+
+/// What is said of a format of another version.
+pub(crate) fn other_version(what: &str, found: u16, known: u16) -> Error {
+    let advice = if found > known {
+        "use a newer release"
+    } else {
+        "the release that wrote it reads it (version 1: before 0.2): copy the data out with that"
+    };
+    let text = format!("{what}: format version {found}, this program reads {known}; {advice}");
+    Error::new(Code::Version, text)
 }
 
 fn checksum(raw: &[u8], body_bytes: usize) -> u32 {

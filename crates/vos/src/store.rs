@@ -1,14 +1,14 @@
-//! One device of a target and the shards on it.
+//! The devices of a target and the shards on them.
 //!
 //! In a directory:
 //!
-//! | name | what |
-//! |---|---|
-//! | `lock` | held while a store is open; says by whom |
-//! | `superblock` | identity and format version |
-//! | `pool.N/shard` | settings of a shard; written last, so without it there is no shard |
-//! | `pool.N/data` | the data area |
-//! | `pool.N/wal.*`, `pool.N/head` | the log |
+//! | name | where | what |
+//! |---|---|---|
+//! | `lock` | each device | held while a store is open; says by whom |
+//! | `superblock` | each device | identity and format version (see `tier`) |
+//! | `pool.N/shard` | scm | settings of a shard; written last, so without it there is no shard |
+//! | `pool.N/wal.*`, `pool.N/head` | scm | the log |
+//! | `pool.N/data` | nvme | the data area, or its share on this device |
 //!
 //! A raw device holds the same names in a table of its own (see `volume`).
 
@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use env::{AlignedBuf, Disk, Env, Lock, OpenOptions};
+use env::{AlignedBuf, Disk, Env, File, OpenOptions, Room};
 use serde::{Deserialize, Serialize};
-use types::{Code, Durability, Error, PoolId, Result};
+use types::{Code, Durability, Error, PoolId, Result, limits};
 
 use crate::Lsn;
 use crate::arena::Arena;
@@ -28,22 +28,16 @@ use crate::sealed;
 use crate::shard::{Shard, ShardConfig};
 use crate::space::Space;
 use crate::state::State;
-use crate::volume;
+use crate::stripe::{Striped, share_bytes};
+use crate::tier::{self, Devices, Mode, Owner, Places, random_id};
 use crate::wal::Wal;
 
-const SUPERBLOCK_MAGIC: [u8; 8] = *b"AZKSTORE";
-/// Version of the superblock and the layout of a store. 1: first release.
-const SUPERBLOCK_VERSION: u16 = 1;
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
-/// Version of the shard settings. 1: first release.
-const SHARD_VERSION: u16 = 1;
+/// Version of the shard settings. 2: data on devices of its own; 1 is refused.
+const SHARD_VERSION: u16 = 2;
 
-/// Identity of a store.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct SuperblockDf {
-    /// Random identity of the target.
-    pub target: [u8; 16],
-}
+/// Room a shard needs on the tier of index and log to begin with, bytes: one log segment.
+const LOG_BYTES: u64 = 16 << 20;
 
 /// Settings of a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -54,11 +48,6 @@ pub(crate) struct ShardDf {
     pub nvme_bytes: u64,
     /// Random identity of the shard, in every batch of its log.
     pub shard: [u8; 16],
-}
-
-/// Decodes a superblock.
-pub(crate) fn decode_superblock(raw: &[u8]) -> Result<SuperblockDf> {
-    sealed::unseal(SUPERBLOCK_MAGIC, SUPERBLOCK_VERSION, raw)
 }
 
 /// Decodes shard settings.
@@ -93,77 +82,73 @@ pub(crate) async fn write_sealed(
     disk.sync_dir(dir).await
 }
 
+/// Settings of a store that may differ from one opening to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoreOptions {
+    /// Whose target it is; `None` does not check.
+    pub owner: Option<Owner>,
+    /// Values smaller than this go to the index and the log, larger ones to the data area;
+    /// [`INLINE_BYTES_MIN`] to [`INLINE_BYTES_LIMIT`]. Memory shards keep to
+    /// [`limits::INLINE_BYTES_MAX`].
+    pub inline_bytes_max: u32,
+}
+
+/// Least [`StoreOptions::inline_bytes_max`].
+pub const INLINE_BYTES_MIN: u32 = 512;
+/// Most [`StoreOptions::inline_bytes_max`]: the index is memory, and a log record is whole.
+pub const INLINE_BYTES_LIMIT: u32 = 64 << 10;
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions { owner: None, inline_bytes_max: limits::INLINE_BYTES_MAX as u32 }
+    }
+}
+
 /// See the module.
 pub struct Store {
     env: Env,
+    /// Of index and log.
     disk: Rc<dyn Disk>,
     root: PathBuf,
-    target: [u8; 16],
-    /// Shards on the device; with the handle when open.
+    places: Places,
+    options: StoreOptions,
+    /// Shards on the devices; with the handle when open.
     shards: RefCell<BTreeMap<PoolId, Option<Rc<Shard>>>>,
     /// One change of the set of shards at a time.
     changing: Cell<bool>,
-    _lock: Box<dyn Lock>,
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Store({})", self.root.display())
+        write!(f, "Store({})", self.places.scm.name)
     }
-}
-
-fn random_id(env: &Env) -> [u8; 16] {
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&env.random_u64().to_le_bytes());
-    id[8..].copy_from_slice(&env.random_u64().to_le_bytes());
-    id
 }
 
 impl Store {
-    /// Opens the store in a directory (made if missing) or on a raw device or file.
-    ///
-    /// `Busy` when it is open already; `Version` or `Csum` when the superblock cannot be used.
+    /// Opens a store with both tiers in one directory (made if missing) or on one raw device or
+    /// file; see [`Store::open_with`].
     pub async fn open(env: &Env, path: &Path) -> Result<Rc<Store>> {
-        let disk = env.disk();
-        let note = format!("pid {} on {}", std::process::id(), env::host_identity());
-        match volume::open_raw(&disk, path, &note).await? {
-            Some((disk, lock)) => Store::open_on(env, disk, PathBuf::from("/"), lock).await,
-            None => {
-                match disk.create_dir(path).await {
-                    Err(error) if error.code != Code::Exist => {
-                        return Err(error.context(format!("making {}", path.display())));
-                    }
-                    Err(_) => {}
-                    Ok(()) => {
-                        let parent = path.parent().filter(|parent| *parent != Path::new(""));
-                        disk.sync_dir(parent.unwrap_or(Path::new("."))).await?;
-                    }
-                }
-                let lock = disk.lock(&path.join("lock"), &note).await.map_err(|error| {
-                    error.context(format!("{} is in use by another engine", path.display()))
-                })?;
-                Store::open_on(env, disk, path.to_path_buf(), lock).await
-            }
-        }
+        Store::open_with(env, &Devices::one(path), StoreOptions::default()).await
     }
 
-    async fn open_on(
+    /// Opens the store on these devices; makes it when all are empty.
+    ///
+    /// `Busy` when one is in use; `Inval` when one is another device than it should be or an
+    /// option is out of bounds; `NonExist` when one is missing; `Version` or `Csum` when a
+    /// superblock cannot be used.
+    pub async fn open_with(
         env: &Env,
-        disk: Rc<dyn Disk>,
-        root: PathBuf,
-        lock: Box<dyn Lock>,
+        devices: &Devices,
+        options: StoreOptions,
     ) -> Result<Rc<Store>> {
-        let target = match read_sealed(&disk, &root.join("superblock")).await {
-            Ok(raw) => decode_superblock(&raw)?.target,
-            Err(error) if error.code == Code::NonExist => {
-                let target = random_id(env);
-                let raw =
-                    sealed::seal(SUPERBLOCK_MAGIC, SUPERBLOCK_VERSION, &SuperblockDf { target });
-                write_sealed(&disk, &root, "superblock", &raw).await?;
-                target
-            }
-            Err(error) => return Err(error),
-        };
+        if !(INLINE_BYTES_MIN..=INLINE_BYTES_LIMIT).contains(&options.inline_bytes_max) {
+            return Err(Error::inval(format!(
+                "inline_bytes_max is {}; it must be {INLINE_BYTES_MIN} to {INLINE_BYTES_LIMIT}",
+                options.inline_bytes_max
+            )));
+        }
+        let places = tier::open(env, devices, Mode::Serve(options.owner)).await?;
+        let (disk, root) = (places.scm.disk.clone(), places.scm.root.clone());
         let mut shards = BTreeMap::new();
         for entry in disk.list(&root).await? {
             let Some(pool) = entry.name.strip_prefix("pool.").and_then(|n| n.parse().ok()) else {
@@ -178,16 +163,27 @@ impl Store {
             env: env.clone(),
             disk,
             root,
-            target,
+            places,
+            options,
             shards: RefCell::new(shards),
             changing: Cell::new(false),
-            _lock: lock,
         }))
     }
 
     /// Random identity of the target, made with the store.
     pub fn target_id(&self) -> [u8; 16] {
-        self.target
+        self.places.target
+    }
+
+    /// The devices: name, whether it holds the data (`true`) or index and log, and room. One
+    /// device for both is given once, as that of index and log.
+    pub async fn rooms(&self) -> Result<Vec<(String, bool, Room)>> {
+        let mut rooms = Vec::new();
+        rooms.push((self.places.scm.name.clone(), false, self.places.scm.room().await?));
+        for place in &self.places.nvme {
+            rooms.push((place.name.clone(), true, place.room().await?));
+        }
+        Ok(rooms)
     }
 
     /// Pools that have a shard here, open or not.
@@ -222,21 +218,18 @@ impl Store {
             return Ok(shard);
         }
         let dir = self.dir(pool);
-        match self.disk.create_dir(&dir).await {
-            // What an interrupted creation or destruction left behind.
-            Err(error) if error.code == Code::Exist => self.empty(&dir).await?,
-            other => other?,
-        }
+        self.clear_remains(pool).await?;
         if config.durability != Durability::Memory {
+            self.check_room(config).await?;
             let options = OpenOptions { create: true, direct: true, ..OpenOptions::default() };
             let made = async {
-                let data = self.disk.open(&dir.join("data"), options).await?;
+                let data = self.open_data(pool, options).await?;
                 data.allocate(0, config.nvme_bytes.next_multiple_of(4096)).await?;
-                data.sync().await
+                data.sync().await?;
+                self.sync_data_dirs(pool).await
             };
             if let Err(error) = made.await {
-                self.empty(&dir).await?;
-                self.disk.remove(&dir).await?;
+                self.remove_dirs(pool).await?;
                 return Err(error.context(format!("making the data area of pool {pool}")));
             }
         }
@@ -268,7 +261,7 @@ impl Store {
             None => {
                 return Err(Error::new(
                     Code::NonExist,
-                    format!("pool {pool} has no shard on {}", self.root.display()),
+                    format!("pool {pool} has no shard on {}", self.places.scm.name),
                 ));
             }
             Some(Some(shard)) if !shard.is_closed() => return Ok(shard.clone()),
@@ -300,6 +293,7 @@ impl Store {
             space: Rc::new(RefCell::new(space)),
             scm_bytes: config.scm_bytes,
             scm_reserved: Cell::new(0),
+            inline_bytes_max: limits::INLINE_BYTES_MAX as u64,
         });
         Ok(Shard::new(pool, config, core, State::default(), None))
     }
@@ -313,7 +307,13 @@ impl Store {
     ) -> Result<Rc<Shard>> {
         let relaxed = config.durability == Durability::Relaxed;
         let options = OpenOptions { direct: true, dsync: !relaxed, ..OpenOptions::default() };
-        let data = self.disk.open(&dir.join("data"), options).await?;
+        let data = self.open_data(pool, options).await?;
+        if data.len()? < config.nvme_bytes / 4096 * 4096 {
+            return Err(Error::new(
+                Code::Csum,
+                format!("the data of pool {pool} is shorter than it was made: a device was cut"),
+            ));
+        }
         let space = Rc::new(RefCell::new(Space::new(config.nvme_bytes)));
         let core = Rc::new(Core {
             env: self.env.clone(),
@@ -321,6 +321,7 @@ impl Store {
             space: space.clone(),
             scm_bytes: config.scm_bytes,
             scm_reserved: Cell::new(0),
+            inline_bytes_max: self.options.inline_bytes_max as u64,
         });
         let mut state = State::default();
         let wal = Wal::open(
@@ -353,18 +354,98 @@ impl Store {
         let dir = self.dir(pool);
         self.disk.remove(&dir.join("shard")).await?;
         self.disk.sync_dir(&dir).await?;
-        self.empty(&dir).await?;
-        self.disk.remove(&dir).await?;
-        self.disk.sync_dir(&self.root).await
+        self.remove_dirs(pool).await
     }
 
-    /// Removes all files of a directory.
-    async fn empty(&self, dir: &Path) -> Result<()> {
-        for entry in self.disk.list(dir).await? {
-            self.disk.remove(&dir.join(&entry.name)).await?;
+    /// The directories of a shard: index and log first, then those of its data.
+    fn dirs(&self, pool: PoolId) -> Vec<(&Rc<dyn Disk>, PathBuf)> {
+        let places = std::iter::once(&self.places.scm).chain(&self.places.nvme);
+        places.map(|place| (&place.disk, place.root.join(format!("pool.{pool}")))).collect()
+    }
+
+    /// Makes the directories of a shard, empty of what an interrupted creation or destruction
+    /// left behind.
+    async fn clear_remains(&self, pool: PoolId) -> Result<()> {
+        for (disk, dir) in self.dirs(pool) {
+            match disk.create_dir(&dir).await {
+                Err(error) if error.code == Code::Exist => empty(disk, &dir).await?,
+                other => other?,
+            }
         }
         Ok(())
     }
+
+    /// Removes the directories of a shard with what is in them, that of the index last: it
+    /// tells that there may be others.
+    async fn remove_dirs(&self, pool: PoolId) -> Result<()> {
+        for (disk, dir) in self.dirs(pool).into_iter().rev() {
+            empty(disk, &dir).await?;
+            disk.remove(&dir).await?;
+            disk.sync_dir(dir.parent().unwrap_or(Path::new("/"))).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the names of a shard's data durable.
+    async fn sync_data_dirs(&self, pool: PoolId) -> Result<()> {
+        for (disk, dir) in self.dirs(pool).into_iter().skip(1) {
+            disk.sync_dir(&dir).await?;
+            disk.sync_dir(dir.parent().unwrap_or(Path::new("/"))).await?;
+        }
+        Ok(())
+    }
+
+    /// The data area of a shard, over all devices that hold a share of it.
+    async fn open_data(&self, pool: PoolId, options: OpenOptions) -> Result<Rc<dyn File>> {
+        let dirs = self.dirs(pool);
+        let holders = if dirs.len() > 1 { &dirs[1..] } else { &dirs[..] };
+        let mut files = Vec::new();
+        for (at, (disk, dir)) in holders.iter().enumerate() {
+            let file = disk.open(&dir.join("data"), options).await.map_err(|error| {
+                let place = self.places.nvme.get(at).unwrap_or(&self.places.scm);
+                error.context(format!("data of pool {pool} on {}", place.name))
+            })?;
+            files.push(file);
+        }
+        Ok(Striped::new(files))
+    }
+
+    /// Fails when a tier has no room for a new shard, before anything is made.
+    async fn check_room(&self, config: &ShardConfig) -> Result<()> {
+        let scm = self.places.scm.room().await?;
+        let refuse = |tier: &str, name: &str, want: u64, room: Room| {
+            Error::new(
+                Code::NoSpace,
+                format!(
+                    "the {tier} tier at {name} has {} free; {} are needed",
+                    types::size::format(room.free_bytes),
+                    types::size::format(want)
+                ),
+            )
+        };
+        let both = self.places.nvme.is_empty();
+        let want = if both { config.nvme_bytes + LOG_BYTES } else { config.scm_bytes.max(LOG_BYTES) };
+        if scm.free_bytes < want {
+            let tier = if both { "data" } else { "index and log" };
+            return Err(refuse(tier, &self.places.scm.name, want, scm));
+        }
+        let share = share_bytes(self.places.nvme.len().max(1), config.nvme_bytes);
+        for place in &self.places.nvme {
+            let room = place.room().await?;
+            if room.free_bytes < share {
+                return Err(refuse("data", &place.name, share, room));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes all files of a directory.
+async fn empty(disk: &Rc<dyn Disk>, dir: &Path) -> Result<()> {
+    for entry in disk.list(dir).await? {
+        disk.remove(&dir.join(&entry.name)).await?;
+    }
+    Ok(())
 }
 
 /// See [`Store::exclusive`].

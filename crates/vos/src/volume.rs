@@ -15,6 +15,10 @@
 //! | 28 | 4 | CRC-32C of bytes 0..28 |
 //! | 32 | … | body (postcard) |
 //!
+//! A device may be shared by several targets: it is cut into equal *parts*, each a volume of its
+//! own with its table in its first unit. The cut depends on the size of the device when its
+//! first part was made, which every table records.
+//!
 //! Invariants: the table is durable before an operation that changed it returns, one table write
 //! is in flight at a time, and units of a removed file are used again only after that. A device
 //! that is neither a volume nor all zeros at its start is refused: it may hold somebody's data.
@@ -25,7 +29,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use env::{AlignedBuf, DirEntry, Disk, File, Lock, OpenOptions};
+use env::{AlignedBuf, DirEntry, Disk, File, Lock, OpenOptions, Room};
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, ready};
 use futures_util::lock::Mutex;
@@ -33,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 use wire::header::crc;
 
+use crate::sealed;
 use crate::space::{BLOCK_BYTES, Run, Space};
 
 /// Unit of allocation of a volume, bytes.
@@ -41,8 +46,8 @@ const UNIT_BYTES: u64 = 1 << 20;
 const TABLE_BYTES: usize = 512 << 10;
 const HEAD_BYTES: usize = 32;
 const MAGIC: [u8; 8] = *b"AZKVOLUM";
-/// Version of the table. 1: first release.
-const VERSION: u16 = 1;
+/// Version of the table. 2: parts; 1, of a whole device, is refused.
+const VERSION: u16 = 2;
 
 /// A name on the volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -57,6 +62,11 @@ struct EntryDf {
 /// The body of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TableDf {
+    /// Which part of how many it is, from 0.
+    part: u32,
+    part_count: u32,
+    /// Units of the whole device when it was cut.
+    device_units: u64,
     entries: BTreeMap<String, EntryDf>,
 }
 
@@ -72,10 +82,7 @@ pub(crate) fn decode_table(raw: &[u8]) -> Result<(u64, TableDf)> {
     }
     let version = u16::from_le_bytes([head[8], head[9]]);
     if version != VERSION {
-        return Err(Error::new(
-            Code::Version,
-            format!("volume of version {version}, this program knows {VERSION}; upgrade it"),
-        ));
+        return Err(sealed::other_version("volume table", version, VERSION));
     }
     let end = HEAD_BYTES.saturating_add(u32_at(12) as usize);
     let body = raw.get(HEAD_BYTES..end).ok_or_else(|| bad("cut short"))?;
@@ -105,31 +112,57 @@ fn encode_table(sequence: u64, table: &TableDf) -> Result<AlignedBuf> {
     Ok(raw)
 }
 
-/// Opens `path` as a volume when it is a device or a regular file; `None` when it is a directory
-/// or missing. `Busy` when it is in use; `Exist` when it holds something else.
+/// One of the equal parts of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// From 0.
+    pub number: u32,
+    /// At least 1.
+    pub count: u32,
+}
+
+/// A part of a device, opened.
+pub(crate) struct Raw {
+    pub disk: Rc<dyn Disk>,
+    pub lock: Box<dyn Lock>,
+    /// A block device, not a file used as one.
+    pub is_device: bool,
+}
+
+/// Opens a part of `path` as a volume when it is a device or a regular file; `None` when it is a
+/// directory or missing. `Busy` when it is in use; `Exist` when it holds something else, or is
+/// cut in another way.
 pub(crate) async fn open_raw(
     disk: &Rc<dyn Disk>,
     path: &Path,
+    part: Part,
     note: &str,
-) -> Result<Option<(Rc<dyn Disk>, Box<dyn Lock>)>> {
+) -> Result<Option<Raw>> {
     let options = OpenOptions { direct: true, ..OpenOptions::default() };
-    let Ok(plain) = disk.open(path, options).await else { return Ok(None) };
+    let plain = match disk.open(path, options).await {
+        Ok(plain) => plain,
+        Err(error) if matches!(error.code, Code::IsDir | Code::NonExist) => return Ok(None),
+        Err(error) => return Err(error),
+    };
     // Beside the device, never in it.
     let mut beside = path.as_os_str().to_os_string();
-    beside.push(".lock");
+    beside.push(if part.count == 1 { ".lock".into() } else { format!(".{}.lock", part.number) });
     let lock = disk.lock(Path::new(&beside), note).await.map_err(|error| {
         error.context(format!("{} is in use by another engine", path.display()))
     })?;
     let synced = disk.open(path, OpenOptions { dsync: true, ..options }).await?;
-    let volume = Volume::open(plain, synced)
+    let is_device = plain.is_device();
+    let volume = Volume::open(plain, synced, part)
         .await
         .map_err(|error| error.context(format!("volume {}", path.display())))?;
-    Ok(Some((Rc::new(VolumeDisk(Rc::new(volume))), lock)))
+    Ok(Some(Raw { disk: Rc::new(VolumeDisk(Rc::new(volume))), lock, is_device }))
 }
 
 struct Volume {
     plain: Rc<dyn File>,
     synced: Rc<dyn File>,
+    /// Where the part begins on the device, bytes.
+    base: u64,
     table: RefCell<TableDf>,
     /// Units, each standing for one block of the allocator.
     units: RefCell<Space>,
@@ -144,32 +177,80 @@ fn run_of(first: u64, count: u64) -> Result<Run> {
     Ok(Run { at, bytes })
 }
 
+/// The newer whole copy of the table that begins at a byte of the device; `None` where there are
+/// only zeros.
+async fn read_table(plain: &Rc<dyn File>, at: u64) -> Result<Option<(u64, TableDf)>> {
+    let (head, result) = plain.read_at(at, AlignedBuf::try_zeroed(UNIT_BYTES as usize)?).await;
+    if (result? as u64) < UNIT_BYTES {
+        return Err(Error::new(Code::NoSpace, "the device ends too early for a volume"));
+    }
+    match [decode_table(&head[..TABLE_BYTES]), decode_table(&head[TABLE_BYTES..])] {
+        [Ok(a), Ok(b)] => Ok(Some(if a.0 > b.0 { a } else { b })),
+        [Ok(one), Err(error)] | [Err(error), Ok(one)] if error.code == Code::Csum => Ok(Some(one)),
+        [Err(error), _] | [_, Err(error)] if error.code == Code::Version => Err(error),
+        _ if head.iter().all(|&byte| byte == 0) => Ok(None),
+        _ => Err(Error::new(
+            Code::Exist,
+            "it is not empty and not ours; clear its first MiB if its data may go",
+        )),
+    }
+}
+
+/// Checks that a table is of this part of a device that still has its size.
+fn check_cut(table: &TableDf, part: Part, present_units: u64) -> Result<()> {
+    if (table.part, table.part_count) != (part.number, part.count) {
+        return Err(Error::new(
+            Code::Exist,
+            format!(
+                "it is cut into {} parts and this is number {}, but number {} of {} was expected; \
+                 correct the list of devices",
+                table.part_count, table.part, part.number, part.count
+            ),
+        ));
+    }
+    if table.device_units > present_units {
+        return Err(Error::new(
+            Code::Io,
+            format!(
+                "it is smaller than it was: {present_units} MiB instead of {}",
+                table.device_units
+            ),
+        ));
+    }
+    Ok(())
+}
+
 impl Volume {
-    async fn open(plain: Rc<dyn File>, synced: Rc<dyn File>) -> Result<Volume> {
-        let units = plain.len()? / UNIT_BYTES;
+    async fn open(plain: Rc<dyn File>, synced: Rc<dyn File>, part: Part) -> Result<Volume> {
+        let present = plain.len()? / UNIT_BYTES;
+        let first = read_table(&plain, 0).await?;
+        if let Some((_, table)) = &first {
+            check_cut(table, Part { number: 0, ..part }, present)?;
+        }
+        // A device that has grown since is cut as it was.
+        let device_units = match &first {
+            Some((_, table)) if part.count > 1 => table.device_units,
+            _ => present,
+        };
+        let units = device_units / part.count as u64;
         if units < 2 {
-            return Err(Error::new(Code::NoSpace, "a volume needs at least 2 MiB"));
+            return Err(Error::new(Code::NoSpace, "each part of a volume needs at least 2 MiB"));
         }
-        let (head, result) = plain.read_at(0, AlignedBuf::try_zeroed(UNIT_BYTES as usize)?).await;
-        if (result? as u64) < UNIT_BYTES {
-            return Err(Error::new(Code::Io, "the device ends early"));
-        }
-        let copies = [decode_table(&head[..TABLE_BYTES]), decode_table(&head[TABLE_BYTES..])];
-        let newest = match copies {
-            [Ok(a), Ok(b)] => Some(if a.0 > b.0 { a } else { b }),
-            [Ok(one), Err(error)] | [Err(error), Ok(one)] if error.code == Code::Csum => Some(one),
-            [Err(error), _] | [_, Err(error)] if error.code == Code::Version => return Err(error),
-            _ if head.iter().all(|&byte| byte == 0) => None,
-            _ => {
-                return Err(Error::new(
-                    Code::Exist,
-                    "it is not empty and not ours; clear its first MiB if its data may go",
-                ));
+        let base = units * UNIT_BYTES * part.number as u64;
+        let found = if part.number == 0 { first } else { read_table(&plain, base).await? };
+        let (sequence, table) = match found {
+            Some((sequence, table)) => {
+                check_cut(&table, part, present)?;
+                (sequence, table)
+            }
+            None => {
+                let (number, part_count) = (part.number, part.count);
+                let entries = BTreeMap::new();
+                (0, TableDf { part: number, part_count, device_units, entries })
             }
         };
         let mut space = Space::new(units * BLOCK_BYTES);
         space.claim(run_of(0, 1)?)?;
-        let (sequence, table) = newest.unwrap_or_default();
         for entry in table.entries.values() {
             for &(first, count) in &entry.runs {
                 space.claim(run_of(first, count)?)?;
@@ -178,14 +259,13 @@ impl Volume {
         let volume = Volume {
             plain,
             synced,
+            base,
             table: RefCell::new(table),
             units: RefCell::new(space),
             sequence: Cell::new(sequence),
             writing: Mutex::new(()),
         };
-        if sequence == 0 {
-            volume.commit().await?;
-        }
+        // A table that is not there yet is written with the first change.
         Ok(volume)
     }
 
@@ -194,7 +274,7 @@ impl Volume {
         let _writing = self.writing.lock().await;
         let sequence = self.sequence.get() + 1;
         let raw = encode_table(sequence, &self.table.borrow())?;
-        let slot = sequence % 2 * TABLE_BYTES as u64;
+        let slot = self.base + sequence % 2 * TABLE_BYTES as u64;
         let (_, result) = self.synced.write_at(slot, raw).await;
         result.map_err(|error| error.context("writing the volume's table"))?;
         // Only now: a failed write must not make the next one overwrite the good copy.
@@ -261,7 +341,8 @@ impl Volume {
             let length = count * UNIT_BYTES;
             if offset < before + length {
                 let skip = offset - before;
-                return Ok((first * UNIT_BYTES + skip, bytes.min(length - skip)));
+                let at = self.base + first * UNIT_BYTES + skip;
+                return Ok((at, bytes.min(length - skip)));
             }
             before += length;
         }
@@ -389,6 +470,21 @@ impl File for VolumeFile {
         }
         .boxed_local()
     }
+
+    fn discard(&self, offset: u64, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {
+        let (volume, device, name) = (self.volume.clone(), self.device(), self.name.clone());
+        async move {
+            check_aligned(offset, bytes as usize)?;
+            let mut done = 0;
+            while done < bytes {
+                let (at, part) = volume.map(&name, offset + done, bytes - done)?;
+                device.discard(at, part).await?;
+                done += part;
+            }
+            Ok(())
+        }
+        .boxed_local()
+    }
 }
 
 struct VolumeDisk(Rc<Volume>);
@@ -489,6 +585,13 @@ impl Disk for VolumeDisk {
         ready(Ok(())).boxed_local()
     }
 
+    fn room(&self, _path: &Path) -> LocalBoxFuture<'static, Result<Room>> {
+        let units = self.0.units.borrow();
+        let in_bytes = |bytes: u64| bytes / BLOCK_BYTES * UNIT_BYTES;
+        let (total_bytes, free_bytes) = (in_bytes(units.bytes()), in_bytes(units.free_bytes()));
+        ready(Ok(Room { total_bytes, free_bytes })).boxed_local()
+    }
+
     fn lock(&self, _path: &Path, _note: &str) -> LocalBoxFuture<'static, Result<Box<dyn Lock>>> {
         let refused = Error::new(Code::NotSupported, "a volume is locked as a whole");
         ready(Err(refused)).boxed_local()
@@ -503,11 +606,12 @@ mod tests {
     fn golden_bytes_of_the_table() {
         // A change here is a change of format: bump VERSION and keep reading the old one.
         let entry = EntryDf { is_dir: false, bytes: 300, runs: vec![(1, 2)] };
-        let table = TableDf { entries: BTreeMap::from([("/a".to_string(), entry)]) };
+        let entries = BTreeMap::from([("/a".to_string(), entry)]);
+        let table = TableDf { part: 1, part_count: 3, device_units: 9, entries };
         let raw = encode_table(5, &table).unwrap();
         assert_eq!(raw.len(), 4096);
-        assert_eq!(&raw[..24], b"AZKVOLUM\x01\0\0\0\x0a\0\0\0\x05\0\0\0\0\0\0\0");
-        assert_eq!(&raw[32..43], b"\x01\x02/a\0\xac\x02\x01\x01\x02\0");
+        assert_eq!(&raw[..24], b"AZKVOLUM\x02\0\0\0\x0d\0\0\0\x05\0\0\0\0\0\0\0");
+        assert_eq!(&raw[32..46], b"\x01\x03\x09\x01\x02/a\0\xac\x02\x01\x01\x02\0");
         assert_eq!(decode_table(&raw).unwrap(), (5, table));
     }
 }

@@ -8,4 +8,5 @@ mod model;
 mod random;
 mod raw;
 mod space;
+mod tiers;
 mod tx;
