@@ -7,13 +7,26 @@
 //! domain = ["rack1", "node7"]           # fault domain, from the root down
 //! token_file = "/etc/azekura/token"     # shared secret of the system
 //!
+//! [store]
+//! nvme = ["/dev/nvme0n1"]               # data devices, shared out over the targets
+//! inline_bytes_max = "4KiB"             # smaller values go to index and log
+//!
 //! [[target]]
-//! device = "/mnt/nvme0/azekura"         # a directory, or a raw block device
+//! scm = "/mnt/pmem0/azekura"            # index and log
+//!
+//! [[target]]
+//! scm = "/mnt/pmem1/azekura"
+//! nvme = ["/dev/nvme1n1"]               # data devices of its own
+//!
+//! [[target]]
+//! device = "/mnt/disk2"                 # all on one
 //! ```
 //!
-//! A misspelt key is an error that names its line.
+//! Each device is a directory, a block device, or a file used as one. A misspelt key is an error
+//! that names its line.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use types::{Code, Error, Result};
 
@@ -38,17 +51,87 @@ pub struct EngineConfig {
     /// File with the shared secret of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// What all targets share.
+    #[serde(default, skip_serializing_if = "StoreConfig::is_default")]
+    pub store: StoreConfig,
     /// The targets.
     #[serde(rename = "target")]
     pub targets: Vec<TargetConfig>,
 }
 
-/// Settings of one target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Settings of the stores of all targets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Data devices for the targets that give `scm` but no `nvme`. More devices than targets:
+    /// each target gets several, in turn, and stripes over them. Fewer: each device is cut into
+    /// equal parts, one for each target on it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nvme: Vec<PathBuf>,
+    /// Values smaller than this go to index and log, larger ones to the data devices
+    /// (default 4KiB; 512 to 64KiB).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline_bytes_max: Option<Bytes>,
+}
+
+impl StoreConfig {
+    fn is_default(&self) -> bool {
+        *self == StoreConfig::default()
+    }
+}
+
+/// A number of bytes; in the file a number or a text such as `4KiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl Serialize for Bytes {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Bytes;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a size such as 4096 or \"4KiB\"")
+            }
+            fn visit_u64<E>(self, bytes: u64) -> Result<Bytes, E> {
+                Ok(Bytes(bytes))
+            }
+            fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<Bytes, E> {
+                u64::try_from(bytes).map(Bytes).map_err(|_| E::custom("a size is not negative"))
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Bytes, E> {
+                types::size::parse(text).map(Bytes).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// Settings of one target: `device`, or `scm` with data devices of its own or the engine's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetConfig {
-    /// Where it keeps its data: a directory, or a raw block device (or a file used as one).
-    pub device: PathBuf,
+    /// One device for everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// The device for index and log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scm: Option<PathBuf>,
+    /// The devices for data, striped over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nvme: Vec<PathBuf>,
+}
+
+impl TargetConfig {
+    /// A target with everything on one device.
+    pub fn on(device: impl Into<PathBuf>) -> TargetConfig {
+        TargetConfig { device: Some(device.into()), ..TargetConfig::default() }
+    }
 }
 
 fn default_listen() -> String {
@@ -69,15 +152,97 @@ impl EngineConfig {
                 config.targets.len()
             )));
         }
-        for (at, target) in config.targets.iter().enumerate() {
-            if config.targets[..at].iter().any(|other| other.device == target.device) {
+        config.check_devices().map_err(|error| error.context(name))?;
+        Ok(config)
+    }
+
+    /// Checks that every target has its devices and no device has two uses.
+    fn check_devices(&self) -> Result<()> {
+        let inline = self.inline_bytes_max();
+        if !(vos::INLINE_BYTES_MIN..=vos::INLINE_BYTES_LIMIT).contains(&inline) {
+            return Err(Error::inval(format!(
+                "inline_bytes_max is {inline}; it must be {} to {}",
+                vos::INLINE_BYTES_MIN,
+                vos::INLINE_BYTES_LIMIT
+            )));
+        }
+        let mut seen: BTreeMap<&Path, String> = BTreeMap::new();
+        let mut uses: Vec<(&Path, String)> = Vec::new();
+        uses.extend(self.store.nvme.iter().map(|path| (&**path, "[store] nvme".to_string())));
+        for (at, target) in self.targets.iter().enumerate() {
+            let user = format!("target number {at}");
+            let bad = |why: &str| Err(Error::inval(format!("{user}: {why}")));
+            match (&target.device, &target.scm) {
+                (Some(_), None) if target.nvme.is_empty() => {}
+                (Some(_), _) => return bad("'device' is for everything; use 'scm' and 'nvme'"),
+                (None, None) => return bad("it needs 'device', or 'scm' and data devices"),
+                (None, Some(_)) if target.nvme.is_empty() && self.store.nvme.is_empty() => {
+                    return bad("'scm' needs 'nvme' here or under [store]; or use 'device'");
+                }
+                (None, Some(_)) if target.nvme.len() > vos::DATA_DEVICES_MAX => {
+                    return bad("it has too many data devices");
+                }
+                (None, Some(_)) => {}
+            }
+            let paths = target.device.iter().chain(&target.scm).chain(&target.nvme);
+            uses.extend(paths.map(|path| (&**path, user.clone())));
+        }
+        for (path, user) in uses {
+            if let Some(other) = seen.insert(path, user.clone()) {
                 return Err(Error::inval(format!(
-                    "{name}: device {} is given to two targets",
-                    target.device.display()
+                    "device {} is given to {other} and to {user}; to share a data device, name \
+                     it under [store] nvme only",
+                    path.display()
                 )));
             }
         }
-        Ok(config)
+        let sharing = self.sharing_targets().count();
+        if sharing == 0 && !self.store.nvme.is_empty() {
+            return Err(Error::inval("[store] nvme is given, but no target is left to use it"));
+        }
+        if self.store.nvme.len().div_ceil(sharing.max(1)) > vos::DATA_DEVICES_MAX {
+            return Err(Error::inval(format!(
+                "[store] nvme gives more than {} devices to a target",
+                vos::DATA_DEVICES_MAX
+            )));
+        }
+        Ok(())
+    }
+
+    /// Values smaller than this go to index and log, bytes.
+    pub fn inline_bytes_max(&self) -> u32 {
+        let default = Bytes(types::limits::INLINE_BYTES_MAX as u64);
+        let bytes = self.store.inline_bytes_max.unwrap_or(default).0;
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
+    /// Numbers of the targets that use the engine's data devices.
+    fn sharing_targets(&self) -> impl Iterator<Item = usize> {
+        let shares = |target: &TargetConfig| target.scm.is_some() && target.nvme.is_empty();
+        self.targets.iter().enumerate().filter(move |(_, t)| shares(t)).map(|(at, _)| at)
+    }
+
+    /// The devices of a target, by its number from 0. The same configuration gives the same
+    /// answer: the devices say whose they are.
+    pub fn devices(&self, number: usize) -> vos::Devices {
+        let target = &self.targets[number];
+        if let Some(device) = &target.device {
+            return vos::Devices::one(device);
+        }
+        let whole = |path: &PathBuf| vos::DataDevice::whole(path);
+        let mut nvme: Vec<vos::DataDevice> = target.nvme.iter().map(whole).collect();
+        if let Some(place) = self.sharing_targets().position(|at| at == number) {
+            let (targets, shared) = (self.sharing_targets().count(), &self.store.nvme);
+            nvme = if shared.len() >= targets {
+                shared.iter().skip(place).step_by(targets).map(whole).collect()
+            } else {
+                let on = place % shared.len();
+                let part_count = (targets - on).div_ceil(shared.len()) as u32;
+                let part = (place / shared.len()) as u32;
+                vec![vos::DataDevice { path: shared[on].clone(), part, part_count }]
+            };
+        }
+        vos::Devices { scm: target.scm.clone().unwrap_or_default(), nvme }
     }
 
     /// Reads a configuration file.
@@ -135,5 +300,70 @@ mod tests {
         assert!(EngineConfig::parse("dir = '/a'\ntarget = []\n", "x").is_err());
         let twice = format!("{GOOD}[[target]]\ndevice = '/b'\n");
         assert!(EngineConfig::parse(&twice, "x").unwrap_err().to_string().contains("/b"));
+    }
+
+    #[test]
+    fn a_device_has_one_use() {
+        let bad = |text: &str, words: &[&str]| {
+            let error = EngineConfig::parse(&format!("dir = '/a'\n{text}"), "x.toml").unwrap_err();
+            let said = error.to_string();
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        };
+        bad("[[target]]\nscm = '/s'\n", &["target number 0", "nvme"]);
+        bad("[[target]]\nnvme = ['/n']\n", &["target number 0", "'device'"]);
+        bad("[[target]]\ndevice = '/d'\nnvme = ['/n']\n", &["'scm'"]);
+        bad("[store]\nnvme = ['/n']\n[[target]]\ndevice = '/d'\n", &["no target"]);
+        bad("[[target]]\nscm = '/s'\nnvme = ['/s']\n", &["/s", "target number 0"]);
+        bad(
+            "[[target]]\nscm = '/s'\nnvme = ['/n']\n[[target]]\nscm = '/t'\nnvme = ['/n']\n",
+            &["/n", "number 0", "number 1", "[store]"],
+        );
+        bad("[store]\ninline_bytes_max = '1MiB'\n[[target]]\ndevice = '/d'\n", &["1048576"]);
+        bad("[store]\ninline_bytes_max = 'x'\n[[target]]\ndevice = '/d'\n", &["'x'", "line 3"]);
+    }
+
+    fn config(targets: usize, nvme: usize) -> EngineConfig {
+        let mut text = "dir = '/a'\n[store]\ninline_bytes_max = '8KiB'\nnvme = [".to_string();
+        (0..nvme).for_each(|n| text.push_str(&format!("'/n{n}',")));
+        text.push_str("]\n");
+        (0..targets).for_each(|n| text.push_str(&format!("[[target]]\nscm = '/s{n}'\n")));
+        EngineConfig::parse(&text, "x.toml").unwrap()
+    }
+
+    #[test]
+    fn data_devices_are_shared_out_evenly_and_without_overlap() {
+        for targets in 1..9 {
+            for nvme in 1..12 {
+                let config = config(targets, nvme);
+                let mut parts: BTreeMap<PathBuf, Vec<(u32, u32)>> = BTreeMap::new();
+                let mut most = 0;
+                let mut least = usize::MAX;
+                for target in 0..targets {
+                    let devices = config.devices(target);
+                    assert_eq!(devices.scm, PathBuf::from(format!("/s{target}")));
+                    most = most.max(devices.nvme.len());
+                    least = least.min(devices.nvme.len());
+                    for device in devices.nvme {
+                        let part = (device.part, device.part_count);
+                        parts.entry(device.path).or_default().push(part);
+                    }
+                }
+                assert!(least > 0 && most - least <= 1);
+                assert_eq!(parts.len(), nvme, "every device is used");
+                for of in parts.values() {
+                    let want: Vec<(u32, u32)> =
+                        (0..of.len() as u32).map(|part| (part, of.len() as u32)).collect();
+                    assert_eq!(*of, want);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_configuration_survives_its_own_text() {
+        let config = config(3, 2);
+        assert_eq!(config.inline_bytes_max(), 8192);
+        let text = toml::to_string(&config).unwrap();
+        assert_eq!(EngineConfig::parse(&text, "x").unwrap(), config);
     }
 }

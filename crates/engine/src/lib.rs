@@ -20,5 +20,5 @@ pub mod process;
 mod reply;
 pub mod target;
 
-pub use config::{EngineConfig, TargetConfig};
+pub use config::{Bytes, EngineConfig, StoreConfig, TargetConfig};
 pub use process::{Engine, EngineHandle};

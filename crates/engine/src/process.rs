@@ -214,10 +214,15 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
     let mut alive = Vec::new();
-    for (id, target) in ids.iter().zip(&config.targets) {
+    for (number, id) in ids.iter().enumerate().take(config.targets.len()) {
+        let owner = vos::Owner { engine: *engine.as_bytes(), number: number as u32 };
         let start = TargetStart {
             id: *id,
-            device: target.device.clone(),
+            devices: config.devices(number),
+            options: vos::StoreOptions {
+                owner: Some(owner),
+                inline_bytes_max: config.inline_bytes_max(),
+            },
             host: host.clone(),
             token: token.clone(),
             incarnation,
@@ -279,7 +284,8 @@ impl Serving {
 /// What a target needs to start.
 struct TargetStart {
     id: TargetId,
-    device: PathBuf,
+    devices: vos::Devices,
+    options: vos::StoreOptions,
     host: String,
     token: Vec<u8>,
     incarnation: u64,
@@ -332,13 +338,19 @@ impl TargetStart {
 
     /// The target's whole life.
     async fn live(self, env: Env, opened: Opened, mut orders: mpsc::UnboundedReceiver<Order>) {
-        let (id, device) = (self.id, self.device);
-        let target =
-            Target::open(env.clone(), id, &device, self.host, self.token, self.incarnation).await;
+        let id = self.id;
+        let opened_store = vos::Store::open_with(&env, &self.devices, self.options).await;
+        let target = match opened_store {
+            Ok(store) => {
+                Target::open(env.clone(), id, store, self.host, self.token, self.incarnation).await
+            }
+            Err(error) => Err(error),
+        };
         let target = match target {
             Ok(target) => target,
             Err(error) => {
-                let error = error.context(format!("target {id} on {}", device.display()));
+                let scm = self.devices.scm.display();
+                let error = error.context(format!("target {id} on {scm}"));
                 // If the control thread is gone, nobody waits for the reason.
                 let _ = opened.send(Err(error));
                 return;

@@ -116,16 +116,15 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens the device and every shard on it.
+    /// Opens every shard of a store.
     pub async fn open(
         env: Env,
         id: TargetId,
-        device: &std::path::Path,
+        store: Rc<Store>,
         host: String,
         token: Vec<u8>,
         incarnation: u64,
     ) -> Result<Rc<Target>> {
-        let store = Store::open(&env, device).await?;
         let mut shards = HashMap::new();
         for pool in store.shards() {
             let shard = store.open_shard(pool).await?;

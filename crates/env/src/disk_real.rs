@@ -217,9 +217,8 @@ impl File for RealFile {
     }
 
     fn is_device(&self) -> bool {
-        rustix::fs::fstat(&self.fd).is_ok_and(|stat| {
-            rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device()
-        })
+        rustix::fs::fstat(&self.fd)
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device())
     }
 
     fn set_len(&self, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {

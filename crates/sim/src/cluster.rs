@@ -3,11 +3,10 @@
 use crate::local::make_container;
 use client::{Client, ConnectOptions, Container, SystemAddress};
 use engine::process::{Serving, serve_simulated};
-use engine::{EngineConfig, TargetConfig};
+use engine::{EngineConfig, StoreConfig, TargetConfig};
 use env::SimWorld;
 use std::cell::RefCell;
 use std::future::Future;
-use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 use transport::Address;
@@ -62,7 +61,7 @@ impl Cluster {
     pub async fn start_engine(&self, at: usize) -> Result<()> {
         let name = Self::engine_name(at);
         let targets = (0..self.spec.targets)
-            .map(|target| TargetConfig { device: PathBuf::from(format!("/target{target}")) })
+            .map(|target| TargetConfig::on(format!("/target{target}")))
             .collect();
         let config = EngineConfig {
             dir: self.dir.path().to_path_buf(),
@@ -71,6 +70,7 @@ impl Cluster {
             join: if at == 0 { Vec::new() } else { vec!["sim:e0".into()] },
             domain: vec![name.clone()],
             token_file: None,
+            store: StoreConfig::default(),
             targets,
         };
         let env = self.world.node(&name);

@@ -1,7 +1,7 @@
 //! Real engines in threads of the test process.
 
 use client::{Client, ConnectOptions, Container, SystemAddress};
-use engine::{Engine, EngineConfig, EngineHandle, TargetConfig};
+use engine::{Engine, EngineConfig, EngineHandle, StoreConfig, TargetConfig};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl LocalSystem {
         };
         let dir = self.dir.path().join(format!("engine{at}"));
         let targets = (0..self.target_count)
-            .map(|target| TargetConfig { device: dir.join(format!("target{target}")) })
+            .map(|target| TargetConfig::on(dir.join(format!("target{target}"))))
             .collect();
         let config = EngineConfig {
             listen: "127.0.0.1:0".into(),
@@ -52,6 +52,7 @@ impl LocalSystem {
             join,
             domain: vec![format!("node{at}")],
             token_file: None,
+            store: StoreConfig::default(),
             targets,
             dir,
         };

@@ -1,7 +1,7 @@
 //! Real engines over real sockets, shared memory and files: what simulation cannot show.
 
 use client::{ArrayObj, Code, Container, EventQueue, KvObj};
-use engine::{Engine, EngineConfig, TargetConfig};
+use engine::{Engine, EngineConfig, StoreConfig, TargetConfig};
 use sim::LocalSystem;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -303,7 +303,8 @@ fn two_engines_on_one_directory_or_device_are_refused() {
         join: Vec::new(),
         domain: Vec::new(),
         token_file: None,
-        targets: vec![TargetConfig { device: dir.path().join(device) }],
+        store: StoreConfig::default(),
+        targets: vec![TargetConfig::on(dir.path().join(device))],
     };
     let first = Engine::start(config("a", "t")).unwrap();
     let same_dir = Engine::start(config("a", "u")).err().unwrap();
@@ -326,7 +327,8 @@ fn a_token_keeps_strangers_out() {
         join: Vec::new(),
         domain: Vec::new(),
         token_file: Some(token_file),
-        targets: vec![TargetConfig { device: dir.path().join("t") }],
+        store: StoreConfig::default(),
+        targets: vec![TargetConfig::on(dir.path().join("t"))],
     })
     .unwrap();
     let options = |token: &[u8]| {

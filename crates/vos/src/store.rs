@@ -407,7 +407,7 @@ impl Store {
             })?;
             files.push(file);
         }
-        Ok(Striped::new(files))
+        Ok(Striped::over(files))
     }
 
     /// Fails when a tier has no room for a new shard, before anything is made.
@@ -424,7 +424,8 @@ impl Store {
             )
         };
         let both = self.places.nvme.is_empty();
-        let want = if both { config.nvme_bytes + LOG_BYTES } else { config.scm_bytes.max(LOG_BYTES) };
+        let want =
+            if both { config.nvme_bytes + LOG_BYTES } else { config.scm_bytes.max(LOG_BYTES) };
         if scm.free_bytes < want {
             let tier = if both { "data" } else { "index and log" };
             return Err(refuse(tier, &self.places.scm.name, want, scm));

@@ -52,7 +52,7 @@ pub(crate) fn share_bytes(count: usize, bytes: u64) -> u64 {
 
 impl Striped {
     /// One file over `files`, of which there is at least one.
-    pub(crate) fn new(files: Vec<Rc<dyn File>>) -> Rc<dyn File> {
+    pub(crate) fn over(files: Vec<Rc<dyn File>>) -> Rc<dyn File> {
         assert!(!files.is_empty(), "a stripe needs a file");
         match <[Rc<dyn File>; 1]>::try_from(files) {
             Ok([only]) => only,
@@ -71,7 +71,8 @@ impl Striped {
         F: Future<Output = Result<()>> + 'static,
     {
         let pieces = cut(self.files.len(), offset, bytes);
-        let work: Vec<F> = pieces.into_iter().map(|piece| run(&self.files[piece.file], piece)).collect();
+        let work: Vec<F> =
+            pieces.into_iter().map(|piece| run(&self.files[piece.file], piece)).collect();
         async move { join_all(work).await.into_iter().collect() }.boxed_local()
     }
 
@@ -141,7 +142,7 @@ impl File for Striped {
                 done += piece.bytes as usize;
             }
             let results = join_all(writes).await;
-            (buf, results.into_iter().map(|(_, result)| result).collect())
+            (buf, results.into_iter().try_for_each(|(_, result)| result))
         }
         .boxed_local()
     }
@@ -209,9 +210,11 @@ mod tests {
             let options = OpenOptions { create: true, direct: true, ..OpenOptions::default() };
             let mut files = Vec::new();
             for n in 0..3 {
-                files.push(env.disk().open(&PathBuf::from(format!("/f{n}")), options).await.unwrap());
+                files.push(
+                    env.disk().open(&PathBuf::from(format!("/f{n}")), options).await.unwrap(),
+                );
             }
-            let file = Striped::new(files);
+            let file = Striped::over(files);
             file.allocate(0, 7 << 20).await.unwrap();
             assert_eq!(file.len().unwrap(), 9 << 20);
             let data: Vec<u8> = (0..5 << 20).map(|n: usize| (n / 4096 % 251) as u8).collect();

@@ -117,8 +117,6 @@ pub(crate) struct Place {
     pub root: PathBuf,
     /// What the user calls it.
     pub name: String,
-    /// A block device (or a part of one), not a file or directory.
-    pub is_device: bool,
     _lock: Box<dyn Lock>,
 }
 
@@ -154,7 +152,6 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Places {
     pub target: [u8; 16],
-    pub owner: Option<Owner>,
     pub scm: Place,
     /// Empty: the data is on `scm`.
     pub nvme: Vec<Place>,
@@ -194,8 +191,7 @@ async fn open_place(env: &Env, path: &Path, part: Part, make: bool) -> Result<Pl
         name = format!("{name} (part {} of {})", part.number, part.count);
     }
     if let Some(raw) = volume::open_raw(&disk, path, part, &note).await? {
-        let (root, is_device) = (PathBuf::from("/"), raw.is_device);
-        return Ok(Place { disk: raw.disk, root, name, is_device, _lock: raw.lock });
+        return Ok(Place { disk: raw.disk, root: PathBuf::from("/"), name, _lock: raw.lock });
     }
     if disk.list(path).await.is_err_and(|error| error.code == Code::NonExist) {
         if !make || !may_make(path) {
@@ -217,7 +213,7 @@ async fn open_place(env: &Env, path: &Path, part: Part, make: bool) -> Result<Pl
         .lock(&root.join("lock"), &note)
         .await
         .map_err(|error| error.context(format!("{name} is in use by another engine")))?;
-    Ok(Place { disk, root, name, is_device: false, _lock: lock })
+    Ok(Place { disk, root, name, _lock: lock })
 }
 
 const WHOLE: Part = Part { number: 0, count: 1 };
@@ -291,15 +287,11 @@ pub(crate) async fn open(env: &Env, devices: &Devices, mode: Mode) -> Result<Pla
         Mode::Inspect => None,
     };
     let mut superblock = found.clone().unwrap_or_else(|| {
-        let named = |place: &Place| DeviceDf {
-            device: random_id(env),
-            path: remembered(&place.name),
-        };
+        let named =
+            |place: &Place| DeviceDf { device: random_id(env), path: remembered(&place.name) };
         let role = match &nvme[..] {
             [] => RoleDf::Whole,
-            places => {
-                RoleDf::Scm { nvme: places.iter().map(named).collect(), finished: false }
-            }
+            places => RoleDf::Scm { nvme: places.iter().map(named).collect(), finished: false },
         };
         SuperblockDf { target: random_id(env), owner, role }
     });
@@ -323,7 +315,7 @@ pub(crate) async fn open(env: &Env, devices: &Devices, mode: Mode) -> Result<Pla
         *finished = true;
         scm.write_superblock(&superblock).await?;
     }
-    Ok(Places { target: superblock.target, owner: superblock.owner, scm, nvme })
+    Ok(Places { target: superblock.target, scm, nvme })
 }
 
 /// Checks that what is on the first device goes with the number of data devices given.
@@ -332,7 +324,10 @@ fn check_role(scm: &Place, superblock: &SuperblockDf, devices: &Devices) -> Resu
         RoleDf::Whole if devices.nvme.is_empty() => Ok(()),
         RoleDf::Whole => Err(wrong(
             scm,
-            format!("{}, but data devices are given; a target cannot be split later", describe(superblock)),
+            format!(
+                "{}, but data devices are given; a target cannot be split later",
+                describe(superblock)
+            ),
         )),
         RoleDf::Scm { nvme, .. } if nvme.len() == devices.nvme.len() => Ok(()),
         RoleDf::Scm { nvme, .. } => {
@@ -348,9 +343,10 @@ fn check_role(scm: &Place, superblock: &SuperblockDf, devices: &Devices) -> Resu
                 ),
             ))
         }
-        RoleDf::Nvme { .. } => {
-            Err(wrong(scm, format!("{}; it cannot be used for index and log", describe(superblock))))
-        }
+        RoleDf::Nvme { .. } => Err(wrong(
+            scm,
+            format!("{}; it cannot be used for index and log", describe(superblock)),
+        )),
     }
 }
 
@@ -366,7 +362,10 @@ fn check_owner(scm: &Place, superblock: &SuperblockDf, mode: Mode) -> Result<()>
     };
     Err(wrong(
         scm,
-        format!("holds target number {} {of}, but is given as number {}", known.number, owner.number),
+        format!(
+            "holds target number {} {of}, but is given as number {}",
+            known.number, owner.number
+        ),
     ))
 }
 
@@ -462,6 +461,10 @@ mod tests {
         let nvme = vec![DeviceDf { device: [1; 16], path }; DATA_DEVICES_MAX];
         let owner = Some(Owner { engine: [2; 16], number: u32::MAX });
         let role = RoleDf::Scm { nvme, finished: true };
-        sealed::seal(SUPERBLOCK_MAGIC, SUPERBLOCK_VERSION, &SuperblockDf { target: [3; 16], owner, role });
+        sealed::seal(
+            SUPERBLOCK_MAGIC,
+            SUPERBLOCK_VERSION,
+            &SuperblockDf { target: [3; 16], owner, role },
+        );
     }
 }

@@ -125,8 +125,6 @@ pub(crate) struct Part {
 pub(crate) struct Raw {
     pub disk: Rc<dyn Disk>,
     pub lock: Box<dyn Lock>,
-    /// A block device, not a file used as one.
-    pub is_device: bool,
 }
 
 /// Opens a part of `path` as a volume when it is a device or a regular file; `None` when it is a
@@ -151,11 +149,10 @@ pub(crate) async fn open_raw(
         error.context(format!("{} is in use by another engine", path.display()))
     })?;
     let synced = disk.open(path, OpenOptions { dsync: true, ..options }).await?;
-    let is_device = plain.is_device();
     let volume = Volume::open(plain, synced, part)
         .await
         .map_err(|error| error.context(format!("volume {}", path.display())))?;
-    Ok(Some(Raw { disk: Rc::new(VolumeDisk(Rc::new(volume))), lock, is_device }))
+    Ok(Some(Raw { disk: Rc::new(VolumeDisk(Rc::new(volume))), lock }))
 }
 
 struct Volume {
@@ -455,6 +452,10 @@ impl File for VolumeFile {
     fn len(&self) -> Result<u64> {
         let table = self.volume.table.borrow();
         Ok(table.entries.get(&self.name).ok_or(Code::NonExist)?.bytes)
+    }
+
+    fn is_device(&self) -> bool {
+        self.volume.plain.is_device()
     }
 
     fn set_len(&self, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {

@@ -4,7 +4,7 @@
 //! either has it or holds nothing of ours; files appear whole (written beside, then renamed).
 
 use client::{SystemEngine, SystemFile};
-use engine::{EngineConfig, TargetConfig};
+use engine::{EngineConfig, StoreConfig, TargetConfig};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -157,9 +157,9 @@ impl SystemDir {
                 let taken: Vec<&str> = configs.iter().map(|known| known.listen.as_str()).collect();
                 let join = configs.iter().take(1).map(|first| first.listen.clone()).collect();
                 let config = self.new_config(&dir, join, &taken, setup.targets)?;
-                for target in &config.targets {
-                    fs::create_dir_all(&target.device).map_err(|error| {
-                        Error::io(format!("making {}", target.device.display()), error)
+                for device in config.targets.iter().filter_map(|target| target.device.as_ref()) {
+                    fs::create_dir_all(device).map_err(|error| {
+                        Error::io(format!("making {}", device.display()), error)
                     })?;
                 }
                 let text = toml::to_string(&config).expect("plain data serializes");
@@ -204,7 +204,7 @@ impl SystemDir {
         taken: &[&str],
         targets: u32,
     ) -> Result<EngineConfig> {
-        let target = |at| TargetConfig { device: dir.join(format!("target{at}")) };
+        let target = |at| TargetConfig::on(dir.join(format!("target{at}")));
         Ok(EngineConfig {
             dir: dir.to_path_buf(),
             listen: free_address(taken)?,
@@ -212,6 +212,7 @@ impl SystemDir {
             join,
             domain: Vec::new(),
             token_file: Some(self.path.join("token")),
+            store: StoreConfig::default(),
             targets: (0..targets).map(target).collect(),
         })
     }

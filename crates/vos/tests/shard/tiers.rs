@@ -178,10 +178,8 @@ fn a_raw_device_is_shared_in_parts_and_cut_in_one_way_only() {
     let env = world.node("a");
     world.block_on(async {
         make_raw(&env, "/raw", 64 << 20).await;
-        let split = |n, count| Devices {
-            scm: format!("/s{n}").into(),
-            nvme: vec![part("/raw", n, count)],
-        };
+        let split =
+            |n, count| Devices { scm: format!("/s{n}").into(), nvme: vec![part("/raw", n, count)] };
         let mut stores = Vec::new();
         for n in 0..3 {
             let store = open(&env, &split(n, 3)).await.unwrap();

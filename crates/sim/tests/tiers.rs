@@ -1,0 +1,89 @@
+//! Real engines whose targets have devices of two tiers.
+
+use client::{ArrayObj, Client, ConnectOptions, SystemAddress};
+use engine::{Engine, EngineConfig, EngineHandle};
+use std::collections::BTreeMap;
+use std::path::Path;
+use transport::Address;
+use types::{Code, ContLayout, ContProps, Durability, ObjType};
+use uuid::Uuid;
+use wire::control::{ControlRequest, Name, OpenMode};
+use wire::obj::Recx;
+
+/// Two targets that share one raw data device, and a third with two directories of its own.
+fn config(dir: &Path, swap: bool) -> EngineConfig {
+    let (first, second) = if swap { ("s1", "s0") } else { ("s0", "s1") };
+    let text = format!(
+        "dir = '{0}/e'\n[store]\nnvme = ['{0}/raw']\ninline_bytes_max = '8KiB'\n\
+         [[target]]\nscm = '{0}/{first}'\n[[target]]\nscm = '{0}/{second}'\n\
+         [[target]]\nscm = '{0}/s2'\nnvme = ['{0}/n2', '{0}/n3']\n",
+        dir.display()
+    );
+    EngineConfig::parse(&text, "test").unwrap()
+}
+
+fn connect(engine: &EngineHandle) -> Client {
+    let engines = vec![Address::Unix(engine.unix.clone())];
+    Client::connect(ConnectOptions::new(SystemAddress { engines, token: Vec::new() })).unwrap()
+}
+
+#[test]
+fn an_engine_serves_from_several_devices_and_knows_them_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let raw = std::fs::File::create(dir.path().join("raw")).unwrap();
+    raw.set_len(256 << 20).unwrap();
+    let engine = Engine::start(config(dir.path(), false)).unwrap();
+    let client = connect(&engine);
+    let data: Vec<u8> = (0..6_000_000u32).map(|n| (n * 7 / 3) as u8).collect();
+    let whole = [Recx { index: 5000, count: data.len() as u64 }];
+    let array = |cont: &client::Container| {
+        let oid = cont.generate_oid(ObjType::ArrayByte, "SX".parse().unwrap(), 0, 77).unwrap();
+        ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 1 << 20 }
+    };
+    client.block_on(async {
+        let too_large = ControlRequest::PoolCreate {
+            label: "large".into(),
+            bytes: 3 << 30,
+            scm_percent: 20,
+            durability: Durability::Wal,
+            targets: Vec::new(),
+        };
+        let error = client.pool_create(too_large).await.unwrap_err();
+        assert_eq!(error.code, Code::NoSpace, "{error}");
+        assert!(error.to_string().contains("raw (part 0 of 2)"), "{error}");
+        let request = ControlRequest::PoolCreate {
+            label: "p".into(),
+            bytes: 300 << 20,
+            scm_percent: 20,
+            durability: Durability::Wal,
+            targets: Vec::new(),
+        };
+        client.pool_create(request).await.unwrap();
+        let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+        let props = ContProps { layout: ContLayout::Plain, ..ContProps::default() };
+        pool.cont_create("c", Uuid::nil(), props, BTreeMap::new()).await.unwrap();
+        let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
+        array(&cont).write(&whole, &[&data]).await.unwrap();
+    });
+    drop(client);
+    engine.stop().unwrap();
+    let swapped = Engine::start(config(dir.path(), true)).err().expect("swapped targets started");
+    assert_eq!(swapped.code, Code::Inval, "{swapped}");
+    assert!(swapped.to_string().contains("given as number"), "{swapped}");
+    let engine = Engine::start(config(dir.path(), false)).unwrap();
+    let client = connect(&engine);
+    client.block_on(async {
+        let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadOnly).await.unwrap();
+        let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadOnly).await.unwrap();
+        let mut room = vec![0; data.len()];
+        array(&cont).read(&whole, &mut [&mut room]).await.unwrap();
+        assert!(room == data);
+        let space = pool.query().await.unwrap().total;
+        assert!(space.nvme_bytes - space.nvme_free_bytes >= data.len() as u64);
+    });
+    drop(client);
+    engine.stop().unwrap();
+    std::fs::remove_dir_all(dir.path().join("n3")).unwrap();
+    let missing = Engine::start(config(dir.path(), false)).err().expect("a device is gone");
+    assert!(missing.to_string().contains("/n3 is not there"), "{missing}");
+}
