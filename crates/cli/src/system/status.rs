@@ -7,6 +7,7 @@ use crate::output::Table;
 use crate::session::Session;
 use client::{Client, Result};
 use serde::Serialize;
+use std::time::Duration;
 use types::{Code, Error, size};
 use wire::control::{Name, OpenMode, SystemInfo};
 
@@ -62,6 +63,9 @@ struct PoolStatus {
     targets_silent: usize,
 }
 
+/// An engine that takes longer is shown as silent.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// Runs the command.
 pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
     let local = match session.system_dir() {
@@ -78,7 +82,11 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
     });
     let connected = match is_dead {
         true => Err(Error::new(Code::Unreach, "no engine is running")),
-        false => session.connect(),
+        // Whoever asks for the state has reason to: silence is an answer soon enough.
+        false => {
+            let timeout = session.timeout.min(ANSWER_TIME_MAX);
+            Session { timeout, ..session.clone() }.connect()
+        }
     };
     let asked = connected.and_then(|client| {
         let info = client.block_on(client.system_query())?;
