@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::disk_real::RealDisk;
 use crate::real::Real;
 use crate::sim::SimNode;
-use crate::source::{FdWatch, Source};
+use crate::source::{FdWatch, Interest, Source};
 use crate::timer::{Sleep, Timers};
 use std::any::TypeId;
 use std::future::Future;
@@ -170,7 +170,14 @@ impl Env {
 
     /// Tracks the readiness of a nonblocking descriptor. `NotSupported` in a simulated world.
     pub fn watch_fd(&self, fd: Rc<OwnedFd>) -> Result<FdWatch> {
-        FdWatch::new(self.real_only("file descriptors")?.clone(), fd)
+        FdWatch::new(self.real_only("file descriptors")?.clone(), fd, Interest::Both)
+    }
+
+    /// Tracks when a nonblocking descriptor can be read that is one of several for the same
+    /// thing, each watched by a thread of its own (`/dev/fuse`): an event wakes one thread that
+    /// sleeps instead of all. `NotSupported` in a simulated world.
+    pub fn watch_shared_fd(&self, fd: Rc<OwnedFd>) -> Result<FdWatch> {
+        FdWatch::new(self.real_only("file descriptors")?.clone(), fd, Interest::SharedRead)
     }
 
     fn real_only(&self, what: &str) -> Result<&Rc<Real>> {

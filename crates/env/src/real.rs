@@ -13,7 +13,7 @@
 
 use crate::exec::Exec;
 use crate::rng::Rng;
-use crate::source::{Readiness, Source};
+use crate::source::{Interest, Readiness, Source};
 use crate::timer::Timers;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::any::{Any, TypeId};
@@ -173,7 +173,7 @@ impl Real {
     }
 
     /// Starts tracking `fd`; returns the slot for [`Real::unwatch`].
-    pub fn watch(&self, fd: RawFd, readiness: Rc<Readiness>) -> Result<usize> {
+    pub fn watch(&self, fd: RawFd, readiness: Rc<Readiness>, interest: Interest) -> Result<usize> {
         let mut watches = self.watches.borrow_mut();
         let slot = self.free_watches.borrow_mut().pop().unwrap_or_else(|| {
             watches.push(None);
@@ -185,7 +185,10 @@ impl Real {
             // SAFETY: `FdWatch` holds the descriptor open until it calls `unwatch`.
             unsafe { BorrowedFd::borrow_raw(fd) },
             epoll::EventData::new_u64(slot as u64),
-            Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET,
+            match interest {
+                Interest::Both => Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET,
+                Interest::SharedRead => Flags::IN | Flags::EXCLUSIVE | Flags::ET,
+            },
         );
         if let Err(error) = added {
             self.free_watches.borrow_mut().push(slot);

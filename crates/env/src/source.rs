@@ -50,6 +50,16 @@ impl Readiness {
     }
 }
 
+/// What of a descriptor is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interest {
+    /// Reading and writing.
+    Both,
+    /// Reading, of something that other threads watch too: an event wakes one of those that
+    /// sleep, not all.
+    SharedRead,
+}
+
 /// A nonblocking descriptor whose readiness the run loop tracks.
 ///
 /// Edge-triggered: try the operation; on `WouldBlock` clear the direction, then wait for it. Hangup
@@ -63,11 +73,11 @@ pub struct FdWatch {
 }
 
 impl FdWatch {
-    pub(crate) fn new(real: Rc<Real>, fd: Rc<OwnedFd>) -> Result<FdWatch> {
+    pub(crate) fn new(real: Rc<Real>, fd: Rc<OwnedFd>, interest: Interest) -> Result<FdWatch> {
         let readiness = Rc::new(Readiness::default());
         readiness.readable.set(true);
-        readiness.writable.set(true);
-        let slot = real.watch(fd.as_raw_fd(), readiness.clone())?;
+        readiness.writable.set(interest == Interest::Both);
+        let slot = real.watch(fd.as_raw_fd(), readiness.clone(), interest)?;
         Ok(FdWatch { fd, readiness, slot, real })
     }
 

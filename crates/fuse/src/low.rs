@@ -16,25 +16,39 @@
 //!   so is an open file ([`FileSystem::release`]).
 //! - Nothing of a request outlives its reply: names and data are borrowed from its buffer.
 
-#![allow(dead_code, reason = "the session that uses it comes next")]
-
 mod abi;
 mod attr;
+mod carrier;
+mod config;
 mod decode;
+mod dispatch;
 mod file_system;
+mod init;
+mod mount;
+mod notify;
 mod operation;
 mod request;
+mod session;
+mod signals;
 mod sink;
+mod uring;
+mod worker;
 
 pub use attr::{Attr, Entry, Errno, FileKind, Stat, StatFs};
+pub use config::{Config, MountOptions, Negotiated, Transport};
 pub use decode::decode_bytes;
 pub use file_system::FileSystem;
+pub use mount::{check_mount_point, unmount};
+pub use notify::Notifier;
 pub use operation::{
     CopyRange, Fallocate, Ioctl, Lock, LockKind, LockRequest, NewNode, OpenFlags, Opened, Release,
     Rename, SetAttr, SetTime, SetXattr, Transfer, open_reply,
 };
 pub use request::Request;
+pub use session::{Session, WorkerSeat};
+pub use signals::Signals;
 pub use sink::DirSink;
+pub use worker::End;
 
 /// A file, directory or other object as the kernel knows it; it has one as long as its lookup
 /// count is not zero.

@@ -13,8 +13,6 @@ pub(crate) const MINOR: u32 = 45;
 pub(crate) const MINOR_MIN: u32 = 31;
 /// Reads of the device want at least this much room, bytes.
 pub(crate) const READ_BUFFER_MIN: usize = 8192;
-/// Bit of a request's number that marks the number of an interrupt.
-pub(crate) const UNIQUE_INTERRUPT: u64 = 1;
 /// Bit of a request's number that marks a request sent once more.
 pub(crate) const UNIQUE_RESEND: u64 = 1 << 63;
 
@@ -85,7 +83,6 @@ abi! {
     ForgetOne = 16 { nodeid: u64, lookup_count: u64 }
     BatchForgetIn = 8 { count: u32, dummy: u32 }
     GetattrIn = 16 { flags: u32, dummy: u32, fh: u64 }
-    StatxIn = 24 { flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
     MknodIn = 16 { mode: u32, rdev: u32, umask: u32, padding: u32 }
     MkdirIn = 8 { mode: u32, umask: u32 }
     RenameIn = 8 { newdir: u64 }
@@ -117,7 +114,6 @@ abi! {
     LkIn = 48 { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 }
     AccessIn = 8 { mask: u32, padding: u32 }
     InterruptIn = 8 { unique: u64 }
-    BmapIn = 16 { block: u64, blocksize: u32, padding: u32 }
     IoctlIn = 32 { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
     PollIn = 24 { fh: u64, kh: u64, flags: u32, events: u32 }
     FallocateIn = 32 { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
@@ -145,20 +141,9 @@ abi! {
     LkOut = 24 { lk: FileLock }
     LseekOut = 8 { offset: u64 }
     CopyFileRangeOut = 8 { bytes_copied: u64 }
-    PollOut = 8 { revents: u32, padding: u32 }
     IoctlOut = 16 { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     /// Before the name, which is padded to 8 bytes.
     Dirent = 24 { ino: u64, off: u64, namelen: u32, kind: u32 }
-    StatxTime = 16 { sec: i64, nsec: u32, reserved: i32 }
-    Statx = 256 {
-        mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16,
-        spare0: u16, ino: u64, size: u64, blocks: u64, attributes_mask: u64, atime: StatxTime,
-        btime: StatxTime, ctime: StatxTime, mtime: StatxTime, rdev_major: u32, rdev_minor: u32,
-        dev_major: u32, dev_minor: u32, spare2: [u64; 14],
-    }
-    StatxOut = 288 {
-        attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx,
-    }
 
     InvalInodeOut = 24 { ino: u64, off: i64, len: i64 }
     InvalEntryOut = 16 { parent: u64, namelen: u32, flags: u32 }
@@ -186,7 +171,7 @@ impl Default for Block128 {
     }
 }
 
-/// Operation codes.
+/// Operation codes, but for those that are answered with `ENOSYS` (bmap, DAX, statx).
 pub(crate) mod op {
     pub const LOOKUP: u32 = 1;
     pub const FORGET: u32 = 2;
@@ -222,7 +207,6 @@ pub(crate) mod op {
     pub const ACCESS: u32 = 34;
     pub const CREATE: u32 = 35;
     pub const INTERRUPT: u32 = 36;
-    pub const BMAP: u32 = 37;
     pub const DESTROY: u32 = 38;
     pub const IOCTL: u32 = 39;
     pub const POLL: u32 = 40;
@@ -233,11 +217,8 @@ pub(crate) mod op {
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
     pub const COPY_FILE_RANGE: u32 = 47;
-    pub const SETUPMAPPING: u32 = 48;
-    pub const REMOVEMAPPING: u32 = 49;
     pub const SYNCFS: u32 = 50;
     pub const TMPFILE: u32 = 51;
-    pub const STATX: u32 = 52;
     pub const COPY_FILE_RANGE_64: u32 = 53;
 }
 
@@ -252,7 +233,6 @@ pub(crate) mod init {
     pub const FLOCK_LOCKS: u64 = 1 << 10;
     pub const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub const DO_READDIRPLUS: u64 = 1 << 13;
-    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     pub const ASYNC_DIO: u64 = 1 << 15;
     pub const WRITEBACK_CACHE: u64 = 1 << 16;
     pub const NO_OPEN_SUPPORT: u64 = 1 << 17;
@@ -348,10 +328,6 @@ mod tests {
         assert_eq!(offset_of!(AttrOut, attr), 16);
         assert_eq!(offset_of!(super::super::Attr, mode), 60);
         assert_eq!(offset_of!(super::super::Attr, blksize), 80);
-        assert_eq!(offset_of!(Statx, mode), 28);
-        assert_eq!(offset_of!(Statx, atime), 64);
-        assert_eq!(offset_of!(Statx, rdev_major), 128);
-        assert_eq!(offset_of!(StatxOut, stat), 32);
         assert_eq!(offset_of!(UringReqHeader, op_in), 128);
         assert_eq!(offset_of!(UringReqHeader, ent), 256);
         assert_eq!(offset_of!(UringEntInOut, commit_id), 8);

@@ -1,0 +1,123 @@
+//! Telling the kernel what to forget.
+//!
+//! A notification may have to wait for the very requests that a worker is answering (dirty pages
+//! are written back first, locks of directories are waited for), so all of them are written by a
+//! thread of their own, in order.
+
+use super::NodeId;
+use super::abi::{DeleteOut, InvalEntryOut, InvalInodeOut, OutHeader, bytes_of, notify};
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+enum Note {
+    /// The device to write to; none after the end.
+    Device(Option<Arc<OwnedFd>>),
+    Inode {
+        node: NodeId,
+        offset: i64,
+        len: i64,
+    },
+    Entry {
+        parent: NodeId,
+        name: Box<[u8]>,
+        expire: bool,
+    },
+    Delete {
+        parent: NodeId,
+        child: NodeId,
+        name: Box<[u8]>,
+    },
+    /// Everything before has been written.
+    Mark(Sender<()>),
+}
+
+/// Tells the kernel what to forget. Cheap to clone, usable from any thread; nothing here waits.
+/// What the kernel does not know is passed over.
+#[derive(Clone)]
+pub struct Notifier(Sender<Note>);
+
+impl Notifier {
+    /// Makes one, with its thread, which ends when all clones are gone.
+    pub(crate) fn start() -> std::io::Result<Notifier> {
+        let (sender, receiver) = channel();
+        std::thread::Builder::new().name("azk-fuse-notify".into()).spawn(move || run(&receiver))?;
+        Ok(Notifier(sender))
+    }
+
+    pub(crate) fn set_device(&self, device: Option<Arc<OwnedFd>>) {
+        let _ = self.0.send(Note::Device(device));
+    }
+
+    /// Cached attributes of a node, and its cached pages in `offset..offset+len` (`len` 0: to the
+    /// end; a negative `offset`: no pages). Dirty pages are written first.
+    pub fn inval_inode(&self, node: NodeId, offset: i64, len: i64) {
+        let _ = self.0.send(Note::Inode { node, offset, len });
+    }
+
+    /// A name: the kernel asks for it again. Removed at once, also when it is in use there.
+    pub fn inval_entry(&self, parent: NodeId, name: &[u8]) {
+        let _ = self.0.send(Note::Entry { parent, name: name.into(), expire: false });
+    }
+
+    /// A name: the kernel asks for it again the next time it is used, and mounts and working
+    /// directories below stay. Before Linux 6.2 the same as [`Notifier::inval_entry`].
+    pub fn expire_entry(&self, parent: NodeId, name: &[u8]) {
+        let _ = self.0.send(Note::Entry { parent, name: name.into(), expire: true });
+    }
+
+    /// A name was removed; watchers (`inotify`) are told.
+    pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) {
+        let _ = self.0.send(Note::Delete { parent, child, name: name.into() });
+    }
+
+    /// Waits until the kernel has taken all notifications made before. Not for a worker's thread:
+    /// it may have to answer requests first.
+    pub fn flush(&self) {
+        let (sender, receiver) = channel();
+        if self.0.send(Note::Mark(sender)).is_ok() {
+            let _ = receiver.recv();
+        }
+    }
+}
+
+fn run(notes: &Receiver<Note>) {
+    let mut device: Option<Arc<OwnedFd>> = None;
+    while let Ok(note) = notes.recv() {
+        match (note, &device) {
+            (Note::Device(new), _) => device = new,
+            (Note::Mark(sender), _) => drop(sender.send(())),
+            (_, None) => {}
+            (Note::Inode { node, offset, len }, Some(device)) => {
+                let body = InvalInodeOut { ino: node.0, off: offset, len };
+                send(device, notify::INVAL_INODE, &[bytes_of(&body)]);
+            }
+            (Note::Entry { parent, name, expire }, Some(device)) => {
+                let flags = if expire { notify::EXPIRE_ONLY } else { 0 };
+                let body = InvalEntryOut { parent: parent.0, namelen: name.len() as u32, flags };
+                send(device, notify::INVAL_ENTRY, &[bytes_of(&body), &name, b"\0"]);
+            }
+            (Note::Delete { parent, child, name }, Some(device)) => {
+                let body = DeleteOut {
+                    parent: parent.0,
+                    child: child.0,
+                    namelen: name.len() as u32,
+                    padding: 0,
+                };
+                send(device, notify::DELETE, &[bytes_of(&body), &name, b"\0"]);
+            }
+        }
+    }
+}
+
+fn send(device: &OwnedFd, code: i32, parts: &[&[u8]]) {
+    let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
+    let header = OutHeader { len: len as u32, error: code, unique: 0 };
+    let mut pieces = vec![IoSlice::new(bytes_of(&header))];
+    pieces.extend(parts.iter().map(|part| IoSlice::new(part)));
+    if let Err(error) = rustix::io::writev(device, &pieces) {
+        // ENOENT: the kernel does not know the node or the name, so there is nothing to forget.
+        tracing::trace!(code, "notification not taken: {error}");
+    }
+}

@@ -1,0 +1,309 @@
+//! One worker: its thread's requests, from their arrival to their answers.
+
+use super::abi::{self, InHeader, op};
+use super::carrier::{Buffers, Carrier};
+use super::config::Negotiated;
+use super::decode::{Body, Dialect, decode};
+use super::dispatch;
+use super::operation::Operation;
+use super::request::Interruption;
+use super::uring::Uring;
+use super::{FileSystem, NodeId};
+use env::Env;
+use foldhash::HashMap;
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use types::Result;
+
+/// Interrupts kept for requests that have not arrived yet.
+const EARLY_COUNT_MAX: usize = 256;
+/// How long requests that were interrupted by the end of the session may take to notice.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Why a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum End {
+    /// It was unmounted.
+    Unmounted,
+    /// The connection was cut (`umount -f`, or through `/sys/fs/fuse/connections`): the mount is
+    /// still there and answers `ENOTCONN`.
+    Aborted,
+    /// We stopped serving.
+    Stopped,
+}
+
+/// What workers tell each other.
+enum Mail {
+    Interrupt(u64),
+    End,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    mail: Mutex<Vec<Mail>>,
+    waker: AtomicWaker,
+}
+
+/// What the workers of a session share.
+pub(crate) struct Shared {
+    boxes: Vec<Mailbox>,
+    end: Mutex<Option<End>>,
+}
+
+impl Shared {
+    pub fn new(worker_count: usize) -> Shared {
+        let boxes = (0..worker_count).map(|_| Mailbox::default()).collect();
+        Shared { boxes, end: Mutex::new(None) }
+    }
+
+    /// Ends the session; the first reason counts.
+    pub fn end(&self, why: End) {
+        if self.end.lock().replace_if_none(why) {
+            self.post(|| Mail::End);
+        }
+    }
+
+    pub fn ended(&self) -> Option<End> {
+        *self.end.lock()
+    }
+
+    fn post(&self, mail: impl Fn() -> Mail) {
+        for one in &self.boxes {
+            one.mail.lock().push(mail());
+            one.waker.wake();
+        }
+    }
+}
+
+trait ReplaceIfNone<T> {
+    fn replace_if_none(&mut self, value: T) -> bool;
+}
+
+impl<T> ReplaceIfNone<T> for Option<T> {
+    fn replace_if_none(&mut self, value: T) -> bool {
+        let none = self.is_none();
+        if none {
+            *self = Some(value);
+        }
+        none
+    }
+}
+
+/// A worker's side of the session, without the file system.
+pub(crate) struct Core {
+    pub env: Env,
+    pub dev: Rc<OwnedFd>,
+    pub dialect: Dialect,
+    pub buffers: Buffers,
+    index: usize,
+    shared: Arc<Shared>,
+    live: RefCell<HashMap<u64, Rc<Interruption>>>,
+    early: RefCell<VecDeque<u64>>,
+    ended: Cell<bool>,
+}
+
+impl Core {
+    pub fn new(
+        env: Env,
+        dev: OwnedFd,
+        index: usize,
+        shared: Arc<Shared>,
+        agreed: &Negotiated,
+    ) -> Core {
+        Core {
+            env,
+            dev: Rc::new(dev),
+            dialect: Dialect { setxattr_ext: agreed.setxattr_ext },
+            buffers: Buffers::new(agreed.payload_bytes_max()),
+            index,
+            shared,
+            live: RefCell::default(),
+            early: RefCell::default(),
+            ended: Cell::new(false),
+        }
+    }
+
+    fn interrupt(&self, unique: u64) {
+        if let Some(found) = self.live.borrow().get(&unique) {
+            found.happen();
+            return;
+        }
+        // It may still be on its way to us, or has been answered, or is somebody else's.
+        let mut early = self.early.borrow_mut();
+        if early.len() == EARLY_COUNT_MAX {
+            early.pop_front();
+        }
+        early.push_back(unique);
+    }
+
+    fn interrupt_all(&self) {
+        self.ended.set(true);
+        for one in self.live.borrow().values() {
+            one.happen();
+        }
+    }
+
+    /// Enters a request among those that can be interrupted.
+    pub fn enter(self: &Rc<Self>, unique: u64) -> Live {
+        let interruption = Rc::new(Interruption::default());
+        if self.ended.get() {
+            interruption.happen();
+        }
+        let mut early = self.early.borrow_mut();
+        if !early.is_empty()
+            && let Some(at) = early.iter().position(|&one| one == unique)
+        {
+            early.remove(at);
+            interruption.happen();
+        }
+        self.live.borrow_mut().insert(unique, interruption.clone());
+        Live { core: self.clone(), unique, interruption }
+    }
+}
+
+/// A request that is being worked on.
+pub(crate) struct Live {
+    core: Rc<Core>,
+    unique: u64,
+    pub interruption: Rc<Interruption>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.core.live.borrow_mut().remove(&self.unique);
+    }
+}
+
+/// Serves until the session ends; then the file system is told.
+pub(crate) fn run<F: FileSystem>(core: &Rc<Core>, fs: &Rc<F>, uring: Option<Rc<Uring>>) {
+    let env = core.env.clone();
+    env.block_on(async {
+        if let Some(uring) = &uring {
+            let (core, fs) = (core.clone(), fs.clone());
+            let serve_slot = move |carrier: Carrier| {
+                core.env.spawn(dispatch::serve(core.clone(), fs.clone(), carrier));
+            };
+            if let Err(error) = uring.start(&env, Box::new(serve_slot)) {
+                // The kernel falls back to the device when registering fails.
+                tracing::warn!("FUSE over io_uring failed, using /dev/fuse: {error}");
+            }
+        }
+        let device = Rc::new(Cell::new(None));
+        let reader = {
+            let (core, fs, device) = (core.clone(), fs.clone(), device.clone());
+            async move {
+                let end = read_device(&core, &fs).await.unwrap_or_else(|error| {
+                    tracing::error!("reading {}: {error}", super::mount::DEVICE);
+                    End::Stopped
+                });
+                device.set(Some(end));
+                core.shared.end(end);
+            }
+        };
+        env.spawn(reader);
+        read_mail(core).await;
+        core.interrupt_all();
+        wind_down(core, fs).await;
+    });
+    if let Some(uring) = uring {
+        uring.stop(&env);
+    }
+    env.clear();
+}
+
+async fn wind_down<F: FileSystem>(core: &Rc<Core>, fs: &Rc<F>) {
+    let env = &core.env;
+    let quiet = async {
+        while !core.live.borrow().is_empty() {
+            env.sleep(Duration::from_millis(2)).await;
+        }
+    };
+    if env.timeout(GRACE, quiet).await.is_none() {
+        let count = core.live.borrow().len();
+        tracing::warn!(count, "requests that did not end with the session are dropped");
+    }
+    fs.shutdown().await;
+}
+
+/// Hears what other workers say, until the end.
+async fn read_mail(core: &Rc<Core>) {
+    let mailbox = &core.shared.boxes[core.index];
+    std::future::poll_fn(|cx| {
+        mailbox.waker.register(cx.waker());
+        let mail = std::mem::take(&mut *mailbox.mail.lock());
+        for one in mail {
+            match one {
+                Mail::Interrupt(unique) => core.interrupt(unique),
+                Mail::End => return Poll::Ready(()),
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Takes requests from the device until the session ends.
+async fn read_device<F: FileSystem>(core: &Rc<Core>, fs: &Rc<F>) -> Result<End> {
+    use rustix::io::Errno;
+    let watch = core.env.watch_shared_fd(core.dev.clone())?;
+    loop {
+        let mut buffer = core.buffers.for_request();
+        match rustix::io::read(&core.dev, buffer.space()) {
+            Ok(count) => {
+                buffer.filled(count);
+                if let Some(carrier) = Carrier::from_device(core.clone(), buffer) {
+                    take(core, fs, carrier);
+                    // What came runs before the next is taken: another worker may take that.
+                    core.env.yield_now().await;
+                }
+            }
+            Err(Errno::AGAIN) => {
+                core.buffers.give_back(buffer);
+                watch.clear_readable();
+                watch.readable().await;
+            }
+            // Interrupted before it was taken, or by a signal to us.
+            Err(Errno::NOENT | Errno::INTR) => core.buffers.give_back(buffer),
+            Err(Errno::NODEV) => return Ok(End::Unmounted),
+            Err(Errno::CONNABORTED | Errno::NOTCONN | Errno::PERM) => return Ok(End::Aborted),
+            Err(error) => return Err(types::Error::io("a request", error.into())),
+        }
+    }
+}
+
+/// Starts what a request asks for; those without an answer are done at once.
+fn take<F: FileSystem>(core: &Rc<Core>, fs: &Rc<F>, mut carrier: Carrier) {
+    let header: InHeader = *carrier.header();
+    match header.opcode {
+        op::FORGET | op::BATCH_FORGET | op::INTERRUPT | op::NOTIFY_REPLY => {
+            carrier.no_answer();
+            let decoded = carrier.body(core.dialect).and_then(|body: Body<'_>| {
+                decode(&header, core.dialect, body).map(|(operation, _)| operation)
+            });
+            match decoded {
+                Ok(Operation::Forget { lookup_count }) => {
+                    fs.forget(NodeId(header.nodeid), lookup_count);
+                }
+                Ok(Operation::BatchForget(forgets)) => {
+                    for (node, lookup_count) in forgets {
+                        fs.forget(node, lookup_count);
+                    }
+                }
+                Ok(Operation::Interrupt { unique }) => {
+                    let unique = unique & !abi::UNIQUE_RESEND;
+                    core.shared.post(|| Mail::Interrupt(unique));
+                }
+                Ok(_) => {}
+                Err(error) => tracing::error!(opcode = header.opcode, "malformed: {error:?}"),
+            }
+        }
+        _ => core.env.spawn(dispatch::serve(core.clone(), fs.clone(), carrier)),
+    }
+}
