@@ -114,6 +114,10 @@ struct State {
     change_count: Cell<u64>,
     /// Changes that still reach the disk; then it stops.
     changes_left: Cell<u64>,
+    /// Calls so far.
+    call_count: Cell<u64>,
+    /// The number of a call that fails, and how.
+    failing_call: Cell<Option<(u64, Code)>>,
 }
 
 /// A simulated disk. Clones are the same one.
@@ -133,6 +137,8 @@ impl SimDisk {
             life: Cell::new(0),
             change_count: Cell::new(0),
             changes_left: Cell::new(u64::MAX),
+            call_count: Cell::new(0),
+            failing_call: Cell::new(None),
         }))
     }
 
@@ -150,6 +156,30 @@ impl SimDisk {
     /// every operation fails, until [`SimDisk::crash`].
     pub fn stop_after(&self, count: u64) {
         self.0.changes_left.set(count);
+    }
+
+    /// Number of calls (reads, writes, syncs, opening, changes of names and lengths) so far.
+    pub fn call_count(&self) -> u64 {
+        self.0.call_count.get()
+    }
+
+    /// After `count` more calls one fails with `code`; those after it work again. A write that
+    /// fails leaves a torn part behind.
+    pub fn fail_call_after(&self, count: u64, code: Code) {
+        self.0.failing_call.set(Some((self.0.call_count.get() + count, code)));
+    }
+
+    /// Counts a call; an error when it is the one to fail.
+    fn call(&self, path: &Path) -> Result<()> {
+        let number = self.0.call_count.get();
+        self.0.call_count.set(number + 1);
+        match self.0.failing_call.get() {
+            Some((failing, code)) if failing == number => {
+                self.0.failing_call.set(None);
+                Err(Error::new(code, format!("{}: simulated error of one call", path.display())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The power went: what was not durable is lost, kept or torn, open handles and locks are
@@ -237,6 +267,10 @@ impl SimDisk {
     }
 
     fn change_names(&self, change: NameChange) -> Result<()> {
+        self.call(match &change {
+            NameChange::Make(path, _) | NameChange::Remove(path) => path,
+            NameChange::Rename(from, _) => from,
+        })?;
         self.admit()?;
         change.apply(&mut self.0.live.borrow_mut());
         self.0.changes.borrow_mut().push(change);
@@ -255,6 +289,7 @@ impl SimDisk {
         if self.is_stopped() {
             return Err(SimDisk::stopped());
         }
+        self.call(path)?;
         let contents = match self.find(path) {
             Ok(Node::Dir) => return Err(Error::bare(Code::IsDir)),
             Ok(Node::File(_)) if options.create && options.exclusive => {
@@ -313,6 +348,7 @@ impl SimDisk {
 
     fn sync_dir_now(&self, path: &Path) -> Result<()> {
         self.find(path)?;
+        self.call(path)?;
         self.admit()?;
         let mut durable = self.0.durable.borrow_mut();
         self.0.changes.borrow_mut().retain(|change| {
@@ -449,6 +485,7 @@ impl SimFile {
         self.check_aligned(offset, buf.len())?;
         self.disk.latency().await;
         self.check_alive()?;
+        self.disk.call(&self.name)?;
         self.fault(self.disk.0.faults.borrow().read_error_ppm, "reading")?;
         Ok(self.contents.borrow().read(offset, buf))
     }
@@ -456,7 +493,10 @@ impl SimFile {
     async fn write(&self, offset: u64, buf: &AlignedBuf) -> Result<()> {
         self.check_aligned(offset, buf.len())?;
         self.check_write(offset, buf.len() as u64)?;
-        let failed = self.fault(self.disk.0.faults.borrow().write_error_ppm, "writing");
+        let failed = self
+            .disk
+            .call(&self.name)
+            .and_then(|()| self.fault(self.disk.0.faults.borrow().write_error_ppm, "writing"));
         let data: &[u8] = if failed.is_err() {
             &buf[..self.disk.0.rng.below(buf.len() as u64 + 1) as usize]
         } else {
@@ -474,6 +514,7 @@ impl SimFile {
 
     async fn sync_now(&self) -> Result<()> {
         self.check_alive()?;
+        self.disk.call(&self.name)?;
         self.disk.admit()?;
         let number = self.contents.borrow().last_change();
         self.disk.latency().await;
@@ -522,7 +563,7 @@ impl File for SimFile {
     }
 
     fn set_len(&self, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {
-        let outcome = self.check_write(0, 0);
+        let outcome = self.check_write(0, 0).and_then(|()| self.disk.call(&self.name));
         if outcome.is_ok() {
             self.contents.borrow_mut().set_len(bytes);
         }
@@ -530,7 +571,7 @@ impl File for SimFile {
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {
-        let outcome = self.check_write(offset, bytes);
+        let outcome = self.check_write(offset, bytes).and_then(|()| self.disk.call(&self.name));
         if outcome.is_ok() {
             self.contents.borrow_mut().extend_to(offset + bytes);
         }

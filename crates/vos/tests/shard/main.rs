@@ -2,6 +2,7 @@
 //! disk, full devices, transactions.
 
 mod crash;
+mod faults;
 mod listing;
 mod memory;
 mod model;
