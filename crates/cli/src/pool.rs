@@ -1,5 +1,7 @@
 //! `azekura pool`: pools of space.
 
+mod store;
+
 use crate::exit::Outcome;
 use crate::output::{Table, write_pairs};
 use crate::props::{self, Assignment, wrong_reply};
@@ -8,6 +10,7 @@ use crate::system::dir::SystemDir;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::io::Write;
+use store::{TargetStore, TargetTiers};
 use types::{Durability, Result, TargetId, limits, size};
 use wire::admission::{AdmissionStat, GateStat, Limit};
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
@@ -25,11 +28,16 @@ enum PoolVerb {
     /// List pools
     #[command(visible_alias = "ls")]
     List,
-    /// Show a pool: space, targets, containers
-    #[command(after_help = "Example:\n  azekura pool query tank --json")]
+    /// Show a pool: space by tier, targets, containers
+    #[command(
+        after_help = "Examples:\n  azekura pool query tank --json\n  azekura pool query tank --verbose"
+    )]
     Query {
         /// Label or UUID
         pool: String,
+        /// Devices, log and aggregation of each target, too
+        #[arg(long, short)]
+        verbose: bool,
     },
     /// Remove a pool and all it holds
     #[command(after_help = "Example:\n  azekura pool destroy tank --force")]
@@ -129,6 +137,9 @@ struct PoolReport {
     /// How bulk transfers are admitted, by target, once it was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     admission: Option<Vec<TargetAdmission>>,
+    /// With `--verbose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stores: Option<Vec<TargetStore>>,
 }
 
 #[derive(Serialize)]
@@ -154,6 +165,8 @@ struct SpaceReport {
     dkeys: u64,
     /// Targets that gave no answer.
     silent: Vec<u32>,
+    /// The others, by tier.
+    targets: Vec<TargetTiers>,
 }
 
 impl PoolReport {
@@ -178,6 +191,7 @@ impl PoolReport {
             targets: info.map.targets.iter().map(target).collect(),
             space: None,
             admission: None,
+            stores: None,
         }
     }
 }
@@ -188,7 +202,7 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
     match &args.verb {
         PoolVerb::Create(args) => create(session, args),
         PoolVerb::List => list(session),
-        PoolVerb::Query { pool } => query(session, pool),
+        PoolVerb::Query { pool, verbose } => query(session, pool, *verbose),
         PoolVerb::Destroy { pool, force } => {
             let client = session.connect()?;
             client.block_on(client.pool_destroy(Name::parse(pool), *force))?;
@@ -268,12 +282,17 @@ fn list(session: &Session) -> Outcome {
     })
 }
 
-fn query(session: &Session, pool: &str) -> Outcome {
+fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
     let info = info(session, pool)?;
     let mut report = PoolReport::of(&info);
     let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
     let space = opened.client().block_on(opened.query())?;
+    if verbose {
+        let stats = opened.client().block_on(opened.store_stats())?;
+        report.stores = Some(stats.into_iter().map(TargetStore::of).collect());
+    }
     report.space = Some(SpaceReport {
+        targets: space.targets.iter().filter_map(TargetTiers::of).collect(),
         scm_free_bytes: space.total.scm_free_bytes,
         nvme_free_bytes: space.total.nvme_free_bytes,
         objects: space.total.object_count,
@@ -302,7 +321,16 @@ fn query(session: &Session, pool: &str) -> Outcome {
             ],
         )?;
         writeln!(out)?;
-        let mut table = Table::new(&[">TARGET", ">RANK", "STATE", ">FREE", ">SIZE", ">OBJECTS"]);
+        let mut table = Table::new(&[
+            ">TARGET",
+            ">RANK",
+            "STATE",
+            ">SCM FREE",
+            ">SCM SIZE",
+            ">NVME FREE",
+            ">NVME SIZE",
+            ">OBJECTS",
+        ]);
         for target in &space.targets {
             let rank = info.map.engine_of(target.target).map(|engine| engine.rank.to_string());
             let mut row = vec![
@@ -312,15 +340,20 @@ fn query(session: &Session, pool: &str) -> Outcome {
             ];
             row.extend(match &target.stat {
                 Some(stat) => [
-                    size::format(stat.scm_free_bytes + stat.nvme_free_bytes),
-                    size::format(stat.scm_bytes + stat.nvme_bytes),
+                    size::format(stat.scm_free_bytes),
+                    size::format(stat.scm_bytes),
+                    size::format(stat.nvme_free_bytes),
+                    size::format(stat.nvme_bytes),
                     stat.object_count.to_string(),
                 ],
-                None => ["no answer".into(), "-".into(), "-".into()],
+                None => ["no answer", "-", "-", "-", "-"].map(String::from),
             });
             table.row(row);
         }
         table.write(out)?;
+        if let Some(stores) = &report.stores {
+            store::show(stores, out)?;
+        }
         match &report.admission {
             Some(admission) => show_admission(admission, out),
             None => Ok(()),

@@ -14,6 +14,7 @@ use wire::admission::AdmissionStat;
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
 use wire::map::{PoolMap, TargetState};
 use wire::obj::{Request, ShardStat};
+use wire::store::StoreStat;
 
 /// In place of a handle: the control service does not know of this one.
 pub(crate) const HANDLE_NONE: u64 = 0;
@@ -150,6 +151,29 @@ impl Pool {
             total.dkey_count += stat.dkey_count;
         }
         Ok(SpaceInfo { total, targets })
+    }
+
+    /// Asks every target for its devices, its log and its aggregation; `None` for one that gives
+    /// no answer.
+    pub async fn store_stats(&self) -> Result<Vec<(TargetId, Option<StoreStat>)>> {
+        let map = self.map();
+        let request = wire::encode(&Request::StoreStat { pool: self.0.state.id });
+        let asked = map.targets.iter().map(|target| {
+            let request = &request;
+            async move {
+                let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
+                let client = &self.0.client;
+                let stat = match client.target(target.id).ask(client, &self.0.state, ask).await {
+                    Ok(answer) => Some(wire::decode::<StoreStat>(&answer.body[1..])?),
+                    Err(error) => {
+                        tracing::warn!("target {}: {error}", target.id);
+                        None
+                    }
+                };
+                Ok::<_, types::Error>((target.id, stat))
+            }
+        });
+        try_join_all(asked).await
     }
 
     /// Asks every target how bulk transfers of the pool are admitted there; `None` for one that

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use transport::Incoming;
 use types::{Code, Error, Result};
 use wire::obj::{AdminOp, ObjectList, Request};
+use wire::store::StoreStat;
 
 impl Target {
     /// Serves requests that are neither batches nor parts of a transaction's first phase.
@@ -48,6 +49,10 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.admission.stat())))
             }
+            Request::StoreStat { pool } => {
+                let ctx = self.shard(pool).await?;
+                Ok(wire::encode(&Ok::<_, Error>(self.store_stat(&ctx).await?)))
+            }
             Request::Admin(op) => {
                 self.admin(op).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
@@ -56,6 +61,14 @@ impl Target {
                 Err(Error::new(Code::Proto, "not an administrative request"))
             }
         }
+    }
+
+    async fn store_stat(&self, ctx: &PoolShard) -> Result<StoreStat> {
+        Ok(StoreStat {
+            devices: self.store.device_stats().await?,
+            log: ctx.shard.log_stat(),
+            aggregation: ctx.shard.aggregation_stat(),
+        })
     }
 
     /// Carries out an order of the control service.

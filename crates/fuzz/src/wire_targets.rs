@@ -11,6 +11,7 @@ use wire::obj::{
     Batch, BatchReply, Notice, ObjectList, OpReply, Prepared, Request, ShardStat, TxOutcome,
     TxReply,
 };
+use wire::store::StoreStat;
 use wire::{HEADER_BYTES, Header};
 
 /// A list element that takes one byte on the wire may take this many in memory, twice over
@@ -82,6 +83,7 @@ messages! {
     ShardStatTag = "shard-stat": Result<ShardStat, Error>, "shard_stat";
     ObjectListTag = "object-list": Result<ObjectList, Error>, "object_list";
     AdmissionStatTag = "admission-stat": Result<AdmissionStat, Error>, "admission_stat";
+    StoreStatTag = "store-stat": Result<StoreStat, Error>, "store_stat";
 }
 
 /// The header as it comes, and with its checksum made right, so that what lies behind the

@@ -80,6 +80,12 @@ fn an_engine_serves_from_several_devices_and_knows_them_again() {
         assert!(room == data);
         let space = pool.query().await.unwrap().total;
         assert!(space.nvme_bytes - space.nvme_free_bytes >= data.len() as u64);
+        let stats = pool.store_stats().await.unwrap();
+        let devices: Vec<usize> =
+            stats.iter().map(|(_, stat)| stat.as_ref().unwrap().devices.len()).collect();
+        assert_eq!(devices, [2, 2, 3]);
+        let log = stats[0].1.as_ref().unwrap().log.as_ref().unwrap();
+        assert!(log.replay_records > 0 && !log.failed, "{log:?}");
     });
     drop(client);
     engine.stop().unwrap();

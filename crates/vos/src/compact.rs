@@ -45,6 +45,7 @@ pub(crate) async fn run(shard: Rc<Shard>) {
 
 /// Appends the state and trims the log.
 pub(crate) async fn compact(shard: &Rc<Shard>, wal: &Rc<Wal>) -> Result<()> {
+    let began = shard.core.env.now();
     // Nothing may be appended between the rotation and the small state: no await until then.
     wal.rotate();
     let objects = begin(shard, wal);
@@ -79,7 +80,9 @@ pub(crate) async fn compact(shard: &Rc<Shard>, wal: &Rc<Wal>) -> Result<()> {
     if shard.is_closed() {
         return Ok(());
     }
-    wal.trim().await
+    wal.trim().await?;
+    shard.count_checkpoint(began);
+    Ok(())
 }
 
 /// Appends everything but the objects, and lists those.

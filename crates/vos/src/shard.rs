@@ -3,9 +3,11 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use types::{ClientId, Code, ContId, Durability, Epoch, Error, Oid, PoolId, Result, TargetId};
 use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, TxId, TxOutcome};
+use wire::store::{AggregationStat, LogStat};
 
 use crate::index::Effects;
 use crate::payload::{Core, Payload};
@@ -54,6 +56,9 @@ pub struct Shard {
     pub(crate) wal: Option<Rc<Wal>>,
     closed: Cell<bool>,
     pub(crate) compacting: Cell<bool>,
+    /// Checkpoints completed; when the last one was, nanoseconds since 1970; how long it took, us.
+    checkpoints: Cell<(u64, u64, u64)>,
+    pub(crate) aggregation: Cell<AggregationStat>,
     effects: RefCell<Effects>,
     me: Weak<Shard>,
 }
@@ -80,6 +85,8 @@ impl Shard {
             wal,
             closed: Cell::new(false),
             compacting: Cell::new(false),
+            checkpoints: Cell::default(),
+            aggregation: Cell::default(),
             effects: RefCell::default(),
             me: me.clone(),
         })
@@ -536,6 +543,25 @@ impl Shard {
         let result = crate::compact::compact(&me, wal).await;
         self.compacting.set(false);
         result
+    }
+
+    /// What the log has done since the shard was opened; `None` for `memory`.
+    pub fn log_stat(&self) -> Option<LogStat> {
+        let (checkpoints, checkpoint_ns, checkpoint_time_us) = self.checkpoints.get();
+        let stat = self.wal.as_ref()?.stat();
+        Some(LogStat { checkpoints, checkpoint_ns, checkpoint_time_us, ..stat })
+    }
+
+    /// Counts a checkpoint or compaction that began then and is complete now.
+    pub(crate) fn count_checkpoint(&self, began: Duration) {
+        let env = &self.core.env;
+        let taken = env.now().saturating_sub(began).as_micros() as u64;
+        self.checkpoints.set((self.checkpoints.get().0 + 1, env.wall_ns(), taken));
+    }
+
+    /// What aggregation has done since the shard was opened.
+    pub fn aggregation_stat(&self) -> AggregationStat {
+        self.aggregation.get()
     }
 
     /// Bytes the log takes on the device; 0 for `memory`.

@@ -21,6 +21,8 @@ use env::{AlignedBuf, Disk, Env, File, OpenOptions, Room};
 use serde::{Deserialize, Serialize};
 use types::{Code, Durability, Error, PoolId, Result, limits};
 
+use wire::store::{DeviceRole, DeviceStat};
+
 use crate::Lsn;
 use crate::arena::Arena;
 use crate::payload::{Core, Medium};
@@ -175,15 +177,16 @@ impl Store {
         self.places.target
     }
 
-    /// The devices: name, whether it holds the data (`true`) or index and log, and room. One
-    /// device for both is given once, as that of index and log.
-    pub async fn rooms(&self) -> Result<Vec<(String, bool, Room)>> {
-        let mut rooms = Vec::new();
-        rooms.push((self.places.scm.name.clone(), false, self.places.scm.room().await?));
-        for place in &self.places.nvme {
-            rooms.push((place.name.clone(), true, place.room().await?));
+    /// The devices with their room, that of index and log first.
+    pub async fn device_stats(&self) -> Result<Vec<DeviceStat>> {
+        let first = if self.places.nvme.is_empty() { DeviceRole::Both } else { DeviceRole::Scm };
+        let data = self.places.nvme.iter().map(|place| (place, DeviceRole::Nvme));
+        let mut stats = Vec::new();
+        for (place, role) in std::iter::once((&self.places.scm, first)).chain(data) {
+            let Room { total_bytes, free_bytes } = place.room().await?;
+            stats.push(DeviceStat { name: place.name.clone(), role, total_bytes, free_bytes });
         }
-        Ok(rooms)
+        Ok(stats)
     }
 
     /// Pools that have a shard here, open or not.

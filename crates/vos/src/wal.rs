@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use env::{AlignedBuf, Disk, Env, File, OpenOptions};
 use serde::{Deserialize, Serialize};
-use types::{Code, Error, Result};
+use types::{Code, Error, Histogram, Result};
+use wire::store::LogStat;
 
 use crate::Lsn;
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
@@ -76,6 +77,19 @@ struct State {
     writing: bool,
     failed: Option<Error>,
     wakers: Vec<Waker>,
+    /// When the first of the pending records was appended.
+    pending_since: Duration,
+    figures: Figures,
+}
+
+/// What the log has done since it was opened.
+#[derive(Clone, Default)]
+struct Figures {
+    batch_records: Histogram,
+    batch_bytes: Histogram,
+    commit_latency_us: Histogram,
+    replay_records: u64,
+    replay_time: Duration,
 }
 
 /// See the module.
@@ -124,6 +138,7 @@ impl Wal {
         space: Rc<RefCell<Space>>,
         mut replay: impl FnMut(&[u8], u32) -> Result<()>,
     ) -> Result<Rc<Wal>> {
+        let began = env.now();
         let head = read_head(disk, dir).await?.unwrap_or(HeadDf {
             segment: 1,
             sequence: 1,
@@ -191,6 +206,8 @@ impl Wal {
             number += 1;
         }
         state.durable = state.last;
+        state.figures.replay_records = state.last.0 + 1 - head.lsn;
+        state.figures.replay_time = env.now() - began;
         space.borrow_mut().set_durable(state.last);
         let in_log = |n: &u64| state.segments.contains_key(n);
         for stray in numbers.iter().filter(|n| !in_log(n)) {
@@ -211,6 +228,9 @@ impl Wal {
     /// Appends one record, encoded by `encode` with its length in front.
     pub(crate) fn append(self: &Rc<Self>, encode: impl FnOnce(&mut Vec<u8>)) -> Lsn {
         let mut state = self.state.borrow_mut();
+        if state.pending_records == 0 {
+            state.pending_since = self.env.now();
+        }
         encode(&mut state.pending);
         state.pending_records += 1;
         state.last = Lsn(state.last.0 + 1);
@@ -249,6 +269,23 @@ impl Wal {
         let whole: u64 = state.segments.values().sum();
         let unused = state.segment.as_ref().map_or(0, |segment| segment.bytes - state.offset);
         whole - unused
+    }
+
+    /// What the log has done since it was opened.
+    pub(crate) fn stat(&self) -> LogStat {
+        let bytes = self.bytes();
+        let state = self.state.borrow();
+        let figures = state.figures.clone();
+        LogStat {
+            bytes,
+            failed: state.failed.is_some(),
+            batch_records: figures.batch_records,
+            batch_bytes: figures.batch_bytes,
+            commit_latency_us: figures.commit_latency_us,
+            replay_records: figures.replay_records,
+            replay_time_us: figures.replay_time.as_micros() as u64,
+            ..LogStat::default()
+        }
     }
 
     /// Waits until a record is durable, also in a relaxed log.
@@ -309,8 +346,9 @@ impl Wal {
 
     /// Writes what is pending now as one batch.
     async fn write_batch(&self) -> Result<()> {
-        let (buf, padded, last) = {
+        let (buf, padded, last, since) = {
             let mut state = self.state.borrow_mut();
+            let since = state.pending_since;
             let body = std::mem::take(&mut state.pending);
             let record_count = std::mem::take(&mut state.pending_records);
             let body_bytes = u32::try_from(body.len())
@@ -325,6 +363,8 @@ impl Wal {
                 body_crc: wire::header::crc(&body),
             };
             let padded = header.padded_bytes();
+            state.figures.batch_records.record(record_count as u64);
+            state.figures.batch_bytes.record(body_bytes as u64);
             let mut buf = AlignedBuf::try_zeroed(padded as usize)?;
             let (raw, _) = header.encode();
             buf[..BATCH_HEADER_BYTES].copy_from_slice(&raw);
@@ -335,7 +375,7 @@ impl Wal {
                 body.clear();
                 state.pending = body;
             }
-            (buf, padded, state.last)
+            (buf, padded, state.last, since)
         };
         if let Some(data) = &self.relaxed {
             data.sync().await?;
@@ -349,6 +389,8 @@ impl Wal {
         state.sequence += 1;
         state.chain = sum;
         state.durable = last;
+        let taken = self.env.now().saturating_sub(since);
+        state.figures.commit_latency_us.record(taken.as_micros() as u64);
         drop(state);
         self.space.borrow_mut().set_durable(last);
         Ok(())

@@ -16,14 +16,15 @@ pub mod hello;
 pub mod link;
 pub mod map;
 pub mod obj;
+pub mod store;
 
 pub use header::{HEADER_BYTES, Header, Kind};
 
 use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
-/// Version of all messages. 1: first release.
-pub const WIRE_VERSION: u16 = 1;
+/// Version of all messages. 1: first release; 2: figures of stores.
+pub const WIRE_VERSION: u16 = 2;
 
 /// Encodes a message body.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {

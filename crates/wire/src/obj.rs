@@ -516,6 +516,12 @@ pub enum Request<'a> {
         /// The pool.
         pool: PoolId,
     },
+    /// Devices, log and aggregation of a pool's shard here. The reply is a
+    /// [`crate::store::StoreStat`].
+    StoreStat {
+        /// The pool.
+        pool: PoolId,
+    },
 }
 
 /// Which [`Request`] a body holds, told without decoding it.

@@ -4,6 +4,7 @@
 mod crash;
 mod faults;
 mod listing;
+mod log;
 mod memory;
 mod model;
 mod random;

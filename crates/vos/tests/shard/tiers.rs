@@ -104,7 +104,7 @@ fn a_target_half_made_is_finished_by_the_next_open() {
 }
 
 fn refused(outcome: types::Result<Rc<Store>>, code: Code, words: &[&str]) {
-    let error = outcome.err().expect("a wrong device was taken");
+    let error = outcome.expect_err("a wrong device was taken");
     let text = error.to_string();
     assert_eq!(error.code, code, "{text}");
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
@@ -183,8 +183,8 @@ fn a_raw_device_is_shared_in_parts_and_cut_in_one_way_only() {
         let mut stores = Vec::new();
         for n in 0..3 {
             let store = open(&env, &split(n, 3)).await.unwrap();
-            let rooms = store.rooms().await.unwrap();
-            assert_eq!(rooms[1].2.total_bytes, 21 << 20);
+            let devices = store.device_stats().await.unwrap();
+            assert_eq!(devices[1].total_bytes, 21 << 20);
             let wide = vos::ShardConfig { nvme_bytes: 8 << 20, ..config(Durability::Wal) };
             let shard = store.create_shard(POOL, &wide).await.unwrap();
             let lsn = shard.create_cont(CONT).unwrap();

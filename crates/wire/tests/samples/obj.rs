@@ -2,9 +2,11 @@
 
 use super::{Reply, Visitor, control};
 use serde_bytes::Bytes;
+use types::Histogram;
 use types::{ClientId, ContId, Durability, Epoch, Oid, PoolId, TargetId};
 use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
 use wire::obj::*;
+use wire::store::{AggregationStat, DeviceRole, DeviceStat, LogStat, StoreStat};
 
 const OID: Oid = Oid { hi: 0x0d00_0100_0000_0007, lo: 0x55 };
 const POOL: PoolId = PoolId(5);
@@ -146,6 +148,7 @@ fn requests(visitor: &mut impl Visitor) {
     );
     request("list_orphans", Request::ListOrphans { pool: POOL, cont: CONT });
     request("admission_stat", Request::AdmissionStat { pool: POOL });
+    request("store_stat", Request::StoreStat { pool: POOL });
     let released = Notice::Release { pool: POOL, cont: CONT, oids: vec![OID, Oid::NIL] };
     visitor.message("notice.release", released);
 }
@@ -262,4 +265,41 @@ fn replies(visitor: &mut impl Visitor) {
     };
     let stat = AdmissionStat { version: 9, writers: gate(20), readers: gate(40) };
     visitor.message("admission_stat", Reply::Ok(stat));
+    visitor.message("store_stat", Reply::Ok(store_stat()));
+}
+
+fn store_stat() -> StoreStat {
+    let histogram = |value: u64| {
+        let mut histogram = Histogram::default();
+        histogram.record(value);
+        histogram
+    };
+    StoreStat {
+        devices: vec![DeviceStat {
+            name: "/d".into(),
+            role: DeviceRole::Nvme,
+            total_bytes: 1,
+            free_bytes: 2,
+        }],
+        log: Some(LogStat {
+            bytes: 3,
+            failed: true,
+            batch_records: histogram(1),
+            batch_bytes: histogram(2),
+            commit_latency_us: histogram(3),
+            replay_records: 4,
+            replay_time_us: 5,
+            checkpoints: 6,
+            checkpoint_ns: 7,
+            checkpoint_time_us: 8,
+        }),
+        aggregation: AggregationStat {
+            passes: 9,
+            extents: 10,
+            joined: 11,
+            made: 12,
+            moved_bytes: 13,
+            discarded_bytes: 14,
+        },
+    }
 }
