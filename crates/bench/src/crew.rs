@@ -12,7 +12,7 @@
 
 use crate::place::Where;
 use crate::worker::WORKER_ENV;
-use crate::{clock, io, ioc, md};
+use crate::{clock, io, ioc, md, store};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -28,6 +28,8 @@ pub(crate) enum Job {
     Md(md::Options),
     /// [`crate::ioc`].
     Ioc(ioc::Load),
+    /// [`crate::store`].
+    Store(store::Load),
 }
 
 /// The first thing a worker reads.
@@ -170,6 +172,7 @@ impl Crew {
                 .arg("bench-worker")
                 .env(WORKER_ENV, "1")
                 .envs(variables(rank))
+                .envs(place.variables().iter().map(|(name, value)| (name, value)))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()

@@ -10,6 +10,7 @@
 //! This crate reads clocks and `/proc` itself, not through the I/O seam: it measures from the
 //! outside and never runs under simulation. It does not know how targets store things.
 
+pub mod access_paths;
 mod backend;
 mod clock;
 mod crew;
@@ -19,6 +20,7 @@ pub mod md;
 mod place;
 pub mod report;
 mod servers;
+pub mod store;
 pub mod suite;
 pub mod svg;
 mod table;

@@ -25,6 +25,14 @@ pub enum Where {
     },
     /// A directory of the operating system, through POSIX calls; made when it is missing.
     Posix(PathBuf),
+    /// The same, by processes that have these variables in their environment (a preloaded
+    /// library, for one).
+    PosixWith {
+        /// The directory.
+        dir: PathBuf,
+        /// Names and values.
+        variables: Vec<(String, String)>,
+    },
 }
 
 impl Where {
@@ -39,6 +47,17 @@ impl Where {
                 tcp_only: *tcp_only,
             },
             Where::Posix(dir) => Where::Posix(dir.join(name)),
+            Where::PosixWith { dir, variables } => {
+                Where::PosixWith { dir: dir.join(name), variables: variables.clone() }
+            }
+        }
+    }
+
+    /// What the environment of a process that works here must have.
+    pub(crate) fn variables(&self) -> &[(String, String)] {
+        match self {
+            Where::PosixWith { variables, .. } => variables,
+            Where::Dfs { .. } | Where::Posix(_) => &[],
         }
     }
 }
@@ -49,7 +68,7 @@ impl fmt::Display for Where {
             Where::Dfs { pool, cont, dir, .. } => {
                 write!(f, "azk://{pool}/{cont}/{}", dir.trim_start_matches('/'))
             }
-            Where::Posix(dir) => write!(f, "{}", dir.display()),
+            Where::Posix(dir) | Where::PosixWith { dir, .. } => write!(f, "{}", dir.display()),
         }
     }
 }

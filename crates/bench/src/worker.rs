@@ -8,6 +8,7 @@ use crate::io::IoTask;
 use crate::ioc::LoadTask;
 use crate::md::MdTask;
 use crate::place::Where;
+use crate::store::UpdateTask;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, StdinLock, StdoutLock};
 use std::process::ExitCode;
@@ -85,19 +86,22 @@ fn serve(line: &mut Line) -> Result<()> {
     let Some(assignment) = line.next::<Assignment>()? else {
         return Err(Error::inval("a benchmark worker is started by the benchmark, not by hand"));
     };
+    if let Job::Store(load) = &assignment.job {
+        return steps(line, UpdateTask::connect(load.clone(), assignment.rank, &assignment.place)?);
+    }
     match &assignment.place {
         Where::Dfs { .. } => {
             let backend = DfsBackend::connect(&assignment.place)?;
             obey(line, &assignment, backend)
         }
-        Where::Posix(_) => obey(line, &assignment, PosixBackend),
+        Where::Posix(_) | Where::PosixWith { .. } => obey(line, &assignment, PosixBackend),
     }
 }
 
 fn obey<B: Backend>(line: &mut Line, assignment: &Assignment, backend: B) -> Result<()> {
     let dir = match &assignment.place {
         Where::Dfs { dir, .. } => dir.trim_end_matches('/').to_string(),
-        Where::Posix(dir) => dir
+        Where::Posix(dir) | Where::PosixWith { dir, .. } => dir
             .to_str()
             .ok_or_else(|| Error::inval(format!("{} is not UTF-8", dir.display())))?
             .to_string(),
@@ -109,6 +113,8 @@ fn obey<B: Backend>(line: &mut Line, assignment: &Assignment, backend: B) -> Res
         Job::Md(options) => {
             steps(line, MdTask::new(options.clone(), assignment.rank, dir, backend))
         }
+        // Taken care of before: it needs no backend.
+        Job::Store(_) => Err(Error::inval("updates of objects go to a container")),
         // Coordination hooks the calls of the operating system, so that is what it uses.
         Job::Ioc(load) => steps(line, LoadTask::new(load.clone(), assignment.rank, &dir)),
     }

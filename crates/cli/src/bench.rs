@@ -3,7 +3,9 @@
 //! Short options are those of IOR and mdtest where these have one. The work is done by the crate
 //! `bench`; workers are this program again, see `bench::worker_main`.
 
+mod access_paths;
 mod ioc;
+mod store;
 
 use crate::exit::{Failure, Outcome};
 use crate::session::{Session, absolute};
@@ -28,6 +30,8 @@ enum BenchVerb {
     Io(IoArgs),
     Md(MdArgs),
     Ioc(ioc::IocArgs),
+    AccessPaths(access_paths::AccessPathsArgs),
+    Store(store::StoreArgs),
     #[command(hide = true)]
     Suite(SuiteArgs),
 }
@@ -206,6 +210,8 @@ pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
             with_output(session, |out| md::run(&md_options(args), &place, out)).map(|_| ())
         }
         BenchVerb::Ioc(args) => ioc::run(session, args),
+        BenchVerb::AccessPaths(args) => access_paths::run(session, args),
+        BenchVerb::Store(args) => store::run(session, args),
         BenchVerb::Suite(args) => run_suite(session, args),
     }
 }

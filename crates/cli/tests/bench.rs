@@ -2,6 +2,8 @@
 //! memory, over TCP, and the suite. Figures are not looked at, only that the work was done and
 //! the data were right.
 
+mod harness;
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -192,4 +194,38 @@ fn only_file(dir: &Path) -> Value {
         std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
     serde_json::from_slice(&std::fs::read(&files[0]).unwrap()).unwrap()
+}
+
+#[test]
+fn a_durable_store_is_held_against_its_device() {
+    let system = harness::System::none();
+    let dir = system.path("device");
+    std::fs::create_dir(&dir).unwrap();
+    let results = system.path("store.json");
+    let (dir, file) = (dir.to_str().unwrap(), results.to_str().unwrap());
+    let scale = ["--scale", "0.004", "--rounds", "1", "--depth", "16"];
+    let args = [&["bench", "store", "--on", dir, "--results", file][..], &scale].concat();
+    let report = system.json(&args);
+    let names: Vec<&str> = report["verdicts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 4, "{report}");
+    for verdict in report["verdicts"].as_array().unwrap() {
+        assert_eq!(verdict["measured"]["count"], 1, "{verdict}");
+    }
+    // Every update was in some batch, and none was written twice.
+    let figure = |name: &str| {
+        let all = report["figures"].as_array().unwrap();
+        let found = all.iter().find(|figure| figure["name"] == name).unwrap();
+        found["values"][0].as_f64().unwrap()
+    };
+    assert!(figure("updates in a batch") >= 1.0, "{report}");
+    assert!(figure("bytes of a batch") > 150.0, "{report}");
+    let kept: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&results).unwrap()).unwrap();
+    assert_eq!(kept["verdicts"], report["verdicts"]);
+    system.fails(2, &["depth"], &["bench", "store", "--on", dir, "--depth", "0"]);
 }

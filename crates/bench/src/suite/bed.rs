@@ -25,11 +25,17 @@ pub struct Bed {
     /// `None` only while the system starts.
     client: Option<Client>,
     targets: Vec<TargetId>,
+    durability: Durability,
 }
 
 impl Bed {
-    /// Starts a system below `dir`, with the command `binary`.
+    /// Starts a system below `dir`, with the command `binary`, whose pools live in memory.
     pub fn start(dir: &Path, binary: &Path) -> Result<Bed> {
+        Bed::start_with(dir, binary, Durability::Memory)
+    }
+
+    /// The same with pools of another durability.
+    pub fn start_with(dir: &Path, binary: &Path, durability: Durability) -> Result<Bed> {
         let root = dir.join(format!("azekura-bench-{}", std::process::id()));
         std::fs::create_dir(&root)
             .map_err(|error| Error::io(format!("making {}", root.display()), error))?;
@@ -40,10 +46,12 @@ impl Bed {
             up_seconds: 0.0,
             client: None,
             targets: Vec::new(),
+            durability,
         };
         let before = Instant::now();
         let targets = TARGETS.to_string();
-        bed.command(&["up", "--engines", "1", "--targets", &targets, "--durability", "memory"])?;
+        let kept = durability.to_string();
+        bed.command(&["up", "--engines", "1", "--targets", &targets, "--durability", &kept])?;
         bed.up_seconds = before.elapsed().as_secs_f64();
         let address = SystemAddress::from_dir(&bed.system_dir())?;
         let client = Client::connect(ConnectOptions::new(address))?;
@@ -51,6 +59,12 @@ impl Bed {
         bed.targets = info.engines.into_iter().flat_map(|(_, targets, _)| targets).collect();
         bed.client = Some(client);
         Ok(bed)
+    }
+
+    /// A client of the system.
+    pub fn client(&self) -> Result<&Client> {
+        let closed = || Error::new(Code::Closed, "the system has not started");
+        self.client.as_ref().ok_or_else(closed)
     }
 
     /// How long `azekura up` took.
@@ -76,10 +90,7 @@ impl Bed {
 
     /// Makes a pool of `bytes` on all targets, or on the first only, with a file system in it.
     pub fn make_files(&self, label: &str, bytes: u64, one_target: bool) -> Result<Where> {
-        let client = self
-            .client
-            .as_ref()
-            .ok_or_else(|| Error::new(Code::Closed, "the system has not started"))?;
+        let client = self.client()?;
         let targets = match one_target {
             true => self.targets.iter().take(1).copied().collect(),
             false => Vec::new(),
@@ -88,7 +99,7 @@ impl Bed {
             label: label.to_string(),
             bytes,
             scm_percent: SCM_PERCENT,
-            durability: Durability::Memory,
+            durability: self.durability,
             targets,
         };
         // SAFETY: these calls only return numbers.
@@ -123,7 +134,20 @@ impl Bed {
         Where::Posix(self.root.join("yardstick"))
     }
 
-    fn system_dir(&self) -> PathBuf {
+    /// The directory of the bed, for what an experiment needs beside the system.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A command of the system, for an experiment to run beside it.
+    pub fn beside(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.arg("--dir").arg(self.system_dir()).stdin(Stdio::null());
+        command
+    }
+
+    /// The directory of the system.
+    pub fn system_dir(&self) -> PathBuf {
         self.root.join("system")
     }
 

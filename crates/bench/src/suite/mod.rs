@@ -6,8 +6,8 @@
 //! the same round: rounds alternate between the sides, and of the rounds' ratios the median
 //! counts. A measurement that fails is reported and does not stop the others.
 
-mod bed;
-mod collect;
+pub(crate) mod bed;
+pub(crate) mod collect;
 mod growth;
 mod rounds;
 mod stream;

@@ -121,7 +121,7 @@ pub fn measure(
             dir: dir.clone(),
             tcp_only: true,
         },
-        Where::Posix(_) => dfs.clone(),
+        Where::Posix(_) | Where::PosixWith { .. } => dfs.clone(),
     };
     let tmpfs = bed.yardstick();
     for round in 1..=options.rounds {

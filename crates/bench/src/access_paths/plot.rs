@@ -1,0 +1,54 @@
+//! The figure of the experiment: bandwidth against transfer size, a line per way.
+
+use super::{MIB, Report, figure_name};
+use crate::Phase;
+use crate::svg::{Lines, Series};
+use std::path::{Path, PathBuf};
+use types::{Error, Result};
+
+/// Writes the plots of writing (`path`) and reading (`-read` at the end of the name), and the
+/// report beside them as JSON.
+pub fn write(report: &Report, path: &Path) -> Result<()> {
+    put(path, &lines(report, Phase::Write).svg())?;
+    put(&beside(path, "-read", "svg"), &lines(report, Phase::Read).svg())?;
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|error| Error::inval(format!("the report: {error}")))?;
+    put(&beside(path, "", "json"), &(text + "\n"))
+}
+
+/// The plot of writing.
+#[cfg(test)]
+pub fn svg(report: &Report) -> String {
+    lines(report, Phase::Write).svg()
+}
+
+fn lines(report: &Report, phase: Phase) -> Lines {
+    let series = report.options.ways().map(|way| Series {
+        name: way.to_string(),
+        points: report
+            .options
+            .transfers
+            .iter()
+            .filter_map(|&transfer| {
+                let median = report.median(&figure_name(way, transfer, phase))?;
+                Some((transfer as f64 / MIB as f64, median))
+            })
+            .collect(),
+    });
+    Lines {
+        title: format!("{} through library, mount, and both", phase.name()),
+        x_label: "MiB per call".to_string(),
+        y_label: "MiB/s".to_string(),
+        series: series.collect(),
+    }
+}
+
+fn beside(path: &Path, ending: &str, extension: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}{ending}.{extension}"))
+}
+
+fn put(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text)
+        .map_err(|error| Error::io(format!("writing {}", path.display()), error))
+}

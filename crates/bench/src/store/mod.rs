@@ -1,0 +1,339 @@
+//! What a durable store costs beside the bare device, in one run: small synced updates against
+//! an appender that writes batches of the same size; large writes and reads and small random
+//! reads against direct I/O on a file of the same file system.
+//!
+//! The store's side runs over everything a user's call runs over (client, shared memory, engine,
+//! log), with durability `wal`; the yardsticks are threads that do nothing but the I/O.
+
+mod device;
+mod load;
+
+pub use load::Load;
+pub(crate) use load::UpdateTask;
+
+use crate::crew::{Crew, Job, Phase, Step};
+use crate::place::Where;
+use crate::report::Machine;
+use crate::suite::bed::Bed;
+use crate::suite::collect::{self, Collector};
+use crate::suite::verdict::{self, Goal, Verdict};
+use crate::suite::{Figure, say};
+use crate::{io, servers};
+use client::Client;
+use device::Sync;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use types::{Durability, Error, ObjClass, Result};
+use wire::control::{Name, OpenMode};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of a small value, as a directory entry has.
+const VALUE_BYTES: u64 = 150;
+/// Bytes of the file that the bare appender goes round in.
+const RING_BYTES: u64 = 64 * MIB;
+
+/// What to run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// Client processes, and threads of a yardstick.
+    pub processes: u32,
+    /// Small updates in flight in each process.
+    pub depth: u32,
+    /// Rounds of alternation, at least 1.
+    pub rounds: u32,
+    /// Factor on all amounts of work.
+    pub scale: f64,
+    /// A directory of the file system to measure.
+    pub dir: PathBuf,
+    /// Where to write the report as JSON; `None`: nowhere.
+    pub results: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            processes: 2,
+            depth: 64,
+            rounds: 3,
+            scale: 1.0,
+            dir: std::env::temp_dir(),
+            results: None,
+        }
+    }
+}
+
+impl Options {
+    /// `Inval`, naming the option, when these make no run.
+    pub fn check(&self) -> Result<()> {
+        if self.processes == 0 || self.processes > 256 {
+            return Err(Error::inval("processes: want 1 to 256"));
+        }
+        if self.depth == 0 || self.depth > 4096 {
+            return Err(Error::inval("depth: want 1 to 4,096"));
+        }
+        if self.rounds == 0 || self.rounds > 1000 {
+            return Err(Error::inval("rounds: want 1 to 1,000"));
+        }
+        if !(self.scale > 0.0 && self.scale <= 1000.0) {
+            return Err(Error::inval("scale: want more than 0, at most 1,000"));
+        }
+        Ok(())
+    }
+
+    fn scaled(&self, amount: u64, min: u64) -> u64 {
+        ((amount as f64 * self.scale) as u64).max(min)
+    }
+
+    /// Bytes of each process's file.
+    fn file_bytes(&self) -> u64 {
+        self.scaled(512, 4) * MIB
+    }
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// As it was run.
+    pub options: Options,
+    /// What it ran on.
+    pub machine: Machine,
+    /// All figures.
+    pub figures: Vec<Figure>,
+    /// The promises and what became of them.
+    pub verdicts: Vec<Verdict>,
+    /// Measurements that failed: name and error.
+    pub failures: Vec<(String, String)>,
+}
+
+/// Over, under, goal.
+const GOALS: [(&str, &str, &str, f64); 4] = [
+    ("small updates / appender", "updates store", "updates appender", 0.7),
+    ("1 MiB write / direct", "write 1m store", "write 1m direct", 0.85),
+    ("1 MiB read / direct", "read 1m store", "read 1m direct", 0.85),
+    ("4 KiB random read / direct", "random read 4k store", "random read 4k direct", 0.7),
+];
+
+/// Runs the experiment. `binary` is the `azekura` command, expected to be this very program.
+///
+/// Errors: when no system can be started, or `out` or the results cannot be written. Failed
+/// measurements and broken promises are in the report.
+pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Report> {
+    options.check()?;
+    let bed = Bed::start_with(&options.dir, binary, Durability::Wal)?;
+    let per_run = options.file_bytes() * u64::from(options.processes);
+    let place = bed.make_files("store", per_run * 4 + (4 << 30), false)?;
+    let mut all = Collector::default();
+    for round in 1..=options.rounds {
+        say(out, &format!("round {round} of {}", options.rounds))?;
+        let mut part = |name: &str, work: &mut dyn FnMut(&mut Collector) -> Result<()>| {
+            let outcome = work(&mut all);
+            if let Err(error) = outcome {
+                all.fail(name, &error);
+                return say(out, &format!("  {name}: {error}"));
+            }
+            say(out, &format!("  {name}"))
+        };
+        part("updates", &mut |all| updates(options, &bed, &place, all))?;
+        part("large transfers", &mut |all| large(options, &bed, &place, round, all))?;
+        part("random reads", &mut |all| random(options, &bed, &place, round, all))?;
+    }
+    drop(bed);
+    let verdicts = GOALS
+        .iter()
+        .map(|(name, over, under, goal)| {
+            Verdict::of(name, "x", Goal::AtLeast(*goal), &all.ratios(over, under))
+        })
+        .collect();
+    let (figures, failures) = all.into_parts();
+    let report =
+        Report { options: options.clone(), machine: Machine::here(), figures, verdicts, failures };
+    say(out, &collect::table(&report.figures).to_string())?;
+    say(out, &verdict::table(&report.verdicts).to_string())?;
+    if let Some(path) = &options.results {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Error::inval(format!("the report: {error}")))?;
+        std::fs::write(path, text + "\n")
+            .map_err(|error| Error::io(format!("writing {}", path.display()), error))?;
+    }
+    Ok(report)
+}
+
+/// Small synced updates, then the bare appender with the batches that the store has made.
+fn updates(options: &Options, bed: &Bed, place: &Where, all: &mut Collector) -> Result<()> {
+    let count = options.scaled(200_000, 500);
+    let load = Load { value_bytes: VALUE_BYTES, depth: options.depth };
+    let before = batches(bed.client()?)?;
+    let mut crew = Crew::start(&Job::Store(load), place, options.processes)?;
+    let pids = servers::local_pids(place)?;
+    let step = Step { phase: Phase::Write, iteration: 0, item_count: count, wall_ns: None };
+    let done = crew.run(step, &pids)?;
+    crew.finish()?;
+    let first = done.samples.iter().map(|sample| sample.start_ns).min().unwrap_or(0);
+    let last = done.samples.iter().map(|sample| sample.end_ns).max().unwrap_or(0);
+    let ops: u64 = done.samples.iter().map(|sample| sample.ops).sum();
+    let seconds = (last - first) as f64 / 1e9;
+    all.put("updates store", "op/s", ops as f64 / seconds);
+    if let Some(cpu_ns) = done.server_cpu_ns {
+        all.put("updates engine cpu", "µs/op", cpu_ns as f64 / 1e3 / ops as f64);
+    }
+    let after = batches(bed.client()?)?;
+    let count = (after.count - before.count).max(1);
+    let records = (after.records - before.records) as f64 / count as f64;
+    let bytes = (after.bytes - before.bytes) / count;
+    all.put("updates in a batch", "records", records);
+    all.put("bytes of a batch", "B", bytes as f64);
+
+    // As many appenders as there are logs.
+    let logs = after.logs.max(1);
+    let each = (count / u64::from(logs)).max(50);
+    let files = (0..logs)
+        .map(|index| {
+            let path = bed.root().join(format!("appender{index}"));
+            let file = device::open(&path, RING_BYTES, Sync::Each)?;
+            device::fill(&file, RING_BYTES)?;
+            Ok(file)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let seconds = device::together(logs, |index| {
+        device::append(&files[index as usize], RING_BYTES, bytes + 64, each)
+    })?;
+    let written = each as f64 * f64::from(logs) * records;
+    all.put("updates appender", "op/s", written / seconds);
+    Ok(())
+}
+
+/// What the logs of all targets have written.
+struct Batches {
+    count: u64,
+    records: u64,
+    bytes: u64,
+    logs: u32,
+}
+
+fn batches(client: &Client) -> Result<Batches> {
+    let stats = client.block_on(async {
+        let pool = client.pool_open(&Name::Label("store".into()), OpenMode::ReadOnly).await?;
+        let stats = pool.store_stats().await?;
+        pool.close().await?;
+        Ok::<_, Error>(stats)
+    })?;
+    let mut sum = Batches { count: 0, records: 0, bytes: 0, logs: 0 };
+    for log in stats.iter().filter_map(|(_, stat)| stat.as_ref()?.log.as_ref()) {
+        sum.count += log.batch_records.count;
+        sum.records += log.batch_records.sum;
+        sum.bytes += log.batch_bytes.sum;
+        sum.logs += 1;
+    }
+    Ok(sum)
+}
+
+/// Files of 1 MiB transfers, and the same by direct I/O.
+fn large(
+    options: &Options,
+    bed: &Bed,
+    place: &Where,
+    round: u32,
+    all: &mut Collector,
+) -> Result<()> {
+    let bytes = options.file_bytes();
+    let pattern =
+        io::Options { class: Some(ObjClass::SX), ..io::Options::easy(options.processes, bytes) };
+    let report = io::run(&pattern, &place.join(&format!("large{round}")), &mut std::io::sink())?;
+    for phase in &report.summary {
+        let name = format!("{} 1m store", phase.phase.name());
+        all.put(&name, "MiB/s", phase.bytes_per_s.median / MIB as f64);
+        all.put(&format!("{name} cpu"), "µs/op", phase.cpu_us_per_op.median);
+    }
+    let files = direct_files(options, bed)?;
+    let pieces = bytes / MIB;
+    let total = (bytes * u64::from(options.processes)) as f64 / MIB as f64;
+    let seconds = device::together(options.processes, |index| {
+        device::append(&files[index as usize], bytes, MIB, pieces)
+    })?;
+    all.put("write 1m direct", "MiB/s", total / seconds);
+    let seconds = device::together(options.processes, |index| {
+        device::read(&files[index as usize], bytes, MIB, pieces, None)
+    })?;
+    all.put("read 1m direct", "MiB/s", total / seconds);
+    Ok(())
+}
+
+/// 4 KiB at random places of files written before, and the same by direct I/O.
+fn random(
+    options: &Options,
+    bed: &Bed,
+    place: &Where,
+    round: u32,
+    all: &mut Collector,
+) -> Result<()> {
+    let bytes = (options.file_bytes() / 8 / MIB).max(1) * MIB;
+    let written = io::Options {
+        keep: true,
+        read: false,
+        class: Some(ObjClass::SX),
+        ..io::Options::easy(options.processes, bytes)
+    };
+    let place = place.join(&format!("random{round}"));
+    io::run(&written, &place, &mut std::io::sink())?;
+    let pattern = io::Options {
+        transfer_bytes: 4096,
+        random: true,
+        write: false,
+        read: true,
+        keep: false,
+        ..written
+    };
+    let report = io::run(&pattern, &place, &mut std::io::sink())?;
+    for phase in report.summary.iter().filter(|phase| phase.phase == Phase::Read) {
+        all.put("random read 4k store", "op/s", phase.ops_per_s.median);
+        all.put("random read 4k store cpu", "µs/op", phase.cpu_us_per_op.median);
+    }
+    let files = direct_files(options, bed)?;
+    let count = bytes / 4096;
+    let seconds = device::together(options.processes, |index| {
+        let seed = u64::from(round) * 1000 + u64::from(index);
+        device::read(&files[index as usize], bytes, 4096, count, Some(seed))
+    })?;
+    all.put(
+        "random read 4k direct",
+        "op/s",
+        (count * u64::from(options.processes)) as f64 / seconds,
+    );
+    Ok(())
+}
+
+/// A written file per process.
+fn direct_files(options: &Options, bed: &Bed) -> Result<Vec<std::fs::File>> {
+    let bytes = options.file_bytes();
+    (0..options.processes)
+        .map(|index| {
+            let path = bed.root().join(format!("direct{index}"));
+            let is_new = !path.exists();
+            let file = device::open(&path, bytes, Sync::Late)?;
+            if is_new {
+                device::fill(&file, bytes)?;
+            }
+            Ok(file)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        Options::default().check().unwrap();
+        for (options, word) in [
+            (Options { processes: 0, ..Options::default() }, "processes"),
+            (Options { depth: 0, ..Options::default() }, "depth"),
+            (Options { rounds: 0, ..Options::default() }, "rounds"),
+            (Options { scale: f64::NAN, ..Options::default() }, "scale"),
+        ] {
+            assert!(options.check().unwrap_err().to_string().contains(word));
+        }
+    }
+}
