@@ -72,6 +72,9 @@ pub struct StoreConfig {
     /// (default 4KiB; 512 to 64KiB).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline_bytes_max: Option<Bytes>,
+    /// Small extents are joined in the background (default true).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregation: Option<bool>,
 }
 
 impl StoreConfig {

@@ -222,6 +222,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
             options: vos::StoreOptions {
                 owner: Some(owner),
                 inline_bytes_max: config.inline_bytes_max(),
+                aggregate: config.store.aggregation.unwrap_or(true),
             },
             host: host.clone(),
             token: token.clone(),

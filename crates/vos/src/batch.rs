@@ -19,7 +19,7 @@
 //! Uuid, sequence and chain together keep what lay in a recycled segment, or in the torn end
 //! of an earlier life, from being taken for a continuation.
 
-use types::{Code, Error, Result};
+use types::Result;
 use wire::header::crc;
 
 use crate::Lsn;
@@ -72,10 +72,7 @@ impl BatchHeader {
         }
         let version = u16::from_le_bytes([raw[4], raw[5]]);
         if version != RECORD_VERSION {
-            return Err(Error::new(
-                Code::Version,
-                format!("log of version {version}, this program knows {RECORD_VERSION}"),
-            ));
+            return Err(crate::sealed::other_version("log", version, RECORD_VERSION));
         }
         let mut shard = [0; 16];
         shard.copy_from_slice(&raw[8..24]);
@@ -121,7 +118,7 @@ mod tests {
         };
         let (raw, sum) = header.encode();
         // A change here is a change of format: bump RECORD_VERSION.
-        let want = b"AZKW\x01\x00\x00\x000123456789abcdef\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
+        let want = b"AZKW\x02\x00\x00\x000123456789abcdef\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
             \x04\0\0\0\x05\0\0\0\x06\0\0\0\x07\0\0\0\0\0\0\0";
         assert_eq!(&raw[..60], want);
         assert_eq!(BatchHeader::decode(&raw).unwrap(), Some((header, sum)));

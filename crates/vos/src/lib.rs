@@ -20,6 +20,7 @@
 //! What is assumed of the device: a write with dsync survives once acknowledged; a torn write
 //! changes only the blocks it covers. This crate knows no network and no placement.
 
+mod aggregate;
 mod arena;
 mod batch;
 mod changes;

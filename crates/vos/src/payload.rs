@@ -50,6 +50,17 @@ pub(crate) struct Core {
     pub scm_reserved: Cell<u64>,
     /// Smaller values go into the index and the log, bytes.
     pub inline_bytes_max: u64,
+    /// Small extents are joined in the background.
+    pub aggregate: bool,
+    /// Reads and updates so far: background work yields while it moves.
+    pub activity: Cell<u64>,
+}
+
+impl Core {
+    /// Counts a read or an update that somebody waits for.
+    pub(crate) fn count_activity(&self) {
+        self.activity.set(self.activity.get() + 1);
+    }
 }
 
 /// A piece of the bulk.
@@ -136,6 +147,36 @@ impl Payload {
             }
         }
         Ok(payload)
+    }
+
+    /// One piece of `bytes` in one run of the data area; `None` when no free run is that long.
+    pub(crate) fn one_run(core: &Rc<Core>, bytes: u64) -> Result<Option<Payload>> {
+        let Ok(run) = core.space.borrow_mut().take(bytes) else { return Ok(None) };
+        let runs = RefCell::new(SmallVec::from_slice(&[run]));
+        let reservation = Rc::new(Reservation { core: core.clone(), runs });
+        if run.bytes < bytes {
+            return Ok(None);
+        }
+        let buf = match &core.medium {
+            Medium::Arena(_) => None,
+            Medium::File(_) => Some(AlignedBuf::try_zeroed(bytes as usize)?),
+        };
+        let mut pieces = SmallVec::new();
+        pieces.push(Piece::Run { run, buf });
+        Ok(Some(Payload {
+            core: core.clone(),
+            pieces,
+            reservation: Some(reservation),
+            scm_reserved: 0,
+        }))
+    }
+
+    /// Where the first piece is in the data area, if it is there.
+    pub(crate) fn first_run(&self) -> Option<u64> {
+        match self.pieces.first() {
+            Some(Piece::Run { run, .. }) => Some(run.at),
+            _ => None,
+        }
     }
 
     /// Reserves one piece; records may be cut only between each other.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use types::{Code, ContId, Epoch, Error, Oid, Result, TargetId};
 use wire::obj::{TxId, TxOutcome};
 
-/// Version of all records. 1: first release.
-pub(crate) const RECORD_VERSION: u16 = 1;
+/// Version of all records. 1: first release; 2: joined extents.
+pub(crate) const RECORD_VERSION: u16 = 2;
 
 /// A run of bytes of the data area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -212,6 +212,19 @@ pub(crate) enum RecordDf<'a> {
         /// Epoch of the object's last change and of that of its set of dkeys.
         epochs: (Epoch, Epoch),
     },
+    /// Aggregation: the extents of an array that cover a range become one, with its bytes at this
+    /// byte of the data area.
+    Join {
+        cont: ContId,
+        oid: Oid,
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        #[serde(with = "serde_bytes", borrow)]
+        akey: &'a [u8],
+        index: u64,
+        count: u64,
+        at: u64,
+    },
 }
 
 /// Appends the durable form of a record, with its length in front.
@@ -326,6 +339,10 @@ mod tests {
                     10, 7, 1, 2, 0, 2, 1, b'd', 1, 6, 4, 1, 2, 2, 0, 1, b'd', 1, b'a', 6, 1, 1,
                     b'd', 6, 6, 5,
                 ],
+            ),
+            (
+                RecordDf::Join { cont, oid, dkey, akey, index: 5, count: 2, at: 8 },
+                vec![11, 7, 1, 2, 1, b'd', 1, b'a', 5, 2, 8],
             ),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![

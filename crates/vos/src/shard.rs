@@ -59,6 +59,7 @@ pub struct Shard {
     /// Checkpoints completed; when the last one was, nanoseconds since 1970; how long it took, us.
     checkpoints: Cell<(u64, u64, u64)>,
     pub(crate) aggregation: Cell<AggregationStat>,
+    pub(crate) aggregating: Cell<bool>,
     effects: RefCell<Effects>,
     me: Weak<Shard>,
 }
@@ -87,6 +88,7 @@ impl Shard {
             compacting: Cell::new(false),
             checkpoints: Cell::default(),
             aggregation: Cell::default(),
+            aggregating: Cell::new(false),
             effects: RefCell::default(),
             me: me.clone(),
         })
@@ -139,7 +141,7 @@ impl Shard {
     }
 
     /// Fails when the shard takes no writes.
-    fn writable(&self) -> Result<()> {
+    pub(crate) fn writable(&self) -> Result<()> {
         if self.closed.get() {
             return Err(Error::new(Code::Closed, "the shard is closed"));
         }
@@ -153,12 +155,12 @@ impl Shard {
         }
     }
 
-    fn log_record(&self, record: &RecordDf<'_>) -> Lsn {
+    pub(crate) fn log_record(&self, record: &RecordDf<'_>) -> Lsn {
         self.log(|out| record::encode_into(record, out))
     }
 
     /// Runs a change with the shard's own effects, then lets the allocator follow.
-    fn change<R>(
+    pub(crate) fn change<R>(
         &self,
         run: impl FnOnce(&mut State, &mut Effects) -> Result<(Lsn, R)>,
     ) -> Result<(Lsn, R)> {
@@ -175,6 +177,7 @@ impl Shard {
         }
         drop(effects);
         self.compact_if_due();
+        self.aggregate_if_due();
         Ok((lsn, result))
     }
 
@@ -192,9 +195,26 @@ impl Shard {
         }
     }
 
-    /// Starts compaction when the log is long; after opening.
+    fn aggregate_if_due(&self) {
+        let due = self.core.aggregate && !self.state.borrow().fragments.is_empty();
+        if due && !self.closed.get() && !self.aggregating.replace(true) {
+            self.core.env.spawn(crate::aggregate::run(self.me.clone()));
+        }
+    }
+
+    /// Joins small extents of all arrays noted for it now, however young and whatever else goes
+    /// on. `Io` when the device fails. For tests, tools and before measurements.
+    pub async fn aggregate(&self) -> Result<()> {
+        match self.me.upgrade() {
+            Some(me) => crate::aggregate::pass(&me, 0, false).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts background work that is due; after opening.
     pub(crate) fn opened(&self) {
         self.compact_if_due();
+        self.aggregate_if_due();
     }
 
     /// Makes a container known; no effect when it is.
@@ -270,6 +290,7 @@ impl Shard {
     /// `NoSpace` when a tier is full; punches need none and always pass.
     pub fn stage(&self, ops: &[Op<'_>]) -> Result<Payload> {
         self.writable()?;
+        self.core.count_activity();
         changes::check_ops(ops)?;
         Payload::reserve(&self.core, self.state.borrow().index.scm_bytes, ops)
     }
@@ -302,10 +323,11 @@ impl Shard {
         let pieces = payload.commit();
         let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, effects| {
-            let index = &mut state.index;
+            let (index, fragments) = (&mut state.index, &mut state.fragments);
             let lsn = match &self.wal {
                 None => {
                     changes::walk(ops, &pieces, &mut |change| {
+                        fragments.note(cont, &change);
                         index.apply(cont, epoch, &change, effects);
                     })?;
                     Lsn(0)
@@ -313,6 +335,7 @@ impl Shard {
                 Some(_) => {
                     let mut list = Vec::with_capacity(ops.len());
                     changes::walk(ops, &pieces, &mut |change| {
+                        fragments.note(cont, &change);
                         index.apply(cont, epoch, &change, effects);
                         list.push(change);
                     })?;

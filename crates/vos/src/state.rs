@@ -9,7 +9,9 @@ use smallvec::SmallVec;
 use types::{Code, ContId, Epoch, Error, Oid, Result, TargetId};
 use wire::obj::{Batch, Op, TxId, TxOutcome};
 
+use crate::aggregate::Fragments;
 use crate::changes;
+use crate::index::fragment::ArrayName;
 use crate::index::{Container, Effects, Index};
 use crate::locks::{self, Claim, LockTable};
 use crate::payload::Piece;
@@ -38,6 +40,8 @@ pub(crate) struct State {
     pub decisions: BTreeMap<TxId, (Epoch, Vec<TargetId>)>,
     pub orphans: BTreeSet<(ContId, Oid)>,
     pub last_epoch: Epoch,
+    /// Arrays to be looked at by aggregation.
+    pub fragments: Fragments,
     /// Destroyed containers whose memory is still to be given back.
     pub graveyard: Vec<Container>,
 }
@@ -135,9 +139,10 @@ impl State {
         let cont = part.cont;
         match outcome {
             TxOutcome::Committed(epoch) => {
-                let index = &mut self.index;
+                let (index, fragments) = (&mut self.index, &mut self.fragments);
                 let batch: Batch<'_> = wire::decode(&part.batch)?;
                 changes::walk(&batch.ops, &part.pieces, &mut |change| {
+                    fragments.note(cont, &change);
                     index.apply(cont, epoch, &change, effects);
                 })?;
                 let freed: Vec<OrphanChange> = batch
@@ -195,6 +200,7 @@ impl State {
             RecordDf::Apply { cont, epoch, changes, origin, orphans } => {
                 changes.iter().try_for_each(check_change)?;
                 for change in &changes {
+                    self.fragments.note(cont, change);
                     self.index.apply(cont, epoch, change, &mut effects);
                 }
                 self.saw_epoch(epoch);
@@ -239,7 +245,17 @@ impl State {
             RecordDf::LastEpoch { epoch } => self.saw_epoch(epoch),
             RecordDf::Snapshot { cont, oid, from, to, changes, touches, epochs } => {
                 changes.iter().try_for_each(|(_, change)| check_change(change))?;
+                changes.iter().for_each(|(_, change)| self.fragments.note(cont, change));
                 self.index.replay_part(cont, oid, from, to, &changes, &touches, epochs);
+            }
+            RecordDf::Join { cont, oid, dkey, akey, index, count, at } => {
+                check_keys(oid, dkey, akey)?;
+                let end = at.checked_add(count.saturating_mul(u32::MAX as u64));
+                if index.checked_add(count).is_none() || end.is_none() {
+                    return Err(Error::new(Code::Csum, "log record: impossible range of records"));
+                }
+                let name = ArrayName { cont, oid, dkey: dkey.into(), akey: akey.into() };
+                self.index.join(&name, index, count, at, &mut effects);
             }
         }
         Ok(())

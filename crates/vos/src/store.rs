@@ -93,6 +93,8 @@ pub struct StoreOptions {
     /// [`INLINE_BYTES_MIN`] to [`INLINE_BYTES_LIMIT`]. Memory shards keep to
     /// [`limits::INLINE_BYTES_MAX`].
     pub inline_bytes_max: u32,
+    /// Small extents are joined in the background.
+    pub aggregate: bool,
 }
 
 /// Least [`StoreOptions::inline_bytes_max`].
@@ -102,7 +104,8 @@ pub const INLINE_BYTES_LIMIT: u32 = 64 << 10;
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { owner: None, inline_bytes_max: limits::INLINE_BYTES_MAX as u32 }
+        let inline_bytes_max = limits::INLINE_BYTES_MAX as u32;
+        StoreOptions { owner: None, inline_bytes_max, aggregate: true }
     }
 }
 
@@ -297,6 +300,8 @@ impl Store {
             scm_bytes: config.scm_bytes,
             scm_reserved: Cell::new(0),
             inline_bytes_max: limits::INLINE_BYTES_MAX as u64,
+            aggregate: self.options.aggregate,
+            activity: Cell::new(0),
         });
         Ok(Shard::new(pool, config, core, State::default(), None))
     }
@@ -325,6 +330,8 @@ impl Store {
             scm_bytes: config.scm_bytes,
             scm_reserved: Cell::new(0),
             inline_bytes_max: self.options.inline_bytes_max as u64,
+            aggregate: self.options.aggregate,
+            activity: Cell::new(0),
         });
         let mut state = State::default();
         let wal = Wal::open(

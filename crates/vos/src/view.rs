@@ -117,6 +117,7 @@ impl View<'_> {
         iods: &[FetchIod<'_>],
         segments: &mut Segments,
     ) -> Result<Vec<FetchedOwned>> {
+        self.core.count_activity();
         crate::changes::check_dkey(oid, dkey)?;
         let object = self.cont.object(oid);
         let found = object.and_then(|object| object.dkey(dkey));

@@ -184,6 +184,43 @@ impl ArrayValue {
         }
     }
 
+    /// Makes one extent of those that cover `[index, index + count)`, with its bytes at `at`; no
+    /// effect unless extents with bytes begin and end there and cover all of it. What is read
+    /// stays the same, and so do all epochs but those of the extents, of which the greatest
+    /// counts. When `at` is where the first extent is, the bytes are there already, one
+    /// extent's after the other's, on whole blocks.
+    pub(crate) fn join_range(&mut self, index: u64, count: u64, at: u64, effects: &mut Effects) {
+        let end = index.saturating_add(count);
+        let (mut next, mut epoch) = (index, Epoch::ZERO);
+        let mut in_place = false;
+        for (start, extent) in self.from(index).take_while(|(start, _)| *start < end) {
+            if start != next || extent.place == Place::Zero {
+                return;
+            }
+            in_place |= start == index && extent.place == Place::Blocks(at);
+            next = start + extent.count;
+            epoch = epoch.max(extent.epoch);
+        }
+        if next != end || count == 0 {
+            return;
+        }
+        if in_place {
+            loop {
+                let last = self.below(end).next().map(|(start, _)| start);
+                let Some(last) = last.filter(|last| *last >= index) else { break };
+                let Some(extent) = self.extents.remove(&last) else { break };
+                effects.scm -= (cost::EXTENT + extent.inline_bytes()) as i64;
+                effects.bytes -= extent.stored_bytes(self.record_bytes) as i64;
+            }
+        } else {
+            self.carve(index, end, effects);
+        }
+        let extent = Extent { count, epoch, place: Place::Blocks(at) };
+        effects.scm += cost::EXTENT as i64;
+        effects.bytes += extent.stored_bytes(self.record_bytes) as i64;
+        self.extents.insert_new(index, extent);
+    }
+
     /// Appends a small inline extent to an inline neighbour that ends where it begins.
     fn join(&mut self, index: u64, extent: &Extent, effects: &mut Effects) -> bool {
         let Place::Inline(more) = &extent.place else { return false };

@@ -6,6 +6,7 @@
 
 pub(crate) mod cost;
 pub(crate) mod extent;
+pub(crate) mod fragment;
 pub(crate) mod object;
 pub(crate) mod slot;
 pub(crate) mod snapshot;

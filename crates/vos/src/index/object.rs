@@ -274,7 +274,7 @@ impl Object {
     }
 
     /// The slot of a dkey that is there; never a bucket.
-    fn slot_mut(&mut self, dkey: &[u8]) -> Option<&mut Slot> {
+    pub(super) fn slot_mut(&mut self, dkey: &[u8]) -> Option<&mut Slot> {
         match &mut self.dkeys {
             Dkeys::Hashed(map) => {
                 let slot = map.get_mut(&hash_of(dkey))?;

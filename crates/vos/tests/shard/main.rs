@@ -1,6 +1,7 @@
 //! A shard against a naive model: random operations, reopening, crashes at every change of the
 //! disk, full devices, transactions.
 
+mod aggregate;
 mod crash;
 mod faults;
 mod listing;

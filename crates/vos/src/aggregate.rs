@@ -1,0 +1,251 @@
+//! Joining of small extents in the background.
+//!
+//! Updates note which arrays they have written to in small pieces ([`Fragments`]). When nothing
+//! has been written to one for some seconds, its groups of small extents are read, written to
+//! one run and replaced by one extent with one log record ([`crate::index::fragment`]); groups
+//! whose bytes lie one after the other already need the record only.
+//!
+//! Invariants:
+//! - Nothing that can be read changes: neither bytes, nor epochs of values, dkeys and objects,
+//!   nor what a snapshot sees.
+//! - The extents are compared with what was read in the same step that replaces them; if
+//!   anything was written meanwhile, the copy is thrown away.
+//! - The copy is on the device before the record that names it, and the old blocks come back
+//!   after that record is durable, as with every update.
+//!
+//! Foreground work goes first: while there is any, aggregation rests four times as long as
+//! it works. A full data area is left alone.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use types::{ContId, Result};
+
+use crate::index::extent::ReadPart;
+use crate::index::fragment::{ArrayName, Group, WINDOW_BYTES};
+use crate::payload::Payload;
+use crate::record::{ChangeDf, PlaceDf, RecordDf};
+use crate::segments::Segments;
+use crate::shard::Shard;
+
+/// How often the task looks.
+const TICK: Duration = Duration::from_secs(1);
+/// An array is left alone until it was not written for this many ticks.
+const AGE_TICKS: u64 = 5;
+/// Arrays noted at most; more are forgotten until they are written again.
+const NOTED_MAX: usize = 64 << 10;
+/// Writes of at least this many bytes are large enough.
+const SMALL_BYTES_MAX: u64 = 256 << 10;
+/// While others work, rest this many times as long as the last step took.
+const REST_FACTOR: u32 = 4;
+/// Below this share of free space nothing is copied.
+const FREE_SHARE: u64 = 64;
+
+/// Arrays that were written in small pieces, in the order of their first such write.
+#[derive(Debug, Default)]
+pub(crate) struct Fragments {
+    queue: VecDeque<(u64, ArrayName)>,
+    /// By hash of the name: tick of the last write. A collision costs an entry at worst.
+    last: HashMap<u64, u64, FixedState>,
+    tick: u64,
+}
+
+impl Fragments {
+    /// Notes a change of an array, if it is small. `tick` is not known while a log is replayed,
+    /// which is as good as now.
+    pub(crate) fn note(&mut self, cont: ContId, change: &ChangeDf<'_>) {
+        let ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place } = *change
+        else {
+            return;
+        };
+        let bytes = count.saturating_mul(record_bytes as u64);
+        // What begins an array has nothing to be joined to yet.
+        if index == 0 || bytes >= SMALL_BYTES_MAX || place == PlaceDf::Zero {
+            return;
+        }
+        let hash = FixedState::default().hash_one((cont, oid, dkey, akey));
+        let tick = self.tick;
+        let full = self.last.len() >= NOTED_MAX;
+        match self.last.get_mut(&hash) {
+            Some(last) => *last = tick,
+            None if full => {}
+            None => {
+                self.last.insert(hash, tick);
+                let name = ArrayName { cont, oid, dkey: dkey.into(), akey: akey.into() };
+                self.queue.push_back((hash, name));
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The next array that was not written for `age` ticks. Younger ones go to the end.
+    fn next(&mut self, age: u64, looked_at: &mut usize) -> Option<ArrayName> {
+        while *looked_at < self.queue.len() {
+            let (hash, name) = self.queue.pop_front()?;
+            let last = self.last.get(&hash).copied().unwrap_or(0);
+            if last + age <= self.tick {
+                self.last.remove(&hash);
+                return Some(name);
+            }
+            *looked_at += 1;
+            self.queue.push_back((hash, name));
+        }
+        None
+    }
+}
+
+/// The background task: lives while there is something to look at.
+pub(crate) async fn run(shard: Weak<Shard>) {
+    loop {
+        let Some(env) = shard.upgrade().map(|shard| shard.core.env.clone()) else { return };
+        env.sleep(TICK).await;
+        let Some(shard) = shard.upgrade() else { return };
+        shard.state.borrow_mut().fragments.tick += 1;
+        let outcome = pass(&shard, AGE_TICKS, true).await;
+        if let Err(error) = &outcome {
+            tracing::warn!(pool = %shard.pool, %error, "joining of small extents stopped");
+        }
+        if outcome.is_err() || shard.is_closed() || shard.state.borrow().fragments.is_empty() {
+            shard.aggregating.set(false);
+            return;
+        }
+    }
+}
+
+/// Looks at everything noted that is old enough.
+pub(crate) async fn pass(shard: &Rc<Shard>, age: u64, gently: bool) -> Result<()> {
+    let mut looked_at = 0;
+    let mut extents = 0;
+    loop {
+        if shard.is_closed() {
+            return Ok(());
+        }
+        let next = shard.state.borrow_mut().fragments.next(age, &mut looked_at);
+        let Some(name) = next else { break };
+        extents += join_array(shard, &name, gently).await?;
+    }
+    let mut stat = shard.aggregation.get();
+    stat.passes += 1;
+    stat.extents = extents;
+    shard.aggregation.set(stat);
+    Ok(())
+}
+
+/// Joins the groups of one array; returns the number of extents it had.
+async fn join_array(shard: &Rc<Shard>, name: &ArrayName, gently: bool) -> Result<u64> {
+    let mut found = None;
+    // Joining in place comes first and makes fewer groups to copy: then look again, once.
+    for _ in 0..2 {
+        let (groups, extents) = {
+            let Ok(view) = shard.view(name.cont) else { return Ok(0) };
+            match view.cont.array(name) {
+                Some(array) => array.groups(),
+                None => return Ok(0),
+            }
+        };
+        found.get_or_insert(extents as u64);
+        let again = groups.iter().any(|group| group.in_place.is_some());
+        for group in &groups {
+            let began = shard.core.env.now();
+            let busy_before = shard.core.activity.get();
+            match group.in_place {
+                Some(at) => replace(shard, name, group, at, None)?,
+                None => copy(shard, name, group).await?,
+            }
+            if gently && shard.core.activity.get() != busy_before {
+                let took = shard.core.env.now().saturating_sub(began);
+                shard.core.env.sleep(took * REST_FACTOR).await;
+            }
+        }
+        if !again {
+            break;
+        }
+    }
+    if gently {
+        shard.core.env.yield_now().await;
+    }
+    Ok(found.unwrap_or(0))
+}
+
+/// Reads a group, writes it to one run and replaces it.
+async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> {
+    let free = {
+        let space = shard.core.space.borrow();
+        space.free_bytes() > (space.bytes() / FREE_SHARE).max(4 * WINDOW_BYTES)
+    };
+    if !free {
+        return Ok(());
+    }
+    let Some(mut payload) = Payload::one_run(&shard.core, group.bytes)? else { return Ok(()) };
+    let mut segments = Segments::new();
+    {
+        let Ok(view) = shard.view(name.cont) else { return Ok(()) };
+        let Some(array) = view.cont.array(name) else { return Ok(()) };
+        if !array.still_has(group) {
+            return Ok(());
+        }
+        array.read(group.index, group.count, |part| match part {
+            ReadPart::Inline(bytes) => segments.push_bytes(bytes),
+            ReadPart::Blocks(run) => segments.push_run(&shard.core, run),
+            ReadPart::Zero(bytes) => segments.push_zeros(bytes),
+        });
+    }
+    segments.load().await?;
+    if let Some(room) = payload.buffers().next() {
+        let mut at = 0;
+        for slice in segments.slices() {
+            room[at..at + slice.len()].copy_from_slice(slice);
+            at += slice.len();
+        }
+    }
+    payload.write().await?;
+    let Some(at) = payload.first_run() else { return Ok(()) };
+    replace(shard, name, group, at, Some(payload))
+}
+
+/// Replaces a group by one extent at `at`, if it is still as it was found: the record and the
+/// change in one step.
+fn replace(
+    shard: &Rc<Shard>,
+    name: &ArrayName,
+    group: &Group,
+    at: u64,
+    payload: Option<Payload>,
+) -> Result<()> {
+    let unchanged = match shard.view(name.cont) {
+        Ok(view) => view.cont.array(name).is_some_and(|array| array.still_has(group)),
+        Err(_) => false,
+    };
+    if !unchanged || shard.writable().is_err() {
+        return Ok(());
+    }
+    let moved = payload.as_ref().map_or(0, Payload::bulk_bytes);
+    if let Some(payload) = payload {
+        payload.commit();
+    }
+    shard.change(|state, effects| {
+        state.index.join(name, group.index, group.count, at, effects);
+        let lsn = shard.log_record(&RecordDf::Join {
+            cont: name.cont,
+            oid: name.oid,
+            dkey: &name.dkey,
+            akey: &name.akey,
+            index: group.index,
+            count: group.count,
+            at,
+        });
+        Ok((lsn, ()))
+    })?;
+    let mut stat = shard.aggregation.get();
+    stat.joined += group.members.len() as u64;
+    stat.made += 1;
+    stat.moved_bytes += moved;
+    shard.aggregation.set(stat);
+    Ok(())
+}
