@@ -11,6 +11,7 @@ mod engine;
 mod exit;
 mod fs;
 mod ioc;
+mod mount;
 mod output;
 mod pool;
 mod props;
@@ -76,6 +77,8 @@ enum Noun {
     Cont(cont::ContArgs),
     Fs(fs::FsArgs),
     Ioc(ioc::IocArgs),
+    Mount(mount::MountArgs),
+    Umount(mount::UmountArgs),
     Bench(bench::BenchArgs),
     Completion(completion::CompletionArgs),
 }
@@ -86,6 +89,7 @@ impl Noun {
         match self {
             Noun::Engine(_) => true,
             Noun::Ioc(args) => args.is_server(),
+            Noun::Mount(args) => args.is_server(),
             _ => false,
         }
     }
@@ -96,7 +100,7 @@ fn main() -> ExitCode {
     if ::bench::is_worker() {
         return ::bench::worker_main();
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(mount::fstab::arguments()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(refuse(&error)),
     };
@@ -115,6 +119,8 @@ fn main() -> ExitCode {
         Noun::Cont(args) => cont::run(&session, args),
         Noun::Fs(args) => fs::run(&session, args),
         Noun::Ioc(args) => ioc::run(&session, args),
+        Noun::Mount(args) => mount::run(&session, args),
+        Noun::Umount(args) => mount::unmount(&session, args),
         Noun::Bench(args) => bench::run(&session, args),
         Noun::Completion(args) => completion::run::<Cli>(args),
     };

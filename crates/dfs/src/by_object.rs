@@ -190,6 +190,11 @@ impl Dfs {
         self.unlink_inode(parent, name).await
     }
 
+    /// [`Dfs::rmdir`], telling what lost its name.
+    pub async fn rmdir_told(&self, parent: &Obj, name: &[u8]) -> Result<Removed> {
+        self.rmdir_inode(parent, name).await
+    }
+
     /// [`Dfs::rename`], telling what moved and what was replaced.
     pub async fn rename_told(
         &self,

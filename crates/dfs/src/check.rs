@@ -396,6 +396,7 @@ impl Checker<'_> {
                 let inode = Inode {
                     oid,
                     hard: false,
+                    has_xattrs: true,
                     mode,
                     uid: 0,
                     gid: 0,

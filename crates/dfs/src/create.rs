@@ -248,6 +248,7 @@ impl Dfs {
         Inode {
             oid,
             hard: false,
+            has_xattrs: false,
             mode,
             uid: self.cred.uid,
             gid,

@@ -82,6 +82,7 @@ mod tests {
         Inode {
             oid: Oid::NIL,
             hard: false,
+            has_xattrs: false,
             mode,
             uid,
             gid,

@@ -77,6 +77,7 @@ impl Dfs {
         let inode = Inode {
             oid: root,
             hard: false,
+            has_xattrs: false,
             mode: S_IFDIR | options.mode & 0o7777,
             uid: options.uid,
             gid: options.gid,

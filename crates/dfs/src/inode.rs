@@ -6,7 +6,7 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 24 | link; byte 0 = record version, byte 3 = flags: 1 hard-linked, 4..8 = mode |
+//! | 0 | 24 | link; byte 0 = record version, byte 3 = flags: 1 hard-linked, 2 may have extended attributes, 4..8 = mode |
 //! | 24 | 4, 4, 4, 4 | uid, gid, link count, chunk size in bytes |
 //! | 40 | 8, 8, 8 | atime, mtime, ctime: nanoseconds since 1970, signed |
 //! | 64 | 8 | epoch of the newest data known when mtime was last set |
@@ -46,6 +46,7 @@ const DIR_CLASS_AT: usize = FILE_CLASS_AT + 2;
 const TARGET_LEN_AT: usize = DIR_CLASS_AT + 2;
 
 const FLAG_HARD: u8 = 1;
+const FLAG_XATTRS: u8 = 2;
 /// Class bytes that mean "none set": no scheme and no group count have this code together.
 const NO_CLASS: [u8; 2] = [0xff, 0xff];
 
@@ -127,6 +128,9 @@ pub struct Inode {
     pub oid: Oid,
     /// The entry is one of several names: the rest of the inode is in the file's object.
     pub hard: bool,
+    /// It may have extended attributes; set with the first one and never cleared, so that those
+    /// who are asked for attributes of files that never had any need not look.
+    pub has_xattrs: bool,
     /// Type and permission bits.
     pub mode: u32,
     /// Owner.
@@ -193,7 +197,12 @@ impl Inode {
         let kind = if self.is_regular() { LinkKind::Array } else { LinkKind::None };
         Link { kind, protected: self.hard || self.is_dir(), oid: self.oid }.encode_into(&mut raw);
         raw[0] = INODE_VERSION;
-        raw[FLAGS_AT] = if self.hard { FLAG_HARD } else { 0 };
+        if self.hard {
+            raw[FLAGS_AT] |= FLAG_HARD;
+        }
+        if self.has_xattrs {
+            raw[FLAGS_AT] |= FLAG_XATTRS;
+        }
         let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
         put(MODE_AT, &self.mode.to_le_bytes());
         put(UID_AT, &self.uid.to_le_bytes());
@@ -239,6 +248,7 @@ fn decode(raw: &[u8]) -> Option<(Inode, &[u8])> {
     let inode = Inode {
         oid: link.oid,
         hard: head[FLAGS_AT] & FLAG_HARD != 0,
+        has_xattrs: head[FLAGS_AT] & FLAG_XATTRS != 0,
         mode,
         uid: u32_at(UID_AT),
         gid: u32_at(GID_AT),
@@ -284,6 +294,7 @@ mod tests {
         Inode {
             oid: Oid { hi: 0x0d00_0000_0000_0001, lo: 77 },
             hard: false,
+            has_xattrs: false,
             mode: S_IFREG | 0o644,
             uid: 1000,
             gid: 100,
@@ -340,12 +351,13 @@ mod tests {
         #[test]
         fn records_round_trip(
             kind in 0usize..7, perm in 0u32..0o10000, words in prop::array::uniform8(any::<u64>()),
-            hard: bool, target in prop::collection::vec(any::<u8>(), 0..300),
+            hard: bool, has_xattrs: bool, target in prop::collection::vec(any::<u8>(), 0..300),
         ) {
             let kinds = [S_IFREG, S_IFDIR, S_IFLNK, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK];
             let inode = Inode {
                 oid: Oid { hi: words[0], lo: words[1] },
                 hard,
+                has_xattrs,
                 mode: kinds[kind] | perm,
                 uid: words[2] as u32,
                 gid: (words[2] >> 32) as u32,

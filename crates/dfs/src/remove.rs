@@ -46,6 +46,11 @@ impl Dfs {
 
     /// Removes an empty directory. Errors: `NotEmpty`, `NotDir`, `NonExist`, `Access`.
     pub async fn rmdir(&self, parent: &Obj, name: &[u8]) -> Result<()> {
+        self.rmdir_inode(parent, name).await.map(|_| ())
+    }
+
+    /// [`Dfs::rmdir`], telling what it was.
+    pub(crate) async fn rmdir_inode(&self, parent: &Obj, name: &[u8]) -> Result<Gone> {
         let dir = self.check_remove(parent, name)?;
         self.remove_dir(parent.oid(), &dir, name).await
     }
@@ -141,7 +146,7 @@ impl Dfs {
         Ok(())
     }
 
-    async fn remove_dir(&self, parent: Oid, dir: &Inode, name: &[u8]) -> Result<()> {
+    async fn remove_dir(&self, parent: Oid, dir: &Inode, name: &[u8]) -> Result<Gone> {
         let shared = &self.shared;
         check_name(name)?;
         retry(shared, async || {
@@ -162,7 +167,7 @@ impl Dfs {
             punch_dir(&mut batch, found.inode.oid, &targets);
             batch.run().await?;
             shared.note_unlinked(&found.inode, parent, name);
-            Ok(())
+            Ok(Gone::from_inode(&found.inode))
         })
         .await
     }

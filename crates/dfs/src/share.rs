@@ -84,6 +84,18 @@ impl SharedObj {
         self.inode.hard
     }
 
+    /// Takes the attributes of a newer description, whatever name that one has.
+    pub fn take_attributes(&mut self, newer: &SharedObj) {
+        let hard = self.inode.hard;
+        self.inode = newer.inode;
+        self.inode.hard |= hard;
+    }
+
+    /// False when it is certain that the object has no extended attributes.
+    pub fn may_have_xattrs(&self) -> bool {
+        self.inode.has_xattrs
+    }
+
     /// Chunk set on the object itself, bytes; 0: none.
     pub fn own_chunk_bytes(&self) -> u64 {
         self.inode.chunk_bytes as u64

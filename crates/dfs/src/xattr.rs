@@ -91,7 +91,11 @@ impl Dfs {
                 .ok_or_else(|| Error::new(Code::NonExist, "the file has no name any more"))?;
             self.check_xattr(&found.inode, name, Access::WRITE)?;
             let found = shared.settle_mtime(found).await?;
-            let inode = Inode { ctime_ns: shared.now_ns(), ..found.inode };
+            let inode = Inode {
+                has_xattrs: found.inode.has_xattrs || matches!(change, Change::Set { .. }),
+                ctime_ns: shared.now_ns(),
+                ..found.inode
+            };
             let raw = Inode { hard: false, ..inode }.encode(&found.target);
             let Place { oid, dkey } =
                 shared.place_of(location.parent, &location.name, &found.inode);

@@ -126,6 +126,13 @@ fn privileges_are_dropped_when_the_kernel_says_so() {
             };
             let stat = fs.setattr(&file, &set).await.unwrap();
             assert_eq!((stat.mode & 0o7777, stat.mtime_ns), (left, 5));
+            // Who looks the file up learns that it has attributes, also under a second name.
+            assert!(
+                fs.lookup_stat(&root, name.as_bytes()).await.unwrap().0.share().may_have_xattrs()
+            );
+            fs.link_obj(&file, &root, format!("{name}+").as_bytes()).await.unwrap();
+            let linked = fs.lookup_stat(&root, format!("{name}+").as_bytes()).await.unwrap().0;
+            assert!(linked.share().may_have_xattrs());
         }
     });
 }

@@ -1,0 +1,136 @@
+//! What the kernel may keep, and for how long.
+//!
+//! | mode | names and attributes | pages | for |
+//! |---|---|---|---|
+//! | `none` | asked each time | reads and writes bypass them; mapped files have them until the next open | several nodes that write the same files |
+//! | `metadata` | kept for the time-outs | kept while size and mtime stay the same; written through | most uses |
+//! | `full` | kept for the time-outs | kept, and written back later | one node that writes |
+//!
+//! Why `metadata` is the default: with no caching at all each component of each path costs a
+//! request and `exec` reads programs anew, which nobody expects of a mount; with write-back a
+//! crash of this machine loses what programs believe written, and other nodes see it late, which
+//! nobody expects of a *shared* file system. One second is what dfuse and the kernel's own FUSE
+//! examples keep names and attributes for.
+
+use std::str::FromStr;
+use std::time::Duration;
+use types::Error;
+
+/// What the kernel may keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CacheMode {
+    /// Nothing: each operation sees what other clients have completed.
+    None,
+    /// Names and attributes for a time, pages while the file does not change.
+    #[default]
+    Metadata,
+    /// All, and written back later: for one node that writes.
+    Full,
+}
+
+impl FromStr for CacheMode {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<CacheMode, Error> {
+        match text {
+            "none" => Ok(CacheMode::None),
+            "metadata" => Ok(CacheMode::Metadata),
+            "full" => Ok(CacheMode::Full),
+            _ => Err(Error::inval(format!(
+                "'{text}' is no cache mode (want none, metadata or full)"
+            ))),
+        }
+    }
+}
+
+/// How long names and attributes are kept where the mode keeps them.
+pub const TTL_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Mode and time-outs together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CachePolicy {
+    /// What is kept.
+    pub mode: CacheMode,
+    /// How long attributes are good.
+    pub attr_ttl: Duration,
+    /// How long names are good.
+    pub entry_ttl: Duration,
+    /// How long it is good that a name does not exist.
+    pub negative_ttl: Duration,
+}
+
+impl CachePolicy {
+    /// The defaults of a mode.
+    pub fn new(mode: CacheMode) -> CachePolicy {
+        let ttl = if mode == CacheMode::None { Duration::ZERO } else { TTL_DEFAULT };
+        CachePolicy { mode, attr_ttl: ttl, entry_ttl: ttl, negative_ttl: Duration::ZERO }
+    }
+
+    /// Writes wait in the kernel's pages.
+    pub fn writes_back(&self) -> bool {
+        self.mode == CacheMode::Full
+    }
+
+    /// How a regular file is opened.
+    pub fn pages(&self, opening: Opening) -> Pages {
+        // What the kernel writes at what it takes for the end would be found elsewhere when
+        // somebody else appends too.
+        let appends_shared = opening.append && self.mode != CacheMode::Full;
+        let direct = self.mode == CacheMode::None || opening.o_direct || appends_shared;
+        Pages { direct, keep: opening.unchanged && self.mode != CacheMode::None }
+    }
+}
+
+/// What is known when a regular file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Opening {
+    /// With `O_APPEND`.
+    pub append: bool,
+    /// With `O_DIRECT`.
+    pub o_direct: bool,
+    /// Size and mtime are what the kernel was told last.
+    pub unchanged: bool,
+}
+
+/// How the kernel is to treat the pages of an opened file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pages {
+    /// Reads and writes bypass them.
+    pub direct: bool,
+    /// Those it has are still good.
+    pub keep: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_by_mode_and_flags() {
+        let plain = Opening { unchanged: true, ..Opening::default() };
+        let appends = Opening { append: true, ..plain };
+        let o_direct = Opening { o_direct: true, ..plain };
+        let changed = Opening { unchanged: false, ..plain };
+        for (mode, opening, direct, keep) in [
+            (CacheMode::None, plain, true, false),
+            (CacheMode::None, appends, true, false),
+            (CacheMode::Metadata, plain, false, true),
+            (CacheMode::Metadata, changed, false, false),
+            (CacheMode::Metadata, appends, true, true),
+            (CacheMode::Metadata, o_direct, true, true),
+            (CacheMode::Full, plain, false, true),
+            (CacheMode::Full, appends, false, true),
+            (CacheMode::Full, changed, false, false),
+            (CacheMode::Full, o_direct, true, true),
+        ] {
+            let pages = CachePolicy::new(mode).pages(opening);
+            assert_eq!(pages, Pages { direct, keep }, "{mode:?} {opening:?}");
+        }
+    }
+
+    #[test]
+    fn no_caching_means_no_time_outs() {
+        assert_eq!(CachePolicy::new(CacheMode::None).attr_ttl, Duration::ZERO);
+        assert_eq!(CachePolicy::new(CacheMode::Metadata).entry_ttl, TTL_DEFAULT);
+        assert!("all".parse::<CacheMode>().unwrap_err().to_string().contains("metadata"));
+    }
+}

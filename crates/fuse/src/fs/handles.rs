@@ -1,0 +1,91 @@
+//! Requests that open and close.
+
+use super::cache::Opening;
+use super::convert;
+use super::fault::{Answer, Fault};
+use super::table::{Inode, Version};
+use super::worker::Worker;
+use crate::low::open_reply;
+use crate::low::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Request};
+use dfs::Stat;
+use std::rc::Rc;
+
+impl Worker {
+    /// Opens a file.
+    pub async fn open(&self, req: &Request, node: NodeId, bits: OpenBits) -> Answer<Opened> {
+        let inode = self.inode(node)?;
+        let as_of = self.volume.table.now();
+        let obj = self.named(&inode);
+        let held = inode.is_open();
+        let cuts = bits.has(libc::O_TRUNC);
+        if cuts {
+            inode.touch(&self.volume.table);
+        }
+        let flags = convert::open_flags(bits);
+        let opened = self.dfs_for(req).open_obj(&obj, flags, held).await;
+        let (obj, stat) = opened.map_err(Fault::of_node)?;
+        self.learn(&inode, &obj, as_of);
+        if cuts {
+            inode.touch(&self.volume.table);
+        }
+        let flags = self.pages(&inode, bits, &stat, cuts);
+        let fh = self.keep(inode.clone(), obj);
+        if cuts && bits.kill_suidgid {
+            self.drop_privileges(&inode).await?;
+        }
+        Ok(Opened { fh, flags })
+    }
+
+    /// Makes a file and opens it; opens the one that somebody else made meanwhile.
+    pub async fn create(
+        &self,
+        req: &Request,
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
+        bits: OpenBits,
+    ) -> Answer<(Entry, Opened)> {
+        let dir = self.inode(parent)?;
+        let as_of = self.volume.table.now();
+        let (dfs, at) = (self.dfs_with_umask(req, new.umask), self.named(&dir));
+        let flags = convert::open_flags(bits);
+        let made = dfs.create_stat(&at, name, flags, new.mode & 0o7777);
+        let (obj, stat) = self.change_names(&dir, made).await?;
+        let inode = self.learn_of(&obj.share(), as_of);
+        let entry = self.entry(&inode, &stat);
+        let flags = self.pages(&inode, bits, &stat, bits.has(libc::O_TRUNC));
+        Ok((entry, Opened { fh: self.keep(inode, obj), flags }))
+    }
+
+    /// How the kernel shall treat the pages of a file that was opened.
+    fn pages(&self, inode: &Inode, bits: OpenBits, stat: &Stat, cuts: bool) -> u32 {
+        let unchanged = inode.tell(Version { size: stat.size, mtime_ns: stat.mtime_ns }) && !cuts;
+        let pages = self.volume.options.policy.pages(Opening {
+            append: bits.has(libc::O_APPEND),
+            o_direct: bits.has(libc::O_DIRECT),
+            unchanged,
+        });
+        let mut flags = 0;
+        if pages.direct {
+            flags |= open_reply::DIRECT_IO | open_reply::PARALLEL_DIRECT_WRITES;
+        }
+        if pages.keep {
+            flags |= open_reply::KEEP_CACHE;
+        }
+        flags
+    }
+
+    /// The last descriptor of a file is closed.
+    pub fn release(self: &Rc<Self>, fh: Fh) {
+        let Some(file) = self.volume.files.remove(fh.0) else { return };
+        // The space of what has no name comes back now, not with the next request.
+        let at_once = file.inode.shared().is_unlinked() && !file.inode.is_open();
+        let thread = file.thread;
+        drop(file);
+        if thread == self.thread {
+            self.let_go(fh.0, at_once);
+        } else {
+            self.volume.mail.send(thread, move |worker| worker.let_go(fh.0, at_once));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The kernel's requests, handed to a [`Worker`].
+//!
+//! A request that waits for an engine that does not answer ends when its time is over. A program
+//! that was told to stop meanwhile is not made to wait that long: a request that was interrupted
+//! is given up after [`PATIENCE`]. It is not given up at once, because programs do not expect a
+//! signal to interrupt a file system that works.
+
+use super::fault::Answer;
+use super::volume::Volume;
+use super::worker::Worker;
+use crate::low::{
+    DirSink, Entry, Errno, Fh, FileSystem, LockOwner, NewNode, NodeId, OpenFlags, Opened, Release,
+    Rename, Request, SetAttr, SetXattr, Stat, StatFs, Transfer,
+};
+use env::Env;
+use futures_util::future::{Either, select};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a request goes on after its program got a signal.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The file system of one thread of a mount.
+pub struct MountedFs(Rc<Worker>);
+
+impl MountedFs {
+    /// Begins to serve on a thread; `thread` counts from 0 and is each taken once.
+    pub fn start(volume: Arc<Volume>, thread: usize, env: &Env) -> types::Result<MountedFs> {
+        Ok(MountedFs(Worker::start(volume, thread, env)?))
+    }
+
+    /// Questions asked of the engines by this thread so far.
+    pub fn request_count(&self) -> u64 {
+        self.0.client().request_count()
+    }
+
+    async fn run<T>(
+        &self,
+        req: &Request,
+        work: impl Future<Output = Answer<T>>,
+    ) -> Result<T, Errno> {
+        let given_up = async {
+            req.interrupted().await;
+            self.0.env().sleep(PATIENCE).await;
+        };
+        match select(pin!(work), pin!(given_up)).await {
+            Either::Left((done, _)) => done.map_err(super::fault::Fault::errno),
+            Either::Right(_) => Err(Errno::INTR),
+        }
+    }
+}
+
+impl FileSystem for MountedFs {
+    async fn lookup(&self, req: &Request, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
+        self.run(req, self.0.lookup(req, parent, name)).await
+    }
+
+    fn forget(&self, node: NodeId, lookup_count: u64) {
+        self.0.volume.table.forget(node.0, lookup_count);
+    }
+
+    async fn getattr(&self, req: &Request, node: NodeId, fh: Option<Fh>) -> Result<Stat, Errno> {
+        self.run(req, self.0.getattr_open(node, fh)).await
+    }
+
+    async fn setattr(&self, req: &Request, node: NodeId, set: &SetAttr) -> Result<Stat, Errno> {
+        self.run(req, self.0.setattr(req, node, set)).await
+    }
+
+    async fn readlink(&self, req: &Request, node: NodeId) -> Result<Vec<u8>, Errno> {
+        self.run(req, self.0.readlink(node)).await
+    }
+
+    async fn symlink(
+        &self,
+        req: &Request,
+        parent: NodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry, Errno> {
+        self.run(req, self.0.symlink(req, parent, name, target)).await
+    }
+
+    async fn mknod(
+        &self,
+        req: &Request,
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
+    ) -> Result<Entry, Errno> {
+        self.run(req, self.0.mknod(req, parent, name, new)).await
+    }
+
+    async fn mkdir(
+        &self,
+        req: &Request,
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
+    ) -> Result<Entry, Errno> {
+        self.run(req, self.0.mkdir(req, parent, name, new)).await
+    }
+
+    async fn unlink(&self, req: &Request, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.run(req, self.0.unlink(req, parent, name)).await
+    }
+
+    async fn rmdir(&self, req: &Request, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.run(req, self.0.rmdir(req, parent, name)).await
+    }
+
+    async fn rename(&self, req: &Request, rename: Rename<'_>) -> Result<(), Errno> {
+        self.run(req, self.0.rename(req, rename)).await
+    }
+
+    async fn link(
+        &self,
+        req: &Request,
+        node: NodeId,
+        new_parent: NodeId,
+        new_name: &[u8],
+    ) -> Result<Entry, Errno> {
+        self.run(req, self.0.link(req, node, new_parent, new_name)).await
+    }
+
+    async fn open(&self, req: &Request, node: NodeId, flags: OpenFlags) -> Result<Opened, Errno> {
+        self.run(req, self.0.open(req, node, flags)).await
+    }
+
+    async fn create(
+        &self,
+        req: &Request,
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened), Errno> {
+        self.run(req, self.0.create(req, parent, name, new, flags)).await
+    }
+
+    async fn read(
+        &self,
+        req: &Request,
+        _node: NodeId,
+        fh: Fh,
+        at: Transfer,
+        memory: &mut [u8],
+    ) -> Result<usize, Errno> {
+        self.run(req, self.0.read(fh, at, memory)).await
+    }
+
+    async fn write(
+        &self,
+        req: &Request,
+        _node: NodeId,
+        fh: Fh,
+        at: Transfer,
+        data: &[u8],
+    ) -> Result<usize, Errno> {
+        self.run(req, self.0.write(fh, at, data)).await
+    }
+
+    async fn statfs(&self, req: &Request, _node: NodeId) -> Result<StatFs, Errno> {
+        self.run(req, self.0.statfs()).await
+    }
+
+    async fn flush(
+        &self,
+        _req: &Request,
+        _node: NodeId,
+        _fh: Fh,
+        _owner: LockOwner,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    async fn release(&self, _req: &Request, _node: NodeId, fh: Fh, _release: Release) {
+        self.0.release(fh);
+    }
+
+    async fn fsync(
+        &self,
+        _req: &Request,
+        _node: NodeId,
+        _fh: Fh,
+        _data_only: bool,
+    ) -> Result<(), Errno> {
+        // What the kernel has written is as durable as the pool promises when the write has
+        // returned; it writes its pages before it asks this.
+        Ok(())
+    }
+
+    async fn opendir(
+        &self,
+        _req: &Request,
+        node: NodeId,
+        _flags: OpenFlags,
+    ) -> Result<Opened, Errno> {
+        self.0.opendir(node).map_err(super::fault::Fault::errno)
+    }
+
+    async fn readdir(
+        &self,
+        req: &Request,
+        _node: NodeId,
+        fh: Fh,
+        offset: u64,
+        entries: &mut DirSink<'_>,
+    ) -> Result<(), Errno> {
+        self.run(req, self.0.readdir(req, fh, offset, entries)).await
+    }
+
+    async fn releasedir(&self, _req: &Request, _node: NodeId, fh: Fh, _release: Release) {
+        self.0.releasedir(fh);
+    }
+
+    async fn fsyncdir(
+        &self,
+        _req: &Request,
+        _node: NodeId,
+        _fh: Fh,
+        _data_only: bool,
+    ) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    async fn setxattr(&self, req: &Request, node: NodeId, set: SetXattr<'_>) -> Result<(), Errno> {
+        self.run(req, self.0.setxattr(req, node, set)).await
+    }
+
+    async fn getxattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.run(req, self.0.getxattr(req, node, name)).await
+    }
+
+    async fn listxattr(&self, req: &Request, node: NodeId) -> Result<Vec<u8>, Errno> {
+        self.run(req, self.0.listxattr(req, node)).await
+    }
+
+    async fn removexattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.run(req, self.0.removexattr(req, node, name)).await
+    }
+
+    async fn access(&self, req: &Request, node: NodeId, mask: u32) -> Result<(), Errno> {
+        self.run(req, self.0.access(req, node, mask)).await
+    }
+
+    async fn shutdown(&self) {
+        self.0.end();
+    }
+}

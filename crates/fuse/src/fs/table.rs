@@ -1,0 +1,227 @@
+//! What the kernel knows of, process-wide: node number → object.
+//!
+//! A node's number is its object's number, which is the inode number programs see; numbers are
+//! never used twice in a container, so nodes need no generations. The root is node 1 because its
+//! object's number is 1.
+//!
+//! Invariants:
+//! - A node is here as long as the kernel holds a lookup of it (the root: always).
+//! - What was read of a node before a change through this mount began never replaces what is
+//!   known since: every change takes a number from one counter ([`Table::tick`]), and a reader
+//!   says which number it began at.
+
+use dfs::SharedObj;
+use foldhash::HashMap;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Independent parts of the table.
+const SHARDS: usize = 64;
+
+/// The size and the mtime of a file as the kernel was told them last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// Bytes.
+    pub size: u64,
+    /// Nanoseconds since 1970.
+    pub mtime_ns: i64,
+}
+
+/// One object the kernel knows.
+pub struct Inode {
+    number: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    shared: SharedObj,
+    /// Handles that programs have open through this mount.
+    opens: u32,
+    /// The last change of the object through this mount.
+    changed: u64,
+    /// The last change of a directory's names through this mount.
+    names_changed: u64,
+    told: Option<Version>,
+    /// When the object was last asked about, nanoseconds since 1970.
+    known_ns: u64,
+}
+
+impl Inode {
+    fn new(shared: SharedObj) -> Inode {
+        let number = shared.oid().lo;
+        let state =
+            State { shared, opens: 0, changed: 0, names_changed: 0, told: None, known_ns: 0 };
+        Inode { number, state: Mutex::new(state) }
+    }
+
+    /// The node's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What is known of the object.
+    pub fn shared(&self) -> SharedObj {
+        self.state.lock().shared.clone()
+    }
+
+    /// Takes what was read of the object before `now_ns` by somebody who began at `as_of`.
+    pub fn learn(&self, shared: &SharedObj, as_of: u64, now_ns: u64) {
+        let mut state = self.state.lock();
+        if state.changed <= as_of {
+            state.replace(shared);
+            state.known_ns = now_ns;
+        }
+    }
+
+    /// True when the object was asked about after `ns`.
+    pub fn is_known_since(&self, ns: u64) -> bool {
+        self.state.lock().known_ns > ns
+    }
+
+    /// Takes what a change through this mount has made of the object, and notes that it changed.
+    pub fn change(&self, table: &Table, change: impl FnOnce(&mut SharedObj)) {
+        let mut state = self.state.lock();
+        change(&mut state.shared);
+        state.changed = table.tick();
+    }
+
+    /// Notes that the object's data or attributes are about to change, or have.
+    pub fn touch(&self, table: &Table) {
+        self.change(table, |_| ());
+    }
+
+    /// Notes that names of the directory are about to change, or have.
+    pub fn touch_names(&self, table: &Table) {
+        let mut state = self.state.lock();
+        state.names_changed = table.tick();
+        state.changed = state.names_changed;
+    }
+
+    /// True when the object did not change through this mount since `as_of`.
+    pub fn unchanged_since(&self, as_of: u64) -> bool {
+        self.state.lock().changed <= as_of
+    }
+
+    /// True when the directory's names did not change through this mount since `as_of`.
+    pub fn names_unchanged_since(&self, as_of: u64) -> bool {
+        self.state.lock().names_changed <= as_of
+    }
+
+    /// True when some program has it open through this mount.
+    pub fn is_open(&self) -> bool {
+        self.state.lock().opens > 0
+    }
+
+    /// Counts a program's handle.
+    pub fn opened(&self) {
+        self.state.lock().opens += 1;
+    }
+
+    /// Counts a program's handle down.
+    pub fn closed(&self) {
+        let mut state = self.state.lock();
+        state.opens = state.opens.saturating_sub(1);
+    }
+
+    /// Notes what the kernel is told; true when it was told the same before, so that pages it
+    /// kept since are still good.
+    pub fn tell(&self, version: Version) -> bool {
+        self.state.lock().told.replace(version) == Some(version)
+    }
+}
+
+impl State {
+    fn replace(&mut self, shared: &SharedObj) {
+        let (hard, unlinked) = (self.shared.is_hard(), self.shared.is_unlinked());
+        self.shared = shared.clone();
+        self.shared.set_hard(hard);
+        if unlinked {
+            self.shared.set_unlinked();
+        }
+    }
+}
+
+struct Known {
+    inode: Arc<Inode>,
+    lookups: u64,
+}
+
+/// All nodes the kernel knows.
+pub struct Table {
+    shards: [Mutex<HashMap<u64, Known>>; SHARDS],
+    root: Arc<Inode>,
+    clock: AtomicU64,
+}
+
+impl Table {
+    /// A table with the root only.
+    pub fn new(root: SharedObj) -> Table {
+        Table {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            root: Arc::new(Inode::new(root)),
+            clock: AtomicU64::new(1),
+        }
+    }
+
+    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, Known>> {
+        &self.shards[number as usize % SHARDS]
+    }
+
+    /// The number of the next change.
+    pub fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// The number of the last change: take it before reading something.
+    pub fn now(&self) -> u64 {
+        self.clock.load(Ordering::SeqCst)
+    }
+
+    /// A node by its number.
+    pub fn get(&self, number: u64) -> Option<Arc<Inode>> {
+        if number == self.root.number {
+            return Some(self.root.clone());
+        }
+        self.shard(number).lock().get(&number).map(|known| known.inode.clone())
+    }
+
+    /// The node of what was looked up before `now_ns` by somebody who began at `as_of`.
+    /// The kernel holds one lookup more from now on.
+    pub fn looked_up(&self, shared: &SharedObj, as_of: u64, now_ns: u64) -> Arc<Inode> {
+        let number = shared.oid().lo;
+        if number == self.root.number {
+            self.root.learn(shared, as_of, now_ns);
+            return self.root.clone();
+        }
+        let mut shard = self.shard(number).lock();
+        let known = shard
+            .entry(number)
+            .or_insert_with(|| Known { inode: Arc::new(Inode::new(shared.clone())), lookups: 0 });
+        known.lookups += 1;
+        let inode = known.inode.clone();
+        drop(shard);
+        inode.learn(shared, as_of, now_ns);
+        inode
+    }
+
+    /// The kernel gives lookups back.
+    pub fn forget(&self, number: u64, lookups: u64) {
+        if number == self.root.number {
+            return;
+        }
+        let mut shard = self.shard(number).lock();
+        let Some(known) = shard.get_mut(&number) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups == 0 {
+            let gone = shard.remove(&number);
+            drop(shard);
+            drop(gone);
+        }
+    }
+
+    /// Nodes known, the root not counted.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+}

@@ -1,0 +1,86 @@
+//! What all threads of a mount share.
+
+use super::cache::CachePolicy;
+use super::files::Files;
+use super::mail::{Letters, Mail};
+use super::table::Table;
+use client::{Client, ConnectOptions, Container};
+use dfs::{Dfs, MountFlags};
+use parking_lot::Mutex;
+use types::{Code, Error, Result};
+use wire::control::{ContInfo, OpenMode, PoolInfo};
+
+/// How a file system is mounted.
+#[derive(Clone, Debug)]
+pub struct VolumeOptions {
+    /// What the kernel may keep.
+    pub policy: CachePolicy,
+    /// The kernel checks permissions before it asks (`default_permissions`).
+    pub kernel_checks: bool,
+    /// The kernel leaves the umask to us, and interprets ACLs.
+    pub posix_acl: bool,
+    /// Threads that will serve.
+    pub threads: usize,
+}
+
+/// A mounted file system, as all threads see it.
+pub struct Volume {
+    pub(super) options: VolumeOptions,
+    pub(super) table: Table,
+    pub(super) files: Files,
+    pub(super) mail: Mail,
+    letters: Mutex<Vec<Option<Letters>>>,
+    connect: ConnectOptions,
+    pool: PoolInfo,
+    cont: ContInfo,
+    mode: OpenMode,
+    mount: Vec<u8>,
+}
+
+impl Volume {
+    /// Prepares to serve a file system that was mounted by `dfs`, whose client must live as long
+    /// as the volume: the handles of pool and container are its. Asks for the root.
+    pub async fn new(dfs: &Dfs, options: VolumeOptions) -> Result<Volume> {
+        let cont = dfs.container();
+        let mut flags = dfs.flags();
+        if options.kernel_checks {
+            flags = flags | MountFlags::NO_PERM_CHECK;
+        }
+        let dfs = dfs.with_flags(flags);
+        let root = dfs.root().await?;
+        let (mail, letters) = Mail::new(options.threads);
+        Ok(Volume {
+            table: Table::new(root.share()),
+            files: Files::default(),
+            mail,
+            letters: Mutex::new(letters.into_iter().map(Some).collect()),
+            connect: cont.client().options().clone(),
+            pool: cont.pool().info().clone(),
+            cont: cont.info().clone(),
+            mode: cont.mode(),
+            mount: dfs.to_global(),
+            options,
+        })
+    }
+
+    /// Connects a thread: a client of its own on the pool and container that are open already.
+    pub(super) fn attach(&self, env: &env::Env) -> Result<Dfs> {
+        let client = Client::new(env.clone(), env::host_identity(), self.connect.clone());
+        let pool = client::Pool::attach(&client, self.pool.clone());
+        let cont = Container::attach(&pool, self.cont.clone(), self.mode);
+        Dfs::from_global(&cont, &self.mount, dfs::Credentials::root())
+    }
+
+    /// The letters of a thread; each thread takes its own once.
+    pub(super) fn take_letters(&self, thread: usize) -> Result<Letters> {
+        let mut letters = self.letters.lock();
+        letters.get_mut(thread).and_then(Option::take).ok_or_else(|| {
+            Error::new(Code::Inval, format!("thread {thread} of the mount serves already"))
+        })
+    }
+
+    /// Nodes the kernel knows, the root not counted.
+    pub fn node_count(&self) -> usize {
+        self.table.len()
+    }
+}

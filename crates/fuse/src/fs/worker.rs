@@ -1,0 +1,181 @@
+//! One thread's side of a mount.
+
+use super::caller::credentials;
+use super::convert;
+use super::fault::{Answer, Fault};
+use super::files::OpenFile;
+use super::table::{Inode, Version};
+use super::volume::Volume;
+use crate::low::{Attr, Entry, Fh, NodeId, Request, Stat as Told};
+use client::Client;
+use dfs::{Dfs, Obj, OpenFlags, SharedObj, Stat};
+use env::Env;
+use foldhash::HashMap;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use types::Result;
+
+/// Closed handles are told to the engines this much later at the latest.
+const RELEASE_DELAY: Duration = Duration::from_millis(100);
+
+/// A thread's client, and what it holds open.
+pub struct Worker {
+    pub(super) volume: Arc<Volume>,
+    pub(super) thread: usize,
+    pub(super) dfs: Dfs,
+    env: Env,
+    /// Files opened by this thread: the engines count these handles.
+    pub(super) handles: RefCell<HashMap<u64, Obj>>,
+    flush_due: Cell<bool>,
+}
+
+impl Worker {
+    /// Connects a thread and starts to read its letters.
+    pub fn start(volume: Arc<Volume>, thread: usize, env: &Env) -> Result<Rc<Worker>> {
+        let letters = volume.take_letters(thread)?;
+        let worker = Rc::new(Worker {
+            dfs: volume.attach(env)?,
+            volume,
+            thread,
+            env: env.clone(),
+            handles: RefCell::default(),
+            flush_due: Cell::new(false),
+        });
+        env.spawn(letters.read(worker.clone()));
+        Ok(worker)
+    }
+
+    /// The thread's environment.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The thread's client.
+    pub fn client(&self) -> &Client {
+        self.dfs.container().client()
+    }
+
+    /// The file system as the caller of a request sees it.
+    pub fn dfs_for(&self, req: &Request) -> Dfs {
+        self.dfs_with_umask(req, 0)
+    }
+
+    /// The same for what is about to be made.
+    pub fn dfs_with_umask(&self, req: &Request, umask: u32) -> Dfs {
+        let options = &self.volume.options;
+        let umask = if options.posix_acl { umask } else { 0 };
+        self.dfs.with_credentials(credentials(req, options.kernel_checks, umask))
+    }
+
+    /// A node the kernel names.
+    pub fn inode(&self, node: NodeId) -> Answer<Arc<Inode>> {
+        self.volume.table.get(node.0).ok_or(Fault::Gone)
+    }
+
+    /// An open file or directory the kernel names.
+    pub fn file(&self, fh: Fh) -> Answer<Arc<OpenFile>> {
+        self.volume.files.get(fh.0).ok_or(Fault::Os(libc::EBADF))
+    }
+
+    /// A node as an object of this thread's client, up to date as far as the mount knows.
+    pub fn obj(&self, inode: &Inode, flags: OpenFlags) -> Obj {
+        let shared = inode.shared().with_flags(flags);
+        let obj = self.dfs.attach(&shared);
+        self.dfs.refresh(&obj, &shared);
+        obj
+    }
+
+    /// A node to be named only.
+    pub fn named(&self, inode: &Inode) -> Obj {
+        self.obj(inode, OpenFlags::PATH)
+    }
+
+    /// Attributes for the kernel, which may rely on them for the policy's time.
+    pub fn told(&self, inode: &Inode, stat: &Stat) -> Told {
+        Told { attr: self.attr(inode, stat), attr_ttl: self.volume.options.policy.attr_ttl }
+    }
+
+    /// An entry for the kernel.
+    pub fn entry(&self, inode: &Inode, stat: &Stat) -> Entry {
+        let policy = &self.volume.options.policy;
+        Entry {
+            node: NodeId(inode.number()),
+            generation: 0,
+            attr: self.attr(inode, stat),
+            attr_ttl: policy.attr_ttl,
+            entry_ttl: policy.entry_ttl,
+        }
+    }
+
+    fn attr(&self, inode: &Inode, stat: &Stat) -> Attr {
+        inode.tell(Version { size: stat.size, mtime_ns: stat.mtime_ns });
+        // With write-back the kernel cuts pages at block borders, so blocks are pages there.
+        let writes_back = self.volume.options.policy.writes_back();
+        convert::attr(stat, if writes_back { 4096 } else { convert::BLOCK_BYTES })
+    }
+
+    /// The kernel learns of an object and holds a lookup of it.
+    pub fn looked_up(&self, shared: &SharedObj, as_of: u64, stat: &Stat) -> Entry {
+        let inode = self.learn_of(shared, as_of);
+        self.entry(&inode, stat)
+    }
+
+    /// The node of what was looked up; the kernel holds one lookup more.
+    pub fn learn_of(&self, shared: &SharedObj, as_of: u64) -> Arc<Inode> {
+        self.volume.table.looked_up(shared, as_of, self.env.wall_ns())
+    }
+
+    /// Takes what was read of a node by somebody who began at `as_of`.
+    pub fn learn(&self, inode: &Inode, obj: &Obj, as_of: u64) {
+        inode.learn(&obj.share(), as_of, self.env.wall_ns());
+    }
+
+    /// Keeps an opened object until the kernel releases it.
+    pub fn keep(&self, inode: Arc<Inode>, obj: Obj) -> Fh {
+        let file = OpenFile { inode, thread: self.thread, listing: None };
+        let fh = self.volume.files.add(file);
+        self.handles.borrow_mut().insert(fh, obj);
+        Fh(fh)
+    }
+
+    /// Gives an open handle back; on the thread that opened it.
+    pub fn let_go(self: &Rc<Self>, fh: u64, at_once: bool) {
+        let obj = self.handles.borrow_mut().remove(&fh);
+        drop(obj);
+        if at_once {
+            self.client().flush();
+            return;
+        }
+        if self.flush_due.replace(true) {
+            return;
+        }
+        // Handles go back with the next request; when there is none, soon.
+        let worker = self.clone();
+        self.env.spawn(async move {
+            worker.env.sleep(RELEASE_DELAY).await;
+            worker.flush_due.set(false);
+            worker.client().flush();
+        });
+    }
+
+    /// The object of an open file for reading and writing data. The kernel has checked what the
+    /// file was opened for.
+    pub fn data_obj(&self, fh: Fh, file: &OpenFile, flags: OpenFlags) -> Obj {
+        let flags = flags | OpenFlags::READ_WRITE;
+        if file.thread == self.thread
+            && let Some(obj) = self.handles.borrow().get(&fh.0)
+        {
+            return obj.dup(flags);
+        }
+        self.dfs.attach(&file.inode.shared().with_flags(flags))
+    }
+
+    /// Everything is over: what is held open goes back.
+    pub fn end(&self) {
+        let handles = self.handles.take();
+        drop(handles);
+        self.client().flush();
+    }
+}

@@ -1,0 +1,79 @@
+//! Requests about extended attributes.
+
+use super::fault::{Answer, Fault};
+use super::table::Inode;
+use super::worker::Worker;
+use crate::low::{NodeId, Request, SetXattr};
+use dfs::XattrMode;
+
+impl Worker {
+    /// True when the node had no attributes a moment ago. Programs ask for ACLs and capabilities
+    /// of every file they list or run, and next to none has any.
+    fn knows_no_xattrs(&self, inode: &Inode) -> bool {
+        let ttl = self.volume.options.policy.attr_ttl;
+        inode.is_known_since(self.env().wall_ns().saturating_sub(ttl.as_nanos() as u64))
+            && !inode.shared().may_have_xattrs()
+    }
+
+    /// Sets an attribute.
+    pub async fn setxattr(&self, req: &Request, node: NodeId, set: SetXattr<'_>) -> Answer {
+        let mode = match set.flags as i32 {
+            0 => XattrMode::Set,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => return Err(Fault::Os(libc::EINVAL)),
+        };
+        let inode = self.inode(node)?;
+        let obj = self.named(&inode);
+        inode.touch(&self.volume.table);
+        let done = self.dfs_for(req).setxattr(&obj, set.name, set.value, mode).await;
+        let made = obj.share();
+        inode.change(&self.volume.table, |shared| {
+            if done.is_ok() {
+                shared.take_attributes(&made);
+            }
+        });
+        done.map_err(Fault::of_node)
+    }
+
+    /// The value of an attribute.
+    pub async fn getxattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Answer<Vec<u8>> {
+        let inode = self.inode(node)?;
+        if self.knows_no_xattrs(&inode) {
+            return Err(types::Code::NoAttr.into());
+        }
+        let obj = self.named(&inode);
+        self.dfs_for(req).getxattr(&obj, name).await.map_err(Fault::of_node)
+    }
+
+    /// The names of all attributes, each ended by a NUL.
+    pub async fn listxattr(&self, req: &Request, node: NodeId) -> Answer<Vec<u8>> {
+        let inode = self.inode(node)?;
+        if self.knows_no_xattrs(&inode) {
+            return Ok(Vec::new());
+        }
+        let obj = self.named(&inode);
+        let names = self.dfs_for(req).listxattr(&obj).await.map_err(Fault::of_node)?;
+        let mut all = Vec::new();
+        for name in names {
+            all.extend_from_slice(&name);
+            all.push(0);
+        }
+        Ok(all)
+    }
+
+    /// Removes an attribute.
+    pub async fn removexattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Answer {
+        let inode = self.inode(node)?;
+        let obj = self.named(&inode);
+        inode.touch(&self.volume.table);
+        let done = self.dfs_for(req).removexattr(&obj, name).await;
+        let made = obj.share();
+        inode.change(&self.volume.table, |shared| {
+            if done.is_ok() {
+                shared.take_attributes(&made);
+            }
+        });
+        done.map_err(Fault::of_node)
+    }
+}

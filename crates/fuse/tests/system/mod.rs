@@ -1,0 +1,136 @@
+//! A system in this process and mounts of it, for tests with real programs.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use client::{Client, Container};
+use dfs::{Credentials, Dfs, FormatOptions, MountFlags};
+use fuse::mount::Mount;
+use fuse::options::Options;
+use sim::LocalSystem;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use types::{ContLayout, Durability};
+use wire::control::{Name, OpenMode};
+
+/// Engines in this process, with a pool `p` and a file system in its container `c`.
+pub struct System {
+    pub local: LocalSystem,
+    /// The container as a library user has it open.
+    cont: Option<Container>,
+    client: Client,
+}
+
+/// False, said loudly, where nothing can be mounted.
+pub fn can_mount() -> bool {
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    if let Err(error) = &device {
+        eprintln!("SKIPPED: nothing is mounted in this test: /dev/fuse: {error}");
+    }
+    device.is_ok()
+}
+
+impl System {
+    /// One engine of two targets, and an empty file system.
+    pub fn start(durability: Durability) -> System {
+        let local = LocalSystem::start(1, 2).unwrap();
+        let client = local.client(false).unwrap();
+        let cont = local.container(&client, durability, ContLayout::Posix).unwrap();
+        client.block_on(Dfs::format(&cont, &FormatOptions::default())).unwrap();
+        System { local, cont: Some(cont), client }
+    }
+
+    /// The file system as a program sees it that uses the library.
+    pub fn dfs(&self) -> Dfs {
+        let cont = self.cont.as_ref().unwrap();
+        self.client.block_on(Dfs::mount(cont, MountFlags::NONE, Credentials::root())).unwrap()
+    }
+
+    /// Runs something on the library's thread.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.client.block_on(work)
+    }
+
+    /// Mounts the container with options as `mount -o` takes them.
+    pub fn mount(&self, options: &str) -> Mounted {
+        let dir = tempfile::tempdir().unwrap();
+        let mut parsed = Options { threads: 2, ..Options::default() };
+        parsed.apply(options).unwrap();
+        let mut connect = self.local.options(false);
+        connect.timeout = parsed.timeout;
+        let client = Client::connect(connect).unwrap();
+        let mode = if parsed.read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+        let dfs = client.block_on(async {
+            let pool = client.pool_open(&Name::Label("p".into()), mode).await.unwrap();
+            let cont = pool.cont_open(&Name::Label("c".into()), mode).await.unwrap();
+            Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap()
+        });
+        let mount = Mount::start(dfs, dir.path(), "azk://p/c".into(), &parsed).unwrap();
+        Mounted { mount: Some(mount), dir }
+    }
+}
+
+/// A mount, gone with the value.
+pub struct Mounted {
+    mount: Option<Mount>,
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn mount(&self) -> &Mount {
+        self.mount.as_ref().unwrap()
+    }
+
+    /// Runs a shell script in the mounted directory; its output. It must succeed.
+    #[track_caller]
+    pub fn sh(&self, script: &str) -> String {
+        let output = self.shell(script).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{script}\n{}\n{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// A shell in the mounted directory.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-euc", script]).current_dir(self.dir()).stdin(Stdio::null());
+        command.env("LC_ALL", "C");
+        command
+    }
+
+    /// Unmounts; nobody may use it any more.
+    pub fn unmount(mut self) {
+        let mount = self.mount.take().unwrap();
+        mount.session().unmount(false).unwrap();
+        mount.wait();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Whatever still uses it is none of ours: the session goes all the same.
+        drop(self.mount.take());
+    }
+}
+
+/// Waits until something is so, for at most a minute.
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
