@@ -6,7 +6,7 @@
 
 use crate::cont::Container;
 use crate::tx::Tx;
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join, try_join_all};
 use smallvec::SmallVec;
 use types::{Code, Error, Oid, Result, TargetId, limits};
 use wire::obj::{
@@ -170,7 +170,25 @@ impl ArrayObj {
         self.read_in(None, ranges, memory).await
     }
 
-    /// The same inside a transaction.
+    /// [`ArrayObj::read`], and the array's size; in one request where one target has all there is
+    /// to know, as it has of most small files.
+    pub async fn read_and_size(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
+        let shards = self.cont.shard_targets(self.oid)?;
+        let mut loads = self.loads(ranges, memory.iter_mut().map(|piece| &mut **piece))?;
+        if shards.len() == 1
+            && loads.len() == 1
+            && let Some((load, slices)) = loads.pop()
+        {
+            let (size_min, tail) = self.read_load(None, load, slices, true).await?;
+            return Ok(tail.map_or(0, |tail| self.size_from_tail(&tail)).max(size_min));
+        }
+        let reads =
+            loads.into_iter().map(|(load, slices)| self.read_load(None, load, slices, false));
+        let (reads, size) = try_join(try_join_all(reads), self.size()).await?;
+        Ok(reads.into_iter().map(|(size_min, _)| size_min).max().unwrap_or(0).max(size))
+    }
+
+    /// The same as [`ArrayObj::read`] inside a transaction.
     pub async fn read_in(
         &self,
         tx: Option<&Tx>,
@@ -181,18 +199,21 @@ impl ArrayObj {
         if loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
-            return self.read_load(tx, load, slices).await;
+            return Ok(self.read_load(tx, load, slices, false).await?.0);
         }
-        let reads = loads.into_iter().map(|(load, slices)| self.read_load(tx, load, slices));
-        Ok(try_join_all(reads).await?.into_iter().max().unwrap_or(0))
+        let reads = loads.into_iter().map(|(load, slices)| self.read_load(tx, load, slices, false));
+        let reads = try_join_all(reads).await?;
+        Ok(reads.into_iter().map(|(size_min, _)| size_min).max().unwrap_or(0))
     }
 
+    /// Returns a lower bound of the size, and with `stat` what the target's shard says.
     async fn read_load(
         &self,
         tx: Option<&Tx>,
         load: Load,
         slices: Memory<&mut [u8]>,
-    ) -> Result<u64> {
+        stat: bool,
+    ) -> Result<(u64, Option<Tail>)> {
         let keys: SmallVec<[[u8; 8]; 2]> =
             load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();
@@ -205,12 +226,20 @@ impl ArrayObj {
             dkeys.push(load.pieces[run.start].dkey);
             batch.op_at(load.target, Op::Fetch { oid: self.oid, dkey, cond: Cond::NONE, iods });
         }
+        if stat {
+            batch.op_at(load.target, Op::Stat { oid: self.oid });
+        }
         for slice in slices {
             batch.bulk_in(slice);
         }
         let result = batch.run().await?;
+        let replies = result.replies()?;
+        let tail = match replies.last() {
+            Some(OpReply::Stat(stat)) => Some(stat.tail),
+            _ => None,
+        };
         let mut size_min = 0;
-        for (reply, dkey) in result.replies()?.iter().zip(dkeys) {
+        for (reply, dkey) in replies.iter().zip(dkeys) {
             let OpReply::Fetched(iods) = reply else {
                 return Err(Error::new(Code::Proto, "a fetch got an answer of another kind"));
             };
@@ -224,7 +253,7 @@ impl ArrayObj {
                 size_min = size_min.max((dkey - 1) * self.chunk_records + end);
             }
         }
-        Ok(size_min)
+        Ok((size_min, tail))
     }
 
     /// Size in records as one shard's [`Tail`] tells it.

@@ -16,7 +16,7 @@ use crate::share::SharedObj;
 use crate::walk::Step;
 use types::limits::check_name;
 use types::{Code, Error, Key, Oid, Result};
-use wire::obj::{Op, Tail};
+use wire::obj::{Op, Recx, Tail};
 
 /// What a removal took away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,6 +164,19 @@ impl Dfs {
             }
             None => Err(Error::new(Code::NonExist, "the object lost the name it was known by")),
         }
+    }
+
+    /// [`Dfs::read`] of a range that probably reaches the end of the file: asks for the size at the
+    /// same time.
+    pub async fn read_to_end(&self, file: &Obj, offset: u64, memory: &mut [u8]) -> Result<usize> {
+        file.require_regular()?;
+        if !file.flags.has(OpenFlags::READ) {
+            return Err(Error::bare(Code::BadHandle));
+        }
+        let count = memory.len() as u64;
+        let ranges = [Recx { index: offset, count }];
+        let size = file.node.array().read_and_size(&ranges, &mut [memory]).await?;
+        Ok(size.saturating_sub(offset).min(count) as usize)
     }
 
     /// [`Dfs::readdirplus`], each entry also as an object to be named only.

@@ -38,6 +38,19 @@ fn what_a_call_tells_is_what_asking_tells() {
             assert_eq!((shared.oid(), stat), (obj.oid(), looked_up));
             assert_eq!(fs.ostat(&fs.attach(&shared)).await.unwrap(), stat);
         }
+        for (offset, room) in [(0, 4), (0, 9000), (3, 10), (4, 1), (5000, 7)] {
+            let (mut a, mut b) = (vec![1; room], vec![2; room]);
+            let one = fs.read_to_end(&file, offset, &mut a).await.unwrap();
+            let other = fs.read(&file, offset, &mut b).await.unwrap();
+            assert_eq!((one, &a), (other, &b), "{offset}");
+        }
+        fs.write(&file, 9000, b"far").await.unwrap();
+        for (offset, room) in [(0, 9003), (0, 9004), (4090, 8192), (9002, 5)] {
+            let (mut a, mut b) = (vec![1; room], vec![2; room]);
+            let one = fs.read_to_end(&file, offset, &mut a).await.unwrap();
+            let other = fs.read(&file, offset, &mut b).await.unwrap();
+            assert_eq!((one, &a), (other, &b), "{offset}");
+        }
         let (cut, stat) = fs.open_obj(&named, RW | OpenFlags::TRUNC, false).await.unwrap();
         assert_eq!((stat.size, fs.size(&cut).await.unwrap()), (0, 0));
     });

@@ -20,17 +20,15 @@ impl Mount {
     /// Mounts `dfs` at a directory and serves it until it is unmounted. `source` is what `df`
     /// shows, usually `azk://POOL/CONT`.
     ///
-    /// The time-out of operations is that of the client of `dfs`. Errors: those of
-    /// [`Session::start`]; of the root's lookup.
+    /// Errors: those of [`Session::start`]; of the root's lookup.
     pub fn start(dfs: Dfs, dir: &Path, source: String, options: &Options) -> Result<Mount> {
         let config = options.config(source);
         let client = dfs.container().client().clone();
         let volume = client.block_on(Volume::new(&dfs, volume_options(options, &config)))?;
         let volume = Arc::new(volume);
         let served = volume.clone();
-        let session = Session::start(dir, &config, move |seat| {
-            MountedFs::start(served.clone(), seat.index, &seat.env)
-        })?;
+        let session =
+            Session::start(dir, &config, move |seat| MountedFs::start(served.clone(), &seat))?;
         Ok(Mount { session, volume, _dfs: dfs })
     }
 
@@ -60,6 +58,7 @@ fn volume_options(options: &Options, config: &Config) -> VolumeOptions {
         policy: options.policy(),
         kernel_checks: config.mount.default_permissions,
         posix_acl: config.posix_acl,
+        timeout: options.timeout,
         threads: config.thread_count(),
     }
 }

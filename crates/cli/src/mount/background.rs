@@ -9,6 +9,7 @@ use crate::session::Session;
 use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -82,8 +83,10 @@ pub fn report_is_out() -> Result<()> {
         .write(true)
         .open("/dev/null")
         .map_err(|error| Error::io("opening /dev/null", error))?;
-    rustix::stdio::dup2_stdout(&null)
-        .map_err(|error| Error::io("closing the standard output", error.into()))?;
+    // SAFETY: both are descriptors of this process; number 1 belongs to the whole program.
+    if unsafe { libc::dup2(null.as_raw_fd(), libc::STDOUT_FILENO) } < 0 {
+        return Err(Error::io("closing the standard output", std::io::Error::last_os_error()));
+    }
     // The directory we were started in is not ours to keep.
     std::env::set_current_dir("/").map_err(|error| Error::io("changing to /", error))
 }

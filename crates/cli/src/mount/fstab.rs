@@ -2,7 +2,7 @@
 //!
 //! A link of that name in `/sbin` makes `mount -t fuse.azekura` and lines of `/etc/fstab` work.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -50,6 +50,7 @@ fn is_short_flags(arg: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     fn words(text: &str) -> Vec<OsString> {
         text.split(' ').map(|word| OsStr::new(word).to_os_string()).collect()

@@ -13,7 +13,15 @@ impl Worker {
     pub async fn read(&self, fh: Fh, at: Transfer, memory: &mut [u8]) -> Answer<usize> {
         let file = self.file(fh)?;
         let obj = self.data_obj(fh, &file, OpenFlags::NONE);
-        Ok(self.dfs.read(&obj, at.offset, memory).await?)
+        let end = at.offset.saturating_add(memory.len() as u64);
+        // Where the end is near, it is asked for along with the data.
+        let inside = file.inode.size_told().is_some_and(|size| end <= size);
+        let read = if inside {
+            self.dfs.read(&obj, at.offset, memory).await
+        } else {
+            self.dfs.read_to_end(&obj, at.offset, memory).await
+        };
+        Ok(read?)
     }
 
     /// Writes, at the end if the program appends; returns how many bytes, always all.
@@ -30,6 +38,9 @@ impl Worker {
         let written = self.dfs.write(&obj, at.offset, data).await;
         file.inode.touch(&self.volume.table);
         let written = written?;
+        if !appends {
+            file.inode.reaches(at.offset + written as u64);
+        }
         if at.kill_suidgid {
             self.drop_privileges(&file.inode).await?;
         }

@@ -28,6 +28,12 @@ impl Worker {
         if cuts {
             inode.touch(&self.volume.table);
         }
+        let keeps_size = !self.volume.options.policy.attr_ttl.is_zero() && !cuts;
+        if keeps_size && inode.size_told().is_some_and(|told| told != stat.size) {
+            // Who opens a file sees what others wrote and closed before: also where it ends.
+            self.notifier.inval_inode(node, -1, 0);
+            self.notifier.flushed().await;
+        }
         let flags = self.pages(&inode, bits, &stat, cuts);
         let fh = self.keep(inode.clone(), obj);
         if cuts && bits.kill_suidgid {

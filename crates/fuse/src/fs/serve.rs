@@ -10,13 +10,13 @@ use super::volume::Volume;
 use super::worker::Worker;
 use crate::low::{
     DirSink, Entry, Errno, Fh, FileSystem, LockOwner, NewNode, NodeId, OpenFlags, Opened, Release,
-    Rename, Request, SetAttr, SetXattr, Stat, StatFs, Transfer,
+    Rename, Request, SetAttr, SetXattr, Stat, StatFs, Transfer, WorkerSeat,
 };
-use env::Env;
 use futures_util::future::{Either, select};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a request goes on after its program got a signal.
@@ -26,14 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct MountedFs(Rc<Worker>);
 
 impl MountedFs {
-    /// Begins to serve on a thread; `thread` counts from 0 and is each taken once.
-    pub fn start(volume: Arc<Volume>, thread: usize, env: &Env) -> types::Result<MountedFs> {
-        Ok(MountedFs(Worker::start(volume, thread, env)?))
-    }
-
-    /// Questions asked of the engines by this thread so far.
-    pub fn request_count(&self) -> u64 {
-        self.0.client().request_count()
+    /// Begins to serve on a thread of a session.
+    pub fn start(volume: Arc<Volume>, seat: &WorkerSeat) -> types::Result<MountedFs> {
+        Ok(MountedFs(Worker::start(volume, seat)?))
     }
 
     async fn run<T>(
@@ -45,10 +40,13 @@ impl MountedFs {
             req.interrupted().await;
             self.0.env().sleep(PATIENCE).await;
         };
-        match select(pin!(work), pin!(given_up)).await {
+        let answer = match select(pin!(work), pin!(given_up)).await {
             Either::Left((done, _)) => done.map_err(super::fault::Fault::errno),
             Either::Right(_) => Err(Errno::INTR),
-        }
+        };
+        let asked = self.0.client().request_count();
+        self.0.volume.requests[self.0.thread].store(asked, Ordering::Relaxed);
+        answer
     }
 }
 

@@ -124,6 +124,18 @@ impl Inode {
         state.opens = state.opens.saturating_sub(1);
     }
 
+    /// Notes that the file reaches to `end` at least, by a write of this mount: the kernel knows.
+    pub fn reaches(&self, end: u64) {
+        if let Some(told) = &mut self.state.lock().told {
+            told.size = told.size.max(end);
+        }
+    }
+
+    /// Size of the file as the kernel believes it.
+    pub fn size_told(&self) -> Option<u64> {
+        self.state.lock().told.map(|version| version.size)
+    }
+
     /// Notes what the kernel is told; true when it was told the same before, so that pages it
     /// kept since are still good.
     pub fn tell(&self, version: Version) -> bool {

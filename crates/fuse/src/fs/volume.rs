@@ -7,6 +7,8 @@ use super::table::Table;
 use client::{Client, ConnectOptions, Container};
 use dfs::{Dfs, MountFlags};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use types::{Code, Error, Result};
 use wire::control::{ContInfo, OpenMode, PoolInfo};
 
@@ -19,6 +21,8 @@ pub struct VolumeOptions {
     pub kernel_checks: bool,
     /// The kernel leaves the umask to us, and interprets ACLs.
     pub posix_acl: bool,
+    /// How long an operation may take, retries included.
+    pub timeout: Duration,
     /// Threads that will serve.
     pub threads: usize,
 }
@@ -35,6 +39,8 @@ pub struct Volume {
     cont: ContInfo,
     mode: OpenMode,
     mount: Vec<u8>,
+    /// Questions each thread has asked of the engines.
+    pub(super) requests: Vec<AtomicU64>,
 }
 
 impl Volume {
@@ -54,11 +60,12 @@ impl Volume {
             files: Files::default(),
             mail,
             letters: Mutex::new(letters.into_iter().map(Some).collect()),
-            connect: cont.client().options().clone(),
+            connect: ConnectOptions { timeout: options.timeout, ..cont.client().options().clone() },
             pool: cont.pool().info().clone(),
             cont: cont.info().clone(),
             mode: cont.mode(),
             mount: dfs.to_global(),
+            requests: (0..options.threads).map(|_| AtomicU64::new(0)).collect(),
             options,
         })
     }
@@ -77,6 +84,11 @@ impl Volume {
         letters.get_mut(thread).and_then(Option::take).ok_or_else(|| {
             Error::new(Code::Inval, format!("thread {thread} of the mount serves already"))
         })
+    }
+
+    /// Questions asked of the engines so far, by all threads.
+    pub fn request_count(&self) -> u64 {
+        self.requests.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Nodes the kernel knows, the root not counted.

@@ -6,7 +6,7 @@ use super::fault::{Answer, Fault};
 use super::files::OpenFile;
 use super::table::{Inode, Version};
 use super::volume::Volume;
-use crate::low::{Attr, Entry, Fh, NodeId, Request, Stat as Told};
+use crate::low::{Attr, Entry, Fh, NodeId, Notifier, Request, Stat as Told, WorkerSeat};
 use client::Client;
 use dfs::{Dfs, Obj, OpenFlags, SharedObj, Stat};
 use env::Env;
@@ -29,11 +29,14 @@ pub struct Worker {
     /// Files opened by this thread: the engines count these handles.
     pub(super) handles: RefCell<HashMap<u64, Obj>>,
     flush_due: Cell<bool>,
+    /// Tells the kernel what to forget.
+    pub(super) notifier: Notifier,
 }
 
 impl Worker {
     /// Connects a thread and starts to read its letters.
-    pub fn start(volume: Arc<Volume>, thread: usize, env: &Env) -> Result<Rc<Worker>> {
+    pub fn start(volume: Arc<Volume>, seat: &WorkerSeat) -> Result<Rc<Worker>> {
+        let (thread, env) = (seat.index, &seat.env);
         let letters = volume.take_letters(thread)?;
         let worker = Rc::new(Worker {
             dfs: volume.attach(env)?,
@@ -42,6 +45,7 @@ impl Worker {
             env: env.clone(),
             handles: RefCell::default(),
             flush_due: Cell::new(false),
+            notifier: seat.notifier.clone(),
         });
         env.spawn(letters.read(worker.clone()));
         Ok(worker)

@@ -30,7 +30,7 @@ enum Note {
         name: Box<[u8]>,
     },
     /// Everything before has been written.
-    Mark(Sender<()>),
+    Mark(Box<dyn FnOnce() + Send>),
 }
 
 /// Tells the kernel what to forget. Cheap to clone, usable from any thread; nothing here waits.
@@ -76,8 +76,24 @@ impl Notifier {
     /// it may have to answer requests first.
     pub fn flush(&self) {
         let (sender, receiver) = channel();
-        if self.0.send(Note::Mark(sender)).is_ok() {
+        let mark = Box::new(move || {
+            let _ = sender.send(());
+        });
+        if self.0.send(Note::Mark(mark)).is_ok() {
             let _ = receiver.recv();
+        }
+    }
+
+    /// The same for a task of a worker. Only where all notifications are of attributes
+    /// ([`Notifier::inval_inode`] with a negative offset): the kernel takes these without waiting
+    /// for a request.
+    pub async fn flushed(&self) {
+        let (sender, receiver) = futures_channel::oneshot::channel();
+        let mark = Box::new(move || {
+            let _ = sender.send(());
+        });
+        if self.0.send(Note::Mark(mark)).is_ok() {
+            let _ = receiver.await;
         }
     }
 }
@@ -87,7 +103,7 @@ fn run(notes: &Receiver<Note>) {
     while let Ok(note) = notes.recv() {
         match (note, &device) {
             (Note::Device(new), _) => device = new,
-            (Note::Mark(sender), _) => drop(sender.send(())),
+            (Note::Mark(mark), _) => mark(),
             (_, None) => {}
             (Note::Inode { node, offset, len }, Some(device)) => {
                 let body = InvalInodeOut { ino: node.0, off: offset, len };

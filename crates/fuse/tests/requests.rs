@@ -1,0 +1,144 @@
+//! How often the engines are asked, and what a listing promises.
+
+mod system;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use system::{Mounted, System, can_mount};
+use types::Durability;
+
+/// Questions asked while something is done.
+fn asked<T>(mounted: &Mounted, work: impl FnOnce() -> T) -> u64 {
+    let before = mounted.mount().volume().request_count();
+    let done = work();
+    drop(done);
+    mounted.mount().volume().request_count() - before
+}
+
+#[test]
+fn one_question_for_a_stat_an_open_a_create() {
+    if !can_mount() {
+        return;
+    }
+    let system = System::start(Durability::Memory);
+    let mounted = system.mount("cache=none");
+    fs::write(mounted.path("f"), "data").unwrap();
+    // The root's own attributes are asked for where nothing may be kept, so these go through an
+    // open directory.
+    let path = mounted.path("f");
+    let stat = asked(&mounted, || fs::symlink_metadata(&path).unwrap());
+    assert!(stat <= 3, "a stat asked {stat} times");
+    let file = File::open(&path).unwrap();
+    let fstat = asked(&mounted, || file.metadata().unwrap());
+    assert_eq!(fstat, 1, "fstat");
+    let mut byte = [0; 4];
+    assert_eq!(asked(&mounted, || file.read_exact_at(&mut byte, 0).unwrap()), 1, "read");
+    drop(file);
+    mounted.unmount();
+
+    let mounted = system.mount("cache=metadata,attr_timeout=1000,entry_timeout=1000");
+    let path = mounted.path("f");
+    fs::metadata(mounted.dir()).unwrap();
+    assert_eq!(asked(&mounted, || fs::metadata(&path).unwrap()), 1, "lookup");
+    assert_eq!(asked(&mounted, || fs::metadata(&path).unwrap()), 0, "stat again");
+    let open = asked(&mounted, || File::open(&path).unwrap());
+    assert_eq!(open, 1, "open of a known file");
+    assert_eq!(asked(&mounted, || fs::read(&path).unwrap()), 2, "open and read");
+    assert_eq!(asked(&mounted, || fs::read(&path).unwrap()), 1, "pages are kept");
+    // Numbers for new objects are fetched in ranges; the first create fetches one.
+    fs::write(mounted.path("first"), "").unwrap();
+    let made = asked(&mounted, || {
+        for index in 0..20 {
+            drop(File::create_new(mounted.path(&format!("new{index}"))).unwrap());
+        }
+    });
+    // Each: that the name is free (the kernel asks), the file. The other thread fetches a range.
+    assert!(made <= 42, "20 files took {made} questions");
+}
+
+#[test]
+fn a_long_listing_takes_few_questions() {
+    if !can_mount() {
+        return;
+    }
+    let system = System::start(Durability::Memory);
+    let mounted = system.mount("cache=metadata,attr_timeout=1000,entry_timeout=1000");
+    let dfs = system.dfs();
+    let sys = dfs::sys::Sys::new(dfs);
+    system.block_on(async {
+        sys.mkdir(b"/d", 0o755).await.unwrap();
+        for index in 0..10_000u32 {
+            let flags = dfs::OpenFlags::CREATE | dfs::OpenFlags::WRITE;
+            let name = format!("/d/file{index:05}");
+            let options = dfs::CreateOptions::default();
+            drop(sys.open(name.as_bytes(), flags, 0o640, &options).await.unwrap());
+        }
+    });
+    let mut lines = String::new();
+    let questions = asked(&mounted, || lines = mounted.sh("ls -l d"));
+    assert_eq!(lines.lines().count(), 10_001);
+    assert!(lines.lines().skip(1).all(|line| line.starts_with("-rw-r-----")));
+    assert!(questions < 60, "ls -l of 10,000 files took {questions} questions");
+    let again = asked(&mounted, || drop(mounted.sh("find d -type f -size 0 | wc -l")));
+    assert!(again < 60, "find took {again} questions");
+}
+
+#[test]
+fn a_listing_gives_each_entry_once_whatever_happens_meanwhile() {
+    if !can_mount() {
+        return;
+    }
+    let system = System::start(Durability::Memory);
+    for mode in ["cache=none", "cache=metadata"] {
+        let mounted = system.mount(mode);
+        fs::create_dir(mounted.path("d")).unwrap();
+        let all: BTreeSet<String> = (0..3000).map(|index| format!("entry-{index}")).collect();
+        for name in &all {
+            File::create(mounted.path("d").join(name)).unwrap();
+        }
+        // What is removed while it is listed does not hide what stays.
+        let mut seen = BTreeSet::new();
+        for (index, entry) in fs::read_dir(mounted.path("d")).unwrap().enumerate() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if index % 3 == 0 {
+                fs::remove_file(mounted.path("d").join(&name)).unwrap();
+                // A removed name is gone, although a page of the listing still has it.
+                assert!(fs::symlink_metadata(mounted.path("d").join(&name)).is_err());
+            }
+            assert!(seen.insert(name), "an entry came twice");
+        }
+        assert_eq!(seen, all);
+        let left: Vec<_> = fs::read_dir(mounted.path("d")).unwrap().collect();
+        assert_eq!(left.len(), 2000);
+        // Attributes that changed after the page was read are not brought back by it.
+        let mut listing = fs::read_dir(mounted.path("d")).unwrap();
+        listing.next().unwrap().unwrap();
+        for entry in left {
+            let path = entry.unwrap().path();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        for entry in listing {
+            let mode = fs::symlink_metadata(entry.unwrap().path()).unwrap().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        // rm -r lists and removes at once.
+        mounted.sh("rm -r d");
+        mounted.unmount();
+    }
+}
+
+#[test]
+fn nodes_are_forgotten() {
+    if !can_mount() {
+        return;
+    }
+    let system = System::start(Durability::Memory);
+    let mounted = system.mount("cache=metadata");
+    mounted.sh("mkdir d; cd d; seq 500 | xargs touch; ls -l > /dev/null");
+    assert!(mounted.mount().volume().node_count() >= 500);
+    mounted.sh("rm -r d");
+    system::eventually("removed files are forgotten", || {
+        mounted.mount().volume().node_count() < 10
+    });
+}
