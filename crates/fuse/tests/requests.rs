@@ -57,8 +57,9 @@ fn one_question_for_a_stat_an_open_a_create() {
             drop(File::create_new(mounted.path(&format!("new{index}"))).unwrap());
         }
     });
-    // Each: that the name is free (the kernel asks), the file. The other thread fetches a range.
-    assert!(made <= 42, "20 files took {made} questions");
+    // Each: the file; and the kernel, which checks permissions, asks for the directory's attributes
+    // after each change: its inode, its two shards. The other thread fetches a range of numbers.
+    assert!(made <= 82, "20 files took {made} questions");
 }
 
 #[test]
