@@ -90,7 +90,9 @@ pub fn der(code: Code) -> i32 {
         Code::Canceled => DER_CANCELED,
         Code::BadHandle => DER_NO_HDL,
         Code::Redundancy => DER_RF,
-        Code::NoMem => DER_NOMEM,
+        Code::NoMem | Code::NoLocks => DER_NOMEM,
+        Code::WouldBlock | Code::Deadlock => DER_AGAIN,
+        Code::NoData => DER_NONEXIST,
     }
 }
 

@@ -14,7 +14,7 @@ use wire::obj::{
 };
 
 /// Akey of array data.
-const DATA: &[u8] = b"";
+pub(crate) const DATA: &[u8] = b"";
 
 /// An array object with known shape.
 #[derive(Clone)]
@@ -30,9 +30,9 @@ pub struct ArrayObj {
 }
 
 /// A run of records inside one chunk.
-struct Piece {
-    dkey: u64,
-    recx: Recx,
+pub(crate) struct Piece {
+    pub dkey: u64,
+    pub recx: Recx,
     bytes: usize,
 }
 
@@ -49,7 +49,7 @@ type Memory<T> = SmallVec<[T; 4]>;
 /// Requests to be sent, each with the memory it fills or empties.
 type Loads<T> = SmallVec<[(Load, Memory<T>); 1]>;
 
-fn dkey_of(chunk: u64) -> u64 {
+pub(crate) fn dkey_of(chunk: u64) -> u64 {
     chunk + 1
 }
 
@@ -63,7 +63,7 @@ impl ArrayObj {
     }
 
     /// Cuts ranges at chunk borders, in order.
-    fn pieces(&self, ranges: &[Recx]) -> Result<SmallVec<[Piece; 2]>> {
+    pub(crate) fn pieces(&self, ranges: &[Recx]) -> Result<SmallVec<[Piece; 2]>> {
         let mut pieces = SmallVec::new();
         for range in ranges {
             let end = range.end().filter(|end| *end <= i64::MAX as u64).ok_or_else(|| {
@@ -266,17 +266,8 @@ impl ArrayObj {
 
     /// Asks all shards; returns their tails merged (size in `end`, `dkey_max` unused).
     pub async fn stat(&self) -> Result<Tail> {
-        let asked = self.cont.shard_targets(self.oid)?.into_iter().map(|target| async move {
-            let mut batch = self.cont.batch();
-            batch.op_at(target, Op::Stat { oid: self.oid });
-            let result = batch.run().await?;
-            match result.replies()?.first() {
-                Some(OpReply::Stat(stat)) => Ok(stat.tail),
-                _ => Err(Error::new(Code::Proto, "a stat got an answer of another kind")),
-            }
-        });
         let mut merged = Tail::default();
-        for tail in try_join_all(asked).await? {
+        for (_, tail) in self.stat_shards().await? {
             merged.end = merged.end.max(self.size_from_tail(&tail));
             merged.epoch = merged.epoch.max(tail.epoch);
             merged.bytes_used += tail.bytes_used;
@@ -327,28 +318,13 @@ impl ArrayObj {
         Ok(())
     }
 
-    /// Makes a hole. The size stays unless the hole reaches the end.
-    pub async fn punch(&self, ranges: &[Recx]) -> Result<()> {
-        let pieces = self.pieces(ranges)?;
-        let punches = pieces.iter().map(|piece| async move {
-            let dkey = piece.dkey.to_le_bytes();
-            let value = UpdateValue::PunchRecords { recxs: vec![piece.recx] };
-            let mut batch = self.cont.batch();
-            let iods = vec![data_iod(value)];
-            batch.op(Op::Update { oid: self.oid, dkey: &dkey, cond: Cond::NONE, iods });
-            batch.run().await.map(|_| ())
-        });
-        try_join_all(punches).await?;
-        Ok(())
-    }
-
     /// Removes the object from all its shards.
     pub async fn destroy(&self) -> Result<()> {
         self.cont.object(self.oid).punch(Cond::NONE).await
     }
 }
 
-fn data_iod(value: UpdateValue<'static>) -> UpdateIod<'static> {
+pub(crate) fn data_iod(value: UpdateValue<'static>) -> UpdateIod<'static> {
     UpdateIod { akey: DATA, cond: Cond::NONE, value }
 }
 
@@ -367,7 +343,7 @@ fn too_little_memory() -> Error {
 }
 
 /// Memory that can be cut in two.
-trait Cut: Sized {
+pub(crate) trait Cut: Sized {
     fn length(&self) -> usize;
     /// The first `wanted` bytes (or all, if fewer), and the rest if any.
     fn cut(self, wanted: usize) -> (Self, Option<Self>);

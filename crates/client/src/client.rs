@@ -1,5 +1,6 @@
 //! The client: identity, connections, control requests.
 
+use crate::lock::LockBook;
 use crate::pool::Pool;
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
@@ -27,6 +28,8 @@ pub struct ConnectOptions {
     pub timeout: Duration,
     /// Use TCP even where shared memory would do (for measurements).
     pub tcp_only: bool,
+    /// Locks of this process. Clients made from clones of these options share it.
+    pub locks: LockBook,
 }
 
 impl ConnectOptions {
@@ -37,6 +40,7 @@ impl ConnectOptions {
             job: std::env::var("SLURM_JOB_ID").unwrap_or_default(),
             timeout: Duration::from_secs(60),
             tcp_only: false,
+            locks: LockBook::default(),
         }
     }
 }
@@ -103,6 +107,11 @@ impl Client {
     /// Runs a future to its end on this thread.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.0.env.block_on(future)
+    }
+
+    /// The client without keeping it from ending.
+    pub(crate) fn downgrade(&self) -> WeakClient {
+        WeakClient(Rc::downgrade(&self.0))
     }
 
     /// A fresh request id; ids name updates for ever, over all targets.
@@ -256,6 +265,16 @@ impl Client {
     /// Sends what is held back (closed handles). Called on drop of the last clone, too.
     pub fn flush(&self) {
         self.0.flush();
+    }
+}
+
+/// A client that others keep, or not.
+pub(crate) struct WeakClient(std::rc::Weak<Inner>);
+
+impl WeakClient {
+    /// The client, if it is still there.
+    pub fn upgrade(&self) -> Option<Client> {
+        self.0.upgrade().map(Client)
     }
 }
 

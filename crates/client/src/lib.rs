@@ -10,6 +10,7 @@
 //!   on several by a two-phase commit that the first target coordinates.
 //! - Everything here is a future of [`env::Env`]; only [`Client::block_on`] blocks.
 
+mod append;
 mod array;
 mod array_attrs;
 mod batch;
@@ -17,8 +18,10 @@ mod client;
 mod cont;
 mod event;
 mod kv;
+mod lock;
 mod object;
 mod pool;
+mod runs;
 mod system;
 mod target;
 mod tx;
@@ -29,8 +32,10 @@ pub use client::{Client, ConnectOptions};
 pub use cont::Container;
 pub use event::{Event, EventQueue};
 pub use kv::KvObj;
+pub use lock::{LockAsk, LockBook, LockInterrupt};
 pub use object::{Anchor, FetchedValue, KeyRange, Object};
 pub use pool::{Pool, SpaceInfo, TargetSpace};
 pub use system::{SystemAddress, SystemEngine, SystemFile};
 pub use tx::{SharedTx, Tx};
 pub use types::{Code, Error, Result};
+pub use wire::lock::{LockHolder, LockKind, LockMode, LockOwner, LockRange};

@@ -59,7 +59,7 @@ pub struct Pool(pub(crate) Rc<Inner>);
 
 pub(crate) struct Inner {
     pub client: Client,
-    pub state: PoolState,
+    pub state: Rc<PoolState>,
     info: PoolInfo,
     handle: u64,
 }
@@ -86,12 +86,12 @@ pub struct SpaceInfo {
 
 impl Pool {
     pub(crate) fn new(client: Client, handle: u64, info: PoolInfo) -> Pool {
-        let state = PoolState {
+        let state = Rc::new(PoolState {
             id: info.id,
             version: Cell::new(info.map.version),
             map: RefCell::new(Rc::new(info.map.clone())),
             hints: RefCell::new(None),
-        };
+        });
         Pool(Rc::new(Inner { client, state, info, handle }))
     }
 
@@ -174,6 +174,15 @@ impl Pool {
             }
         });
         try_join_all(asked).await
+    }
+
+    /// Asks one target for its space.
+    pub async fn query_one(&self, target: TargetId) -> Result<ShardStat> {
+        let request = wire::encode(&Request::ShardStat { pool: self.0.state.id });
+        let ask = Ask { body: &request, bulk_out: &[], bulk_in: &mut [] };
+        let client = &self.0.client;
+        let answer = client.target(target).ask(client, &self.0.state, ask).await?;
+        wire::decode(&answer.body[1..])
     }
 
     /// Asks every target how bulk transfers of the pool are admitted there; `None` for one that

@@ -1,15 +1,17 @@
 //! The link to one target: its connection, reconnects, retries, closed handles to tell it of.
 
 use crate::client::Client;
-use crate::pool::PoolState;
+use crate::pool::{Pool, PoolState};
 use foldhash::{HashMap, HashMapExt};
 use futures_util::lock::Mutex;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 use transport::{Answer, Call, Conn};
 use types::{Code, ContId, Error, Oid, PoolId, Result, TargetId};
 use wire::Kind;
 use wire::hello::Service;
+use wire::lock::LockReply;
 use wire::obj::{Batch, BatchReply, Notice, Op, Request};
 
 /// Closed handles are told together with the next request, or when this many wait.
@@ -17,6 +19,9 @@ const RELEASES_HELD_MAX: usize = 64;
 /// First pause before a reconnect; doubles up to the second.
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(2);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How often a client that holds locks looks whether it is still connected.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 type Handle = (PoolId, ContId, Oid);
 
@@ -31,6 +36,10 @@ pub(crate) struct TargetLink {
     opens: RefCell<HashMap<Handle, u32>>,
     /// Closed handles not yet told.
     releases: RefCell<Vec<Handle>>,
+    /// Other notices not yet told.
+    notices: RefCell<Vec<Vec<u8>>>,
+    /// A task looks after the connection while locks are held.
+    is_kept: Cell<bool>,
 }
 
 /// A request to a target, kept for retries.
@@ -49,6 +58,8 @@ impl TargetLink {
             incarnation: Cell::new(0),
             opens: RefCell::new(HashMap::new()),
             releases: RefCell::new(Vec::new()),
+            notices: RefCell::new(Vec::new()),
+            is_kept: Cell::new(false),
         }
     }
 
@@ -137,6 +148,7 @@ impl TargetLink {
             match client.dial(&address, Service::Target(self.id)).await {
                 Ok(conn) => {
                     self.register_opens(client, &conn).await?;
+                    self.reclaim_locks(client, &conn).await?;
                     self.conn.replace(Some(conn.clone()));
                     return Ok(conn);
                 }
@@ -165,22 +177,84 @@ impl TargetLink {
             let ops = vec![Op::Open { oid }; count as usize];
             let request = Request::Batch(Batch { pool, cont, checks: Vec::new(), ops });
             let body = wire::encode(&request);
-            let call = Call {
-                kind: Kind::Request,
-                request_id: client.next_request(),
-                flags: 0,
-                map_version: 0,
-                deadline: client.options().timeout,
-                body: &body,
-                bulk_out: &[],
-                bulk_in: &mut [],
-            };
-            let answer = conn.call(call).await?;
+            let answer = self.call_once(client, conn, &body).await?;
             if let Err(error) = wire::decode::<Result<BatchReply<'_>>>(&answer.body)? {
                 tracing::warn!("object {oid} was open but is gone after a restart: {error}");
             }
         }
         Ok(())
+    }
+
+    /// On a new connection, locks again what this client holds here.
+    async fn reclaim_locks(&self, client: &Client, conn: &Conn) -> Result<()> {
+        let book = &client.options().locks;
+        for request in book.reclaims(client.id(), self.id) {
+            let body = wire::encode(&Request::Lock(request.clone()));
+            let answer = self.call_once(client, conn, &body).await?;
+            if let Err(error) = wire::decode::<Result<LockReply>>(&answer.body)? {
+                tracing::warn!("a lock on object {} is lost: {error}", request.oid);
+                book.note_lost(&request);
+            } else if let Some(notice) = book.given_back(&request) {
+                conn.notify(Kind::Notice, &wire::encode(&notice))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn call_once(&self, client: &Client, conn: &Conn, body: &[u8]) -> Result<Answer> {
+        let call = Call {
+            kind: Kind::Request,
+            request_id: client.next_request(),
+            flags: 0,
+            map_version: 0,
+            deadline: client.options().timeout,
+            body,
+            bulk_out: &[],
+            bulk_in: &mut [],
+        };
+        conn.call(call).await
+    }
+
+    /// As long as this client holds locks here, looks whether the connection is there, and makes
+    /// it anew if it is not: who comes back late to a restarted engine may have lost its locks.
+    pub fn keep_connected(self: &Rc<Self>, client: &Client, pool: &Pool) {
+        if self.is_kept.replace(true) {
+            return;
+        }
+        let (link, id, env) = (self.clone(), client.id(), client.env().clone());
+        let book = client.options().locks.clone();
+        // Neither the client nor its pool is kept from ending.
+        let (client, state) = (client.downgrade(), Rc::downgrade(&pool.0.state));
+        env.clone().spawn(async move {
+            loop {
+                env.sleep(LOOK_PAUSE).await;
+                let (Some(client), Some(state)) = (client.upgrade(), state.upgrade()) else {
+                    break;
+                };
+                if !book.is_needed(id, link.id) {
+                    break;
+                }
+                let broken = link.conn.borrow().as_ref().is_none_or(Conn::is_broken);
+                if broken && let Err(error) = link.conn(&client, &state).await {
+                    tracing::debug!("target {}: {error}", link.id);
+                }
+            }
+            link.is_kept.set(false);
+        });
+    }
+
+    /// Sends a notice with the next request.
+    pub fn tell(&self, notice: Vec<u8>) {
+        self.notices.borrow_mut().push(notice);
+        self.flush_releases();
+    }
+
+    /// Sends a notice if there is a connection; without one the target has forgotten, or will soon,
+    /// what the notice is about.
+    pub fn tell_now(&self, notice: &[u8]) {
+        if let Some(conn) = self.conn.borrow().as_ref() {
+            let _ = conn.notify(Kind::Notice, notice);
+        }
     }
 
     /// Notes an open handle that a batch has registered.
@@ -215,6 +289,11 @@ impl TargetLink {
     }
 
     fn flush_releases_on(&self, conn: &Conn) {
+        for notice in self.notices.take() {
+            if let Err(error) = conn.notify(Kind::Notice, &notice) {
+                tracing::debug!("telling target {}: {error}", self.id);
+            }
+        }
         let mut releases = self.releases.borrow_mut();
         if releases.is_empty() {
             return;

@@ -2,9 +2,10 @@
 
 use crate::cred::Credentials;
 use crate::entry::Found;
-use crate::flags::{Access, OpenFlags, SetAttr, SetTime};
+use crate::file::mode_without_privileges;
+use crate::flags::{Access, MountFlags, OpenFlags, SetAttr, SetTime};
 use crate::fs::Dfs;
-use crate::inode::{FileKind, Inode, S_IFMT, S_ISGID, S_ISUID};
+use crate::inode::{FileKind, Inode, S_IFMT, S_ISGID};
 use crate::node::{Location, Obj};
 use types::limits::check_name;
 use types::{Code, Epoch, Error, ObjClass, Oid, Result};
@@ -34,7 +35,7 @@ pub struct Stat {
     pub stored_bytes: u64,
     /// Chunk of a file, bytes: the transfer size that suits it.
     pub chunk_bytes: u64,
-    /// Access time, nanoseconds since 1970. Only set explicitly, never by reading.
+    /// Access time, nanoseconds since 1970. Set by reading only as [`MountFlags::RELATIME`] says.
     pub atime_ns: i64,
     /// Modification time.
     pub mtime_ns: i64,
@@ -52,7 +53,18 @@ impl Stat {
     pub fn is_dir(&self) -> bool {
         self.kind() == FileKind::Directory
     }
+
+    /// The rule of `relatime`: a read at `now_ns` is to set the access time if that is not after
+    /// the last change of data or inode, or a day old.
+    pub fn is_atime_due(&self, now_ns: i64) -> bool {
+        self.atime_ns <= self.mtime_ns
+            || self.atime_ns <= self.ctime_ns
+            || now_ns.saturating_sub(self.atime_ns) >= ATIME_AGE_MAX_NS
+    }
 }
+
+/// An access time older than this is set anew by a read in any case, nanoseconds.
+const ATIME_AGE_MAX_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// Space of the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -249,20 +261,14 @@ impl Dfs {
                 }
             }
             (inode.uid, inode.gid) = (uid, gid);
-            let trusted = self.shared.flags.has(crate::flags::MountFlags::NO_PERM_CHECK);
+            let trusted = self.shared.flags.has(MountFlags::NO_PERM_CHECK);
             // A program must not stay set-user-id for an owner who did not make it so.
             if !old.is_dir() && set.mode.is_none() && !trusted {
-                inode.mode &= !S_ISUID;
-                if inode.mode & 0o010 != 0 {
-                    inode.mode &= !S_ISGID;
-                }
+                inode.mode = mode_without_privileges(inode.mode);
             }
         }
         if set.drop_privileges && !old.is_dir() {
-            inode.mode &= !S_ISUID;
-            if inode.mode & 0o010 != 0 {
-                inode.mode &= !S_ISGID;
-            }
+            inode.mode = mode_without_privileges(inode.mode);
         }
         for time in [set.atime, set.mtime].into_iter().flatten() {
             match time {
@@ -283,6 +289,46 @@ impl Dfs {
             inode.mtime_epoch = old.mtime_epoch.max(data);
         }
         Ok(inode)
+    }
+
+    /// True when reading a file is to set its access time: this mount keeps access times, and
+    /// that of the file is not after its last change, or a day old.
+    pub(crate) fn is_atime_due(&self, found: &Found) -> bool {
+        let flags = self.shared.flags;
+        if !flags.has(MountFlags::RELATIME) || flags.has(MountFlags::READ_ONLY) {
+            return false;
+        }
+        let tail = found.tail.unwrap_or_default();
+        let stat = stat_from(found, &Tail { epoch: self.shared.data_epoch(found, &tail), ..tail });
+        found.inode.is_regular() && stat.is_atime_due(self.shared.now_ns())
+    }
+
+    /// Sets the access time of an object to the present, as reading does; nothing else changes,
+    /// whoever asks. For mounts that decide themselves when: see [`Stat::is_atime_due`].
+    pub async fn touch_atime(&self, obj: &Obj) -> Result<()> {
+        let shared = &self.shared;
+        if self.require_writable().is_err() {
+            return Ok(());
+        }
+        let now = shared.now_ns();
+        let Some((location, found)) = shared.fetch_node(&obj.node).await? else {
+            obj.node.set_inode(Inode { atime_ns: now, ..obj.node.inode() });
+            return Ok(());
+        };
+        let touched = shared
+            .update_inode(location.parent, &location.name, found, |found| {
+                // Writing the record shall not look like a change of the inode.
+                // Of a file with several names it hides the epoch of the data, too.
+                let data = if found.inode.hard { found.inode.mtime_epoch } else { Epoch::ZERO };
+                let ctime_ns = found.inode.ctime_with(found.epoch, data);
+                Ok(Inode { atime_ns: now, ctime_ns, quiet: true, ..found.inode })
+            })
+            .await;
+        match touched {
+            // It lost its name meanwhile.
+            Err(error) if error.code == Code::NonExist => Ok(()),
+            other => other.map(|_| ()),
+        }
     }
 
     /// Sets class and chunk size of files made in a directory from now on (and in directories

@@ -397,6 +397,7 @@ impl Checker<'_> {
                     oid,
                     hard: false,
                     has_xattrs: true,
+                    quiet: false,
                     mode,
                     uid: 0,
                     gid: 0,

@@ -136,10 +136,7 @@ impl Dfs {
         let entry_target = shared.cont.target_of(at.oid, name)?;
         let oid = shared.file_oid(class, entry_target).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
-        inode.chunk_bytes = match check_chunk_bytes(options.chunk_bytes)? {
-            0 => shared.chunk_bytes_of(&at.inode) as u32,
-            own => own,
-        };
+        inode.chunk_bytes = self.chunk_of_new(at, options)?;
         let raw = inode.encode(b"");
         let opens = !flags.has(OpenFlags::PATH);
         let epoch = retry(shared, async || {
@@ -156,6 +153,14 @@ impl Dfs {
             node.add_handle();
         }
         Ok((Obj::new(node, flags), epoch))
+    }
+
+    /// Chunk of a file made in a directory, bytes.
+    pub(crate) fn chunk_of_new(&self, at: &Step, options: &CreateOptions) -> Result<u32> {
+        Ok(match check_chunk_bytes(options.chunk_bytes)? {
+            0 => self.shared.chunk_bytes_of(&at.inode) as u32,
+            own => own,
+        })
     }
 
     /// A handle on what was found, or `None` when it vanished meanwhile.
@@ -186,6 +191,9 @@ impl Dfs {
         let node = shared.node(location, found.inode);
         if opened {
             node.add_handle();
+        }
+        if flags.has(OpenFlags::READ) && self.is_atime_due(&found) {
+            node.set_atime_due(true);
         }
         let obj = Obj::new(node, flags);
         if flags.has(OpenFlags::TRUNC) && found.inode.is_regular() {
@@ -228,7 +236,7 @@ impl Dfs {
 
     /// The inode of something new, with owner, group and mode bits as POSIX has it: in a
     /// set-group-id directory the group is the directory's, and directories inherit the bit.
-    fn new_inode(&self, at: &Step, oid: Oid, mode: u32) -> Inode {
+    pub(crate) fn new_inode(&self, at: &Step, oid: Oid, mode: u32) -> Inode {
         let now = self.shared.now_ns();
         let is_dir = mode & crate::inode::S_IFMT == S_IFDIR;
         let is_symlink = mode & crate::inode::S_IFMT == crate::inode::S_IFLNK;
@@ -249,6 +257,7 @@ impl Dfs {
             oid,
             hard: false,
             has_xattrs: false,
+            quiet: false,
             mode,
             uid: self.cred.uid,
             gid,

@@ -83,6 +83,7 @@ mod tests {
             oid: Oid::NIL,
             hard: false,
             has_xattrs: false,
+            quiet: false,
             mode,
             uid,
             gid,

@@ -220,6 +220,9 @@ impl Shared {
         if self.is_root(node.oid) {
             return Ok(Some((location, self.fetch_root().await?)));
         }
+        if node.is_unlinked() && !node.inode().hard {
+            return Ok(None);
+        }
         let found = self.fetch_entry(location.parent, &location.name, false).await?;
         if let Some(found) = found.filter(|found| found.inode.oid == node.oid) {
             return Ok(Some((location, found)));
@@ -228,15 +231,21 @@ impl Shared {
             return Ok(None);
         }
         // The file has other names, perhaps; its inode is with the object in any case.
-        let entry = Found {
-            inode: node.inode(),
-            target: Box::default(),
-            epoch: Epoch::ZERO,
+        Ok(self.fetch_hard(node.oid).await?.map(|found| (location, found)))
+    }
+
+    /// The inode of a file with several names, by its object; `None` when it is gone. What is to
+    /// be known of an entry is not.
+    pub async fn fetch_hard(&self, oid: Oid) -> Result<Option<Found>> {
+        let mut batch = self.cont.batch();
+        batch.op(fetch_inode(oid, RECORD));
+        let result = batch.run().await?;
+        let found = Found::from_fetch(result.replies()?.first())?;
+        Ok(found.map(|found| Found {
+            inode: Inode { hard: true, oid, ..found.inode },
             entry_epoch: Epoch::ZERO,
-            tail: None,
-            opened: false,
-        };
-        Ok(self.fetch_record(entry).await?.map(|found| (location, found)))
+            ..found
+        }))
     }
 
     /// Changes an inode: `change` gets it as it is and may refuse. Returns what is stored now.

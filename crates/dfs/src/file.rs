@@ -9,7 +9,7 @@ use crate::inode::{Inode, S_ISGID, S_ISUID};
 use crate::node::{Node, Obj};
 use client::ArrayObj;
 use types::{Code, DkeyKind, Error, Oid, Result};
-use wire::obj::{Cond, Op, Recx, Tail, UpdateIod, UpdateValue};
+use wire::obj::{Recx, Tail};
 
 /// Largest file, bytes: the largest `off_t`.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -45,6 +45,9 @@ impl Dfs {
         }
         let array = file.node.array();
         let size_min = array.read(ranges, memory).await?;
+        if file.node.set_atime_due(false) {
+            self.touch_atime(file).await?;
+        }
         if size_min >= end {
             return Ok(room);
         }
@@ -73,16 +76,24 @@ impl Dfs {
         if room == 0 && ranges.iter().all(|range| range.count == 0) {
             return Ok(0);
         }
-        let array = file.node.array();
         if file.flags.has(OpenFlags::APPEND) {
-            let range = [Recx { index: array.size().await?, count: room as u64 }];
-            check_ranges(&range, room)?;
-            array.write(&range, memory).await?;
-        } else {
-            check_ranges(ranges, room)?;
-            array.write(ranges, memory).await?;
+            self.append(file, memory).await?;
+            return Ok(room);
         }
+        check_ranges(ranges, room)?;
+        file.node.array().write(ranges, memory).await?;
+        self.drop_privileges_after_change(file).await?;
         Ok(room)
+    }
+
+    /// Writes behind the end of the file, however it was opened for writing, and returns where
+    /// that was. Up to 32 MiB are one piece: whoever else appends, they neither overlap nor leave
+    /// gaps.
+    pub async fn append(&self, file: &Obj, memory: &[&[u8]]) -> Result<u64> {
+        self.require_open_for_writing(file)?;
+        let offset = file.node.array().append(memory).await?;
+        self.drop_privileges_after_change(file).await?;
+        Ok(offset)
     }
 
     /// Size of an open file, bytes.
@@ -155,9 +166,43 @@ impl Dfs {
         }
         array.punch(&[Recx { index: offset, count: end - offset }]).await?;
         if end == size {
-            extend(&array, size).await?;
+            array.extend(size).await?;
         }
-        Ok(())
+        self.drop_privileges_after_change(file).await
+    }
+
+    /// After a change of the data by somebody without privileges the file is set-user-id (and
+    /// set-group-id, where executable by the group) no more, as far as this mount knows of it.
+    pub(crate) async fn drop_privileges_after_change(&self, file: &Obj) -> Result<()> {
+        let mode = file.node.inode().mode;
+        if self.is_privileged() || mode_without_privileges(mode) == mode {
+            return Ok(());
+        }
+        self.drop_privileges(file).await
+    }
+
+    /// Takes the set-user-id bit, and the set-group-id bit of a file that its group may execute,
+    /// from a file, whoever asks: for mounts whose kernel tells when.
+    pub async fn drop_privileges(&self, file: &Obj) -> Result<()> {
+        let shared = &self.shared;
+        let without = |inode: &Inode| {
+            let mode = mode_without_privileges(inode.mode);
+            Inode { mode, ctime_ns: shared.now_ns(), ..*inode }
+        };
+        let Some((location, found)) = shared.fetch_node(&file.node).await? else {
+            file.node.set_inode(without(&file.node.inode()));
+            return Ok(());
+        };
+        if mode_without_privileges(found.inode.mode) == found.inode.mode {
+            file.node.set_inode(found.inode);
+            return Ok(());
+        }
+        let change = |found: &crate::entry::Found| Ok(without(&found.inode));
+        match shared.update_inode(location.parent, &location.name, found, change).await {
+            // It lost its name meanwhile.
+            Err(error) if error.code == Code::NonExist => Ok(()),
+            other => other.map(|_| ()),
+        }
     }
 
     /// Changes a file's size. `tail` is what is known of the file, if it is known.
@@ -180,8 +225,7 @@ impl Dfs {
         }
         // While data remain their epoch tells that the file changed. Otherwise the inode must.
         let told_by_data = size > 0 && size != before.end;
-        let privileged_bits = S_ISUID | S_ISGID;
-        if told_by_data && node.inode().mode & privileged_bits == 0 {
+        if told_by_data && node.inode().mode & (S_ISUID | S_ISGID) == 0 {
             return Ok(());
         }
         let shared = &self.shared;
@@ -197,10 +241,7 @@ impl Dfs {
                 let mut inode = Inode { ctime_ns: now, mtime_ns: now, ..found.inode };
                 inode.mtime_epoch = inode.mtime_epoch.max(data);
                 if !keep_bits {
-                    inode.mode &= !S_ISUID;
-                    if inode.mode & 0o010 != 0 {
-                        inode.mode &= !S_ISGID;
-                    }
+                    inode.mode = mode_without_privileges(inode.mode);
                 }
                 Ok(inode)
             })
@@ -213,17 +254,11 @@ impl Dfs {
     }
 }
 
-/// Makes the file end at `size` at least. Unlike [`ArrayObj::set_size`] it takes nothing away that
-/// somebody appends meanwhile.
-async fn extend(array: &ArrayObj, size: u64) -> Result<()> {
-    let last = size - 1;
-    let dkey = (last / array.chunk_records + 1).to_le_bytes();
-    let recxs = vec![Recx { index: last % array.chunk_records, count: 1 }];
-    let value = UpdateValue::Zero { record_bytes: 1, recxs };
-    let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
-    let mut batch = array.cont.batch();
-    batch.op(Op::Update { oid: array.oid, dkey: &dkey, cond: Cond::NONE, iods });
-    batch.run().await.map(|_| ())
+/// A mode without the bits that lend the owner's or the group's rights to who executes the file.
+/// Set-group-id without group execution means something else.
+pub(crate) fn mode_without_privileges(mode: u32) -> u32 {
+    let mode = mode & !S_ISUID;
+    if mode & 0o010 != 0 { mode & !S_ISGID } else { mode }
 }
 
 /// Checks that ranges fit the memory and the largest file; returns the greatest end of a range

@@ -47,6 +47,9 @@ flag_set! {
         /// Mode bits are stored but not enforced: for callers that have checked already (the
         /// kernel in front of a mount) or promise not to check (DAOS's dfs calls).
         NO_PERM_CHECK = 2;
+        /// The first read through an open file sets its access time, if that is older than the
+        /// last change or a day old.
+        RELATIME = 4;
     }
 }
 
@@ -118,6 +121,18 @@ flag_set! {
         NOREPLACE = 1;
         /// Swap the two.
         EXCHANGE = 2;
+    }
+}
+
+flag_set! {
+    /// What [`crate::Dfs::fallocate`] does, with the numbers of `fallocate(2)`.
+    AllocateFlags(u32) {
+        /// The size stays.
+        KEEP_SIZE = 1;
+        /// Make a hole.
+        PUNCH_HOLE = 2;
+        /// Make the range read as zero.
+        ZERO_RANGE = 16;
     }
 }
 

@@ -78,6 +78,7 @@ impl Dfs {
             oid: root,
             hard: false,
             has_xattrs: false,
+            quiet: false,
             mode: S_IFDIR | options.mode & 0o7777,
             uid: options.uid,
             gid: options.gid,

@@ -6,7 +6,7 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 24 | link; byte 0 = record version, byte 3 = flags: 1 hard-linked, 2 may have extended attributes, 4..8 = mode |
+//! | 0 | 24 | link; byte 0 = record version, byte 3 = flags: 1 hard-linked, 2 may have extended attributes, 4 quiet, 4..8 = mode |
 //! | 24 | 4, 4, 4, 4 | uid, gid, link count, chunk size in bytes |
 //! | 40 | 8, 8, 8 | atime, mtime, ctime: nanoseconds since 1970, signed |
 //! | 64 | 8 | epoch of the newest data known when mtime was last set |
@@ -47,6 +47,7 @@ const TARGET_LEN_AT: usize = DIR_CLASS_AT + 2;
 
 const FLAG_HARD: u8 = 1;
 const FLAG_XATTRS: u8 = 2;
+const FLAG_QUIET: u8 = 4;
 /// Class bytes that mean "none set": no scheme and no group count have this code together.
 const NO_CLASS: [u8; 2] = [0xff, 0xff];
 
@@ -131,6 +132,9 @@ pub struct Inode {
     /// It may have extended attributes; set with the first one and never cleared, so that those
     /// who are asked for attributes of files that never had any need not look.
     pub has_xattrs: bool,
+    /// The record was written last for something that is no change of the inode, as setting the
+    /// access time by a read: its epoch does not count for the change time.
+    pub quiet: bool,
     /// Type and permission bits.
     pub mode: u32,
     /// Owner.
@@ -185,6 +189,7 @@ impl Inode {
 
     /// Change time given the epoch of the record itself and that of the data.
     pub fn ctime_with(&self, record: Epoch, data: Epoch) -> i64 {
+        let record = if self.quiet { Epoch::ZERO } else { record };
         self.ctime_ns.max(epoch_ns(record.max(data)))
     }
 
@@ -202,6 +207,9 @@ impl Inode {
         }
         if self.has_xattrs {
             raw[FLAGS_AT] |= FLAG_XATTRS;
+        }
+        if self.quiet {
+            raw[FLAGS_AT] |= FLAG_QUIET;
         }
         let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
         put(MODE_AT, &self.mode.to_le_bytes());
@@ -249,6 +257,7 @@ fn decode(raw: &[u8]) -> Option<(Inode, &[u8])> {
         oid: link.oid,
         hard: head[FLAGS_AT] & FLAG_HARD != 0,
         has_xattrs: head[FLAGS_AT] & FLAG_XATTRS != 0,
+        quiet: head[FLAGS_AT] & FLAG_QUIET != 0,
         mode,
         uid: u32_at(UID_AT),
         gid: u32_at(GID_AT),
@@ -295,6 +304,7 @@ mod tests {
             oid: Oid { hi: 0x0d00_0000_0000_0001, lo: 77 },
             hard: false,
             has_xattrs: false,
+            quiet: false,
             mode: S_IFREG | 0o644,
             uid: 1000,
             gid: 100,
@@ -358,6 +368,7 @@ mod tests {
                 oid: Oid { hi: words[0], lo: words[1] },
                 hard,
                 has_xattrs,
+                quiet: !hard,
                 mode: kinds[kind] | perm,
                 uid: words[2] as u32,
                 gid: (words[2] >> 32) as u32,

@@ -8,7 +8,8 @@
 //! atomic whatever else happens; files that outlive their last name while they are open; size
 //! and mtime that are right although no inode is touched by writes.
 //!
-//! What it does not do: cache data (mounts do), lock byte ranges, keep access times by itself.
+//! What it does not do: cache data (mounts do), keep access times unless asked to
+//! ([`MountFlags::RELATIME`]).
 //! It knows nothing of targets' storage, and of the control plane only how to get object
 //! numbers.
 //!
@@ -21,6 +22,7 @@ mod create;
 mod cred;
 mod dir;
 mod entry;
+mod extents;
 mod file;
 pub mod find;
 pub mod flags;
@@ -30,6 +32,8 @@ mod handle;
 pub mod inode;
 pub mod layout;
 mod link;
+mod lock;
+mod nameless;
 mod node;
 mod page;
 mod path;
@@ -42,11 +46,15 @@ mod xattr;
 
 pub use attr::{Stat, StatFs};
 pub use by_object::{Removed, Renamed};
+pub use client::{
+    LockAsk, LockBook, LockHolder, LockInterrupt, LockKind, LockMode, LockOwner, LockRange,
+};
 pub use cred::Credentials;
 pub use dir::{DirAnchor, DirEntry};
 pub use file::FILE_BYTES_MAX;
 pub use flags::{
-    Access, CreateOptions, MountFlags, NodeKind, OpenFlags, RenameFlags, SetAttr, SetTime,
+    Access, AllocateFlags, CreateOptions, MountFlags, NodeKind, OpenFlags, RenameFlags, SetAttr,
+    SetTime,
 };
 pub use fs::{Dfs, FormatOptions};
 pub use inode::FileKind;

@@ -10,7 +10,7 @@ use crate::flags::Access;
 use crate::fs::{Dfs, inline};
 use crate::inode::Inode;
 use crate::layout::{INODE, RECORD};
-use crate::node::{Location, Obj};
+use crate::node::Obj;
 use crate::xattr::xattr_iod;
 use types::limits::{LINK_COUNT_MAX, check_name};
 use types::{Code, Error, Oid, Result};
@@ -30,20 +30,20 @@ impl Dfs {
         let dir = parent.require_dir()?;
         check_name(name)?;
         self.check_access(&dir, Access::EXECUTE)?;
-        self.link_entry(parent.oid(), name, None, new_parent, new_name).await
+        self.link_node(Some((parent.oid(), name)), None, new_parent, new_name).await
     }
 
-    /// The same for a file that is known already, by the name it was last seen under. `NonExist`
-    /// when it has that name no more.
+    /// The same for a file that is known already: its first name, if it has none. `NonExist` when
+    /// it has lost the name it was last seen under.
     pub async fn link_obj(&self, obj: &Obj, new_parent: &Obj, new_name: &[u8]) -> Result<()> {
-        let Location { parent, name } = obj.node.location();
-        self.link_entry(parent, &name, Some(obj.oid()), new_parent, new_name).await
+        self.link_open(obj, new_parent, new_name).await
     }
 
-    async fn link_entry(
+    /// Gives a file a further name. `from` is one it has; without, it must have had several.
+    /// `wanted` is the file, if it is known.
+    pub(crate) async fn link_node(
         &self,
-        from: Oid,
-        name: &[u8],
+        from: Option<(Oid, &[u8])>,
         wanted: Option<Oid>,
         new_parent: &Obj,
         new_name: &[u8],
@@ -54,10 +54,12 @@ impl Dfs {
         let shared = &self.shared;
         let to = new_parent.oid();
         retry(shared, async || {
-            let found = shared.fetch_entry(from, name, false).await?;
-            let found = found
-                .filter(|found| wanted.is_none_or(|oid| found.inode.oid == oid))
-                .ok_or_else(|| Error::bare(Code::NonExist))?;
+            let found = match from {
+                Some((dir, name)) => shared.fetch_entry(dir, name, false).await?,
+                None => shared.fetch_hard(wanted.unwrap_or(Oid::NIL)).await?,
+            };
+            let found = found.filter(|found| wanted.is_none_or(|oid| found.inode.oid == oid));
+            let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
             if found.inode.is_dir() {
                 return Err(Error::new(Code::NoPerm, "a directory cannot have a second name"));
             }
@@ -81,29 +83,29 @@ impl Dfs {
             let record = Inode { hard: false, nlink, ctime_ns: shared.now_ns(), ..found.inode };
             let entry = Inode { hard: true, ..record };
             let (record, entry) = (record.encode(&found.target), entry.encode(b""));
-            let xattrs = if was_hard {
-                Vec::new()
-            } else {
-                shared.fetch_xattrs(shared.place_of(from, name, &found.inode)).await?
+            let xattrs = match from {
+                Some((dir, name)) if !was_hard => {
+                    shared.fetch_xattrs(shared.place_of(dir, name, &found.inode)).await?
+                }
+                _ => Vec::new(),
             };
             let mut batch = shared.cont.batch();
-            batch.check(ReadCheck {
-                oid: from,
-                of: ReadScope::Akey(name, INODE),
-                seen: found.entry_epoch,
-            });
+            if let Some((oid, name)) = from {
+                let (of, seen) = (ReadScope::Akey(name, INODE), found.entry_epoch);
+                batch.check(ReadCheck { oid, of, seen });
+            }
             if was_hard {
                 batch.check(ReadCheck {
                     oid,
                     of: ReadScope::Akey(RECORD, INODE),
                     seen: found.epoch,
                 });
-            } else {
+            } else if let Some((oid, dkey)) = from {
                 let iods = vec![inline(INODE, &entry)];
-                batch.op(Op::Update { oid: from, dkey: name, cond: Cond::DKEY_UPDATE, iods });
+                batch.op(Op::Update { oid, dkey, cond: Cond::DKEY_UPDATE, iods });
                 if !xattrs.is_empty() {
                     let akeys = xattrs.iter().map(|(akey, _)| akey.as_slice().into()).collect();
-                    batch.op(Op::PunchAkeys { oid: from, dkey: name, cond: Cond::NONE, akeys });
+                    batch.op(Op::PunchAkeys { oid, dkey, cond: Cond::NONE, akeys });
                 }
             }
             batch.op(crate::create::insert(to, new_name, &entry));

@@ -31,6 +31,10 @@ pub(crate) struct Node {
     inode: Cell<Inode>,
     /// Its last name was removed through this mount.
     unlinked: Cell<bool>,
+    /// It never had a name and may get one.
+    nameless: Cell<bool>,
+    /// The next read is to set the access time.
+    atime_due: Cell<bool>,
     /// Handles the servers count for it.
     handles: Cell<u32>,
 }
@@ -43,6 +47,8 @@ impl Node {
             location: RefCell::new(location),
             inode: Cell::new(inode),
             unlinked: Cell::new(false),
+            nameless: Cell::new(false),
+            atime_due: Cell::new(false),
             handles: Cell::new(0),
         }
     }
@@ -74,6 +80,34 @@ impl Node {
 
     pub fn set_unlinked(&self) {
         self.unlinked.set(true);
+    }
+
+    pub fn is_nameless(&self) -> bool {
+        self.nameless.get()
+    }
+
+    pub fn set_nameless(&self) {
+        self.unlinked.set(true);
+        self.nameless.set(true);
+    }
+
+    /// As another mirror of the mount knows it.
+    pub fn set_names(&self, unlinked: bool, nameless: bool) {
+        self.unlinked.set(unlinked);
+        self.nameless.set(nameless);
+    }
+
+    /// It has got its first name.
+    pub fn set_named(&self, location: Location, inode: Inode) {
+        self.set_location(location);
+        self.set_inode(inode);
+        self.unlinked.set(false);
+        self.nameless.set(false);
+    }
+
+    /// Says whether the next read is to set the access time; returns what was said before.
+    pub fn set_atime_due(&self, due: bool) -> bool {
+        self.atime_due.replace(due)
     }
 
     pub fn add_handle(&self) {
@@ -160,6 +194,11 @@ impl Obj {
     /// Class of files made in the directory, if one was set on it.
     pub fn file_class(&self) -> Option<ObjClass> {
         self.node.inode().file_class
+    }
+
+    /// True when the file has lost its last name through this mount, or never had one.
+    pub fn is_unlinked(&self) -> bool {
+        self.node.is_unlinked()
     }
 
     /// The same object, with flags of its own.

@@ -17,11 +17,12 @@ pub struct SharedObj {
     inode: Inode,
     flags: OpenFlags,
     unlinked: bool,
+    nameless: bool,
 }
 
 impl SharedObj {
     pub(crate) fn new(location: Location, inode: Inode, flags: OpenFlags) -> SharedObj {
-        SharedObj { location, inode, flags, unlinked: false }
+        SharedObj { location, inode, flags, unlinked: false, nameless: false }
     }
 
     /// The object's id.
@@ -64,7 +65,7 @@ impl SharedObj {
         SharedObj { location: Location { parent, name: Key::new(name) }, ..self }
     }
 
-    /// True when its last name was removed through the mount.
+    /// True when its last name was removed through the mount, or it has none yet.
     pub fn is_unlinked(&self) -> bool {
         self.unlinked
     }
@@ -120,6 +121,7 @@ impl Obj {
             inode: self.node.inode(),
             flags: self.flags,
             unlinked: self.node.is_unlinked(),
+            nameless: self.node.is_nameless(),
         }
     }
 }
@@ -132,9 +134,7 @@ impl Dfs {
             Some(node) => node,
             None => {
                 let node = self.shared.node(shared.location.clone(), shared.inode);
-                if shared.unlinked {
-                    node.set_unlinked();
-                }
+                node.set_names(shared.unlinked, shared.nameless);
                 node
             }
         };
@@ -146,7 +146,10 @@ impl Dfs {
         obj.node.set_inode(shared.inode);
         obj.node.set_location(shared.location.clone());
         if shared.unlinked {
-            obj.node.set_unlinked();
+            obj.node.set_names(true, shared.nameless);
+        } else if obj.node.is_nameless() {
+            // Another mirror has given it a name.
+            obj.node.set_names(false, false);
         }
     }
 }

@@ -57,9 +57,10 @@ impl Target {
                 self.admin(op).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
             }
-            Request::Batch(_) | Request::Commit { .. } | Request::Prepare { .. } => {
-                Err(Error::new(Code::Proto, "not an administrative request"))
-            }
+            Request::Batch(_)
+            | Request::Commit { .. }
+            | Request::Prepare { .. }
+            | Request::Lock(_) => Err(Error::new(Code::Proto, "not an administrative request")),
         }
     }
 

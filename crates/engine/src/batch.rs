@@ -5,6 +5,7 @@
 //! has sent without credit is taken into memory first.
 
 use crate::admission::{Slot, Staged, at_clients_pace};
+use crate::append::Append;
 use crate::target::{PoolShard, Session, Target};
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,17 +22,17 @@ const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A batch on its way, without its message and data.
-struct Ask {
-    caller: Rc<Session>,
-    header: Header,
-    ctx: Rc<PoolShard>,
-    responder: Responder,
+pub(crate) struct Ask {
+    pub caller: Rc<Session>,
+    pub header: Header,
+    pub ctx: Rc<PoolShard>,
+    pub responder: Responder,
     /// When nobody waits for the answer any more, by the target's clock.
-    deadline: Duration,
+    pub deadline: Duration,
 }
 
 impl Ask {
-    fn tx(&self) -> TxId {
+    pub fn tx(&self) -> TxId {
         TxId { client: self.caller.client, seq: self.header.request_id }
     }
 }
@@ -64,6 +65,11 @@ impl Target {
         };
         let deadline = self.env.now() + patience(&header);
         let ask = Ask { caller: caller.clone(), header, ctx, responder, deadline };
+        match Append::of(&batch) {
+            Ok(None) => {}
+            Ok(Some(append)) => return self.receive_append(ask, body, append, bulk).await,
+            Err(error) => return self.answer_error(ask.responder, 0, error).await,
+        }
         let data = match self.receive_data(&ask, &batch, bulk).await {
             Ok(data) => data,
             Err(error) => return self.answer_error(ask.responder, 0, error).await,
@@ -202,7 +208,7 @@ impl Target {
 
     /// Answers. Bulk that is read goes out when it is let in, unless the batch has `writes`: those
     /// have taken effect, and their answer must not fail any more.
-    async fn finish_batch(self: &Rc<Self>, ask: Ask, writes: bool, outcome: Outcome) {
+    pub(crate) async fn finish_batch(self: &Rc<Self>, ask: Ask, writes: bool, outcome: Outcome) {
         let Ask { caller, ctx, mut responder, deadline, .. } = ask;
         let version = ctx.map_version();
         let (answer, mut segments) = match outcome {
@@ -271,7 +277,7 @@ impl Target {
     }
 
     /// Waits until no prepared transaction holds a key of the batch.
-    async fn wait_for_decisions(
+    pub(crate) async fn wait_for_decisions(
         &self,
         ctx: &Rc<PoolShard>,
         header: &Header,
@@ -305,7 +311,7 @@ fn changes(batch: &Batch<'_>) -> bool {
     batch.ops.iter().any(|op| op.is_write())
 }
 
-fn check_map(header: &Header, ctx: &PoolShard) -> Result<()> {
+pub(crate) fn check_map(header: &Header, ctx: &PoolShard) -> Result<()> {
     match header.map_version {
         0 => Ok(()),
         version if version < ctx.map_version() => Err(Error::bare(Code::Stale)),
@@ -314,14 +320,14 @@ fn check_map(header: &Header, ctx: &PoolShard) -> Result<()> {
 }
 
 /// How long the caller waits.
-fn patience(header: &Header) -> Duration {
+pub(crate) fn patience(header: &Header) -> Duration {
     match header.deadline_ms {
         0 => HOLD_TIME_MAX,
         given => Duration::from_millis(given.into()),
     }
 }
 
-fn decode_batch(body: &[u8]) -> Result<Batch<'_>> {
+pub(crate) fn decode_batch(body: &[u8]) -> Result<Batch<'_>> {
     match wire::decode::<Request<'_>>(body)? {
         Request::Batch(batch) => Ok(batch),
         _ => Err(Error::new(Code::Proto, "not a batch")),

@@ -282,6 +282,7 @@ impl Target {
         let mut ops = plan.writes.unwrap_or_else(|| batch.ops.clone());
         // Held open or not is known for sure only when the part takes effect.
         ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { oid: handle.2 }));
+        ops.extend(plan.adopted.iter().map(|oid| Op::Adopt { oid: *oid }));
         let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
         let encoded = wire::encode(&Batch { pool, cont, checks, ops });
         let lsn = ctx.shard.prepare(tx, coordinator, cont, &encoded, payload)?;

@@ -9,11 +9,13 @@
 
 mod admin;
 mod admission;
+mod append;
 mod batch;
 mod commit;
 pub mod config;
 mod control_host;
 mod links;
+mod locks;
 mod opens;
 mod peers;
 pub mod process;

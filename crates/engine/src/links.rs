@@ -8,7 +8,7 @@ use crate::reply::Answer;
 use crate::target::{PoolShard, Target};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Epoch, Error, Oid, PoolId, Result};
+use types::{Code, Epoch, Error, Oid, PoolId, Result};
 use vos::{OrphanChange, Payload, Segments, View};
 use wire::link::{Link, LinkKind};
 use wire::obj::{Batch, BatchReply, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Tail};
@@ -17,6 +17,9 @@ use wire::obj::{Batch, BatchReply, Cond, Linked, ListScope, Listed, Op, OpReply,
 const REAP_PAUSE_MIN: Duration = Duration::from_millis(100);
 const REAP_PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// Most ranges in one answer to [`Op::ListRuns`].
+const RUNS_MAX: u32 = 8192;
+
 /// What a batch answers and does.
 pub(crate) struct Plan<'a> {
     answers: Vec<Answer>,
@@ -24,8 +27,10 @@ pub(crate) struct Plan<'a> {
     pub segments: Segments,
     /// Ops in the store's own terms; `None` when the batch's ops are.
     pub writes: Option<Vec<Op<'a>>>,
-    /// Objects that become orphans with the batch.
+    /// Objects that become orphans with the batch, or cease to be.
     pub orphans: Vec<OrphanChange>,
+    /// Those that cease to be.
+    pub adopted: Vec<Oid>,
     /// What follows when the batch has taken effect.
     pub after: After,
 }
@@ -65,13 +70,12 @@ impl Target {
             segments: Segments::new(),
             writes: None,
             orphans: Vec::new(),
+            adopted: Vec::new(),
             after: After::default(),
         };
-        if batch
-            .ops
-            .iter()
-            .any(|op| matches!(op, Op::RemoveLink { .. } | Op::PunchUnlessOpen { .. }))
-        {
+        if batch.ops.iter().any(|op| {
+            matches!(op, Op::RemoveLink { .. } | Op::PunchUnlessOpen { .. } | Op::Adopt { .. })
+        }) {
             plan.writes = Some(Vec::with_capacity(batch.ops.len()));
         }
         let handle = |oid: Oid| (batch.pool, batch.cont, oid);
@@ -154,6 +158,25 @@ impl Target {
                     self.free(&mut plan, &view, handle(*oid), whole);
                     Answer::Done
                 }
+                Op::ListRuns { oid, chunk_records, within, count_max } => {
+                    let count_max = (*count_max).min(RUNS_MAX) as usize;
+                    let (runs, to) = view.runs(*oid, *chunk_records, *within, count_max)?;
+                    Answer::Runs(runs, to)
+                }
+                Op::Adopt { oid } => {
+                    if !ctx.shard.is_orphan(batch.cont, *oid) {
+                        return Err(Error::new(
+                            Code::NonExist,
+                            "the file without a name has been freed",
+                        ));
+                    }
+                    plan.orphans.push(OrphanChange::Remove(*oid));
+                    plan.adopted.push(*oid);
+                    Answer::Done
+                }
+                Op::Append { .. } => {
+                    return Err(Error::inval("an append is in no transaction"));
+                }
             };
             plan.answers.push(answer);
         }
@@ -164,7 +187,8 @@ impl Target {
     /// here, else as an orphan. An object that holds nothing yet may still get its first byte
     /// through an open handle, so it becomes an orphan, too.
     fn free(&self, plan: &mut Plan<'_>, view: &View<'_>, handle: Handle, whole: bool) {
-        if !whole || self.opens.borrow().is_open(&handle) {
+        let open = self.opens.borrow().is_open(&handle) || plan.after.opens.contains(&handle);
+        if !whole || open {
             plan.orphans.push(OrphanChange::Add(handle.2));
             plan.after.reap.push(handle);
         } else if view.has_object(handle.2) {
@@ -194,7 +218,7 @@ impl Target {
         LinkedObject { oid: link.oid, protected: link.protected, home_here, all_here }
     }
 
-    fn is_whole_here(&self, ctx: &PoolShard, oid: Oid) -> bool {
+    pub(crate) fn is_whole_here(&self, ctx: &PoolShard, oid: Oid) -> bool {
         ctx.map().is_ok_and(|map| {
             placement::layout(oid, &map).is_ok_and(|layout| layout.group_count() == 1)
         })
@@ -263,7 +287,7 @@ impl Target {
             let mut pause = REAP_PAUSE_MIN;
             while let Err(error) = target.reap_once(handle).await {
                 tracing::debug!("target {}: freeing {}: {error}", target.id, handle.2);
-                if target.is_draining() || error.code == types::Code::NonExist {
+                if target.is_draining() || error.code == Code::NonExist {
                     break;
                 }
                 target.env.sleep(pause).await;
@@ -278,22 +302,35 @@ impl Target {
         let map = ctx.map()?;
         let layout = placement::layout(oid, &map)?;
         let op = || Op::PunchObj { oid, cond: Cond::NONE, besides: b"" };
+        let ops = [op()];
+        let is_wanted = || {
+            // It may have been given a name, or been opened.
+            !ctx.shard.is_orphan(cont, oid) || self.opens.borrow().is_open(&(pool, cont, oid))
+        };
+        let is_held = || match ctx.shard.conflicts(cont, &[], &ops) {
+            true => Err(Error::new(Code::Busy, "a transaction in doubt has to do with it")),
+            false => Ok(()),
+        };
+        is_held()?;
+        if is_wanted() {
+            return Ok(());
+        }
         for group in 1..layout.group_count() {
             let Some(other) = layout.leader(group, &map).filter(|other| *other != self.id) else {
                 continue;
             };
             let engine = map
                 .engine_of(other)
-                .ok_or_else(|| Error::new(types::Code::Unreach, "no engine for a target"))?;
+                .ok_or_else(|| Error::new(Code::Unreach, "no engine for a target"))?;
             let batch = Batch { pool, cont, checks: Vec::new(), ops: vec![op()] };
             let body = wire::encode(&Request::Batch(batch));
             let answer = self.peers.ask(engine, other, &body, &[]).await?;
             wire::decode::<Result<BatchReply<'_>>>(&answer.body)??;
         }
-        if self.opens.borrow().is_open(&(pool, cont, oid)) {
+        is_held()?;
+        if is_wanted() {
             return Ok(());
         }
-        let ops = [op()];
         let payload = ctx.shard.stage(&ops)?;
         let epoch = self.tick(&ctx);
         let lsn =

@@ -23,6 +23,8 @@ pub(crate) enum Answer {
         removed: bool,
         linked: Linked,
     },
+    /// Written ranges, and up to where they are all.
+    Runs(Vec<wire::obj::Recx>, u64),
 }
 
 impl Answer {
@@ -54,6 +56,7 @@ impl Answer {
             Answer::Removed { value, removed, linked } => {
                 OpReply::Removed { value: value.as_deref(), removed: *removed, linked: *linked }
             }
+            Answer::Runs(runs, to) => OpReply::Runs { runs: runs.clone(), to: *to },
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - A reply leaves after its effects are as durable as the pool promises.
 
 use crate::admission::Admission;
+use crate::locks::Locks;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
 use env::Env;
@@ -94,6 +95,9 @@ pub struct Target {
     pub(crate) store: Rc<Store>,
     pub(crate) shards: RefCell<HashMap<PoolId, Rc<PoolShard>>>,
     pub(crate) opens: RefCell<Opens>,
+    pub(crate) locks: Locks,
+    /// Objects that are being appended to.
+    pub(crate) appends: RefCell<crate::append::Turns>,
     pub(crate) peers: Peers,
     /// Transactions this target coordinates right now, by its own ids.
     pub(crate) coordinating: RefCell<HashSet<TxId>>,
@@ -130,6 +134,8 @@ impl Target {
             let shard = store.open_shard(pool).await?;
             shards.insert(pool, Rc::new(PoolShard::new(&env, shard)));
         }
+        // A target without shards has had no clients.
+        let locks = Locks::new(env.now(), !shards.is_empty());
         let target = Rc::new(Target {
             peers: Peers::new(env.clone(), host, token),
             started: env.now(),
@@ -137,6 +143,8 @@ impl Target {
             store,
             shards: RefCell::new(shards),
             opens: RefCell::new(Opens::default()),
+            locks,
+            appends: RefCell::default(),
             coordinating: RefCell::new(HashSet::new()),
             committing: RefCell::new(HashMap::new()),
             running: RefCell::new(HashSet::new()),
@@ -214,6 +222,7 @@ impl Target {
             return;
         }
         self.sessions.borrow_mut().remove(&client);
+        self.locks.drop_client(client);
         let freed = self.opens.borrow_mut().close_client(client);
         for handle in freed {
             self.reap_if_orphan(handle);
@@ -239,6 +248,10 @@ impl Target {
                             self.reap_if_orphan((pool, cont, oid));
                         }
                     }
+                }
+                Ok(Notice::LockLeave { pool, cont, oid, kind, owner, range, wait, release }) => {
+                    let key = ((pool, cont, oid), kind.space());
+                    self.locks.leave(client, key, owner, range, wait, release);
                 }
                 Err(error) => tracing::debug!("client {client}: {error}"),
             },
@@ -274,6 +287,11 @@ impl Target {
             RequestKind::Batch => self.receive_batch(caller, incoming).await,
             RequestKind::Commit => self.receive_commit(caller.client, incoming).await,
             RequestKind::Prepare => self.receive_prepare(incoming).await,
+            RequestKind::Lock => {
+                // A clean stop does not wait for those who wait.
+                let (target, client) = (self.clone(), caller.client);
+                self.env.spawn(async move { target.serve_lock(client, incoming).await });
+            }
             RequestKind::Other => {
                 let target = self.clone();
                 self.spawn_counted(async move { target.serve_admin(incoming).await });

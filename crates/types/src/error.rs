@@ -79,6 +79,14 @@ pub enum Code {
     Redundancy = 33,
     /// Out of memory or over a set memory limit.
     NoMem = 34,
+    /// A lock is held by somebody else, and the caller does not wait.
+    WouldBlock = 35,
+    /// Waiting for this lock would never end.
+    Deadlock = 36,
+    /// The caller holds or waits for as many locks as it may.
+    NoLocks = 37,
+    /// There is nothing from this offset on.
+    NoData = 38,
 }
 
 impl Code {
@@ -114,6 +122,10 @@ impl Code {
             Code::BadHandle => 9,
             Code::LinkMax => 31,
             Code::NoMem => 12,
+            Code::WouldBlock => 11,
+            Code::Deadlock => 35,
+            Code::NoLocks => 37,
+            Code::NoData => 6,
         }
     }
 }
@@ -210,6 +222,10 @@ fn describe(code: Code) -> &'static str {
         Code::LinkMax => "too many links",
         Code::Redundancy => "object class is less redundant than the container demands",
         Code::NoMem => "out of memory",
+        Code::WouldBlock => "held by somebody else",
+        Code::Deadlock => "would wait for ever",
+        Code::NoLocks => "too many locks",
+        Code::NoData => "nothing from this offset on",
     }
 }
 

@@ -34,6 +34,7 @@ mod ordered;
 mod payload;
 mod record;
 mod retry;
+mod runs;
 mod sealed;
 mod segments;
 mod shard;

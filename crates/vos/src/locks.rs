@@ -172,10 +172,14 @@ pub(crate) fn claims(checks: &[ReadCheck<'_>], ops: &[Op<'_>], each: &mut dyn Fn
                     claim(Part::DkeyExclusive(Key::new(dkey)));
                 }
             }
-            Op::PunchObj { .. } | Op::PunchDkeysFrom { .. } | Op::PunchUnlessOpen { .. } => {
-                claim(Part::AllExclusive)
+            Op::PunchObj { .. }
+            | Op::PunchDkeysFrom { .. }
+            | Op::PunchUnlessOpen { .. }
+            | Op::Append { .. }
+            | Op::Adopt { .. } => claim(Part::AllExclusive),
+            Op::List { .. } | Op::Query { .. } | Op::Stat { .. } | Op::ListRuns { .. } => {
+                claim(Part::AllShared)
             }
-            Op::List { .. } | Op::Query { .. } | Op::Stat { .. } => claim(Part::AllShared),
             Op::Open { .. } => claim(Part::Exists),
         }
     }

@@ -150,6 +150,7 @@ impl State {
                     .iter()
                     .filter_map(|op| match op {
                         Op::PunchUnlessOpen { oid } => Some(OrphanChange::Add(*oid)),
+                        Op::Adopt { oid } => Some(OrphanChange::Remove(*oid)),
                         _ => None,
                     })
                     .collect();

@@ -14,6 +14,7 @@ pub mod control;
 pub mod header;
 pub mod hello;
 pub mod link;
+pub mod lock;
 pub mod map;
 pub mod obj;
 pub mod store;
@@ -23,7 +24,8 @@ pub use header::{HEADER_BYTES, Header, Kind};
 use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
-/// Version of all messages. 1: first release; 2: figures of stores.
+/// Version of all messages. 1: first release; 2: figures of stores, locks, appends, written ranges,
+/// files without a name.
 pub const WIRE_VERSION: u16 = 2;
 
 /// Encodes a message body.

@@ -7,6 +7,7 @@
 
 pub use crate::admin::AdminOp;
 
+use crate::lock::{LockKind, LockOwner, LockRange, LockRequest};
 use serde::{Deserialize, Serialize};
 use types::{ClientId, ContId, Epoch, Oid, PoolId, TargetId};
 
@@ -336,6 +337,35 @@ pub enum Op<'a> {
         /// The object.
         oid: Oid,
     },
+    /// Write one-byte records behind the last one of an array, all of which must be here; where
+    /// that is, is decided when the data take effect. Chunk `i` is dkey `i + 1`, akey empty. The
+    /// only op of its batch; in no transaction over several targets.
+    Append {
+        /// The object.
+        oid: Oid,
+        /// Records in a chunk.
+        chunk_records: u64,
+        /// How many; they are in the bulk.
+        count: u64,
+    },
+    /// List the written ranges of an array's chunks in this shard, as ranges of the whole array,
+    /// neighbours joined. Filled records ([`UpdateValue::Zero`]) count as unwritten.
+    ListRuns {
+        /// The object; chunk `i` is dkey `i + 1`, akey empty.
+        oid: Oid,
+        /// Records in a chunk.
+        chunk_records: u64,
+        /// Where to look.
+        within: Recx,
+        /// Most ranges in the answer.
+        count_max: u32,
+    },
+    /// Keep an object that [`Op::PunchUnlessOpen`] would free with its last open handle
+    /// (`NonExist` when it would not be: it is gone).
+    Adopt {
+        /// The object.
+        oid: Oid,
+    },
 }
 
 impl Op<'_> {
@@ -354,7 +384,10 @@ impl Op<'_> {
             | Op::FetchLink { oid, .. }
             | Op::RemoveLink { oid, .. }
             | Op::Open { oid }
-            | Op::PunchUnlessOpen { oid } => oid,
+            | Op::PunchUnlessOpen { oid }
+            | Op::Append { oid, .. }
+            | Op::ListRuns { oid, .. }
+            | Op::Adopt { oid } => oid,
         }
     }
 
@@ -369,6 +402,8 @@ impl Op<'_> {
                 | Op::PunchAkeys { .. }
                 | Op::RemoveLink { .. }
                 | Op::PunchUnlessOpen { .. }
+                | Op::Append { .. }
+                | Op::Adopt { .. }
         )
     }
 }
@@ -522,6 +557,8 @@ pub enum Request<'a> {
         /// The pool.
         pool: PoolId,
     },
+    /// Advisory locks. The reply is a [`crate::lock::LockReply`].
+    Lock(LockRequest),
 }
 
 /// Which [`Request`] a body holds, told without decoding it.
@@ -533,6 +570,8 @@ pub enum RequestKind {
     Commit,
     /// [`Request::Prepare`].
     Prepare,
+    /// [`Request::Lock`].
+    Lock,
     /// Another, or nonsense: decoding will tell.
     Other,
 }
@@ -544,6 +583,7 @@ impl RequestKind {
             Some(0) => RequestKind::Batch,
             Some(1) => RequestKind::Commit,
             Some(2) => RequestKind::Prepare,
+            Some(11) => RequestKind::Lock,
             _ => RequestKind::Other,
         }
     }
@@ -695,6 +735,18 @@ pub enum OpReply<'a> {
         /// What became of the object.
         linked: Linked,
     },
+    /// [`Op::Append`].
+    Appended {
+        /// The first record written.
+        index: u64,
+    },
+    /// [`Op::ListRuns`].
+    Runs {
+        /// Written ranges, ascending.
+        runs: Vec<Recx>,
+        /// They are all up to here; less than the end of what was asked for when there was no room.
+        to: u64,
+    },
 }
 
 /// Answer to [`Op::Query`].
@@ -780,4 +832,55 @@ pub enum Notice {
         /// One entry per handle.
         oids: Vec<Oid>,
     },
+    /// Whoever waited for a lock does so no more. With `release`, nor does it want the lock, should
+    /// it have been granted already; without a wait this is an unlock that nobody waits for.
+    LockLeave {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+        /// The object.
+        oid: Oid,
+        /// What kind of lock.
+        kind: LockKind,
+        /// Whose.
+        owner: LockOwner,
+        /// What was waited for, or is to be unlocked.
+        range: LockRange,
+        /// The number of the wait.
+        wait: Option<u64>,
+        /// Unlock.
+        release: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::LockOp;
+
+    #[test]
+    fn kinds_are_told_by_the_first_byte() {
+        let (pool, cont, oid) = (PoolId(1), ContId(2), Oid::NIL);
+        let lock = Request::Lock(LockRequest {
+            pool,
+            cont,
+            oid,
+            kind: LockKind::Flock,
+            owner: LockOwner { holder: 1, id: 2 },
+            op: LockOp::Clear { range: LockRange::WHOLE },
+        });
+        let batch = || Batch { pool, cont, checks: vec![], ops: vec![] };
+        let tx = TxId { client: ClientId(1), seq: 2 };
+        let prepare = Request::Prepare { tx, coordinator: TargetId(1), batch: batch() };
+        for (request, kind) in [
+            (Request::Batch(batch()), RequestKind::Batch),
+            (Request::Commit { tx, parts: vec![] }, RequestKind::Commit),
+            (prepare, RequestKind::Prepare),
+            (lock, RequestKind::Lock),
+            (Request::ShardStat { pool }, RequestKind::Other),
+        ] {
+            assert_eq!(RequestKind::of(&crate::encode(&request)), kind);
+        }
+    }
 }

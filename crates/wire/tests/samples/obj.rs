@@ -5,6 +5,9 @@ use serde_bytes::Bytes;
 use types::Histogram;
 use types::{ClientId, ContId, Durability, Epoch, Oid, PoolId, TargetId};
 use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
+use wire::lock::{
+    LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
+};
 use wire::obj::*;
 use wire::store::{AggregationStat, DeviceRole, DeviceStat, LogStat, StoreStat};
 
@@ -103,6 +106,9 @@ fn ops() -> Vec<(&'static str, Op<'static>)> {
         ("remove_link", Op::RemoveLink { oid: OID, dkey: b"d", akey: b"i" }),
         ("open", Op::Open { oid: OID }),
         ("punch_unless_open", Op::PunchUnlessOpen { oid: OID }),
+        ("append", Op::Append { oid: OID, chunk_records: 1 << 20, count: 70_000 }),
+        ("list_runs", Op::ListRuns { oid: OID, chunk_records: 4096, within: RANGE, count_max: 9 }),
+        ("adopt", Op::Adopt { oid: OID }),
     ]
 }
 
@@ -151,6 +157,44 @@ fn requests(visitor: &mut impl Visitor) {
     request("store_stat", Request::StoreStat { pool: POOL });
     let released = Notice::Release { pool: POOL, cont: CONT, oids: vec![OID, Oid::NIL] };
     visitor.message("notice.release", released);
+    locks(visitor);
+}
+
+fn locks(visitor: &mut impl Visitor) {
+    let (range, owner) = (LockRange { first: 1, last: 300 }, LockOwner { holder: 7, id: 8 });
+    let request =
+        |kind, op| Request::Lock(LockRequest { pool: POOL, cont: CONT, oid: OID, kind, owner, op });
+    let set = |wait| LockOp::Set { range, mode: LockMode::Exclusive, pid: 99, wait };
+    visitor.message("request.lock.try", request(LockKind::Flock, set(None)));
+    visitor.message("request.lock.wait", request(LockKind::Posix, set(Some(5))));
+    visitor.message("request.lock.clear", request(LockKind::Ofd, LockOp::Clear { range }));
+    let test = LockOp::Test { range, mode: LockMode::Shared };
+    visitor.message("request.lock.test", request(LockKind::Append, test));
+    let locks = vec![(range, LockMode::Shared), (LockRange::WHOLE, LockMode::Exclusive)];
+    visitor.message(
+        "request.lock.reclaim",
+        request(LockKind::Posix, LockOp::Reclaim { locks, pid: 99 }),
+    );
+    let leave = Notice::LockLeave {
+        pool: POOL,
+        cont: CONT,
+        oid: OID,
+        kind: LockKind::Posix,
+        owner,
+        range,
+        wait: Some(5),
+        release: true,
+    };
+    visitor.message("notice.lock_leave", leave);
+    let holder =
+        LockHolder { owner, client: ClientId(3), pid: 99, range, mode: LockMode::Exclusive };
+    for (name, reply) in [
+        ("done", LockReply::Done),
+        ("held", LockReply::Held(holder)),
+        ("waiting", LockReply::Waiting),
+    ] {
+        visitor.message(&format!("lock_reply.{name}"), Reply::Ok(reply));
+    }
 }
 
 fn outcomes() -> [(&'static str, TxOutcome); 3] {
@@ -219,6 +263,8 @@ fn op_replies() -> Vec<(&'static str, OpReply<'static>)> {
         ("removed.freed", removed(Some(b"i"), true, Linked::Freed)),
         ("removed.elsewhere", removed(Some(b"i"), true, Linked::Elsewhere)),
         ("removed.none", removed(None, false, Linked::None)),
+        ("appended", OpReply::Appended { index: 70_000 }),
+        ("runs", OpReply::Runs { runs: vec![RANGE], to: 1 << 40 }),
     ]
 }
 

@@ -1,0 +1,378 @@
+//! Advisory locks on objects.
+//!
+//! The target that leads an object's first group decides. A lock belongs to an owner (a number the
+//! caller chooses) within a process; the process's clients share a [`LockBook`] of what is held,
+//! so that a lock taken through one may be given back through another. Invariants:
+//! - What the book lists was granted, through the client it names; when that client has to connect
+//!   anew it locks all of that again before anything else.
+//! - A wait that its caller gives up (interrupt or drop) leaves no lock behind.
+//!
+//! A client that is driven only while somebody calls it (not a mount's, which always runs) notices
+//! a lost connection with its next call; what it held may be somebody else's by then.
+
+use crate::client::Client;
+use crate::cont::Container;
+use crate::target::Ask;
+use foldhash::HashMap;
+use futures_util::future::{Either, select};
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use types::{ClientId, Code, ContId, Error, Oid, PoolId, Result, TargetId};
+use wire::lock::{
+    HeldRanges, LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply,
+    LockRequest,
+};
+use wire::obj::{Notice, Request};
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockAsk {
+    /// Kind of lock.
+    pub kind: LockKind,
+    /// The owner, a number of the caller's within its process.
+    pub owner: u64,
+    /// Which bytes; [`LockRange::WHOLE`] for `flock`.
+    pub range: LockRange,
+    /// How.
+    pub mode: LockMode,
+    /// Told to those who ask who is in the way.
+    pub pid: u32,
+    /// Wait as long as it takes.
+    pub wait: bool,
+}
+
+/// Ends a wait from outside, as a signal does. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct LockInterrupt(Rc<Interrupt>);
+
+#[derive(Default)]
+struct Interrupt {
+    wanted: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl LockInterrupt {
+    /// Ends the wait soon: [`Container::lock`] says `Canceled`, or that the lock came first.
+    pub fn interrupt(&self) {
+        self.0.wanted.set(true);
+        if let Some(waker) = self.0.waker.take() {
+            waker.wake();
+        }
+    }
+
+    async fn wanted(&self) {
+        std::future::poll_fn(|cx| {
+            if self.0.wanted.get() {
+                return Poll::Ready(());
+            }
+            self.0.waker.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// What the clients of one process hold. Clones are the same book; clients whose options are
+/// clones of each other share theirs.
+#[derive(Clone, Default)]
+pub struct LockBook(Arc<Mutex<Book>>);
+
+type Key = (PoolId, ContId, Oid, u8, u64);
+
+#[derive(Default)]
+struct Book {
+    /// This process, as targets know it; 0: not chosen yet.
+    holder: u64,
+    held: HashMap<Key, Entry>,
+}
+
+struct Entry {
+    kind: LockKind,
+    /// Through which it was locked last: the target ties the lock's life to it.
+    client: ClientId,
+    target: TargetId,
+    pid: u32,
+    ranges: HeldRanges,
+    /// A target has given it to somebody else.
+    lost: bool,
+}
+
+impl LockBook {
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of this process among those that lock; see [`LockHolder::owner`].
+    pub fn holder(&self, client: &Client) -> u64 {
+        let mut book = self.lock();
+        while book.holder == 0 {
+            book.holder = client.env().random_u64();
+        }
+        book.holder
+    }
+
+    fn granted(&self, key: Key, target: TargetId, client: ClientId, ask: &LockAsk) {
+        let mut book = self.lock();
+        let entry = book.held.entry(key).or_insert_with(|| Entry {
+            kind: ask.kind,
+            client,
+            target,
+            pid: ask.pid,
+            ranges: HeldRanges::default(),
+            lost: false,
+        });
+        entry.ranges.set(ask.range, ask.mode);
+        (entry.kind, entry.client, entry.target, entry.pid) = (ask.kind, client, target, ask.pid);
+    }
+
+    fn cleared(&self, key: Key, range: LockRange) {
+        let mut book = self.lock();
+        if let Some(entry) = book.held.get_mut(&key) {
+            entry.ranges.clear(range);
+            if entry.ranges.is_empty() {
+                book.held.remove(&key);
+            }
+        }
+    }
+
+    /// True when an owner holds something of an object, or did until it was lost.
+    fn holds(&self, key: &Key) -> bool {
+        self.lock().held.contains_key(key)
+    }
+
+    /// True when a client holds something that a target decides about.
+    pub(crate) fn is_needed(&self, client: ClientId, target: TargetId) -> bool {
+        let book = self.lock();
+        let mut entries = book.held.values();
+        entries.any(|entry| entry.client == client && entry.target == target && !entry.lost)
+    }
+
+    /// `Io`, once, when what an owner held was lost.
+    fn check_lost(&self, key: &Key) -> Result<()> {
+        let mut book = self.lock();
+        if book.held.get(key).is_some_and(|entry| entry.lost) {
+            book.held.remove(key);
+            return Err(Error::new(
+                Code::Io,
+                "the lock was lost: its engine was away and gave it to somebody else meanwhile",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Requests that lock again what a client holds at a target, in a fixed order.
+    pub(crate) fn reclaims(&self, client: ClientId, target: TargetId) -> Vec<LockRequest> {
+        let book = self.lock();
+        let mine = book
+            .held
+            .iter()
+            .filter(|(_, entry)| entry.client == client && entry.target == target && !entry.lost);
+        let mut keys: Vec<(&Key, &Entry)> = mine.collect();
+        keys.sort_unstable_by_key(|(key, _)| **key);
+        keys.into_iter()
+            .map(|(&(pool, cont, oid, _, id), entry)| LockRequest {
+                pool,
+                cont,
+                oid,
+                kind: entry.kind,
+                owner: LockOwner { holder: book.holder, id },
+                op: LockOp::Reclaim { locks: entry.ranges.iter().collect(), pid: entry.pid },
+            })
+            .collect()
+    }
+
+    /// After a lock was taken again: the notice that gives it back, if it was given back through
+    /// another client meanwhile.
+    pub(crate) fn given_back(&self, request: &LockRequest) -> Option<Notice> {
+        let &LockRequest { pool, cont, oid, kind, owner, .. } = request;
+        if self.holds(&(pool, cont, oid, kind.space(), owner.id)) {
+            return None;
+        }
+        let range = LockRange::WHOLE;
+        Some(Notice::LockLeave { pool, cont, oid, kind, owner, range, wait: None, release: true })
+    }
+
+    /// Somebody else has what was to be locked again.
+    pub(crate) fn note_lost(&self, request: &LockRequest) {
+        let LockRequest { pool, cont, oid, kind, owner, .. } = request;
+        let key = (*pool, *cont, *oid, kind.space(), owner.id);
+        if let Some(entry) = self.lock().held.get_mut(&key) {
+            entry.lost = true;
+        }
+    }
+}
+
+impl std::fmt::Debug for LockBook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockBook").field("held", &self.lock().held.len()).finish()
+    }
+}
+
+/// Tells the target, should the caller go before the answer comes.
+struct Leave<'a> {
+    cont: &'a Container,
+    target: TargetId,
+    key: Key,
+    range: LockRange,
+    notice: Option<Notice>,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        if let Some(notice) = &self.notice {
+            self.cont.client().options().locks.cleared(self.key, self.range);
+            self.cont.client().target(self.target).tell(wire::encode(notice));
+        }
+    }
+}
+
+impl Container {
+    fn lock_key(&self, oid: Oid, kind: LockKind, owner: u64) -> Key {
+        (self.pool().info().id, self.id(), oid, kind.space(), owner)
+    }
+
+    fn lock_owner(&self, owner: u64) -> LockOwner {
+        LockOwner { holder: self.client().options().locks.holder(self.client()), id: owner }
+    }
+
+    async fn ask_lock(
+        &self,
+        target: TargetId,
+        oid: Oid,
+        kind: LockKind,
+        owner: u64,
+        op: LockOp,
+    ) -> Result<LockReply> {
+        let (pool, cont) = (self.pool().info().id, self.id());
+        let owner = self.lock_owner(owner);
+        let request = Request::Lock(LockRequest { pool, cont, oid, kind, owner, op });
+        let body = wire::encode(&request);
+        let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
+        let link = self.client().target(target);
+        let answer = link.ask(self.client(), &self.pool().0.state, ask).await?;
+        wire::decode(&answer.body[1..])
+    }
+
+    /// Locks a range of an object, in place of what the owner holds of it, or waits for that.
+    ///
+    /// Errors: `WouldBlock` (with `wait` unset); `Deadlock` for a [`LockKind::Posix`] wait that
+    /// would never end, as far as one target knows; `NoLocks`; `Canceled` by `interrupt`; `Io`,
+    /// once, when what the owner held on the object was lost.
+    pub async fn lock(
+        &self,
+        oid: Oid,
+        ask: &LockAsk,
+        interrupt: Option<&LockInterrupt>,
+    ) -> Result<()> {
+        let book = &self.client().options().locks;
+        let key = self.lock_key(oid, ask.kind, ask.owner);
+        book.check_lost(&key)?;
+        let wait = ask.wait.then(|| self.client().next_request());
+        let op = LockOp::Set { range: ask.range, mode: ask.mode, pid: ask.pid, wait };
+        loop {
+            let target = self.home(oid)?;
+            let notice = |release| Notice::LockLeave {
+                pool: key.0,
+                cont: key.1,
+                oid,
+                kind: ask.kind,
+                owner: self.lock_owner(ask.owner),
+                range: ask.range,
+                wait,
+                release,
+            };
+            let mut leave =
+                Leave { cont: self, target, key, range: ask.range, notice: Some(notice(true)) };
+            let asked = self.ask_lock(target, oid, ask.kind, ask.owner, op.clone());
+            let reply = match interrupt.filter(|_| ask.wait) {
+                None => asked.await,
+                Some(interrupt) => match select(pin!(asked), pin!(interrupt.wanted())).await {
+                    Either::Left((reply, _)) => reply,
+                    Either::Right(((), asked)) => {
+                        // The answer tells which came first.
+                        self.client().target(target).tell_now(&wire::encode(&notice(false)));
+                        asked.await
+                    }
+                },
+            };
+            match reply {
+                Ok(LockReply::Done) => {
+                    leave.notice = None;
+                    book.granted(key, target, self.client().id(), ask);
+                    if ask.kind != LockKind::Append {
+                        self.client().target(target).keep_connected(self.client(), self.pool());
+                    }
+                    return Ok(());
+                }
+                Ok(LockReply::Held(_)) => {
+                    leave.notice = None;
+                    return Err(Error::bare(Code::WouldBlock));
+                }
+                Ok(LockReply::Waiting) => {
+                    if interrupt.is_some_and(|interrupt| interrupt.0.wanted.get()) {
+                        return Err(Error::bare(Code::Canceled));
+                    }
+                    leave.notice = None;
+                }
+                // Nobody knows what became of it.
+                Err(error) if matches!(error.code, Code::TimedOut | Code::Unreach) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    leave.notice = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Unlocks a range of an object. Asks nobody when the owner holds nothing of it.
+    pub async fn unlock(
+        &self,
+        oid: Oid,
+        kind: LockKind,
+        owner: u64,
+        range: LockRange,
+    ) -> Result<()> {
+        let book = &self.client().options().locks;
+        let key = self.lock_key(oid, kind, owner);
+        if !book.holds(&key) {
+            return Ok(());
+        }
+        book.check_lost(&key)?;
+        // Before the answer: a target that comes back must not be told that it is held.
+        book.cleared(key, range);
+        let target = self.home(oid)?;
+        self.ask_lock(target, oid, kind, owner, LockOp::Clear { range }).await.map(|_| ())
+    }
+
+    /// Unlocks a range with the next request to its target, or very soon. Nobody waits for it.
+    pub fn unlock_later(&self, oid: Oid, kind: LockKind, owner: u64, range: LockRange) {
+        let key = self.lock_key(oid, kind, owner);
+        let book = &self.client().options().locks;
+        if !book.holds(&key) {
+            return;
+        }
+        book.cleared(key, range);
+        let Ok(target) = self.home(oid) else { return };
+        let (pool, cont) = (key.0, key.1);
+        let owner = self.lock_owner(owner);
+        let notice =
+            Notice::LockLeave { pool, cont, oid, kind, owner, range, wait: None, release: true };
+        self.client().target(target).tell_now(&wire::encode(&notice));
+    }
+
+    /// Who would be in the way of a lock; `None`: nobody. Like the others of its kind, a lock of
+    /// the same owner is not.
+    pub async fn test_lock(&self, oid: Oid, ask: &LockAsk) -> Result<Option<LockHolder>> {
+        let target = self.home(oid)?;
+        let op = LockOp::Test { range: ask.range, mode: ask.mode };
+        match self.ask_lock(target, oid, ask.kind, ask.owner, op).await? {
+            LockReply::Held(holder) => Ok(Some(holder)),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Holes in arrays: making them, and finding them.
+
+use crate::array::{ArrayObj, data_iod, dkey_of};
+use futures_util::future::try_join_all;
+use std::collections::BTreeMap;
+use types::{Code, Error, Result, TargetId};
+use wire::obj::{Cond, ListScope, Listed, Op, OpReply, Recx, Tail, UpdateValue};
+
+/// Ops of one request that makes a hole.
+const OPS_PER_REQUEST: usize = 256;
+/// A hole over more chunks than this is made by looking which of them there are.
+const CHUNKS_GUESSED_MAX: u64 = 1024;
+/// Ranges or keys in one answer.
+const PAGE: u32 = 8192;
+
+impl ArrayObj {
+    /// Makes a hole. The size stays unless the hole reaches the end.
+    pub async fn punch(&self, ranges: &[Recx]) -> Result<()> {
+        // What of which chunk; 0 records: all of it.
+        let mut work: Vec<(u64, Recx)> = Vec::new();
+        for range in ranges {
+            let Some(end) = range.end().filter(|_| range.count > 0) else { continue };
+            let first = range.index / self.chunk_records;
+            let last = (end - 1) / self.chunk_records;
+            if last - first < CHUNKS_GUESSED_MAX {
+                let pieces = self.pieces(&[*range])?;
+                work.extend(pieces.iter().map(|piece| (piece.dkey, piece.recx)));
+                continue;
+            }
+            for dkey in self.chunks_within(dkey_of(first), dkey_of(last)).await? {
+                let base = (dkey - 1) * self.chunk_records;
+                let from = range.index.max(base) - base;
+                let to = (end - base).min(self.chunk_records);
+                work.push((dkey, Recx { index: from, count: to - from }));
+            }
+        }
+        let mut by_target: BTreeMap<TargetId, Vec<(u64, Recx)>> = BTreeMap::new();
+        for (dkey, recx) in work {
+            let target = self.cont.target_of(self.oid, &dkey.to_le_bytes())?;
+            by_target.entry(target).or_default().push((dkey, recx));
+        }
+        let asked = by_target.iter().flat_map(|(target, work)| {
+            work.chunks(OPS_PER_REQUEST).map(|work| self.punch_at(*target, work))
+        });
+        try_join_all(asked).await?;
+        Ok(())
+    }
+
+    async fn punch_at(&self, target: TargetId, work: &[(u64, Recx)]) -> Result<()> {
+        let keys: Vec<[u8; 8]> = work.iter().map(|(dkey, _)| dkey.to_le_bytes()).collect();
+        let mut batch = self.cont.batch();
+        for ((_, recx), dkey) in work.iter().zip(&keys) {
+            let oid = self.oid;
+            if recx.index == 0 && recx.count == self.chunk_records {
+                let dkeys = vec![dkey[..].into()];
+                batch.op_at(target, Op::PunchDkeys { oid, cond: Cond::NONE, dkeys });
+            } else {
+                let iods = vec![data_iod(UpdateValue::PunchRecords { recxs: vec![*recx] })];
+                batch.op_at(target, Op::Update { oid, dkey, cond: Cond::NONE, iods });
+            }
+        }
+        batch.run().await.map(|_| ())
+    }
+
+    /// The chunks that exist, by dkey, both ends included.
+    async fn chunks_within(&self, first: u64, last: u64) -> Result<Vec<u64>> {
+        let asked = self.cont.shard_targets(self.oid)?.into_iter().map(|target| async move {
+            let (oid, mut anchor, mut found) = (self.oid, Vec::new(), Vec::new());
+            loop {
+                let (count_max, bytes_max) = (PAGE, 1 << 20);
+                let scope =
+                    ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
+                let mut batch = self.cont.batch();
+                batch.op_at(target, Op::List { oid, scope, anchor: &anchor, count_max, bytes_max });
+                let result = batch.run().await?;
+                let replies = result.replies()?;
+                let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
+                    return Err(wrong_answer());
+                };
+                for item in items {
+                    let Listed::Key { key } = item else { return Err(wrong_answer()) };
+                    let dkey = u64::from_le_bytes((*key).try_into().map_err(|_| wrong_answer())?);
+                    if (first..=last).contains(&dkey) {
+                        found.push(dkey);
+                    }
+                }
+                if next.is_empty() {
+                    return Ok(found);
+                }
+                let next = next.to_vec();
+                drop(replies);
+                anchor = next;
+            }
+        });
+        Ok(try_join_all(asked).await?.concat())
+    }
+
+    /// The first written record at or after `from`, and the end of the written range around it;
+    /// `None` when there is none. Filled records count as unwritten.
+    pub async fn next_run(&self, from: u64) -> Result<Option<Recx>> {
+        let mut at = from;
+        let mut run: Option<Recx> = None;
+        loop {
+            let (runs, to) = self.runs(Recx { index: at, count: i64::MAX as u64 - at }).await?;
+            for next in runs {
+                match &mut run {
+                    None => run = Some(next),
+                    Some(run) if run.index + run.count == next.index => run.count += next.count,
+                    Some(run) => return Ok(Some(*run)),
+                }
+            }
+            if to >= i64::MAX as u64 || run.is_some_and(|run| run.index + run.count < to) {
+                return Ok(run);
+            }
+            at = to;
+        }
+    }
+
+    /// Written ranges from the start of `within` up to the position returned beside them, which is
+    /// its end unless there are very many. Asks all shards once.
+    pub async fn runs(&self, within: Recx) -> Result<(Vec<Recx>, u64)> {
+        let (oid, chunk_records) = (self.oid, self.chunk_records);
+        let asked = self.cont.shard_targets(oid)?.into_iter().map(|target| async move {
+            let mut batch = self.cont.batch();
+            batch.op_at(target, Op::ListRuns { oid, chunk_records, within, count_max: PAGE });
+            match batch.run().await?.replies()?.first() {
+                Some(OpReply::Runs { runs, to }) => Ok((runs.clone(), *to)),
+                _ => Err(wrong_answer()),
+            }
+        });
+        let shards = try_join_all(asked).await?;
+        let to = shards.iter().map(|(_, to)| *to).min().unwrap_or(within.index + within.count);
+        let mut all: Vec<Recx> = shards
+            .into_iter()
+            .flat_map(|(runs, _)| runs)
+            .filter(|run| run.index < to)
+            .map(|run| Recx { count: run.count.min(to - run.index), ..run })
+            .collect();
+        all.sort_unstable_by_key(|run| run.index);
+        all.dedup_by(|next, last| {
+            let joins = last.index + last.count == next.index;
+            if joins {
+                last.count += next.count;
+            }
+            joins
+        });
+        Ok((all, to))
+    }
+
+    /// What each shard knows of the array's end.
+    pub(crate) async fn stat_shards(&self) -> Result<Vec<(TargetId, Tail)>> {
+        let asked = self.cont.shard_targets(self.oid)?.into_iter().map(|target| async move {
+            let mut batch = self.cont.batch();
+            batch.op_at(target, Op::Stat { oid: self.oid });
+            match batch.run().await?.replies()?.first() {
+                Some(OpReply::Stat(stat)) => Ok((target, stat.tail)),
+                _ => Err(wrong_answer()),
+            }
+        });
+        try_join_all(asked).await
+    }
+
+    /// Makes the array end at `size` at least. Unlike [`ArrayObj::set_size`] it takes nothing away
+    /// that somebody appends meanwhile.
+    pub async fn extend(&self, size: u64) -> Result<()> {
+        let Some(last) = size.checked_sub(1) else { return Ok(()) };
+        let dkey = dkey_of(last / self.chunk_records).to_le_bytes();
+        let recxs = vec![Recx { index: last % self.chunk_records, count: 1 }];
+        let value = UpdateValue::Zero { record_bytes: self.record_bytes, recxs };
+        let mut batch = self.cont.batch();
+        let iods = vec![data_iod(value)];
+        batch.op(Op::Update { oid: self.oid, dkey: &dkey, cond: Cond::NONE, iods });
+        batch.run().await.map(|_| ())
+    }
+}
+
+fn wrong_answer() -> Error {
+    Error::new(Code::Proto, "a target gave an answer of the wrong kind")
+}

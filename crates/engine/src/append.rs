@@ -1,0 +1,237 @@
+//! Appending to an array: where its end is, is decided when the data take effect.
+//!
+//! Appends to one object take turns: each finds the end, writes its data behind it and takes
+//! effect before the next looks for the end; so there are neither overlaps nor gaps, whoever
+//! appends. Their data are in memory before the turn, so that no client holds up others. A plain
+//! write may move the end in the middle of a turn; then the data are written once more.
+
+use crate::admission::{Slot, Staged, at_clients_pace};
+use crate::batch::Ask;
+use crate::opens::Handle;
+use crate::target::{PoolShard, Target};
+use futures_util::lock::Mutex;
+use std::rc::Rc;
+use transport::IncomingBulk;
+use types::{Code, Error, Oid, Result};
+use vos::{Origin, Segments};
+use wire::obj::{Batch, BatchReply, Cond, Op, OpReply, Recx, UpdateIod, UpdateValue};
+
+/// Largest array, records: what a signed 64-bit offset reaches.
+const RECORDS_MAX: u64 = i64::MAX as u64;
+
+/// What a batch with an append asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Append {
+    oid: Oid,
+    chunk_records: u64,
+    count: u64,
+}
+
+impl Append {
+    /// The append in a batch; `Inval` when something is beside it.
+    pub fn of(batch: &Batch<'_>) -> Result<Option<Append>> {
+        let found = batch.ops.iter().find_map(|op| match *op {
+            Op::Append { oid, chunk_records, count } => Some(Append { oid, chunk_records, count }),
+            _ => None,
+        });
+        if found.is_some() && (batch.ops.len() > 1 || !batch.checks.is_empty()) {
+            return Err(Error::inval("an append is the only op of its batch"));
+        }
+        Ok(found)
+    }
+
+    /// The end of the array now.
+    fn end(&self, ctx: &PoolShard, batch: &Batch<'_>) -> Result<u64> {
+        let tail = ctx.shard.view(batch.cont)?.tail(self.oid).unwrap_or_default();
+        Ok(match tail.dkey_max {
+            Some(dkey) if dkey > 0 => {
+                (dkey - 1).saturating_mul(self.chunk_records).saturating_add(tail.end)
+            }
+            _ => 0,
+        })
+    }
+
+    /// The array's records from `end` on, cut at chunk borders: dkey and range.
+    fn pieces(&self, end: u64) -> Result<Vec<([u8; 8], Recx)>> {
+        let to = end.checked_add(self.count).filter(|to| *to <= RECORDS_MAX).ok_or_else(|| {
+            Error::new(Code::FileTooBig, "an append would go beyond the largest offset")
+        })?;
+        let mut pieces = Vec::new();
+        let mut at = end;
+        while at < to {
+            let (chunk, index) = (at / self.chunk_records, at % self.chunk_records);
+            let count = (to - at).min(self.chunk_records - index);
+            pieces.push(((chunk + 1).to_le_bytes(), Recx { index, count }));
+            at += count;
+        }
+        Ok(pieces)
+    }
+}
+
+impl Target {
+    /// Takes an append's data off its connection where they are in the way of what comes behind,
+    /// and runs it beside the connection. The batch is known not to have run before.
+    pub(crate) async fn receive_append(
+        self: &Rc<Self>,
+        ask: Ask,
+        body: Vec<u8>,
+        append: Append,
+        bulk: IncomingBulk,
+    ) {
+        let bytes = bulk.remaining() as u64;
+        if append.chunk_records == 0 || append.count == 0 || append.count != bytes {
+            let error = Error::inval("an append's data are not as long as it says");
+            return self.answer_error(ask.responder, 0, error).await;
+        }
+        let data = if bulk.is_deferred() || !bulk.blocks_stream() {
+            Data::There(bulk)
+        } else {
+            match self.take_off_stream(&ask, bulk).await {
+                Ok((data, staged)) => Data::Here(data, staged),
+                Err(error) => return self.answer_error(ask.responder, 0, error).await,
+            }
+        };
+        let (target, tx) = (self.clone(), ask.tx());
+        self.running.borrow_mut().insert(tx);
+        self.spawn_counted(async move {
+            let outcome = target.run_append(&ask, &body, append, data).await;
+            target.running.borrow_mut().remove(&tx);
+            target.finish_batch(ask, true, outcome.map(|body| (body, Segments::new()))).await;
+        });
+    }
+
+    /// Data that a client has sent without being asked to: into memory, as much as there is room
+    /// for; beyond that the connection waits.
+    async fn take_off_stream(
+        &self,
+        ask: &Ask,
+        mut bulk: IncomingBulk,
+    ) -> Result<(Vec<u8>, Option<Staged>)> {
+        let bytes = bulk.remaining() as u64;
+        let Some(gate) = ask.ctx.admission.writers.for_bulk(bytes) else {
+            return Ok((bulk.read_to_vec().await?, None));
+        };
+        if let Some(staged) = gate.try_stage(bytes) {
+            return Ok((bulk.read_to_vec().await?, Some(staged)));
+        }
+        let mut slot = Some(self.enter(ask, bytes).await?.ok_or_else(|| Error::bare(Code::Busy))?);
+        let data = at_clients_pace(&self.env, &mut slot, bulk.read_to_vec()).await?;
+        if let Some(slot) = slot {
+            slot.finish();
+        }
+        Ok((data, None))
+    }
+
+    /// A slot for a bulk transfer; `None` when they are not limited.
+    async fn enter(&self, ask: &Ask, bytes: u64) -> Result<Option<Slot>> {
+        let Some(gate) = ask.ctx.admission.writers.for_bulk(bytes) else { return Ok(None) };
+        let left = ask.deadline.saturating_sub(self.env.now());
+        gate.enter(&ask.caller.job, bytes, left, ask.responder.abandoned()).await.map(Some)
+    }
+
+    async fn run_append(
+        self: &Rc<Self>,
+        ask: &Ask,
+        body: &[u8],
+        append: Append,
+        data: Data,
+    ) -> Result<Vec<u8>> {
+        let batch = crate::batch::decode_batch(body)?;
+        let ctx = &ask.ctx;
+        if !self.is_whole_here(ctx, append.oid) {
+            return Err(Error::inval(format!(
+                "object {} is on several targets, none of which knows its end",
+                append.oid
+            )));
+        }
+        let (data, _staged) = match data {
+            Data::Here(data, staged) => (data, staged),
+            Data::There(mut bulk) => {
+                let mut slot = self.enter(ask, append.count).await?;
+                let data = at_clients_pace(&self.env, &mut slot, bulk.read_to_vec()).await?;
+                if let Some(slot) = slot {
+                    slot.finish();
+                }
+                (data, None)
+            }
+        };
+        let handle: Handle = (batch.pool, batch.cont, append.oid);
+        let turn = self.appends.borrow_mut().entry(handle).or_default().clone();
+        let outcome = {
+            let _turn = turn.lock().await;
+            self.append_in_turn(ask, &batch, append, &data).await
+        };
+        // The table and this: nobody else waits for a turn.
+        if Rc::strong_count(&turn) == 2 {
+            self.appends.borrow_mut().remove(&handle);
+        }
+        let (answer, lsn) = outcome?;
+        ctx.shard.durable(lsn).await?;
+        Ok(answer)
+    }
+
+    async fn append_in_turn(
+        self: &Rc<Self>,
+        ask: &Ask,
+        batch: &Batch<'_>,
+        append: Append,
+        data: &[u8],
+    ) -> Result<(Vec<u8>, vos::Lsn)> {
+        let ctx = &ask.ctx;
+        loop {
+            // The world may have changed meanwhile.
+            crate::batch::check_map(&ask.header, ctx)?;
+            let end = append.end(ctx, batch)?;
+            let pieces = append.pieces(end)?;
+            let ops: Vec<Op<'_>> =
+                pieces.iter().map(|(dkey, recx)| update(append.oid, dkey, *recx)).collect();
+            let slot = self.enter(ask, append.count).await?;
+            let mut payload = ctx.shard.stage(&ops)?;
+            let mut rest = data;
+            for room in payload.buffers() {
+                let (mine, others) = rest
+                    .split_at_checked(room.len())
+                    .ok_or_else(|| Error::new(Code::Proto, "an append lacks data"))?;
+                room.copy_from_slice(mine);
+                rest = others;
+            }
+            payload.write().await?;
+            if let Some(slot) = slot {
+                slot.finish();
+            }
+            let translated = Batch { pool: batch.pool, cont: batch.cont, checks: Vec::new(), ops };
+            if ctx.shard.conflicts(batch.cont, &[], &translated.ops) {
+                self.wait_for_decisions(ctx, &ask.header, &translated).await?;
+            }
+            // From here to `apply` no await: the end stays where it is.
+            if append.end(ctx, batch)? != end {
+                continue;
+            }
+            ctx.shard.check(batch.cont, &[], &translated.ops)?;
+            let epoch = self.tick(ctx);
+            let reply = BatchReply { epoch, ops: vec![OpReply::Appended { index: end }] };
+            let mut answer = vec![0];
+            wire::encode_into(&reply, &mut answer);
+            let origin = Some(Origin { tx: ask.tx(), reply: &answer });
+            let lsn = ctx.shard.apply(batch.cont, epoch, &translated.ops, payload, origin, &[])?;
+            return Ok((answer, lsn));
+        }
+    }
+}
+
+/// An append's data.
+enum Data {
+    /// Still at the client.
+    There(IncomingBulk),
+    /// In memory, with its share of the room there.
+    Here(Vec<u8>, Option<Staged>),
+}
+
+/// Turns of appends, by object.
+pub(crate) type Turns = foldhash::HashMap<Handle, Rc<Mutex<()>>>;
+
+fn update(oid: Oid, dkey: &[u8], recx: Recx) -> Op<'_> {
+    let value = UpdateValue::Array { record_bytes: 1, recxs: vec![recx] };
+    let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+    Op::Update { oid, dkey, cond: Cond::NONE, iods }
+}

@@ -1,0 +1,273 @@
+//! The lock service of a target: requests, waits, and whose locks end when.
+//!
+//! Locks live in memory, beside open handles, and end by the same rule: with the client, when its
+//! connection is gone and does not come back soon. After a restart of the engine clients lock
+//! again what they held (*reclaim*) as soon as they reach it; until [`GRACE`] has passed nobody
+//! gets anything else, so that none is robbed. Who comes back later finds its locks taken, or
+//! not, and is told ([`LockOp::Reclaim`]).
+//!
+//! A wait lasts as long as somebody asks for it: the client asks again every [`WAIT_SLICE`], and
+//! the wait keeps its place meanwhile.
+
+mod table;
+
+use crate::batch::patience;
+use crate::opens::Handle;
+use crate::target::{PoolShard, Target};
+use foldhash::HashMap;
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+use table::{LockTable, Outcome, Ticket, Wish};
+use transport::{Incoming, Responder};
+use types::{ClientId, Code, Error, Result};
+use wire::Header;
+use wire::lock::{LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest};
+use wire::obj::Request;
+
+/// After a restart nobody but who held locks before gets any for this long. Clients look every
+/// half second for an engine that has gone.
+const GRACE: Duration = Duration::from_secs(5);
+/// A waiting client is answered "still waiting" after this long, or half of its own patience.
+const WAIT_SLICE: Duration = Duration::from_secs(10);
+/// A wait that nobody asks for again ends after this long.
+const UNATTENDED: Duration = Duration::from_secs(5);
+
+/// The locks of a target.
+#[derive(Default)]
+pub(crate) struct Locks {
+    table: RefCell<LockTable>,
+    /// Requests that wait, by what they wait for.
+    waits: RefCell<HashMap<Ticket, Wait>>,
+    /// The target's clock when the grace ends; zero when there is none.
+    grace_until: Cell<Duration>,
+}
+
+struct Wait {
+    /// Counts requests, so that a timer can tell whether another one came.
+    attended: u64,
+    /// Of the request that waits now; told whether it has got the lock.
+    waker: oneshot::Sender<bool>,
+}
+
+impl Locks {
+    /// Locks of a target that starts now; after a `restart`, others may have had some.
+    pub fn new(now: Duration, restart: bool) -> Locks {
+        let locks = Locks::default();
+        if restart {
+            locks.grace_until.set(now + GRACE);
+        }
+        locks
+    }
+
+    /// Wakes requests whose waits have ended.
+    fn wake(&self, granted: Vec<Ticket>) {
+        let mut waits = self.waits.borrow_mut();
+        for ticket in granted {
+            if let Some(wait) = waits.remove(&ticket) {
+                // A request that is gone comes again, or its client ends.
+                let _ = wait.waker.send(true);
+            }
+        }
+    }
+
+    /// Takes everything from a client that has gone.
+    pub fn drop_client(&self, client: ClientId) {
+        let mut granted = Vec::new();
+        self.table.borrow_mut().drop_client(client, &mut granted);
+        self.waits.borrow_mut().retain(|ticket, _| ticket.client != client);
+        self.wake(granted);
+    }
+
+    /// Ends a wait; with `release`, also a lock that it led to.
+    pub fn leave(
+        &self,
+        client: ClientId,
+        key: table::Key,
+        owner: LockOwner,
+        range: LockRange,
+        wait: Option<u64>,
+        release: bool,
+    ) {
+        if range.first > range.last {
+            return;
+        }
+        let ticket = wait.map(|number| Ticket { client, number });
+        let mut granted = Vec::new();
+        let mut table = self.table.borrow_mut();
+        let waited = ticket.is_some_and(|ticket| table.cancel(ticket, &mut granted));
+        if !waited && release {
+            table.release(key, owner, range, &mut granted);
+        }
+        drop(table);
+        if waited
+            && let Some(ticket) = ticket
+            && let Some(wait) = self.waits.borrow_mut().remove(&ticket)
+        {
+            let _ = wait.waker.send(false);
+        }
+        self.wake(granted);
+    }
+}
+
+impl Target {
+    /// Serves a request about locks.
+    pub(crate) async fn serve_lock(self: Rc<Self>, client: ClientId, incoming: Incoming) {
+        let Incoming { header, body, responder, .. } = incoming;
+        let outcome = match wire::decode::<Request<'_>>(&body) {
+            Ok(Request::Lock(request)) => self.lock(client, &header, request, &responder).await,
+            Ok(_) => Err(Error::bare(Code::Proto)),
+            Err(error) => Err(error),
+        };
+        self.send(responder, 0, &wire::encode(&outcome), &[]).await;
+    }
+
+    async fn lock(
+        self: &Rc<Self>,
+        client: ClientId,
+        header: &Header,
+        request: LockRequest,
+        responder: &Responder,
+    ) -> Result<LockReply> {
+        let ctx = self.mapped_shard(request.pool).await?;
+        self.known_cont(&ctx, request.cont).await?;
+        self.check_is_home(&ctx, header.map_version, &request)?;
+        let LockRequest { pool, cont, oid, kind, owner, op } = request;
+        let key = ((pool, cont, oid) as Handle, kind.space());
+        let wish = |range, mode, pid| Wish { kind, owner, pid, client, range, mode };
+        let locks = &self.locks;
+        let mut granted = Vec::new();
+        match op {
+            LockOp::Clear { range } => {
+                check_range(range)?;
+                locks.table.borrow_mut().release(key, owner, range, &mut granted);
+                locks.wake(granted);
+                Ok(LockReply::Done)
+            }
+            LockOp::Test { range, mode } => {
+                check_range(range)?;
+                self.wait_out_grace().await;
+                let found = locks.table.borrow().test(key, &wish(range, mode, 0));
+                Ok(found.map_or(LockReply::Done, LockReply::Held))
+            }
+            LockOp::Reclaim { locks: held, pid } => {
+                held.iter().try_for_each(|(range, _)| check_range(*range))?;
+                if held.len() > table::LOCKS_PER_CLIENT_MAX as usize {
+                    return Err(Error::bare(Code::NoLocks));
+                }
+                let wish = wish(LockRange::WHOLE, LockMode::Shared, pid);
+                let had = locks.table.borrow_mut().reclaim(key, wish, &held, &mut granted);
+                locks.wake(granted);
+                if had {
+                    return Ok(LockReply::Done);
+                }
+                Err(Error::new(
+                    Code::Io,
+                    "the connection was lost for too long, and somebody else holds the lock now",
+                ))
+            }
+            LockOp::Set { range, mode, pid, wait } => {
+                check_range(range)?;
+                self.wait_out_grace().await;
+                let ticket = wait.map(|number| Ticket { client, number });
+                let wish = wish(range, mode, pid);
+                let outcome = locks.table.borrow_mut().acquire(key, wish, ticket, &mut granted);
+                locks.wake(granted);
+                match (outcome?, ticket) {
+                    (Outcome::Granted, _) => Ok(LockReply::Done),
+                    (Outcome::Refused(holder), _) => Ok(LockReply::Held(holder)),
+                    (Outcome::Waiting, Some(ticket)) => {
+                        let slice = WAIT_SLICE.min(patience(header) / 2);
+                        self.wait_for_lock(ticket, slice, responder).await
+                    }
+                    (Outcome::Waiting, None) => Err(Error::bare(Code::WouldBlock)),
+                }
+            }
+        }
+    }
+
+    /// Waits for a ticket to be served, as long as a slice. `Canceled` when the wait was ended.
+    async fn wait_for_lock(
+        self: &Rc<Self>,
+        ticket: Ticket,
+        slice: Duration,
+        responder: &Responder,
+    ) -> Result<LockReply> {
+        let (waker, served) = oneshot::channel();
+        let attended = {
+            let mut waits = self.locks.waits.borrow_mut();
+            let attended = waits.get(&ticket).map_or(0, |wait| wait.attended) + 1;
+            // An earlier request of the same wait, if there still is one, has lost its client.
+            waits.insert(ticket, Wait { attended, waker });
+            attended
+        };
+        let outcome = {
+            let abandoned = pin!(responder.abandoned());
+            match select(pin!(self.env.timeout(slice, served)), abandoned).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(_) => None,
+            }
+        };
+        match outcome {
+            Some(Ok(true)) => return Ok(LockReply::Done),
+            Some(Ok(false)) => {
+                return Err(Error::new(Code::Canceled, "the wait for a lock was cancelled"));
+            }
+            Some(Err(_)) | None => {}
+        }
+        let target = self.clone();
+        self.env.spawn(async move {
+            target.env.sleep(UNATTENDED).await;
+            target.forget_unattended(ticket, attended);
+        });
+        Ok(LockReply::Waiting)
+    }
+
+    fn forget_unattended(&self, ticket: Ticket, attended: u64) {
+        let locks = &self.locks;
+        if locks.waits.borrow().get(&ticket).is_some_and(|wait| wait.attended == attended) {
+            locks.waits.borrow_mut().remove(&ticket);
+            let mut granted = Vec::new();
+            locks.table.borrow_mut().cancel(ticket, &mut granted);
+            locks.wake(granted);
+        }
+    }
+
+    async fn wait_out_grace(&self) {
+        let until = self.locks.grace_until.get();
+        let now = self.env.now();
+        if now < until {
+            self.env.sleep(until - now).await;
+        }
+    }
+
+    /// `Stale` when the caller's map is old, `Inval` when another target decides about the object.
+    fn check_is_home(
+        &self,
+        ctx: &PoolShard,
+        map_version: u32,
+        request: &LockRequest,
+    ) -> Result<()> {
+        if map_version != 0 && map_version < ctx.map_version() {
+            return Err(Error::bare(Code::Stale));
+        }
+        let map = ctx.map()?;
+        if placement::layout(request.oid, &map)?.leader(0, &map) != Some(self.id) {
+            return Err(Error::inval(format!(
+                "target {} does not decide about locks of object {}",
+                self.id, request.oid
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn check_range(range: LockRange) -> Result<()> {
+    if range.first > range.last {
+        return Err(Error::inval("a range of locks ends before it begins"));
+    }
+    Ok(())
+}
