@@ -7,6 +7,7 @@ use wire::admission::AdmissionStat;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::{Hello, HelloReply, RemoteRange};
 use wire::link::{LINK_BYTES, Link};
+use wire::lock::LockReply;
 use wire::obj::{
     Batch, BatchReply, Notice, ObjectList, OpReply, Prepared, Request, ShardStat, TxOutcome,
     TxReply,
@@ -82,6 +83,7 @@ messages! {
     OutcomeTag = "outcome": Result<TxOutcome, Error>, "outcome";
     ShardStatTag = "shard-stat": Result<ShardStat, Error>, "shard_stat";
     ObjectListTag = "object-list": Result<ObjectList, Error>, "object_list";
+    LockReplyTag = "lock-reply": Result<LockReply, Error>, "lock_reply";
     AdmissionStatTag = "admission-stat": Result<AdmissionStat, Error>, "admission_stat";
     StoreStatTag = "store-stat": Result<StoreStat, Error>, "store_stat";
 }

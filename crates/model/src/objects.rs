@@ -286,6 +286,10 @@ impl Shard {
             }
             Op::Open { oid } => outcome.opened.push(*oid),
             Op::PunchUnlessOpen { oid } => self.free(*oid, around, outcome),
+            // The engine makes updates of them, or answers itself.
+            Op::Append { .. } | Op::ListRuns { .. } | Op::Adopt { .. } => {
+                return Err(Error::new(types::Code::NotSupported, "not part of the model"));
+            }
         }
         Ok(Answer::Done)
     }

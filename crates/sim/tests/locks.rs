@@ -126,7 +126,8 @@ fn an_interrupted_or_forgotten_wait_leaves_no_lock_behind() {
         let (oid, env) = (object(&a, 1), b.client().env().clone());
         a.lock(oid, &whole(1, false), None).await.unwrap();
         let interrupt = LockInterrupt::default();
-        let waits = b.lock(oid, &whole(2, true), Some(&interrupt));
+        let second = whole(2, true);
+        let waits = b.lock(oid, &second, Some(&interrupt));
         let signal = async {
             env.sleep(Duration::from_millis(30)).await;
             interrupt.interrupt();
@@ -146,7 +147,8 @@ fn what_a_dead_client_held_is_free_again() {
     with_two(5, Durability::Memory, async |cluster, a, b| {
         let oid = object(&a, 1);
         a.lock(oid, &whole(1, false), None).await.unwrap();
-        let waits = b.lock(oid, &whole(2, true), None);
+        let second = whole(2, true);
+        let waits = b.lock(oid, &second, None);
         let death = async {
             cluster.world().node("watch").sleep(Duration::from_millis(100)).await;
             cluster.world().kill("a");

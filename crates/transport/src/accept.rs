@@ -35,6 +35,11 @@ const GREETING_COUNT_MAX: usize = 256;
 const BACKLOG: i32 = 1024;
 /// Pause after the kernel refuses a connection for lack of descriptors or memory.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
+/// A TCP peer that says nothing is asked after this long, then this often, and given up
+/// when it does not answer this many times: what a machine without power held is free then.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+const PROBE_PAUSE: Duration = Duration::from_secs(5);
+const PROBE_COUNT: u32 = 3;
 
 /// What a caller said first, owned.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -246,6 +251,7 @@ async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Ar
         if !is_unix {
             // Fails only on a socket that is closed already; reading tells.
             let _ = sockopt::set_tcp_nodelay(&fd, true);
+            watch_for_death(&fd);
         }
         arrivals.greeting_count.set(arrivals.greeting_count.get() + 1);
         let (inner, arrivals) = (env.clone(), arrivals.clone());
@@ -494,4 +500,13 @@ impl Handoff {
         }
         Ok(ServerConn::new(env, Stream::Shm(stream), process, client, job))
     }
+}
+
+/// Has the kernel end a TCP connection whose other end has vanished.
+fn watch_for_death(fd: &OwnedFd) {
+    // They fail only on a socket that is closed already; reading tells.
+    let _ = sockopt::set_socket_keepalive(fd, true);
+    let _ = sockopt::set_tcp_keepidle(fd, SILENCE_MAX);
+    let _ = sockopt::set_tcp_keepintvl(fd, PROBE_PAUSE);
+    let _ = sockopt::set_tcp_keepcnt(fd, PROBE_COUNT);
 }

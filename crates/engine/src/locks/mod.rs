@@ -25,7 +25,7 @@ use table::{LockTable, Outcome, Ticket, Wish};
 use transport::{Incoming, Responder};
 use types::{ClientId, Code, Error, Result};
 use wire::Header;
-use wire::lock::{LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest};
+use wire::lock::{LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest};
 use wire::obj::Request;
 
 /// After a restart nobody but who held locks before gets any for this long. Clients look every
@@ -171,7 +171,10 @@ impl Target {
             }
             LockOp::Set { range, mode, pid, wait } => {
                 check_range(range)?;
-                self.wait_out_grace().await;
+                // An append that has lost its turn does no harm, so it needs no grace.
+                if kind != LockKind::Append {
+                    self.wait_out_grace().await;
+                }
                 let ticket = wait.map(|number| Ticket { client, number });
                 let wish = wish(range, mode, pid);
                 let outcome = locks.table.borrow_mut().acquire(key, wish, ticket, &mut granted);
