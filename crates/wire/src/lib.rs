@@ -17,6 +17,7 @@ pub mod link;
 pub mod lock;
 pub mod map;
 pub mod obj;
+pub mod reply;
 pub mod store;
 
 pub use header::{HEADER_BYTES, Header, Kind};

@@ -1,0 +1,236 @@
+//! Answers of targets to requests; see [`crate::obj`].
+
+use crate::obj::Recx;
+use serde::{Deserialize, Serialize};
+use types::{Epoch, Oid};
+
+/// Size of an array object as far as one shard knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Tail {
+    /// Greatest integer dkey with records under the empty akey; `None` when there is none.
+    pub dkey_max: Option<u64>,
+    /// One past the last record in it.
+    pub end: u64,
+    /// Newest change of the shard.
+    pub epoch: Epoch,
+    /// Bytes stored.
+    pub bytes_used: u64,
+}
+
+/// Facts about an object's shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ObjectStat {
+    /// Size as an array.
+    pub tail: Tail,
+    /// Number of dkeys.
+    pub dkey_count: u64,
+    /// Last change of the set of dkeys.
+    pub keys_epoch: Epoch,
+}
+
+/// What was found at one akey.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FetchedIod<'a> {
+    /// Epoch of the newest change; [`Epoch::ZERO`] when absent.
+    pub epoch: Epoch,
+    /// The value.
+    #[serde(borrow)]
+    pub value: Fetched<'a>,
+}
+
+/// A fetched value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Fetched<'a> {
+    /// No such akey (an array fetch still fills the bulk with zeros).
+    Absent,
+    /// A single value, here.
+    #[serde(borrow)]
+    Inline(#[serde(with = "serde_bytes")] &'a [u8]),
+    /// A single value of this size; its bytes are in the bulk unless it did not fit.
+    Single {
+        /// Its length.
+        bytes: u64,
+        /// False when it was longer than the caller's room.
+        in_bulk: bool,
+    },
+    /// Records; all asked-for records are in the bulk (none for `Probe`).
+    Array {
+        /// Size of a record.
+        record_bytes: u32,
+        /// One past the last written record of the akey.
+        end: u64,
+    },
+}
+
+/// One listed item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Listed<'a> {
+    /// A key.
+    Key {
+        /// The key.
+        #[serde(with = "serde_bytes", borrow)]
+        key: &'a [u8],
+    },
+    /// A dkey with the value asked for.
+    Entry {
+        /// The dkey.
+        #[serde(with = "serde_bytes", borrow)]
+        key: &'a [u8],
+        /// The value; empty when absent.
+        #[serde(with = "serde_bytes", borrow)]
+        value: &'a [u8],
+        /// Epoch of the value.
+        epoch: Epoch,
+        /// Of the linked object, when held here.
+        tail: Option<Tail>,
+    },
+    /// A range of written records.
+    Recx {
+        /// The range.
+        recx: Recx,
+        /// Size of a record.
+        record_bytes: u32,
+        /// When it was written.
+        epoch: Epoch,
+    },
+}
+
+/// What became of a link's object in [`crate::obj::Op::RemoveLink`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Linked {
+    /// There was none to free.
+    None,
+    /// Freed, or bound to be when its last handle closes.
+    Freed,
+    /// Held by other targets: the caller must send them `PunchUnlessOpen`.
+    Elsewhere,
+}
+
+/// Result of one op.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum OpReply<'a> {
+    /// A write took effect.
+    Done,
+    /// [`crate::obj::Op::Fetch`]: one per iod.
+    Fetched(#[serde(borrow)] Vec<FetchedIod<'a>>),
+    /// [`crate::obj::Op::List`].
+    Listed {
+        /// Items, in the shard's order.
+        #[serde(borrow)]
+        items: Vec<Listed<'a>>,
+        /// Where to go on; empty at the end.
+        #[serde(with = "serde_bytes", borrow)]
+        anchor: &'a [u8],
+        /// Epoch of the last change of the key set listed.
+        keys_epoch: Epoch,
+    },
+    /// [`crate::obj::Op::Query`]: `None` when there is nothing.
+    Found(#[serde(borrow)] Option<FoundKey<'a>>),
+    /// [`crate::obj::Op::Stat`].
+    Stat(ObjectStat),
+    /// [`crate::obj::Op::FetchLink`].
+    Link {
+        /// The value; `None` when absent.
+        #[serde(with = "serde_bytes", borrow)]
+        value: Option<&'a [u8]>,
+        /// Its epoch.
+        epoch: Epoch,
+        /// Of the linked object, when held here.
+        tail: Option<Tail>,
+        /// A handle was registered.
+        opened: bool,
+    },
+    /// [`crate::obj::Op::RemoveLink`].
+    Removed {
+        /// The value that was (or, if protected, still is) there; `None` when absent.
+        #[serde(with = "serde_bytes", borrow)]
+        value: Option<&'a [u8]>,
+        /// False when the link was protected or absent.
+        removed: bool,
+        /// What became of the object.
+        linked: Linked,
+    },
+    /// [`crate::obj::Op::Append`].
+    Appended {
+        /// The first record written.
+        index: u64,
+    },
+    /// [`crate::obj::Op::ListRuns`].
+    Runs {
+        /// Written ranges, ascending.
+        runs: Vec<Recx>,
+        /// They are all up to here; less than the end of what was asked for when there was no room.
+        to: u64,
+    },
+}
+
+/// Answer to [`crate::obj::Op::Query`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FoundKey<'a> {
+    /// The dkey found or given.
+    #[serde(with = "serde_bytes", borrow)]
+    pub dkey: &'a [u8],
+    /// The akey found or given.
+    #[serde(with = "serde_bytes", borrow)]
+    pub akey: &'a [u8],
+    /// The range found.
+    pub recx: Option<Recx>,
+    /// Size of its records.
+    pub record_bytes: u32,
+}
+
+/// Answer to [`crate::obj::Request::Batch`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BatchReply<'a> {
+    /// Epoch of the writes, or of reading when there were none.
+    pub epoch: Epoch,
+    /// One per op.
+    #[serde(borrow)]
+    pub ops: Vec<OpReply<'a>>,
+}
+
+/// Answer to [`crate::obj::Request::Commit`]: encoded [`BatchReply`]s, in the order of the parts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TxReply<'a> {
+    /// Epoch of the transaction.
+    pub epoch: Epoch,
+    /// One per part.
+    #[serde(borrow)]
+    pub parts: Vec<&'a serde_bytes::Bytes>,
+}
+
+/// Answer to [`crate::obj::Request::Prepare`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Prepared<'a> {
+    /// The least epoch at which this target can commit.
+    pub epoch_min: Epoch,
+    /// The encoded [`BatchReply`] of the part.
+    #[serde(with = "serde_bytes", borrow)]
+    pub reply: &'a [u8],
+}
+
+/// Space and counts of a pool's shard in one target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ShardStat {
+    /// Index and log tier, bytes in all.
+    pub scm_bytes: u64,
+    /// Of these, free.
+    pub scm_free_bytes: u64,
+    /// Data tier, bytes in all.
+    pub nvme_bytes: u64,
+    /// Of these, free.
+    pub nvme_free_bytes: u64,
+    /// Objects in the shard.
+    pub object_count: u64,
+    /// Dkeys in the shard.
+    pub dkey_count: u64,
+}
+
+/// Answer to [`crate::obj::Request::ListObjects`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ObjectList {
+    /// Objects in ascending order.
+    pub oids: Vec<Oid>,
+    /// False when there are more.
+    pub complete: bool,
+}
