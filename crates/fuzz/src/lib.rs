@@ -18,6 +18,7 @@ mod capi_targets;
 mod coordinate_targets;
 pub mod corpus;
 pub mod driver;
+mod fuse_targets;
 pub mod mutate;
 mod placement_targets;
 pub mod rng;

@@ -415,6 +415,9 @@ fn groups(mut raw: &[u8]) -> Result<Groups, Malformed> {
 pub fn decode_bytes(raw: &[u8], setxattr_ext: bool) -> Option<String> {
     let dialect = Dialect { setxattr_ext };
     let (header, rest) = take::<InHeader>(raw)?;
+    if header.opcode == op::INIT {
+        return super::init::Offer::parse(raw).ok().map(|offer| format!("{offer:?}"));
+    }
     let body = Body::split(header.opcode, dialect, rest).ok()?;
     let decoded = decode(&header, dialect, body).ok();
     // As over io_uring: the fixed struct in a block of its own.

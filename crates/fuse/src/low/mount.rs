@@ -29,6 +29,8 @@ pub(crate) struct Mounted {
     pub device: OwnedFd,
     /// Whether we unmount ourselves.
     privileged: bool,
+    /// Tells our mount from another one on the same path.
+    device_number: Option<String>,
     /// Open as long as the helper shall not unmount on its own.
     _watcher: Option<OwnedFd>,
 }
@@ -43,7 +45,8 @@ pub fn check_mount_point(path: &Path, nonempty: bool) -> Result<PathBuf> {
         Some(libc::ENOENT) => {
             Error::new(Code::NonExist, format!("{shown} does not exist: make the directory first"))
         }
-        Some(libc::ENOTCONN) => stale(path),
+        // The second while the kernel is still clearing up after the server.
+        Some(libc::ENOTCONN | libc::ECONNABORTED) => stale(path),
         Some(libc::EACCES) => Error::new(Code::Access, format!("{shown}: {error}")),
         _ => Error::io(format!("looking at {shown}"), error),
     })?;
@@ -85,8 +88,15 @@ pub(crate) fn mount(path: &Path, options: &MountOptions) -> Result<Mounted> {
         let device = open_device()?;
         match mount_directly(path, options, &device) {
             Ok(()) => {
+                let device_number = device_number(path);
                 let path = path.to_path_buf();
-                return Ok(Mounted { path, device, privileged: true, _watcher: None });
+                return Ok(Mounted {
+                    path,
+                    device,
+                    privileged: true,
+                    device_number,
+                    _watcher: None,
+                });
             }
             // Root of a container without CAP_SYS_ADMIN.
             Err(rustix::io::Errno::PERM) => {}
@@ -99,7 +109,13 @@ pub(crate) fn mount(path: &Path, options: &MountOptions) -> Result<Mounted> {
     let (device, watcher) = mount_by_helper(path, options)?;
     set_nonblocking(&device)?;
     let watcher = options.auto_unmount.then_some(watcher);
-    Ok(Mounted { path: path.to_path_buf(), device, privileged: false, _watcher: watcher })
+    Ok(Mounted {
+        path: path.to_path_buf(),
+        device,
+        privileged: false,
+        device_number: device_number(path),
+        _watcher: watcher,
+    })
 }
 
 /// Opens the device, nonblocking.
@@ -259,6 +275,12 @@ fn receive_descriptor(socket: &OwnedFd) -> Result<Option<OwnedFd>, rustix::io::E
 }
 
 impl Mounted {
+    /// Whether our mount is the one that is seen on its path. After a forced unmount of a mount
+    /// that is in use, it is, dead.
+    pub fn is_there(&self) -> bool {
+        self.device_number.is_some() && device_number(&self.path) == self.device_number
+    }
+
     /// Takes the mount away. `Busy` when it is in use and `lazy` is false; with `lazy` it is gone
     /// from the name space at once, and from the kernel when nobody uses it any more.
     pub fn unmount(&self, lazy: bool) -> Result<()> {

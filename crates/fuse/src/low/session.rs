@@ -189,13 +189,15 @@ impl Session {
         self.notifier.set_device(None);
         self.notifier.flush();
         let end = self.shared.ended().unwrap_or(End::Stopped);
-        if end == End::Aborted {
-            // The mount is still there, dead.
-            if let Err(error) = self.mounted.lock().unmount(true) {
-                tracing::warn!("clearing the dead mount: {error}");
-            }
+        let mounted = self.mounted.lock();
+        if end == End::Stopped || !mounted.is_there() {
+            return end;
         }
-        end
+        // Its connection was cut, and it is still there, dead.
+        if let Err(error) = mounted.unmount(true) {
+            tracing::warn!("clearing the dead mount: {error}");
+        }
+        End::Aborted
     }
 }
 

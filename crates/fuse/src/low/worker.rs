@@ -32,8 +32,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub enum End {
     /// It was unmounted.
     Unmounted,
-    /// The connection was cut (`umount -f`, or through `/sys/fs/fuse/connections`): the mount is
-    /// still there and answers `ENOTCONN`.
+    /// The connection was cut (`umount -f`, or through `/sys/fs/fuse/connections`) while the mount
+    /// was in use; the dead mount was cleared.
     Aborted,
     /// We stopped serving.
     Stopped,

@@ -1,7 +1,7 @@
 //! An in-memory file system: one tree, which the instances of all workers share.
 //!
-//! Files with special names behave in special ways: reading `hang` waits for an interrupt,
-//! reading `panic` panics, reading `twice` answers after another thread has woken it.
+//! Special names behave in special ways: to read the extended attribute `user.hang` waits for an
+//! interrupt, to read the file `panic` panics.
 
 use super::node::{Data, Directory, Node, Nodes, now};
 use fuse::low::*;
@@ -395,18 +395,12 @@ impl FileSystem for MemoryFs {
 
     async fn read(
         &self,
-        req: &Request,
+        _: &Request,
         node: NodeId,
         _: Fh,
         at: Transfer,
         memory: &mut [u8],
     ) -> Result<usize, Errno> {
-        if self.is_named(node, "hang") {
-            self.tree.waiting.fetch_add(1, Ordering::SeqCst);
-            req.interrupted().await;
-            self.tree.waiting.fetch_sub(1, Ordering::SeqCst);
-            return Err(Errno::INTR);
-        }
         assert!(!self.is_named(node, "panic"), "as the test wants it");
         let mut state = self.state();
         let data = state.node(node)?.file()?;
@@ -535,7 +529,13 @@ impl FileSystem for MemoryFs {
         Ok(())
     }
 
-    async fn getxattr(&self, _: &Request, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    async fn getxattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        if name == b"user.hang" {
+            self.tree.waiting.fetch_add(1, Ordering::SeqCst);
+            req.interrupted().await;
+            self.tree.waiting.fetch_sub(1, Ordering::SeqCst);
+            return Err(Errno::INTR);
+        }
         self.state().node(node)?.xattrs.get(name).cloned().ok_or(Errno(libc::ENODATA))
     }
 
