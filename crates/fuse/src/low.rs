@@ -18,6 +18,7 @@
 
 mod abi;
 mod attr;
+pub mod background;
 mod carrier;
 mod config;
 mod decode;

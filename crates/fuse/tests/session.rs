@@ -2,15 +2,18 @@
 
 mod harness;
 
-use fuse::low::{Config, End, MountOptions, Session, Transport};
+use fuse::low::background::{self, Role};
+use fuse::low::{Config, End, MountOptions, NodeId, Session, Signals, Transport};
 use harness::{Mount, can_mount, transports};
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::os::unix::thread::JoinHandleExt;
 use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::yield_now;
@@ -110,7 +113,8 @@ fn a_forced_unmount_ends_requests_that_wait() {
         for reader in readers {
             assert!(reader.join().unwrap().is_err());
         }
-        assert_eq!(session.wait(), End::Aborted);
+        // It may have succeeded, too, when they left soon enough.
+        assert!(matches!(session.wait(), End::Aborted | End::Unmounted));
         assert_eq!(mount.tree.waiting.load(Ordering::SeqCst), 0, "a request was forgotten");
         assert!(fs::read_dir(mount.root()).unwrap().next().is_none(), "the mount is still there");
     }
@@ -242,40 +246,54 @@ fn a_thousand_threads() {
     }
 }
 
+const SERVE: &str = "AZEKURA_TEST_SERVE";
+const TRANSPORT: &str = "AZEKURA_TEST_TRANSPORT";
+
+/// Not a test by itself: a server in a process of its own, when other tests start this program
+/// with the variables set. It mounts in the background and ends on a signal.
+#[test]
+fn server() {
+    let Ok(dir) = std::env::var(SERVE) else { return };
+    let transport = match std::env::var(TRANSPORT).as_deref() {
+        Ok("Uring") => Transport::Uring,
+        _ => Transport::Dev,
+    };
+    let signals = Signals::block().unwrap();
+    let tree = Arc::new(harness::memory::Tree::new());
+    let config = Config { transport, ..Config::default() };
+    let session = Session::start(Path::new(&dir), &config, move |seat| {
+        Ok(harness::memory::MemoryFs { tree: tree.clone(), seat })
+    })
+    .unwrap();
+    // It touches nothing of its own mount: a dying process waits for the answers to the closing of
+    // its files.
+    println!("\nready");
+    println!("{:?}", session.wait_or_signal(&signals));
+}
+
+fn start_server(dir: &Path, transport: Transport) -> (Child, BufReader<ChildStdout>) {
+    let mut server = Command::new(std::env::current_exe().unwrap());
+    server.args(["--exact", "server", "--nocapture"]).stdout(Stdio::piped());
+    server.env(SERVE, dir).env(TRANSPORT, format!("{transport:?}"));
+    // A test is not on the main thread, so all threads get the mask from here.
+    // SAFETY: blocking signals is all it does, which allocates nothing.
+    unsafe { server.pre_exec(|| Signals::block().map(drop).map_err(|_| ErrorKind::Other.into())) };
+    let mut server = server.spawn().unwrap();
+    let mut said = BufReader::new(server.stdout.take().unwrap());
+    let mut line = String::new();
+    while line != "ready\n" {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "the server has ended");
+    }
+    (server, said)
+}
+
 /// A server that dies leaves a mount that answers ENOTCONN; `umount` clears it.
 #[test]
 fn a_killed_server_leaves_a_mount_that_can_be_cleared() {
-    const DIR: &str = "AZEKURA_TEST_SERVE";
-    const TRANSPORT: &str = "AZEKURA_TEST_TRANSPORT";
-    let name = "a_killed_server_leaves_a_mount_that_can_be_cleared";
-    if let Ok(dir) = std::env::var(DIR) {
-        // The server: a process of its own.
-        let transport = match std::env::var(TRANSPORT).as_deref() {
-            Ok("Uring") => Transport::Uring,
-            _ => Transport::Dev,
-        };
-        let tree = Arc::new(harness::memory::Tree::new());
-        let config = Config { transport, ..Config::default() };
-        let session = Session::start(Path::new(&dir), &config, move |seat| {
-            Ok(harness::memory::MemoryFs { tree: tree.clone(), seat })
-        })
-        .unwrap();
-        fs::write(Path::new(&dir).join("ready"), b"x").unwrap();
-        session.wait();
-        return;
-    }
     for transport in transports() {
         let dir = tempfile::tempdir().unwrap();
-        let mut server = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name])
-            .env(DIR, dir.path())
-            .env(TRANSPORT, format!("{transport:?}"))
-            .spawn()
-            .unwrap();
-        while !dir.path().join("ready").exists() {
-            assert!(server.try_wait().unwrap().is_none(), "the server has ended");
-            yield_now();
-        }
+        let (mut server, _) = start_server(dir.path(), transport);
         server.kill().unwrap();
         server.wait().unwrap();
         // The kernel clears up after the process in its own time.
@@ -291,4 +309,142 @@ fn a_killed_server_leaves_a_mount_that_can_be_cleared() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         assert_eq!(fuse::low::unmount(dir.path(), false).unwrap_err().code, Code::Inval);
     }
+}
+
+/// SIGTERM unmounts; while somebody is inside it takes a second one.
+#[test]
+fn signals_unmount() {
+    for transport in transports() {
+        for busy in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut server, mut said) = start_server(dir.path(), transport);
+            fs::write(dir.path().join("ready"), b"x").unwrap();
+            let terminate = || {
+                // SAFETY: the child has not been waited for, so the number is still its.
+                unsafe { libc::kill(server.id() as i32, libc::SIGTERM) }
+            };
+            let inside = busy.then(|| File::open(dir.path().join("ready")).unwrap());
+            terminate();
+            if inside.is_some() {
+                // Still serving; a signal may be missed while another is being dealt with.
+                assert_eq!(fs::read(dir.path().join("ready")).unwrap(), b"x");
+                while dir.path().join("ready").exists() {
+                    terminate();
+                    yield_now();
+                }
+            }
+            let mut text = String::new();
+            said.read_to_string(&mut text).unwrap();
+            let wanted = if busy { "Stopped" } else { "Unmounted" };
+            assert!(server.wait().unwrap().success() && text.contains(wanted), "{text}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+            drop(inside);
+        }
+    }
+}
+
+/// The helper mounts for those who may not, and watches over the server.
+#[test]
+fn the_helper_mounts_and_unmounts_when_the_server_dies() {
+    if !can_mount() {
+        return;
+    }
+    if Command::new("fusermount3").arg("-V").output().is_err() {
+        eprintln!("SKIPPED: there is no fusermount3; mounting through it was not tested");
+        return;
+    }
+    let options = MountOptions { auto_unmount: true, ..MountOptions::default() };
+    let mut mount = Mount::with(Config { mount: options, ..Config::default() });
+    fs::write(mount.path("file"), b"x").unwrap();
+    assert_eq!(fs::read(mount.path("file")).unwrap(), b"x");
+    let session = mount.session.take().unwrap();
+    session.unmount(false).unwrap();
+    assert_eq!(session.wait(), End::Unmounted);
+    assert!(fs::read_dir(mount.root()).unwrap().next().is_none());
+}
+
+/// What the kernel has cached is asked for again after a notification.
+#[test]
+fn notifications_are_heeded() {
+    for transport in transports() {
+        let mut mount = Mount::new(transport);
+        mount.tree.cache_for_ever();
+        fs::write(mount.path("file"), b"old").unwrap();
+        let seen = || fs::read(mount.path("file")).unwrap();
+        assert_eq!(seen(), b"old");
+        let node = mount.tree.set_file("file", b"NEW");
+        assert_eq!(seen(), b"old", "it was not cached");
+        let notifier = mount.session().notifier();
+        notifier.inval_inode(node, 0, 0);
+        notifier.flush();
+        assert_eq!(seen(), b"NEW");
+
+        assert!(!mount.path("later").exists());
+        mount.tree.fill_one("later");
+        assert!(!mount.path("later").exists(), "it was not cached");
+        notifier.inval_entry(NodeId::ROOT, b"later");
+        notifier.flush();
+        assert!(mount.path("later").exists());
+
+        mount.tree.take_name("file");
+        assert!(mount.path("file").exists(), "it was not cached");
+        notifier.delete(NodeId::ROOT, node, b"file");
+        notifier.flush();
+        assert!(!mount.path("file").exists());
+        assert_eq!(mount.end(), End::Unmounted);
+    }
+}
+
+const BACKGROUND: &str = "AZEKURA_TEST_BACKGROUND";
+
+/// Not a test by itself: mounts in the background, when another test starts this program with the
+/// variable set.
+#[test]
+fn background_server() {
+    let Ok(dir) = std::env::var(BACKGROUND) else { return };
+    match background::split().unwrap() {
+        Role::Parent(Ok(())) => std::process::exit(0),
+        Role::Parent(Err(error)) => {
+            println!("{:?}: {error}", error.code);
+            std::process::exit(3);
+        }
+        Role::Server(report) => {
+            let tree = Arc::new(harness::memory::Tree::new());
+            let session = Session::start(Path::new(&dir), &Config::default(), move |seat| {
+                Ok(harness::memory::MemoryFs { tree: tree.clone(), seat })
+            });
+            match session {
+                Err(error) => report.failed(&error),
+                Ok(session) => {
+                    report.ready().unwrap();
+                    session.wait();
+                }
+            }
+            std::process::exit(0);
+        }
+    }
+}
+
+/// The program returns when the mount is there, or with the reason why it is not.
+#[test]
+fn in_the_background() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["--exact", "background_server", "--nocapture", "--test-threads=1"]);
+        program.env(BACKGROUND, dir.path()).output().unwrap()
+    };
+    let output = start();
+    assert!(output.status.success(), "{output:?}");
+    fs::write(dir.path().join("file"), b"served").unwrap();
+    assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"served");
+    // Full: the second one must say so.
+    let output = start();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("NotEmpty: ") && said.contains("-o nonempty"), "{said}");
+    fuse::low::unmount(dir.path(), false).unwrap();
 }

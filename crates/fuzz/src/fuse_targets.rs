@@ -67,6 +67,10 @@ fn request_bytes(code: u32, fixed_bytes: usize, rest: &[u8], extension: &[u8]) -
         let at = 40 + [0, 16, 24][usize::from(code == 16) + 2 * usize::from(code == 39)];
         raw[at] = 2;
     }
+    if code == 26 {
+        // INIT says which version: 7.45.
+        (raw[40], raw[44]) = (7, 45);
+    }
     raw.extend_from_slice(rest);
     raw.extend_from_slice(extension);
     raw.resize(raw.len() + words * 8 - extension.len(), 0);

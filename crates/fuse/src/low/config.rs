@@ -121,7 +121,7 @@ impl Default for Config {
             posix_acl: false,
             umask_by_file_system: false,
             readahead_bytes: None,
-            uring_entries: 32,
+            uring_entries: 64,
             max_background: 128,
         }
     }

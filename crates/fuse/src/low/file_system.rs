@@ -312,6 +312,8 @@ pub trait FileSystem: 'static {
         Err(Errno(libc::ENOTTY))
     }
 
-    /// The session is over: no request will come. Called once on each worker.
+    /// The session is over: no request will come. Called once on each worker. Files may still be
+    /// open and nodes looked up: the kernel gives back in the background, and no more once it
+    /// unmounts.
     async fn shutdown(&self) {}
 }

@@ -33,8 +33,6 @@ const SUBMISSION_COUNT: u32 = 256;
 const COMPLETION_COUNT: u32 = 4096;
 /// Entries of one queue.
 const ENTRY_COUNT_MAX: usize = 2048;
-/// Entries are added when no more than this many of a queue are free.
-const FREE_COUNT_LOW: usize = 8;
 /// Address space of a header in an arena.
 const HEADER_BYTES: usize = 512;
 /// Where `len` is in a submission, bytes; the library has no name for it in commands.
@@ -309,8 +307,8 @@ impl Uring {
             let queue = &mut queues[queue];
             queue.busy_count += 1;
             let free = queue.entry_count.saturating_sub(queue.busy_count);
-            let low = FREE_COUNT_LOW.min(self.entries_at_start / 2);
-            if free <= low && queue.entry_count < ENTRY_COUNT_MAX { queue.entry_count } else { 0 }
+            let more = free <= queue.entry_count / 2 && queue.entry_count < ENTRY_COUNT_MAX;
+            if more { queue.entry_count } else { 0 }
         };
         if wanted > 0
             && let Err(error) = self.add_entries(queue, wanted)

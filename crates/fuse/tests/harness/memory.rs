@@ -21,6 +21,8 @@ pub struct State {
     next_fh: u64,
     pub open: HashMap<Fh, NodeId>,
     waiting: Vec<Waker>,
+    /// Time-out of names, also of missing ones, and of attributes; files keep their pages.
+    ttl: Duration,
 }
 
 /// What all workers share.
@@ -70,6 +72,24 @@ impl Tree {
         let node = root.get(name.as_bytes()).unwrap();
         *state.node(node).unwrap().file().unwrap() = data.to_vec();
         node
+    }
+
+    /// From now on the kernel may keep what it is told.
+    pub fn cache_for_ever(&self) {
+        self.state().ttl = Duration::from_secs(1_000_000);
+    }
+
+    /// Makes one file behind the kernel's back.
+    pub fn fill_one(&self, name: &str) {
+        let new = Node::new(0, 0o100644, 0, 0, Data::File(Vec::new()));
+        self.state().add(NodeId::ROOT, name.as_bytes(), new).unwrap();
+    }
+
+    /// Removes a name behind the kernel's back.
+    pub fn take_name(&self, name: &str) {
+        let mut state = self.state();
+        let node = state.node(NodeId::ROOT).unwrap().directory().unwrap().remove(name.as_bytes());
+        state.unlinked(node.unwrap());
     }
 
     /// Makes many empty files.
@@ -128,8 +148,8 @@ impl State {
             node,
             generation: 0,
             attr: found.attr(),
-            attr_ttl: Duration::ZERO,
-            entry_ttl: Duration::ZERO,
+            attr_ttl: self.ttl,
+            entry_ttl: self.ttl,
         })
     }
 
@@ -137,7 +157,8 @@ impl State {
         self.node(node)?.opens += 1;
         self.next_fh += 1;
         self.open.insert(Fh(self.next_fh), node);
-        Ok(Opened { fh: Fh(self.next_fh), flags: open_reply::PARALLEL_DIRECT_WRITES })
+        let keep = if self.ttl.is_zero() { 0 } else { open_reply::KEEP_CACHE };
+        Ok(Opened { fh: Fh(self.next_fh), flags: open_reply::PARALLEL_DIRECT_WRITES | keep })
     }
 
     fn drop_if_unused(&mut self, node: NodeId) {
@@ -200,8 +221,11 @@ impl FileSystem for MemoryFs {
     async fn lookup(&self, _: &Request, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
         self.tree.workers_seen.lock().unwrap().insert(self.seat.index);
         let mut state = self.state();
-        let node = state.find(parent, name)?;
-        state.entry(node)
+        match state.find(parent, name) {
+            Ok(node) => state.entry(node),
+            Err(Errno::NOENT) if !state.ttl.is_zero() => Ok(Entry::negative(state.ttl)),
+            Err(error) => Err(error),
+        }
     }
 
     fn forget(&self, node: NodeId, lookup_count: u64) {
@@ -216,8 +240,9 @@ impl FileSystem for MemoryFs {
     }
 
     async fn getattr(&self, _: &Request, node: NodeId, _: Option<Fh>) -> Result<Stat, Errno> {
-        let attr = self.state().node(node)?.attr();
-        Ok(Stat { attr, attr_ttl: Duration::ZERO })
+        let mut state = self.state();
+        let attr = state.node(node)?.attr();
+        Ok(Stat { attr, attr_ttl: state.ttl })
     }
 
     async fn setattr(&self, _: &Request, node: NodeId, set: &SetAttr) -> Result<Stat, Errno> {
