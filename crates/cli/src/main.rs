@@ -18,6 +18,7 @@ mod props;
 mod session;
 mod system;
 mod url;
+mod vos;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -80,6 +81,7 @@ enum Noun {
     Mount(mount::MountArgs),
     Umount(mount::UmountArgs),
     Bench(bench::BenchArgs),
+    Vos(vos::VosArgs),
     Completion(completion::CompletionArgs),
 }
 
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Noun::Mount(args) => mount::run(&session, args),
         Noun::Umount(args) => mount::unmount(&session, args),
         Noun::Bench(args) => bench::run(&session, args),
+        Noun::Vos(args) => vos::run(&session, args),
         Noun::Completion(args) => completion::run::<Cli>(args),
     };
     match outcome {

@@ -10,6 +10,7 @@ use crate::system::dir::SystemDir;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::io::Write;
+pub use store::role_text;
 use store::{TargetStore, TargetTiers};
 use types::{Durability, Result, TargetId, limits, size};
 use wire::admission::{AdmissionStat, GateStat, Limit};

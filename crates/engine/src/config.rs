@@ -75,6 +75,9 @@ pub struct StoreConfig {
     /// Small extents are joined in the background (default true).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<bool>,
+    /// The data devices are told of large freed runs (default: block devices are, files not).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discard: Option<bool>,
 }
 
 impl StoreConfig {

@@ -223,6 +223,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
                 owner: Some(owner),
                 inline_bytes_max: config.inline_bytes_max(),
                 aggregate: config.store.aggregation.unwrap_or(true),
+                discard: config.store.discard,
             },
             host: host.clone(),
             token: token.clone(),

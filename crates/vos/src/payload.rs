@@ -171,6 +171,17 @@ impl Payload {
         }))
     }
 
+    /// Exactly these blocks, with nothing to write; `None` when one of them is in use.
+    pub(crate) fn exact(core: &Rc<Core>, run: Run) -> Option<Payload> {
+        if !core.space.borrow_mut().take_exact(run) {
+            return None;
+        }
+        let runs = RefCell::new(SmallVec::from_slice(&[run]));
+        let reservation = Some(Rc::new(Reservation { core: core.clone(), runs }));
+        let (core, pieces) = (core.clone(), SmallVec::new());
+        Some(Payload { core, pieces, reservation, scm_reserved: 0 })
+    }
+
     /// Where the first piece is in the data area, if it is there.
     pub(crate) fn first_run(&self) -> Option<u64> {
         match self.pieces.first() {

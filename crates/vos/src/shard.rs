@@ -60,6 +60,7 @@ pub struct Shard {
     checkpoints: Cell<(u64, u64, u64)>,
     pub(crate) aggregation: Cell<AggregationStat>,
     pub(crate) aggregating: Cell<bool>,
+    pub(crate) discarding: Cell<bool>,
     effects: RefCell<Effects>,
     me: Weak<Shard>,
 }
@@ -89,6 +90,7 @@ impl Shard {
             checkpoints: Cell::default(),
             aggregation: Cell::default(),
             aggregating: Cell::new(false),
+            discarding: Cell::new(false),
             effects: RefCell::default(),
             me: me.clone(),
         })
@@ -173,6 +175,9 @@ impl Shard {
             let mut space = self.core.space.borrow_mut();
             for change in effects.blocks.drain(..) {
                 space.follow(change, lsn);
+            }
+            if space.collects_freed() && !self.closed.get() && !self.discarding.replace(true) {
+                self.core.env.spawn(crate::discard::run(self.me.clone()));
             }
         }
         drop(effects);

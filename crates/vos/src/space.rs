@@ -81,7 +81,16 @@ pub(crate) struct Space {
     readers: BTreeMap<u64, u32>,
     generation: u64,
     durable: Lsn,
+    /// Freed runs are collected for the device to be told.
+    collects: bool,
+    /// Freed runs, joined; parts of them may be in use again.
+    freed: BTreeMap<u64, u64>,
 }
+
+/// Least freed run that a device is told of, blocks.
+const FREED_BLOCKS_MIN: u64 = 256;
+/// Freed runs collected at most.
+const FREED_COUNT_MAX: usize = 4096;
 
 impl Space {
     /// All of `bytes` free; a last part smaller than a block is not used.
@@ -194,6 +203,7 @@ impl Space {
 
     fn free_later(&mut self, first: u64, count: u64, lsn: Lsn) {
         if lsn <= self.durable && self.readers.is_empty() && self.deferred.is_empty() {
+            self.note_freed(first, count);
             return self.put(first, count);
         }
         self.deferred_blocks += count;
@@ -214,8 +224,71 @@ impl Space {
             }
             let Some(Deferred { first, count, .. }) = self.deferred.pop_front() else { break };
             self.deferred_blocks -= count;
+            self.note_freed(first, count);
             self.put(first, count);
         }
+    }
+
+    /// From now on, or no longer, collects freed runs.
+    pub(crate) fn collect_freed(&mut self, collects: bool) {
+        self.collects = collects;
+        self.freed.clear();
+    }
+
+    /// True when freed runs are collected.
+    pub(crate) fn collects_freed(&self) -> bool {
+        self.collects
+    }
+
+    fn note_freed(&mut self, first: u64, count: u64) {
+        if !self.collects {
+            return;
+        }
+        let (mut start, mut end) = (first, first + count);
+        // Joined with what it touches; a block used again since may be there twice.
+        while let Some((&at, &length)) = self.freed.range(..=end).next_back()
+            && at + length >= start
+        {
+            self.freed.remove(&at);
+            start = start.min(at);
+            end = end.max(at + length);
+        }
+        self.freed.insert(start, end - start);
+        if self.freed.len() > FREED_COUNT_MAX {
+            self.freed.retain(|_, length| *length >= FREED_BLOCKS_MIN);
+            if self.freed.len() > FREED_COUNT_MAX {
+                self.freed.clear();
+            }
+        }
+    }
+
+    /// Takes the next freed run that is large enough off the list, at most `bytes_max` of it.
+    pub(crate) fn next_freed(&mut self, bytes_max: u64) -> Option<Run> {
+        let large = |entry: &(&u64, &u64)| *entry.1 >= FREED_BLOCKS_MIN;
+        let (first, count) = self.freed.iter().find(large).map(|(&f, &c)| (f, c))?;
+        self.freed.remove(&first);
+        let part = count.min((bytes_max / BLOCK_BYTES).max(1));
+        if part < count {
+            self.freed.insert(first + part, count - part);
+        }
+        Some(Run { at: first * BLOCK_BYTES, bytes: part * BLOCK_BYTES })
+    }
+
+    /// Takes exactly these blocks; false when one of them is in use.
+    pub(crate) fn take_exact(&mut self, run: Run) -> bool {
+        let (first, end) = (run.first_block(), run.end_block());
+        let around = self.by_start.range(..=first).next_back().map(|(&s, &l)| (s, l));
+        let Some((start, length)) = around.filter(|(start, length)| start + length >= end) else {
+            return false;
+        };
+        self.remove(start, length);
+        if start < first {
+            self.insert(start, first - start);
+        }
+        if end < start + length {
+            self.insert(end, start + length - end);
+        }
+        true
     }
 
     /// Adds a free run, joined with its neighbours.

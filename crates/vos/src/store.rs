@@ -36,7 +36,7 @@ use crate::wal::Wal;
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
 /// Version of the shard settings. 2: data on devices of its own; 1 is refused.
-const SHARD_VERSION: u16 = 2;
+pub(crate) const SHARD_VERSION: u16 = 2;
 
 /// Room a shard needs on the tier of index and log to begin with, bytes: one log segment.
 const LOG_BYTES: u64 = 16 << 20;
@@ -95,6 +95,8 @@ pub struct StoreOptions {
     pub inline_bytes_max: u32,
     /// Small extents are joined in the background.
     pub aggregate: bool,
+    /// The devices are told of large freed runs; `None`: if the data is on block devices.
+    pub discard: Option<bool>,
 }
 
 /// Least [`StoreOptions::inline_bytes_max`].
@@ -105,7 +107,7 @@ pub const INLINE_BYTES_LIMIT: u32 = 64 << 10;
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
         let inline_bytes_max = limits::INLINE_BYTES_MAX as u32;
-        StoreOptions { owner: None, inline_bytes_max, aggregate: true }
+        StoreOptions { owner: None, inline_bytes_max, aggregate: true, discard: None }
     }
 }
 
@@ -152,7 +154,25 @@ impl Store {
                 options.inline_bytes_max
             )));
         }
-        let places = tier::open(env, devices, Mode::Serve(options.owner)).await?;
+        let disk = env.disk();
+        let places = tier::open(env, &disk, devices, Mode::Serve(options.owner)).await?;
+        Store::open_on(env, places, options).await
+    }
+
+    /// Opens a store for a tool, on a disk of the tool's choice: it must be there, whoever owns
+    /// it, and no background work changes it.
+    pub(crate) async fn inspect(
+        env: &Env,
+        disk: Rc<dyn Disk>,
+        devices: &Devices,
+    ) -> Result<Rc<Store>> {
+        let places = tier::open(env, &disk, devices, Mode::Inspect).await?;
+        let (aggregate, discard) = (false, Some(false));
+        let options = StoreOptions { aggregate, discard, ..StoreOptions::default() };
+        Store::open_on(env, places, options).await
+    }
+
+    async fn open_on(env: &Env, places: Places, options: StoreOptions) -> Result<Rc<Store>> {
         let (disk, root) = (places.scm.disk.clone(), places.scm.root.clone());
         let mut shards = BTreeMap::new();
         for entry in disk.list(&root).await? {
@@ -178,6 +198,41 @@ impl Store {
     /// Random identity of the target, made with the store.
     pub fn target_id(&self) -> [u8; 16] {
         self.places.target
+    }
+
+    /// Whose target it is.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        self.places.owner
+    }
+
+    /// Where index and log of a shard are.
+    pub(crate) fn home(&self, pool: PoolId) -> (&Rc<dyn Disk>, PathBuf) {
+        (&self.disk, self.dir(pool))
+    }
+
+    /// Directories of shards that have no settings, with the names of their devices.
+    pub(crate) async fn remains(&self) -> Result<Vec<(String, PathBuf)>> {
+        let known: Vec<String> = self.shards().iter().map(|pool| format!("pool.{pool}")).collect();
+        let mut remains = Vec::new();
+        for place in std::iter::once(&self.places.scm).chain(&self.places.nvme) {
+            for entry in place.disk.list(&place.root).await? {
+                if entry.is_dir && entry.name.starts_with("pool.") && !known.contains(&entry.name) {
+                    remains.push((place.name.clone(), place.root.join(&entry.name)));
+                }
+            }
+        }
+        Ok(remains)
+    }
+
+    /// Removes one of [`Store::remains`].
+    pub(crate) async fn remove_remains(&self, name: &str, dir: &Path) -> Result<()> {
+        let mut places = std::iter::once(&self.places.scm).chain(&self.places.nvme);
+        if let Some(place) = places.find(|place| place.name == name) {
+            empty(&place.disk, dir).await?;
+            place.disk.remove(dir).await?;
+            place.disk.sync_dir(&place.root).await?;
+        }
+        Ok(())
     }
 
     /// The devices with their room, that of index and log first.
@@ -322,6 +377,7 @@ impl Store {
                 format!("the data of pool {pool} is shorter than it was made: a device was cut"),
             ));
         }
+        let is_device = data.is_device();
         let space = Rc::new(RefCell::new(Space::new(config.nvme_bytes)));
         let core = Rc::new(Core {
             env: self.env.clone(),
@@ -345,6 +401,7 @@ impl Store {
         )
         .await?;
         state.claim_space(&mut space.borrow_mut())?;
+        space.borrow_mut().collect_freed(self.options.discard.unwrap_or(is_device));
         Ok(Shard::new(pool, config, core, state, Some(wal)))
     }
 

@@ -23,7 +23,7 @@ use crate::volume::{self, Part};
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"AZKSTORE";
 /// Version of the superblock and the layout of a store. 2: devices of two tiers, owner; 1, of
 /// one device, is refused.
-const SUPERBLOCK_VERSION: u16 = 2;
+pub(crate) const SUPERBLOCK_VERSION: u16 = 2;
 /// Most data devices of one target.
 pub const DATA_DEVICES_MAX: usize = 16;
 /// Bytes of a path kept in a superblock, for messages.
@@ -152,6 +152,7 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct Places {
     pub target: [u8; 16],
+    pub owner: Option<Owner>,
     pub scm: Place,
     /// Empty: the data is on `scm`.
     pub nvme: Vec<Place>,
@@ -183,14 +184,13 @@ async fn make_dir(disk: &Rc<dyn Disk>, path: &Path) -> Result<()> {
 }
 
 /// Opens one device; a directory is made if it is missing and `make` says so.
-async fn open_place(env: &Env, path: &Path, part: Part, make: bool) -> Result<Place> {
-    let disk = env.disk();
+async fn open_place(disk: &Rc<dyn Disk>, path: &Path, part: Part, make: bool) -> Result<Place> {
     let note = format!("pid {} on {}", std::process::id(), env::host_identity());
     let mut name = path.display().to_string();
     if part.count > 1 {
         name = format!("{name} (part {} of {})", part.number, part.count);
     }
-    if let Some(raw) = volume::open_raw(&disk, path, part, &note).await? {
+    if let Some(raw) = volume::open_raw(disk, path, part, &note).await? {
         return Ok(Place { disk: raw.disk, root: PathBuf::from("/"), name, _lock: raw.lock });
     }
     if disk.list(path).await.is_err_and(|error| error.code == Code::NonExist) {
@@ -200,29 +200,33 @@ async fn open_place(env: &Env, path: &Path, part: Part, make: bool) -> Result<Pl
                 format!("{name} is not there; is the device attached and mounted?"),
             ));
         }
-        make_dir(&disk, path).await?;
+        make_dir(disk, path).await?;
     }
     let mut root = path.to_path_buf();
     if part.count > 1 {
         root = root.join(format!("part.{}", part.number));
         if make {
-            make_dir(&disk, &root).await?;
+            make_dir(disk, &root).await?;
         }
     }
     let lock = disk
         .lock(&root.join("lock"), &note)
         .await
         .map_err(|error| error.context(format!("{name} is in use by another engine")))?;
-    Ok(Place { disk, root, name, _lock: lock })
+    Ok(Place { disk: disk.clone(), root, name, _lock: lock })
 }
 
 const WHOLE: Part = Part { number: 0, count: 1 };
 
-async fn open_data_devices(env: &Env, devices: &Devices, make: bool) -> Result<Vec<Place>> {
+async fn open_data_devices(
+    disk: &Rc<dyn Disk>,
+    devices: &Devices,
+    make: bool,
+) -> Result<Vec<Place>> {
     let mut places = Vec::new();
     for device in &devices.nvme {
         let part = Part { number: device.part, count: device.part_count.max(1) };
-        let opened = open_place(env, &device.path, part, make).await;
+        let opened = open_place(disk, &device.path, part, make).await;
         places.push(opened.map_err(|error| error.context("data device"))?);
     }
     Ok(places)
@@ -259,11 +263,16 @@ fn wrong(place: &Place, text: String) -> Error {
 ///
 /// `Busy` when one is in use; `Inval` when one is another device than it should be; `NonExist`
 /// when one is missing; `Version` or `Csum` when a superblock cannot be used.
-pub(crate) async fn open(env: &Env, devices: &Devices, mode: Mode) -> Result<Places> {
+pub(crate) async fn open(
+    env: &Env,
+    disk: &Rc<dyn Disk>,
+    devices: &Devices,
+    mode: Mode,
+) -> Result<Places> {
     if devices.nvme.len() > DATA_DEVICES_MAX {
         return Err(Error::inval(format!("a target has at most {DATA_DEVICES_MAX} data devices")));
     }
-    let scm = open_place(env, &devices.scm, WHOLE, mode != Mode::Inspect).await?;
+    let scm = open_place(disk, &devices.scm, WHOLE, mode != Mode::Inspect).await?;
     let found = scm.superblock().await?;
     if mode == Mode::Inspect && found.is_none() {
         return Err(wrong(&scm, "holds no target".into()));
@@ -277,7 +286,7 @@ pub(crate) async fn open(env: &Env, devices: &Devices, mode: Mode) -> Result<Pla
         Some(SuperblockDf { role: RoleDf::Scm { finished, .. }, .. }) => *finished,
         other => other.is_some(),
     };
-    let nvme = open_data_devices(env, devices, !finished && mode != Mode::Inspect).await?;
+    let nvme = open_data_devices(disk, devices, !finished && mode != Mode::Inspect).await?;
     for (at, place) in nvme.iter().enumerate() {
         let there = place.superblock().await?;
         check_data_device(place, at, there.as_ref(), found.as_ref(), finished)?;
@@ -315,7 +324,7 @@ pub(crate) async fn open(env: &Env, devices: &Devices, mode: Mode) -> Result<Pla
         *finished = true;
         scm.write_superblock(&superblock).await?;
     }
-    Ok(Places { target: superblock.target, scm, nvme })
+    Ok(Places { target: superblock.target, owner: superblock.owner, scm, nvme })
 }
 
 /// Checks that what is on the first device goes with the number of data devices given.

@@ -47,7 +47,7 @@ const TABLE_BYTES: usize = 512 << 10;
 const HEAD_BYTES: usize = 32;
 const MAGIC: [u8; 8] = *b"AZKVOLUM";
 /// Version of the table. 2: parts; 1, of a whole device, is refused.
-const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 2;
 
 /// A name on the volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

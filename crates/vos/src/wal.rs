@@ -105,7 +105,7 @@ pub(crate) struct Wal {
     closed: Cell<bool>,
 }
 
-fn segment_path(dir: &Path, number: u64) -> PathBuf {
+pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("wal.{number:08}"))
 }
 
@@ -113,11 +113,13 @@ fn segment_options() -> OpenOptions {
     OpenOptions { create: true, direct: true, dsync: true, ..OpenOptions::default() }
 }
 
-/// Reads or makes the head of a log.
-async fn read_head(disk: &Rc<dyn Disk>, dir: &Path) -> Result<Option<HeadDf>> {
+/// Reads the head of a log; a log without one begins at its beginning.
+pub(crate) async fn read_head(disk: &Rc<dyn Disk>, dir: &Path) -> Result<HeadDf> {
     match crate::store::read_sealed(disk, &dir.join("head")).await {
-        Ok(raw) => sealed::unseal(HEAD_MAGIC, HEAD_VERSION, &raw).map(Some),
-        Err(error) if error.code == Code::NonExist => Ok(None),
+        Ok(raw) => sealed::unseal(HEAD_MAGIC, HEAD_VERSION, &raw),
+        Err(error) if error.code == Code::NonExist => {
+            Ok(HeadDf { segment: 1, sequence: 1, chain: 0, lsn: 1 })
+        }
         Err(error) => Err(error),
     }
 }
@@ -139,12 +141,7 @@ impl Wal {
         mut replay: impl FnMut(&[u8], u32) -> Result<()>,
     ) -> Result<Rc<Wal>> {
         let began = env.now();
-        let head = read_head(disk, dir).await?.unwrap_or(HeadDf {
-            segment: 1,
-            sequence: 1,
-            chain: 0,
-            lsn: 1,
-        });
+        let head = read_head(disk, dir).await?;
         let mut numbers: Vec<u64> = disk
             .list(dir)
             .await?
@@ -159,6 +156,13 @@ impl Wal {
             ..State::default()
         };
         let mut number = head.segment;
+        // Only a log that was never written has no first segment.
+        if head.sequence > 1 && !numbers.contains(&number) {
+            return Err(Error::new(
+                Code::Csum,
+                format!("{} is missing: the log begins there", segment_path(dir, number).display()),
+            ));
+        }
         loop {
             if !numbers.contains(&number) {
                 break;
@@ -496,7 +500,7 @@ impl Wal {
 }
 
 /// Reads a whole file.
-async fn read_whole(file: &Rc<dyn File>) -> Result<AlignedBuf> {
+pub(crate) async fn read_whole(file: &Rc<dyn File>) -> Result<AlignedBuf> {
     let bytes = file.len()?;
     let bytes = usize::try_from(bytes)
         .map_err(|_| Error::new(Code::Io, "a log segment is larger than memory"))?;
@@ -509,7 +513,12 @@ async fn read_whole(file: &Rc<dyn File>) -> Result<AlignedBuf> {
 }
 
 /// A whole batch of this shard from `offset` on that should come later than `expected`.
-fn later_batch(raw: &[u8], offset: usize, shard: &[u8; 16], expected: u64) -> Result<Option<u64>> {
+pub(crate) fn later_batch(
+    raw: &[u8],
+    offset: usize,
+    shard: &[u8; 16],
+    expected: u64,
+) -> Result<Option<u64>> {
     let mut at = offset;
     while let Some(part) = raw.get(at..) {
         if part.len() < BATCH_HEADER_BYTES {

@@ -125,6 +125,15 @@ impl TargetStore {
     }
 }
 
+/// What a device is for, in words.
+pub fn role_text(role: DeviceRole) -> &'static str {
+    match role {
+        DeviceRole::Both => "all",
+        DeviceRole::Scm => "index, log",
+        DeviceRole::Nvme => "data",
+    }
+}
+
 /// Writes the tables of `--verbose`.
 pub fn show(stores: &[TargetStore], out: &mut dyn Write) -> std::io::Result<()> {
     let all = || stores.iter().filter_map(|of| Some((of.target, of.store.as_ref()?)));
@@ -132,15 +141,10 @@ pub fn show(stores: &[TargetStore], out: &mut dyn Write) -> std::io::Result<()> 
     let mut table = Table::new(&[">TARGET", "DEVICE", "FOR", ">FREE", ">SIZE"]);
     for (target, store) in all() {
         for device in &store.devices {
-            let role = match device.role {
-                DeviceRole::Both => "all",
-                DeviceRole::Scm => "index, log",
-                DeviceRole::Nvme => "data",
-            };
             table.row(vec![
                 target.to_string(),
                 device.name.clone(),
-                role.into(),
+                role_text(device.role).into(),
                 size::format(device.free_bytes),
                 size::format(device.total_bytes),
             ]);

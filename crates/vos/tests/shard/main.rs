@@ -8,6 +8,7 @@ mod listing;
 mod log;
 mod memory;
 mod model;
+mod offline;
 mod random;
 mod raw;
 mod space;

@@ -152,3 +152,61 @@ fn a_destroyed_container_gives_its_space_back() {
     });
     world.clear();
 }
+
+/// What was punched is told to the device and can be used again; what is in use is not touched.
+/// The simulated disk destroys what it is told of.
+#[test]
+fn freed_runs_are_discarded_and_nothing_else() {
+    for (seed, discard) in [(1u64, Some(true)), (2, Some(true)), (3, None)] {
+        let world = SimWorld::new(seed);
+        let env = world.node("a");
+        world.block_on(async {
+            let options = vos::StoreOptions { discard, ..vos::StoreOptions::default() };
+            let devices = vos::Devices::one(std::path::Path::new("/target"));
+            let store = vos::Store::open_with(&env, &devices, options).await.unwrap();
+            let large = ShardConfig { nvme_bytes: 24 << 20, ..config(Durability::Wal) };
+            let shard = store.create_shard(POOL, &large).await.unwrap();
+            shard.durable(shard.create_cont(CONT).unwrap()).await.unwrap();
+            let rng = env::Rng::new(seed);
+            let mut model = Model::default();
+            for n in 0..150u64 {
+                let step = if rng.below(3) > 0 {
+                    Step::random(&rng)
+                } else {
+                    // Large pieces that come and go.
+                    let recx = Recx { index: 0, count: (1 + rng.below(3)) << 20 };
+                    let kind = rng.below(2);
+                    Step {
+                        oid: oid(ObjType::ArrayByte, 1),
+                        dkey: rng.below(3).to_le_bytes().to_vec(),
+                        akey: b"large".to_vec(),
+                        cond: Cond::NONE,
+                        act: match kind {
+                            0 => Act::PunchRecords(recx),
+                            _ => Act::Array { record_bytes: 1, recx, fill: n as u8 },
+                        },
+                    }
+                };
+                let got = run(&shard, n + 1, &step).await.map(|_| ()).map_err(|e| e.code);
+                if got == Err(Code::NoSpace) {
+                    continue;
+                }
+                assert_eq!(got, model.run(n + 1, &step), "{step:?}");
+                env.sleep(std::time::Duration::from_millis(rng.below(400))).await;
+            }
+            env.sleep(std::time::Duration::from_secs(3)).await;
+            compare(&shard, &model).await;
+            let told = shard.aggregation_stat().discarded_bytes;
+            assert_eq!(told > 4 << 20, discard.is_some(), "{told}");
+            for oid in model.0.keys() {
+                let op = [Op::PunchObj { oid: *oid, cond: Cond::NONE, besides: b"" }];
+                let lsn = write(&shard, 1000, &op, b"", None).await.unwrap();
+                shard.durable(lsn).await.unwrap();
+            }
+            env.sleep(std::time::Duration::from_secs(3)).await;
+            let stat = shard.stat();
+            assert_eq!(stat.nvme_free_bytes, stat.nvme_bytes);
+        });
+        world.clear();
+    }
+}

@@ -1,0 +1,286 @@
+//! Walking over everything in a shard: for the dump, and for checks of each value.
+
+use std::rc::Rc;
+
+use serde::Serialize;
+use types::{ContId, DkeyKind, Oid, PoolId, Result};
+use wire::obj::ListScope;
+
+use super::Severity;
+use crate::index::extent;
+use crate::index::slot::AkeyRef;
+use crate::segments::Segments;
+use crate::shard::Shard;
+use crate::space::{BLOCK_BYTES, Run};
+
+/// Dkeys looked at between two awaits.
+const PAGE_COUNT: u32 = 512;
+
+/// What to dump; an absent part lets everything pass.
+#[derive(Clone, Debug, Default)]
+pub struct DumpFilter {
+    /// One pool.
+    pub pool: Option<PoolId>,
+    /// One container.
+    pub cont: Option<ContId>,
+    /// One object.
+    pub oid: Option<Oid>,
+    /// One dkey, as [`DumpItem`] writes it.
+    pub dkey: Option<String>,
+    /// Objects only, not what is in them.
+    pub objects_only: bool,
+}
+
+/// Where bytes are.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase", tag = "place")]
+pub enum Place {
+    /// In the index and the log.
+    Index,
+    /// In the data area, from this byte.
+    Data {
+        /// Byte offset in the shard's data area.
+        at: u64,
+    },
+    /// Nowhere: zeros.
+    Zero,
+}
+
+/// One line of a dump. Keys are text, with `\xNN` for other bytes; integer dkeys are numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum DumpItem {
+    /// A container.
+    Container {
+        /// Its pool.
+        pool: u32,
+        /// Its number in the pool.
+        cont: u64,
+    },
+    /// An object.
+    Object {
+        /// Its pool.
+        pool: u32,
+        /// Its container.
+        cont: u64,
+        /// Its id.
+        oid: String,
+        /// Last change.
+        epoch: u64,
+        /// Dkeys here.
+        dkeys: u64,
+        /// Bytes of user data here.
+        bytes: u64,
+    },
+    /// A single value, or a piece of one that is in several.
+    Single {
+        /// Object.
+        oid: String,
+        /// Dkey.
+        dkey: String,
+        /// Akey.
+        akey: String,
+        /// Last change.
+        epoch: u64,
+        /// Length of the piece.
+        bytes: u64,
+        /// Where.
+        #[serde(flatten)]
+        place: Place,
+    },
+    /// An extent of an array.
+    Extent {
+        /// Object.
+        oid: String,
+        /// Dkey.
+        dkey: String,
+        /// Akey.
+        akey: String,
+        /// When it was written.
+        epoch: u64,
+        /// First record.
+        index: u64,
+        /// Number of records.
+        count: u64,
+        /// Size of a record.
+        record_bytes: u32,
+        /// Where.
+        #[serde(flatten)]
+        place: Place,
+    },
+}
+
+fn text(kind: Option<DkeyKind>, key: &[u8]) -> String {
+    match (kind, crate::index::object::number_of(key)) {
+        (Some(DkeyKind::U64), Some(number)) => number.to_string(),
+        _ => key.escape_ascii().to_string(),
+    }
+}
+
+/// Gives everything in a shard that passes the filter to `each`.
+pub(super) async fn dump(
+    shard: &Rc<Shard>,
+    filter: &DumpFilter,
+    each: &mut dyn FnMut(DumpItem) -> Result<()>,
+) -> Result<()> {
+    let pool = shard.pool().0;
+    for cont in shard.conts() {
+        if filter.cont.is_some_and(|wanted| wanted != cont) {
+            continue;
+        }
+        each(DumpItem::Container { pool, cont: cont.0 })?;
+        for oid in shard.list_objects(cont, None, usize::MAX)?.oids {
+            if filter.oid.is_some_and(|wanted| wanted != oid) {
+                continue;
+            }
+            let stat = shard.view(cont)?.stat(oid);
+            each(DumpItem::Object {
+                pool,
+                cont: cont.0,
+                oid: oid.to_string(),
+                epoch: stat.tail.epoch.0,
+                dkeys: stat.dkey_count,
+                bytes: stat.tail.bytes_used,
+            })?;
+            if filter.objects_only {
+                continue;
+            }
+            walk(shard, cont, oid, &mut |dkey, akey, value| {
+                let (dkey, akey) = (text(Some(oid.dkey_kind()), dkey), text(None, akey));
+                if filter.dkey.as_ref().is_some_and(|wanted| *wanted != dkey) {
+                    return Ok(());
+                }
+                items(&oid.to_string(), &dkey, &akey, value, each)
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// The lines of one value.
+fn items(
+    oid: &str,
+    dkey: &str,
+    akey: &str,
+    value: AkeyRef<'_>,
+    each: &mut dyn FnMut(DumpItem) -> Result<()>,
+) -> Result<()> {
+    let epoch = value.epoch().0;
+    let (oid, dkey, akey) = (|| oid.to_string(), || dkey.to_string(), || akey.to_string());
+    match value {
+        AkeyRef::Inline(_, bytes) => each(DumpItem::Single {
+            oid: oid(),
+            dkey: dkey(),
+            akey: akey(),
+            epoch,
+            bytes: bytes.len() as u64,
+            place: Place::Index,
+        }),
+        AkeyRef::Runs(_, runs) => runs.iter().try_for_each(|run| {
+            each(DumpItem::Single {
+                oid: oid(),
+                dkey: dkey(),
+                akey: akey(),
+                epoch,
+                bytes: run.bytes,
+                place: Place::Data { at: run.at },
+            })
+        }),
+        AkeyRef::Array(array) => array.iter().try_for_each(|(index, extent)| {
+            each(DumpItem::Extent {
+                oid: oid(),
+                dkey: dkey(),
+                akey: akey(),
+                epoch: extent.epoch.0,
+                index,
+                count: extent.count,
+                record_bytes: array.record_bytes,
+                place: match extent.place {
+                    extent::Place::Inline(_) => Place::Index,
+                    extent::Place::Blocks(at) => Place::Data { at },
+                    extent::Place::Zero => Place::Zero,
+                },
+            })
+        }),
+    }
+}
+
+/// Called with dkey, akey and value.
+type EachValue<'a> = dyn FnMut(&[u8], &[u8], AkeyRef<'_>) -> Result<()> + 'a;
+
+/// Calls `each` with dkey, akey and value of everything in an object.
+async fn walk(shard: &Rc<Shard>, cont: ContId, oid: Oid, each: &mut EachValue<'_>) -> Result<()> {
+    let scope = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
+    let mut anchor = Vec::new();
+    loop {
+        let view = shard.view(cont)?;
+        let page = view.list(oid, scope, &anchor, PAGE_COUNT, u32::MAX)?;
+        for item in page.items() {
+            let wire::obj::Listed::Key { key } = item else { continue };
+            let Some(found) = view.cont.object(oid).and_then(|object| object.dkey(key)) else {
+                continue;
+            };
+            for (akey, value) in found.akeys() {
+                each(key, akey, value)?;
+            }
+        }
+        drop(view);
+        anchor = page.anchor;
+        if anchor.is_empty() {
+            return Ok(());
+        }
+        shard.core.env.yield_now().await;
+    }
+}
+
+/// Checks the places of all values, and with `data` reads them.
+pub(super) async fn check_values(
+    shard: &Rc<Shard>,
+    data: bool,
+    add: &dyn Fn(Severity, String),
+) -> Result<()> {
+    let area = shard.core.space.borrow().bytes();
+    for cont in shard.conts() {
+        for oid in shard.list_objects(cont, None, usize::MAX)?.oids {
+            let mut runs: Vec<(String, Run)> = Vec::new();
+            let mut values = 0u64;
+            walk(shard, cont, oid, &mut |dkey, akey, value| {
+                values += 1;
+                let name = || {
+                    let dkey = text(Some(oid.dkey_kind()), dkey);
+                    format!(
+                        "container {cont}, object {oid}, dkey {dkey}, akey {}",
+                        text(None, akey)
+                    )
+                };
+                value.runs(|run| {
+                    if run.at.checked_add(run.bytes).is_none_or(|end| end > area) {
+                        add(Severity::Damage, format!("{}: lies outside the data area", name()));
+                    } else if data {
+                        runs.push((name(), run));
+                    }
+                });
+                Ok(())
+            })
+            .await?;
+            if values == 0 {
+                add(Severity::Damage, format!("container {cont}, object {oid}: holds nothing"));
+            }
+            for (name, run) in runs {
+                let mut at = run.at;
+                while at < run.at + run.bytes {
+                    let stop = (at / BLOCK_BYTES * BLOCK_BYTES + (4 << 20)).min(run.at + run.bytes);
+                    let mut segments = Segments::new();
+                    segments.push_run(&shard.core, Run { at, bytes: stop - at });
+                    if let Err(error) = segments.load().await {
+                        let text = format!("{name}: bytes {at} to {stop} of the data: {error}");
+                        add(Severity::Damage, text);
+                    }
+                    at = stop;
+                }
+            }
+        }
+    }
+    Ok(())
+}
