@@ -174,7 +174,7 @@ fn freed_runs_are_discarded_and_nothing_else() {
                     Step::random(&rng)
                 } else {
                     // Large pieces that come and go.
-                    let recx = Recx { index: 0, count: (1 + rng.below(3)) << 20 };
+                    let recx = Recx { index: 0, count: (1 + rng.below(3)) << 8 };
                     let kind = rng.below(2);
                     Step {
                         oid: oid(ObjType::ArrayByte, 1),
@@ -183,7 +183,7 @@ fn freed_runs_are_discarded_and_nothing_else() {
                         cond: Cond::NONE,
                         act: match kind {
                             0 => Act::PunchRecords(recx),
-                            _ => Act::Array { record_bytes: 1, recx, fill: n as u8 },
+                            _ => Act::Array { record_bytes: 4096, recx, fill: n as u8 },
                         },
                     }
                 };
