@@ -10,7 +10,7 @@
 //!
 //! Source of the semantics: DAOS's `daos_event.h`.
 
-use crate::ctx::{Ctx, Local};
+use crate::ctx::{Afterwards, Ctx, Local};
 use crate::ctypes::daos_event_t as UserEvent;
 use crate::errno::{DER_CANCELED, Sign};
 use crate::{guard, handle};
@@ -399,7 +399,7 @@ impl Event {
         let has_callbacks = !inner.callbacks.is_empty();
         drop(inner);
         match ctx {
-            Some(ctx) if has_callbacks => ctx.called_back.lock().push(self.clone()),
+            Some(ctx) if has_callbacks => ctx.afterwards(self.clone()),
             _ => self.finish(),
         }
     }
@@ -476,12 +476,10 @@ impl guard::User<UserEvent> {
     }
 }
 
-/// Runs the callbacks of events that completed in a context. Its lock must be free: callbacks may
-/// use the API.
-pub(crate) fn run_callbacks(ctx: &Ctx) {
-    loop {
-        let Some(event) = ctx.called_back.lock().pop() else { return };
-        event.call_back();
+/// Callbacks run when the context's lock is free: they may use the API.
+impl Afterwards for Event {
+    fn run(self: Arc<Self>) {
+        self.call_back();
     }
 }
 

@@ -38,8 +38,9 @@ pub struct Renamed {
     pub replaced: Option<Removed>,
     /// What has the old name now, after an exchange.
     pub swapped: Option<Oid>,
-    /// Neither a directory nor a symbolic link took part.
-    pub(crate) only_files: bool,
+    /// Neither a directory nor a symbolic link took part: no other paths than the two may lead
+    /// elsewhere now.
+    pub only_files: bool,
 }
 
 impl Dfs {

@@ -19,6 +19,7 @@ use crate::fs::Dfs;
 use crate::inode::Inode;
 use crate::layout::Superblock;
 use crate::node::{Location, Obj};
+use crate::share::SharedObj;
 use client::Container;
 use types::{Error, Key, Oid, Result};
 use wire::obj::Op;
@@ -41,11 +42,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Magic and container, which must be `cont`.
-    fn head(&mut self, magic: &[u8; 4], cont: &Container) -> Result<()> {
+    fn head(&mut self, magic: &[u8; 4], cont: &[u8; 16]) -> Result<()> {
         if self.take(4)? != magic {
             return Err(malformed());
         }
-        if self.take(16)? != cont.info().uuid.as_bytes() {
+        if self.take(16)? != cont {
             return Err(Error::inval("the global handle belongs to another container"));
         }
         Ok(())
@@ -69,45 +70,66 @@ impl Dfs {
     /// A mount from bytes, on the same container opened here. Asks nobody.
     pub fn from_global(cont: &Container, raw: &[u8], cred: Credentials) -> Result<Dfs> {
         let mut reader = Reader(raw);
-        reader.head(MOUNT_MAGIC, cont)?;
+        reader.head(MOUNT_MAGIC, cont.info().uuid.as_bytes())?;
         let flags = MountFlags(u32::from_le_bytes(reader.array()?));
         Ok(Dfs::with_superblock(cont, flags, cred, Superblock::decode(reader.0)?))
     }
 
     /// An open object as bytes.
     pub fn obj_to_global(&self, obj: &Obj) -> Vec<u8> {
-        let location = obj.node.location();
-        let mut raw = OBJ_MAGIC.to_vec();
-        raw.extend_from_slice(self.container().info().uuid.as_bytes());
-        raw.extend_from_slice(&obj.flags.0.to_le_bytes());
-        raw.extend_from_slice(&location.parent.to_bytes());
-        raw.extend_from_slice(&(location.name.len() as u16).to_le_bytes());
-        raw.extend_from_slice(&location.name);
-        raw.extend_from_slice(&obj.node.inode().encode(b""));
-        raw
+        obj.share().to_global(self.container().info().uuid.into_bytes())
     }
 
     /// An open object from bytes; `flags` replace those it was opened with. `Inval` for bytes of
     /// another container or version.
     pub async fn obj_from_global(&self, raw: &[u8], flags: Option<OpenFlags>) -> Result<Obj> {
+        let uuid = self.shared.cont.info().uuid.into_bytes();
+        let shared = SharedObj::from_global(uuid, raw)?;
+        let obj = self.attach_open(&shared).await?;
+        Ok(Obj { flags: flags.unwrap_or(obj.flags), ..obj })
+    }
+
+    /// [`Dfs::attach`], with an open handle of its own registered for a regular file: for another
+    /// process, which may keep the file open longer than whoever described it.
+    pub async fn attach_open(&self, described: &SharedObj) -> Result<Obj> {
         let shared = &self.shared;
-        let mut reader = Reader(raw);
-        reader.head(OBJ_MAGIC, &shared.cont)?;
-        let sent = OpenFlags(u32::from_le_bytes(reader.array()?));
-        let parent = Oid::from_bytes(reader.array()?);
-        let name_bytes = u16::from_le_bytes(reader.array()?);
-        let name = Key::new(reader.take(name_bytes as usize)?);
-        let inode = Inode::decode(reader.0)?.0;
-        let opens = inode.is_regular() && !sent.has(OpenFlags::PATH);
+        let inode = described.inode;
+        let opens = inode.is_regular() && !described.flags.has(OpenFlags::PATH);
         if opens {
             let mut batch = shared.cont.batch();
             batch.op(Op::Open { oid: inode.oid });
             batch.run().await?;
         }
-        let node = shared.node(Location { parent, name }, inode);
+        let node = shared.node(described.location.clone(), inode);
         if opens {
             node.add_handle();
         }
-        Ok(Obj::new(node, flags.unwrap_or(sent)))
+        Ok(Obj::new(node, described.flags))
+    }
+}
+
+impl SharedObj {
+    /// As bytes for another process, like [`Dfs::obj_to_global`]; `cont` is the container's uuid.
+    pub fn to_global(&self, cont: [u8; 16]) -> Vec<u8> {
+        let mut raw = OBJ_MAGIC.to_vec();
+        raw.extend_from_slice(&cont);
+        raw.extend_from_slice(&self.flags.0.to_le_bytes());
+        raw.extend_from_slice(&self.location.parent.to_bytes());
+        raw.extend_from_slice(&(self.location.name.len() as u16).to_le_bytes());
+        raw.extend_from_slice(&self.location.name);
+        raw.extend_from_slice(&self.inode.encode(b""));
+        raw
+    }
+
+    /// The inverse. `Inval` for bytes of another container or version.
+    pub fn from_global(cont: [u8; 16], raw: &[u8]) -> Result<SharedObj> {
+        let mut reader = Reader(raw);
+        reader.head(OBJ_MAGIC, &cont)?;
+        let flags = OpenFlags(u32::from_le_bytes(reader.array()?));
+        let parent = Oid::from_bytes(reader.array()?);
+        let name_bytes = u16::from_le_bytes(reader.array()?);
+        let name = Key::new(reader.take(name_bytes as usize)?);
+        let inode = Inode::decode(reader.0)?.0;
+        Ok(SharedObj::new(Location { parent, name }, inode, flags))
     }
 }

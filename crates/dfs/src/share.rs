@@ -13,9 +13,9 @@ use types::{Key, ObjClass, Oid};
 /// What was known of an open object when it was described. May go to other threads.
 #[derive(Clone, Debug)]
 pub struct SharedObj {
-    location: Location,
-    inode: Inode,
-    flags: OpenFlags,
+    pub(crate) location: Location,
+    pub(crate) inode: Inode,
+    pub(crate) flags: OpenFlags,
     unlinked: bool,
     nameless: bool,
 }

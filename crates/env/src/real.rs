@@ -107,8 +107,10 @@ impl Real {
     pub fn new() -> Result<Real> {
         let doing = "setting up the run loop";
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map(crate::keep)
             .map_err(|error| Error::io(doing, error.into()))?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(crate::keep)
             .map_err(|error| Error::io(doing, error.into()))?;
         epoll::add(
             &epoll,

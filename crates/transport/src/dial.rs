@@ -117,6 +117,7 @@ async fn open_tcp(env: &Env, address: SocketAddr) -> Result<Introducer> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd =
         rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(unreachable)?;
+    let fd = env::keep(fd);
     sockopt::set_tcp_nodelay(&fd, true).map_err(unreachable)?;
     match rustix::net::connect(&fd, &address) {
         Ok(()) | Err(Errno::INPROGRESS) => {}
@@ -137,6 +138,7 @@ async fn connect_unix(env: &Env, path: &Path, dial: &Dial<'_>) -> Result<Conn> {
         .map_err(|errno| Error::new(Code::Unreach, format!("bad socket path: {errno}")))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map(env::keep)
         .map_err(unreachable)?;
     loop {
         match rustix::net::connect(&fd, &address) {

@@ -79,7 +79,7 @@ impl Introducer {
                 let mut received = self.received.borrow_mut();
                 for fd in fds {
                     if received.len() < FD_COUNT_MAX {
-                        received.push(fd);
+                        received.push(env::keep(fd));
                     }
                 }
             }

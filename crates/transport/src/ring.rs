@@ -52,7 +52,7 @@ impl Region {
         let doing = "making shared memory";
         let failed = |errno: rustix::io::Errno| Error::io(doing, errno.into());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("azekura", flags).map_err(failed)?;
+        let fd = rustix::fs::memfd_create("azekura", flags).map(env::keep).map_err(failed)?;
         rustix::fs::ftruncate(&fd, REGION_BYTES as u64).map_err(failed)?;
         rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(failed)?;
         let region = Region::map(&fd)?;

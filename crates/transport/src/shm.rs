@@ -120,6 +120,7 @@ impl Hub {
     pub fn of(env: &Env) -> Result<Rc<Hub>> {
         let registered = env.extension(|| {
             let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map(env::keep)
                 .map_err(|errno| Error::io("making a doorbell", errno.into()))?;
             let hub = Rc::new(Hub {
                 bell,

@@ -1,0 +1,261 @@
+//! What the environment says, read when the library is loaded.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `AZEKURA_INTERCEPT` | `azk://POOL/CONT[/DIR]=/PREFIX`, several with commas; `off`: do nothing |
+//! | `AZEKURA_INTERCEPT_LOG` | a file, or `stderr`, or a level (`warn`, `info`, `debug`), or level and file with a colon |
+//! | `AZEKURA_INTERCEPT_SUMMARY` | `1`: at exit, say what was taken and what was not |
+//!
+//! Mounts of type `fuse.azekura` in `/proc/self/mountinfo` are prefixes too.
+
+use crate::report::Level;
+use client::SystemAddress;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use types::{Error, Result, hash};
+use wire::control::Name;
+
+/// A file system and where its files appear.
+#[derive(Debug)]
+pub struct Prefix {
+    /// Place in [`Config::prefixes`].
+    pub index: usize,
+    /// Pool.
+    pub pool: Name,
+    /// Container.
+    pub cont: Name,
+    /// Directory in the container that appears at the prefix; empty: its root.
+    pub sub: Vec<u8>,
+    /// Absolute path without a slash at the end; empty for `/`.
+    pub path: Vec<u8>,
+    /// It is a mount as well: whatever is not done here the kernel can do.
+    pub is_mount: bool,
+    /// `st_dev`.
+    pub device: u64,
+}
+
+impl Prefix {
+    /// `azk://POOL/CONT`.
+    pub fn base_url(&self) -> Vec<u8> {
+        format!("azk://{}/{}", self.pool, self.cont).into_bytes()
+    }
+
+    /// `azk://POOL/CONT/DIR`.
+    pub fn url(&self) -> Vec<u8> {
+        [self.base_url(), self.sub.clone()].concat()
+    }
+}
+
+/// The settings.
+pub struct Config {
+    /// Where files of ours are.
+    pub prefixes: Vec<Prefix>,
+    /// What is logged.
+    pub level: Level,
+    /// Log file; none: standard error.
+    pub log: Option<std::path::PathBuf>,
+    /// A summary at exit.
+    pub summary: bool,
+}
+
+static CONFIG: AtomicPtr<Config> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The settings; none when nothing is to be done.
+#[inline]
+pub fn get() -> Option<&'static Config> {
+    // SAFETY: set once to something that is never freed or changed.
+    unsafe { CONFIG.load(Ordering::Acquire).as_ref() }
+}
+
+/// Reads the settings. Called once, when the library is loaded.
+pub fn load() {
+    let text = std::env::var_os("AZEKURA_INTERCEPT").unwrap_or_default();
+    // SAFETY: asks for a number.
+    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if privileged || text == "off" {
+        return;
+    }
+    let (level, log) = log_of(&std::env::var_os("AZEKURA_INTERCEPT_LOG").unwrap_or_default());
+    let mut config = Config {
+        prefixes: Vec::new(),
+        level,
+        log,
+        summary: std::env::var_os("AZEKURA_INTERCEPT_SUMMARY").is_some_and(|v| v != "" && v != "0"),
+    };
+    for one in text.as_bytes().split(|byte| *byte == b',').filter(|one| !one.is_empty()) {
+        match parse(one) {
+            Ok(prefix) => config.add(prefix),
+            Err(error) => crate::report::complain(format_args!("AZEKURA_INTERCEPT: {error}")),
+        }
+    }
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    for line in mounts.split(|byte| *byte == b'\n') {
+        if let Some(prefix) = mount_of(line) {
+            config.add(prefix);
+        }
+    }
+    // The longest first: a prefix may be below another.
+    config.prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.path.len()));
+    for (index, prefix) in config.prefixes.iter_mut().enumerate() {
+        prefix.index = index;
+    }
+    if !config.prefixes.is_empty() {
+        CONFIG.store(Box::into_raw(Box::new(config)), Ordering::Release);
+    }
+}
+
+impl Config {
+    fn add(&mut self, prefix: Prefix) {
+        match self.prefixes.iter_mut().find(|known| known.path == prefix.path) {
+            // Named by hand and mounted: what is not done here goes to the mount.
+            Some(known) => known.is_mount |= prefix.is_mount,
+            None => self.prefixes.push(prefix),
+        }
+    }
+}
+
+/// How to reach the system; the same as for the `azekura` command.
+pub fn system() -> Result<SystemAddress> {
+    SystemAddress::discover()
+}
+
+/// `azk://POOL/CONT[/DIR]=/PREFIX`.
+fn parse(text: &[u8]) -> Result<Prefix> {
+    let bad = |what: &str| {
+        Error::inval(format!("'{}' {what} (want azk://POOL/CONT=/PREFIX)", text.escape_ascii()))
+    };
+    let at = text.iter().position(|byte| *byte == b'=').ok_or_else(|| bad("has no '='"))?;
+    let (url, path) = (&text[..at], &text[at + 1..]);
+    if path.first() != Some(&b'/') {
+        return Err(bad("names no absolute prefix"));
+    }
+    make(url, path, None).ok_or_else(|| bad("names no container"))
+}
+
+fn make(url: &[u8], path: &[u8], mount: Option<u64>) -> Option<Prefix> {
+    let rest = url.strip_prefix(b"azk://")?;
+    let mut parts = rest.splitn(3, |byte| *byte == b'/');
+    let mut name = || std::str::from_utf8(parts.next()?).ok().filter(|name| !name.is_empty());
+    let (pool, cont) = (Name::parse(name()?), Name::parse(name()?));
+    let mut sub = Vec::new();
+    for component in parts.next().unwrap_or_default().split(|byte| *byte == b'/') {
+        if !component.is_empty() {
+            sub.push(b'/');
+            sub.extend_from_slice(component);
+        }
+    }
+    // The kernel's own numbers of file systems without a device are small: 20 bits of a hash
+    // with a major number that nobody has.
+    let made = 0xa2f << 20 | hash::bytes(url) & 0xfffff;
+    let mut clean = Vec::new();
+    for component in path.split(|byte| *byte == b'/').filter(|c| !c.is_empty() && c != b".") {
+        clean.push(b'/');
+        clean.extend_from_slice(component);
+    }
+    let device = mount.unwrap_or_else(|| libc::makedev((made >> 20) as u32, made as u32 & 0xfffff));
+    let is_mount = mount.is_some();
+    Some(Prefix { index: 0, pool, cont, sub, path: clean, is_mount, device })
+}
+
+/// The prefix of a line of `mountinfo`, if it is a mount of ours.
+fn mount_of(line: &[u8]) -> Option<Prefix> {
+    let at = line.windows(3).position(|three| three == b" - ")?;
+    let mut tail = line[at + 3..].split(|byte| *byte == b' ');
+    if tail.next()? != b"fuse.azekura" {
+        return None;
+    }
+    let source = unescape(tail.next()?);
+    let head: Vec<&[u8]> = line[..at].split(|byte| *byte == b' ').collect();
+    let (device, root, point) = (head.get(2)?, head.get(3)?, head.get(4)?);
+    if *root != b"/" {
+        // A directory of the mount bound elsewhere: the kernel knows what it leads to.
+        return None;
+    }
+    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
+    let device = libc::makedev(major.parse().ok()?, minor.parse().ok()?);
+    make(&source, &unescape(point), Some(device))
+}
+
+/// The kernel writes blanks and the like as `\040`.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let digits = text.get(at + 1..at + 4).filter(|_| text[at] == b'\\');
+        let value = digits.and_then(|digits| {
+            digits.iter().try_fold(0u32, |value, digit| {
+                (b'0'..=b'7').contains(digit).then(|| value * 8 + u32::from(digit - b'0'))
+            })
+        });
+        match value.and_then(|value| u8::try_from(value).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(text[at]);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+fn log_of(text: &OsString) -> (Level, Option<std::path::PathBuf>) {
+    let bytes = text.as_bytes();
+    if bytes.is_empty() {
+        return (Level::Off, None);
+    }
+    let (level, rest) = match bytes.iter().position(|byte| *byte == b':') {
+        Some(at) if Level::parse(&bytes[..at]).is_some() => {
+            (Level::parse(&bytes[..at]), &bytes[at + 1..])
+        }
+        _ => (Level::parse(bytes), if Level::parse(bytes).is_some() { &b""[..] } else { bytes }),
+    };
+    let file = !rest.is_empty() && rest != b"stderr";
+    (level.unwrap_or(Level::Info), file.then(|| OsString::from_vec(rest.to_vec()).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_parsed() {
+        let one = parse(b"azk://tank/home=/azk/").unwrap();
+        assert_eq!((&one.path[..], &one.sub[..], one.is_mount), (&b"/azk"[..], &b""[..], false));
+        let two = parse(b"azk://tank/home/a//b/=/x/./y").unwrap();
+        assert_eq!((&two.path[..], &two.sub[..]), (&b"/x/y"[..], &b"/a/b"[..]));
+        for bad in ["azk://tank=/x", "azk://tank/home", "azk://tank/home=x", "tank/home=/x", "="] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn mounts_are_found_in_what_the_kernel_says() {
+        let line =
+            b"36 35 0:51 / /mnt/my\\040azk rw,nosuid - fuse.azekura azk://tank/home rw,user_id=0";
+        let found = mount_of(line).unwrap();
+        assert_eq!(found.path, b"/mnt/my azk");
+        assert!(found.is_mount);
+        assert_eq!(found.device, libc::makedev(0, 51));
+        let bound = b"36 35 0:51 /sub /mnt/x rw - fuse.azekura azk://tank/home rw";
+        assert!(mount_of(bound).is_none());
+        let other = b"36 35 98:0 / /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        assert!(mount_of(other).is_none());
+        for cut in 0..line.len() {
+            let _ = mount_of(&line[..cut]);
+        }
+    }
+
+    #[test]
+    fn logs_go_where_they_are_told() {
+        let of = |text: &str| log_of(&OsString::from(text));
+        assert_eq!(of(""), (Level::Off, None));
+        assert_eq!(of("stderr"), (Level::Info, None));
+        assert_eq!(of("debug"), (Level::Debug, None));
+        assert_eq!(of("/tmp/x"), (Level::Info, Some("/tmp/x".into())));
+        assert_eq!(of("debug:/tmp/x"), (Level::Debug, Some("/tmp/x".into())));
+    }
+}

@@ -1,0 +1,63 @@
+//! The functions that stand in for the C library's, one family per file.
+//!
+//! Each asks whether the call concerns us and hands it to the real function if not. While the
+//! real function runs nothing on our stack needs dropping: a thread may be cancelled there.
+
+/// Defines functions that stand in for those of these names: forms of one function that are the
+/// same on this machine.
+macro_rules! hook {
+    ([$($name:ident)*] $arguments:tt -> $result:ty $body:block) => {
+        $(hook!(@one $name $arguments -> $result $body);)*
+    };
+    (@one $name:ident ($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block) => {
+        #[doc = concat!("Stands in for `", stringify!($name), "`.")]
+        ///
+        /// # Safety
+        /// As for the function it stands in for.
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller promises what the C library's function demands; the body does
+            // no more with its arguments than that function does.
+            unsafe { $body }
+        }
+    };
+}
+
+mod attr;
+mod copy;
+mod cwd;
+mod data;
+mod descriptor;
+mod dir;
+mod exec;
+mod lock;
+mod map;
+mod names;
+mod open;
+mod seek;
+mod space;
+mod start;
+mod stat;
+mod stream;
+mod tree;
+mod wait;
+mod who;
+mod xattr;
+
+use crate::act::Answer;
+use crate::errno;
+use libc::c_char;
+
+/// What a call returns: the value, or -1 and `errno`; for a path that leads out, what the kernel
+/// says to it.
+fn finish<T: From<i8>>(
+    answer: Result<Answer<T>, libc::c_int>,
+    outside: impl FnOnce(*const c_char) -> T,
+) -> T {
+    match answer {
+        Ok(Answer::Done(value)) => value,
+        Ok(Answer::Outside(path)) => outside(path.as_ptr()),
+        Err(error) => errno::number(Err(error)),
+    }
+}

@@ -1,0 +1,114 @@
+//! `open` and its kin.
+
+use super::finish;
+use crate::act::{self, Answer, Step};
+use crate::open::Open;
+use crate::path::{self, Spot};
+use crate::report::Family;
+use crate::walk::{self, End};
+use crate::{inside, real, table};
+use dfs::{CreateOptions, FileKind, OpenFlags};
+use libc::{AT_FDCWD, c_char, c_int, mode_t};
+use types::{Code, Error};
+
+hook!([open open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    inside::cancellation_point();
+    match path::locate(AT_FDCWD, path) {
+        None => real::open(path, flags, mode),
+        Some(spot) => open_at(&spot, flags, mode),
+    }
+});
+
+hook!([openat openat64](dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    inside::cancellation_point();
+    match path::locate(dir, path) {
+        None => real::openat(dir, path, flags, mode),
+        Some(spot) => open_at(&spot, flags, mode),
+    }
+});
+
+hook!([__open_2 __open64_2](path: *const c_char, flags: c_int) -> c_int {
+    open(path, flags, 0)
+});
+
+hook!([__openat_2 __openat64_2](dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    openat(dir, path, flags, 0)
+});
+
+hook!([creat creat64](path: *const c_char, mode: mode_t) -> c_int {
+    open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode)
+});
+
+fn open_at(spot: &Spot, flags: c_int, mode: mode_t) -> c_int {
+    finish(open_spot(spot, flags, mode), |path| {
+        // SAFETY: the path is a string.
+        unsafe { real::open(path, flags, mode) }
+    })
+}
+
+/// Opens a path of ours and gives it a descriptor.
+pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int>, c_int> {
+    if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let exclusive = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
+    let follow = flags & libc::O_NOFOLLOW == 0 && !exclusive;
+    let name_only = flags & libc::O_PATH != 0;
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY && !name_only;
+    let mut wanted = OpenFlags::from_posix(flags) | OpenFlags::NOFOLLOW;
+    if name_only {
+        wanted = wanted.without(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC);
+    }
+    let creates = wanted.has(OpenFlags::CREATE);
+    let opened = act::at(Family::Open, spot, async |scene, end| {
+        let (obj, path) = match end {
+            End::Dir(_) if exclusive => return Err(Error::bare(Code::Exist)),
+            End::Dir(_) if creates || writes => return Err(Error::bare(Code::IsDir)),
+            End::Dir(dir) => (scene.fs.lookup_rel(&dir.obj, b".", wanted).await?, dir.path.clone()),
+            End::Name { wants_dir: true, .. } if creates => return Err(Error::bare(Code::IsDir)),
+            End::Name { dir, name, wants_dir } => {
+                let wanted = if *wants_dir { wanted | OpenFlags::DIRECTORY } else { wanted };
+                let options = CreateOptions::default();
+                let mode = mode & 0o7777;
+                match scene.fs.open(&dir.obj, name, wanted, mode, &options).await {
+                    Err(error) if error.code == Code::TooManyLinks && (follow || *wants_dir) => {
+                        let target = scene.fs.readlink_at(&dir.obj, name).await?;
+                        return Ok(Step::Link(target));
+                    }
+                    Ok(obj) if name_only && obj.kind() == FileKind::Symlink && follow => {
+                        return scene.fs.readlink(&obj).await.map(Step::Link);
+                    }
+                    other => (other?, walk::below(&dir.path, name)),
+                }
+            }
+            End::Outside(_) => return Err(Error::bare(Code::Inval)),
+        };
+        match obj.kind() {
+            FileKind::Directory if writes => return Err(Error::bare(Code::IsDir)),
+            FileKind::Directory | FileKind::Regular => {}
+            FileKind::Symlink if name_only => {}
+            _ if name_only => {}
+            // What is behind a device or a pipe is not in the container.
+            _ => return Err(Error::new(Code::NotSupported, "a special file cannot be opened")),
+        }
+        let kept = libc::O_ACCMODE
+            | libc::O_APPEND
+            | libc::O_NONBLOCK
+            | libc::O_DIRECT
+            | libc::O_SYNC
+            | libc::O_NOATIME
+            | libc::O_DIRECTORY
+            | libc::O_PATH;
+        let open = Open::new(scene.mount, path, &obj, (flags & kept) as u32);
+        open.settle(scene.ctx.clone(), scene.local, scene.mount, obj);
+        Ok(Step::Done(open))
+    });
+    match opened? {
+        Answer::Outside(path) => Ok(Answer::Outside(path)),
+        Answer::Done(open) => {
+            let close_on_exec = flags & libc::O_CLOEXEC != 0;
+            let fd = inside::run(|| table::give(open, close_on_exec))?;
+            Ok(Answer::Done(fd))
+        }
+    }
+}

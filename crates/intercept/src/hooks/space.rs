@@ -1,0 +1,116 @@
+//! Syncing, allocating, advice.
+
+use crate::act;
+use crate::open::Open;
+use crate::report::{self, Family, Why};
+use crate::{errno, inside, real, table};
+use dfs::OpenFlags;
+use libc::{c_int, c_uint, off_t, size_t, ssize_t};
+use std::sync::Arc;
+use types::{Code, Error};
+
+hook!([fsync](fd: c_int) -> c_int {
+    inside::cancellation_point();
+    match table::get(fd) {
+        None => real::fsync(fd),
+        Some(open) => errno::zero(sync(&open)),
+    }
+});
+
+hook!([fdatasync](fd: c_int) -> c_int {
+    inside::cancellation_point();
+    match table::get(fd) {
+        None => real::fdatasync(fd),
+        Some(open) => errno::zero(sync(&open)),
+    }
+});
+
+hook!([syncfs](fd: c_int) -> c_int {
+    match table::get(fd) {
+        None => real::syncfs(fd),
+        Some(open) => errno::zero(sync(&open)),
+    }
+});
+
+hook!([sync_file_range](fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int {
+    match table::get(fd) {
+        None => real::sync_file_range(fd, offset, bytes, flags),
+        Some(open) => errno::zero(sync(&open)),
+    }
+});
+
+hook!([fallocate fallocate64](fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int {
+    match table::get(fd) {
+        None => real::fallocate64(fd, mode, offset, bytes),
+        Some(open) => errno::zero(allocate(&open, mode, offset, bytes)),
+    }
+});
+
+hook!([posix_fallocate posix_fallocate64](fd: c_int, offset: off_t, bytes: off_t) -> c_int {
+    match table::get(fd) {
+        None => real::posix_fallocate64(fd, offset, bytes),
+        // This one returns the error.
+        Some(open) => allocate(&open, 0, offset, bytes).err().unwrap_or(0),
+    }
+});
+
+hook!([posix_fadvise posix_fadvise64](
+    fd: c_int, offset: off_t, bytes: off_t, advice: c_int
+) -> c_int {
+    if !table::is_ours(fd) {
+        return real::posix_fadvise64(fd, offset, bytes, advice);
+    }
+    // Nothing is cached here that advice could be about.
+    if (libc::POSIX_FADV_NORMAL..=libc::POSIX_FADV_NOREUSE).contains(&advice) {
+        0
+    } else {
+        libc::EINVAL
+    }
+});
+
+hook!([readahead](fd: c_int, offset: off_t, bytes: size_t) -> ssize_t {
+    if table::is_ours(fd) { 0 } else { real::readahead(fd, offset, bytes) }
+});
+
+/// A write that has returned is as durable as the pool promises; what is left are releases.
+fn sync(open: &Arc<Open>) -> Result<(), c_int> {
+    act::run(Family::Space, open, async |fs, obj| {
+        if obj.flags().has(OpenFlags::PATH) {
+            return Err(Error::bare(Code::BadHandle));
+        }
+        fs.sync();
+        Ok(())
+    })
+}
+
+fn allocate(open: &Arc<Open>, mode: c_int, offset: off_t, bytes: off_t) -> Result<(), c_int> {
+    let (Ok(offset), Ok(bytes)) = (u64::try_from(offset), u64::try_from(bytes)) else {
+        return Err(libc::EINVAL);
+    };
+    if bytes == 0 {
+        return Err(libc::EINVAL);
+    }
+    let end = offset.checked_add(bytes).filter(|end| *end <= dfs::FILE_BYTES_MAX);
+    let end = end.ok_or(libc::EFBIG)?;
+    let keep = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    let what = mode & !libc::FALLOC_FL_KEEP_SIZE;
+    if !matches!(what, 0 | libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE)
+        || (what == libc::FALLOC_FL_PUNCH_HOLE && !keep)
+    {
+        report::passed(Family::Space, Why::Refused, format_args!("fallocate mode {mode:#x}"));
+        return Err(libc::EOPNOTSUPP);
+    }
+    act::run(Family::Space, open, async |fs, obj| {
+        if !obj.flags().has(OpenFlags::WRITE) {
+            return Err(Error::bare(Code::BadHandle));
+        }
+        if what != 0 {
+            fs.punch_hole(obj, offset, bytes).await?;
+        }
+        // Space is not set aside: there is nothing to write over in place.
+        if !keep && fs.size(obj).await? < end {
+            fs.truncate(obj, end).await?;
+        }
+        Ok(())
+    })
+}
