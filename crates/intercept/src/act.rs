@@ -82,6 +82,9 @@ fn start(scene: &Scene<'_>, spot: &Spot) -> Result<From> {
     Ok(From { dir, text: spot.text.clone(), links: 0 })
 }
 
+/// Times a path may leave a file system for another of ours.
+const CROSSINGS_MAX: usize = 40;
+
 /// Runs an operation where a path leads, following symbolic links as it says.
 pub fn at<T>(
     family: Family,
@@ -89,7 +92,33 @@ pub fn at<T>(
     operation: impl AsyncFn(&Scene<'_>, &End) -> Result<Step<T>>,
 ) -> Result<Answer<T>, c_int> {
     report::taken(family);
-    let answer = with(
+    let mut next: Option<Spot> = None;
+    for _ in 0..CROSSINGS_MAX {
+        let spot = next.as_ref().unwrap_or(spot);
+        match at_once(spot, &operation)? {
+            Answer::Done(value) => return Ok(Answer::Done(value)),
+            Answer::Outside(left) => {
+                let config = crate::config::get().ok_or(libc::ENOENT)?;
+                match path::below_any(config, left.to_bytes()) {
+                    // Out and in again, perhaps to another one.
+                    Some(again) => next = Some(again),
+                    None => {
+                        let text = left.to_string_lossy();
+                        report::passed(family, Why::LeftPrefix, format_args!("{text}"));
+                        return Ok(Answer::Outside(left));
+                    }
+                }
+            }
+        }
+    }
+    Err(libc::ELOOP)
+}
+
+fn at_once<T>(
+    spot: &Spot,
+    operation: &impl AsyncFn(&Scene<'_>, &End) -> Result<Step<T>>,
+) -> Result<Answer<T>, c_int> {
+    with(
         spot.prefix,
         |scene| {
             let mut from = start(scene, spot)?;
@@ -117,11 +146,7 @@ pub fn at<T>(
             })
         },
         || spot.full(),
-    );
-    if let Ok(Answer::Outside(path)) = &answer {
-        report::passed(family, Why::LeftPrefix, format_args!("{}", path.to_string_lossy()));
-    }
-    answer
+    )
 }
 
 fn outside<T>(path: Vec<u8>) -> Result<Answer<T>> {

@@ -12,6 +12,7 @@ use crate::report::Level;
 use client::SystemAddress;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use types::{Error, Result, hash};
 use wire::control::Name;
@@ -81,7 +82,8 @@ pub fn load() {
         prefixes: Vec::new(),
         level,
         log,
-        summary: std::env::var_os("AZEKURA_INTERCEPT_SUMMARY").is_some_and(|v| v != "" && v != "0"),
+        summary: std::env::var_os("AZEKURA_INTERCEPT_SUMMARY")
+            .is_some_and(|v| !v.is_empty() && v != "0"),
     };
     for one in text.as_bytes().split(|byte| *byte == b',').filter(|one| !one.is_empty()) {
         match parse(one) {
@@ -101,6 +103,7 @@ pub fn load() {
         prefix.index = index;
     }
     if !config.prefixes.is_empty() {
+        SYSTEM.get_or_init(find_system);
         CONFIG.store(Box::into_raw(Box::new(config)), Ordering::Release);
     }
 }
@@ -115,9 +118,44 @@ impl Config {
     }
 }
 
-/// How to reach the system; the same as for the `azekura` command.
+/// How to reach the system; the same as for the `azekura` command, by the environment as it was
+/// when the library was loaded: some programs empty theirs.
 pub fn system() -> Result<SystemAddress> {
-    SystemAddress::discover()
+    match SYSTEM.get() {
+        Some(Ok(System::Known(address))) => Ok(address.clone()),
+        Some(Ok(System::Dir(dir))) => SystemAddress::from_dir(dir),
+        Some(Err(error)) => Err(error.clone()),
+        None => SystemAddress::discover(),
+    }
+}
+
+/// Directory of the system if the environment does not name one, for programs to be executed.
+pub fn default_dir() -> Option<&'static std::path::Path> {
+    match SYSTEM.get() {
+        Some(Ok(System::Dir(dir))) => Some(dir),
+        _ => None,
+    }
+}
+
+enum System {
+    Known(SystemAddress),
+    /// Read when it is needed.
+    Dir(std::path::PathBuf),
+}
+
+static SYSTEM: OnceLock<Result<System>> = OnceLock::new();
+
+fn find_system() -> Result<System> {
+    let text = std::env::var("AZEKURA_SYSTEM").unwrap_or_default();
+    match text.as_str() {
+        "" => SystemAddress::default_dir().map(System::Dir),
+        dir if dir.starts_with('/') => Ok(System::Dir(dir.into())),
+        dir if dir.starts_with('.') => {
+            let dir = std::path::absolute(dir);
+            dir.map(System::Dir).map_err(|error| Error::io("AZEKURA_SYSTEM", error))
+        }
+        address => SystemAddress::parse(address).map(System::Known),
+    }
 }
 
 /// `azk://POOL/CONT[/DIR]=/PREFIX`.

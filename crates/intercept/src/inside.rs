@@ -44,6 +44,7 @@ pub fn handled(signal: c_int, has_handler: bool) {
     }
 }
 
+// SAFETY: the form is that of the C library.
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
@@ -95,6 +96,7 @@ fn hold_signals() -> Option<libc::sigset_t> {
 /// stack may need dropping.
 #[inline]
 pub fn cancellation_point() {
+    // SAFETY: the form is that of the C library.
     unsafe extern "C-unwind" {
         fn pthread_testcancel();
     }

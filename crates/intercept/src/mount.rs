@@ -35,13 +35,16 @@ pub struct Dir {
     pub path: Vec<u8>,
 }
 
+/// Directories by paths that lead to them, and until when they are used.
+type Dirs = HashMap<Vec<u8>, (Rc<Dir>, Duration), FixedState>;
+
 /// A file system in a context.
 pub struct Mount {
     /// Where it is.
     pub prefix: &'static Prefix,
     fs: RefCell<Dfs>,
     caller: Cell<u64>,
-    dirs: RefCell<HashMap<Vec<u8>, (Rc<Dir>, Duration), FixedState>>,
+    dirs: RefCell<Dirs>,
     changes: Cell<u64>,
 }
 

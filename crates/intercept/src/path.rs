@@ -68,6 +68,10 @@ pub unsafe fn locate(dir: c_int, path: *const c_char) -> Option<Spot> {
     }
     // SAFETY: by the caller's promise.
     let path = unsafe { bytes(path) }?;
+    // What is wrong with such a path the kernel says as well.
+    if path.is_empty() || path.len() >= PATH_BYTES {
+        return None;
+    }
     locate_bytes(config, dir, path)
 }
 
@@ -77,10 +81,26 @@ pub fn locate_bytes(config: &'static config::Config, dir: c_int, path: &[u8]) ->
         return below_any(config, path);
     }
     if dir != libc::AT_FDCWD {
-        let open = table::get(dir)?;
-        return Some(Spot { prefix: open.prefix, start: Start::Dir(open), text: path.to_vec() });
+        return match table::find(dir) {
+            Some(open) => {
+                Some(Spot { prefix: open.prefix, start: Start::Dir(open), text: path.to_vec() })
+            }
+            None => from_above(config, dir, path),
+        };
     }
     if cwd::concerns(path) { cwd::locate(config, path) } else { None }
+}
+
+/// A path seen from a directory of the kernel's. Asks where that is only when the first name is
+/// one on the way to a prefix.
+fn from_above(config: &'static config::Config, dir: c_int, path: &[u8]) -> Option<Spot> {
+    let first = path.split(|byte| *byte == b'/').next()?;
+    let on_the_way = |prefix: &Prefix| prefix.path.split(|byte| *byte == b'/').any(|n| n == first);
+    if first.is_empty() || !config.prefixes.iter().any(on_the_way) {
+        return None;
+    }
+    let above = rustix::fs::readlink(format!("/proc/self/fd/{dir}"), Vec::new()).ok()?;
+    below_any(config, &join(above.as_bytes(), path))
 }
 
 /// An absolute path below one of the prefixes.

@@ -18,7 +18,16 @@ pub fn load() {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
     };
-    OWN.get_or_init(|| own.filter_map(text).collect());
+    OWN.get_or_init(|| {
+        // The system's directory as a full path: programs may get no home, or another one.
+        let named: &[u8] = b"AZEKURA_SYSTEM";
+        let dir = crate::config::default_dir();
+        let system = dir.map(|dir| (named_os(named), dir.as_os_str().to_owned()));
+        own.filter(|(name, _)| dir.is_none() || name.as_bytes() != named)
+            .chain(system)
+            .filter_map(text)
+            .collect()
+    });
     // SAFETY: all zeros are a valid value, and the address is one of this library's.
     let path = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
@@ -30,10 +39,14 @@ pub fn load() {
     }
 }
 
+fn named_os(name: &[u8]) -> std::ffi::OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(name.to_vec())
+}
+
 /// The environment for a program: the given one, and what it needs to go on with files of ours.
 pub fn environment(given: Vec<&CStr>, cwd: Option<Vec<u8>>) -> Vec<CString> {
     let is_off = |one: &&CStr| one.to_bytes() == b"AZEKURA_INTERCEPT=off";
-    if given.iter().any(|one| is_off(&one)) {
+    if given.iter().any(is_off) {
         return given.into_iter().map(CStr::to_owned).collect();
     }
     merge(given, OWN.get().map_or(&[], Vec::as_slice), LIBRARY.get(), cwd)

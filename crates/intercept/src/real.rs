@@ -104,6 +104,10 @@ macro_rules! real {
     };
 }
 
+/// A wide character, or `WEOF`.
+#[allow(non_camel_case_types, reason = "named as in C")]
+pub type wint_t = c_uint;
+
 /// `int (*)(const char *, const struct stat *, int)` and the like: passed on only.
 pub type Callback = *mut c_void;
 
@@ -222,6 +226,10 @@ real! {
     freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     fclose(stream: *mut FILE) -> c_int;
     fileno(stream: *mut FILE) -> c_int;
+    fgetwc(stream: *mut FILE) -> wint_t;
+    fgetws(out: *mut libc::wchar_t, count: c_int, stream: *mut FILE) -> *mut libc::wchar_t;
+    fputwc(wide: libc::wchar_t, stream: *mut FILE) -> wint_t;
+    fputws(text: *const libc::wchar_t, stream: *mut FILE) -> c_int;
     mkostemps64(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
     mkdtemp(template: *mut c_char) -> *mut c_char;
     execve(path: *const c_char, arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int;

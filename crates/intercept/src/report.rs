@@ -122,7 +122,10 @@ fn write(config: &config::Config, line: &str) {
     if inside::is_inside() {
         put();
     } else {
-        let _ = inside::run(|| Ok(put()));
+        let _ = inside::run(|| {
+            put();
+            Ok(())
+        });
     }
 }
 

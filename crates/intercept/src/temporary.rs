@@ -46,8 +46,10 @@ mod tests {
         assert!(template.starts_with(b"/a/foo") && template.ends_with(b".c"));
         assert_ne!(&template[6..12], b"XXXXXX");
         fill(&mut template, 2, true, 1).unwrap();
-        assert_eq!(fill(&mut *b"/a/fooXXXXX", 0, false, 1), Err(libc::EINVAL));
-        assert_eq!(fill(&mut *b"XXX", 0, false, 1), Err(libc::EINVAL));
-        assert_eq!(fill(&mut *b"XXXXXX", 7, false, 1), Err(libc::EINVAL));
+        let cases: [(&[u8], usize); 3] = [(b"/a/fooXXXXX", 0), (b"X", 0), (b"XXXXXX", 7)];
+        for (template, suffix) in cases {
+            let mut template = template.to_vec();
+            assert_eq!(fill(&mut template, suffix, false, 1), Err(libc::EINVAL));
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::mount::{Dir, Mount};
 use crate::path;
 use dfs::{FileKind, OpenFlags};
 use std::rc::Rc;
-use types::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX, SYMLINK_DEPTH_MAX};
+use types::limits::{NAME_BYTES_MAX, SYMLINK_DEPTH_MAX};
 use types::{Code, Error, Result};
 
 /// Where a path leads.
@@ -41,9 +41,6 @@ pub struct From {
 
 /// Walks to the last name of a path, which is not looked at.
 pub async fn walk(mount: &Mount, from: &mut From) -> Result<End> {
-    if from.text.len() + mount.prefix.path.len() >= PATH_BYTES_MAX {
-        return Err(Error::bare(Code::NameTooLong));
-    }
     if let Some(end) = quick(mount, from).await? {
         return Ok(end);
     }

@@ -184,8 +184,8 @@ fn records(open: &Arc<Open>, out: *mut u8, bytes: usize) -> Result<usize, c_int>
     if open.kind() != FileKind::Directory {
         return Err(libc::ENOTDIR);
     }
+    let mut listing = open.listing.lock();
     let used = act::run(Family::Dir, open, async |fs, obj| {
-        let mut listing = open.listing.lock();
         let listing = listing.get_or_insert_with(Listing::new);
         let mut used = 0;
         while let Some(found) = listing.next(fs, obj).await? {

@@ -12,6 +12,7 @@ use std::ffi::{CStr, CString};
 
 type Strings = *const *mut c_char;
 
+// SAFETY: the variable is the C library's.
 unsafe extern "C" {
     static mut environ: Strings;
 }

@@ -8,11 +8,11 @@ use crate::path::{self, Spot};
 use crate::report::Family;
 use crate::walk::{self, End};
 use crate::{errno, head, real, table, temporary};
-use dfs::{FileKind, NodeKind, RenameFlags};
+use dfs::{FileKind, NodeKind, Removed, RenameFlags};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use types::{Code, Error};
+use types::{Code, Error, Oid};
 
 hook!([mkdir](path: *const c_char, mode: mode_t) -> c_int {
     match path::locate(AT_FDCWD, path) {
@@ -279,26 +279,31 @@ fn remove_file(spot: &Spot) -> Result<Answer<c_int>, c_int> {
             let is_dir = scene.fs.stat(&dir.obj, name).await?.is_dir();
             return Err(Error::bare(if is_dir { Code::IsDir } else { Code::NotDir }));
         }
-        let kind = scene.fs.unlink_kind(&dir.obj, name).await?;
-        if kind == FileKind::Symlink {
+        let removed = scene.fs.unlink_told(&dir.obj, name).await?;
+        if removed.kind == FileKind::Symlink {
             mount::changed(spot.prefix);
         }
-        for open in opened_at(spot, dir, name) {
-            open.head().marks.fetch_or(head::UNLINKED, Relaxed);
-        }
+        lost_name(&removed);
         Ok(Step::Done(0))
     })
 }
 
-/// Open files of this process that were last seen under a name.
-fn opened_at(spot: &Spot, dir: &mount::Dir, name: &[u8]) -> Vec<Arc<Open>> {
-    let all = table::all().into_iter().map(|(_, open)| open);
-    all.filter(|open| std::ptr::eq(open.prefix, spot.prefix))
-        .filter(|open| {
-            let known = open.known();
-            known.parent_oid() == dir.obj.oid() && &**known.name() == name
-        })
-        .collect()
+/// Open files of this process that are an object.
+fn opened(oid: Oid) -> impl Iterator<Item = Arc<Open>> {
+    table::all().into_iter().map(|(_, open)| open).filter(move |open| open.known().oid() == oid)
+}
+
+/// An object has lost a name, perhaps its last.
+fn lost_name(removed: &Removed) {
+    if removed.nlink > 0 {
+        return;
+    }
+    for open in opened(removed.oid) {
+        open.head().marks.fetch_or(head::UNLINKED, Relaxed);
+        let mut known = open.known();
+        known.set_unlinked();
+        open.set_known(known);
+    }
 }
 
 /// Renames.
@@ -339,31 +344,27 @@ unsafe fn move_name(
         if (*wants_dir || *wants_new) && !scene.fs.stat(&dir.obj, name).await?.is_dir() {
             return Err(Error::bare(Code::NotDir));
         }
-        let moved = opened_at(&one, dir, name);
-        let replaced = opened_at(&two, new_dir, new_name);
         let flags = RenameFlags(flags);
-        let (old, new) = (&dir.obj, &new_dir.obj);
-        let only_files = scene.fs.rename_kinds(old, name, new, new_name, flags).await?;
-        if !only_files {
+        let renamed = scene.fs.rename_told(&dir.obj, name, &new_dir.obj, new_name, flags).await?;
+        if !renamed.only_files {
             mount::changed(one.prefix);
         }
-        // Two names of one file stay as they are.
-        if dir.obj.oid() == new_dir.obj.oid() && name == new_name {
-            return Ok(());
-        }
-        let oid = moved.first().map(|open| open.known().oid());
-        for open in moved {
-            open.set_known(open.known().at(new_dir.obj.oid(), new_name));
-            open.set_path(walk::below(&new_dir.path, new_name));
-        }
-        for open in replaced.into_iter().filter(|open| Some(open.known().oid()) != oid) {
-            if flags.has(RenameFlags::EXCHANGE) {
-                open.set_known(open.known().at(dir.obj.oid(), name));
-                open.set_path(walk::below(&dir.path, name));
-            } else {
-                open.head().marks.fetch_or(head::UNLINKED, Relaxed);
+        // Those that knew it by the name it had know it by the new one.
+        let follow = |oid: Oid, from: (&mount::Dir, &[u8]), to: (&mount::Dir, &[u8])| {
+            for open in opened(oid) {
+                let known = open.known();
+                if known.parent_oid() == from.0.obj.oid() && &**known.name() == from.1 {
+                    open.set_known(known.at(to.0.obj.oid(), to.1));
+                    open.set_path(walk::below(&to.0.path, to.1));
+                }
             }
+        };
+        let (old, new) = ((&**dir, &name[..]), (&**new_dir, &new_name[..]));
+        if let Some(swapped) = renamed.swapped {
+            follow(swapped, new, old);
         }
+        follow(renamed.moved, old, new);
+        renamed.replaced.iter().for_each(lost_name);
         Ok(())
     });
     // SAFETY: the paths are strings.

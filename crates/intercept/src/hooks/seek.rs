@@ -41,7 +41,7 @@ fn seek(
             Ok(to)
         });
     }
-    let found = act::run(Family::Seek, open, async |fs, obj| {
+    act::run(Family::Seek, open, async |fs, obj| {
         let head = open.lock();
         let size = || async { fs.size(obj).await.map(|size| size as off_t) };
         let to = match whence {
@@ -63,8 +63,7 @@ fn seek(
             head.marks.fetch_and(!crate::head::AT_END, Relaxed);
         }
         Ok(to)
-    })?;
-    found
+    })?
 }
 
 fn sum(base: off_t, offset: off_t) -> Result<off_t, c_int> {
@@ -78,8 +77,8 @@ fn seek_directory(
     offset: off_t,
     whence: c_int,
 ) -> Result<off_t, c_int> {
+    let mut listing = open.listing.lock();
     act::run(Family::Seek, open, async |fs, obj| {
-        let mut listing = open.listing.lock();
         let place = listing.as_ref().map_or(0, |listing| listing.place());
         let to = match whence {
             libc::SEEK_SET => offset,

@@ -7,6 +7,7 @@ use libc::{c_char, c_int};
 
 type Strings = *const *mut c_char;
 
+// SAFETY: the variable is the C library's.
 unsafe extern "C" {
     static mut environ: Strings;
 }

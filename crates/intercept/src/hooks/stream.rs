@@ -32,14 +32,33 @@ struct Functions {
     close: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
+// SAFETY: the forms are those of the C library.
 unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
     fn __fpending(stream: *mut FILE) -> size_t;
     fn __fpurge(stream: *mut FILE);
+    fn mbrtowc(
+        out: *mut libc::wchar_t,
+        text: *const c_char,
+        bytes: size_t,
+        state: *mut c_void,
+    ) -> size_t;
+    fn wcrtomb(out: *mut c_char, wide: libc::wchar_t, state: *mut c_void) -> size_t;
     static mut stdin: *mut FILE;
     static mut stdout: *mut FILE;
     static mut stderr: *mut FILE;
 }
+
+use crate::real::wint_t;
+
+/// What functions of wide characters return at the end and for errors.
+const WEOF: wint_t = wint_t::MAX;
+/// What conversions return for bytes that are no character, and for too few.
+const INVALID: size_t = size_t::MAX;
+const INCOMPLETE: size_t = size_t::MAX - 1;
+/// Where a stream has what functions of wide characters use. The C library gives streams with
+/// foreign functions none, and does not check in all of them.
+const WIDE: usize = 160;
 
 /// Streams of ours and their cookies, by address.
 static STREAMS: RwLock<Option<HashMap<usize, usize>>> = RwLock::new(None);
@@ -138,7 +157,9 @@ fn make(fd: c_int, mode: *const c_char) -> *mut FILE {
         drop(unsafe { Box::from_raw(cookie) });
         return stream;
     }
-    // SAFETY: a stream just made.
+    // SAFETY: a stream just made; what is not stood in for fails then instead of reading anywhere.
+    unsafe { *stream.byte_add(WIDE).cast::<*mut c_void>() = std::ptr::null_mut() };
+    // SAFETY: as above.
     unsafe { libc::setvbuf(stream, std::ptr::null_mut(), libc::_IOFBF, BUFFER_BYTES) };
     remember(stream, cookie);
     report::taken(Family::Stream);
@@ -261,6 +282,96 @@ hook!([fileno fileno_unlocked](stream: *mut FILE) -> c_int {
         Some(cookie) => cookie.fd.load(Ordering::Relaxed),
         None => real::fileno(stream),
     }
+});
+
+hook!([fgetwc getwc fgetwc_unlocked getwc_unlocked](stream: *mut FILE) -> wint_t {
+    if cookie_of(stream).is_none() {
+        return real::fgetwc(stream);
+    }
+    let mut state = [0u64; 4];
+    loop {
+        let byte = libc::fgetc(stream);
+        if byte == libc::EOF {
+            return WEOF;
+        }
+        let (mut wide, byte) = (0 as libc::wchar_t, byte as c_char);
+        match mbrtowc(&mut wide, &byte, 1, state.as_mut_ptr().cast()) {
+            INCOMPLETE => {}
+            INVALID => return WEOF,
+            _ => return wide as wint_t,
+        }
+    }
+});
+
+hook!([getwchar getwchar_unlocked]() -> wint_t {
+    fgetwc(stdin)
+});
+
+hook!([fgetws fgetws_unlocked](
+    out: *mut libc::wchar_t, count: c_int, stream: *mut FILE
+) -> *mut libc::wchar_t {
+    if cookie_of(stream).is_none() {
+        return real::fgetws(out, count, stream);
+    }
+    let mut used = 0;
+    while used + 1 < count as isize {
+        let wide = fgetwc(stream);
+        if wide == WEOF {
+            break;
+        }
+        *out.offset(used) = wide as libc::wchar_t;
+        used += 1;
+        if wide == wint_t::from(b'\n') {
+            break;
+        }
+    }
+    if used == 0 {
+        return std::ptr::null_mut();
+    }
+    *out.offset(used) = 0;
+    out
+});
+
+hook!([__fgetws_chk __fgetws_unlocked_chk](
+    out: *mut libc::wchar_t, room: size_t, count: c_int, stream: *mut FILE
+) -> *mut libc::wchar_t {
+    if count > 0 && count as usize > room {
+        libc::abort();
+    }
+    fgetws(out, count, stream)
+});
+
+hook!([fputwc putwc fputwc_unlocked putwc_unlocked](
+    wide: libc::wchar_t, stream: *mut FILE
+) -> wint_t {
+    if cookie_of(stream).is_none() {
+        return real::fputwc(wide, stream);
+    }
+    let mut bytes = [0 as c_char; 16];
+    let mut state = [0u64; 4];
+    let count = wcrtomb(bytes.as_mut_ptr(), wide, state.as_mut_ptr().cast());
+    if count == INVALID || libc::fwrite(bytes.as_ptr().cast(), 1, count, stream) != count {
+        return WEOF;
+    }
+    wide as wint_t
+});
+
+hook!([putwchar putwchar_unlocked](wide: libc::wchar_t) -> wint_t {
+    fputwc(wide, stdout)
+});
+
+hook!([fputws fputws_unlocked](text: *const libc::wchar_t, stream: *mut FILE) -> c_int {
+    if cookie_of(stream).is_none() {
+        return real::fputws(text, stream);
+    }
+    let mut at = text;
+    while *at != 0 {
+        if fputwc(*at, stream) == WEOF {
+            return -1;
+        }
+        at = at.add(1);
+    }
+    1
 });
 
 /// A descriptor stands for another file now. The standard streams of the first three follow.

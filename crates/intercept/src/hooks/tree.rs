@@ -124,7 +124,7 @@ struct Glob {
     stat: Callback,
 }
 
-const GLOB_ALTDIRFUNC: c_int = 1 << 6;
+const GLOB_ALTDIRFUNC: c_int = 1 << 9;
 
 hook!([glob glob64](
     pattern: *const c_char, flags: c_int, error: Callback, out: *mut libc::glob_t

@@ -1,0 +1,33 @@
+//! C programs that make each call and check what they get.
+
+use crate::harness::run_c;
+
+#[test]
+fn files_are_read_written_and_examined_by_every_form_of_a_call() {
+    run_c("files");
+}
+
+#[test]
+fn directories_are_listed_by_every_form_of_a_call() {
+    run_c("directories");
+}
+
+#[test]
+fn names_are_made_moved_and_removed() {
+    run_c("names");
+}
+
+#[test]
+fn streams_work_on_files() {
+    run_c("streams");
+}
+
+#[test]
+fn descriptors_are_the_kernels() {
+    run_c("descriptors");
+}
+
+#[test]
+fn sixteen_threads_and_signals() {
+    run_c("threads");
+}

@@ -1,0 +1,175 @@
+//! Running programs with the library loaded, against an engine in this process.
+
+use sim::LocalSystem;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use types::{ContLayout, Durability};
+
+/// A program that runs longer hangs.
+const RUN_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Where the files appear in programs. Nothing is there in the kernel.
+pub const PREFIX: &str = "/azekura-intercept-test";
+
+/// The library: cargo builds it beside the tests, because it builds a crate's library for them.
+pub fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let library = test.with_file_name("libazekura_intercept.so");
+    assert!(library.exists(), "{} is not there; run the tests by cargo", library.display());
+    library
+}
+
+/// The one system of this test process, with a file system in it.
+fn system() -> &'static Mutex<LocalSystem> {
+    static SYSTEM: OnceLock<Mutex<LocalSystem>> = OnceLock::new();
+    SYSTEM.get_or_init(|| {
+        let system = LocalSystem::start(1, 2).unwrap();
+        let client = system.client(false).unwrap();
+        let cont = system.container(&client, Durability::Memory, ContLayout::Posix).unwrap();
+        let options = dfs::FormatOptions { mode: 0o777, uid: 0, gid: 0 };
+        client.block_on(dfs::Dfs::format(&cont, &options)).unwrap();
+        Mutex::new(system)
+    })
+}
+
+fn address() -> String {
+    let system = system().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let engines = system.options(false).system.engines;
+    let unix = engines.iter().find_map(|engine| match engine {
+        transport::Address::Unix(path) => Some(path.display().to_string()),
+        _ => None,
+    });
+    format!("unix:{}", unix.unwrap())
+}
+
+/// A directory on the prefix and one of the kernel's, both a test's own.
+pub struct Place {
+    /// On the prefix.
+    pub azk: String,
+    /// The kernel's.
+    pub tmp: tempfile::TempDir,
+}
+
+impl Place {
+    /// New and empty.
+    pub fn new(name: &str) -> Place {
+        let azk = format!("{PREFIX}/{name}");
+        let place = Place { azk, tmp: tempfile::tempdir().unwrap() };
+        place.run(place.command("mkdir").arg(&place.azk));
+        place
+    }
+
+    /// The kernel's directory.
+    pub fn dir(&self) -> &Path {
+        self.tmp.path()
+    }
+
+    /// A program with the library loaded.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let inherited = std::env::vars().map(|(name, _)| name);
+        inherited.filter(|name| name.starts_with("AZEKURA_")).for_each(|name| {
+            command.env_remove(name);
+        });
+        command
+            .current_dir(self.dir())
+            .env("LD_PRELOAD", library())
+            .env("AZEKURA_SYSTEM", address())
+            .env("AZEKURA_INTERCEPT", format!("azk://p/c={PREFIX}"))
+            .env("D", &self.azk)
+            .env("T", self.dir())
+            .env("HOME", self.dir())
+            .env("LC_ALL", "C")
+            .env_remove("PYTHONDONTWRITEBYTECODE");
+        command
+    }
+
+    /// Runs a program to its end, which must be a success.
+    pub fn run(&self, command: &mut Command) -> String {
+        let output = finish(command);
+        let told = String::from_utf8_lossy(&output.stderr);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{command:?}\n{}\n{said}\n{told}", output.status);
+        said.into_owned()
+    }
+
+    /// Runs a script of bash; `$D` is the directory on the prefix, `$T` the kernel's.
+    pub fn bash(&self, script: &str) -> String {
+        self.run(self.command("bash").args(["-e", "-u", "-o", "pipefail", "-c", script]))
+    }
+
+    /// The same script on the prefix and on the kernel's file system, each in a directory called
+    /// `w`; what they say must be equal.
+    pub fn compare(&self, script: &str) {
+        let script = |dir: &str| format!("mkdir {dir}/w; cd {dir}/w\n{script}");
+        let ours = self.bash(&script("$D"));
+        let mut plain = Command::new("bash");
+        plain
+            .current_dir(self.dir())
+            .env("T", self.dir())
+            .env("HOME", self.dir())
+            .env("LC_ALL", "C");
+        plain.env_remove("PYTHONDONTWRITEBYTECODE");
+        plain.args(["-e", "-u", "-o", "pipefail", "-c", &script("$T")]);
+        let kernel = self.run(&mut plain);
+        let clean = |text: String, dir: &str| text.replace(dir, "DIR");
+        let kernel = clean(kernel, &self.dir().display().to_string());
+        assert_eq!(clean(ours, &self.azk), kernel);
+    }
+}
+
+/// Runs a program to its end.
+pub fn finish(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let pid = rustix::process::Pid::from_child(&child);
+    let waiting = std::thread::spawn(move || child.wait_with_output());
+    let deadline = Instant::now() + RUN_TIME_MAX;
+    while !waiting.is_finished() {
+        if Instant::now() > deadline {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            panic!("hangs: {command:?}: {:?}", waiting.join());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    waiting.join().unwrap().unwrap()
+}
+
+/// True when a program is installed; otherwise its test says so and passes.
+pub fn has(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).any(|dir| dir.join(program).exists());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// Compiles a program of this directory's `c/`, once per test process.
+pub fn c_program(name: &str) -> PathBuf {
+    static DONE: Mutex<Vec<(String, PathBuf)>> = Mutex::new(Vec::new());
+    let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some((_, path)) = done.iter().find(|(known, _)| known == name) {
+        return path.clone();
+    }
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = manifest.join("tests/preload/c").join(name).with_extension("c");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let mut compiler = Command::new("cc");
+    // With fortified functions, as distributions build.
+    compiler.args(["-O2", "-D_FORTIFY_SOURCE=2", "-D_GNU_SOURCE", "-Wall", "-Wextra"]);
+    compiler.args(["-Wno-unused-result", "-pthread", "-o"]).arg(&out).arg(&source);
+    let output = compiler.output().expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    done.push((name.to_string(), out.clone()));
+    out
+}
+
+/// Runs a program of `c/` on a directory of its own.
+pub fn run_c(name: &str) {
+    let place = Place::new(name);
+    let program = c_program(name);
+    place.run(place.command(program).arg(&place.azk).arg(place.dir()));
+}

@@ -1,0 +1,9 @@
+//! Programs with the library loaded, on a prefix without a mount, against a real engine: what they
+//! get is what they would get from a file system of the kernel's.
+
+mod calls;
+mod harness;
+mod posix;
+mod processes;
+mod shells;
+mod tools;

@@ -1,0 +1,51 @@
+//! Fork, exec, inherited descriptors.
+
+use crate::harness::{Place, c_program, run_c};
+
+#[test]
+fn files_go_on_in_children_and_in_programs_they_execute() {
+    run_c("children");
+}
+
+#[test]
+fn a_program_on_the_prefix_is_executed() {
+    let place = Place::new("programs");
+    let program = c_program("hello");
+    let script = "cp \"$P\" $D/hello; $D/hello a b; cd $D; ./hello c; PATH=$D:$PATH hello d
+        printf '#!/bin/sh\\necho script \"$@\"\\n' > $D/s; chmod 755 $D/s; $D/s x; ./s y
+        printf 'echo plain $1\\n' > $D/p; chmod 755 $D/p; ./p z
+        env -i $D/hello e
+        ln -s /bin/echo $D/outside; $D/outside away
+        chmod 644 $D/hello; if ./hello; then false; else echo $?; fi 2>/dev/null";
+    let said = place.run(place.command("bash").env("P", program).args(["-e", "-c", script]));
+    let want = "hello a b\nhello c\nhello d\nscript x\nscript y\nplain z\nhello e\naway\n126\n";
+    assert_eq!(said, want);
+}
+
+#[test]
+fn a_summary_says_what_was_taken() {
+    let place = Place::new("summary");
+    let log = place.dir().join("log");
+    let mut command = place.command("cp");
+    command.arg("/etc/hostname").arg(&place.azk).env("AZEKURA_INTERCEPT_SUMMARY", "1");
+    command.env("AZEKURA_INTERCEPT_LOG", format!("debug:{}", log.display()));
+    place.run(&mut command);
+    let text = std::fs::read_to_string(log).unwrap();
+    let line = text.lines().last().unwrap();
+    assert!(line.contains(": cp: ") && line.contains("write 1"), "{text}");
+}
+
+#[test]
+fn nothing_is_connected_for_programs_that_do_not_come_near() {
+    let place = Place::new("away");
+    // A system that is not there: only who connects notices.
+    let mut command = place.command("cat");
+    command.arg("/etc/hostname").env("AZEKURA_SYSTEM", "/nowhere/at/all");
+    place.run(&mut command);
+    let mut command = place.command("cat");
+    command.arg(format!("{}/x", place.azk)).env("AZEKURA_SYSTEM", "/nowhere/at/all");
+    assert!(!crate::harness::finish(&mut command).status.success());
+    let mut command = place.command("ls");
+    command.arg(&place.azk).env("AZEKURA_INTERCEPT", "off");
+    assert!(!crate::harness::finish(&mut command).status.success(), "off is off");
+}
