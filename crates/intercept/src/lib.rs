@@ -7,7 +7,7 @@
 //! | [`config`], [`path`], [`cwd`] | which paths are ours |
 //! | [`table`], [`open`], [`head`] | which descriptors are ours, and what they share with other processes |
 //! | [`mount`], [`walk`], [`act`], [`caller`] | the way of a call to `dfs` |
-//! | [`listing`], [`temporary`], [`program`] | directory streams, temporary names, programs that are executed |
+//! | [`acl`], [`listing`], [`temporary`], [`program`] | directory streams, temporary names, programs that are executed |
 //! | [`inside`], [`report`], [`real`], [`errno`] | being inside, counters and log, the C library |
 //!
 //! # Invariants
@@ -32,6 +32,7 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("file offsets are taken to be 64 bits wide in every form of a call");
 
+mod acl;
 mod act;
 mod caller;
 mod config;

@@ -4,8 +4,8 @@ use super::finish;
 use crate::act::{self, Answer};
 use crate::path::{self, Spot};
 use crate::report::Family;
-use crate::{errno, real, table};
-use dfs::{Dfs, Obj, OpenFlags, XattrMode};
+use crate::{acl, errno, real, table};
+use dfs::{Dfs, Obj, OpenFlags, SetAttr, XattrMode};
 use libc::{AT_FDCWD, c_char, c_int, c_void, size_t, ssize_t};
 use types::{Code, Error, Result};
 
@@ -41,7 +41,7 @@ hook!([fsetxattr](
         Err(error) => Err(error),
         Ok((name, value, mode)) => act::run(Family::Xattr, &open, async |fs, obj| {
             usable(obj)?;
-            fs.setxattr(obj, name, value, mode).await
+            set(fs, obj, name, value, mode).await
         }),
     };
     errno::zero(set)
@@ -166,6 +166,23 @@ unsafe fn arguments<'a>(
     Ok((name, value, mode))
 }
 
+/// Sets an attribute, and what goes with it.
+async fn set(fs: &Dfs, obj: &Obj, name: &[u8], value: &[u8], how: XattrMode) -> Result<()> {
+    if name != acl::ACCESS {
+        return fs.setxattr(obj, name, value, how).await;
+    }
+    let meaning = acl::meaning(value).ok_or_else(|| Error::bare(Code::Inval))?;
+    let mode = obj.mode() & 0o7000 | meaning.mode;
+    fs.setattr(obj, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await?;
+    if !meaning.is_plain {
+        return fs.setxattr(obj, name, value, how).await;
+    }
+    match fs.removexattr(obj, name).await {
+        Err(error) if error.code != Code::NoAttr => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// # Safety
 /// As for [`arguments`].
 unsafe fn set_at(
@@ -179,7 +196,7 @@ unsafe fn set_at(
     // SAFETY: by the caller's promise.
     let (name, value, mode) = unsafe { arguments(name, value, bytes, flags) }?;
     act::on(Family::Xattr, spot, follow, async |scene, obj| {
-        scene.fs.setxattr(obj, name, value, mode).await.map(|()| 0)
+        set(&scene.fs, obj, name, value, mode).await.map(|()| 0)
     })
 }
 

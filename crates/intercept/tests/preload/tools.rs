@@ -16,7 +16,7 @@ fn coreutils_and_findutils() {
         split -b 1000000 a/big piece.; ls piece.*; cat piece.* | cmp - a/big
         sort -r a/b/s > sorted; sort -o sorted sorted a/b/s; cat sorted; tac sorted; rev sorted; nl sorted
         find . -type f -size +1000k | sort; find a -newer a/b/s | sort; find . -name 's*' -print0 | sort -z | xargs -0 ls -d
-        sed -i 's/s/t/' a/b/s; cat a/b/s; install -m 600 a/b/s i; stat -c %a i; mktemp -p . x.XXXXXX | wc -c
+        sed -i 's/s/t/' a/b/s; cat a/b/s; install -m 600 a/b/s i; stat -c %a i; y=$(mktemp -p . x.XXXXXX); echo ${#y}; rm $y
         touch stamp; truncate -s 10 stamp; stat -c %s stamp; shred -n 1 -u stamp; ls stamp 2>/dev/null || echo shredded
         grep -r t a/b | sort; cmp a/b/s copy/b/s || echo differ; tail -c 3 i; head -n 1 i; realpath a/b/sym | sed 's|.*/w/||'
         du -s --apparent-size part | cut -f1; rm -rf a copy piece.*; ls
