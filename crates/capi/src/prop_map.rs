@@ -28,8 +28,8 @@ const CSUM_CRC64: u64 = 3;
 const CSUM_SHA1: u64 = 4;
 const CSUM_SHA256: u64 = 5;
 const CSUM_ADLER32: u64 = 7;
-/// Bytes under one checksum, as told when nothing else is known.
-const CSUM_CHUNK_BYTES: u64 = 32 << 10;
+/// Bytes under one checksum.
+const CSUM_CHUNK_BYTES: u64 = types::sums::SUM_CHUNK_BYTES as u64;
 /// Version of all formats, as told.
 const FORMAT_VERSION: u64 = 1;
 /// The performance domain of everything: the root of the pool.
@@ -94,6 +94,11 @@ impl ContSpec {
                 }
             }
             (cont::CSUM, Value::Number(csum)) => self.props.csum = csum_of(csum)?,
+            (cont::CSUM_SERVER_VERIFY, Value::Number(verify)) => {
+                self.props.server_verify = verify != 0;
+            }
+            // Chunks have one size here, which is told.
+            (cont::CSUM_CHUNK_SIZE, _) => (),
             (cont::REDUN_FAC, Value::Number(factor)) => self.props.rd_fac = factor as u8,
             (cont::COMPRESS, Value::Number(1..)) => return Err(refused("compression")),
             (cont::ENCRYPT, Value::Number(1..)) => return Err(refused("encryption")),
@@ -182,7 +187,7 @@ pub(crate) fn cont_values(info: &ContInfo, kept: BTreeMap<u32, Value>) -> Vec<(u
         (cont::LAYOUT_VER, Value::Number(1)),
         (cont::CSUM, Value::Number(csum_number(info.props.csum))),
         (cont::CSUM_CHUNK_SIZE, Value::Number(CSUM_CHUNK_BYTES)),
-        (cont::CSUM_SERVER_VERIFY, Value::Number(1)),
+        (cont::CSUM_SERVER_VERIFY, Value::Number(info.props.server_verify as u64)),
         (cont::REDUN_FAC, Value::Number(info.props.rd_fac.into())),
         (cont::REDUN_LVL, Value::Number(1)),
         (cont::SNAPSHOT_MAX, Value::Number(0)),

@@ -98,7 +98,8 @@ enum ContVerb {
 #[command(after_help = "Examples:
   azekura cont create tank home
   azekura cont create tank results --file-oclass SX --chunk-size 4MiB
-  azekura cont create tank objects --type plain --csum crc64")]
+  azekura cont create tank objects --type plain --csum crc64
+  azekura cont create tank archive --properties cksum:sha256,srv_cksum:on")]
 struct CreateArgs {
     /// Pool: label or UUID
     pool: String,
@@ -125,6 +126,49 @@ struct CreateArgs {
     /// Checksum over stored data: off, crc32c, crc64, xxh3 or sha256 [default: crc32c]
     #[arg(long)]
     csum: Option<CsumKind>,
+    /// Targets compare data with their checksum when they arrive, not only readers
+    #[arg(long)]
+    server_verify: bool,
+    /// Properties by the names they have in DAOS: cksum, srv_cksum (on, off), rd_fac
+    #[arg(long, value_delimiter = ',', value_name = "NAME:VALUE,...")]
+    properties: Vec<DaosProperty>,
+}
+
+/// A property as DAOS's own command takes it.
+#[derive(Clone, Debug)]
+enum DaosProperty {
+    Cksum(CsumKind),
+    ServerVerify(bool),
+    RdFac(u8),
+}
+
+impl std::str::FromStr for DaosProperty {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<DaosProperty> {
+        let (name, value) = text
+            .split_once(':')
+            .ok_or_else(|| Error::inval(format!("'{text}' is not NAME:VALUE")))?;
+        match name {
+            // Both are CRC-32C there.
+            "cksum" if value == "crc32" => Ok(DaosProperty::Cksum(CsumKind::Crc32c)),
+            "cksum" => value.parse().map(DaosProperty::Cksum),
+            "srv_cksum" => match value {
+                "on" => Ok(DaosProperty::ServerVerify(true)),
+                "off" => Ok(DaosProperty::ServerVerify(false)),
+                _ => Err(Error::inval(format!("srv_cksum is on or off, not '{value}'"))),
+            },
+            "rd_fac" | "rf" => {
+                let factor = value.parse().ok().filter(|factor| *factor <= 5);
+                factor.map(DaosProperty::RdFac).ok_or_else(|| {
+                    Error::inval(format!("{name} is a number from 0 to 5, not '{value}'"))
+                })
+            }
+            _ => Err(Error::inval(format!(
+                "'{name}' is no property here (there are: cksum, srv_cksum, rd_fac; others have \
+                 options of their own)"
+            ))),
+        }
+    }
 }
 
 /// Parses a chunk size.
@@ -147,6 +191,7 @@ struct ContReport {
     chunk_bytes: u64,
     rd_fac: u8,
     csum: CsumKind,
+    server_verify: bool,
     handles: u64,
     created_ns: u64,
 }
@@ -165,6 +210,7 @@ impl ContReport {
             chunk_bytes: props.chunk_bytes,
             rd_fac: props.rd_fac,
             csum: props.csum,
+            server_verify: props.server_verify,
             handles: info.handle_count,
             created_ns: info.created_ns,
         }
@@ -200,7 +246,7 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
     limits::check_label(&args.label)?;
     let oclass = args.oclass.unwrap_or(ObjClass::S1);
     let default = ContProps::default();
-    let props = ContProps {
+    let mut props = ContProps {
         layout: args.layout,
         oclass,
         dir_oclass: args.dir_oclass.unwrap_or(oclass),
@@ -208,7 +254,15 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         chunk_bytes: args.chunk_size.unwrap_or(default.chunk_bytes),
         rd_fac: args.rd_fac,
         csum: args.csum.unwrap_or(default.csum),
+        server_verify: args.server_verify,
     };
+    for property in &args.properties {
+        match *property {
+            DaosProperty::Cksum(csum) => props.csum = csum,
+            DaosProperty::ServerVerify(verify) => props.server_verify = verify,
+            DaosProperty::RdFac(factor) => props.rd_fac = factor,
+        }
+    }
     let pool = session.open_pool(&Name::parse(&args.pool), OpenMode::ReadWrite)?;
     let client = pool.client().clone();
     let info = client.block_on(async {
@@ -274,6 +328,7 @@ fn query(session: &Session, which: &Which) -> Outcome {
                 ("Chunk size", size::format(report.chunk_bytes)),
                 ("Redundancy factor", report.rd_fac.to_string()),
                 ("Checksum", report.csum.to_string()),
+                ("Compared on arrival", if report.server_verify { "yes" } else { "no" }.into()),
                 ("Open handles", report.handles.to_string()),
                 ("Created", utc(report.created_ns as i64)),
             ],
@@ -301,5 +356,6 @@ fn properties(info: &ContInfo) -> Vec<(&'static str, String)> {
         ("chunk_size", props.chunk_bytes.to_string()),
         ("rd_fac", props.rd_fac.to_string()),
         ("csum", props.csum.to_string()),
+        ("server_verify", props.server_verify.to_string()),
     ]
 }

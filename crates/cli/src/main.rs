@@ -15,6 +15,7 @@ mod mount;
 mod output;
 mod pool;
 mod props;
+mod scrub;
 mod session;
 mod system;
 mod url;

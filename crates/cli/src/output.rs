@@ -5,6 +5,7 @@
 //! only to a terminal. A reader that goes away ends the command quietly.
 
 use crate::exit::{Failure, Outcome, exit_code};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use types::Error;
@@ -67,6 +68,19 @@ impl Output {
         }
         exit
     }
+}
+
+/// A progress bar over bytes on standard error, or none.
+pub fn bar(shown: bool) -> ProgressBar {
+    let bar = match shown {
+        true => ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10)),
+        false => ProgressBar::hidden(),
+    };
+    let template = "{msg:>10} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
 }
 
 /// Writes a line to standard error; a closed one is no reason to stop.

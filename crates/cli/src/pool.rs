@@ -5,6 +5,7 @@ mod store;
 use crate::exit::Outcome;
 use crate::output::{Table, write_pairs};
 use crate::props::{self, Assignment, wrong_reply};
+use crate::scrub::{self, TargetScrub};
 use crate::session::Session;
 use crate::system::dir::SystemDir;
 use clap::{Args, Subcommand};
@@ -39,6 +40,17 @@ enum PoolVerb {
         /// Devices, log and aggregation of each target, too
         #[arg(long, short)]
         verbose: bool,
+    },
+    /// Compare all data of a pool with their checksums now
+    #[command(
+        after_help = "Examples:\n  azekura pool scrub tank --wait\n  azekura pool set-prop tank scrub=64MiB/s"
+    )]
+    Scrub {
+        /// Label or UUID
+        pool: String,
+        /// Wait for the end; the exit code is 1 when data are damaged
+        #[arg(long, short)]
+        wait: bool,
     },
     /// Remove a pool and all it holds
     #[command(after_help = "Example:\n  azekura pool destroy tank --force")]
@@ -141,6 +153,9 @@ struct PoolReport {
     /// With `--verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     stores: Option<Vec<TargetStore>>,
+    /// How data are compared with their checksums, and damage, by target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scrub: Option<Vec<TargetScrub>>,
 }
 
 #[derive(Serialize)]
@@ -193,6 +208,7 @@ impl PoolReport {
             space: None,
             admission: None,
             stores: None,
+            scrub: None,
         }
     }
 }
@@ -204,6 +220,10 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
         PoolVerb::Create(args) => create(session, args),
         PoolVerb::List => list(session),
         PoolVerb::Query { pool, verbose } => query(session, pool, *verbose),
+        PoolVerb::Scrub { pool, wait } => {
+            let pool = session.open_pool(&Name::parse(pool), OpenMode::ReadOnly)?;
+            scrub::run(session, &pool, *wait)
+        }
         PoolVerb::Destroy { pool, force } => {
             let client = session.connect()?;
             client.block_on(client.pool_destroy(Name::parse(pool), *force))?;
@@ -306,6 +326,8 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
             .collect(),
     });
     report.admission = admission(&opened)?;
+    let scrub = scrub::report(&opened)?;
+    report.scrub = Some(scrub);
     session.out.show(&report, |out| {
         write_pairs(
             out,
@@ -355,10 +377,10 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         if let Some(stores) = &report.stores {
             store::show(stores, out)?;
         }
-        match &report.admission {
-            Some(admission) => show_admission(admission, out),
-            None => Ok(()),
+        if let Some(admission) = &report.admission {
+            show_admission(admission, out)?;
         }
+        scrub::show(report.scrub.as_deref().unwrap_or_default(), out)
     })
 }
 

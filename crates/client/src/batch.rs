@@ -4,21 +4,44 @@
 //! whole to the target of its first op, which coordinates a two-phase commit.
 
 use crate::cont::Container;
+use crate::sums;
 use crate::target::Ask;
 use smallvec::SmallVec;
 use std::time::Duration;
-use types::{Code, Epoch, Error, Oid, Result, TargetId};
+use transport::Answer;
+use types::{Code, CsumKind, Epoch, Error, Oid, Result, TargetId};
 use wire::link::Link;
-use wire::obj::{self, BatchReply, Op, OpReply, ReadCheck, ReadScope, Request, TxId, TxReply};
+use wire::obj::{
+    self, BatchReply, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums, TxId, TxReply,
+};
 
 /// Pause before a transaction is tried again because a participant could not be reached.
 const ABSENCE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Times that data are asked for again, or sent again, after they differed from their sums.
+const MISMATCH_RETRIES: u32 = 2;
 
 /// Ops of one target.
 struct Part<'a> {
     target: TargetId,
     batch: obj::Batch<'a>,
     bulk_out: SmallVec<[&'a [u8]; 2]>,
+}
+
+/// The sums of a batch's bulk.
+fn of_kind(kind: CsumKind, bytes: &[u8]) -> Sums<'_> {
+    if bytes.is_empty() { Sums::NONE } else { Sums { kind, bytes } }
+}
+
+impl Part<'_> {
+    fn encode_request(&self, kind: CsumKind, sums: &[u8], body: &mut Vec<u8>) {
+        // As `Request::Batch` with these sums, without copying the ops.
+        let obj::Batch { pool, cont, checks, ops, .. } = &self.batch;
+        wire::encode_into(
+            &(RequestKind::BATCH_TAG, pool, cont, checks, ops, of_kind(kind, sums)),
+            body,
+        );
+    }
 }
 
 /// Ops in the making. Data of an op is attached right after the op itself.
@@ -63,6 +86,7 @@ impl<'a> Batch<'a> {
             cont: self.cont.id(),
             checks: Vec::new(),
             ops: Vec::with_capacity(2),
+            sums: Sums::NONE,
         };
         self.parts.push(Part { target, batch, bulk_out: SmallVec::new() });
         self.parts.len() - 1
@@ -172,12 +196,10 @@ impl<'a> Batch<'a> {
             return Err(Error::bare(Code::Inval));
         };
         let target = part.target;
-        let mut body = Vec::with_capacity(192);
-        wire::encode_into(&Request::Batch(part.batch), &mut body);
-        let pool = &self.cont.pool().0;
-        let link = pool.client.target(target);
-        let ask = Ask { body: &body, bulk_out: &part.bulk_out, bulk_in: &mut self.bulk_in };
-        let answer = link.ask(&pool.client, &pool.state, ask).await?;
+        let answer = match self.ask_one(&part).await {
+            Err(error) if error.code == Code::Csum => self.ask_again(&part, error).await?,
+            outcome => outcome?,
+        };
         let mut bodies: SmallVec<[Body; 1]> = SmallVec::new();
         bodies.push(Body { bytes: answer.body, from: 1 });
         let epoch = bodies[0].epoch()?;
@@ -185,12 +207,69 @@ impl<'a> Batch<'a> {
         Ok(BatchResult { epoch, bodies, order: self.order })
     }
 
-    async fn run_on_several(self) -> Result<BatchResult> {
+    /// Sends a part that is all of the batch; compares what comes back with its sums.
+    async fn ask_one(&mut self, part: &Part<'_>) -> Result<Answer> {
+        let kind = self.cont.info().props.csum;
+        let bytes = sums::of_update(kind, &part.batch.ops, &part.bulk_out)?;
+        let mut body = Vec::with_capacity(192 + bytes.len());
+        part.encode_request(kind, &bytes, &mut body);
+        let pool = &self.cont.pool().0;
+        let link = pool.client.target(part.target);
+        let ask = Ask { body: &body, bulk_out: &part.bulk_out, bulk_in: &mut self.bulk_in };
+        let answer = link.ask(&pool.client, &pool.state, ask).await?;
+        if kind != CsumKind::Off && answer.bulk_bytes > 0 {
+            sums::check_reply(kind, &answer.body[1..], &self.bulk_in, answer.bulk_bytes)?;
+        }
+        Ok(answer)
+    }
+
+    /// After a mismatch: tries again, for it may have happened on the way; then has the target look
+    /// at what it holds. A batch that writes and reads data is not repeated.
+    async fn ask_again(&mut self, part: &Part<'_>, first: Error) -> Result<Answer> {
+        let writes = part.batch.ops.iter().any(Op::is_write);
+        if writes && !self.bulk_in.is_empty() {
+            return Err(first);
+        }
+        let mut last = first;
+        for _ in 0..MISMATCH_RETRIES {
+            tracing::warn!("target {}: {last}; trying again", part.target);
+            match self.ask_one(part).await {
+                Err(error) if error.code == Code::Csum => last = error,
+                outcome => return outcome,
+            }
+        }
+        if writes {
+            return Err(last);
+        }
+        let pool = &self.cont.pool().0;
+        let body = wire::encode(&Request::Verify(part.batch.clone()));
+        let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
+        let asked = pool.client.target(part.target).ask(&pool.client, &pool.state, ask).await;
+        let said = asked.and_then(|answer| wire::decode::<u64>(&answer.body[1..]));
+        Err(match said {
+            Ok(0) => last.context(format!(
+                "target {} holds the data whole; they are damaged on their way",
+                part.target
+            )),
+            Ok(_) => last.context(format!("the data are damaged on target {}", part.target)),
+            Err(error) => {
+                tracing::warn!("target {} could not look at its data: {error}", part.target);
+                last
+            }
+        })
+    }
+
+    async fn run_on_several(mut self) -> Result<BatchResult> {
         if !self.bulk_in.is_empty() {
             return Err(Error::inval("a batch over several targets cannot fetch bulk data"));
         }
-        let encoded: Vec<Vec<u8>> =
-            self.parts.iter().map(|part| wire::encode(&part.batch)).collect();
+        let kind = self.cont.info().props.csum;
+        let mut encoded: Vec<Vec<u8>> = Vec::with_capacity(self.parts.len());
+        for part in &mut self.parts {
+            let bytes = sums::of_update(kind, &part.batch.ops, &part.bulk_out)?;
+            let batch = obj::Batch { sums: of_kind(kind, &bytes), ..part.batch.clone() };
+            encoded.push(wire::encode(&batch));
+        }
         let mut bulk_out: Vec<&[u8]> = Vec::new();
         let mut parts = Vec::with_capacity(encoded.len());
         for (part, batch) in self.parts.iter().zip(&encoded) {

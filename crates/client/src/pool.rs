@@ -5,6 +5,7 @@ use crate::cont::Container;
 use crate::target::Ask;
 use futures_util::future::try_join_all;
 use placement::HintTable;
+use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,6 +15,7 @@ use wire::admission::AdmissionStat;
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
 use wire::map::{PoolMap, TargetState};
 use wire::obj::{Request, ShardStat};
+use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
 
 /// In place of a handle: the control service does not know of this one.
@@ -188,21 +190,41 @@ impl Pool {
     /// Asks every target how bulk transfers of the pool are admitted there; `None` for one that
     /// gives no answer.
     pub async fn admission(&self) -> Result<Vec<(TargetId, Option<AdmissionStat>)>> {
+        self.ask_all(&Request::AdmissionStat { pool: self.0.state.id }).await
+    }
+
+    /// Asks every target how its data are checked and what is known to be damaged; `None` for one that
+    /// gives no answer.
+    pub async fn scrub_stat(&self) -> Result<Vec<(TargetId, Option<ScrubStat>)>> {
+        self.ask_all(&Request::ScrubStat { pool: self.0.state.id }).await
+    }
+
+    /// Has every target check all its data now, as fast as it goes. Returns the number of the pass,
+    /// which is over when [`ScrubStat::passes`] has reached it; `None` for a target that gives no
+    /// answer.
+    pub async fn scrub(&self) -> Result<Vec<(TargetId, Option<u64>)>> {
+        self.ask_all(&Request::Scrub { pool: self.0.state.id }).await
+    }
+
+    async fn ask_all<T: DeserializeOwned>(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<Vec<(TargetId, Option<T>)>> {
         let map = self.map();
-        let request = wire::encode(&Request::AdmissionStat { pool: self.0.state.id });
+        let request = wire::encode(request);
         let asked = map.targets.iter().map(|target| {
             let request = &request;
             async move {
                 let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
                 let client = &self.0.client;
-                let stat = match client.target(target.id).ask(client, &self.0.state, ask).await {
-                    Ok(answer) => Some(wire::decode::<AdmissionStat>(&answer.body[1..])?),
+                let answer = match client.target(target.id).ask(client, &self.0.state, ask).await {
+                    Ok(answer) => Some(wire::decode::<T>(&answer.body[1..])?),
                     Err(error) => {
                         tracing::warn!("target {}: {error}", target.id);
                         None
                     }
                 };
-                Ok::<_, types::Error>((target.id, stat))
+                Ok::<_, types::Error>((target.id, answer))
             }
         });
         try_join_all(asked).await

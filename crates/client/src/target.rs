@@ -12,7 +12,7 @@ use types::{Code, ContId, Error, Oid, PoolId, Result, TargetId};
 use wire::Kind;
 use wire::hello::Service;
 use wire::lock::LockReply;
-use wire::obj::{Batch, BatchReply, Notice, Op, Request};
+use wire::obj::{Batch, BatchReply, Notice, Op, Request, Sums};
 
 /// Closed handles are told together with the next request, or when this many wait.
 const RELEASES_HELD_MAX: usize = 64;
@@ -175,7 +175,8 @@ impl TargetLink {
         opens.sort_unstable();
         for ((pool, cont, oid), count) in opens {
             let ops = vec![Op::Open { oid }; count as usize];
-            let request = Request::Batch(Batch { pool, cont, checks: Vec::new(), ops });
+            let request =
+                Request::Batch(Batch { pool, cont, checks: Vec::new(), ops, sums: Sums::NONE });
             let body = wire::encode(&request);
             let answer = self.call_once(client, conn, &body).await?;
             if let Err(error) = wire::decode::<Result<BatchReply<'_>>>(&answer.body)? {

@@ -14,9 +14,11 @@ use types::{
 };
 use uuid::Uuid;
 use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::scrub::{Scrub, ScrubRate};
 
-/// Version of all durable structs. 1: first release.
-pub const RECORD_VERSION: u32 = 1;
+/// Version of all durable structs. 1: milestone 1. 2: `server_verify` of containers, `scrub` of
+/// pools; both have defaults where they are missing.
+pub const RECORD_VERSION: u32 = 2;
 
 /// The system: its identity and the next free numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -111,6 +113,31 @@ pub struct PoolDf {
     pub targets: Vec<TargetDf>,
     /// Placement epochs, oldest first.
     pub placements: Vec<PlacementDf>,
+    /// Settings of the scrubber.
+    #[serde(default)]
+    pub scrub: ScrubDf,
+}
+
+/// Settings of the scrubber of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ScrubDf {
+    /// Grows with every change; 0: never changed.
+    pub revision: u64,
+    /// Bytes per second; 0: off.
+    pub rate: u64,
+}
+
+impl Default for ScrubDf {
+    fn default() -> ScrubDf {
+        ScrubDf { revision: 0, rate: ScrubRate::default().0 }
+    }
+}
+
+impl ScrubDf {
+    /// The form that targets are told.
+    pub fn settings(&self) -> Scrub {
+        Scrub { version: self.revision, rate: ScrubRate(self.rate) }
+    }
 }
 
 /// Admission of bulk transfers to the targets of a pool, in a record of its own: pools that never
@@ -146,6 +173,9 @@ pub struct ContPropsDf {
     pub rd_fac: u8,
     /// Checksum.
     pub csum: CsumKind,
+    /// Compare data with it when they arrive.
+    #[serde(default)]
+    pub server_verify: bool,
 }
 
 /// A container.
@@ -267,16 +297,30 @@ impl ContDf {
 
 impl From<&ContProps> for ContPropsDf {
     fn from(props: &ContProps) -> ContPropsDf {
-        let ContProps { layout, oclass, dir_oclass, file_oclass, chunk_bytes, rd_fac, csum } =
-            *props;
-        ContPropsDf { layout, oclass, dir_oclass, file_oclass, chunk_bytes, rd_fac, csum }
+        ContPropsDf {
+            layout: props.layout,
+            oclass: props.oclass,
+            dir_oclass: props.dir_oclass,
+            file_oclass: props.file_oclass,
+            chunk_bytes: props.chunk_bytes,
+            rd_fac: props.rd_fac,
+            csum: props.csum,
+            server_verify: props.server_verify,
+        }
     }
 }
 
 impl From<&ContPropsDf> for ContProps {
     fn from(props: &ContPropsDf) -> ContProps {
-        let ContPropsDf { layout, oclass, dir_oclass, file_oclass, chunk_bytes, rd_fac, csum } =
-            *props;
-        ContProps { layout, oclass, dir_oclass, file_oclass, chunk_bytes, rd_fac, csum }
+        ContProps {
+            layout: props.layout,
+            oclass: props.oclass,
+            dir_oclass: props.dir_oclass,
+            file_oclass: props.file_oclass,
+            chunk_bytes: props.chunk_bytes,
+            rd_fac: props.rd_fac,
+            csum: props.csum,
+            server_verify: props.server_verify,
+        }
     }
 }

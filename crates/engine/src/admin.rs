@@ -57,6 +57,19 @@ impl Target {
                 self.admin(op).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
             }
+            Request::Verify(batch) => {
+                let ctx = self.shard(batch.pool).await?;
+                let bad_count = self.verify(&ctx, &batch).await?;
+                Ok(wire::encode(&Ok::<u64, Error>(bad_count)))
+            }
+            Request::ScrubStat { pool } => {
+                let ctx = self.shard(pool).await?;
+                Ok(wire::encode(&Ok::<_, Error>(ctx.scrub_stat().await)))
+            }
+            Request::Scrub { pool } => {
+                let ctx = self.shard(pool).await?;
+                Ok(wire::encode(&Ok::<u64, Error>(ctx.scrub_now())))
+            }
             Request::Batch(_)
             | Request::Commit { .. }
             | Request::Prepare { .. }
@@ -89,6 +102,7 @@ impl Target {
                 }
                 let shard = self.store.create_shard(pool, &config).await?;
                 let ctx = Rc::new(PoolShard::new(&self.env, shard));
+                self.start_scrubber(&ctx);
                 self.shards.borrow_mut().insert(pool, ctx);
                 Ok(())
             }
@@ -96,14 +110,16 @@ impl Target {
                 let known = self.shards.borrow_mut().remove(&pool);
                 if let Some(ctx) = known {
                     ctx.unpark();
+                    ctx.scrubber.stop();
                     ctx.admission.close();
                     ctx.shard.close().await?;
                 }
                 self.store.destroy_shard(pool).await
             }
-            AdminOp::CreateCont { pool, cont } => {
+            AdminOp::CreateCont { pool, cont, csum, server_verify } => {
                 let ctx = self.shard(pool).await?;
-                let lsn = ctx.shard.create_cont(cont)?;
+                let sums = vos::SumPolicy { kind: csum, verify: server_verify };
+                let lsn = ctx.shard.create_summed_cont(cont, sums)?;
                 ctx.shard.durable(lsn).await
             }
             AdminOp::DestroyCont { pool, cont } => {
@@ -127,6 +143,12 @@ impl Target {
                     admission.max_readers
                 );
                 ctx.admission.set(&admission);
+                Ok(())
+            }
+            AdminOp::SetScrub { pool, scrub } => {
+                let ctx = self.shard(pool).await?;
+                tracing::info!("target {}: pool {pool}: scrubber {}", self.id, scrub.rate);
+                ctx.scrubber.set(scrub);
                 Ok(())
             }
         }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use transport::IncomingBulk;
 use types::{Code, Error, Oid, Result};
 use vos::{Origin, Segments};
-use wire::obj::{Batch, BatchReply, Cond, Op, OpReply, Recx, UpdateIod, UpdateValue};
+use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
 
 /// Largest array, records: what a signed 64-bit offset reaches.
 const RECORDS_MAX: u64 = i64::MAX as u64;
@@ -195,11 +195,16 @@ impl Target {
                 room.copy_from_slice(mine);
                 rest = others;
             }
+            let lengths: Vec<u64> = pieces.iter().map(|(_, recx)| recx.count).collect();
+            let sums = ctx.shard.cut_sums(batch.cont, &batch.sums, data, &lengths)?;
+            let sums = Sums { bytes: &sums, ..batch.sums };
+            ctx.shard.take_sums(batch.cont, &sums, &mut payload)?;
             payload.write().await?;
             if let Some(slot) = slot {
                 slot.finish();
             }
-            let translated = Batch { pool: batch.pool, cont: batch.cont, checks: Vec::new(), ops };
+            let translated =
+                Batch { pool: batch.pool, cont: batch.cont, checks: Vec::new(), ops, sums };
             if ctx.shard.conflicts(batch.cont, &[], &translated.ops) {
                 self.wait_for_decisions(ctx, &ask.header, &translated).await?;
             }
@@ -209,11 +214,14 @@ impl Target {
             }
             ctx.shard.check(batch.cont, &[], &translated.ops)?;
             let epoch = self.tick(ctx);
-            let reply = BatchReply { epoch, ops: vec![OpReply::Appended { index: end }] };
+            let reply = (epoch, vec![OpReply::Appended { index: end }]);
             let mut answer = vec![0];
             wire::encode_into(&reply, &mut answer);
+            let sums_at = answer.len();
+            wire::encode_into(&BulkSums::NONE, &mut answer);
             let origin = Some(Origin { tx: ask.tx(), reply: &answer });
             let lsn = ctx.shard.apply(batch.cont, epoch, &translated.ops, payload, origin, &[])?;
+            answer.truncate(sums_at);
             return Ok((answer, lsn));
         }
     }

@@ -14,7 +14,8 @@ use types::{ClientId, Code, Error, Result};
 use vos::{Origin, Payload, Segments};
 use wire::Header;
 use wire::header::FLAG_RETRY;
-use wire::obj::{Batch, Request, TxId};
+use wire::obj::{Batch, BulkSums, Request, TxId};
+use wire::scrub::FoundBy;
 
 /// A request without a deadline waits this long for a held key, or to be let in.
 const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
@@ -47,6 +48,7 @@ enum Data {
     Staged(Payload, Staged),
 }
 
+/// The answer without the sums of its bulk, which lie at its end, and the bulk.
 type Outcome = Result<(Vec<u8>, Segments)>;
 
 impl Target {
@@ -159,6 +161,7 @@ impl Target {
         for room in payload.buffers() {
             bulk.read_into(room).await?;
         }
+        ctx.shard.take_sums(batch.cont, &batch.sums, &mut payload)?;
         Ok(payload)
     }
 
@@ -211,7 +214,7 @@ impl Target {
     pub(crate) async fn finish_batch(self: &Rc<Self>, ask: Ask, writes: bool, outcome: Outcome) {
         let Ask { caller, ctx, mut responder, deadline, .. } = ask;
         let version = ctx.map_version();
-        let (answer, mut segments) = match outcome {
+        let (mut answer, mut segments) = match outcome {
             Ok(given) => given,
             Err(error) => return self.answer_error(responder, version, error).await,
         };
@@ -229,6 +232,13 @@ impl Target {
         }
         if let Err(error) = segments.load().await {
             return self.answer_error(responder, version, error).await;
+        }
+        match segments.sums() {
+            Ok(sums) => wire::encode_into(&sums.as_wire(), &mut answer),
+            Err(bad) => {
+                let error = self.found_damage(&ctx, &bad, FoundBy::Reader).await;
+                return self.answer_error(responder, version, error).await;
+            }
         }
         responder.set_bulk_credit(ctx.admission.writers.credit());
         let slices = segments.slices();
@@ -264,12 +274,16 @@ impl Target {
         let writes = changes(batch);
         let epoch = if writes { self.tick(ctx) } else { ctx.clock.borrow().last() };
         plan.encode_after(epoch, &mut answer);
+        let sums_at = answer.len();
         let segments = std::mem::take(&mut plan.segments);
         if writes {
+            // What a retry gets has no bulk.
+            wire::encode_into(&BulkSums::NONE, &mut answer);
             let origin = Some(Origin { tx: ask.tx(), reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             self.carry_out(plan.after);
             ctx.shard.durable(lsn).await?;
+            answer.truncate(sums_at);
         } else {
             self.carry_out(plan.after);
         }

@@ -18,7 +18,7 @@ use transport::{Incoming, IncomingBulk};
 use types::{ClientId, Code, Epoch, Error, PoolId, Result, TargetId};
 use vos::Origin;
 use wire::header::FLAG_RETRY;
-use wire::obj::{Batch, Op, Prepared, Request, TxId, TxOutcome, TxReply};
+use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome, TxReply};
 
 /// A participant asks after this long without a decision; after a restart, at once.
 const DOUBT_TIME: Duration = Duration::from_millis(500);
@@ -260,6 +260,7 @@ impl Target {
                 }
             }
         }
+        ctx.shard.take_sums(batch.cont, &batch.sums, &mut payload)?;
         payload.write().await?;
         // Before any key is held: who holds a key must not keep others from their slots.
         if let Some(slot) = slot {
@@ -284,7 +285,7 @@ impl Target {
         ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { oid: handle.2 }));
         ops.extend(plan.adopted.iter().map(|oid| Op::Adopt { oid: *oid }));
         let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
-        let encoded = wire::encode(&Batch { pool, cont, checks, ops });
+        let encoded = wire::encode(&Batch { pool, cont, checks, ops, sums: Sums::NONE });
         let lsn = ctx.shard.prepare(tx, coordinator, cont, &encoded, payload)?;
         ctx.shard.durable(lsn).await?;
         Ok((epoch_min, reply))

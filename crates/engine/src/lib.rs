@@ -20,6 +20,7 @@ mod opens;
 mod peers;
 pub mod process;
 mod reply;
+mod scrub;
 pub mod target;
 
 pub use config::{Bytes, EngineConfig, StoreConfig, TargetConfig};

@@ -11,7 +11,9 @@ use std::time::Duration;
 use types::{Code, Epoch, Error, Oid, PoolId, Result};
 use vos::{OrphanChange, Payload, Segments, View};
 use wire::link::{Link, LinkKind};
-use wire::obj::{Batch, BatchReply, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Tail};
+use wire::obj::{
+    Batch, BatchReply, BulkSums, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Sums, Tail,
+};
 
 /// First pause before freeing an orphan is tried again; doubles up to the second.
 const REAP_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -47,17 +49,18 @@ pub(crate) struct After {
 }
 
 impl Plan<'_> {
-    /// The encoded [`BatchReply`] (without `Ok` tag).
+    /// The encoded [`BatchReply`] (without `Ok` tag) of a batch without bulk.
     pub fn encode(&self, epoch: Epoch) -> Vec<u8> {
         let mut body = Vec::with_capacity(96);
         self.encode_after(epoch, &mut body);
+        wire::encode_into(&BulkSums::NONE, &mut body);
         body
     }
 
-    /// Appends the encoded [`BatchReply`].
+    /// Appends the encoded [`BatchReply`] without the sums of its bulk, which end it.
     pub fn encode_after(&self, epoch: Epoch, body: &mut Vec<u8>) {
         let ops: Vec<OpReply<'_>> = self.answers.iter().map(Answer::as_wire).collect();
-        wire::encode_into(&BatchReply { epoch, ops }, body);
+        wire::encode_into(&(epoch, ops), body);
     }
 }
 
@@ -322,7 +325,7 @@ impl Target {
             let engine = map
                 .engine_of(other)
                 .ok_or_else(|| Error::new(Code::Unreach, "no engine for a target"))?;
-            let batch = Batch { pool, cont, checks: Vec::new(), ops: vec![op()] };
+            let batch = Batch { pool, cont, checks: Vec::new(), ops: vec![op()], sums: Sums::NONE };
             let body = wire::encode(&Request::Batch(batch));
             let answer = self.peers.ask(engine, other, &body, &[]).await?;
             wire::decode::<Result<BatchReply<'_>>>(&answer.body)??;

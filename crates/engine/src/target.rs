@@ -10,6 +10,7 @@ use crate::admission::Admission;
 use crate::locks::Locks;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
+use crate::scrub::Scrubber;
 use env::Env;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::cell::{Cell, RefCell};
@@ -42,6 +43,7 @@ pub(crate) struct PoolShard {
     /// Requests that wait for a prepared transaction to be decided.
     pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
     pub admission: Admission,
+    pub scrubber: Scrubber,
 }
 
 /// Who is at the other end of a connection.
@@ -61,6 +63,7 @@ impl PoolShard {
             clock: RefCell::new(clock),
             parked: RefCell::new(Vec::new()),
             admission: Admission::new(env),
+            scrubber: Scrubber::default(),
         }
     }
 
@@ -117,6 +120,8 @@ pub struct Target {
     started: Duration,
     draining: Cell<bool>,
     in_progress: Cell<usize>,
+    /// Messages received, for who wants to know whether the target is at work.
+    pub(crate) request_count: Cell<u64>,
 }
 
 impl Target {
@@ -156,6 +161,7 @@ impl Target {
             next_session: Cell::new(1),
             draining: Cell::new(false),
             in_progress: Cell::new(0),
+            request_count: Cell::new(0),
             env,
         });
         target.clone().resume();
@@ -167,6 +173,7 @@ impl Target {
         let pools: Vec<(PoolId, Rc<PoolShard>)> =
             self.shards.borrow().iter().map(|(pool, ctx)| (*pool, ctx.clone())).collect();
         for (pool, ctx) in pools {
+            self.start_scrubber(&ctx);
             self.clone().resume_transactions(pool, &ctx);
             let orphans = ctx.shard.orphans();
             if orphans.is_empty() {
@@ -239,6 +246,7 @@ impl Target {
     /// it, too.
     async fn receive(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
         let client = caller.client;
+        self.request_count.set(self.request_count.get() + 1);
         match incoming.header.kind {
             Kind::Request => self.receive_request(caller, incoming).await,
             Kind::Notice => match wire::decode::<Notice>(&incoming.body) {
@@ -387,6 +395,7 @@ impl Target {
         // Who waits to be let in has done nothing yet and goes elsewhere, or comes again.
         for ctx in self.shards.borrow().values() {
             ctx.admission.close();
+            ctx.scrubber.stop();
         }
         while self.in_progress.get() > 0 {
             self.env.sleep(Duration::from_millis(1)).await;

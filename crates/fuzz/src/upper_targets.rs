@@ -24,6 +24,7 @@ pub fn all() -> Vec<Target> {
         target("transport-trailer", transport::fuzz::remote_trailer, || {
             vec![transport::fuzz::remote_trailer_seed()]
         }),
+        target("reply-sums", client::fuzz::reply_sums, || vec![client::fuzz::reply_sums_seed()]),
         target("dfs-inode", dfs_inode, || vec![vec![1; 100], vec![0; 64]]),
         target("dfs-superblock", dfs_superblock, || vec![vec![1; 64]]),
         target("dir-anchor", dir_anchor, || vec![DirAnchor::start().to_bytes()]),

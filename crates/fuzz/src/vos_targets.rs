@@ -18,7 +18,7 @@ pub fn all() -> Vec<Target> {
     let sealed = |name, run: fn(&[u8])| Target {
         name,
         run,
-        seeds: || vec![vec![0; 64], [&b"AZKW\x01"[..], &[0; 59]].concat()],
+        seeds: || vec![vec![0; 64], [&b"AZKW\x02"[..], &[0; 59]].concat()],
         amplification_max: 64,
     };
     vec![
@@ -66,21 +66,22 @@ fn seeds() -> Vec<Vec<u8>> {
         let mut record = wire::encode(&(2u8, 7u64, epoch, changes.len()));
         record.extend(changes.concat());
         record.extend(wire::encode(&(origin, vec![(0u8, hashed), (1u8, hashed)])));
+        record.extend(wire::encode(&vec![(2u64, 1u8, Bytes::new(b"sum_"))]));
         record
     };
 
-    let create = wire::encode(&(0u8, 7u64));
+    let create = wire::encode(&(0u8, 7u64, 1u8, false));
     let batch = wire::obj::Batch {
         pool: types::PoolId(1),
         cont: types::ContId(7),
         checks: vec![],
         ops: vec![wire::obj::Op::PunchDkeysFrom { oid: integers, from: 1 }],
+        sums: wire::obj::Sums::NONE,
     };
     let batch = wire::encode(&batch);
     let version = wire::WIRE_VERSION;
     let tx = (5u64, 9u64);
-    let prepare =
-        wire::encode(&(3u8, tx, 1u32, 7u64, version, Bytes::new(&batch), Vec::<u8>::new()));
+    let prepare = wire::encode(&(3u8, tx, 1u32, 7u64, version, Bytes::new(&batch), (0u8, 0u8)));
     let commit = wire::encode(&(4u8, tx, (0u8, 99u64), origin, Vec::<(u8, Oid)>::new()));
     let decision = wire::encode(&(5u8, tx, 98u64, vec![1u32, 2]));
     let forget = wire::encode(&(6u8, tx));
@@ -91,10 +92,17 @@ fn seeds() -> Vec<Vec<u8>> {
     snapshot.extend(&single);
     snapshot.extend(wire::encode(&(vec![(1u8, name, 51u64)], 52u64, 51u64)));
 
+    let present = [1u8; 128];
+    let sums = [9u8; 128 * 4];
+    let region = wire::encode(&(12u8, 1u8, 3u64, Bytes::new(&present), Bytes::new(&sums)));
+    let bad = wire::encode(&(13u8, vec![(2u64, 5u64, true), (3072u64, 5u64, false)]));
+    let scrub = wire::encode(&(14u8, true, 5u64, 0u64, 1u64, 2u64, 3u64, 4u64));
+
     let all_changes: [&[u8]; 5] = [&single, &runs, &inline, &blocks, &zeros];
     let all_punches: [&[u8]; 5] =
         [&punch_records, &punch_akey, &punch_dkey, &punch_from, &punch_obj];
-    let logs: [&[&[u8]]; 5] = [
+    let logs: [&[&[u8]]; 6] = [
+        &[&create, &apply(10, &[&blocks]), &region, &bad, &scrub],
         &[&create, &apply(10, &all_changes), &apply(11, &all_punches)],
         &[&create, &apply(10, &[&inline]), &apply(11, &[&zeros]), &apply(12, &[&blocks])],
         &[&create, &apply(10, &[&inline, &zeros]), &prepare, &commit, &decision, &forget],

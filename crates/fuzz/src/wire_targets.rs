@@ -12,6 +12,7 @@ use wire::obj::{
     Batch, BatchReply, Notice, ObjectList, OpReply, Prepared, Request, ShardStat, TxOutcome,
     TxReply,
 };
+use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
 use wire::{HEADER_BYTES, Header};
 
@@ -84,6 +85,7 @@ messages! {
     ShardStatTag = "shard-stat": Result<ShardStat, Error>, "shard_stat";
     ObjectListTag = "object-list": Result<ObjectList, Error>, "object_list";
     LockReplyTag = "lock-reply": Result<LockReply, Error>, "lock_reply";
+    ScrubStatTag = "scrub-stat": Result<ScrubStat, Error>, "scrub_stat";
     AdmissionStatTag = "admission-stat": Result<AdmissionStat, Error>, "admission_stat";
     StoreStatTag = "store-stat": Result<StoreStat, Error>, "store_stat";
 }

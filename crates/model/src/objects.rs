@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use types::{Code, DkeyKind, Epoch, Error, Oid, Result};
 use wire::link::{Link, LinkKind};
 use wire::obj::{
-    Batch, BatchReply, Cond, FetchIod, FetchWant, Linked, ListScope, ObjectStat, Op, QueryFlags,
-    ReadCheck, ReadScope, Recx, Tail, UpdateValue,
+    Batch, BatchReply, BulkSums, Cond, FetchIod, FetchWant, Linked, ListScope, ObjectStat, Op,
+    QueryFlags, ReadCheck, ReadScope, Recx, Tail, UpdateValue,
 };
 
 /// A value of an akey.
@@ -199,7 +199,7 @@ impl Shard {
             answers.push(self.apply_op(op, &before, &mut bulk, epoch, around, &mut outcome)?);
         }
         let ops = answers.iter().map(Answer::as_wire).collect();
-        outcome.reply = wire::encode(&BatchReply { epoch, ops });
+        outcome.reply = wire::encode(&BatchReply { epoch, ops, sums: BulkSums::NONE });
         Ok(outcome)
     }
 
@@ -634,11 +634,12 @@ fn followed(value: &[u8]) -> Option<Oid> {
 mod tests {
     use super::*;
     use types::{ContId, ObjClass, ObjType, PoolId};
-    use wire::obj::UpdateIod;
     use wire::obj::{Listed, OpReply};
+    use wire::obj::{Sums, UpdateIod};
 
     fn run(shard: &mut Shard, ops: Vec<Op<'_>>, bulk: &[u8], epoch: u64) -> Result<Outcome> {
-        let batch = Batch { pool: PoolId(1), cont: ContId(1), checks: Vec::new(), ops };
+        let batch =
+            Batch { pool: PoolId(1), cont: ContId(1), checks: Vec::new(), ops, sums: Sums::NONE };
         shard.check(&batch.checks, &batch.ops)?;
         shard.apply(&batch, bulk, Epoch(epoch), &Alone)
     }

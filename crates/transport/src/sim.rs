@@ -18,12 +18,16 @@ use types::{Code, Error, Result};
 
 /// Bytes in flight in one direction before the writer must wait.
 const FLIGHT_BYTES_MAX: usize = 256 << 10;
+/// Writes shorter than this hold no bulk, or little of it.
+const FLIP_BYTES_MIN: usize = 8 << 10;
 
 /// How the network of a world behaves. Clones of the [`Rc`] are the same one.
 pub struct SimNet {
     delay_min: Cell<Duration>,
     delay_max: Cell<Duration>,
     break_ppm: Cell<u32>,
+    /// Bulk pieces still to be damaged, by sender and receiver.
+    flips: RefCell<BTreeMap<(String, String), u32>>,
     cuts: RefCell<BTreeSet<(String, String)>>,
     listeners: RefCell<BTreeMap<String, Weak<Listener>>>,
     pipes: RefCell<Vec<Weak<Pipe>>>,
@@ -38,6 +42,7 @@ impl Default for SimNet {
             delay_min: Cell::new(Duration::from_micros(5)),
             delay_max: Cell::new(Duration::from_micros(200)),
             break_ppm: Cell::new(0),
+            flips: RefCell::default(),
             cuts: RefCell::default(),
             listeners: RefCell::default(),
             pipes: RefCell::default(),
@@ -90,6 +95,31 @@ impl SimNet {
     /// Sets how many of a million writes break their connection.
     pub fn set_break_ppm(&self, ppm: u32) {
         self.break_ppm.set(ppm);
+    }
+
+    /// Flips a bit in each of the next `count` pieces of bulk from one node to another: in the
+    /// last byte of what is written in one go, where that is much.
+    pub fn flip_bulk(&self, from: &str, to: &str, count: u32) {
+        self.flips.borrow_mut().insert((from.into(), to.into()), count);
+    }
+
+    /// Pieces of bulk that are still to be damaged.
+    pub fn flips_left(&self, from: &str, to: &str) -> u32 {
+        self.flips.borrow().get(&(from.into(), to.into())).copied().unwrap_or(0)
+    }
+
+    fn damage(&self, pipe: &Pipe, piece: &mut [u8]) {
+        let mut flips = self.flips.borrow_mut();
+        if flips.is_empty() || piece.len() < FLIP_BYTES_MIN {
+            return;
+        }
+        if let Some(left) = flips.get_mut(&(pipe.from.clone(), pipe.to.clone()))
+            && *left > 0
+            && let Some(last) = piece.last_mut()
+        {
+            *left -= 1;
+            *last ^= 0x10;
+        }
     }
 
     /// Holds back everything between two nodes.
@@ -357,6 +387,7 @@ impl SimStream {
             piece.extend_from_slice(&part[..count]);
         }
         let count = piece.len();
+        self.net.damage(pipe, &mut piece);
         let arrival = env.now() + self.net.delay(node.world());
         let arrival = arrival.max(pipe.arrival_last.get());
         pipe.arrival_last.set(arrival);

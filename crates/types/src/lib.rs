@@ -13,6 +13,7 @@ pub mod key;
 pub mod limits;
 pub mod props;
 pub mod size;
+pub mod sums;
 
 pub use class::{GroupCount, ObjClass, Scheme};
 pub use epoch::{Epoch, Hlc};

@@ -94,6 +94,8 @@ pub struct ContProps {
     pub rd_fac: u8,
     /// Checksum over stored data.
     pub csum: CsumKind,
+    /// Targets compare data with their checksums when they arrive, not only when they are read.
+    pub server_verify: bool,
 }
 
 impl Default for ContProps {
@@ -106,6 +108,7 @@ impl Default for ContProps {
             chunk_bytes: limits::CHUNK_BYTES_DEFAULT,
             rd_fac: 0,
             csum: CsumKind::Crc32c,
+            server_verify: false,
         }
     }
 }

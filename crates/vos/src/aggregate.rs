@@ -22,14 +22,16 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
+use smallvec::SmallVec;
 use types::{ContId, Result};
 
 use crate::index::extent::ReadPart;
 use crate::index::fragment::{ArrayName, Group, WINDOW_BYTES};
-use crate::payload::Payload;
-use crate::record::{ChangeDf, PlaceDf, RecordDf};
+use crate::payload::{BlockSums, Payload};
+use crate::record::{ChangeDf, CopiedDf, PlaceDf, RecordDf};
 use crate::segments::Segments;
 use crate::shard::Shard;
+use crate::state::sums_df;
 
 /// How often the task looks.
 const TICK: Duration = Duration::from_secs(1);
@@ -184,19 +186,33 @@ async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> 
     }
     let Some(mut payload) = Payload::one_run(&shard.core, group.bytes)? else { return Ok(()) };
     let mut segments = Segments::new();
+    let mut readable = Ok(());
     {
         let Ok(view) = shard.view(name.cont) else { return Ok(()) };
         let Some(array) = view.cont.array(name) else { return Ok(()) };
         if !array.still_has(group) {
             return Ok(());
         }
+        segments.kind = view.cont.sums.kind;
         array.read(group.index, group.count, |part| match part {
             ReadPart::Inline(bytes) => segments.push_bytes(bytes),
-            ReadPart::Blocks(run) => segments.push_run(&shard.core, run),
+            ReadPart::Blocks(run) if readable.is_ok() => {
+                readable = segments.push_run(&shard.core, run);
+            }
+            ReadPart::Blocks(_) => {}
             ReadPart::Zero(bytes) => segments.push_zeros(bytes),
         });
     }
+    if readable.is_err() {
+        // Damage is left where it is.
+        return Ok(());
+    }
     segments.load().await?;
+    let bad = segments.damaged();
+    if !bad.is_empty() {
+        // Who reads them, or the scrubber, says so; a copy would hide it.
+        return Ok(());
+    }
     if let Some(room) = payload.buffers().next() {
         let mut at = 0;
         for slice in segments.slices() {
@@ -204,6 +220,7 @@ async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> 
             at += slice.len();
         }
     }
+    payload.make_sums(segments.kind);
     payload.write().await?;
     let Some(at) = payload.first_run() else { return Ok(()) };
     replace(shard, name, group, at, Some(payload))
@@ -226,10 +243,16 @@ fn replace(
         return Ok(());
     }
     let moved = payload.as_ref().map_or(0, Payload::bulk_bytes);
-    if let Some(payload) = payload {
-        payload.commit();
-    }
+    let (pieces, sums) = match payload {
+        Some(payload) => payload.commit(),
+        None => (SmallVec::new(), BlockSums::NONE),
+    };
+    let copied = pieces.first().map(|piece| CopiedDf {
+        bytes: piece.bytes(),
+        sums: sums_df(&pieces, &sums).first().copied(),
+    });
     shard.change(|state, effects| {
+        shard.fill_sums(&pieces, &sums);
         state.index.join(name, group.index, group.count, at, effects);
         let lsn = shard.log_record(&RecordDf::Join {
             cont: name.cont,
@@ -239,6 +262,7 @@ fn replace(
             index: group.index,
             count: group.count,
             at,
+            copied,
         });
         Ok((lsn, ()))
     })?;

@@ -76,6 +76,7 @@ pub(crate) async fn compact(shard: &Rc<Shard>, wal: &Rc<Wal>) -> Result<()> {
             }
         }
     }
+    last = append_sums(shard, wal).await?.max(last);
     wal.written(last).await?;
     if shard.is_closed() {
         return Ok(());
@@ -85,14 +86,41 @@ pub(crate) async fn compact(shard: &Rc<Shard>, wal: &Rc<Wal>) -> Result<()> {
     Ok(())
 }
 
+/// Appends the sums of blocks, region by region, then what is known to be damaged: only blocks
+/// with sums can be.
+async fn append_sums(shard: &Rc<Shard>, wal: &Rc<Wal>) -> Result<Lsn> {
+    let names = shard.core.space.borrow().sums.region_names();
+    let mut last = Lsn(0);
+    let mut appended = 0;
+    for (kind, number) in names {
+        if shard.is_closed() {
+            return Ok(last);
+        }
+        wal.usable()?;
+        let region = shard.core.space.borrow().sums.save(kind, number);
+        appended += region.sums.len() + region.present.len();
+        last = wal.append(|out| encode_into(&RecordDf::SumRegion { region }, out));
+        if appended >= SLICE_BYTES {
+            appended = 0;
+            wal.written(last).await?;
+        }
+    }
+    let blocks: Vec<_> = shard.core.space.borrow().sums.bad().collect();
+    if !blocks.is_empty() {
+        last = wal.append(|out| encode_into(&RecordDf::BadBlocks { blocks }, out));
+    }
+    Ok(last)
+}
+
 /// Appends everything but the objects, and lists those.
 fn begin(shard: &Shard, wal: &Rc<Wal>) -> Vec<(ContId, Oid)> {
     let state = shard.state.borrow();
     let log = |record: &RecordDf<'_>| -> Lsn { wal.append(|out| encode_into(record, out)) };
     log(&RecordDf::LastEpoch { epoch: state.last_epoch });
-    for &cont in state.index.conts.keys() {
-        log(&RecordDf::CreateCont { cont });
+    for (&cont, container) in &state.index.conts {
+        log(&RecordDf::CreateCont { cont, sums: container.sums });
     }
+    log(&RecordDf::Scrub { progress: state.scrub });
     for (tx, part) in &state.prepared {
         log(&RecordDf::Prepare {
             tx: *tx,
@@ -101,6 +129,8 @@ fn begin(shard: &Shard, wal: &Rc<Wal>) -> Vec<(ContId, Oid)> {
             wire_version: WIRE_VERSION,
             batch: &part.batch,
             pieces: pieces_df(&part.pieces),
+            // They come with their regions.
+            sums: Vec::new(),
         });
     }
     for (tx, (epoch, participants)) in &state.decisions {

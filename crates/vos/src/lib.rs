@@ -22,6 +22,7 @@
 
 mod aggregate;
 mod arena;
+mod arrival;
 mod batch;
 mod changes;
 mod check;
@@ -38,6 +39,7 @@ mod payload;
 mod record;
 mod retry;
 mod runs;
+mod scrub;
 mod sealed;
 mod segments;
 mod shard;
@@ -45,6 +47,7 @@ mod space;
 mod state;
 mod store;
 mod stripe;
+mod sums;
 mod tier;
 mod view;
 mod volume;
@@ -53,9 +56,11 @@ mod wal;
 pub use listing::Listing;
 pub use payload::Payload;
 pub use record::OrphanChange;
-pub use segments::Segments;
+pub use scrub::{Holder, ScrubProgress, Scrubbed};
+pub use segments::{BulkSumsOwned, Segments};
 pub use shard::{Origin, Shard, ShardConfig};
 pub use store::{INLINE_BYTES_LIMIT, INLINE_BYTES_MIN, Store, StoreOptions};
+pub use sums::{BadMark, SumPolicy};
 pub use tier::{DATA_DEVICES_MAX, DataDevice, Devices, Owner};
 pub use view::{FetchedOwned, FetchedValue, FoundOwned, View};
 

@@ -4,6 +4,9 @@
 //! update that has been taken cannot run out of space half-way. Bytes then go to where they
 //! stay: the arena, or aligned buffers that are written to the device as they are.
 //!
+//! A run begins with a block of its own and what is behind it in its last block is zeros: the sum of a
+//! block covers all of it.
+//!
 //! Invariants: the pieces are in bulk order and their lengths add up to the bulk; a payload
 //! that is dropped gives everything back; blocks whose write is in flight are not given back
 //! before the write has ended, even if nobody waits for it any more.
@@ -16,7 +19,7 @@ use std::task::{Poll, Waker};
 use env::{AlignedBuf, Env, File};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use types::{Code, Error, Result};
+use types::{Code, CsumKind, Error, Result};
 use wire::obj::{Op, Recx, UpdateValue};
 
 use crate::arena::Arena;
@@ -100,8 +103,38 @@ impl Drop for Reservation {
 pub struct Payload {
     core: Rc<Core>,
     pieces: SmallVec<[Piece; 1]>,
+    /// Number of pieces and bytes of each value of the bulk that has any.
+    pub(crate) values: SmallVec<[(usize, u64); 1]>,
+    pub(crate) sums: BlockSums,
     reservation: Option<Rc<Reservation>>,
     scm_reserved: u64,
+}
+
+/// Sums of the blocks that pieces of a bulk fill, block after block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct BlockSums {
+    pub kind: CsumKind,
+    pub bytes: Vec<u8>,
+}
+
+impl BlockSums {
+    pub(crate) const NONE: BlockSums = BlockSums { kind: CsumKind::Off, bytes: Vec::new() };
+
+    /// Calls `each` with the first block of every run of `pieces` and the sums of its blocks.
+    pub(crate) fn each_run<'a>(&'a self, pieces: &[Piece], mut each: impl FnMut(u64, &'a [u8])) {
+        if self.kind == CsumKind::Off {
+            return;
+        }
+        let mut rest = &self.bytes[..];
+        for piece in pieces {
+            if let Piece::Run { run, .. } = piece {
+                let blocks = (run.end_block() - run.first_block()) as usize;
+                let (mine, more) = rest.split_at(blocks * self.kind.width());
+                rest = more;
+                each(run.first_block(), mine);
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Payload {
@@ -116,6 +149,8 @@ impl Payload {
         let mut payload = Payload {
             core: core.clone(),
             pieces: SmallVec::new(),
+            values: SmallVec::new(),
+            sums: BlockSums::NONE,
             reservation: None,
             scm_reserved: 0,
         };
@@ -135,11 +170,11 @@ impl Payload {
             let Op::Update { iods, .. } = op else { continue };
             for iod in iods {
                 match &iod.value {
-                    UpdateValue::Single { bytes } => payload.reserve_piece(*bytes, None)?,
+                    UpdateValue::Single { bytes } => payload.reserve_value(*bytes, None)?,
                     UpdateValue::Array { record_bytes, recxs } => {
                         for recx in recxs {
                             let bytes = recx.count * *record_bytes as u64;
-                            payload.reserve_piece(bytes, Some(*record_bytes))?;
+                            payload.reserve_value(bytes, Some(*record_bytes))?;
                         }
                     }
                     _ => {}
@@ -157,15 +192,14 @@ impl Payload {
         if run.bytes < bytes {
             return Ok(None);
         }
-        let buf = match &core.medium {
-            Medium::Arena(_) => None,
-            Medium::File(_) => Some(AlignedBuf::try_zeroed(bytes as usize)?),
-        };
+        let buf = room_for(core, run)?;
         let mut pieces = SmallVec::new();
         pieces.push(Piece::Run { run, buf });
         Ok(Some(Payload {
             core: core.clone(),
             pieces,
+            values: SmallVec::from_slice(&[(1, bytes)]),
+            sums: BlockSums::NONE,
             reservation: Some(reservation),
             scm_reserved: 0,
         }))
@@ -179,7 +213,14 @@ impl Payload {
         let runs = RefCell::new(SmallVec::from_slice(&[run]));
         let reservation = Some(Rc::new(Reservation { core: core.clone(), runs }));
         let (core, pieces) = (core.clone(), SmallVec::new());
-        Some(Payload { core, pieces, reservation, scm_reserved: 0 })
+        Some(Payload {
+            core,
+            pieces,
+            reservation,
+            values: SmallVec::new(),
+            sums: BlockSums::NONE,
+            scm_reserved: 0,
+        })
     }
 
     /// Where the first piece is in the data area, if it is there.
@@ -190,8 +231,17 @@ impl Payload {
         }
     }
 
-    /// Reserves one piece; records may be cut only between each other.
-    fn reserve_piece(&mut self, bytes: u64, record_bytes: Option<u32>) -> Result<()> {
+    fn reserve_value(&mut self, bytes: u64, record_bytes: Option<u32>) -> Result<()> {
+        let before = self.pieces.len();
+        self.reserve_pieces(bytes, record_bytes)?;
+        if bytes > 0 {
+            self.values.push((self.pieces.len() - before, bytes));
+        }
+        Ok(())
+    }
+
+    /// Reserves the pieces of a value; records may be cut only between each other.
+    fn reserve_pieces(&mut self, bytes: u64, record_bytes: Option<u32>) -> Result<()> {
         if bytes < self.core.inline_bytes_max {
             if bytes > 0 {
                 self.pieces.push(Piece::Inline(vec![0; bytes as usize].into_boxed_slice()));
@@ -227,10 +277,7 @@ impl Payload {
                 run = whole;
             }
             reservation.runs.borrow_mut().push(run);
-            let buf = match &core.medium {
-                Medium::Arena(_) => None,
-                Medium::File(_) => Some(AlignedBuf::try_zeroed(run.bytes as usize)?),
-            };
+            let buf = room_for(&core, run)?;
             self.pieces.push(Piece::Run { run, buf });
             left -= run.bytes;
         }
@@ -323,11 +370,12 @@ impl Payload {
     }
 
     /// A record owns the blocks from now on.
-    pub(crate) fn commit(mut self) -> SmallVec<[Piece; 1]> {
+    pub(crate) fn commit(mut self) -> (SmallVec<[Piece; 1]>, BlockSums) {
         if let Some(reservation) = &self.reservation {
             reservation.runs.borrow_mut().clear();
         }
-        std::mem::take(&mut self.pieces)
+        let sums = std::mem::replace(&mut self.sums, BlockSums::NONE);
+        (std::mem::take(&mut self.pieces), sums)
     }
 }
 
@@ -335,6 +383,22 @@ impl Drop for Payload {
     fn drop(&mut self) {
         let reserved = &self.core.scm_reserved;
         reserved.set(reserved.get() - self.scm_reserved);
+    }
+}
+
+/// What is behind a reserved run in its last block becomes zeros, here or in the buffer returned.
+fn room_for(core: &Core, run: Run) -> Result<Option<AlignedBuf>> {
+    match &core.medium {
+        Medium::Arena(arena) => {
+            let whole = run.end_block() * BLOCK_BYTES - run.at;
+            let rest = (whole - run.bytes) as usize;
+            let start = arena.address(Run { at: run.at, bytes: whole }).as_ptr();
+            // SAFETY: the caller alone holds the run's blocks (see `arena`); what is behind the
+            // run in its last block is inside the arena, as checked above.
+            unsafe { start.add(run.bytes as usize).write_bytes(0, rest) };
+            Ok(None)
+        }
+        Medium::File(_) => AlignedBuf::try_zeroed(run.bytes as usize).map(Some),
     }
 }
 

@@ -8,10 +8,13 @@
 //! the batch of a prepared transaction, kept as it came together with its wire version.
 
 use serde::{Deserialize, Serialize};
-use types::{Code, ContId, Epoch, Error, Oid, Result, TargetId};
+use types::{Code, ContId, CsumKind, Epoch, Error, Oid, Result, TargetId};
 use wire::obj::{TxId, TxOutcome};
 
-/// Version of all records. 1: first release; 2: joined extents.
+use crate::scrub::ScrubProgress;
+use crate::sums::{BadMark, RegionDf, SumPolicy};
+
+/// Version of all records. 1: milestone 1. 2: joined extents, sums of blocks.
 pub(crate) const RECORD_VERSION: u16 = 2;
 
 /// A run of bytes of the data area.
@@ -21,6 +24,27 @@ pub(crate) struct RunDf {
     pub at: u64,
     /// Length, bytes.
     pub bytes: u64,
+}
+
+/// Sums of blocks that are filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct BlockSumsDf<'a> {
+    /// The first block.
+    pub first: u64,
+    pub kind: CsumKind,
+    /// Block after block.
+    #[serde(with = "serde_bytes", borrow)]
+    pub sums: &'a [u8],
+}
+
+/// A copy that aggregation has made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct CopiedDf<'a> {
+    /// Length of the run.
+    pub bytes: u64,
+    /// Of its blocks.
+    #[serde(borrow)]
+    pub sums: Option<BlockSumsDf<'a>>,
 }
 
 /// One change of the index.
@@ -144,7 +168,7 @@ pub(crate) enum TouchDf<'a> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum RecordDf<'a> {
     /// A container comes to be, if it is not there.
-    CreateCont { cont: ContId },
+    CreateCont { cont: ContId, sums: SumPolicy },
     /// A container and all in it goes away.
     DestroyCont { cont: ContId },
     /// Changes at one epoch.
@@ -156,6 +180,9 @@ pub(crate) enum RecordDf<'a> {
         #[serde(borrow)]
         origin: Option<OriginDf<'a>>,
         orphans: Vec<OrphanChange>,
+        /// Of the runs that the changes bring; the blocks of the others have none.
+        #[serde(borrow)]
+        sums: Vec<BlockSumsDf<'a>>,
     },
     /// A transaction's part is held.
     Prepare {
@@ -167,6 +194,9 @@ pub(crate) enum RecordDf<'a> {
         batch: &'a [u8],
         #[serde(borrow)]
         pieces: Vec<PieceDf<'a>>,
+        /// Of the runs among the pieces.
+        #[serde(borrow)]
+        sums: Vec<BlockSumsDf<'a>>,
     },
     /// A held part takes effect or is dropped.
     Decide {
@@ -224,7 +254,19 @@ pub(crate) enum RecordDf<'a> {
         index: u64,
         count: u64,
         at: u64,
+        /// `None`: the bytes were there already.
+        #[serde(borrow)]
+        copied: Option<CopiedDf<'a>>,
     },
+    /// Compaction: the blocks of a region have exactly these sums.
+    SumRegion {
+        #[serde(borrow)]
+        region: RegionDf<'a>,
+    },
+    /// Blocks are found damaged.
+    BadBlocks { blocks: Vec<(u64, BadMark)> },
+    /// Where the scrubber is.
+    Scrub { progress: ScrubProgress },
 }
 
 /// Appends the durable form of a record, with its length in front.
@@ -274,10 +316,18 @@ mod tests {
             changes: vec![change],
             origin: None,
             orphans: vec![],
+            sums: vec![],
         };
-        let framed = |body: &[u8]| [&[7, 6, 1], body, &[0, 0]].concat();
+        let framed = |body: &[u8]| [&[7, 6, 1], body, &[0, 0, 0]].concat();
+        let block_sums = BlockSumsDf { first: 3, kind: CsumKind::Crc32c, sums: &[1, 2, 3, 4] };
         let mut list = vec![
-            (RecordDf::CreateCont { cont }, vec![0, 7]),
+            (
+                RecordDf::CreateCont {
+                    cont,
+                    sums: SumPolicy { kind: CsumKind::Xxh3, verify: true },
+                },
+                vec![0, 7, 3, 1],
+            ),
             (RecordDf::DestroyCont { cont }, vec![1, 7]),
             (
                 RecordDf::Apply {
@@ -286,8 +336,9 @@ mod tests {
                     changes: vec![],
                     origin: Some(origin),
                     orphans: vec![OrphanChange::Add(oid), OrphanChange::Remove(oid)],
+                    sums: vec![block_sums],
                 },
-                vec![2, 7, 6, 0, 1, 3, 4, 1, b'r', 2, 0, 1, 2, 1, 1, 2],
+                vec![2, 7, 6, 0, 1, 3, 4, 1, b'r', 2, 0, 1, 2, 1, 1, 2, 1, 3, 1, 4, 1, 2, 3, 4],
             ),
             (
                 RecordDf::Prepare {
@@ -297,8 +348,9 @@ mod tests {
                     wire_version: 1,
                     batch: b"b",
                     pieces: vec![PieceDf::Inline(b"i"), PieceDf::Run(runs[0])],
+                    sums: vec![block_sums],
                 },
-                vec![3, 3, 4, 5, 7, 1, 1, b'b', 2, 0, 1, b'i', 1, 8, 9],
+                vec![3, 3, 4, 5, 7, 1, 1, b'b', 2, 0, 1, b'i', 1, 8, 9, 1, 3, 1, 4, 1, 2, 3, 4],
             ),
             (
                 RecordDf::Decide {
@@ -341,8 +393,39 @@ mod tests {
                 ],
             ),
             (
-                RecordDf::Join { cont, oid, dkey, akey, index: 5, count: 2, at: 8 },
-                vec![11, 7, 1, 2, 1, b'd', 1, b'a', 5, 2, 8],
+                RecordDf::Join { cont, oid, dkey, akey, index: 5, count: 2, at: 8, copied: None },
+                vec![11, 7, 1, 2, 1, b'd', 1, b'a', 5, 2, 8, 0],
+            ),
+            (
+                RecordDf::SumRegion {
+                    region: RegionDf {
+                        kind: CsumKind::Crc32c,
+                        region: 9,
+                        present: vec![1, 0].into(),
+                        sums: vec![5, 6].into(),
+                    },
+                },
+                vec![12, 1, 9, 2, 1, 0, 2, 5, 6],
+            ),
+            (
+                RecordDf::BadBlocks {
+                    blocks: vec![(7, BadMark { found_ns: 8, by_scrubber: true })],
+                },
+                vec![13, 1, 7, 8, 1],
+            ),
+            (
+                RecordDf::Scrub {
+                    progress: ScrubProgress {
+                        under_way: true,
+                        next_block: 2,
+                        bad_count: 3,
+                        passes: 4,
+                        begin_ns: 5,
+                        end_ns: 6,
+                        end_bad_count: 7,
+                    },
+                },
+                vec![14, 1, 2, 3, 4, 5, 6, 7],
             ),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![

@@ -3,17 +3,23 @@
 //! Data in the data area stays where it is; a guard keeps it from being reused until the
 //! segments are dropped, however long sending takes and whatever is written meanwhile. Small
 //! pieces that live in the index are copied, for the index may change.
+//!
+//! Whole blocks go out with the sums they are stored with: nothing but the sender that made them
+//! and the reader that compares them looks at the data in between. Of a block that goes out in part, the
+//! whole is compared here and the part gets a sum of its own.
 
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::rc::Rc;
 
 use env::AlignedBuf;
 use futures_util::future::join_all;
-use types::{Code, Error, Result};
+use types::sums::{SUM_CHUNK_BYTES, SumRun};
+use types::{Code, CsumKind, Error, Result};
+use wire::obj::BulkSums;
 
 use crate::payload::{Core, Medium};
-use crate::space::{BLOCK_BYTES, ReadGuard, Run};
+use crate::scrub::differing;
+use crate::space::{BLOCK_BYTES, ReadGuard, Run, Space};
 
 /// Zeros to send where nothing was written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -22,25 +28,82 @@ enum Segment {
     /// Part of the copied bytes.
     Copied(Range<usize>),
     /// Part of the arena.
-    Arena(NonNull<u8>, usize),
-    /// Part of the device, once loaded with this many bytes to skip.
-    Disk(Run, Option<(AlignedBuf, usize)>),
+    Arena(Run),
+    /// Part of the device, once loaded with the blocks it touches.
+    Disk(Run, Option<AlignedBuf>),
     /// This many zeros.
     Zero(u64),
 }
 
 /// Pieces of fetched data, in bulk order.
-#[derive(Default)]
 pub struct Segments {
     copied: Vec<u8>,
     segments: Vec<Segment>,
     bytes: u64,
+    /// Of the container.
+    pub(crate) kind: CsumKind,
     hold: Option<(Rc<Core>, ReadGuard)>,
+}
+
+impl Default for Segments {
+    fn default() -> Segments {
+        Segments {
+            copied: Vec::new(),
+            segments: Vec::new(),
+            bytes: 0,
+            kind: CsumKind::Off,
+            hold: None,
+        }
+    }
 }
 
 impl std::fmt::Debug for Segments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Segments({} bytes in {} pieces)", self.bytes, self.segments.len())
+    }
+}
+
+/// Sums of the bulk of a reply; the owned form of [`BulkSums`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BulkSumsOwned {
+    kind: CsumKind,
+    runs: Vec<SumRun>,
+    sums: Vec<u8>,
+}
+
+impl BulkSumsOwned {
+    /// The form that goes on the wire.
+    pub fn as_wire(&self) -> BulkSums<'_> {
+        BulkSums { kind: self.kind, runs: self.runs.clone(), sums: &self.sums }
+    }
+
+    /// Adds a chunk, or several neighbouring ones of whole blocks, with their sums.
+    fn push(&mut self, bytes: u64, first: usize, sums: &[u8]) {
+        if let Some(SumRun::Summed { bytes: before, first: head }) = self.runs.last_mut()
+            && (*before as usize) >= *head as usize
+            && (*before as usize - *head as usize).is_multiple_of(SUM_CHUNK_BYTES)
+            && first == SUM_CHUNK_BYTES.min(bytes as usize)
+        {
+            *before += bytes as u32;
+        } else {
+            self.runs.push(SumRun::Summed { bytes: bytes as u32, first: first as u16 });
+        }
+        self.sums.extend_from_slice(sums);
+    }
+
+    /// Adds one chunk, summed here.
+    fn push_made(&mut self, chunk: &[u8]) {
+        let mut sum = [0; types::sums::SUM_BYTES_MAX];
+        let sum = &mut sum[..self.kind.width()];
+        codec::sum(self.kind, chunk, sum);
+        self.push(chunk.len() as u64, chunk.len(), sum);
+    }
+
+    fn push_bare(&mut self, more: u64) {
+        match self.runs.last_mut() {
+            Some(SumRun::Bare { bytes }) => *bytes += more as u32,
+            _ => self.runs.push(SumRun::Bare { bytes: more as u32 }),
+        }
     }
 }
 
@@ -60,22 +123,37 @@ impl Segments {
         self.segments.iter().any(|segment| matches!(segment, Segment::Disk(_, None)))
     }
 
+    /// All blocks that a run touches, whole.
+    fn blocks<'a>(&'a self, run: Run, loaded: Option<&'a AlignedBuf>) -> &'a [u8] {
+        if let Some(buf) = loaded {
+            return buf;
+        }
+        let start = run.first_block() * BLOCK_BYTES;
+        let whole = Run { at: start, bytes: run.end_block() * BLOCK_BYTES - start };
+        match &self.hold {
+            Some((core, _)) if let Medium::Arena(arena) = &core.medium => {
+                let start = arena.address(whole).as_ptr();
+                // SAFETY: the blocks are inside the arena that `hold` keeps mapped, were written whole
+                // when they were filled, and `hold` keeps them from being handed out (see `arena`).
+                unsafe { std::slice::from_raw_parts(start, whole.bytes as usize) }
+            }
+            _ => panic!("segments on the device must be loaded first"),
+        }
+    }
+
     /// The bytes, in order. Panics when something is still on the device: call
     /// [`Segments::load`] first.
     pub fn slices(&self) -> Vec<&[u8]> {
         let mut out = Vec::with_capacity(self.segments.len());
+        let part = |run: &Run, loaded| {
+            let skip = (run.at % BLOCK_BYTES) as usize;
+            &self.blocks(*run, loaded)[skip..skip + run.bytes as usize]
+        };
         for segment in &self.segments {
             match segment {
                 Segment::Copied(range) => out.push(&self.copied[range.clone()]),
-                Segment::Arena(start, bytes) => {
-                    // SAFETY: the run is inside the arena that `hold` keeps mapped, and `hold`
-                    // keeps it from being handed out and written (see `arena`).
-                    out.push(unsafe { std::slice::from_raw_parts(start.as_ptr(), *bytes) });
-                }
-                Segment::Disk(run, Some((buf, skip))) => {
-                    out.push(&buf[*skip..*skip + run.bytes as usize]);
-                }
-                Segment::Disk(_, None) => panic!("segments on the device must be loaded first"),
+                Segment::Arena(run) => out.push(part(run, None)),
+                Segment::Disk(run, loaded) => out.push(part(run, loaded.as_ref())),
                 Segment::Zero(bytes) => {
                     let mut left = *bytes as usize;
                     while left > 0 {
@@ -100,19 +178,107 @@ impl Segments {
                 let bytes = run.end_block() * BLOCK_BYTES - start;
                 let buf = AlignedBuf::try_zeroed(bytes as usize)?;
                 let read = file.read_at(start, buf);
-                reads.push(async move { (at, (run.at - start) as usize, bytes, read.await) });
+                reads.push(async move { (at, bytes, read.await) });
             }
         }
-        for (at, skip, bytes, (buf, result)) in join_all(reads).await {
+        for (at, bytes, (buf, result)) in join_all(reads).await {
             let count = result.map_err(|error| error.context("reading data"))?;
             if (count as u64) < bytes {
                 return Err(Error::new(Code::Io, "the data file is shorter than its index says"));
             }
             if let Segment::Disk(_, loaded) = &mut self.segments[at] {
-                *loaded = Some((buf, skip));
+                *loaded = Some(buf);
             }
         }
         Ok(())
+    }
+
+    /// Sums of the bytes, for the reader. The numbers of damaged blocks, if there are any among those
+    /// that are looked at here. After [`Segments::load`].
+    pub fn sums(&self) -> std::result::Result<BulkSumsOwned, Vec<u64>> {
+        let mut out = BulkSumsOwned { kind: self.kind, runs: Vec::new(), sums: Vec::new() };
+        if self.kind == CsumKind::Off {
+            return Ok(out);
+        }
+        let chunks = self.bytes as usize / SUM_CHUNK_BYTES + 2 * self.segments.len();
+        out.sums.reserve(chunks * self.kind.width());
+        let mut bad = Vec::new();
+        for segment in &self.segments {
+            match segment {
+                Segment::Copied(range) => {
+                    for chunk in self.copied[range.clone()].chunks(SUM_CHUNK_BYTES) {
+                        out.push_made(chunk);
+                    }
+                }
+                Segment::Zero(bytes) => out.runs.push(SumRun::Zeros { bytes: *bytes as u32 }),
+                Segment::Arena(run) => self.sum_run(*run, None, &mut out, &mut bad),
+                Segment::Disk(run, loaded) => {
+                    self.sum_run(*run, loaded.as_ref(), &mut out, &mut bad);
+                }
+            }
+        }
+        if bad.is_empty() { Ok(out) } else { Err(bad) }
+    }
+
+    fn sum_run(
+        &self,
+        run: Run,
+        loaded: Option<&AlignedBuf>,
+        out: &mut BulkSumsOwned,
+        bad: &mut Vec<u64>,
+    ) {
+        let Some((core, _)) = &self.hold else { return };
+        let space = core.space.borrow();
+        let end = run.at + run.bytes;
+        let mut at = run.at;
+        while at < end {
+            let block = at / BLOCK_BYTES;
+            let whole = if at.is_multiple_of(BLOCK_BYTES) { (end - at) / BLOCK_BYTES } else { 0 };
+            if whole > 0 {
+                space.sums.stretches(self.kind, block, whole, |count, sums| match sums {
+                    Some(sums) => out.push(count * BLOCK_BYTES, SUM_CHUNK_BYTES, sums),
+                    None => out.push_bare(count * BLOCK_BYTES),
+                });
+                at += whole * BLOCK_BYTES;
+                continue;
+            }
+            let stop = end.min((block + 1) * BLOCK_BYTES);
+            match space.sums.of(block) {
+                None => out.push_bare(stop - at),
+                Some((kind, sum)) => {
+                    let start = (block - run.first_block()) * BLOCK_BYTES;
+                    let data = &self.blocks(run, loaded)[start as usize..][..SUM_CHUNK_BYTES];
+                    bad.extend(differing(kind, block, data, sum));
+                    let skip = (at % BLOCK_BYTES) as usize;
+                    out.push_made(&data[skip..skip + (stop - at) as usize]);
+                }
+            }
+            at = stop;
+        }
+    }
+
+    /// Compares every block touched with its sum; returns those that differ. After
+    /// [`Segments::load`].
+    pub fn damaged(&self) -> Vec<u64> {
+        let Some((core, _)) = &self.hold else { return Vec::new() };
+        let space = core.space.borrow();
+        let mut bad = Vec::new();
+        for segment in &self.segments {
+            let (run, loaded) = match segment {
+                Segment::Arena(run) => (run, None),
+                Segment::Disk(run, loaded) => (run, loaded.as_ref()),
+                _ => continue,
+            };
+            let data = self.blocks(*run, loaded).chunks(SUM_CHUNK_BYTES);
+            for (block, data) in (run.first_block()..).zip(data) {
+                if let Some((kind, sum)) = space.sums.of(block) {
+                    bad.extend(differing(kind, block, data, sum));
+                }
+            }
+        }
+        bad.sort_unstable();
+        bad.dedup();
+        bad
     }
 
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
@@ -127,19 +293,31 @@ impl Segments {
         self.segments.push(Segment::Zero(bytes));
     }
 
-    pub(crate) fn push_run(&mut self, core: &Rc<Core>, run: Run) {
+    /// Adds a run; `Csum` when it touches a block that is known to be damaged.
+    pub(crate) fn push_run(&mut self, core: &Rc<Core>, run: Run) -> Result<()> {
+        refuse_bad(&core.space.borrow(), run)?;
         self.hold.get_or_insert_with(|| (core.clone(), ReadGuard::new(&core.space)));
         self.bytes += run.bytes;
-        match &core.medium {
-            Medium::Arena(arena) => {
-                self.segments.push(Segment::Arena(arena.address(run), run.bytes as usize));
+        match (&core.medium, self.segments.last_mut()) {
+            (Medium::Arena(_), Some(Segment::Arena(last)))
+            | (Medium::File(_), Some(Segment::Disk(last, None)))
+                if last.at + last.bytes == run.at =>
+            {
+                last.bytes += run.bytes;
             }
-            Medium::File(_) => match self.segments.last_mut() {
-                Some(Segment::Disk(last, None)) if last.at + last.bytes == run.at => {
-                    last.bytes += run.bytes;
-                }
-                _ => self.segments.push(Segment::Disk(run, None)),
-            },
+            (Medium::Arena(_), _) => self.segments.push(Segment::Arena(run)),
+            (Medium::File(_), _) => self.segments.push(Segment::Disk(run, None)),
         }
+        Ok(())
     }
+}
+
+fn refuse_bad(space: &Space, run: Run) -> Result<()> {
+    if space.sums.is_bad(run.first_block(), run.end_block()) {
+        return Err(Error::new(
+            Code::Csum,
+            "the data are damaged on this target; write or remove them anew",
+        ));
+    }
+    Ok(())
 }

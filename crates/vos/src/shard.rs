@@ -6,13 +6,14 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use types::{ClientId, Code, ContId, Durability, Epoch, Error, Oid, PoolId, Result, TargetId};
-use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, TxId, TxOutcome};
+use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, Sums, TxId, TxOutcome};
 use wire::store::{AggregationStat, LogStat};
 
 use crate::index::Effects;
-use crate::payload::{Core, Payload};
+use crate::payload::{BlockSums, Core, Payload, Piece};
 use crate::record::{self, OriginDf, OrphanChange, RecordDf};
-use crate::state::{State, pieces_df};
+use crate::state::{State, pieces_df, sums_df};
+use crate::sums::SumPolicy;
 use crate::view::View;
 use crate::wal::Wal;
 use crate::{Lsn, changes, check, locks};
@@ -191,7 +192,7 @@ impl Shard {
         if self.compacting.get() || self.closed.get() {
             return;
         }
-        let live = self.state.borrow().index.scm_bytes;
+        let live = self.state.borrow().index.scm_bytes + self.core.space.borrow().sums.bytes();
         if crate::compact::is_due(wal.bytes(), live)
             && let Some(me) = self.me.upgrade()
         {
@@ -222,12 +223,17 @@ impl Shard {
         self.aggregate_if_due();
     }
 
-    /// Makes a container known; no effect when it is.
+    /// Makes a container known; no effect when it is. Its data have no sums.
     pub fn create_cont(&self, cont: ContId) -> Result<Lsn> {
+        self.create_summed_cont(cont, SumPolicy::OFF)
+    }
+
+    /// Makes a container known whose data have sums; no effect when it is known.
+    pub fn create_summed_cont(&self, cont: ContId, sums: SumPolicy) -> Result<Lsn> {
         self.writable()?;
         let (lsn, ()) = self.change(|state, _| {
-            state.create_cont(cont);
-            Ok((self.log_record(&RecordDf::CreateCont { cont }), ()))
+            state.create_cont(cont, sums);
+            Ok((self.log_record(&RecordDf::CreateCont { cont, sums }), ()))
         })?;
         Ok(lsn)
     }
@@ -254,6 +260,11 @@ impl Shard {
             });
         }
         Ok(lsn)
+    }
+
+    /// Sums over the data of a container; `NonExist` when it is not known.
+    pub fn sum_policy(&self, cont: ContId) -> Result<SumPolicy> {
+        Ok(self.view(cont)?.cont.sums)
     }
 
     /// True when the container is known.
@@ -300,6 +311,15 @@ impl Shard {
         Payload::reserve(&self.core, self.state.borrow().index.scm_bytes, ops)
     }
 
+    /// Takes the sums that came with an update's bulk, which has been received into the payload;
+    /// before it is written.
+    ///
+    /// `Inval` when they are not those the container wants; `Csum` when the bulk was damaged on its
+    /// way, as far as that is looked at here (see [`SumPolicy::verify`]).
+    pub fn take_sums(&self, cont: ContId, sums: &Sums<'_>, payload: &mut Payload) -> Result<()> {
+        payload.take_sums(self.view(cont)?.cont.sums, sums)
+    }
+
     /// Evaluates read checks, conditions and kinds of values against the present state.
     ///
     /// `TxRestart` for a read check; `Exist`, `NonExist`, `NotEmpty` for conditions; `Inval` for a
@@ -324,8 +344,8 @@ impl Shard {
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
-        check_payload(ops, &payload)?;
-        let pieces = payload.commit();
+        self.check_payload(cont, ops, &payload)?;
+        let (pieces, sums) = payload.commit();
         let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, effects| {
             let (index, fragments) = (&mut state.index, &mut state.fragments);
@@ -351,14 +371,36 @@ impl Shard {
                         changes: list,
                         origin,
                         orphans,
+                        sums: sums_df(&pieces, &sums),
                     })
                 }
             };
             state.saw_epoch(epoch);
             state.note(cont, origin, orphans);
+            self.fill_sums(&pieces, &sums);
             Ok((lsn, ()))
         })?;
         Ok(lsn)
+    }
+
+    /// Blocks that pieces fill have these sums from now on; in the step that logs them.
+    pub(crate) fn fill_sums(&self, pieces: &[Piece], sums: &BlockSums) {
+        let table = &mut self.core.space.borrow_mut().sums;
+        sums.each_run(pieces, |first, run| table.set(sums.kind, first, run));
+    }
+
+    fn check_payload(&self, cont: ContId, ops: &[Op<'_>], payload: &Payload) -> Result<()> {
+        if payload.is_unwritten() {
+            return Err(Error::inval(
+                "the payload must be written to the device before it is applied",
+            ));
+        }
+        if payload.lacks_sums(self.view(cont)?.cont.sums) {
+            return Err(Error::inval(
+                "the update's data carry no checksums, but the container's do",
+            ));
+        }
+        changes::check_pieces(ops, payload.pieces())
     }
 
     fn require_cont(&self, cont: ContId) -> Result<()> {
@@ -425,12 +467,13 @@ impl Shard {
         self.writable()?;
         self.require_cont(cont)?;
         let decoded: Batch<'_> = wire::decode(batch)?;
-        check_payload(&decoded.ops, &payload)?;
+        self.check_payload(cont, &decoded.ops, &payload)?;
         if self.state.borrow().prepared.contains_key(&tx) {
             return Ok(self.last_lsn());
         }
-        let pieces = payload.commit();
+        let (pieces, sums) = payload.commit();
         let (lsn, ()) = self.change(|state, _| {
+            self.fill_sums(&pieces, &sums);
             let lsn = self.log_record(&RecordDf::Prepare {
                 tx,
                 coordinator,
@@ -438,6 +481,7 @@ impl Shard {
                 wire_version: wire::WIRE_VERSION,
                 batch,
                 pieces: pieces_df(&pieces),
+                sums: sums_df(&pieces, &sums),
             });
             state.prepare(tx, coordinator, cont, batch, pieces)?;
             Ok((lsn, ()))
@@ -596,11 +640,4 @@ impl Shard {
     pub fn log_bytes(&self) -> u64 {
         self.wal.as_ref().map_or(0, |wal| wal.bytes())
     }
-}
-
-fn check_payload(ops: &[Op<'_>], payload: &Payload) -> Result<()> {
-    if payload.is_unwritten() {
-        return Err(Error::inval("the payload must be written to the device before it is applied"));
-    }
-    changes::check_pieces(ops, payload.pieces())
 }

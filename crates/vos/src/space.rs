@@ -19,6 +19,7 @@ use std::rc::Rc;
 use types::{Code, Error, Result};
 
 use crate::Lsn;
+use crate::sums::SumTable;
 
 /// Unit of allocation, bytes; also the alignment of direct I/O.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
@@ -85,6 +86,8 @@ pub(crate) struct Space {
     collects: bool,
     /// Freed runs, joined; parts of them may be in use again.
     freed: BTreeMap<u64, u64>,
+    /// Sums of the blocks in use.
+    pub sums: SumTable,
 }
 
 /// Least freed run that a device is told of, blocks.
@@ -165,6 +168,13 @@ impl Space {
             }
         }
         Ok(())
+    }
+
+    /// Drops sums of blocks that are free; after a rebuild.
+    pub(crate) fn clear_free_sums(&mut self) {
+        for (&first, &count) in &self.by_start {
+            self.sums.clear(first, count);
+        }
     }
 
     /// Follows a change of the index made by the record at `lsn`.
@@ -296,6 +306,7 @@ impl Space {
         if count == 0 {
             return;
         }
+        self.sums.clear(first, count);
         let (mut start, mut length) = (first, count);
         if let Some((&before, &before_length)) = self.by_start.range(..first).next_back() {
             assert!(before + before_length <= first, "block {first} freed twice");

@@ -14,10 +14,12 @@ use crate::changes;
 use crate::index::fragment::ArrayName;
 use crate::index::{Container, Effects, Index};
 use crate::locks::{self, Claim, LockTable};
-use crate::payload::Piece;
-use crate::record::{self, OriginDf, OrphanChange, PieceDf, RecordDf, RunDf};
+use crate::payload::{BlockSums, Piece};
+use crate::record::{self, BlockSumsDf, OriginDf, OrphanChange, PieceDf, RecordDf, RunDf};
 use crate::retry::RetryWindow;
+use crate::scrub::ScrubProgress;
 use crate::space::{Run, Space};
+use crate::sums::{SumPolicy, SumTable};
 
 /// A held part of a transaction.
 #[derive(Debug)]
@@ -44,11 +46,16 @@ pub(crate) struct State {
     pub fragments: Fragments,
     /// Destroyed containers whose memory is still to be given back.
     pub graveyard: Vec<Container>,
+    /// Where the scrubber is.
+    pub scrub: ScrubProgress,
+    /// Sums as replay finds them; the allocator has them from then on.
+    pub replayed_sums: SumTable,
 }
 
 impl State {
-    pub(crate) fn create_cont(&mut self, cont: ContId) {
-        self.index.conts.entry(cont).or_default();
+    pub(crate) fn create_cont(&mut self, cont: ContId, sums: SumPolicy) {
+        let new = || Container { sums, ..Container::default() };
+        self.index.conts.entry(cont).or_insert_with(new);
     }
 
     /// Makes a container unreachable at once; [`State::bury`] gives its space back.
@@ -193,13 +200,17 @@ impl State {
     pub(crate) fn replay(&mut self, record: RecordDf<'_>) -> Result<()> {
         let mut effects = Effects::default();
         match record {
-            RecordDf::CreateCont { cont } => self.create_cont(cont),
+            RecordDf::CreateCont { cont, sums } => self.create_cont(cont, sums),
             RecordDf::DestroyCont { cont } => {
                 self.destroy_cont(cont);
                 self.bury(usize::MAX, &mut effects);
             }
-            RecordDf::Apply { cont, epoch, changes, origin, orphans } => {
+            RecordDf::Apply { cont, epoch, changes, origin, orphans, sums } => {
                 changes.iter().try_for_each(check_change)?;
+                for change in &changes {
+                    each_fresh_run(change, |run| self.replayed_sums.clear_run(run));
+                }
+                self.replay_sums(&sums)?;
                 for change in &changes {
                     self.fragments.note(cont, change);
                     self.index.apply(cont, epoch, change, &mut effects);
@@ -207,7 +218,7 @@ impl State {
                 self.saw_epoch(epoch);
                 self.note(cont, origin, &orphans);
             }
-            RecordDf::Prepare { tx, coordinator, cont, wire_version, batch, pieces } => {
+            RecordDf::Prepare { tx, coordinator, cont, wire_version, batch, pieces, sums } => {
                 if wire_version != wire::WIRE_VERSION {
                     return Err(Error::new(
                         Code::Version,
@@ -218,6 +229,15 @@ impl State {
                     ));
                 }
                 if !self.prepared.contains_key(&tx) {
+                    for piece in &pieces {
+                        if let PieceDf::Run(run) = piece {
+                            if run.at.checked_add(run.bytes).is_none() {
+                                return Err(Error::new(Code::Csum, "log record: impossible run"));
+                            }
+                            self.replayed_sums.clear_run(Run { at: run.at, bytes: run.bytes });
+                        }
+                    }
+                    self.replay_sums(&sums)?;
                     self.prepare(tx, coordinator, cont, batch, pieces_from(&pieces))?;
                 }
             }
@@ -249,15 +269,46 @@ impl State {
                 changes.iter().for_each(|(_, change)| self.fragments.note(cont, change));
                 self.index.replay_part(cont, oid, from, to, &changes, &touches, epochs);
             }
-            RecordDf::Join { cont, oid, dkey, akey, index, count, at } => {
+            RecordDf::Join { cont, oid, dkey, akey, index, count, at, copied } => {
                 check_keys(oid, dkey, akey)?;
                 let end = at.checked_add(count.saturating_mul(u32::MAX as u64));
                 if index.checked_add(count).is_none() || end.is_none() {
                     return Err(Error::new(Code::Csum, "log record: impossible range of records"));
                 }
+                if let Some(copied) = copied {
+                    if at.checked_add(copied.bytes).is_none() {
+                        return Err(Error::new(Code::Csum, "log record: impossible run"));
+                    }
+                    self.replayed_sums.clear_run(Run { at, bytes: copied.bytes });
+                    self.replay_sums(copied.sums.as_slice())?;
+                }
                 let name = ArrayName { cont, oid, dkey: dkey.into(), akey: akey.into() };
                 self.index.join(&name, index, count, at, &mut effects);
             }
+            RecordDf::SumRegion { region } => {
+                if !self.replayed_sums.restore(&region) {
+                    return Err(Error::new(Code::Csum, "log record: impossible sums of a region"));
+                }
+            }
+            RecordDf::BadBlocks { blocks } => {
+                for (block, mark) in blocks {
+                    self.replayed_sums.mark_bad(block, mark);
+                }
+            }
+            RecordDf::Scrub { progress } => self.scrub = progress,
+        }
+        Ok(())
+    }
+
+    fn replay_sums(&mut self, sums: &[BlockSumsDf<'_>]) -> Result<()> {
+        for run in sums {
+            let width = run.kind.width();
+            let fits = width > 0 && run.sums.len().is_multiple_of(width);
+            let last = u64::MAX / crate::space::BLOCK_BYTES - run.sums.len() as u64;
+            if !fits || run.first > last {
+                return Err(Error::new(Code::Csum, "log record: impossible sums of blocks"));
+            }
+            self.replayed_sums.set(run.kind, run.first, run.sums);
         }
         Ok(())
     }
@@ -283,6 +334,26 @@ impl State {
             }
         }
         outcome
+    }
+
+    /// Hands the sums that replay has found to the allocator, which knows by now what is in use.
+    pub(crate) fn hand_over_sums(&mut self, space: &mut Space) {
+        space.sums = std::mem::take(&mut self.replayed_sums);
+        space.clear_free_sums();
+    }
+}
+
+/// Runs that a change of the index brings.
+fn each_fresh_run(change: &record::ChangeDf<'_>, mut each: impl FnMut(Run)) {
+    use record::{ChangeDf, PlaceDf};
+    match change {
+        ChangeDf::SingleRuns { runs, .. } => {
+            runs.iter().for_each(|run| each(Run { at: run.at, bytes: run.bytes }));
+        }
+        ChangeDf::Records { record_bytes, count, place: PlaceDf::Blocks(at), .. } => {
+            each(Run { at: *at, bytes: count * *record_bytes as u64 });
+        }
+        _ => {}
     }
 }
 
@@ -332,6 +403,15 @@ fn check_keys(oid: Oid, dkey: &[u8], akey: &[u8]) -> Result<()> {
         return Err(Error::bare(Code::KeyTooBig));
     }
     Ok(())
+}
+
+/// Durable form of the sums of pieces.
+pub(crate) fn sums_df<'a>(pieces: &[Piece], sums: &'a BlockSums) -> Vec<BlockSumsDf<'a>> {
+    let mut out = Vec::new();
+    sums.each_run(pieces, |first, run| {
+        out.push(BlockSumsDf { first, kind: sums.kind, sums: run });
+    });
+    out
 }
 
 /// Durable form of pieces.

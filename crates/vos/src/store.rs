@@ -35,7 +35,8 @@ use crate::tier::{self, Devices, Mode, Owner, Places, random_id};
 use crate::wal::Wal;
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
-/// Version of the shard settings. 2: data on devices of its own; 1 is refused.
+/// Version of the shard settings. 2: data on devices of its own, a log
+/// with sums of blocks; 1 is refused.
 pub(crate) const SHARD_VERSION: u16 = 2;
 
 /// Room a shard needs on the tier of index and log to begin with, bytes: one log segment.
@@ -401,6 +402,7 @@ impl Store {
         )
         .await?;
         state.claim_space(&mut space.borrow_mut())?;
+        state.hand_over_sums(&mut space.borrow_mut());
         space.borrow_mut().collect_freed(self.options.discard.unwrap_or(is_device));
         Ok(Shard::new(pool, config, core, state, Some(wal)))
     }

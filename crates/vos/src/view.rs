@@ -108,7 +108,8 @@ impl View<'_> {
     /// Reads akeys of a dkey. Values that belong in the bulk are added to `segments`, in order.
     ///
     /// `NonExist` or `Exist` when a condition does not hold; `Inval` for the wrong kind of value
-    /// or record size, ranges that overflow, or more than [`limits::BULK_BYTES_MAX`] in all.
+    /// or record size, ranges that overflow, or more than [`limits::BULK_BYTES_MAX`] in all;
+    /// `Csum` when something asked for is known to be damaged.
     pub fn fetch(
         &self,
         oid: Oid,
@@ -119,6 +120,7 @@ impl View<'_> {
     ) -> Result<Vec<FetchedOwned>> {
         self.core.count_activity();
         crate::changes::check_dkey(oid, dkey)?;
+        segments.kind = self.cont.sums.kind;
         let object = self.cont.object(oid);
         let found = object.and_then(|object| object.dkey(dkey));
         check::check_common(object, found, cond)?;
@@ -171,7 +173,13 @@ impl View<'_> {
                     }
                     _ => {
                         check_room(segments, bytes)?;
-                        value.runs(|run| segments.push_run(self.core, run));
+                        let mut pushed = Ok(());
+                        value.runs(|run| {
+                            if pushed.is_ok() {
+                                pushed = segments.push_run(self.core, run);
+                            }
+                        });
+                        pushed?;
                         FetchedValue::Single { bytes, in_bulk: true }
                     }
                 }
@@ -191,11 +199,16 @@ impl View<'_> {
         for recx in recxs {
             let bytes = recx.count.checked_mul(array.record_bytes as u64);
             check_room(segments, bytes.unwrap_or(u64::MAX))?;
+            let mut pushed = Ok(());
             array.read(recx.index, recx.count, |part| match part {
                 ReadPart::Inline(bytes) => segments.push_bytes(bytes),
-                ReadPart::Blocks(run) => segments.push_run(self.core, run),
+                ReadPart::Blocks(run) if pushed.is_ok() => {
+                    pushed = segments.push_run(self.core, run);
+                }
+                ReadPart::Blocks(_) => {}
                 ReadPart::Zero(bytes) => segments.push_zeros(bytes),
             });
+            pushed?;
         }
         Ok(())
     }

@@ -2,8 +2,9 @@
 
 use crate::admission::Admission;
 use crate::map::PoolMap;
+use crate::scrub::Scrub;
 use serde::{Deserialize, Serialize};
-use types::{ContId, Durability, PoolId};
+use types::{ContId, CsumKind, Durability, PoolId};
 
 /// Orders of the control service to a target.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -30,6 +31,10 @@ pub enum AdminOp {
         pool: PoolId,
         /// The container.
         cont: ContId,
+        /// Sums over its data.
+        csum: CsumKind,
+        /// Compare data with their sums when they arrive.
+        server_verify: bool,
     },
     /// Remove a container and all it holds; succeeds if it is not there.
     DestroyCont {
@@ -46,5 +51,12 @@ pub enum AdminOp {
         pool: PoolId,
         /// The settings.
         admission: Admission,
+    },
+    /// Take newer settings of the scrubber.
+    SetScrub {
+        /// The pool.
+        pool: PoolId,
+        /// The settings.
+        scrub: Scrub,
     },
 }

@@ -18,14 +18,17 @@ pub mod lock;
 pub mod map;
 pub mod obj;
 pub mod reply;
+mod request_kind;
+pub mod scrub;
 pub mod store;
+mod sums;
 
 pub use header::{HEADER_BYTES, Header, Kind};
 
 use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
-/// Version of all messages. 1: first release; 2: figures of stores, locks, appends, written ranges,
+/// Version of all messages. 1: first release; 2: figures of stores, sums of bulk data, locks, appends, written ranges,
 /// files without a name.
 pub const WIRE_VERSION: u16 = 2;
 

@@ -7,6 +7,8 @@
 
 pub use crate::admin::AdminOp;
 pub use crate::reply::*;
+pub use crate::request_kind::RequestKind;
+pub use crate::sums::{BulkSums, Sums};
 
 use crate::lock::{LockKind, LockOwner, LockRange, LockRequest};
 use serde::{Deserialize, Serialize};
@@ -458,6 +460,9 @@ pub struct Batch<'a> {
     /// What to do.
     #[serde(borrow)]
     pub ops: Vec<Op<'a>>,
+    /// Sums of the bulk.
+    #[serde(borrow)]
+    pub sums: Sums<'a>,
 }
 
 /// Names a transaction for ever: its maker and the maker's count.
@@ -560,34 +565,20 @@ pub enum Request<'a> {
     },
     /// Advisory locks. The reply is a [`crate::lock::LockReply`].
     Lock(LockRequest),
-}
-
-/// Which [`Request`] a body holds, told without decoding it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RequestKind {
-    /// [`Request::Batch`].
-    Batch,
-    /// [`Request::Commit`].
-    Commit,
-    /// [`Request::Prepare`].
-    Prepare,
-    /// [`Request::Lock`].
-    Lock,
-    /// Another, or nonsense: decoding will tell.
-    Other,
-}
-
-impl RequestKind {
-    /// Looks at the variant number that postcard puts first.
-    pub fn of(body: &[u8]) -> RequestKind {
-        match body.first() {
-            Some(0) => RequestKind::Batch,
-            Some(1) => RequestKind::Commit,
-            Some(2) => RequestKind::Prepare,
-            Some(11) => RequestKind::Lock,
-            _ => RequestKind::Other,
-        }
-    }
+    /// Read what the fetches of this batch read, compare it with its sums, and say how many blocks
+    /// are damaged. For a reader that got data that differ from their sums. The reply is a `u64`.
+    Verify(#[serde(borrow)] Batch<'a>),
+    /// How the data of a pool are checked here. The reply is a [`crate::scrub::ScrubStat`].
+    ScrubStat {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// Check all data of a pool now, as fast as it goes. The reply is the number of the pass, a
+    /// `u64`: it is over when [`crate::scrub::ScrubStat::passes`] has reached it.
+    Scrub {
+        /// The pool.
+        pool: PoolId,
+    },
 }
 
 /// A message that needs no answer.
@@ -640,7 +631,7 @@ mod tests {
             owner: LockOwner { holder: 1, id: 2 },
             op: LockOp::Clear { range: LockRange::WHOLE },
         });
-        let batch = || Batch { pool, cont, checks: vec![], ops: vec![] };
+        let batch = || Batch { pool, cont, checks: vec![], ops: vec![], sums: Sums::NONE };
         let tx = TxId { client: ClientId(1), seq: 2 };
         let prepare = Request::Prepare { tx, coordinator: TargetId(1), batch: batch() };
         for (request, kind) in [

@@ -1,6 +1,7 @@
 //! Answers of targets to requests; see [`crate::obj`].
 
 use crate::obj::Recx;
+use crate::sums::BulkSums;
 use serde::{Deserialize, Serialize};
 use types::{Epoch, Oid};
 
@@ -187,6 +188,9 @@ pub struct BatchReply<'a> {
     /// One per op.
     #[serde(borrow)]
     pub ops: Vec<OpReply<'a>>,
+    /// Sums of the bulk; last, for they are known last.
+    #[serde(borrow)]
+    pub sums: BulkSums<'a>,
 }
 
 /// Answer to [`crate::obj::Request::Commit`]: encoded [`BatchReply`]s, in the order of the parts.

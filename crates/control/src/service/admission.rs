@@ -27,12 +27,23 @@ impl Service {
         found.map(|loaded| loaded.record.settings()).transpose()
     }
 
-    /// Tells the targets of reachable engines. Those that fail are named in the error: they go on
-    /// with what they knew.
+    /// Tells the targets of reachable engines what a pool wants of them.
     pub(super) async fn push_admission(
         &self,
         pool: &PoolDf,
         admission: &Admission,
+        sink: &dyn Targets,
+    ) -> Result<()> {
+        let order = || AdminOp::SetAdmission { pool: pool.id, admission: admission.clone() };
+        self.push_settings(pool, order, sink).await
+    }
+
+    /// Gives an order to the targets of reachable engines. Those that fail are named in the error:
+    /// they go on with what they knew.
+    pub(super) async fn push_settings(
+        &self,
+        pool: &PoolDf,
+        order: impl Fn() -> AdminOp,
         sink: &dyn Targets,
     ) -> Result<()> {
         let engines = self.store.engines().await?;
@@ -40,7 +51,6 @@ impl Service {
             .into_iter()
             .filter(|id| engine_of(*id, &engines).is_some_and(|e| sink.reachable(e.rank)))
             .collect();
-        let order = || AdminOp::SetAdmission { pool: pool.id, admission: admission.clone() };
         let failures = orders::order_all(sink, reachable, order).await;
         if failures.is_empty() {
             return Ok(());

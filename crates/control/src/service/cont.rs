@@ -5,7 +5,7 @@ use super::orders::{failure, order_all};
 use super::pool::target_ids;
 use super::{Service, SessionId, Targets, UnderWay, attrs, check_stage};
 use crate::keys;
-use crate::records::{ContDf, OidsDf, PoolDf, RECORD_VERSION, StageDf};
+use crate::records::{ContDf, ContPropsDf, OidsDf, PoolDf, RECORD_VERSION, StageDf};
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeMap;
 use types::{Code, ContId, ContProps, Error, PoolId, Result, limits, props};
@@ -40,7 +40,7 @@ impl Service {
         attrs::check_new(&wanted.attrs)?;
         let (pool, cont, _under_way) = self.claim_cont(pool, &wanted).await?;
         let name = cont.name();
-        let order = || AdminOp::CreateCont { pool: pool.id, cont: cont.id };
+        let order = || cont_order(&pool, &cont);
         let failures = order_all(orders, target_ids(&pool), order).await;
         if !failures.is_empty() {
             self.undo_cont(&pool, cont.id, orders).await?;
@@ -319,6 +319,12 @@ impl Service {
             created_ns: cont.created_ns,
         }
     }
+}
+
+/// The order that makes a container known.
+pub(super) fn cont_order(pool: &PoolDf, cont: &ContDf) -> AdminOp {
+    let ContPropsDf { csum, server_verify, .. } = cont.props;
+    AdminOp::CreateCont { pool: pool.id, cont: cont.id, csum, server_verify }
 }
 
 /// Checks properties as a whole against the pool's map.

@@ -4,7 +4,7 @@ use super::handles::Owner;
 use super::orders::{failure, order_all};
 use super::{Service, SessionId, Targets, check_stage, engine_of};
 use crate::keys;
-use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, StageDf, TargetDf};
+use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, StageDf, TargetDf};
 use crate::store::{Attempts, Loaded, Tx};
 use std::collections::BTreeSet;
 use types::{Code, Durability, Error, PoolId, Result, TargetId, limits, size};
@@ -87,6 +87,7 @@ impl Service {
             })?;
             let weights = targets.iter().map(|target| (target.id, WEIGHT_NORM)).collect();
             let pool = PoolDf {
+                scrub: ScrubDf::default(),
                 version: RECORD_VERSION,
                 id,
                 uuid: self.random_uuid(),

@@ -7,20 +7,25 @@ use super::admission;
 use super::cont::check_props;
 use super::orders::Targets;
 use crate::keys;
+use crate::records::ScrubDf;
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeMap;
 use types::{Code, ContProps, Error, Result, limits, size};
 use wire::control::{ControlReply, Name, Subject};
+use wire::obj::AdminOp;
+use wire::scrub::ScrubRate;
 
 /// What can be changed of a pool.
-const POOL_PROPS: [&str; 4] =
-    ["label", admission::MAX_WRITERS, admission::MAX_READERS, admission::WEIGHTS];
+const POOL_PROPS: [&str; 5] =
+    ["label", admission::MAX_WRITERS, admission::MAX_READERS, admission::WEIGHTS, SCRUB];
+/// Rate of the scrubber of each target: `off` or `SIZE/s`.
+const SCRUB: &str = "scrub";
 /// What is fixed when a pool is made.
 const POOL_FIXED: [&str; 3] = ["durability", "bytes", "scm_percent"];
 /// What can be changed of a container.
 const CONT_PROPS: [&str; 5] = ["label", "oclass", "dir_oclass", "file_oclass", "chunk_size"];
 /// What is fixed when a container is made.
-const CONT_FIXED: [&str; 3] = ["layout", "rd_fac", "csum"];
+const CONT_FIXED: [&str; 5] = ["layout", "rd_fac", "csum", "cksum", "srv_cksum"];
 
 impl Service {
     pub(super) async fn set_props(
@@ -48,7 +53,8 @@ impl Service {
             Subject::Pool(pool) => {
                 let pool = self.ready_pool(pool).await?.record;
                 let admission = self.admission(pool.id).await?.unwrap_or_default();
-                let mut props = vec![("label", pool.label)];
+                let scrub = pool.scrub.settings().rate.to_string();
+                let mut props = vec![("label", pool.label), (SCRUB, scrub)];
                 props.extend(admission::as_props(&admission));
                 props
             }
@@ -83,6 +89,15 @@ impl Service {
             let wanted = admission::changed(held.as_ref(), props)?;
             let label = props.get("label").filter(|label| **label != pool.record.label);
             let mut tx = Tx::new();
+            // Set again, it is told again: so an operator mends a target that missed it.
+            let scrubs = props.get(SCRUB);
+            if let Some(rate) = scrubs {
+                let rate: ScrubRate = rate
+                    .parse()
+                    .map_err(|error: Error| error.context(format!("property '{SCRUB}'")))?;
+                pool.record.scrub =
+                    ScrubDf { revision: pool.record.scrub.revision + 1, rate: rate.0 };
+            }
             if let Some(label) = label {
                 limits::check_label(label)?;
                 let (old_key, new_key) =
@@ -94,6 +109,8 @@ impl Service {
                     .expect_absent(&new_key)
                     .put_number(&new_key, id.0.into())
                     .delete(old_key);
+            } else if scrubs.is_some() {
+                tx = tx.replace(&pool);
             } else {
                 tx = tx.expect(&pool);
             }
@@ -104,12 +121,17 @@ impl Service {
                 };
                 tx = tx.put(keys::pool_admission(id), record);
             }
-            if label.is_none() && wanted.is_none() {
+            if label.is_none() && wanted.is_none() && scrubs.is_none() {
                 return Ok(());
             }
             if self.store.commit(tx).await? {
                 if let Some(record) = &wanted {
                     self.push_admission(&pool.record, &record.settings()?, orders).await?;
+                }
+                if scrubs.is_some() {
+                    let (id, scrub) = (pool.record.id, pool.record.scrub.settings());
+                    let order = || AdminOp::SetScrub { pool: id, scrub };
+                    self.push_settings(&pool.record, order, orders).await?;
                 }
                 return Ok(());
             }

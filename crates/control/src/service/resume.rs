@@ -5,6 +5,7 @@
 //! idempotent, so everything that should be is ordered again, and everything half-done is
 //! undone (creations) or done to the end (destructions).
 
+use super::cont::cont_order;
 use super::handles::Owner;
 use super::orders::Targets;
 use super::pool::shard_order;
@@ -108,8 +109,12 @@ impl Service {
                 if let Some(admission) = admission {
                     orders.order(target, AdminOp::SetAdmission { pool: id, admission }).await?;
                 }
+                if pool.scrub.revision > 0 {
+                    let scrub = pool.scrub.settings();
+                    orders.order(target, AdminOp::SetScrub { pool: id, scrub }).await?;
+                }
                 for cont in ready {
-                    orders.order(target, AdminOp::CreateCont { pool: id, cont: cont.id }).await?;
+                    orders.order(target, cont_order(pool, cont)).await?;
                 }
                 Ok(())
             }

@@ -183,3 +183,23 @@ fn targets_that_were_away_hear_of_admission_when_they_come_back() {
     assert_eq!(system.props("tank")["ioc_max_writers"], "3");
     system.assert_in_step();
 }
+
+#[test]
+fn the_scrubbers_rate_reaches_the_targets_at_once_and_those_that_come_back() {
+    let system = system();
+    assert_eq!(system.props("tank")["scrub"], "16MiB/s");
+    let wrong = props(tank(), &[("scrub", "fast"), ("label", "x")]);
+    assert_eq!(system.fails(wrong, "'scrub'"), Code::Inval);
+    system.run(props(tank(), &[("scrub", "64MiB/s"), ("label", "lake")])).unwrap();
+    assert_eq!(system.props("lake")["scrub"], "64MiB/s");
+    system.assert_in_step();
+    system.targets.away.borrow_mut().insert(Rank(1));
+    let lake = Subject::Pool(label("lake"));
+    system.run(props(lake.clone(), &[("scrub", "off"), ("ioc_max_writers", "2")])).unwrap();
+    system.targets.restart(Rank(1));
+    system.targets.away.borrow_mut().clear();
+    futures_executor::block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
+    system.assert_in_step();
+    assert!(system.targets.scrubs.borrow().values().all(|scrub| scrub.rate.0 == 0));
+    assert_eq!(system.restarted().props("lake")["scrub"], "off");
+}

@@ -15,6 +15,7 @@ use wire::admission::Admission;
 use wire::control::{ContInfo, ControlReply, ControlRequest, JoinInfo, Name, PoolInfo};
 use wire::map::{EngineInfo, PoolMap};
 use wire::obj::AdminOp;
+use wire::scrub::Scrub;
 
 pub const TARGETS_PER_ENGINE: u32 = 2;
 pub const GIB: u64 = 1 << 30;
@@ -50,6 +51,7 @@ pub struct FakeTargets {
     pub shards: RefCell<BTreeMap<(TargetId, PoolId), Shard>>,
     /// What they were told of admission since they started.
     pub admissions: RefCell<BTreeMap<(TargetId, PoolId), Admission>>,
+    pub scrubs: RefCell<BTreeMap<(TargetId, PoolId), Scrub>>,
     /// Engines that are believed to be away.
     pub away: RefCell<BTreeSet<Rank>>,
     /// Targets that fail every order.
@@ -87,8 +89,9 @@ impl FakeTargets {
             AdminOp::DestroyShard { pool } => {
                 shards.remove(&(target, pool));
                 self.admissions.borrow_mut().remove(&(target, pool));
+                self.scrubs.borrow_mut().remove(&(target, pool));
             }
-            AdminOp::CreateCont { pool, cont } => {
+            AdminOp::CreateCont { pool, cont, .. } => {
                 shards.get_mut(&(target, pool)).ok_or_else(no_shard)?.conts.insert(cont);
             }
             AdminOp::DestroyCont { pool, cont } => {
@@ -110,6 +113,14 @@ impl FakeTargets {
                     *held = admission;
                 }
             }
+            AdminOp::SetScrub { pool, scrub } => {
+                shards.get(&(target, pool)).ok_or_else(no_shard)?;
+                let mut scrubs = self.scrubs.borrow_mut();
+                let held = scrubs.entry((target, pool)).or_default();
+                if held.version <= scrub.version {
+                    *held = scrub;
+                }
+            }
         }
         Ok(())
     }
@@ -117,6 +128,7 @@ impl FakeTargets {
     /// An engine starts again: what was only in memory is gone.
     pub fn restart(&self, rank: Rank) {
         self.admissions.borrow_mut().retain(|(target, _), _| Self::rank_of(*target) != rank);
+        self.scrubs.borrow_mut().retain(|(target, _), _| Self::rank_of(*target) != rank);
         self.shards.borrow_mut().retain(|(target, _), shard| {
             Self::rank_of(*target) != rank || shard.durability != Durability::Memory
         });
@@ -370,6 +382,9 @@ impl System {
                 assert_eq!(wanted["ioc_max_writers"], held.max_writers.to_string());
                 assert_eq!(wanted["ioc_max_readers"], held.max_readers.to_string());
                 assert_eq!(wanted["ioc_weights"], held.weights.to_string());
+                let scrubs = self.targets.scrubs.borrow();
+                let held = scrubs.get(&(target.id, pool.id)).copied().unwrap_or_default();
+                assert_eq!(wanted["scrub"], held.rate.to_string());
             }
         }
         assert_eq!(*self.targets.shards.borrow(), expected);

@@ -3,8 +3,8 @@
 
 use crate::fake::System;
 use control::{
-    AdmissionDf, Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, StageDf,
-    SystemDf, TargetDf,
+    AdmissionDf, Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, ScrubDf,
+    StageDf, SystemDf, TargetDf,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -60,8 +60,9 @@ fn records_are_frozen() {
                 target(4, TargetState::New),
             ],
             placements: vec![PlacementDf { epoch: 0, weights: vec![(TargetId(0), 65_536)] }],
+            scrub: ScrubDf { revision: 3, rate: 4096 },
         },
-        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up"},{"id":1,"rank":0,"state":"down"},{"id":2,"rank":0,"state":"downout"},{"id":3,"rank":0,"state":"drain"},{"id":4,"rank":0,"state":"new"}],"placements":[{"epoch":0,"weights":[[0,65536]]}]}"#,
+        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up"},{"id":1,"rank":0,"state":"down"},{"id":2,"rank":0,"state":"downout"},{"id":3,"rank":0,"state":"drain"},{"id":4,"rank":0,"state":"new"}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"scrub":{"revision":3,"rate":4096}}"#,
     );
     check(
         ContDf {
@@ -78,10 +79,11 @@ fn records_are_frozen() {
                 chunk_bytes: 1 << 20,
                 rd_fac: 0,
                 csum: CsumKind::Crc64,
+                server_verify: true,
             },
             created_ns: u64::MAX,
         },
-        r#"{"version":1,"id":2,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"home","stage":"creating","props":{"layout":"posix","oclass":"S1","dir_oclass":"SX","file_oclass":"RP_2G4","chunk_bytes":1048576,"rd_fac":0,"csum":"crc64"},"created_ns":18446744073709551615}"#,
+        r#"{"version":1,"id":2,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"home","stage":"creating","props":{"layout":"posix","oclass":"S1","dir_oclass":"SX","file_oclass":"RP_2G4","chunk_bytes":1048576,"rd_fac":0,"csum":"crc64","server_verify":true},"created_ns":18446744073709551615}"#,
     );
     check(
         AdmissionDf {
@@ -131,7 +133,7 @@ fn keys_are_frozen() {
 #[test]
 fn records_of_a_newer_version_are_refused_and_corrupt_ones_named() {
     for (bytes, code, words) in [
-        (&br#"{"version":2,"uuid":17}"#[..], Code::Version, "layout 2"),
+        (&br#"{"version":3,"uuid":17}"#[..], Code::Version, "layout 3"),
         (br#"{"version":1}"#, Code::Io, "'system' is corrupt"),
         (b"\xff", Code::Io, "'system' is corrupt"),
     ] {

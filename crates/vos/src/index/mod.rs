@@ -17,6 +17,7 @@ use types::{ContId, Epoch, Oid};
 
 use crate::record::{ChangeDf, PlaceDf};
 use crate::space::{BlockChange, Run};
+use crate::sums::SumPolicy;
 use extent::Place;
 use object::Object;
 use slot::{NewValue, Single};
@@ -47,6 +48,8 @@ impl Effects {
 /// Objects of one container.
 #[derive(Debug, Default)]
 pub(crate) struct Container {
+    /// Sums over its data in the data area.
+    pub sums: SumPolicy,
     pub objects: HashMap<Oid, Box<Object>, foldhash::fast::FixedState>,
 }
 

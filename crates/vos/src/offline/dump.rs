@@ -272,9 +272,18 @@ pub(super) async fn check_values(
                 while at < run.at + run.bytes {
                     let stop = (at / BLOCK_BYTES * BLOCK_BYTES + (4 << 20)).min(run.at + run.bytes);
                     let mut segments = Segments::new();
-                    segments.push_run(&shard.core, Run { at, bytes: stop - at });
-                    if let Err(error) = segments.load().await {
-                        let text = format!("{name}: bytes {at} to {stop} of the data: {error}");
+                    let part = Run { at, bytes: stop - at };
+                    let outcome = match segments.push_run(&shard.core, part) {
+                        Ok(()) => segments.load().await,
+                        known => known,
+                    };
+                    let text = match outcome {
+                        Ok(()) if segments.damaged().is_empty() => None,
+                        Ok(()) => Some("they differ from their checksums".to_string()),
+                        Err(error) => Some(error.to_string()),
+                    };
+                    if let Some(text) = text {
+                        let text = format!("{name}: bytes {at} to {stop} of the data: {text}");
                         add(Severity::Damage, text);
                     }
                     at = stop;

@@ -4,8 +4,8 @@ use super::model::*;
 use env::{Rng, SimWorld};
 use std::path::Path;
 use std::rc::Rc;
-use types::{Code, Durability};
-use vos::{Shard, Store};
+use types::{Code, CsumKind, Durability};
+use vos::{Shard, Store, SumPolicy};
 
 /// Steps of a run, with a compaction that is waited for and one beside updates.
 const STEPS: u64 = 40;
@@ -21,7 +21,8 @@ struct Run {
 
 async fn steps(store: &Rc<Store>, seed: u64, env: &env::Env, run: &mut Run) -> Option<Rc<Shard>> {
     let shard = store.create_shard(POOL, &config(Durability::Wal)).await.ok()?;
-    let lsn = shard.create_cont(CONT).ok()?;
+    let sums = SumPolicy { kind: CsumKind::Xxh3, verify: true };
+    let lsn = shard.create_summed_cont(CONT, sums).ok()?;
     shard.durable(lsn).await.ok()?;
     let rng = Rng::new(seed);
     for n in 0..STEPS {

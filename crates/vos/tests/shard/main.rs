@@ -12,5 +12,6 @@ mod offline;
 mod random;
 mod raw;
 mod space;
+mod sums;
 mod tiers;
 mod tx;

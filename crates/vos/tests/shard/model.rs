@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::{Env, Rng};
-use types::{Code, ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
-use vos::{FetchedValue, Lsn, Segments, Shard, ShardConfig};
+use types::sums::SumRun;
+use types::{Code, ContId, CsumKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
+use vos::{FetchedValue, Lsn, Segments, Shard, ShardConfig, SumPolicy};
 use wire::obj::*;
 
 pub const POOL: PoolId = PoolId(3);
@@ -149,6 +150,38 @@ impl Step {
     }
 }
 
+/// Sums over an update's bulk, as a client makes them.
+pub fn sums_of(kind: CsumKind, ops: &[Op<'_>], bulk: &[u8]) -> Vec<u8> {
+    let mut values = Vec::new();
+    for op in ops {
+        let Op::Update { iods, .. } = op else { continue };
+        for iod in iods {
+            match &iod.value {
+                UpdateValue::Single { bytes } => values.push(*bytes),
+                UpdateValue::Array { record_bytes, recxs } => {
+                    values.extend(recxs.iter().map(|recx| recx.count * *record_bytes as u64));
+                }
+                _ => {}
+            }
+        }
+    }
+    codec::value_sums(kind, values.into_iter(), &[bulk]).unwrap()
+}
+
+/// What a reader would be sent, compared with its sums as a client does. No block may lack one.
+pub fn checked_data(segments: &Segments) -> Vec<u8> {
+    let data = segments.slices().concat();
+    let sums = segments.sums().unwrap();
+    let sums = sums.as_wire();
+    if sums.kind != CsumKind::Off {
+        assert!(!sums.runs.iter().any(|run| matches!(run, SumRun::Bare { .. })));
+        let covered: u64 = sums.runs.iter().map(|run| run.bytes() as u64).sum();
+        assert_eq!(covered, data.len() as u64);
+        assert_eq!(codec::check(sums.kind, &sums.runs, sums.sums, &[&data]), Ok(()));
+    }
+    data
+}
+
 /// Stages, fills, writes, checks and applies, as an engine does.
 pub async fn write(
     shard: &Shard,
@@ -165,6 +198,9 @@ pub async fn write(
         buffer.copy_from_slice(now);
         rest = later;
     }
+    let kind = shard.sum_policy(CONT)?.kind;
+    let sums = sums_of(kind, ops, bulk);
+    shard.take_sums(CONT, &Sums { kind, bytes: &sums }, &mut payload)?;
     payload.write().await?;
     shard.check(CONT, &[], ops)?;
     shard.apply(CONT, Epoch(epoch), ops, payload, origin, &[])
@@ -401,7 +437,7 @@ async fn read_value(shard: &Shard, oid: Oid, dkey: &[u8], akey: &[u8]) -> (u64, 
             segments.load().await.unwrap();
             let data = match found.value {
                 FetchedValue::Inline(data) => data.to_vec(),
-                FetchedValue::Single { in_bulk: true, .. } => segments.slices().concat(),
+                FetchedValue::Single { in_bulk: true, .. } => checked_data(&segments),
                 other => panic!("{other:?}"),
             };
             assert_eq!(data.len() as u64, bytes);
@@ -411,7 +447,7 @@ async fn read_value(shard: &Shard, oid: Oid, dkey: &[u8], akey: &[u8]) -> (u64, 
             let recxs = vec![Recx { index: 0, count: end + 5 }];
             fetch(FetchWant::Array { record_bytes, recxs }, &mut segments);
             segments.load().await.unwrap();
-            let data = segments.slices().concat();
+            let data = checked_data(&segments);
             let size = record_bytes as usize;
             assert_eq!(data.len(), (end as usize + 5) * size);
             assert!(data[end as usize * size..].iter().all(|&b| b == 0));
@@ -500,7 +536,8 @@ pub async fn compare(shard: &Shard, model: &Model) {
 pub async fn fresh(env: &Env, config: &ShardConfig) -> Result<(Rc<vos::Store>, Rc<Shard>)> {
     let store = vos::Store::open(env, std::path::Path::new("/target")).await?;
     let shard = store.create_shard(POOL, config).await?;
-    let lsn = shard.create_cont(CONT)?;
+    let sums = SumPolicy { kind: CsumKind::Crc32c, verify: false };
+    let lsn = shard.create_summed_cont(CONT, sums)?;
     shard.durable(lsn).await?;
     Ok((store, shard))
 }

@@ -3,7 +3,7 @@
 use super::model::*;
 use env::SimWorld;
 use std::path::Path;
-use types::{ClientId, Code, Durability, Epoch, ObjType, TargetId};
+use types::{ClientId, Code, CsumKind, Durability, Epoch, ObjType, TargetId};
 use vos::{Origin, OrphanChange};
 use wire::obj::*;
 
@@ -57,8 +57,13 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
             let env = world.node("a");
             let large = vec![9; 20_000];
             let ops = vec![update(b"d", UpdateValue::Single { bytes: 20_000 }, Cond::NONE)];
-            let batch =
-                wire::encode(&Batch { pool: POOL, cont: CONT, checks: vec![], ops: ops.clone() });
+            let batch = wire::encode(&Batch {
+                pool: POOL,
+                cont: CONT,
+                checks: vec![],
+                ops: ops.clone(),
+                sums: Sums::NONE,
+            });
             let free = world.block_on(async {
                 let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
                 let free = shard.stat().nvme_free_bytes;
@@ -69,6 +74,9 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                     buffer.copy_from_slice(now);
                     rest = later;
                 }
+                let bytes = sums_of(CsumKind::Crc32c, &ops, &large);
+                let sums = Sums { kind: CsumKind::Crc32c, bytes: &bytes };
+                shard.take_sums(CONT, &sums, &mut payload).unwrap();
                 payload.write().await.unwrap();
                 assert!(!shard.conflicts(CONT, &[], &ops));
                 let lsn = shard.prepare(TX, TargetId(8), CONT, &batch, payload).unwrap();

@@ -56,6 +56,7 @@ fn props() -> ContProps {
         chunk_bytes: 1 << 18,
         rd_fac: 1,
         csum: CsumKind::Crc64,
+        server_verify: true,
     }
 }
 

@@ -3,12 +3,14 @@
 use super::{Reply, Visitor, control};
 use serde_bytes::Bytes;
 use types::Histogram;
-use types::{ClientId, ContId, Durability, Epoch, Oid, PoolId, TargetId};
+use types::sums::SumRun;
+use types::{ClientId, ContId, CsumKind, Durability, Epoch, Oid, PoolId, TargetId};
 use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
 use wire::obj::*;
+use wire::scrub::{BadHolder, BadPlace, FoundBy, Scrub, ScrubRate, ScrubStat};
 use wire::store::{AggregationStat, DeviceRole, DeviceStat, LogStat, StoreStat};
 
 const OID: Oid = Oid { hi: 0x0d00_0100_0000_0007, lo: 0x55 };
@@ -18,7 +20,7 @@ const TX: TxId = TxId { client: ClientId(0xabcd), seq: 21 };
 const RANGE: Recx = Recx { index: 4096, count: 300 };
 
 fn batch<'a>(ops: Vec<Op<'a>>) -> Batch<'a> {
-    Batch { pool: POOL, cont: CONT, checks: vec![], ops }
+    Batch { pool: POOL, cont: CONT, checks: vec![], ops, sums: Sums::NONE }
 }
 
 pub fn visit(visitor: &mut impl Visitor) {
@@ -29,10 +31,28 @@ pub fn visit(visitor: &mut impl Visitor) {
     requests(visitor);
     admin(visitor);
     for (name, reply) in op_replies() {
-        let message = BatchReply { epoch: Epoch(0x1_0000_0001), ops: vec![reply] };
+        let message =
+            BatchReply { epoch: Epoch(0x1_0000_0001), ops: vec![reply], sums: BulkSums::NONE };
         visitor.message(&format!("batch_reply.{name}"), message);
     }
+    sums(visitor);
     replies(visitor);
+}
+
+fn sums(visitor: &mut impl Visitor) {
+    for (name, kind) in CsumKind::ALL.map(|kind| (kind.to_string(), kind)) {
+        let bytes = &[7; 64][..2 * kind.width()];
+        let message = Batch { sums: Sums { kind, bytes }, ..batch(vec![]) };
+        visitor.message(&format!("request.batch.sums.{name}"), Request::Batch(message));
+    }
+    let runs = vec![
+        SumRun::Summed { bytes: 5_000, first: 904 },
+        SumRun::Zeros { bytes: 4_096 },
+        SumRun::Bare { bytes: 1 },
+    ];
+    let sums = BulkSums { kind: CsumKind::Crc32c, runs, sums: &[1, 2, 3, 4, 5, 6, 7, 8] };
+    let message = BatchReply { epoch: Epoch(88), ops: vec![], sums };
+    visitor.message("batch_reply.sums", message);
 }
 
 fn ops() -> Vec<(&'static str, Op<'static>)> {
@@ -124,6 +144,7 @@ fn checks(visitor: &mut impl Visitor) {
             check(ReadScope::Akey(b"d", b"a"), 0),
         ],
         ops: vec![],
+        sums: Sums::NONE,
     };
     visitor.message("request.batch.checks", Request::Batch(message));
 }
@@ -155,6 +176,9 @@ fn requests(visitor: &mut impl Visitor) {
     request("list_orphans", Request::ListOrphans { pool: POOL, cont: CONT });
     request("admission_stat", Request::AdmissionStat { pool: POOL });
     request("store_stat", Request::StoreStat { pool: POOL });
+    request("verify", Request::Verify(batch(vec![])));
+    request("scrub_stat", Request::ScrubStat { pool: POOL });
+    request("scrub", Request::Scrub { pool: POOL });
     let released = Notice::Release { pool: POOL, cont: CONT, oids: vec![OID, Oid::NIL] };
     visitor.message("notice.release", released);
     locks(visitor);
@@ -213,9 +237,14 @@ fn admin(visitor: &mut impl Visitor) {
         AdminOp::CreateShard { pool: POOL, durability, scm_bytes: 1 << 26, nvme_bytes: 1 << 30 };
     order("create_shard", shard);
     order("destroy_shard", AdminOp::DestroyShard { pool: POOL });
-    order("create_cont", AdminOp::CreateCont { pool: POOL, cont: CONT });
+    order(
+        "create_cont",
+        AdminOp::CreateCont { pool: POOL, cont: CONT, csum: CsumKind::Crc32c, server_verify: true },
+    );
     order("destroy_cont", AdminOp::DestroyCont { pool: POOL, cont: CONT });
     order("set_map", AdminOp::SetMap(control::map()));
+    let scrub = Scrub { version: 9, rate: ScrubRate(1 << 26) };
+    order("set_scrub", AdminOp::SetScrub { pool: POOL, scrub });
     for (name, max_writers, max_readers) in
         [("fixed", Limit::Fixed(4), Limit::Auto), ("off", Limit::Off, Limit::Off)]
     {
@@ -269,7 +298,11 @@ fn op_replies() -> Vec<(&'static str, OpReply<'static>)> {
 }
 
 fn replies(visitor: &mut impl Visitor) {
-    let reply = wire::encode(&BatchReply { epoch: Epoch(85), ops: vec![OpReply::Done] });
+    let reply = wire::encode(&BatchReply {
+        epoch: Epoch(85),
+        ops: vec![OpReply::Done],
+        sums: BulkSums::NONE,
+    });
     let parts = vec![Bytes::new(&reply), Bytes::new(b"")];
     visitor.message("tx_reply", TxReply { epoch: Epoch(85), parts });
     visitor.message("prepared", Prepared { epoch_min: Epoch(86), reply: &reply });
@@ -311,6 +344,29 @@ fn replies(visitor: &mut impl Visitor) {
     };
     let stat = AdmissionStat { version: 9, writers: gate(20), readers: gate(40) };
     visitor.message("admission_stat", Reply::Ok(stat));
+    let holder = BadHolder {
+        cont: CONT,
+        oid: OID,
+        dkey: b"d".to_vec(),
+        akey: b"a".to_vec(),
+        offset: 8192,
+        bytes: 4096,
+    };
+    let place = |found_by, holder| BadPlace { found_ns: 99, found_by, device_offset: 4096, holder };
+    let stat = ScrubStat {
+        version: 9,
+        rate: ScrubRate(1 << 24),
+        summed_bytes: 1,
+        bad_bytes: 2,
+        found_count: 3,
+        passes: 4,
+        pass_end_ns: 5,
+        pass_bad_count: 6,
+        checked_bytes: 7,
+        left_bytes: 8,
+        places: vec![place(FoundBy::Reader, Some(holder)), place(FoundBy::Scrubber, None)],
+    };
+    visitor.message("scrub_stat", Reply::Ok(stat));
     visitor.message("store_stat", Reply::Ok(store_stat()));
 }
 

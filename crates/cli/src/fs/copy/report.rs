@@ -1,8 +1,8 @@
 //! What a copy did, while it runs and when it is over.
 
 use crate::exit::Outcome;
-use crate::output::{Output, warn_line};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::output::{Output, bar, warn_line};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use types::{Code, Error, size};
@@ -148,15 +148,7 @@ pub struct Progress(ProgressBar);
 impl Progress {
     /// A bar on standard error, or none.
     pub fn new(shown: bool) -> Progress {
-        let bar = match shown {
-            true => ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10)),
-            false => ProgressBar::hidden(),
-        };
-        let template = "{msg:>10} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        Progress(bar)
+        Progress(bar(shown))
     }
 
     /// Says what is being done.

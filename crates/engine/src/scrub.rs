@@ -1,0 +1,371 @@
+//! The scrubber, and damage that readers or it find.
+//!
+//! One task per shard reads all data that have checksums and compares them, in passes: one a day,
+//! at the rate the pool wants, and only while the target has nothing better to do; or at once and
+//! as fast as it goes when an operator asks. It goes on after a restart where it was.
+//!
+//! A block is called damaged when it differs twice in a row. From then on readers are refused
+//! what touches it until it is overwritten; see [`vos::Shard::mark_bad`].
+
+use crate::target::{PoolShard, Target};
+use futures_channel::oneshot;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Code, Error, Result};
+use vos::{BadMark, ScrubProgress, Segments};
+use wire::obj::{Batch, Op};
+use wire::scrub::{BadHolder, BadPlace, FoundBy, PLACE_COUNT_MAX, Scrub, ScrubStat};
+
+/// A pass begins this long after the one before began.
+const PERIOD: Duration = Duration::from_secs(24 * 3600);
+/// Blocks compared in one go: 256 KiB.
+const STEP_BLOCKS: u64 = 64;
+/// The place is remembered durably after this many steps: 256 MiB.
+const STEPS_REMEMBERED: u64 = 1024;
+/// A target is idle when no request comes for this long.
+const IDLE_TIME: Duration = Duration::from_millis(50);
+/// Under steady load a step is made this often all the same.
+const BUSY_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Pause after an error of the device.
+const ERROR_PAUSE: Duration = Duration::from_secs(60);
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = types::sums::SUM_CHUNK_BYTES as u64;
+
+/// What the scrubber of a shard is told and has found.
+#[derive(Default)]
+pub(crate) struct Scrubber {
+    settings: Cell<Scrub>,
+    /// An operator waits: no pauses until the end of the pass.
+    hurried: Cell<bool>,
+    stopped: Cell<bool>,
+    sleeper: RefCell<Option<oneshot::Sender<()>>>,
+    found_count: Cell<u64>,
+    /// Who holds the damaged blocks, as far as it was searched.
+    holders: RefCell<BTreeMap<u64, Option<BadHolder>>>,
+}
+
+impl Scrubber {
+    /// Takes newer settings.
+    pub fn set(&self, settings: Scrub) {
+        if settings.version >= self.settings.get().version {
+            self.settings.set(settings);
+            self.wake();
+        }
+    }
+
+    /// Ends the task; the shard goes away.
+    pub fn stop(&self) {
+        self.stopped.set(true);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(sleeper) = self.sleeper.take() {
+            // Nobody there: it is awake.
+            let _ = sleeper.send(());
+        }
+    }
+}
+
+impl PoolShard {
+    /// Begins a pass at full speed; returns its number.
+    pub fn scrub_now(&self) -> u64 {
+        let progress = self.shard.scrub_progress();
+        self.shard.set_scrub_progress(ScrubProgress {
+            under_way: true,
+            next_block: 0,
+            bad_count: 0,
+            ..progress
+        });
+        self.scrubber.hurried.set(true);
+        self.scrubber.wake();
+        progress.passes + 1
+    }
+
+    /// What is known of the shard's data. Searches for holders of damage not searched for yet.
+    pub async fn scrub_stat(&self) -> ScrubStat {
+        let progress = self.shard.scrub_progress();
+        let (checked_bytes, left_bytes) = match progress.under_way {
+            true => {
+                let left = self.shard.summed_bytes(progress.next_block);
+                (self.shard.summed_bytes(0) - left, left)
+            }
+            false => (0, 0),
+        };
+        let settings = self.scrubber.settings.get();
+        ScrubStat {
+            version: settings.version,
+            rate: settings.rate,
+            summed_bytes: self.shard.summed_bytes(0),
+            bad_bytes: self.shard.bad_count() * BLOCK_BYTES,
+            found_count: self.scrubber.found_count.get(),
+            passes: progress.passes,
+            pass_end_ns: progress.end_ns,
+            pass_bad_count: progress.end_bad_count,
+            checked_bytes,
+            left_bytes,
+            places: self.bad_places().await,
+        }
+    }
+
+    async fn bad_places(&self) -> Vec<BadPlace> {
+        let mut bad = self.shard.bad_blocks();
+        bad.sort_by_key(|(block, mark)| (std::cmp::Reverse(mark.found_ns), *block));
+        bad.truncate(PLACE_COUNT_MAX);
+        let blocks: Vec<u64> = bad.iter().map(|(block, _)| *block).collect();
+        self.find_holders(&blocks).await;
+        let mut holders = self.scrubber.holders.borrow_mut();
+        holders.retain(|block, _| blocks.contains(block));
+        bad.iter()
+            .map(|(block, mark)| BadPlace {
+                found_ns: mark.found_ns,
+                found_by: if mark.by_scrubber { FoundBy::Scrubber } else { FoundBy::Reader },
+                device_offset: block * BLOCK_BYTES,
+                holder: holders.get(block).cloned().flatten(),
+            })
+            .collect()
+    }
+
+    /// Searches for the holders of blocks, where that was not done before.
+    async fn find_holders(&self, blocks: &[u64]) {
+        let known = |block: &u64| self.scrubber.holders.borrow().contains_key(block);
+        let unknown: Vec<u64> = blocks.iter().copied().filter(|block| !known(block)).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let found = self.shard.holders(&unknown).await;
+        let mut holders = self.scrubber.holders.borrow_mut();
+        for block in unknown {
+            let of_block = found.iter().find(|holder| holder.block == block);
+            let holder = of_block.map(|holder| BadHolder {
+                cont: holder.cont,
+                oid: holder.oid,
+                dkey: holder.dkey.clone(),
+                akey: holder.akey.clone(),
+                offset: holder.offset,
+                bytes: holder.bytes,
+            });
+            holders.insert(block, holder);
+        }
+    }
+}
+
+impl Target {
+    /// Notes damage that was found, and makes the error for a reader. A block that is whole when it
+    /// is read once more is left alone.
+    pub(crate) async fn found_damage(
+        self: &Rc<Self>,
+        ctx: &Rc<PoolShard>,
+        blocks: &[u64],
+        found_by: FoundBy,
+    ) -> Error {
+        let bad = ctx.shard.differing_again(blocks).await;
+        if bad.is_empty() {
+            return Error::new(Code::Csum, "the device gave damaged data once; read again");
+        }
+        let by_scrubber = found_by == FoundBy::Scrubber;
+        let mark = BadMark { found_ns: self.env.wall_ns(), by_scrubber };
+        let fresh = ctx.shard.mark_bad(&bad, mark);
+        ctx.scrubber.found_count.set(ctx.scrubber.found_count.get() + fresh.len() as u64);
+        if !fresh.is_empty() {
+            let (target, ctx) = (self.clone(), ctx.clone());
+            self.env.spawn(async move { target.tell_damage(&ctx, &fresh).await });
+        }
+        Error::new(
+            Code::Csum,
+            format!("data are damaged on target {}; write or remove them anew", self.id),
+        )
+    }
+
+    /// Writes to the log whose data are damaged.
+    async fn tell_damage(&self, ctx: &PoolShard, blocks: &[u64]) {
+        let shown = &blocks[..blocks.len().min(PLACE_COUNT_MAX)];
+        ctx.find_holders(shown).await;
+        let pool = ctx.shard.pool();
+        for block in shown {
+            let offset = block * BLOCK_BYTES;
+            let holder = ctx.scrubber.holders.borrow().get(block).cloned().flatten();
+            match holder {
+                Some(BadHolder { cont, oid, dkey, akey, offset: at, bytes }) => tracing::error!(
+                    target_id = %self.id, %pool, %cont, %oid,
+                    dkey = %dkey.escape_ascii(), akey = %akey.escape_ascii(),
+                    "checksum mismatch: {bytes} bytes at {at} of the value are damaged \
+                     (byte {offset} of the data area); they cannot be read until they are overwritten"
+                ),
+                None => tracing::error!(
+                    target_id = %self.id, %pool,
+                    "checksum mismatch at byte {offset} of the data area; whose it is was not found"
+                ),
+            }
+        }
+        if blocks.len() > shown.len() {
+            let more = blocks.len() - shown.len();
+            tracing::error!(target_id = %self.id, %pool, "{more} more blocks are damaged");
+        }
+    }
+
+    /// Compares what the fetches of a batch read with its sums, for a reader that got something
+    /// else. Returns the number of damaged blocks.
+    pub(crate) async fn verify(
+        self: &Rc<Self>,
+        ctx: &Rc<PoolShard>,
+        batch: &Batch<'_>,
+    ) -> Result<u64> {
+        self.known_cont(ctx, batch.cont).await?;
+        let mut segments = Segments::new();
+        {
+            let view = ctx.shard.view(batch.cont)?;
+            for op in &batch.ops {
+                let Op::Fetch { oid, dkey, cond, iods } = op else { continue };
+                match view.fetch(*oid, dkey, *cond, iods, &mut segments) {
+                    // It is known already.
+                    Err(error) if error.code == Code::Csum => return Ok(1),
+                    outcome => outcome?,
+                };
+            }
+        }
+        segments.load().await?;
+        let bad = segments.damaged();
+        if !bad.is_empty() {
+            let error = self.found_damage(ctx, &bad, FoundBy::Reader).await;
+            tracing::debug!("target {}: verifying for a reader: {error}", self.id);
+        }
+        Ok(bad.len() as u64)
+    }
+
+    /// Starts the task of a shard.
+    pub(crate) fn start_scrubber(self: &Rc<Self>, ctx: &Rc<PoolShard>) {
+        let (target, ctx) = (self.clone(), ctx.clone());
+        let progress = ctx.shard.scrub_progress();
+        if progress.begin_ns == 0 {
+            // The first period begins with the pool.
+            let begin_ns = self.env.wall_ns();
+            ctx.shard.set_scrub_progress(ScrubProgress { begin_ns, ..progress });
+        }
+        self.env.spawn(async move { target.scrub_shard(&ctx).await });
+    }
+
+    async fn scrub_shard(self: &Rc<Self>, ctx: &Rc<PoolShard>) {
+        let scrubber = &ctx.scrubber;
+        let mut steps = 0;
+        while !scrubber.stopped.get() {
+            let rate = scrubber.settings.get().rate.0;
+            let hurried = scrubber.hurried.get();
+            let progress = ctx.shard.scrub_progress();
+            if rate == 0 && !hurried {
+                self.doze(scrubber, Duration::MAX).await;
+                continue;
+            }
+            if !progress.under_way {
+                let now = self.env.wall_ns();
+                let age = Duration::from_nanos(now.saturating_sub(progress.begin_ns));
+                if age < PERIOD && now >= progress.begin_ns {
+                    self.doze(scrubber, PERIOD - age).await;
+                    continue;
+                }
+                let begun =
+                    ScrubProgress { under_way: true, next_block: 0, bad_count: 0, ..progress };
+                ctx.shard.set_scrub_progress(ScrubProgress { begin_ns: now, ..begun });
+                continue;
+            }
+            if hurried {
+                self.env.yield_now().await;
+            } else {
+                let bytes = STEP_BLOCKS * BLOCK_BYTES;
+                self.doze(scrubber, Duration::from_secs_f64(bytes as f64 / rate as f64)).await;
+                self.wait_until_idle(scrubber).await;
+            }
+            steps += 1;
+            match self.scrub_step(ctx, steps % STEPS_REMEMBERED == 0).await {
+                Ok(()) => {}
+                Err(error) if error.code == Code::Closed => return,
+                Err(error) => {
+                    tracing::warn!(target_id = %self.id, pool = %ctx.shard.pool(), "scrubber: {error}");
+                    self.doze(scrubber, ERROR_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// One step of a pass under way.
+    async fn scrub_step(self: &Rc<Self>, ctx: &Rc<PoolShard>, remember: bool) -> Result<()> {
+        let before = ctx.shard.scrub_progress();
+        let found = ctx.shard.scrub(before.next_block, STEP_BLOCKS).await;
+        let bad = match &found {
+            Ok(Some(found)) => &found.bad[..],
+            _ => &[],
+        };
+        if !bad.is_empty() {
+            self.found_damage(ctx, bad, FoundBy::Scrubber).await;
+        }
+        // A pass that an operator has begun meanwhile begins at its beginning.
+        let mut progress = ctx.shard.scrub_progress();
+        if (progress.next_block, progress.passes) != (before.next_block, before.passes) {
+            return found.map(|_| ());
+        }
+        match found {
+            Ok(Some(found)) => {
+                progress.next_block = found.next_block;
+                progress.bad_count += bad_still(ctx, &found.bad);
+                match remember {
+                    true => drop(ctx.shard.set_scrub_progress(progress)),
+                    false => ctx.shard.note_scrub_progress(progress),
+                }
+                Ok(())
+            }
+            Ok(None) => {
+                ctx.scrubber.hurried.set(false);
+                ctx.shard.set_scrub_progress(ScrubProgress {
+                    under_way: false,
+                    next_block: 0,
+                    bad_count: 0,
+                    passes: progress.passes + 1,
+                    end_ns: self.env.wall_ns(),
+                    end_bad_count: progress.bad_count,
+                    ..progress
+                });
+                tracing::info!(
+                    target_id = %self.id, pool = %ctx.shard.pool(),
+                    "all data were compared with their checksums; damaged blocks: {}",
+                    progress.bad_count
+                );
+                Ok(())
+            }
+            Err(error) => {
+                // What cannot be read at all is not compared; the pass goes on behind it.
+                progress.next_block = before.next_block + STEP_BLOCKS;
+                ctx.shard.note_scrub_progress(progress);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sleeps until something is to do.
+    async fn doze(&self, scrubber: &Scrubber, time: Duration) {
+        let (sender, woken) = oneshot::channel();
+        scrubber.sleeper.replace(Some(sender));
+        if scrubber.stopped.get() {
+            return;
+        }
+        // Woken or not, the caller looks again.
+        let _ = self.env.timeout(time.min(PERIOD), woken).await;
+    }
+
+    async fn wait_until_idle(&self, scrubber: &Scrubber) {
+        let until = self.env.now() + BUSY_WAIT_MAX;
+        while self.env.now() < until && !scrubber.hurried.get() && !scrubber.stopped.get() {
+            let before = self.request_count.get();
+            self.doze(scrubber, IDLE_TIME).await;
+            if self.request_count.get() == before {
+                return;
+            }
+        }
+    }
+}
+
+fn bad_still(ctx: &PoolShard, blocks: &[u64]) -> u64 {
+    let bad = ctx.shard.bad_blocks();
+    blocks.iter().filter(|block| bad.iter().any(|(known, _)| known == *block)).count() as u64
+}

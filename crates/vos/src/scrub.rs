@@ -1,0 +1,309 @@
+//! Comparing stored data with their sums, and what is done about damage.
+//!
+//! The engine decides when and how fast; here is one step. A step holds a [`ReadGuard`] while it
+//! reads, so that no block is used again under it.
+
+use std::collections::BTreeSet;
+
+use env::AlignedBuf;
+use serde::{Deserialize, Serialize};
+use types::{Code, ContId, CsumKind, Error, Oid, Result};
+
+use crate::Lsn;
+use crate::index::extent::Place;
+use crate::index::slot::AkeyRef;
+use crate::payload::{Core, Medium};
+use crate::record::RecordDf;
+use crate::shard::Shard;
+use crate::space::{BLOCK_BYTES, ReadGuard, Run};
+use crate::sums::BadMark;
+
+/// Objects looked at in one go when the holder of a block is searched.
+const SEARCH_COUNT: usize = 1000;
+
+/// Where a shard's scrubber is; survives restarts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubProgress {
+    /// A pass is under way.
+    pub under_way: bool,
+    /// Where it goes on.
+    pub next_block: u64,
+    /// Damaged blocks it has met.
+    pub bad_count: u64,
+    /// Full passes.
+    pub passes: u64,
+    /// When the last pass began, nanoseconds since 1970.
+    pub begin_ns: u64,
+    /// When the last full pass ended, nanoseconds since 1970.
+    pub end_ns: u64,
+    /// Damaged blocks that the last full pass met.
+    pub end_bad_count: u64,
+}
+
+/// What a step found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scrubbed {
+    /// Where the next step begins.
+    pub next_block: u64,
+    /// Bytes compared.
+    pub bytes: u64,
+    /// Damaged blocks, whether known before or not.
+    pub bad: Vec<u64>,
+}
+
+/// The value that a block belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// The block.
+    pub block: u64,
+    /// The container.
+    pub cont: ContId,
+    /// The object.
+    pub oid: Oid,
+    /// The dkey.
+    pub dkey: Vec<u8>,
+    /// The akey.
+    pub akey: Vec<u8>,
+    /// First byte of the value in the block.
+    pub offset: u64,
+    /// Bytes of the value in the block.
+    pub bytes: u64,
+}
+
+impl Shard {
+    /// Where the scrubber is.
+    pub fn scrub_progress(&self) -> ScrubProgress {
+        self.state.borrow().scrub
+    }
+
+    /// Remembers where the scrubber is, also over a restart.
+    pub fn set_scrub_progress(&self, progress: ScrubProgress) -> Lsn {
+        self.state.borrow_mut().scrub = progress;
+        self.log(|out| crate::record::encode_into(&RecordDf::Scrub { progress }, out))
+    }
+
+    /// Remembers where the scrubber is, until a restart.
+    pub fn note_scrub_progress(&self, progress: ScrubProgress) {
+        self.state.borrow_mut().scrub = progress;
+    }
+
+    /// Compares the next blocks with sums, from `from` on and at most `count_max` in one stretch.
+    /// `None` when there are no more.
+    ///
+    /// `Io` when the device gives nothing at all. A block that alone cannot be read counts as
+    /// damaged.
+    pub async fn scrub(&self, from: u64, count_max: u64) -> Result<Option<Scrubbed>> {
+        if self.is_closed() {
+            return Err(Error::new(Code::Closed, "the shard is closed"));
+        }
+        let core = self.core.clone();
+        let _guard = ReadGuard::new(&core.space);
+        let (kind, first, sums) = {
+            let space = core.space.borrow();
+            let Some((kind, first, count)) = space.sums.next_stretch(from, count_max.max(1)) else {
+                return Ok(None);
+            };
+            let mut sums = Vec::with_capacity(count as usize * kind.width());
+            space.sums.stretches(kind, first, count, |_, part| {
+                sums.extend_from_slice(part.unwrap_or_default());
+            });
+            (kind, first, sums)
+        };
+        let count = (sums.len() / kind.width()) as u64;
+        let run = Run { at: first * BLOCK_BYTES, bytes: count * BLOCK_BYTES };
+        let bad = match &core.medium {
+            Medium::Arena(_) => differing(kind, first, arena_data(&core, run), &sums),
+            Medium::File(_) => match read(&core, run).await {
+                Ok(data) => differing(kind, first, &data, &sums),
+                Err(error) => one_by_one(&core, kind, first, &sums, error).await?,
+            },
+        };
+        Ok(Some(Scrubbed { next_block: first + count, bytes: run.bytes, bad }))
+    }
+
+    /// Of these blocks, those that differ from their sums when they are read once more, each alone.
+    pub async fn differing_again(&self, blocks: &[u64]) -> Vec<u64> {
+        let core = self.core.clone();
+        let _guard = ReadGuard::new(&core.space);
+        let mut bad = Vec::new();
+        for &block in blocks {
+            let Some((kind, sum)) =
+                core.space.borrow().sums.of(block).map(|(kind, sum)| (kind, sum.to_vec()))
+            else {
+                continue;
+            };
+            let run = Run { at: block * BLOCK_BYTES, bytes: BLOCK_BYTES };
+            let differs = match &core.medium {
+                Medium::Arena(_) => {
+                    !differing(kind, block, arena_data(&core, run), &sum).is_empty()
+                }
+                Medium::File(_) => match read(&core, run).await {
+                    Ok(data) => !differing(kind, block, &data, &sum).is_empty(),
+                    Err(_) => true,
+                },
+            };
+            if differs {
+                bad.push(block);
+            }
+        }
+        bad
+    }
+
+    /// Notes that blocks are damaged: from now on, also after a restart, what touches them is
+    /// refused to readers, until it is overwritten or punched. Returns those that were not known.
+    pub fn mark_bad(&self, blocks: &[u64], mark: BadMark) -> Vec<u64> {
+        let mut fresh = blocks.to_vec();
+        fresh.retain(|block| self.core.space.borrow_mut().sums.mark_bad(*block, mark));
+        if !fresh.is_empty() {
+            let blocks = fresh.iter().map(|block| (*block, mark)).collect();
+            self.log(|out| crate::record::encode_into(&RecordDf::BadBlocks { blocks }, out));
+        }
+        fresh
+    }
+
+    /// Blocks known to be damaged, in order.
+    pub fn bad_blocks(&self) -> Vec<(u64, BadMark)> {
+        self.core.space.borrow().sums.bad().collect()
+    }
+
+    /// Number of blocks known to be damaged.
+    pub fn bad_count(&self) -> u64 {
+        self.core.space.borrow().sums.bad_count()
+    }
+
+    /// Bytes of data that have sums, in blocks from `from` on.
+    pub fn summed_bytes(&self, from: u64) -> u64 {
+        let sums = &self.core.space.borrow().sums;
+        let count = if from == 0 { sums.block_count() } else { sums.count_from(from) };
+        count * BLOCK_BYTES
+    }
+
+    /// Searches all values for those that touch the blocks. Goes in slices; what is written
+    /// meanwhile may be missed.
+    pub async fn holders(&self, blocks: &[u64]) -> Vec<Holder> {
+        let wanted: BTreeSet<u64> = blocks.iter().copied().collect();
+        let mut found = Vec::new();
+        for cont in self.conts() {
+            let mut after = None;
+            while let Ok(list) = self.list_objects(cont, after, SEARCH_COUNT) {
+                for oid in &list.oids {
+                    self.search_object(cont, *oid, &wanted, &mut found);
+                }
+                after = list.oids.last().copied();
+                if list.complete || after.is_none() {
+                    break;
+                }
+                self.core.env.yield_now().await;
+            }
+        }
+        found.sort_by_key(|holder: &Holder| holder.block);
+        found
+    }
+
+    fn search_object(
+        &self,
+        cont: ContId,
+        oid: Oid,
+        wanted: &BTreeSet<u64>,
+        found: &mut Vec<Holder>,
+    ) {
+        let Ok(view) = self.view(cont) else { return };
+        let Some(object) = view.cont.object(oid) else { return };
+        for (name, dkey) in object.dkeys() {
+            for (akey, value) in dkey.akeys() {
+                // Where a run begins in its value.
+                let mut each = |offset: u64, run: Run| {
+                    for &block in wanted.range(run.first_block()..run.end_block()) {
+                        let start = run.at.max(block * BLOCK_BYTES);
+                        let end = (run.at + run.bytes).min((block + 1) * BLOCK_BYTES);
+                        found.push(Holder {
+                            block,
+                            cont,
+                            oid,
+                            dkey: name.with_bytes(<[u8]>::to_vec),
+                            akey: akey.to_vec(),
+                            offset: offset + (start - run.at),
+                            bytes: end - start,
+                        });
+                    }
+                };
+                match value {
+                    AkeyRef::Inline(..) => {}
+                    AkeyRef::Runs(_, runs) => {
+                        let mut offset = 0;
+                        for &run in runs {
+                            each(offset, run);
+                            offset += run.bytes;
+                        }
+                    }
+                    AkeyRef::Array(array) => {
+                        let record = array.record_bytes as u64;
+                        for (index, extent) in array.iter() {
+                            if let Place::Blocks(at) = extent.place {
+                                let run = Run { at, bytes: extent.count * record };
+                                each(index.saturating_mul(record), run);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Blocks in the arena that have sums; the caller holds a [`ReadGuard`].
+fn arena_data(core: &Core, run: Run) -> &[u8] {
+    let Medium::Arena(arena) = &core.medium else { return &[] };
+    let start = arena.address(run);
+    // SAFETY: the run is inside the arena that `core` keeps mapped; its blocks have sums, so they
+    // are in use and were written whole, and the caller's guard keeps them so (see `arena`).
+    unsafe { std::slice::from_raw_parts(start.as_ptr(), run.bytes as usize) }
+}
+
+/// Reads whole blocks from the device.
+async fn read(core: &Core, run: Run) -> Result<AlignedBuf> {
+    let Medium::File(file) = &core.medium else {
+        return Err(Error::inval("the data area is in memory"));
+    };
+    let (buf, result) = file.read_at(run.at, AlignedBuf::try_zeroed(run.bytes as usize)?).await;
+    if (result? as u64) < run.bytes {
+        return Err(Error::new(Code::Io, "the data file is shorter than its index says"));
+    }
+    Ok(buf)
+}
+
+/// Blocks of `data` that differ from their sums.
+pub(crate) fn differing(kind: CsumKind, first: u64, data: &[u8], sums: &[u8]) -> Vec<u64> {
+    data.chunks(BLOCK_BYTES as usize)
+        .zip(sums.chunks(kind.width()))
+        .enumerate()
+        .filter(|(_, (block, sum))| !codec::matches(kind, block, sum))
+        .map(|(at, _)| first + at as u64)
+        .collect()
+}
+
+/// After a failed read: which blocks are to blame. `Io` when all are.
+async fn one_by_one(
+    core: &Core,
+    kind: CsumKind,
+    first: u64,
+    sums: &[u8],
+    error: Error,
+) -> Result<Vec<u64>> {
+    let mut bad = Vec::new();
+    let mut read_count = 0;
+    for (at, sum) in sums.chunks(kind.width()).enumerate() {
+        let block = first + at as u64;
+        match read(core, Run { at: block * BLOCK_BYTES, bytes: BLOCK_BYTES }).await {
+            Ok(data) => {
+                read_count += 1;
+                bad.extend(differing(kind, block, &data, sum));
+            }
+            Err(_) => bad.push(block),
+        }
+    }
+    if read_count == 0 {
+        return Err(error.context("reading data to check them"));
+    }
+    Ok(bad)
+}

@@ -1,0 +1,32 @@
+//! Telling requests apart before they are decoded.
+
+/// Which [`Request`](crate::obj::Request) a body holds, told without decoding it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestKind {
+    /// [`Request::Batch`](crate::obj::Request::Batch).
+    Batch,
+    /// [`Request::Commit`](crate::obj::Request::Commit).
+    Commit,
+    /// [`Request::Prepare`](crate::obj::Request::Prepare).
+    Prepare,
+    /// [`Request::Lock`](crate::obj::Request::Lock).
+    Lock,
+    /// Another, or nonsense: decoding will tell.
+    Other,
+}
+
+impl RequestKind {
+    /// What the encoding of a [`Request::Batch`](crate::obj::Request::Batch) begins with; the batch's fields follow.
+    pub const BATCH_TAG: u8 = 0;
+
+    /// Looks at the variant number that postcard puts first.
+    pub fn of(body: &[u8]) -> RequestKind {
+        match body.first() {
+            Some(0) => RequestKind::Batch,
+            Some(1) => RequestKind::Commit,
+            Some(2) => RequestKind::Prepare,
+            Some(11) => RequestKind::Lock,
+            _ => RequestKind::Other,
+        }
+    }
+}
