@@ -10,6 +10,7 @@ DESTDIR ?=
 CARGO ?= cargo
 BIN := target/release/azekura
 IOC := target/release/libazekura_ioc.so
+INTERCEPT := target/release/libazekura_intercept.so
 # Length of the fuzz runs, seconds over all targets together.
 FUZZ_SECONDS ?= 10
 FUZZ_SECONDS_LONG ?= 600
@@ -24,9 +25,10 @@ quickstart: ## Build, start a system on this machine, store a file, read it back
 	$(CARGO) build --release -p cli
 	scripts/quickstart.sh $(BIN)
 
-build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so}
+build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so,libazekura_intercept.so}
 	$(CARGO) build --release -p cli -p capi
 	$(CARGO) rustc --release -p ioc --lib --crate-type cdylib
+	$(CARGO) rustc --release -p intercept --lib --crate-type cdylib
 
 test: ## Everything a change must pass; stops at the first failure
 	$(CARGO) fmt --all --check
@@ -45,6 +47,7 @@ bench: build ## Bandwidth and metadata rates of a fresh system on this machine
 install: build ## Install below PREFIX (default /usr/local); DESTDIR is put in front
 	scripts/install.sh $(BIN) "$(DESTDIR)$(PREFIX)"
 	install -D -m 755 $(IOC) "$(DESTDIR)$(PREFIX)/lib/libazekura_ioc.so"
+	install -D -m 755 $(INTERCEPT) "$(DESTDIR)$(PREFIX)/lib/libazekura_intercept.so"
 
 uninstall: ## Remove what `make install` put below PREFIX
 	scripts/install.sh --remove "$(DESTDIR)$(PREFIX)"

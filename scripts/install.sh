@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the binary, the C library beside it, shell completions, licence and documents below a prefix.
-# The Makefile adds the preload library; --remove removes it too.
+# The Makefile adds the preload libraries; --remove removes them too.
 # usage: scripts/install.sh PATH-OF-AZEKURA PREFIX
 #        scripts/install.sh --remove PREFIX
 set -euo pipefail
@@ -17,7 +17,7 @@ fish_dir=$prefix/share/fish/vendor_completions.d
 doc_dir=$prefix/share/doc/azekura
 
 if [[ $1 == --remove ]]; then
-    rm -f "$prefix/bin/azekura" "$prefix/lib/libazekura_ioc.so"
+    rm -f "$prefix/bin/azekura" "$prefix/lib/libazekura_ioc.so" "$prefix/lib/libazekura_intercept.so"
     rm -f "$bash_dir/azekura" "$zsh_dir/_azekura" "$fish_dir/azekura.fish"
     rm -rf "$doc_dir"
     "$scripts/install-c.sh" --remove "$prefix"

@@ -33,8 +33,6 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The file has no name any more.
 pub const UNLINKED: u32 = 1;
-/// The offset is to be taken from the file's end: something was appended.
-pub const AT_END: u32 = 2;
 
 /// The shared state.
 #[repr(C)]
@@ -46,7 +44,7 @@ pub struct Head {
     pub status: AtomicU32,
     /// Where the next read or write is.
     pub offset: AtomicI64,
-    /// [`UNLINKED`], [`AT_END`].
+    /// [`UNLINKED`].
     pub marks: AtomicU32,
     spare: [AtomicU32; 7],
 }

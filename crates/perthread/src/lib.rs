@@ -380,6 +380,10 @@ pub fn is_open() -> bool {
 pub fn start_anew() {
     let generation = GENERATION.fetch_add(1, Ordering::SeqCst) + 1;
     FORKED_AT.store(generation, Ordering::SeqCst);
+    // Locks are the parent's, and so is what is known of them.
+    if let Some(options) = &mut *OPTIONS.lock() {
+        options.locks = client::LockBook::default();
+    }
     for ctx in std::mem::take(&mut *FREE.lock()) {
         std::mem::forget(ctx);
     }

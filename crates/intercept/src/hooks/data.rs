@@ -1,7 +1,6 @@
 //! `read`, `write` and their kin.
 
 use crate::act;
-use crate::head::AT_END;
 use crate::open::Open;
 use crate::report::Family;
 use crate::{errno, inside, real, table};
@@ -189,16 +188,6 @@ fn taken(pieces: &[iovec]) -> std::result::Result<(Vec<iovec>, usize), c_int> {
     Ok((all, sum))
 }
 
-/// Where an open file stands; its end is asked for when something was appended.
-pub async fn offset_of(fs: &Dfs, obj: &Obj, head: &crate::head::Head) -> Result<u64> {
-    if head.marks.load(Relaxed) & AT_END != 0 {
-        let size = fs.size(obj).await?;
-        head.offset.store(size as i64, Relaxed);
-        head.marks.fetch_and(!AT_END, Relaxed);
-    }
-    Ok(head.offset.load(Relaxed) as u64)
-}
-
 /// Reads at an offset, or where the file stands.
 fn read_into(
     open: &Arc<Open>,
@@ -218,7 +207,7 @@ fn read_into(
             return read_at(fs, obj, offset, bytes, &mut memory).await;
         }
         let head = open.lock();
-        let offset = offset_of(fs, obj, &head).await?;
+        let offset = head.offset.load(Relaxed) as u64;
         let got = read_at(fs, obj, offset, bytes, &mut memory).await?;
         head.offset.store((offset + got as u64) as i64, Relaxed);
         Ok(got)
@@ -271,15 +260,12 @@ fn write_from(
             return fs.writev(obj, &range, &memory).await;
         }
         let head = open.lock();
-        if appends {
-            let range = [Recx { index: 0, count: bytes as u64 }];
-            let done = fs.writev(obj, &range, &memory).await?;
-            if done > 0 {
-                head.marks.fetch_or(AT_END, Relaxed);
-            }
-            return Ok(done);
+        if appends && bytes > 0 {
+            let offset = fs.append(obj, &memory).await?;
+            head.offset.store((offset + bytes as u64) as i64, Relaxed);
+            return Ok(bytes);
         }
-        let offset = offset_of(fs, obj, &head).await?;
+        let offset = head.offset.load(Relaxed) as u64;
         let range = [Recx { index: offset, count: bytes as u64 }];
         let done = fs.writev(obj, &range, &memory).await?;
         head.offset.store((offset + done as u64) as i64, Relaxed);

@@ -102,7 +102,7 @@ hook!([fcntl fcntl64](fd: c_int, command: c_int, argument: c_ulong) -> c_int {
             0
         }
         libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK
-        | libc::F_OFD_SETLKW => lock::record(&open, fd, command, argument as *mut libc::flock),
+        | libc::F_OFD_SETLKW => lock::record(&open, command, argument as *mut libc::flock),
         libc::F_GETOWN => 0,
         _ => errno::zero(Err(libc::EINVAL)),
     }

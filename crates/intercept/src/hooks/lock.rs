@@ -1,27 +1,29 @@
-//! Locks on files of ours.
+//! Locks on files of ours, which hold between all clients of the container.
 //!
-//! They are taken in the kernel, on an empty file beside the file's object number: so they hold
-//! among all processes of this machine that use this library, behave exactly as the kernel's,
-//! and end with the process. Processes elsewhere and on the mount do not see them.
+//! Record locks belong to the process, the others to the open file description. A request that
+//! waits is asked again and again with pauses in which signals are handled, so that it ends with
+//! `EINTR` as the kernel's does; who waits so long is not served in turn, and a circle of waiting
+//! processes is not noticed.
 
 use crate::act;
 use crate::open::Open;
 use crate::report::Family;
-use crate::{errno, inside, real, table};
+use crate::{errno, real, table};
+use dfs::{Code, LockAsk, LockKind, LockMode, LockRange};
 use libc::{c_int, c_ulong, off_t};
-use parking_lot::Mutex;
-use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 hook!([flock](fd: c_int, operation: c_int) -> c_int {
     let Some(open) = table::get(fd) else { return real::flock(fd, operation) };
-    let done = side_file(&open, true).and_then(|side| {
-        if real::flock(side, operation) == 0 { Ok(()) } else { Err(errno::get()) }
-    });
-    errno::zero(done)
+    let wait = operation & libc::LOCK_NB == 0;
+    let mode = match operation & !libc::LOCK_NB {
+        libc::LOCK_SH => Some(LockMode::Shared),
+        libc::LOCK_EX => Some(LockMode::Exclusive),
+        libc::LOCK_UN => None,
+        _ => return errno::zero(Err(libc::EINVAL)),
+    };
+    errno::zero(set(&open, LockKind::Flock, LockRange::WHOLE, mode, wait))
 });
 
 hook!([lockf lockf64](fd: c_int, command: c_int, bytes: off_t) -> c_int {
@@ -48,130 +50,129 @@ hook!([lockf lockf64](fd: c_int, command: c_int, bytes: off_t) -> c_int {
     }
 });
 
-/// Side files that are open: of a process for its record locks, by object; of an open file
-/// description for `flock`, by its number.
-static SIDES: Mutex<Option<HashMap<(u64, bool), OwnedFd>>> = Mutex::new(None);
+/// Something was locked in this process.
+static USED: AtomicBool = AtomicBool::new(false);
+/// First and longest pause between two questions, nanoseconds.
+const PAUSE_NS_MIN: i64 = 500_000;
+const PAUSE_NS_MAX: i64 = 20_000_000;
+
+fn owner(open: &Open, kind: LockKind) -> u64 {
+    // Numbers of open files are above those of processes.
+    if kind == LockKind::Posix { u64::from(std::process::id()) } else { open.id }
+}
+
+/// Locks, or unlocks.
+fn set(
+    open: &Arc<Open>,
+    kind: LockKind,
+    range: LockRange,
+    mode: Option<LockMode>,
+    wait: bool,
+) -> Result<(), c_int> {
+    let owner = owner(open, kind);
+    let Some(mode) = mode else {
+        return act::run(Family::Lock, open, async |fs, obj| {
+            fs.unlock(obj, kind, owner, range).await
+        });
+    };
+    USED.store(true, Relaxed);
+    let ask = LockAsk { kind, owner, range, mode, pid: std::process::id(), wait: false };
+    let mut pause_ns = PAUSE_NS_MIN;
+    loop {
+        let asked =
+            act::run(Family::Lock, open, async |fs, obj| match fs.lock(obj, &ask, None).await {
+                Err(error) if error.code == Code::WouldBlock => Ok(false),
+                other => other.map(|()| true),
+            })?;
+        match asked {
+            true => return Ok(()),
+            false if !wait => return Err(libc::EAGAIN),
+            false => {}
+        }
+        let time = libc::timespec { tv_sec: 0, tv_nsec: pause_ns };
+        // SAFETY: the time is valid; nobody wants to know what was left of it.
+        if unsafe { libc::nanosleep(&time, std::ptr::null_mut()) } != 0 {
+            return Err(errno::get());
+        }
+        pause_ns = (pause_ns * 2).min(PAUSE_NS_MAX);
+    }
+}
 
 /// Record locks.
 ///
 /// # Safety
-/// A valid lock.
-pub unsafe fn record(
-    open: &Arc<Open>,
-    _fd: c_int,
-    command: c_int,
-    lock: *mut libc::flock,
-) -> c_int {
+/// Null or a valid lock.
+pub unsafe fn record(open: &Arc<Open>, command: c_int, lock: *mut libc::flock) -> c_int {
     // SAFETY: by the caller's promise.
     let Some(wanted) = (unsafe { lock.as_mut() }) else {
         return errno::zero(Err(libc::EFAULT));
     };
-    let is_ofd = matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
-    let done = absolute(open, wanted).and_then(|mut range| {
-        let access = open.head().status.load(Relaxed) as c_int & libc::O_ACCMODE;
-        let asks = matches!(command, libc::F_GETLK | libc::F_OFD_GETLK);
-        let refused = match c_int::from(range.l_type) {
-            libc::F_RDLCK => access == libc::O_WRONLY,
-            libc::F_WRLCK => access == libc::O_RDONLY,
-            _ => false,
+    errno::zero(range_of(open, wanted).and_then(|range| {
+        let is_ofd = matches!(command, libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW);
+        let kind = if is_ofd { LockKind::Ofd } else { LockKind::Posix };
+        let mode = match c_int::from(wanted.l_type) {
+            libc::F_RDLCK => Some(LockMode::Shared),
+            libc::F_WRLCK => Some(LockMode::Exclusive),
+            libc::F_UNLCK => None,
+            _ => return Err(libc::EINVAL),
         };
-        if refused && !asks {
-            return Err(libc::EBADF);
+        if !matches!(command, libc::F_GETLK | libc::F_OFD_GETLK) {
+            let wait = matches!(command, libc::F_SETLKW | libc::F_OFD_SETLKW);
+            return set(open, kind, range, mode, wait);
         }
-        let side = side_file(open, is_ofd)?;
-        // SAFETY: the lock is valid. Nothing on the stack needs dropping while it waits.
-        if unsafe { real::fcntl64(side, command, std::ptr::from_mut(&mut range) as c_ulong) } != 0 {
-            return Err(errno::get());
-        }
-        if asks {
-            *wanted = range;
+        let mode = mode.ok_or(libc::EINVAL)?;
+        let owner = owner(open, kind);
+        let ask = LockAsk { kind, owner, range, mode, pid: std::process::id(), wait: false };
+        let holder = act::run(Family::Lock, open, async |fs, obj| fs.test_lock(obj, &ask).await)?;
+        match holder {
+            None => wanted.l_type = libc::F_UNLCK as _,
+            Some(holder) => {
+                let is_shared = holder.mode == LockMode::Shared;
+                wanted.l_type = if is_shared { libc::F_RDLCK } else { libc::F_WRLCK } as _;
+                wanted.l_whence = libc::SEEK_SET as _;
+                wanted.l_start = holder.range.first as off_t;
+                let bytes = (holder.range.last - holder.range.first).saturating_add(1);
+                wanted.l_len = if holder.range.last == u64::MAX { 0 } else { bytes as off_t };
+                wanted.l_pid = if is_ofd { -1 } else { holder.pid as _ };
+            }
         }
         Ok(())
-    });
-    errno::zero(done)
+    }))
 }
 
-/// A range that counts from the start of the file.
-fn absolute(open: &Arc<Open>, lock: &libc::flock) -> Result<libc::flock, c_int> {
-    let mut range = *lock;
+/// The bytes a lock is about, from the start of the file.
+fn range_of(open: &Arc<Open>, lock: &libc::flock) -> Result<LockRange, c_int> {
     let base = match c_int::from(lock.l_whence) {
         libc::SEEK_SET => 0,
-        libc::SEEK_CUR => act::run(Family::Lock, open, async |fs, obj| {
-            let head = open.lock();
-            super::data::offset_of(fs, obj, &head).await
-        })? as off_t,
+        libc::SEEK_CUR => open.head().offset.load(Relaxed),
         libc::SEEK_END => {
             act::run(Family::Lock, open, async |fs, obj| fs.size(obj).await)? as off_t
         }
         _ => return Err(libc::EINVAL),
     };
-    range.l_start = base.checked_add(lock.l_start).ok_or(libc::EOVERFLOW)?;
-    range.l_whence = libc::SEEK_SET as _;
-    Ok(range)
+    let start = base.checked_add(lock.l_start).ok_or(libc::EOVERFLOW)?;
+    // A negative length means the bytes before.
+    let (first, end) = match lock.l_len {
+        0 => (start, None),
+        bytes if bytes > 0 => (start, Some(start.checked_add(bytes).ok_or(libc::EOVERFLOW)?)),
+        bytes => (start.checked_add(bytes).ok_or(libc::EINVAL)?, Some(start)),
+    };
+    let first = u64::try_from(first).map_err(|_| libc::EINVAL)?;
+    let last = end.map_or(u64::MAX, |end| (end - 1) as u64);
+    Ok(LockRange { first, last })
 }
 
-/// The descriptor to lock on; `of_description` for locks that belong to it and not to the process.
-fn side_file(open: &Arc<Open>, of_description: bool) -> Result<c_int, c_int> {
-    crate::report::taken(Family::Lock);
-    inside::run(|| {
-        let object = open.known().oid().lo;
-        let key = if of_description { (open.id, true) } else { (object, false) };
-        let mut sides = SIDES.lock();
-        let sides = sides.get_or_insert_default();
-        if let Some(known) = sides.get(&key) {
-            return Ok(known.as_raw_fd());
-        }
-        let uuid: String = open.cont.iter().map(|byte| format!("{byte:02x}")).collect();
-        let dir = "/dev/shm/azekura-locks";
-        let all = Mode::from_raw_mode(0o1777);
-        if rustix::fs::mkdir(dir, all).is_ok() {
-            // Against the mask: users share it.
-            let _ = rustix::fs::chmod(dir, all);
-        }
-        let path = format!("{dir}/{uuid}-{object:x}");
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let made = rustix::fs::open(&*path, flags, Mode::from_raw_mode(0o666));
-        let made = made.map_err(|_| libc::ENOLCK)?;
-        let made = table::keep(made);
-        let number = made.as_raw_fd();
-        sides.insert(key, made);
-        Ok(number)
-    })
-}
-
-/// A descriptor of a file was closed: POSIX ends all record locks of the process on it then.
+/// A descriptor of a file was closed: POSIX ends all record locks of the process on it then, and
+/// with the last one those of the description.
 pub fn closed(open: &Arc<Open>) {
-    if SIDES.lock().is_none() {
+    if !USED.load(Relaxed) || open.head().status.load(Relaxed) & libc::O_PATH as u32 != 0 {
         return;
     }
-    let _ = inside::run(|| {
-        let object = open.known().oid().lo;
-        let mut sides = SIDES.lock();
-        let Some(sides) = sides.as_mut() else { return Ok(()) };
-        let mut gone = vec![sides.remove(&(object, false))];
-        if table::numbers_of(open).is_empty() {
-            gone.push(sides.remove(&(open.id, true)));
-        }
-        drop(gone);
-        Ok(())
+    let process = owner(open, LockKind::Posix);
+    let is_last = table::numbers_of(open).is_empty();
+    // Closing does not fail for it; the connection's end would do the same.
+    let _ = act::run(Family::Lock, open, async |fs, obj| {
+        fs.unlock(obj, LockKind::Posix, process, LockRange::WHOLE).await?;
+        if is_last { fs.unlock_owner(obj, open.id).await } else { Ok(()) }
     });
-}
-
-/// Before a fork.
-pub fn fork_lock() {
-    std::mem::forget(SIDES.lock());
-}
-
-/// After it, on both sides.
-///
-/// # Safety
-/// By the thread that called [`fork_lock`], or its copy.
-pub unsafe fn fork_unlock() {
-    // SAFETY: by the caller's promise.
-    unsafe { SIDES.force_unlock() };
-}
-
-/// In a child, which holds no record lock of its parent's. The descriptors are closed elsewhere.
-pub fn in_child() {
-    std::mem::forget(SIDES.lock().take());
 }

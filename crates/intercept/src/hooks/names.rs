@@ -87,10 +87,14 @@ hook!([link](from: *const c_char, to: *const c_char) -> c_int {
 hook!([linkat](
     from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int
 ) -> c_int {
-    if flags & libc::AT_EMPTY_PATH != 0 && table::is_ours(from_dir) {
-        // A file without a name is given one by its object only, which the store cannot do.
-        errno::set(libc::ENOENT);
-        return -1;
+    let by_number = if flags & libc::AT_EMPTY_PATH != 0 && *from == 0 {
+        table::get(from_dir)
+    } else {
+        numbered(from)
+    };
+    if let Some(open) = by_number {
+        let Some(spot) = path::locate(to_dir, to) else { return errno::zero(Err(libc::EXDEV)) };
+        return errno::zero(link_open(&open, &spot));
     }
     match (path::locate(from_dir, from), path::locate(to_dir, to)) {
         (None, None) => real::linkat(from_dir, from, to_dir, to, flags),
@@ -243,6 +247,35 @@ fn named(end: &End, refused: Code) -> types::Result<(&mount::Dir, &[u8])> {
     match end {
         End::Name { dir, name, .. } => Ok((dir, name)),
         _ => Err(Error::bare(refused)),
+    }
+}
+
+/// The open file that `/proc/self/fd/N` names.
+///
+/// # Safety
+/// Null or a string.
+unsafe fn numbered(path: *const c_char) -> Option<Arc<Open>> {
+    // SAFETY: by the caller's promise.
+    let number = unsafe { path::bytes(path) }?.strip_prefix(b"/proc/self/fd/")?;
+    table::get(std::str::from_utf8(number).ok()?.parse().ok()?)
+}
+
+/// Gives an open file a name.
+fn link_open(open: &Arc<Open>, spot: &Spot) -> Result<(), c_int> {
+    if !std::ptr::eq(open.prefix, spot.prefix) {
+        return Err(libc::EXDEV);
+    }
+    let linked = act::at(Family::Names, spot, async |scene, end| {
+        let (dir, name) = named(end, Code::Exist)?;
+        let obj = open.object(scene.local)?;
+        scene.fs.link_open(&obj, &dir.obj, name).await?;
+        open.learn(&obj);
+        open.head().marks.fetch_and(!head::UNLINKED, Relaxed);
+        Ok(Step::Done(()))
+    })?;
+    match linked {
+        Answer::Done(()) => Ok(()),
+        Answer::Outside(_) => Err(libc::EXDEV),
     }
 }
 

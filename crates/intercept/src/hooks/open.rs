@@ -7,8 +7,9 @@ use crate::path::{self, Spot};
 use crate::report::Family;
 use crate::walk::{self, End};
 use crate::{inside, real, table};
-use dfs::{CreateOptions, FileKind, OpenFlags};
+use dfs::{CreateOptions, FileKind, Obj, OpenFlags};
 use libc::{AT_FDCWD, c_char, c_int, mode_t};
+use std::sync::Arc;
 use types::{Code, Error};
 
 hook!([open open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
@@ -49,7 +50,7 @@ fn open_at(spot: &Spot, flags: c_int, mode: mode_t) -> c_int {
 /// Opens a path of ours and gives it a descriptor.
 pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int>, c_int> {
     if flags & libc::O_TMPFILE == libc::O_TMPFILE {
-        return Err(libc::EOPNOTSUPP);
+        return nameless(spot, flags, mode);
     }
     let exclusive = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
     let follow = flags & libc::O_NOFOLLOW == 0 && !exclusive;
@@ -91,19 +92,45 @@ pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int
             // What is behind a device or a pipe is not in the container.
             _ => return Err(Error::new(Code::NotSupported, "a special file cannot be opened")),
         }
-        let kept = libc::O_ACCMODE
-            | libc::O_APPEND
-            | libc::O_NONBLOCK
-            | libc::O_DIRECT
-            | libc::O_SYNC
-            | libc::O_NOATIME
-            | libc::O_DIRECTORY
-            | libc::O_PATH;
-        let open = Open::new(scene.mount, path, &obj, (flags & kept) as u32);
-        open.settle(scene.ctx.clone(), scene.local, scene.mount, obj);
+        Ok(Step::Done(enter(scene, path, obj, flags)))
+    });
+    give(opened?, flags)
+}
+
+/// Opens a new file without a name (`O_TMPFILE`).
+fn nameless(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int>, c_int> {
+    let wanted = OpenFlags::from_posix(flags).without(OpenFlags::DIRECTORY);
+    let opened = act::at(Family::Open, spot, async |scene, end| {
+        let dir = match act::object(scene, end, true).await? {
+            Step::Link(target) => return Ok(Step::Link(target)),
+            Step::Done(dir) => dir,
+        };
+        let options = CreateOptions::default();
+        let obj = scene.fs.tmpfile(&dir, wanted, mode & 0o7777, &options).await?;
+        let open = enter(scene, b"/(no name)".to_vec(), obj, flags & !libc::O_TMPFILE);
+        open.head().marks.fetch_or(crate::head::UNLINKED, std::sync::atomic::Ordering::Relaxed);
         Ok(Step::Done(open))
     });
-    match opened? {
+    give(opened?, flags)
+}
+
+/// An open file for an object just opened.
+fn enter(scene: &act::Scene<'_>, path: Vec<u8>, obj: Obj, flags: c_int) -> Arc<Open> {
+    let kept = libc::O_ACCMODE
+        | libc::O_APPEND
+        | libc::O_NONBLOCK
+        | libc::O_DIRECT
+        | libc::O_SYNC
+        | libc::O_NOATIME
+        | libc::O_DIRECTORY
+        | libc::O_PATH;
+    let open = Open::new(scene.mount, path, &obj, (flags & kept) as u32);
+    open.settle(scene.ctx.clone(), scene.local, scene.mount, obj);
+    open
+}
+
+fn give(opened: Answer<Arc<Open>>, flags: c_int) -> Result<Answer<c_int>, c_int> {
+    match opened {
         Answer::Outside(path) => Ok(Answer::Outside(path)),
         Answer::Done(open) => {
             let close_on_exec = flags & libc::O_CLOEXEC != 0;

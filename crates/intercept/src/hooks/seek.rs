@@ -1,6 +1,5 @@
 //! `lseek`.
 
-use super::data::offset_of;
 use crate::act;
 use crate::report::Family;
 use crate::{errno, real, table};
@@ -27,40 +26,33 @@ fn seek(
     if open.head().status.load(Relaxed) & libc::O_PATH as u32 != 0 {
         return Err(libc::EBADF);
     }
-    let head = open.head();
-    let at_end = head.marks.load(Relaxed) & crate::head::AT_END != 0;
     // Moves that need to ask nobody.
-    if whence == libc::SEEK_SET || (whence == libc::SEEK_CUR && !at_end) {
+    if whence == libc::SEEK_SET || whence == libc::SEEK_CUR {
         crate::report::taken(Family::Seek);
         return crate::inside::run(|| {
             let head = open.lock();
             let base = if whence == libc::SEEK_SET { 0 } else { head.offset.load(Relaxed) };
             let to = sum(base, offset)?;
             head.offset.store(to, Relaxed);
-            head.marks.fetch_and(!crate::head::AT_END, Relaxed);
             Ok(to)
         });
     }
     act::run(Family::Seek, open, async |fs, obj| {
         let head = open.lock();
-        let size = || async { fs.size(obj).await.map(|size| size as off_t) };
         let to = match whence {
-            libc::SEEK_CUR => sum(offset_of(fs, obj, &head).await? as off_t, offset),
-            libc::SEEK_END => sum(size().await?, offset),
-            // Holes are not told from data: all of the file is data, and a hole begins at its end.
+            libc::SEEK_END => sum(fs.size(obj).await? as off_t, offset),
             libc::SEEK_DATA | libc::SEEK_HOLE => {
-                let size = size().await?;
-                match offset {
-                    offset if offset < 0 || offset >= size => Err(libc::ENXIO),
-                    offset if whence == libc::SEEK_DATA => Ok(offset),
-                    _ => Ok(size),
-                }
+                let from = u64::try_from(offset).map_err(|_| Error::bare(Code::NoData))?;
+                let found = match whence {
+                    libc::SEEK_DATA => fs.seek_data(obj, from).await?,
+                    _ => fs.seek_hole(obj, from).await?,
+                };
+                Ok(found as off_t)
             }
             _ => return Err(Error::bare(Code::Inval)),
         };
         if let Ok(to) = to {
             head.offset.store(to, Relaxed);
-            head.marks.fetch_and(!crate::head::AT_END, Relaxed);
         }
         Ok(to)
     })?

@@ -4,7 +4,7 @@ use crate::act;
 use crate::open::Open;
 use crate::report::{self, Family, Why};
 use crate::{errno, inside, real, table};
-use dfs::OpenFlags;
+use dfs::{AllocateFlags, OpenFlags};
 use libc::{c_int, c_uint, off_t, size_t, ssize_t};
 use std::sync::Arc;
 use types::{Code, Error};
@@ -87,30 +87,11 @@ fn allocate(open: &Arc<Open>, mode: c_int, offset: off_t, bytes: off_t) -> Resul
     let (Ok(offset), Ok(bytes)) = (u64::try_from(offset), u64::try_from(bytes)) else {
         return Err(libc::EINVAL);
     };
-    if bytes == 0 {
-        return Err(libc::EINVAL);
-    }
-    let end = offset.checked_add(bytes).filter(|end| *end <= dfs::FILE_BYTES_MAX);
-    let end = end.ok_or(libc::EFBIG)?;
-    let keep = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-    let what = mode & !libc::FALLOC_FL_KEEP_SIZE;
-    if !matches!(what, 0 | libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE)
-        || (what == libc::FALLOC_FL_PUNCH_HOLE && !keep)
-    {
+    let known = AllocateFlags::KEEP_SIZE | AllocateFlags::PUNCH_HOLE | AllocateFlags::ZERO_RANGE;
+    let flags = AllocateFlags(mode as u32);
+    if !known.has(flags) {
         report::passed(Family::Space, Why::Refused, format_args!("fallocate mode {mode:#x}"));
         return Err(libc::EOPNOTSUPP);
     }
-    act::run(Family::Space, open, async |fs, obj| {
-        if !obj.flags().has(OpenFlags::WRITE) {
-            return Err(Error::bare(Code::BadHandle));
-        }
-        if what != 0 {
-            fs.punch_hole(obj, offset, bytes).await?;
-        }
-        // Space is not set aside: there is nothing to write over in place.
-        if !keep && fs.size(obj).await? < end {
-            fs.truncate(obj, end).await?;
-        }
-        Ok(())
-    })
+    act::run(Family::Space, open, async |fs, obj| fs.fallocate(obj, flags, offset, bytes).await)
 }

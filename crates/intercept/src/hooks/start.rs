@@ -1,7 +1,7 @@
 //! What the dynamic linker calls when the library is loaded and when the process ends, and what
 //! `fork` calls on its way.
 
-use super::{exec, lock, stream};
+use super::{exec, stream};
 use crate::{config, cwd, inside, open, program, real, report, table};
 use libc::{c_char, c_int};
 
@@ -62,7 +62,6 @@ extern "C" fn before_fork() {
     table::fork_lock();
     cwd::fork_lock();
     stream::fork_lock();
-    lock::fork_lock();
     exec::fork_lock();
 }
 
@@ -70,7 +69,6 @@ fn unlock() {
     // SAFETY: `before_fork` ran on this thread, or on the one this is a copy of.
     unsafe {
         exec::fork_unlock();
-        lock::fork_unlock();
         stream::fork_unlock();
         cwd::fork_unlock();
         table::fork_unlock();
@@ -84,7 +82,6 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     unlock();
     let _ = inside::run(|| {
-        lock::in_child();
         table::in_child();
         report::reset();
         report::in_child();

@@ -1,5 +1,6 @@
 /* Fork, vfork, exec and spawn with open files. */
 #include "check.h"
+#include <sys/file.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -83,6 +84,25 @@ int main(int argc, char **argv) {
     contains("sys", text);
     FILE *pipe = popen("cat sys | wc -l", "r");
     CHECK(pipe && fgets(text, sizeof text, pipe) && atoi(text) == 3 && pclose(pipe) == 0);
+
+    /* Locks are the process's: a child is somebody else, and they end with the process. */
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 4};
+    CHECK(fcntl(here, F_SETLK, &lock) == 0);
+    pid = fork();
+    if (pid == 0) {
+        FAILS(fcntl(here, F_SETLK, &lock), EAGAIN);
+        struct flock other = lock;
+        CHECK(fcntl(here, F_GETLK, &other) == 0 && other.l_type == F_WRLCK && other.l_pid == getppid() && other.l_len == 4);
+        other.l_start = 4;
+        other.l_type = F_WRLCK;
+        CHECK(fcntl(here, F_SETLK, &other) == 0);
+        _exit(0);
+    }
+    CHECK(wait_for(pid) == 0);
+    lock.l_len = 8;
+    CHECK(fcntl(here, F_SETLKW, &lock) == 0);
+    lock.l_type = F_UNLCK;
+    CHECK(fcntl(here, F_SETLK, &lock) == 0);
 
     /* An environment without anything, as some programs give their children. */
     char *nothing[] = {NULL}, *list[] = {"sh", "-c", "cat here > bare; exec cat <&7 > seven", NULL};

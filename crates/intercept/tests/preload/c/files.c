@@ -143,6 +143,14 @@ int main(int argc, char **argv) {
     lock.l_type = F_UNLCK;
     CHECK(fcntl(fd, F_SETLK, &lock) == 0 && flock(fd, LOCK_UN) == 0 && lockf(fd, F_TLOCK, 5) == 0);
 
+    int hole = open("hole", O_RDWR | O_CREAT, 0600);
+    CHECK(pwrite(hole, "x", 1, 2 << 20) == 1 && lseek(hole, 0, SEEK_DATA) == 2 << 20 && lseek(hole, 0, SEEK_HOLE) == 0);
+    int nameless = open(".", O_TMPFILE | O_RDWR, 0600);
+    CHECK(nameless >= 0 && write(nameless, "body", 4) == 4 && fstat(nameless, &st) == 0 && st.st_nlink == 0);
+    char number[64];
+    snprintf(number, sizeof number, "/proc/self/fd/%d", nameless);
+    CHECK(linkat(AT_FDCWD, number, AT_FDCWD, "named", AT_SYMLINK_FOLLOW) == 0 && stat("named", &st) == 0 && st.st_size == 4);
+
     CHECK(unlink("f") == 0 && fstat(fd, &st) == 0 && st.st_nlink == 0 && pread(fd, text, 2, 0) == 2 && text[1] == '1');
     CHECK(pwrite(fd, "still", 5, 0) == 5 && pread(fd, text, 5, 0) == 5 && close(fd) == 0);
 
