@@ -120,3 +120,47 @@ fn containers_are_made_shown_changed_and_removed() {
     system.ok(&["cont", "destroy", "tank", "house", "--force"]);
     system.fails(3, &["house"], &["cont", "query", "tank", "house"]);
 }
+
+/// Whatever is damaged behind the engine's back is shown, and the exit code says so.
+#[test]
+fn a_pool_is_scrubbed_and_damage_is_shown() {
+    use std::io::{Read, Seek, SeekFrom, Write};
+    let system = System::up(1, 1);
+    system.ok(&["pool", "create", "tank", "--size", "256MiB", "--durability", "wal"]);
+    let properties = "cksum:xxh3,srv_cksum:on";
+    let made = system.json(&["cont", "create", "tank", "home", "--properties", properties]);
+    assert_eq!(
+        (made["csum"].as_str(), made["server_verify"].as_bool()),
+        (Some("xxh3"), Some(true))
+    );
+    system.fails(2, &["md5"], &["cont", "create", "tank", "x", "--properties", "cksum:md5"]);
+    system.fails(2, &["cksum"], &["cont", "create", "tank", "x", "--properties", "colour:red"]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), vec![0x5a; 100_000]).unwrap();
+    let file = file.path().to_str().unwrap();
+    system.ok(&["fs", "cp", file, "azk://tank/home/f"]);
+    let told = system.json(&["pool", "scrub", "tank", "--wait"]);
+    assert_eq!(
+        (told["bad_bytes"].as_u64(), told["summed_bytes"].as_u64()),
+        (Some(0), Some(102_400))
+    );
+    system.ok(&["pool", "set-prop", "tank", "scrub=64MiB/s"]);
+    assert_eq!(system.ok(&["pool", "get-prop", "tank", "scrub"]), "64MiB/s\n");
+    system.fails(2, &["scrub"], &["pool", "set-prop", "tank", "scrub=quick"]);
+
+    let data = system.dir().join("engine0/target0/pool.1/data");
+    let mut data = std::fs::OpenOptions::new().read(true).write(true).open(data).unwrap();
+    let mut all = vec![0; 1 << 20];
+    data.read_exact(&mut all).unwrap();
+    let at = all.iter().position(|byte| *byte == 0x5a).unwrap();
+    data.seek(SeekFrom::Start(at as u64 + 5_000)).unwrap();
+    data.write_all(&[0x5b]).unwrap();
+    data.sync_all().unwrap();
+    let output = system.run(&["pool", "scrub", "tank", "--wait"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains("damaged on target 0") && told.contains("4096 bytes at"), "{told}");
+    let queried = system.json(&["pool", "query", "tank"]);
+    assert_eq!(queried["scrub"][0]["bad_bytes"], 4096);
+    assert!(system.ok(&["pool", "query", "tank"]).contains("damaged on target 0"));
+}

@@ -365,3 +365,25 @@ fn the_daily_pass_survives_a_restart_and_finds_what_nobody_reads() {
         assert!(stat.pass_end_ns > 0 && stat.places[0].holder.is_some());
     });
 }
+
+#[test]
+fn appends_over_chunk_borders_carry_sums() {
+    for class in ["S1", "SX"] {
+        let cluster = cluster(17, 2, 2);
+        cluster.block_on(async {
+            let client = cluster.client("c0");
+            let cont = container(&cluster, &client, Durability::Wal, CsumKind::Crc32c, false).await;
+            let array = array(&cont, class);
+            let mut model = Vec::new();
+            for (n, count) in [10, 5_000, 150_000, 1, 64 << 10, 4_096].into_iter().enumerate() {
+                let data = bytes(n as u64, count);
+                let at = array.append(&[&data[..count / 2], &data[count / 2..]]).await.unwrap();
+                assert_eq!(at, model.len() as u64);
+                model.extend_from_slice(&data);
+            }
+            assert!(read(&array, 0, model.len()).await.unwrap() == model);
+            scrub(&client, cont.pool()).await;
+            assert_eq!(bad_bytes(cont.pool()).await, 0);
+        });
+    }
+}
