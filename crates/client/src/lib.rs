@@ -22,6 +22,7 @@ mod lock;
 mod object;
 mod pool;
 mod runs;
+mod snaps;
 mod system;
 mod target;
 mod tx;

@@ -21,6 +21,7 @@ mod peers;
 pub mod process;
 mod reply;
 pub mod target;
+mod versions;
 
 pub use config::{Bytes, EngineConfig, StoreConfig, TargetConfig};
 pub use process::{Engine, EngineHandle};

@@ -46,6 +46,7 @@ mod state;
 mod store;
 mod stripe;
 mod tier;
+mod versions;
 mod view;
 mod volume;
 mod wal;

@@ -61,8 +61,10 @@ pub struct Shard {
     pub(crate) aggregation: Cell<AggregationStat>,
     pub(crate) aggregating: Cell<bool>,
     pub(crate) discarding: Cell<bool>,
+    /// A sweep runs in the background.
+    pub(crate) sweeping: Cell<bool>,
     effects: RefCell<Effects>,
-    me: Weak<Shard>,
+    pub(crate) me: Weak<Shard>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -91,6 +93,7 @@ impl Shard {
             aggregation: Cell::default(),
             aggregating: Cell::new(false),
             discarding: Cell::new(false),
+            sweeping: Cell::new(false),
             effects: RefCell::default(),
             me: me.clone(),
         })
@@ -220,6 +223,7 @@ impl Shard {
     pub(crate) fn opened(&self) {
         self.compact_if_due();
         self.aggregate_if_due();
+        self.sweep_in_background();
     }
 
     /// Makes a container known; no effect when it is.
@@ -266,15 +270,22 @@ impl Shard {
         self.state.borrow().index.conts.keys().copied().collect()
     }
 
-    /// Up to `max` objects after `after`, ascending. Costs a pass over the container's objects.
-    pub fn list_objects(&self, cont: ContId, after: Option<Oid>, max: usize) -> Result<ObjectList> {
-        let view = self.view(cont)?;
+    /// Up to `max` objects that hold something at the snapshot `at` (zero: now), after `after`,
+    /// ascending. Costs a pass over the container's objects. Errors: as [`Shard::view_at`].
+    pub fn list_objects(
+        &self,
+        cont: ContId,
+        at: Epoch,
+        after: Option<Oid>,
+        max: usize,
+    ) -> Result<ObjectList> {
+        let view = self.view_at(cont, at)?;
         let mut oids: Vec<Oid> = view
             .cont
             .objects
             .keys()
             .copied()
-            .filter(|oid| after.is_none_or(|a| *oid > a))
+            .filter(|oid| after.is_none_or(|a| *oid > a) && view.has_object(*oid))
             .collect();
         let max = max.max(1);
         let complete = oids.len() <= max;
@@ -324,6 +335,7 @@ impl Shard {
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
+        self.require_open(cont)?;
         check_payload(ops, &payload)?;
         let pieces = payload.commit();
         let origin = origin.map(Origin::durable);
@@ -358,10 +370,12 @@ impl Shard {
             state.note(cont, origin, orphans);
             Ok((lsn, ()))
         })?;
+        // A big object that was punched.
+        self.sweep_in_background();
         Ok(lsn)
     }
 
-    fn require_cont(&self, cont: ContId) -> Result<()> {
+    pub(crate) fn require_cont(&self, cont: ContId) -> Result<()> {
         if self.has_cont(cont) {
             return Ok(());
         }
@@ -377,14 +391,31 @@ impl Shard {
         }
     }
 
-    /// A look at a container; `NonExist` when it is not known. No await while it lives.
+    /// A look at a container; `NonExist` when it is not known, `Busy` while it is rolled back. No
+    /// await while it lives.
     pub fn view(&self, cont: ContId) -> Result<View<'_>> {
+        self.view_at(cont, Epoch::ZERO)
+    }
+
+    /// A look at a container as its snapshot at epoch `at` shows it (zero: the present).
+    ///
+    /// `NonExist` when the container is not known or has no such snapshot; `Busy` for the present
+    /// of one that is being rolled back.
+    pub fn view_at(&self, cont: ContId, at: Epoch) -> Result<View<'_>> {
+        if at == Epoch::ZERO {
+            self.require_open(cont)?;
+        } else if self.versions_of(cont)?.snapshots.binary_search(&at).is_err() {
+            return Err(Error::new(
+                Code::NonExist,
+                format!("container {cont} has no snapshot at epoch {at}"),
+            ));
+        }
         if self.closed.get() {
             return Err(Error::new(Code::Closed, "the shard is closed"));
         }
         let found = Ref::filter_map(self.state.borrow(), |state| state.index.conts.get(&cont));
         match found {
-            Ok(cont) => Ok(View { cont, core: &self.core }),
+            Ok(cont) => Ok(View { cont, at, core: &self.core }),
             Err(_) => Err(Error::new(
                 Code::NonExist,
                 format!("container {cont} is not known to this target"),
@@ -424,6 +455,7 @@ impl Shard {
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
+        self.require_open(cont)?;
         let decoded: Batch<'_> = wire::decode(batch)?;
         check_payload(&decoded.ops, &payload)?;
         if self.state.borrow().prepared.contains_key(&tx) {
@@ -445,7 +477,7 @@ impl Shard {
         Ok(lsn)
     }
 
-    fn last_lsn(&self) -> Lsn {
+    pub(crate) fn last_lsn(&self) -> Lsn {
         self.wal.as_ref().map_or(Lsn(0), |wal| wal.last())
     }
 
@@ -471,6 +503,7 @@ impl Shard {
             let orphans = orphans.to_vec();
             Ok((self.log_record(&RecordDf::Decide { tx, outcome, origin, orphans }), ()))
         })?;
+        self.sweep_in_background();
         Ok(lsn)
     }
 

@@ -19,6 +19,7 @@ pub mod map;
 pub mod obj;
 pub mod reply;
 pub mod store;
+pub mod versions;
 
 pub use header::{HEADER_BYTES, Header, Kind};
 
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
 /// Version of all messages. 1: first release; 2: figures of stores, locks, appends, written ranges,
-/// files without a name.
+/// files without a name, snapshots.
 pub const WIRE_VERSION: u16 = 2;
 
 /// Encodes a message body.

@@ -56,6 +56,7 @@ impl Service {
                     .collect();
                 self.finish_conts(id, orders).await?;
                 failures.extend(self.resume_pool(&pool.record, &meant, orders).await?);
+                self.resume_rollbacks(&pool.record, orders).await?;
                 continue;
             }
             if stage == StageDf::Creating {
@@ -100,16 +101,25 @@ impl Service {
             .collect();
         let map = self.map(pool).await?;
         let admission = self.admission(id).await?;
+        let mut versions = Vec::new();
+        for cont in &ready {
+            versions.push((cont.id, self.resumed_versions(id, cont.id).await?));
+        }
         let one = |target: TargetId| {
-            let (ready, map, admission) = (&ready, map.clone(), admission.clone());
+            let (versions, map, admission) = (&versions, map.clone(), admission.clone());
             async move {
                 orders.order(target, shard_order(pool)).await?;
                 orders.order(target, AdminOp::SetMap(map)).await?;
                 if let Some(admission) = admission {
                     orders.order(target, AdminOp::SetAdmission { pool: id, admission }).await?;
                 }
-                for cont in ready {
-                    orders.order(target, AdminOp::CreateCont { pool: id, cont: cont.id }).await?;
+                for (cont, versions) in versions {
+                    let cont = *cont;
+                    orders.order(target, AdminOp::CreateCont { pool: id, cont }).await?;
+                    if let Some(versions) = versions.clone() {
+                        let order = AdminOp::SetVersions { pool: id, cont, versions };
+                        orders.order(target, order).await?;
+                    }
                 }
                 Ok(())
             }

@@ -14,3 +14,4 @@ mod raw;
 mod space;
 mod tiers;
 mod tx;
+mod versions;

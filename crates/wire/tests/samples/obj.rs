@@ -18,7 +18,7 @@ const TX: TxId = TxId { client: ClientId(0xabcd), seq: 21 };
 const RANGE: Recx = Recx { index: 4096, count: 300 };
 
 fn batch<'a>(ops: Vec<Op<'a>>) -> Batch<'a> {
-    Batch { pool: POOL, cont: CONT, checks: vec![], ops }
+    Batch { pool: POOL, cont: CONT, at: Epoch(7), checks: vec![], ops }
 }
 
 pub fn visit(visitor: &mut impl Visitor) {
@@ -117,6 +117,7 @@ fn checks(visitor: &mut impl Visitor) {
     let message = Batch {
         pool: POOL,
         cont: CONT,
+        at: Epoch::ZERO,
         checks: vec![
             check(ReadScope::Keys, 1),
             check(ReadScope::Object, 2),
