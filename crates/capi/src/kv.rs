@@ -50,7 +50,7 @@ impl KvHandle {
         tx: &Option<Arc<TxHandle>>,
         local: &crate::ctx::Local,
     ) -> Result<(KvObj, Option<Tx>)> {
-        let cont: Rc<Container> = self.cont.mirror(local)?;
+        let cont: Container = TxHandle::look(tx, &*self.cont.mirror(local)?);
         let tx = tx.as_ref().map(|tx| tx.attach(&cont));
         Ok((KvObj { object: cont.object(self.oid) }, tx))
     }

@@ -16,6 +16,7 @@ mod output;
 mod pool;
 mod props;
 mod session;
+mod snapshot;
 mod system;
 mod url;
 mod vos;
@@ -111,6 +112,7 @@ fn main() -> ExitCode {
         out: Output { json: cli.json, quiet: cli.quiet },
         system: cli.system,
         timeout: Duration::from_secs(cli.timeout_s),
+        snapshot: None,
     };
     let outcome = match &cli.noun {
         Noun::Up(args) => system::up::run(&session, args),

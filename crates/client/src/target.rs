@@ -175,7 +175,8 @@ impl TargetLink {
         opens.sort_unstable();
         for ((pool, cont, oid), count) in opens {
             let ops = vec![Op::Open { oid }; count as usize];
-            let request = Request::Batch(Batch { pool, cont, at: Epoch::ZERO, checks: Vec::new(), ops });
+            let request =
+                Request::Batch(Batch { pool, cont, at: Epoch::ZERO, checks: Vec::new(), ops });
             let body = wire::encode(&request);
             let answer = self.call_once(client, conn, &body).await?;
             if let Err(error) = wire::decode::<Result<BatchReply<'_>>>(&answer.body)? {

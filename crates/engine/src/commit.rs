@@ -231,7 +231,9 @@ impl Target {
         bulk: Bulk<'_>,
     ) -> Result<(Epoch, Vec<u8>)> {
         if batch.at != Epoch::ZERO {
-            return Err(Error::inval("a transaction over several targets works on the present only"));
+            return Err(Error::inval(
+                "a transaction over several targets works on the present only",
+            ));
         }
         self.known_cont(ctx, batch.cont).await?;
         let bytes = match &bulk {

@@ -638,7 +638,8 @@ mod tests {
     use wire::obj::{Listed, OpReply};
 
     fn run(shard: &mut Shard, ops: Vec<Op<'_>>, bulk: &[u8], epoch: u64) -> Result<Outcome> {
-        let batch = Batch { pool: PoolId(1), cont: ContId(1), at: Epoch::ZERO, checks: Vec::new(), ops };
+        let batch =
+            Batch { pool: PoolId(1), cont: ContId(1), at: Epoch::ZERO, checks: Vec::new(), ops };
         shard.check(&batch.checks, &batch.ops)?;
         shard.apply(&batch, bulk, Epoch(epoch), &Alone)
     }

@@ -91,11 +91,7 @@ fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
 }
 
 /// Conditions on the object and the dkey.
-pub(crate) fn check_common(
-    object: bool,
-    dkey: Option<DkeyRef<'_>>,
-    cond: Cond,
-) -> Result<()> {
+pub(crate) fn check_common(object: bool, dkey: Option<DkeyRef<'_>>, cond: Cond) -> Result<()> {
     if cond == Cond::NONE {
         return Ok(());
     }

@@ -21,7 +21,9 @@ use super::orders::{Failures, failure, order_each};
 use super::pool::target_ids;
 use super::{Service, Targets};
 use crate::keys;
-use crate::records::{ContDf, PoolDf, RECORD_VERSION, RollbackDf, RollbackStageDf, SnapDf, SnapsDf};
+use crate::records::{
+    ContDf, PoolDf, RECORD_VERSION, RollbackDf, RollbackStageDf, SnapDf, SnapsDf,
+};
 use crate::store::{Attempts, Loaded, Tx};
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -104,7 +106,9 @@ impl SnapsDf {
         found.ok_or_else(|| {
             Error::new(
                 Code::NonExist,
-                format!("container '{cont}' has no snapshot '{which}'; list them to see which it has"),
+                format!(
+                    "container '{cont}' has no snapshot '{which}'; list them to see which it has"
+                ),
             )
         })
     }
@@ -162,8 +166,7 @@ impl Service {
         versions: &ContVersions,
         orders: &dyn Targets,
     ) -> (Epoch, bool, Failures) {
-        let order =
-            || AdminOp::SetVersions { pool: pool.id, cont, versions: versions.clone() };
+        let order = || AdminOp::SetVersions { pool: pool.id, cont, versions: versions.clone() };
         let (replies, failures) = order_each(orders, target_ids(pool), order).await;
         let epoch = replies.iter().map(|(_, reply)| reply.epoch).max().unwrap_or(Epoch::ZERO);
         let under_way = replies.iter().any(|(_, reply)| reply.under_way);
@@ -198,7 +201,8 @@ impl Service {
             .change_snaps(pool_id, id, |snaps| {
                 require_idle(snaps, &label)?;
                 if snaps.snapshots.len() >= SNAPSHOTS_MAX {
-                    let text = format!("container '{label}' has {SNAPSHOTS_MAX} snapshots; destroy one");
+                    let text =
+                        format!("container '{label}' has {SNAPSHOTS_MAX} snapshots; destroy one");
                     return Err(Error::new(Code::NoSpace, text));
                 }
                 if !name.is_empty() && snaps.snapshots.iter().any(|snap| snap.name == name) {
@@ -329,10 +333,11 @@ impl Service {
         orders: &dyn Targets,
     ) -> Result<()> {
         let mut snaps = self.snaps(pool.id, id).await?;
-        while let Some(rollback) = snaps.rollback {
+        while let Some(rollback) = snaps.rollback.clone() {
             let versions = snaps.versions();
             loop {
-                let (_, under_way, failures) = self.tell_versions(pool, id, &versions, orders).await;
+                let (_, under_way, failures) =
+                    self.tell_versions(pool, id, &versions, orders).await;
                 if !failures.is_empty() {
                     return Err(failure(
                         &format!("container '{label}' is not rolled back everywhere yet"),
@@ -387,11 +392,7 @@ impl Service {
     }
 
     /// After a restart: goes on with rollbacks that were cut off.
-    pub(super) async fn resume_rollbacks(
-        &self,
-        pool: &PoolDf,
-        orders: &dyn Targets,
-    ) -> Result<()> {
+    pub(super) async fn resume_rollbacks(&self, pool: &PoolDf, orders: &dyn Targets) -> Result<()> {
         for cont in self.store.conts(pool.id).await? {
             let (id, label) = (cont.record.id, cont.record.name());
             if self.snaps(pool.id, id).await?.rollback.is_none() {

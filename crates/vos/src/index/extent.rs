@@ -293,7 +293,9 @@ impl ArrayValue {
         let keeps = effects.sees(extent.epoch, epoch);
         if let (Place::Blocks(at), true) = (&extent.place, keeps) {
             // Three extents instead of one: a block that two of them touch has one more.
-            for (cut, is_inside) in [(at + left * record, left > 0), (at + skip * record, right > 0)] {
+            for (cut, is_inside) in
+                [(at + left * record, left > 0), (at + skip * record, right > 0)]
+            {
                 if is_inside && !cut.is_multiple_of(crate::space::BLOCK_BYTES) {
                     effects.blocks.push(BlockChange::Ref(cut / crate::space::BLOCK_BYTES));
                 }

@@ -51,13 +51,7 @@ impl Effects {
     }
 
     /// Keeps what a change at `destroyed` has removed from the head.
-    pub(crate) fn keep(
-        &mut self,
-        akey: &[u8],
-        created: Epoch,
-        destroyed: Epoch,
-        value: PastValue,
-    ) {
+    pub(crate) fn keep(&mut self, akey: &[u8], created: Epoch, destroyed: Epoch, value: PastValue) {
         self.kept.push(Kept { akey: Key::new(akey), created, destroyed, value });
     }
 
@@ -174,9 +168,7 @@ impl Index {
                 self.shrink(cont, oid, epoch, effects, |o, fx| o.punch_from(from, epoch, fx));
             }
             ChangeDf::PunchAkey { oid, dkey, akey } => {
-                self.shrink(cont, oid, epoch, effects, |o, fx| {
-                    o.punch_akey(dkey, akey, epoch, fx)
-                });
+                self.shrink(cont, oid, epoch, effects, |o, fx| o.punch_akey(dkey, akey, epoch, fx));
             }
         }
         self.count_scm(effects.scm - scm_before);

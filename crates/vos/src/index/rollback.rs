@@ -108,12 +108,7 @@ fn next_names(
 }
 
 /// What turns a dkey into what it was then.
-fn plan(
-    now: Option<DkeyRef<'_>>,
-    then: Option<DkeyRef<'_>>,
-    to: Epoch,
-    in_head: bool,
-) -> Plan {
+fn plan(now: Option<DkeyRef<'_>>, then: Option<DkeyRef<'_>>, to: Epoch, in_head: bool) -> Plan {
     let mut plan = Plan::default();
     if now.is_some_and(|now| now.epoch() <= to) {
         return plan;

@@ -57,8 +57,13 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
             let env = world.node("a");
             let large = vec![9; 20_000];
             let ops = vec![update(b"d", UpdateValue::Single { bytes: 20_000 }, Cond::NONE)];
-            let batch =
-                wire::encode(&Batch { pool: POOL, cont: CONT, at: Epoch::ZERO, checks: vec![], ops: ops.clone() });
+            let batch = wire::encode(&Batch {
+                pool: POOL,
+                cont: CONT,
+                at: Epoch::ZERO,
+                checks: vec![],
+                ops: ops.clone(),
+            });
             let free = world.block_on(async {
                 let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
                 let free = shard.stat().nvme_free_bytes;

@@ -10,6 +10,7 @@ use wire::lock::{
 };
 use wire::obj::*;
 use wire::store::{AggregationStat, DeviceRole, DeviceStat, LogStat, StoreStat};
+use wire::versions::{ContStage, ContVersions};
 
 const OID: Oid = Oid { hi: 0x0d00_0100_0000_0007, lo: 0x55 };
 const POOL: PoolId = PoolId(5);
@@ -151,7 +152,13 @@ fn requests(visitor: &mut impl Visitor) {
     request("shard_stat", Request::ShardStat { pool: POOL });
     request(
         "list_objects",
-        Request::ListObjects { pool: POOL, cont: CONT, after: Some(OID), count_max: 100 },
+        Request::ListObjects {
+            pool: POOL,
+            cont: CONT,
+            at: Epoch(7),
+            after: Some(OID),
+            count_max: 100,
+        },
     );
     request("list_orphans", Request::ListOrphans { pool: POOL, cont: CONT });
     request("admission_stat", Request::AdmissionStat { pool: POOL });
@@ -225,6 +232,18 @@ fn admin(visitor: &mut impl Visitor) {
         let op = AdminOp::SetAdmission { pool: POOL, admission };
         order(&format!("set_admission.{name}"), op);
     }
+    for (name, stage) in [
+        ("open", ContStage::Open),
+        ("frozen", ContStage::Frozen),
+        ("rolling_back", ContStage::RollingBack(Epoch(4))),
+    ] {
+        let snapshots = vec![Epoch(4), Epoch(6)];
+        let versions = ContVersions { revision: 9, snapshots, held: true, stage };
+        let op = AdminOp::SetVersions { pool: POOL, cont: CONT, versions };
+        order(&format!("set_versions.{name}"), op);
+    }
+    let reply = AdminReply { epoch: Epoch(78), under_way: true };
+    visitor.message("admin_reply", Reply::Ok(reply));
 }
 
 fn tail() -> Tail {
