@@ -371,7 +371,9 @@ impl Shard {
             Ok((lsn, ()))
         })?;
         // A big object that was punched.
-        self.sweep_in_background();
+        if self.is_unswept(cont) {
+            self.sweep_in_background();
+        }
         Ok(lsn)
     }
 

@@ -60,6 +60,7 @@ impl State {
         if let Some(container) = self.index.conts.remove(&cont) {
             self.graveyard.push(container);
         }
+        self.sweeping.retain(|(owner, _), _| *owner != cont);
         self.forget_orphans(cont);
     }
 

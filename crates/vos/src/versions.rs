@@ -48,9 +48,14 @@ impl Versions {
         self.held || self.snapshots.get(at).is_some_and(|snapshot| *snapshot < destroyed)
     }
 
-    /// For changes: `None` when nothing is ever kept.
+    /// True when nothing that is removed is kept.
+    pub(crate) fn keeps_nothing(&self) -> bool {
+        !self.held && self.snapshots.is_empty()
+    }
+
+    /// For changes: `None` when nothing is kept.
     pub(crate) fn any(self: &Rc<Self>) -> Option<Rc<Self>> {
-        (self.held || !self.snapshots.is_empty()).then(|| self.clone())
+        (!self.keeps_nothing()).then(|| self.clone())
     }
 
     /// True when all that `other` sees is seen.

@@ -126,9 +126,9 @@ impl FakeTargets {
                 if held.revision <= versions.revision {
                     *held = versions;
                 }
-                // Freezing and rolling back take two looks.
+                // Freezing and rolling back take some looks.
                 let looks = self.looks.replace(self.looks.get() + 1);
-                let under_way = held.stage != ContStage::Open && looks % 2 == 0;
+                let under_way = held.stage != ContStage::Open && looks % 5 == 0;
                 let epoch = Epoch(1000 + u64::from(target.0));
                 return Ok(AdminReply { epoch, under_way });
             }

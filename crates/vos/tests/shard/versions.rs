@@ -187,6 +187,9 @@ fn random_history(seed: u64, durability: Durability) {
                 6 if durability == Durability::Wal => bed.reopen().await,
                 _ => bed.shard.compact().await.unwrap(),
             }
+            if round % 5 == 2 {
+                bed.shard.aggregate().await.unwrap();
+            }
             if round % 3 == 0 {
                 bed.compare().await;
             }
@@ -205,4 +208,183 @@ fn snapshots_show_what_was_in_memory() {
 #[test]
 fn snapshots_show_what_was_across_restarts_and_compaction() {
     (100..112).for_each(|seed| random_history(seed, Durability::Wal));
+}
+
+/// Writes `count` dkeys of one object, each with one byte and one block.
+async fn fill(bed: &mut Bed, oid: types::Oid, count: u64, fill: u8) {
+    for first in (0..count).step_by(100) {
+        let keys: Vec<Vec<u8>> =
+            (first..(first + 100).min(count)).map(|n| n.to_le_bytes().to_vec()).collect();
+        let value = [fill];
+        let ops: Vec<Op<'_>> = keys
+            .iter()
+            .map(|dkey| {
+                let recxs = vec![Recx { index: 0, count: 4096 }];
+                let array = UpdateValue::Array { record_bytes: 1, recxs };
+                let iods = [(&b"v"[..], UpdateValue::Inline(&value)), (b"", array)]
+                    .map(|(akey, value)| UpdateIod { akey, cond: Cond::NONE, value });
+                Op::Update { oid, dkey, cond: Cond::NONE, iods: iods.into() }
+            })
+            .collect();
+        bed.epoch += 1;
+        let bulk = vec![fill; 4096 * ops.len()];
+        let lsn = write(&bed.shard, bed.epoch, &ops, &bulk, None).await.unwrap();
+        bed.shard.durable(lsn).await.unwrap();
+    }
+}
+
+/// What a snapshot (0: the present) shows of such an object: its number of dkeys, all of one fill.
+fn filled(bed: &Bed, oid: types::Oid, at: u64) -> (u64, Option<u8>) {
+    let view = bed.shard.view_at(CONT, Epoch(at)).unwrap();
+    let stat = view.stat(oid);
+    let mut fills: Vec<u8> = Vec::new();
+    let mut count = 0;
+    let scope = ListScope::Dkeys { value_of: Some(b"v"), follow: false, hash_range: (0, u64::MAX) };
+    list_all(&bed.shard, at, oid, scope, 500, |item| match item {
+        Listed::Entry { value, .. } => {
+            count += 1;
+            fills.extend(value);
+        }
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(stat.dkey_count, count);
+    assert_eq!(stat.tail.bytes_used, count * 4097);
+    assert_eq!(stat.tail.dkey_max, count.checked_sub(1));
+    fills.dedup();
+    assert!(fills.len() <= 1, "{fills:?}");
+    (count, fills.first().copied())
+}
+
+/// A big object is punched by putting it aside whole: snapshots go on showing it, what nobody sees
+/// of it comes back in slices, and a log that was compacted in the midst makes the same.
+#[test]
+fn a_big_object_that_was_punched_is_shown_and_swept() {
+    const COUNT: u64 = 1500;
+    for durability in [Durability::Memory, Durability::Wal] {
+        let world = SimWorld::new(3);
+        let env = world.node("a");
+        world.block_on(async {
+            let big = vos::ShardConfig { nvme_bytes: 64 << 20, ..config(durability) };
+            let (store, shard) = fresh(&env, &big).await.unwrap();
+            let (now, snapshots) = (Model::default(), BTreeMap::new());
+            let (env, store) = (env.clone(), Some(store));
+            let mut bed = Bed { env, store, shard, now, snapshots, revision: 0, epoch: 0 };
+            let oid = oid(ObjType::ArrayByte, 5);
+            let punch = [Op::PunchObj { oid, cond: Cond::NONE, besides: b"" }];
+            let mut takes = async |bed: &mut Bed| {
+                bed.snapshots.insert(bed.epoch, Model::default());
+                bed.order(false, ContStage::Open).await;
+                bed.epoch
+            };
+            // Without snapshots its space comes back.
+            fill(&mut bed, oid, COUNT, 1).await;
+            bed.epoch += 1;
+            write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
+            assert!(!bed.shard.view(CONT).unwrap().has_object(oid));
+            bed.swept().await;
+            bed.empty().await;
+            // Two lives, each seen in part only: what came after their snapshots is swept.
+            fill(&mut bed, oid, COUNT - 300, 2).await;
+            let first = takes(&mut bed).await;
+            fill(&mut bed, oid, COUNT, 3).await;
+            bed.epoch += 1;
+            write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
+            fill(&mut bed, oid, COUNT, 4).await;
+            let second = takes(&mut bed).await;
+            bed.epoch += 1;
+            write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
+            assert_eq!(filled(&bed, oid, 0), (0, None));
+            for round in 0..3 {
+                assert_eq!(filled(&bed, oid, first), (COUNT - 300, Some(2)), "round {round}");
+                assert_eq!(filled(&bed, oid, second), (COUNT, Some(4)), "round {round}");
+                let (counted, recounted) = bed.shard.scm_audit();
+                assert_eq!(counted, recounted);
+                if durability == Durability::Wal {
+                    bed.shard.compact().await.unwrap();
+                    bed.reopen().await;
+                }
+            }
+            let used = bed.shard.stat();
+            let blocks = (used.nvme_bytes - used.nvme_free_bytes) / 4096;
+            assert_eq!(blocks, COUNT - 300 + COUNT);
+            // Back to the first, over what the second shows.
+            bed.order(false, ContStage::RollingBack(Epoch(first))).await;
+            bed.epoch += 1;
+            let epoch = Epoch(bed.epoch);
+            bed.shard.roll_back(CONT, Epoch(first), epoch).await.unwrap();
+            bed.order(false, ContStage::Open).await;
+            assert_eq!(filled(&bed, oid, 0), (COUNT - 300, Some(2)));
+            assert_eq!(filled(&bed, oid, second), (COUNT, Some(4)));
+            // Blocks are shared, not copied.
+            assert_eq!(bed.shard.stat().nvme_free_bytes, used.nvme_free_bytes);
+            bed.snapshots.remove(&first);
+            bed.order(false, ContStage::Open).await;
+            bed.swept().await;
+            assert_eq!(filled(&bed, oid, 0), (COUNT - 300, Some(2)));
+            assert_eq!(filled(&bed, oid, second), (COUNT, Some(4)));
+            bed.epoch += 1;
+            write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
+            bed.empty().await;
+        });
+        world.clear();
+    }
+}
+
+/// Parts of an object are logged one after the other while it goes on changing: it is punched and
+/// made anew, a snapshot comes and goes, and what a replay from there makes is the same.
+#[test]
+fn a_compaction_beside_changes_of_big_objects_makes_the_same_state() {
+    const COUNT: u64 = 1500;
+    for seed in 0..6 {
+        let world = SimWorld::new(seed);
+        let env = world.node("a");
+        world.block_on(async {
+            let rng = Rng::new(seed);
+            let big = vos::ShardConfig { nvme_bytes: 64 << 20, ..config(Durability::Wal) };
+            let (store, shard) = fresh(&env, &big).await.unwrap();
+            let (now, snapshots) = (Model::default(), BTreeMap::new());
+            let (env, store) = (env.clone(), Some(store));
+            let mut bed = Bed { env, store, shard, now, snapshots, revision: 0, epoch: 0 };
+            let oid = oid(ObjType::ArrayByte, 5);
+            let punch = [Op::PunchObj { oid, cond: Cond::NONE, besides: b"" }];
+            fill(&mut bed, oid, COUNT, 1).await;
+            bed.snapshots.insert(bed.epoch, Model::default());
+            let first = bed.epoch;
+            bed.order(false, ContStage::Open).await;
+            let compacting = bed.shard.clone();
+            let done = Rc::new(std::cell::Cell::new(false));
+            let told = done.clone();
+            bed.env.spawn(async move {
+                compacting.compact().await.unwrap();
+                told.set(true);
+            });
+            let mut present = (COUNT, Some(1));
+            let mut round = 0;
+            while !done.get() || round < 4 {
+                round += 1;
+                if rng.below(2) == 0 {
+                    bed.epoch += 1;
+                    let lsn = write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
+                    bed.shard.durable(lsn).await.unwrap();
+                    present = (0, None);
+                } else if round < 40 {
+                    let count = 700 + rng.below(800);
+                    if present.0 <= count {
+                        fill(&mut bed, oid, count, round as u8 + 1).await;
+                        present = (count, Some(round as u8 + 1));
+                    }
+                }
+                bed.env.sleep(Duration::from_micros(rng.below(300))).await;
+            }
+            assert_eq!(filled(&bed, oid, 0), present, "seed {seed}");
+            bed.swept().await;
+            bed.reopen().await;
+            assert_eq!(filled(&bed, oid, 0), present, "seed {seed}");
+            assert_eq!(filled(&bed, oid, first), (COUNT, Some(1)), "seed {seed}");
+            bed.epoch += 1;
+            write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
+            bed.empty().await;
+        });
+        world.clear();
+    }
 }
