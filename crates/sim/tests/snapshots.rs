@@ -232,7 +232,8 @@ fn a_rollback_is_finished_whoever_dies() {
                 env.sleep(Duration::from_micros(env.random_u64() % 3000)).await;
                 cluster.start_engine(1).await.unwrap();
             };
-            let rolled = pool.roll_back(&cont_name(), &which, true);
+            let name = cont_name();
+            let rolled = pool.roll_back(&name, &which, true);
             let (rolled, ()) = futures_util::future::join(rolled, killer).await;
             if rolled.is_err() {
                 // By itself, when the engine is back; asking again waits for that.

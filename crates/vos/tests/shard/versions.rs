@@ -271,7 +271,7 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
             let mut bed = Bed { env, store, shard, now, snapshots, revision: 0, epoch: 0 };
             let oid = oid(ObjType::ArrayByte, 5);
             let punch = [Op::PunchObj { oid, cond: Cond::NONE, besides: b"" }];
-            let mut takes = async |bed: &mut Bed| {
+            let takes = async |bed: &mut Bed| {
                 bed.snapshots.insert(bed.epoch, Model::default());
                 bed.order(false, ContStage::Open).await;
                 bed.epoch
@@ -304,6 +304,7 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
                     bed.reopen().await;
                 }
             }
+            bed.swept().await;
             let used = bed.shard.stat();
             let blocks = (used.nvme_bytes - used.nvme_free_bytes) / 4096;
             assert_eq!(blocks, COUNT - 300 + COUNT);
