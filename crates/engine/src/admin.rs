@@ -53,9 +53,7 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(self.store_stat(&ctx).await?)))
             }
-            Request::Admin(op) => {
-                Ok(wire::encode(&Ok::<_, Error>(self.admin(op).await?)))
-            }
+            Request::Admin(op) => Ok(wire::encode(&Ok::<_, Error>(self.admin(op).await?))),
             Request::Batch(_)
             | Request::Commit { .. }
             | Request::Prepare { .. }

@@ -646,7 +646,7 @@ mod tests {
             owner: LockOwner { holder: 1, id: 2 },
             op: LockOp::Clear { range: LockRange::WHOLE },
         });
-        let batch = || Batch { pool, cont, checks: vec![], ops: vec![] };
+        let batch = || Batch { pool, cont, at: Epoch::ZERO, checks: vec![], ops: vec![] };
         let tx = TxId { client: ClientId(1), seq: 2 };
         let prepare = Request::Prepare { tx, coordinator: TargetId(1), batch: batch() };
         for (request, kind) in [

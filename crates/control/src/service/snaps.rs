@@ -218,7 +218,9 @@ impl Service {
         let mut versions = held.versions();
         let (epoch, _, mut failures) = self.tell_versions(&pool, id, &versions, orders).await;
         let created_ns = (self.wall_ns)();
-        let epoch = epoch.max(Epoch(created_ns));
+        // No two snapshots are of one epoch, even if nothing has happened and no time has passed.
+        let after_last = versions.snapshots.last().map_or(0, |last| last.0.saturating_add(1));
+        let epoch = epoch.max(Epoch(created_ns)).max(Epoch(after_last));
         if failures.is_empty() {
             versions.revision += 1;
             versions.snapshots.push(epoch);
