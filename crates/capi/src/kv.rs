@@ -13,7 +13,6 @@ use crate::obj::list::Page;
 use crate::obj::{conds, oid_in, require_open, writable_mode};
 use crate::tx::TxHandle;
 use client::{Container, FetchedValue, KvObj, Tx};
-use std::rc::Rc;
 use std::sync::Arc;
 use types::{Code, Error, ObjType, Oid, Result, limits};
 use wire::obj::{Cond, FetchIod, FetchWant};
