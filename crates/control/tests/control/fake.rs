@@ -128,7 +128,7 @@ impl FakeTargets {
                 }
                 // Freezing and rolling back take some looks.
                 let looks = self.looks.replace(self.looks.get() + 1);
-                let under_way = held.stage != ContStage::Open && looks % 5 == 0;
+                let under_way = held.stage != ContStage::Open && looks.is_multiple_of(5);
                 let epoch = Epoch(1000 + u64::from(target.0));
                 return Ok(AdminReply { epoch, under_way });
             }
