@@ -338,7 +338,7 @@ int daos_obj_key2anchor(daos_handle_t oh, daos_handle_t th, daos_key_t *dkey, da
 			daos_anchor_t *anchor, daos_event_t *ev);
 
 /* Tables of objects: with epoch 0 or DAOS_EPOCH_MAX the objects that are there while it is listed, in the
- * order of their ids; -DER_NOSYS for the epoch of a snapshot. Marks belong to the handle. */
+ * order of their ids; -DER_NONEXIST for an epoch that is no snapshot. Marks belong to the handle. */
 int daos_oit_open(daos_handle_t coh, daos_epoch_t epoch, daos_handle_t *oh, daos_event_t *ev);
 int daos_oit_close(daos_handle_t oh, daos_event_t *ev);
 int daos_oit_list(daos_handle_t oh, daos_obj_id_t *oids, uint32_t *oids_nr, daos_anchor_t *anchor,

@@ -45,8 +45,12 @@ impl ArrayHandle {
     }
 
     fn enter(&self, local: &Local) -> Result<ArrayObj> {
+        self.enter_in(&None, local)
+    }
+
+    fn enter_in(&self, tx: &Option<Arc<TxHandle>>, local: &Local) -> Result<ArrayObj> {
         let chunk_records = self.chunk_records.load(Ordering::Relaxed);
-        let cont = self.cont.mirror(local)?;
+        let cont = TxHandle::look(tx, &*self.cont.mirror(local)?);
         ArrayObj::open_with_attrs(&cont, self.oid, self.record_bytes, chunk_records)
     }
 
@@ -325,7 +329,7 @@ impl Transfer {
     }
 
     fn enter(&self, local: &Local) -> Result<(ArrayObj, Option<Tx>)> {
-        let array = self.array.enter(local)?;
+        let array = self.array.enter_in(&self.tx, local)?;
         let tx = self.tx.as_ref().map(|tx| tx.attach(&array.cont));
         Ok((array, tx))
     }

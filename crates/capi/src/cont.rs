@@ -11,7 +11,7 @@ use crate::{global, handle};
 use client::Container;
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{Code, Error, Result};
+use types::{Code, Epoch, Error, Result};
 use uuid::Uuid;
 use wire::control::{ContInfo, OpenMode};
 
@@ -30,6 +30,8 @@ pub struct ContHandle {
     pub info: ContInfo,
     /// How it was opened.
     pub mode: OpenMode,
+    /// The snapshot it shows; zero: the present.
+    pub at: Epoch,
     /// The context that holds the server's handle; `None` for one that was handed over.
     pub home: Option<Arc<Ctx>>,
 }
@@ -44,7 +46,8 @@ impl ContHandle {
     pub fn mirror(&self, local: &Local) -> Result<Rc<Container>> {
         local.mirror(self.cookie, || {
             let pool = self.pool.mirror(local)?;
-            Ok(Container::attach(&pool, self.info.clone(), self.mode))
+            let cont = Container::attach(&pool, self.info.clone(), self.mode);
+            Ok(if self.at == Epoch::ZERO { cont } else { cont.at_epoch(self.at) })
         })
     }
 
@@ -174,7 +177,7 @@ pub unsafe extern "C" fn daos_cont_open(
         let home = Some(local.ctx()?);
         let known = opened.info().clone();
         let (cookie, _) = handle::add_with(|cookie| {
-            Arc::new(ContHandle { cookie, pool, info: known, mode, home })
+            Arc::new(ContHandle { cookie, pool, info: known, mode, at: Epoch::ZERO, home })
         })?;
         local.keep(cookie, Rc::new(opened));
         coh.set(daos_handle_t { cookie });
@@ -270,7 +273,7 @@ pub unsafe extern "C" fn daos_cont_global2local(
             return Err(guard::null());
         }
         let (cookie, _) = handle::add_with(|cookie| {
-            Arc::new(ContHandle { cookie, pool, info, mode, home: None })
+            Arc::new(ContHandle { cookie, pool, info, mode, at: Epoch::ZERO, home: None })
         })?;
         // SAFETY: the caller's promise.
         unsafe { guard::put(coh, daos_handle_t { cookie }) }
@@ -334,9 +337,9 @@ pub unsafe extern "C" fn daos_cont_alloc_oids(
 pub fn info_of(info: &ContInfo) -> daos_cont_info_t {
     daos_cont_info_t {
         ci_uuid: *info.uuid.as_bytes(),
-        ci_lsnapshot: 0,
+        ci_lsnapshot: info.snapshot_last.0,
         ci_nhandles: info.handle_count as u32,
-        ci_nsnapshots: 0,
+        ci_nsnapshots: info.snapshot_count as u32,
         ci_md_otime: info.created_ns,
         ci_md_mtime: info.created_ns,
     }

@@ -39,6 +39,8 @@ pub const DAOS_PROP_LABEL_MAX_LEN: usize = 127;
 pub const DAOS_ANCHOR_BUF_MAX: usize = 104;
 /// Bytes of the hint text in attributes.
 pub const DAOS_CONT_HINT_MAX_LEN: usize = 128;
+/// `DAOS_SNAPSHOT_MAX_LEN`.
+pub const DAOS_SNAPSHOT_MAX_LEN: usize = 128;
 /// Kinds of media in space figures.
 pub const DAOS_MEDIA_MAX: usize = 2;
 

@@ -13,7 +13,6 @@ use crate::obj::list::Page;
 use crate::obj::{conds, oid_in, require_open, writable_mode};
 use crate::tx::TxHandle;
 use client::{Container, FetchedValue, KvObj, Tx};
-use std::rc::Rc;
 use std::sync::Arc;
 use types::{Code, Error, ObjType, Oid, Result, limits};
 use wire::obj::{Cond, FetchIod, FetchWant};
@@ -50,7 +49,7 @@ impl KvHandle {
         tx: &Option<Arc<TxHandle>>,
         local: &crate::ctx::Local,
     ) -> Result<(KvObj, Option<Tx>)> {
-        let cont: Rc<Container> = self.cont.mirror(local)?;
+        let cont: Container = TxHandle::look(tx, &*self.cont.mirror(local)?);
         let tx = tx.as_ref().map(|tx| tx.attach(&cont));
         Ok((KvObj { object: cont.object(self.oid) }, tx))
     }

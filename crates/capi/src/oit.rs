@@ -1,9 +1,10 @@
 //! The table of a container's objects.
 //!
-//! There are no snapshots, so the table is of the objects that are there while it is listed, in the
-//! order of their ids. Marks belong to the handle and end with it.
+//! The table is of the objects that a snapshot shows, or of those that are there while it is listed,
+//! in the order of their ids. Marks belong to the handle and end with it.
 
 use crate::cont::ContHandle;
+use crate::ctx::Local;
 use crate::ctypes::{
     d_iov_t, daos_anchor_t, daos_epoch_t, daos_event_t, daos_handle_t, daos_obj_id_t,
 };
@@ -12,15 +13,14 @@ use crate::event::{launch, settle};
 use crate::guard::{self, User};
 use crate::handle;
 use crate::obj::{anchor, oid_in, oid_out, require_open};
+use client::Container;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use types::{Code, Error, Oid, Result};
+use types::{Code, Epoch, Error, Oid, Result};
 
 /// Longest mark, bytes.
 const MARK_BYTES_MAX: usize = 32;
-/// `DAOS_EPOCH_MAX`.
-const EPOCH_MAX: u64 = u64::MAX;
 
 /// A filter of a listing: positive to keep the object, 0 to leave it out, negative to stop.
 type Filter = unsafe extern "C" fn(daos_obj_id_t, *mut d_iov_t) -> i32;
@@ -28,6 +28,8 @@ type Filter = unsafe extern "C" fn(daos_obj_id_t, *mut d_iov_t) -> i32;
 /// An open table.
 struct OitHandle {
     cont: Arc<ContHandle>,
+    /// The snapshot it is of; zero: the present.
+    at: Epoch,
     marks: Mutex<HashMap<Oid, Vec<u8>>>,
 }
 
@@ -45,7 +47,13 @@ fn oit_of(oh: daos_handle_t) -> Result<Arc<OitHandle>> {
     Ok(oit)
 }
 
-/// Opens the table of objects. `-DER_NOSYS` for an epoch other than 0 and `DAOS_EPOCH_MAX`.
+/// True handles pass.
+pub(crate) fn require(oh: daos_handle_t) -> Result<()> {
+    oit_of(oh).map(|_| ())
+}
+
+/// Opens the table of the objects that a snapshot shows; of what is there now for the epochs 0 and
+/// `DAOS_EPOCH_MAX`. `-DER_NONEXIST` when there is no snapshot at `epoch`.
 ///
 /// # Safety
 /// `oh` is good for writing until completion; `ev` is NULL or an event.
@@ -56,16 +64,24 @@ pub unsafe extern "C" fn daos_oit_open(
     oh: *mut daos_handle_t,
     ev: *mut daos_event_t,
 ) -> i32 {
-    let oh = User(oh);
-    settle(ev, Sign::Der, move || {
-        if oh.0.is_null() {
+    let arguments = guard::catch(|| {
+        if oh.is_null() {
             return Err(guard::null());
         }
-        let cont = ContHandle::of(coh)?;
-        if epoch != 0 && epoch != EPOCH_MAX {
-            return Err(Error::new(Code::NotSupported, "there are no snapshots"));
+        ContHandle::of(coh)
+    });
+    let cont = match arguments {
+        Ok(cont) => cont,
+        Err(error) => return guard::told(Sign::Der, &error),
+    };
+    let oh = User(oh);
+    launch(ev, Sign::Der, move |local| async move {
+        let at = crate::snap::epoch_in(epoch);
+        if at != Epoch::ZERO {
+            let name = wire::control::SnapName::Epoch(at);
+            cont.mirror(&local)?.at_snapshot(&name).await?;
         }
-        let oit = Arc::new(OitHandle { cont, marks: Mutex::default() });
+        let oit = Arc::new(OitHandle { cont, at, marks: Mutex::default() });
         oh.set(daos_handle_t { cookie: handle::add(oit)? });
         Ok(())
     })
@@ -162,7 +178,7 @@ unsafe fn list(
         let (nr, anchor_c) = unsafe { (&mut *oids_nr.0, &mut *anchor.0) };
         let count_max = std::mem::take(nr);
         let Some(after) = anchor::read(anchor_c, None, oid_of)? else { return Ok(()) };
-        let page = oit.cont.mirror(&local)?.list_all_objects(after, count_max).await?;
+        let page = oit.shown(&local)?.list_all_objects(after, count_max).await?;
         let mut count = 0;
         let mut last = after;
         for oid in page.oids.iter().take(count_max as usize) {
@@ -187,6 +203,11 @@ fn oid_of(raw: &[u8]) -> Result<Option<Oid>> {
 }
 
 impl OitHandle {
+    fn shown(&self, local: &Local) -> Result<Container> {
+        let cont = self.cont.mirror(local)?;
+        Ok(if self.at == Epoch::ZERO { (*cont).clone() } else { cont.at_epoch(self.at) })
+    }
+
     fn wants(&self, oid: Oid, wanted: Wanted) -> Result<bool> {
         let mark = self.marks.lock().get(&oid).cloned();
         match wanted {
@@ -240,7 +261,7 @@ pub unsafe extern "C" fn daos_oit_mark(
     let oid = oid_in(oid);
     launch(ev, Sign::Der, move |local| async move {
         oid.class()?;
-        let shards = oit.cont.mirror(&local)?.object(oid).stat().await?;
+        let shards = oit.shown(&local)?.object(oid).stat().await?;
         if shards.iter().all(|(_, shard)| shard.dkey_count == 0) {
             return Err(Error::new(Code::NonExist, format!("object {oid} is not in the table")));
         }

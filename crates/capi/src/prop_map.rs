@@ -278,6 +278,8 @@ mod tests {
             props: spec.props.clone(),
             handle_count: 0,
             created_ns: 0,
+            snapshot_count: 0,
+            snapshot_last: types::Epoch::ZERO,
         }
     }
 

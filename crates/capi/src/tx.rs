@@ -11,7 +11,7 @@ use crate::guard::{self, User};
 use crate::handle;
 use client::{Container, SharedTx, Tx};
 use std::sync::Arc;
-use types::{Code, Error, Result};
+use types::{Code, Epoch, Error, Result};
 
 /// `DAOS_TF_RDONLY`: the transaction only reads.
 const TF_RDONLY: u64 = 1;
@@ -22,6 +22,8 @@ const TF_ZERO_COPY: u64 = 2;
 pub struct TxHandle {
     cont: Arc<ContHandle>,
     shared: SharedTx,
+    /// The snapshot it reads; zero: the present.
+    at: Epoch,
 }
 
 impl TxHandle {
@@ -42,6 +44,14 @@ impl TxHandle {
     /// The transaction as a container's client takes part in it.
     pub fn attach(&self, cont: &Container) -> Tx {
         Tx::attach(cont, &self.shared)
+    }
+
+    /// The container as the transaction `tx` shows it.
+    pub fn look(tx: &Option<Arc<TxHandle>>, cont: &Container) -> Container {
+        match tx {
+            Some(tx) if tx.at != Epoch::ZERO => cont.at_epoch(tx.at),
+            _ => cont.clone(),
+        }
     }
 }
 
@@ -66,7 +76,8 @@ pub unsafe extern "C" fn daos_tx_open(
         }
         let cont = ContHandle::of(coh)?;
         let shared = SharedTx::new(flags & TF_RDONLY != 0);
-        th.set(daos_handle_t { cookie: handle::add(Arc::new(TxHandle { cont, shared }))? });
+        let tx = Arc::new(TxHandle { cont, shared, at: Epoch::ZERO });
+        th.set(daos_handle_t { cookie: handle::add(tx)? });
         Ok(())
     })
 }
@@ -89,24 +100,43 @@ pub unsafe extern "C" fn daos_tx_commit(th: daos_handle_t, ev: *mut daos_event_t
         if tx.shared.committed_at().is_some() {
             return Err(Error::new(Code::NoPerm, "the transaction is committed"));
         }
+        if tx.at != Epoch::ZERO {
+            // What a snapshot shows does not change: there is nothing to check.
+            return tx.shared.must_be_open();
+        }
         tx.attach(&cont).commit().await.map(|_| ())
     })
 }
 
-/// Snapshots do not exist: `-DER_NOSYS`.
+/// Opens a transaction that reads what a snapshot shows; it takes no writes. `-DER_NONEXIST` when
+/// there is no snapshot at `epoch`.
 ///
 /// # Safety
-/// `ev` is NULL or an event.
+/// `th` is good for writing until completion; `ev` is NULL or an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_tx_open_snap(
     coh: daos_handle_t,
-    _epoch: u64,
-    _th: *mut daos_handle_t,
+    epoch: u64,
+    th: *mut daos_handle_t,
     ev: *mut daos_event_t,
 ) -> i32 {
-    settle(ev, Sign::Der, move || {
-        ContHandle::of(coh)?;
-        Err(Error::new(Code::NotSupported, "there are no snapshots"))
+    let arguments = guard::catch(|| {
+        if th.is_null() {
+            return Err(guard::null());
+        }
+        ContHandle::of(coh)
+    });
+    let cont = match arguments {
+        Ok(cont) => cont,
+        Err(error) => return guard::told(Sign::Der, &error),
+    };
+    let th = User(th);
+    launch(ev, Sign::Der, move |local| async move {
+        let name = wire::control::SnapName::Epoch(Epoch(epoch));
+        let at = cont.mirror(&local)?.at_snapshot(&name).await?.at();
+        let tx = Arc::new(TxHandle { cont, shared: SharedTx::new(true), at });
+        th.set(daos_handle_t { cookie: handle::add(tx)? });
+        Ok(())
     })
 }
 

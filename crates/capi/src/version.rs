@@ -9,7 +9,7 @@ const VERSION: &CStr =
     };
 
 /// `AZK_FEATURE_*`: files, objects, transactions, snapshots, five members to spare.
-const FEATURES: u64 = 1 << 0 | 1 << 4;
+const FEATURES: u64 = 1 << 0 | 1 << 3 | 1 << 4;
 
 /// Version of the library, static memory.
 #[unsafe(no_mangle)]

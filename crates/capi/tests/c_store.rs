@@ -27,3 +27,8 @@ fn transactions() {
 fn containers_and_pools() {
     harness::System::start().run("cont", &[]);
 }
+
+#[test]
+fn snapshots() {
+    harness::System::start().run("snap", &[]);
+}

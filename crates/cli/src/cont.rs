@@ -4,6 +4,7 @@ use crate::exit::Outcome;
 use crate::output::{Table, utc, write_pairs};
 use crate::props::{self, Assignment, wrong_reply};
 use crate::session::{Session, root_for_caller};
+use crate::snapshot::{self, SnapshotArgs};
 use clap::{Args, Subcommand};
 use dfs::Dfs;
 use serde::Serialize;
@@ -66,6 +67,13 @@ enum ContVerb {
         #[arg(required = true, value_name = "NAME=VALUE")]
         changes: Vec<Assignment>,
     },
+    Snapshot(SnapshotArgs),
+    /// The same as 'snapshot create'
+    CreateSnap(snapshot::CreateArgs),
+    /// The same as 'snapshot list'
+    ListSnaps(snapshot::Which),
+    /// The same as 'snapshot destroy'
+    DestroySnap(snapshot::One),
     /// Print user attributes
     GetAttr {
         #[command(flatten)]
@@ -193,6 +201,7 @@ struct ContReport {
     csum: CsumKind,
     server_verify: bool,
     handles: u64,
+    snapshots: u64,
     created_ns: u64,
 }
 
@@ -212,6 +221,7 @@ impl ContReport {
             csum: props.csum,
             server_verify: props.server_verify,
             handles: info.handle_count,
+            snapshots: info.snapshot_count,
             created_ns: info.created_ns,
         }
     }
@@ -236,6 +246,10 @@ pub fn run(session: &Session, args: &ContArgs) -> Outcome {
             props::show_props(session.out, &properties(&info), names)
         }
         ContVerb::SetProp { which, changes } => props::set_props(session, subject(which), changes),
+        ContVerb::Snapshot(args) => snapshot::run(session, args),
+        ContVerb::CreateSnap(args) => snapshot::create(session, args),
+        ContVerb::ListSnaps(which) => snapshot::list(session, which),
+        ContVerb::DestroySnap(one) => snapshot::destroy(session, one),
         ContVerb::GetAttr { which, names } => props::show_attrs(session, subject(which), names),
         ContVerb::SetAttr { which, changes } => props::set_attrs(session, subject(which), changes),
         ContVerb::DelAttr { which, names } => props::del_attrs(session, subject(which), names),
@@ -330,6 +344,7 @@ fn query(session: &Session, which: &Which) -> Outcome {
                 ("Checksum", report.csum.to_string()),
                 ("Compared on arrival", if report.server_verify { "yes" } else { "no" }.into()),
                 ("Open handles", report.handles.to_string()),
+                ("Snapshots", report.snapshots.to_string()),
                 ("Created", utc(report.created_ns as i64)),
             ],
         )

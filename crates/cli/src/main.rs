@@ -17,6 +17,7 @@ mod pool;
 mod props;
 mod scrub;
 mod session;
+mod snapshot;
 mod system;
 mod url;
 mod vos;
@@ -112,6 +113,7 @@ fn main() -> ExitCode {
         out: Output { json: cli.json, quiet: cli.quiet },
         system: cli.system,
         timeout: Duration::from_secs(cli.timeout_s),
+        snapshot: None,
     };
     let outcome = match &cli.noun {
         Noun::Up(args) => system::up::run(&session, args),

@@ -10,7 +10,7 @@ use dfs::{Credentials, Dfs, FormatOptions, MountFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use types::{Code, Durability, Error, Result};
-use wire::control::{Name, OpenMode};
+use wire::control::{Name, OpenMode, SnapName};
 
 /// Options every command shares.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Session {
     pub system: Option<String>,
     /// How long one operation may take, retries included.
     pub timeout: Duration,
+    /// What is mounted for reading is mounted as this snapshot shows it.
+    pub snapshot: Option<SnapName>,
 }
 
 /// A mounted container and what it was reached through.
@@ -101,8 +103,13 @@ impl Session {
 
     /// The same, with flags of the mount.
     pub fn mount_with(&self, url: &Url, mode: OpenMode, flags: MountFlags) -> Result<Mount> {
-        let cont = self.open_cont(&url.pool, &url.cont, mode)?;
+        let mut cont = self.open_cont(&url.pool, &url.cont, mode)?;
         let client = cont.client().clone();
+        if let (Some(snapshot), OpenMode::ReadOnly) = (&self.snapshot, mode) {
+            cont = client
+                .block_on(cont.at_snapshot(snapshot))
+                .map_err(|error| error.context(format!("azk://{}/{}", url.pool, url.cont)))?;
+        }
         // A pool in memory comes back empty after a restart; its containers are made anew for
         // whoever may write. Elsewhere a missing file system is damage, and is told.
         let is_forgetful = cont.pool().info().durability == Durability::Memory;

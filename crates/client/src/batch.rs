@@ -84,6 +84,7 @@ impl<'a> Batch<'a> {
         let batch = obj::Batch {
             pool: self.cont.pool().info().id,
             cont: self.cont.id(),
+            at: self.cont.at(),
             checks: Vec::new(),
             ops: Vec::with_capacity(2),
             sums: Sums::NONE,

@@ -315,6 +315,8 @@ fn is_repeatable(request: &ControlRequest) -> bool {
             | ControlRequest::SetAttrs { .. }
             | ControlRequest::GetAttrs { .. }
             | ControlRequest::GetProps { .. }
+            | ControlRequest::SnapList(..)
+            | ControlRequest::Rollback { .. }
     )
 }
 

@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use placement::Layout;
 use std::cell::RefCell;
 use std::rc::Rc;
-use types::{Code, ContId, Error, ObjClass, ObjType, Oid, Result, TargetId};
+use types::{Code, ContId, Epoch, Error, ObjClass, ObjType, Oid, Result, TargetId};
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode};
 use wire::obj::{ObjectList, Request};
 
@@ -25,6 +25,8 @@ struct Inner {
     handle: u64,
     info: ContInfo,
     mode: OpenMode,
+    /// A snapshot to look at; zero: the present.
+    at: Epoch,
     layouts: RefCell<Vec<Option<CachedLayout>>>,
 }
 
@@ -38,13 +40,35 @@ impl Container {
     pub(crate) fn new(pool: Pool, handle: u64, info: ContInfo, mode: OpenMode) -> Container {
         let mut layouts = Vec::new();
         layouts.resize_with(LAYOUTS_CACHED, || None);
-        Container(Rc::new(Inner { pool, handle, info, mode, layouts: RefCell::new(layouts) }))
+        let layouts = RefCell::new(layouts);
+        Container(Rc::new(Inner { pool, handle, info, mode, at: Epoch::ZERO, layouts }))
     }
 
     /// A container that this or another process has opened: asks nobody, and closing it gives
     /// no handle back.
     pub fn attach(pool: &Pool, info: ContInfo, mode: OpenMode) -> Container {
         Container::new(pool.clone(), HANDLE_NONE, info, mode)
+    }
+
+    /// The container as its snapshot at `epoch` shows it, to read only; reading fails with
+    /// `NonExist` if there is no such snapshot. Costs nothing, and holds no handle.
+    pub fn at_epoch(&self, epoch: Epoch) -> Container {
+        let (pool, info) = (self.0.pool.clone(), self.0.info.clone());
+        let mut layouts = Vec::new();
+        layouts.resize_with(LAYOUTS_CACHED, || None);
+        Container(Rc::new(Inner {
+            pool,
+            handle: HANDLE_NONE,
+            info,
+            mode: OpenMode::ReadOnly,
+            at: epoch,
+            layouts: RefCell::new(layouts),
+        }))
+    }
+
+    /// The snapshot it shows; [`Epoch::ZERO`]: the present.
+    pub fn at(&self) -> Epoch {
+        self.0.at
     }
 
     /// What the catalog said when it was opened.
@@ -162,12 +186,19 @@ impl Container {
     /// Closes an open handle on an object that `Op::Open` or `Op::FetchLink` registered. The
     /// target hears of it with the next request.
     pub fn release(&self, oid: Oid) {
+        if self.0.at != Epoch::ZERO {
+            return;
+        }
         if let Ok(target) = self.home(oid) {
             self.client().target(target).release((self.0.pool.info().id, self.id(), oid));
         }
     }
 
     pub(crate) fn note_open(&self, target: TargetId, oid: Oid) {
+        // A snapshot needs no handles: what it shows does not go away.
+        if self.0.at != Epoch::ZERO {
+            return;
+        }
         self.client().target(target).note_open((self.0.pool.info().id, self.id(), oid));
     }
 
@@ -179,7 +210,8 @@ impl Container {
         count_max: u32,
     ) -> Result<ObjectList> {
         let (pool, cont) = (self.0.pool.0.state.id, self.id());
-        self.ask_list(target, Request::ListObjects { pool, cont, after, count_max }).await
+        let at = self.0.at;
+        self.ask_list(target, Request::ListObjects { pool, cont, at, after, count_max }).await
     }
 
     /// Objects of the container, whatever targets they are on, in ascending order from after

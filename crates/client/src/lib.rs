@@ -23,6 +23,7 @@ mod lock;
 mod object;
 mod pool;
 mod runs;
+mod snaps;
 mod sums;
 mod system;
 mod target;

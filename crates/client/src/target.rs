@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Answer, Call, Conn};
-use types::{Code, ContId, Error, Oid, PoolId, Result, TargetId};
+use types::{Code, ContId, Epoch, Error, Oid, PoolId, Result, TargetId};
 use wire::Kind;
 use wire::hello::Service;
 use wire::lock::LockReply;
@@ -175,8 +175,14 @@ impl TargetLink {
         opens.sort_unstable();
         for ((pool, cont, oid), count) in opens {
             let ops = vec![Op::Open { oid }; count as usize];
-            let request =
-                Request::Batch(Batch { pool, cont, checks: Vec::new(), ops, sums: Sums::NONE });
+            let request = Request::Batch(Batch {
+                pool,
+                cont,
+                at: Epoch::ZERO,
+                checks: Vec::new(),
+                ops,
+                sums: Sums::NONE,
+            });
             let body = wire::encode(&request);
             let answer = self.call_once(client, conn, &body).await?;
             if let Err(error) = wire::decode::<Result<BatchReply<'_>>>(&answer.body)? {

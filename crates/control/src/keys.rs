@@ -9,6 +9,7 @@
 //! | `pool-ioc/POOL` | [`crate::AdmissionDf`] |
 //! | `cont/POOL/CONT` | [`crate::ContDf`] |
 //! | `cont-label/POOL/LABEL`, `cont-uuid/POOL/UUID` | container number, decimal |
+//! | `snaps/POOL/CONT` | [`crate::SnapsDf`] |
 //! | `oids/POOL/CONT` | [`crate::OidsDf`] |
 //! | `attr/pool/POOL/NAME`, `attr/cont/POOL/CONT/NAME` | the attribute's bytes |
 //!
@@ -64,6 +65,14 @@ pub fn cont_uuids(pool: PoolId) -> String {
 
 pub fn cont_uuid(pool: PoolId, uuid: Uuid) -> String {
     format!("cont-uuid/{:08x}/{uuid}", pool.0)
+}
+
+pub fn snaps_of_pool(pool: PoolId) -> String {
+    format!("snaps/{:08x}/", pool.0)
+}
+
+pub fn snaps(pool: PoolId, id: ContId) -> String {
+    format!("snaps/{:08x}/{:016x}", pool.0, id.0)
 }
 
 pub fn oids_of_pool(pool: PoolId) -> String {

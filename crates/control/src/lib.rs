@@ -23,7 +23,7 @@ mod store;
 pub use catalog::{Catalog, Change, Compare, Revision, Versioned};
 pub use embedded::EmbeddedCatalog;
 pub use records::{
-    AdmissionDf, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, ScrubDf, StageDf,
-    SystemDf, TargetDf,
+    AdmissionDf, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
+    RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf,
 };
 pub use service::{Service, SessionId, Targets};

@@ -9,8 +9,8 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use types::{
-    Code, ContId, ContLayout, ContProps, CsumKind, Durability, Error, ObjClass, PoolId, Rank,
-    Result, TargetId,
+    Code, ContId, ContLayout, ContProps, CsumKind, Durability, Epoch, Error, ObjClass, PoolId,
+    Rank, Result, TargetId,
 };
 use uuid::Uuid;
 use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
@@ -204,6 +204,51 @@ pub struct OidsDf {
     pub version: u32,
     /// Next free number.
     pub next: u64,
+}
+
+/// The snapshots of a container, in a record of their own: one that never had any has none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SnapsDf {
+    /// Layout of this struct.
+    pub version: u32,
+    /// Grows with every change; targets ignore orders of an older one.
+    pub revision: u64,
+    /// By epoch.
+    pub snapshots: Vec<SnapDf>,
+    /// One is being made: targets keep everything. Undone if that is cut off.
+    pub making: bool,
+    /// A rollback under way; gone on with if it is cut off.
+    pub rollback: Option<RollbackDf>,
+}
+
+/// A snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SnapDf {
+    /// The moment it shows.
+    pub epoch: Epoch,
+    /// May be empty.
+    pub name: String,
+    /// When it was made, nanoseconds since 1970.
+    pub created_ns: u64,
+}
+
+/// A rollback under way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RollbackDf {
+    /// The snapshot.
+    pub to: Epoch,
+    /// How far it is.
+    pub stage: RollbackStageDf,
+}
+
+/// How far a rollback is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RollbackStageDf {
+    /// Targets are told to change nothing any more.
+    Freezing,
+    /// Targets make the present what the snapshot shows.
+    Rolling,
 }
 
 /// Every durable struct says which layout it has.

@@ -7,7 +7,7 @@
 use crate::catalog::{Catalog, Change, Compare, Revision, Versioned};
 use crate::keys;
 use crate::records::{
-    self, AdmissionDf, ContDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, SystemDf,
+    self, AdmissionDf, ContDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, SnapsDf, SystemDf,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -84,6 +84,11 @@ impl Store {
     /// How many containers a pool has, in whatever stage.
     pub async fn cont_count(&self, pool: PoolId) -> Result<u64> {
         Ok(self.catalog.list(&keys::conts(pool)).await?.len() as u64)
+    }
+
+    /// Snapshots of a container; `None` when it never had one.
+    pub async fn snaps(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<SnapsDf>>> {
+        self.load(keys::snaps(pool, id)).await
     }
 
     pub async fn oids(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<OidsDf>>> {

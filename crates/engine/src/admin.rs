@@ -4,7 +4,7 @@ use crate::target::{PoolShard, Target};
 use std::rc::Rc;
 use transport::Incoming;
 use types::{Code, Error, Result};
-use wire::obj::{AdminOp, ObjectList, Request};
+use wire::obj::{AdminOp, AdminReply, ObjectList, Request};
 use wire::store::StoreStat;
 
 impl Target {
@@ -24,10 +24,10 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.shard.stat())))
             }
-            Request::ListObjects { pool, cont, after, count_max } => {
+            Request::ListObjects { pool, cont, at, after, count_max } => {
                 let ctx = self.shard(pool).await?;
                 self.known_cont(&ctx, cont).await?;
-                let list = ctx.shard.list_objects(cont, after, count_max as usize)?;
+                let list = ctx.shard.list_objects(cont, at, after, count_max as usize)?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
             Request::ListOrphans { pool, cont } => {
@@ -53,10 +53,7 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(self.store_stat(&ctx).await?)))
             }
-            Request::Admin(op) => {
-                self.admin(op).await?;
-                Ok(wire::encode(&Ok::<(), Error>(())))
-            }
+            Request::Admin(op) => Ok(wire::encode(&Ok::<_, Error>(self.admin(op).await?))),
             Request::Verify(batch) => {
                 let ctx = self.shard(batch.pool).await?;
                 let bad_count = self.verify(&ctx, &batch).await?;
@@ -86,8 +83,17 @@ impl Target {
     }
 
     /// Carries out an order of the control service.
-    pub async fn admin(self: &Rc<Self>, op: AdminOp) -> Result<()> {
+    pub async fn admin(self: &Rc<Self>, op: AdminOp) -> Result<AdminReply> {
+        if let AdminOp::SetVersions { pool, cont, versions } = op {
+            return self.set_versions(pool, cont, versions).await;
+        }
+        self.carry_out_order(op).await?;
+        Ok(AdminReply::default())
+    }
+
+    async fn carry_out_order(self: &Rc<Self>, op: AdminOp) -> Result<()> {
         match op {
+            AdminOp::SetVersions { .. } => Err(Error::bare(Code::Proto)),
             AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
                 let config = vos::ShardConfig { durability, scm_bytes, nvme_bytes };
                 let known = self.shards.borrow().get(&pool).cloned();

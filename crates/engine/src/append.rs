@@ -12,7 +12,7 @@ use crate::target::{PoolShard, Target};
 use futures_util::lock::Mutex;
 use std::rc::Rc;
 use transport::IncomingBulk;
-use types::{Code, Error, Oid, Result};
+use types::{Code, Epoch, Error, Oid, Result};
 use vos::{Origin, Segments};
 use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
 
@@ -34,6 +34,9 @@ impl Append {
             Op::Append { oid, chunk_records, count } => Some(Append { oid, chunk_records, count }),
             _ => None,
         });
+        if found.is_some() && batch.at != Epoch::ZERO {
+            return Err(Error::new(Code::ReadOnly, "a snapshot cannot be changed"));
+        }
         if found.is_some() && (batch.ops.len() > 1 || !batch.checks.is_empty()) {
             return Err(Error::inval("an append is the only op of its batch"));
         }
@@ -203,8 +206,8 @@ impl Target {
             if let Some(slot) = slot {
                 slot.finish();
             }
-            let translated =
-                Batch { pool: batch.pool, cont: batch.cont, checks: Vec::new(), ops, sums };
+            let (pool, cont, at) = (batch.pool, batch.cont, batch.at);
+            let translated = Batch { pool, cont, at, checks: Vec::new(), ops, sums };
             if ctx.shard.conflicts(batch.cont, &[], &translated.ops) {
                 self.wait_for_decisions(ctx, &ask.header, &translated).await?;
             }

@@ -10,7 +10,7 @@ use crate::target::{PoolShard, Session, Target};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
-use types::{ClientId, Code, Error, Result};
+use types::{ClientId, Code, Epoch, Error, Result};
 use vos::{Origin, Payload, Segments};
 use wire::Header;
 use wire::header::FLAG_RETRY;
@@ -266,7 +266,12 @@ impl Target {
             self.wait_for_decisions(ctx, header, batch).await?;
         }
         // From here to `apply` no await: what is checked still holds when it takes effect.
-        ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
+        if batch.at == Epoch::ZERO {
+            ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
+        } else {
+            // What a snapshot shows does not change; conditions of fetches are met while planning.
+            require_reads_only(batch)?;
+        }
         let mut plan = self.plan(ctx, batch)?;
         plan.after.client = caller.client;
         let mut answer = Vec::with_capacity(160);
@@ -319,6 +324,16 @@ impl Target {
 enum Seen {
     New(Rc<PoolShard>),
     Before(Vec<u8>),
+}
+
+fn require_reads_only(batch: &Batch<'_>) -> Result<()> {
+    if changes(batch) {
+        return Err(Error::new(Code::ReadOnly, "a snapshot cannot be changed"));
+    }
+    if !batch.checks.is_empty() {
+        return Err(Error::inval("a snapshot does not change: there is nothing to check"));
+    }
+    Ok(())
 }
 
 fn changes(batch: &Batch<'_>) -> bool {

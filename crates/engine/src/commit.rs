@@ -230,6 +230,11 @@ impl Target {
         batch: &Batch<'_>,
         bulk: Bulk<'_>,
     ) -> Result<(Epoch, Vec<u8>)> {
+        if batch.at != Epoch::ZERO {
+            return Err(Error::inval(
+                "a transaction over several targets works on the present only",
+            ));
+        }
         self.known_cont(ctx, batch.cont).await?;
         let bytes = match &bulk {
             Bulk::Incoming(bulk) => bulk.remaining(),
@@ -285,7 +290,8 @@ impl Target {
         ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { oid: handle.2 }));
         ops.extend(plan.adopted.iter().map(|oid| Op::Adopt { oid: *oid }));
         let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
-        let encoded = wire::encode(&Batch { pool, cont, checks, ops, sums: Sums::NONE });
+        let encoded =
+            wire::encode(&Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE });
         let lsn = ctx.shard.prepare(tx, coordinator, cont, &encoded, payload)?;
         ctx.shard.durable(lsn).await?;
         Ok((epoch_min, reply))

@@ -22,11 +22,13 @@ use wire::Kind;
 use wire::control::{ControlReply, ControlRequest, JoinInfo};
 use wire::hello::{HelloReply, Service as WireService};
 use wire::map::EngineInfo;
-use wire::obj::{AdminOp, Request};
+use wire::obj::{AdminOp, AdminReply, Request};
 
 /// How long an engine tries to reach the system it is to join.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
+/// How long the control service waits before it asks again about an order that is under way.
+const ORDER_PAUSE: Duration = Duration::from_millis(20);
 /// How often the holder of the catalog asks the other engines whether they are there.
 const WATCH_PAUSE: Duration = Duration::from_secs(2);
 
@@ -338,7 +340,7 @@ struct Orders {
 }
 
 impl Orders {
-    async fn send(&self, target: TargetId, op: AdminOp) -> Result<()> {
+    async fn send(&self, target: TargetId, op: AdminOp) -> Result<AdminReply> {
         if let Some(inbox) = self.host.inbox_of(target) {
             let gone = || Error::new(Code::Closed, format!("target {target} has stopped"));
             let (sender, done) = oneshot::channel();
@@ -352,13 +354,17 @@ impl Orders {
         let body = wire::encode(&Request::Admin(op));
         let answer = self.host.peers.ask(&engine, target, &body, &[]).await;
         self.host.heard(engine.rank, answer.is_ok());
-        wire::decode::<Result<()>>(&answer?.body)?
+        wire::decode::<Result<AdminReply>>(&answer?.body)?
     }
 }
 
 impl Targets for Orders {
-    fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<()>> {
+    fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<AdminReply>> {
         self.send(target, op).boxed_local()
+    }
+
+    fn pause(&self) -> LocalBoxFuture<'_, ()> {
+        self.host.env.sleep(ORDER_PAUSE).boxed_local()
     }
 
     fn reachable(&self, rank: Rank) -> bool {

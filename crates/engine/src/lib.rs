@@ -22,6 +22,7 @@ pub mod process;
 mod reply;
 mod scrub;
 pub mod target;
+mod versions;
 
 pub use config::{Bytes, EngineConfig, StoreConfig, TargetConfig};
 pub use process::{Engine, EngineHandle};

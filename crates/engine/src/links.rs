@@ -67,7 +67,9 @@ impl Plan<'_> {
 impl Target {
     /// Plans a batch whose conditions hold.
     pub(crate) fn plan<'a>(&self, ctx: &PoolShard, batch: &Batch<'a>) -> Result<Plan<'a>> {
-        let view = ctx.shard.view(batch.cont)?;
+        let view = ctx.shard.view_at(batch.cont, batch.at)?;
+        // What a snapshot shows does not go away: there is nothing to hold open.
+        let registers = batch.at == Epoch::ZERO;
         let mut plan = Plan {
             answers: Vec::with_capacity(batch.ops.len()),
             segments: Segments::new(),
@@ -110,7 +112,9 @@ impl Target {
                 }
                 Op::Stat { oid } => Answer::Stat(view.stat(*oid)),
                 Op::Open { oid } => {
-                    plan.after.opens.push(handle(*oid));
+                    if registers {
+                        plan.after.opens.push(handle(*oid));
+                    }
                     Answer::Done
                 }
                 Op::FetchLink { oid, dkey, akey, open } => match view.value(*oid, dkey, akey) {
@@ -119,7 +123,7 @@ impl Target {
                     }
                     Some((epoch, value)) => {
                         let linked = self.linked(ctx, value);
-                        let opened = *open && linked.home_here;
+                        let opened = *open && linked.home_here && registers;
                         if opened {
                             plan.after.opens.push(handle(linked.oid));
                         }
@@ -261,13 +265,14 @@ impl Target {
         }
     }
 
+    fn is_orphan(&self, handle: Handle) -> bool {
+        let shards = self.shards.borrow();
+        shards.get(&handle.0).is_some_and(|ctx| ctx.shard.is_orphan(handle.1, handle.2))
+    }
+
     /// Frees an object if it is an orphan that nobody holds open any more.
     pub(crate) fn reap_if_orphan(self: &Rc<Self>, handle: Handle) {
-        let shards = self.shards.borrow();
-        let orphan =
-            shards.get(&handle.0).is_some_and(|ctx| ctx.shard.is_orphan(handle.1, handle.2));
-        drop(shards);
-        if orphan {
+        if self.is_orphan(handle) {
             self.clone().reap(handle);
         }
     }
@@ -288,7 +293,10 @@ impl Target {
         let target = self.clone();
         self.spawn_counted(async move {
             let mut pause = REAP_PAUSE_MIN;
-            while let Err(error) = target.reap_once(handle).await {
+            // A rollback may have made it an object like others.
+            while target.is_orphan(handle)
+                && let Err(error) = target.reap_once(handle).await
+            {
                 tracing::debug!("target {}: freeing {}: {error}", target.id, handle.2);
                 if target.is_draining() || error.code == Code::NonExist {
                     break;
@@ -325,7 +333,14 @@ impl Target {
             let engine = map
                 .engine_of(other)
                 .ok_or_else(|| Error::new(Code::Unreach, "no engine for a target"))?;
-            let batch = Batch { pool, cont, checks: Vec::new(), ops: vec![op()], sums: Sums::NONE };
+            let batch = Batch {
+                pool,
+                cont,
+                at: Epoch::ZERO,
+                checks: Vec::new(),
+                ops: vec![op()],
+                sums: Sums::NONE,
+            };
             let body = wire::encode(&Request::Batch(batch));
             let answer = self.peers.ask(engine, other, &body, &[]).await?;
             wire::decode::<Result<BatchReply<'_>>>(&answer.body)??;

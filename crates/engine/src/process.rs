@@ -19,14 +19,14 @@ use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::hello::Service;
 use wire::map::EngineInfo;
-use wire::obj::AdminOp;
+use wire::obj::{AdminOp, AdminReply};
 
 /// What the control thread tells a target thread.
 pub(crate) enum Order {
     /// Serve this connection.
     Adopt(Handoff),
     /// Carry out an order of the control service.
-    Admin(AdminOp, oneshot::Sender<Result<()>>),
+    Admin(AdminOp, oneshot::Sender<Result<AdminReply>>),
     /// Finish what is in progress, flush, stop.
     Drain(oneshot::Sender<Result<()>>),
 }

@@ -11,6 +11,7 @@ use crate::locks::Locks;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
 use crate::scrub::Scrubber;
+use crate::versions::Rollback;
 use env::Env;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::cell::{Cell, RefCell};
@@ -115,6 +116,8 @@ pub struct Target {
     pub(crate) incarnation: u64,
     /// Orphans being reaped.
     pub(crate) reaping: RefCell<HashSet<Handle>>,
+    /// Rollbacks ordered, by container.
+    pub(crate) rollbacks: RefCell<HashMap<(PoolId, ContId), Rollback>>,
     sessions: RefCell<HashMap<ClientId, u64>>,
     next_session: Cell<u64>,
     started: Duration,
@@ -157,6 +160,7 @@ impl Target {
             next_tx: Cell::new(1),
             incarnation,
             reaping: RefCell::new(HashSet::new()),
+            rollbacks: RefCell::new(HashMap::new()),
             sessions: RefCell::new(HashMap::new()),
             next_session: Cell::new(1),
             draining: Cell::new(false),

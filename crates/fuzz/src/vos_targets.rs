@@ -74,6 +74,7 @@ fn seeds() -> Vec<Vec<u8>> {
     let batch = wire::obj::Batch {
         pool: types::PoolId(1),
         cont: types::ContId(7),
+        at: types::Epoch::ZERO,
         checks: vec![],
         ops: vec![wire::obj::Op::PunchDkeysFrom { oid: integers, from: 1 }],
         sums: wire::obj::Sums::NONE,

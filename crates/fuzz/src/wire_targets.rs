@@ -9,8 +9,8 @@ use wire::hello::{Hello, HelloReply, RemoteRange};
 use wire::link::{LINK_BYTES, Link};
 use wire::lock::LockReply;
 use wire::obj::{
-    Batch, BatchReply, Notice, ObjectList, OpReply, Prepared, Request, ShardStat, TxOutcome,
-    TxReply,
+    AdminReply, Batch, BatchReply, Notice, ObjectList, OpReply, Prepared, Request, ShardStat,
+    TxOutcome, TxReply,
 };
 use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
@@ -88,6 +88,7 @@ messages! {
     ScrubStatTag = "scrub-stat": Result<ScrubStat, Error>, "scrub_stat";
     AdmissionStatTag = "admission-stat": Result<AdmissionStat, Error>, "admission_stat";
     StoreStatTag = "store-stat": Result<StoreStat, Error>, "store_stat";
+    AdminReplyTag = "admin-reply": Result<AdminReply, Error>, "admin_reply";
 }
 
 /// The header as it comes, and with its checksum made right, so that what lies behind the

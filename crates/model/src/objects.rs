@@ -638,8 +638,14 @@ mod tests {
     use wire::obj::{Sums, UpdateIod};
 
     fn run(shard: &mut Shard, ops: Vec<Op<'_>>, bulk: &[u8], epoch: u64) -> Result<Outcome> {
-        let batch =
-            Batch { pool: PoolId(1), cont: ContId(1), checks: Vec::new(), ops, sums: Sums::NONE };
+        let batch = Batch {
+            pool: PoolId(1),
+            cont: ContId(1),
+            at: Epoch::ZERO,
+            checks: Vec::new(),
+            ops,
+            sums: Sums::NONE,
+        };
         shard.check(&batch.checks, &batch.ops)?;
         shard.apply(&batch, bulk, Epoch(epoch), &Alone)
     }

@@ -147,7 +147,7 @@ async fn join_array(shard: &Rc<Shard>, name: &ArrayName, gently: bool) -> Result
         let (groups, extents) = {
             let Ok(view) = shard.view(name.cont) else { return Ok(0) };
             match view.cont.array(name) {
-                Some(array) => array.groups(),
+                Some(array) => array.groups(&view.cont.versions),
                 None => return Ok(0),
             }
         };
@@ -190,7 +190,7 @@ async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> 
     {
         let Ok(view) = shard.view(name.cont) else { return Ok(()) };
         let Some(array) = view.cont.array(name) else { return Ok(()) };
-        if !array.still_has(group) {
+        if !array.still_has(group, &view.cont.versions) {
             return Ok(());
         }
         segments.kind = view.cont.sums.kind;
@@ -236,7 +236,10 @@ fn replace(
     payload: Option<Payload>,
 ) -> Result<()> {
     let unchanged = match shard.view(name.cont) {
-        Ok(view) => view.cont.array(name).is_some_and(|array| array.still_has(group)),
+        Ok(view) => {
+            let array = view.cont.array(name);
+            array.is_some_and(|array| array.still_has(group, &view.cont.versions))
+        }
         Err(_) => false,
     };
     if !unchanged || shard.writable().is_err() {

@@ -6,7 +6,6 @@ use types::{Code, Epoch, Error, Result};
 use wire::obj::{Cond, FetchWant, Op, ReadCheck, ReadScope, UpdateValue};
 
 use crate::index::Container;
-use crate::index::object::Object;
 use crate::index::slot::{AkeyRef, DkeyRef};
 
 /// `TxRestart` when something read has changed; else the code of the first condition that does
@@ -46,7 +45,7 @@ fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
     match op {
         Op::Update { dkey, cond, iods, .. } => {
             let dkey = find(dkey);
-            check_common(object, dkey, *cond)?;
+            check_common(object.is_some(), dkey, *cond)?;
             for iod in iods {
                 let value = dkey.and_then(|dkey| dkey.akey(iod.akey));
                 let cond = cond.and(iod.cond);
@@ -56,7 +55,7 @@ fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
         }
         Op::Fetch { dkey, cond, iods, .. } => {
             let dkey = find(dkey);
-            check_common(object, dkey, *cond)?;
+            check_common(object.is_some(), dkey, *cond)?;
             for iod in iods {
                 let value = dkey.and_then(|dkey| dkey.akey(iod.akey));
                 check_akey(value, *cond)?;
@@ -64,7 +63,7 @@ fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
             }
         }
         Op::PunchObj { cond, besides, .. } => {
-            check_common(object, None, Cond(cond.0 & Cond::OBJ_EXISTS.0))?;
+            check_common(object.is_some(), None, Cond(cond.0 & Cond::OBJ_EXISTS.0))?;
             require(!cond.has(Cond::PUNCH) || object.is_some(), Code::NonExist)?;
             if cond.has(Cond::OBJ_EMPTY)
                 && let Some(object) = object
@@ -74,12 +73,12 @@ fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
             }
         }
         Op::PunchDkeys { cond, dkeys, .. } => {
-            check_common(object, None, Cond(cond.0 & Cond::OBJ_EXISTS.0))?;
+            check_common(object.is_some(), None, Cond(cond.0 & Cond::OBJ_EXISTS.0))?;
             let all = !cond.has(Cond::PUNCH) || dkeys.iter().all(|dkey| find(dkey).is_some());
             require(all, Code::NonExist)?;
         }
         Op::PunchAkeys { dkey, cond, akeys, .. } => {
-            check_common(object, None, Cond(cond.0 & Cond::OBJ_EXISTS.0))?;
+            check_common(object.is_some(), None, Cond(cond.0 & Cond::OBJ_EXISTS.0))?;
             if cond.has(Cond::PUNCH) {
                 let dkey = find(dkey);
                 let there = |akey: &[u8]| dkey.and_then(|dkey| dkey.akey(akey)).is_some();
@@ -92,15 +91,11 @@ fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
 }
 
 /// Conditions on the object and the dkey.
-pub(crate) fn check_common(
-    object: Option<&Object>,
-    dkey: Option<DkeyRef<'_>>,
-    cond: Cond,
-) -> Result<()> {
+pub(crate) fn check_common(object: bool, dkey: Option<DkeyRef<'_>>, cond: Cond) -> Result<()> {
     if cond == Cond::NONE {
         return Ok(());
     }
-    require(!cond.has(Cond::OBJ_EXISTS) || object.is_some(), Code::NonExist)?;
+    require(!cond.has(Cond::OBJ_EXISTS) || object, Code::NonExist)?;
     require(!cond.has(Cond::DKEY_INSERT) || dkey.is_none(), Code::Exist)?;
     let wants = cond.has(Cond::DKEY_UPDATE) || cond.has(Cond::DKEY_FETCH);
     require(!wants || dkey.is_some(), Code::NonExist)
@@ -141,18 +136,15 @@ fn check_record_bytes(stored: u32, given: u32) -> Result<()> {
 
 /// A fetch names the kind of value that is there.
 pub(crate) fn check_want(value: Option<AkeyRef<'_>>, want: &FetchWant) -> Result<()> {
-    match (value, want) {
-        (Some(AkeyRef::Array(array)), FetchWant::Array { record_bytes, .. }) => {
-            if *record_bytes == 0 {
-                Ok(())
-            } else {
-                check_record_bytes(array.record_bytes, *record_bytes)
-            }
+    let Some(value) = value else { return Ok(()) };
+    match (value.array(), want) {
+        (Some(array), FetchWant::Array { record_bytes, .. }) if *record_bytes != 0 => {
+            check_record_bytes(array.record_bytes(), *record_bytes)
         }
-        (Some(AkeyRef::Array(_)), FetchWant::Single { .. }) => {
+        (Some(_), FetchWant::Single { .. }) => {
             Err(Error::inval("the akey holds an array, not a single value"))
         }
-        (Some(_), FetchWant::Array { .. }) => {
+        (None, FetchWant::Array { .. }) => {
             Err(Error::inval("the akey holds a single value, not an array"))
         }
         _ => Ok(()),

@@ -14,6 +14,7 @@ use types::{ContId, Oid, Result};
 use wire::WIRE_VERSION;
 
 use crate::Lsn;
+use crate::index::snapshot::PartAt;
 use crate::record::{OriginDf, RecordDf, encode_into};
 use crate::shard::Shard;
 use crate::state::pieces_df;
@@ -52,7 +53,7 @@ pub(crate) async fn compact(shard: &Rc<Shard>, wal: &Rc<Wal>) -> Result<()> {
     let mut appended = 0;
     let mut last = wal.last();
     for (cont, oid) in objects {
-        let mut from: Option<Vec<u8>> = None;
+        let mut at = PartAt::default();
         loop {
             if shard.is_closed() {
                 return Ok(());
@@ -62,7 +63,7 @@ pub(crate) async fn compact(shard: &Rc<Shard>, wal: &Rc<Wal>) -> Result<()> {
                 let state = shard.state.borrow();
                 // A container destroyed meanwhile needs no parts.
                 let Some(container) = state.index.conts.get(&cont) else { break };
-                container.part(cont, oid, from.as_deref())
+                container.part(cont, oid, &at)
             };
             last = wal.append(|out| out.extend_from_slice(&part.record));
             appended += part.record.len();
@@ -70,8 +71,8 @@ pub(crate) async fn compact(shard: &Rc<Shard>, wal: &Rc<Wal>) -> Result<()> {
                 appended = 0;
                 wal.written(last).await?;
             }
-            match part.to {
-                Some(to) => from = Some(to),
+            match part.next {
+                Some(next) => at = next,
                 None => break,
             }
         }
@@ -119,6 +120,10 @@ fn begin(shard: &Shard, wal: &Rc<Wal>) -> Vec<(ContId, Oid)> {
     log(&RecordDf::LastEpoch { epoch: state.last_epoch });
     for (&cont, container) in &state.index.conts {
         log(&RecordDf::CreateCont { cont, sums: container.sums });
+        if container.versions.revision > 0 {
+            let (versions, unswept) = (container.versions.durable(), container.is_unswept());
+            log(&RecordDf::Versions { cont, versions, unswept });
+        }
     }
     log(&RecordDf::Scrub { progress: state.scrub });
     for (tx, part) in &state.prepared {

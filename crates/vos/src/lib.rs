@@ -49,6 +49,7 @@ mod store;
 mod stripe;
 mod sums;
 mod tier;
+mod versions;
 mod view;
 mod volume;
 mod wal;

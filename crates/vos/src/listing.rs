@@ -9,7 +9,8 @@ use types::{Code, Epoch, Error, Oid, Result, limits};
 use wire::link::{Link, LinkKind};
 use wire::obj::{ListScope, Listed, Recx, Tail};
 
-use crate::index::object::{Object, Position};
+use crate::index::at::ObjectAt;
+use crate::index::object::Position;
 use crate::index::slot::AkeyRef;
 use crate::view::View;
 
@@ -125,8 +126,8 @@ impl View<'_> {
                 if let Some(after) = after {
                     crate::changes::check_dkey(oid, after)?;
                 }
-                let Some(object) = self.cont.object(oid) else { return Ok(page) };
-                page.keys_epoch = object.keys_epoch;
+                let Some(object) = self.object(oid) else { return Ok(page) };
+                page.keys_epoch = object.facts().keys_epoch;
                 let position = after.map_or(Position::Start, Position::After);
                 self.list_dkeys(
                     object, position, hash_range, value_of, follow, &mut room, &mut page,
@@ -135,7 +136,7 @@ impl View<'_> {
             ListScope::Akeys { dkey } => {
                 crate::changes::check_dkey(oid, dkey)?;
                 let after = anchor_key(anchor)?;
-                let Some(found) = self.cont.object(oid).and_then(|object| object.dkey(dkey)) else {
+                let Some(found) = self.object(oid).and_then(|object| object.dkey(dkey)) else {
                     return Ok(page);
                 };
                 page.keys_epoch = found.epoch();
@@ -156,30 +157,26 @@ impl View<'_> {
                 crate::changes::check_dkey(oid, dkey)?;
                 let from = anchor_index(anchor)?;
                 let value = self
-                    .cont
                     .object(oid)
                     .and_then(|object| object.dkey(dkey))
                     .and_then(|dkey| dkey.akey(akey));
-                let array = match value {
-                    None => return Ok(page),
-                    Some(AkeyRef::Array(array)) => array,
-                    Some(_) => {
-                        return Err(Error::new(
-                            Code::Inval,
-                            "the akey holds a single value, which has no ranges",
-                        ));
-                    }
+                let Some(value) = value else { return Ok(page) };
+                let Some(array) = value.array() else {
+                    return Err(Error::new(
+                        Code::Inval,
+                        "the akey holds a single value, which has no ranges",
+                    ));
                 };
-                page.keys_epoch = array.epoch;
-                let record_bytes = array.record_bytes;
-                let walk: Box<dyn Iterator<Item = (u64, &crate::index::extent::Extent)>> =
-                    if descending {
-                        Box::new(array.below(from.unwrap_or(u64::MAX)))
-                    } else {
-                        Box::new(array.from(from.unwrap_or(0)))
-                    };
+                page.keys_epoch = array.epoch();
+                let record_bytes = array.record_bytes();
+                let walk = if descending {
+                    array.below(from.unwrap_or(u64::MAX))
+                } else {
+                    array.from(from.unwrap_or(0))
+                };
                 let mut bound = from;
-                for (start, extent) in walk {
+                for extent in walk {
+                    let start = extent.index;
                     let mut recx = Recx { index: start, count: extent.count };
                     // An extent that grew over the anchor since is given in part.
                     match (descending, bound) {
@@ -205,7 +202,7 @@ impl View<'_> {
     #[expect(clippy::too_many_arguments, reason = "the parts of one scope")]
     fn list_dkeys(
         &self,
-        object: &Object,
+        object: ObjectAt<'_>,
         position: Position<'_>,
         hash_range: (u64, u64),
         value_of: Option<&[u8]>,

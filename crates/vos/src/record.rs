@@ -14,7 +14,7 @@ use wire::obj::{TxId, TxOutcome};
 use crate::scrub::ScrubProgress;
 use crate::sums::{BadMark, RegionDf, SumPolicy};
 
-/// Version of all records. 1: milestone 1. 2: joined extents, sums of blocks.
+/// Version of all records. 1: milestone 1. 2: joined extents, sums of blocks, versions of containers.
 pub(crate) const RECORD_VERSION: u16 = 2;
 
 /// A run of bytes of the data area.
@@ -110,6 +110,22 @@ pub(crate) enum ChangeDf<'a> {
         #[serde(with = "serde_bytes", borrow)]
         akey: &'a [u8],
     },
+}
+
+impl ChangeDf<'_> {
+    /// The object it changes.
+    pub(crate) fn oid(&self) -> Oid {
+        match *self {
+            ChangeDf::Single { oid, .. }
+            | ChangeDf::SingleRuns { oid, .. }
+            | ChangeDf::Records { oid, .. }
+            | ChangeDf::PunchRecords { oid, .. }
+            | ChangeDf::PunchObj { oid }
+            | ChangeDf::PunchDkey { oid, .. }
+            | ChangeDf::PunchDkeysFrom { oid, .. }
+            | ChangeDf::PunchAkey { oid, .. } => oid,
+        }
+    }
 }
 
 /// Where records of an array are.
@@ -226,22 +242,31 @@ pub(crate) enum RecordDf<'a> {
     /// Compaction: the greatest epoch of the shard.
     LastEpoch { epoch: Epoch },
     /// Compaction: all dkeys of an object after the position `from` (empty: from the start) up to
-    /// and including `to` (empty: to the end) are exactly these. With the whole log before it, it
-    /// changes nothing; without, it makes the state.
-    Snapshot {
+    /// and including `to` (empty: to the end) are exactly these, now and in the past. With the
+    /// whole log before it, it changes nothing; without, it makes the state.
+    Part(#[serde(borrow)] PartDf<'a>),
+    /// Which versions of a container are kept. `unswept`: what they do not see may still be there.
+    Versions { cont: ContId, versions: VersionsDf, unswept: bool },
+    /// What nobody sees of an object goes away: `count` dkeys from `at` on are looked at.
+    Sweep {
         cont: ContId,
         oid: Oid,
-        #[serde(with = "serde_bytes", borrow)]
-        from: &'a [u8],
-        #[serde(with = "serde_bytes", borrow)]
-        to: &'a [u8],
         #[serde(borrow)]
-        changes: Vec<(Epoch, ChangeDf<'a>)>,
-        #[serde(borrow)]
-        touches: Vec<TouchDf<'a>>,
-        /// Epoch of the object's last change and of that of its set of dkeys.
-        epochs: (Epoch, Epoch),
+        at: SweepAtDf<'a>,
+        count: u32,
     },
+    /// An object becomes what the snapshot `to` sees: `count` dkeys after `after` are looked at.
+    RollBack {
+        cont: ContId,
+        oid: Oid,
+        to: Epoch,
+        epoch: Epoch,
+        #[serde(with = "serde_bytes", borrow)]
+        after: Option<&'a [u8]>,
+        count: u32,
+    },
+    /// A container has no orphans any more.
+    ForgetOrphans { cont: ContId },
     /// Aggregation: the extents of an array that cover a range become one, with its bytes at this
     /// byte of the data area.
     Join {
@@ -267,6 +292,73 @@ pub(crate) enum RecordDf<'a> {
     BadBlocks { blocks: Vec<(u64, BadMark)> },
     /// Where the scrubber is.
     Scrub { progress: ScrubProgress },
+}
+
+/// Part of an object.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct PartDf<'a> {
+    pub cont: ContId,
+    pub oid: Oid,
+    /// The epoch of the punch that ended the life of the object that this is a part of;
+    /// [`Epoch::MAX`]: it lives.
+    pub life: Epoch,
+    /// The first part of the object: earlier lives that no later part tells of are gone.
+    pub is_first: bool,
+    #[serde(with = "serde_bytes", borrow)]
+    pub from: &'a [u8],
+    #[serde(with = "serde_bytes", borrow)]
+    pub to: &'a [u8],
+    #[serde(borrow)]
+    pub changes: Vec<(Epoch, ChangeDf<'a>)>,
+    #[serde(borrow)]
+    pub touches: Vec<TouchDf<'a>>,
+    /// Epochs of the object's last change, of that of its set of dkeys, and of its first.
+    pub epochs: (Epoch, Epoch, Epoch),
+    /// Numbers of earlier times; with the first part of an object.
+    pub facts: Vec<FactsDf>,
+    /// Values that were removed: made, removed, and what.
+    #[serde(borrow)]
+    pub past: Vec<(Epoch, Epoch, ChangeDf<'a>)>,
+}
+
+/// Numbers about an object up to an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct FactsDf {
+    pub until: Epoch,
+    pub epoch: Epoch,
+    pub keys_epoch: Epoch,
+    pub bytes_used: u64,
+    pub dkey_count: u64,
+}
+
+/// Which versions of a container are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct VersionsDf {
+    pub revision: u64,
+    /// Ascending.
+    pub snapshots: Vec<Epoch>,
+    pub held: bool,
+    pub stage: StageDf,
+}
+
+/// Whether a container may be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum StageDf {
+    /// Yes.
+    Open,
+    /// No: it is about to be rolled back.
+    Frozen,
+    /// No: it is being rolled back to this snapshot.
+    RollingBack(Epoch),
+}
+
+/// Where a sweep of an object goes on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct SweepAtDf<'a> {
+    pub life: Epoch,
+    pub in_past: bool,
+    #[serde(with = "serde_bytes", borrow)]
+    pub after: Option<&'a [u8]>,
 }
 
 /// Appends the durable form of a record, with its length in front.
@@ -375,9 +467,11 @@ mod tests {
             (RecordDf::Orphan { cont, oid }, vec![8, 7, 1, 2]),
             (RecordDf::LastEpoch { epoch: Epoch(6) }, vec![9, 6]),
             (
-                RecordDf::Snapshot {
+                RecordDf::Part(PartDf {
                     cont,
                     oid,
+                    life: Epoch(9),
+                    is_first: true,
                     from: b"",
                     to: b"\x01d",
                     changes: vec![(Epoch(6), ChangeDf::PunchObj { oid })],
@@ -385,16 +479,58 @@ mod tests {
                         TouchDf::Akey(dkey, akey, Epoch(6)),
                         TouchDf::Dkey(dkey, Epoch(6)),
                     ],
-                    epochs: (Epoch(6), Epoch(5)),
-                },
+                    epochs: (Epoch(6), Epoch(5), Epoch(4)),
+                    facts: vec![FactsDf {
+                        until: Epoch(5),
+                        epoch: Epoch(3),
+                        keys_epoch: Epoch(2),
+                        bytes_used: 7,
+                        dkey_count: 1,
+                    }],
+                    past: vec![(Epoch(3), Epoch(5), ChangeDf::PunchObj { oid })],
+                }),
                 vec![
-                    10, 7, 1, 2, 0, 2, 1, b'd', 1, 6, 4, 1, 2, 2, 0, 1, b'd', 1, b'a', 6, 1, 1,
-                    b'd', 6, 6, 5,
+                    10, 7, 1, 2, 9, 1, 0, 2, 1, b'd', 1, 6, 4, 1, 2, 2, 0, 1, b'd', 1, b'a', 6, 1,
+                    1, b'd', 6, 6, 5, 4, 1, 5, 3, 2, 7, 1, 1, 3, 5, 4, 1, 2,
                 ],
             ),
             (
+                RecordDf::Versions {
+                    cont,
+                    versions: VersionsDf {
+                        revision: 2,
+                        snapshots: vec![Epoch(3), Epoch(4)],
+                        held: true,
+                        stage: StageDf::RollingBack(Epoch(3)),
+                    },
+                    unswept: true,
+                },
+                vec![11, 7, 2, 2, 3, 4, 1, 2, 3, 1],
+            ),
+            (
+                RecordDf::Sweep {
+                    cont,
+                    oid,
+                    at: SweepAtDf { life: Epoch(9), in_past: true, after: Some(b"d") },
+                    count: 5,
+                },
+                vec![12, 7, 1, 2, 9, 1, 1, 1, b'd', 5],
+            ),
+            (
+                RecordDf::RollBack {
+                    cont,
+                    oid,
+                    to: Epoch(3),
+                    epoch: Epoch(6),
+                    after: None,
+                    count: 5,
+                },
+                vec![13, 7, 1, 2, 3, 6, 0, 5],
+            ),
+            (RecordDf::ForgetOrphans { cont }, vec![14, 7]),
+            (
                 RecordDf::Join { cont, oid, dkey, akey, index: 5, count: 2, at: 8, copied: None },
-                vec![11, 7, 1, 2, 1, b'd', 1, b'a', 5, 2, 8, 0],
+                vec![15, 7, 1, 2, 1, b'd', 1, b'a', 5, 2, 8, 0],
             ),
             (
                 RecordDf::SumRegion {
@@ -405,13 +541,13 @@ mod tests {
                         sums: vec![5, 6].into(),
                     },
                 },
-                vec![12, 1, 9, 2, 1, 0, 2, 5, 6],
+                vec![16, 1, 9, 2, 1, 0, 2, 5, 6],
             ),
             (
                 RecordDf::BadBlocks {
                     blocks: vec![(7, BadMark { found_ns: 8, by_scrubber: true })],
                 },
-                vec![13, 1, 7, 8, 1],
+                vec![17, 1, 7, 8, 1],
             ),
             (
                 RecordDf::Scrub {
@@ -425,7 +561,7 @@ mod tests {
                         end_bad_count: 7,
                     },
                 },
-                vec![14, 1, 2, 3, 4, 5, 6, 7],
+                vec![18, 1, 2, 3, 4, 5, 6, 7],
             ),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![

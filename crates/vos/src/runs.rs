@@ -5,7 +5,6 @@ use wire::obj::Recx;
 
 use crate::index::extent::Place;
 use crate::index::object::{DkeyName, Position};
-use crate::index::slot::AkeyRef;
 use crate::view::View;
 
 /// Extents looked at in one call: a target serves nobody else meanwhile.
@@ -29,22 +28,23 @@ impl View<'_> {
             return Err(Error::inval(format!("object {oid} is no array of such chunks")));
         }
         let mut runs: Vec<Recx> = Vec::new();
-        let Some(object) = self.cont.object(oid) else { return Ok((runs, end)) };
+        let Some(object) = self.object(oid) else { return Ok((runs, end)) };
         let before = (within.index / chunk_records).to_le_bytes();
         let mut looked_at = 0;
         for (name, dkey) in object.dkeys_after(Position::After(&before), (0, u64::MAX)) {
             let DkeyName::Number(number) = name else { break };
             let base = number.checked_sub(1).and_then(|chunk| chunk.checked_mul(chunk_records));
             let Some(base) = base.filter(|base| *base < end) else { break };
-            let Some(AkeyRef::Array(array)) = dkey.akey(b"") else { continue };
-            for (start, extent) in array.from(within.index.saturating_sub(base)) {
+            let Some(array) = dkey.akey(b"").and_then(|value| value.array()) else { continue };
+            for extent in array.from(within.index.saturating_sub(base)) {
+                let start = extent.index;
                 let from = base.saturating_add(start).max(within.index);
                 let to = base.saturating_add(start.saturating_add(extent.count)).min(end);
                 if from >= end {
                     break;
                 }
                 looked_at += 1;
-                if extent.place == Place::Zero || from >= to {
+                if *extent.place == Place::Zero || from >= to {
                     continue;
                 }
                 let full = runs.len() >= count_max.max(1);

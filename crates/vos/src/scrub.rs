@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use env::AlignedBuf;
 use serde::{Deserialize, Serialize};
-use types::{Code, ContId, CsumKind, Error, Oid, Result};
+use types::{Code, ContId, CsumKind, Epoch, Error, Oid, Result};
 
 use crate::Lsn;
 use crate::index::extent::Place;
@@ -185,7 +185,7 @@ impl Shard {
         let mut found = Vec::new();
         for cont in self.conts() {
             let mut after = None;
-            while let Ok(list) = self.list_objects(cont, after, SEARCH_COUNT) {
+            while let Ok(list) = self.list_objects(cont, Epoch::ZERO, after, SEARCH_COUNT) {
                 for oid in &list.oids {
                     self.search_object(cont, *oid, &wanted, &mut found);
                 }
@@ -228,7 +228,8 @@ impl Shard {
                     }
                 };
                 match value {
-                    AkeyRef::Inline(..) => {}
+                    // What only snapshots see is not walked here.
+                    AkeyRef::Inline(..) | AkeyRef::Old(_) => {}
                     AkeyRef::Runs(_, runs) => {
                         let mut offset = 0;
                         for &run in runs {

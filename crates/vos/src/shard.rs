@@ -62,8 +62,10 @@ pub struct Shard {
     pub(crate) aggregation: Cell<AggregationStat>,
     pub(crate) aggregating: Cell<bool>,
     pub(crate) discarding: Cell<bool>,
+    /// A sweep runs in the background.
+    pub(crate) sweeping: Cell<bool>,
     effects: RefCell<Effects>,
-    me: Weak<Shard>,
+    pub(crate) me: Weak<Shard>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -92,6 +94,7 @@ impl Shard {
             aggregation: Cell::default(),
             aggregating: Cell::new(false),
             discarding: Cell::new(false),
+            sweeping: Cell::new(false),
             effects: RefCell::default(),
             me: me.clone(),
         })
@@ -221,6 +224,7 @@ impl Shard {
     pub(crate) fn opened(&self) {
         self.compact_if_due();
         self.aggregate_if_due();
+        self.sweep_in_background();
     }
 
     /// Makes a container known; no effect when it is. Its data have no sums.
@@ -277,15 +281,22 @@ impl Shard {
         self.state.borrow().index.conts.keys().copied().collect()
     }
 
-    /// Up to `max` objects after `after`, ascending. Costs a pass over the container's objects.
-    pub fn list_objects(&self, cont: ContId, after: Option<Oid>, max: usize) -> Result<ObjectList> {
-        let view = self.view(cont)?;
+    /// Up to `max` objects that hold something at the snapshot `at` (zero: now), after `after`,
+    /// ascending. Costs a pass over the container's objects. Errors: as [`Shard::view_at`].
+    pub fn list_objects(
+        &self,
+        cont: ContId,
+        at: Epoch,
+        after: Option<Oid>,
+        max: usize,
+    ) -> Result<ObjectList> {
+        let view = self.view_at(cont, at)?;
         let mut oids: Vec<Oid> = view
             .cont
             .objects
             .keys()
             .copied()
-            .filter(|oid| after.is_none_or(|a| *oid > a))
+            .filter(|oid| after.is_none_or(|a| *oid > a) && view.has_object(*oid))
             .collect();
         let max = max.max(1);
         let complete = oids.len() <= max;
@@ -344,6 +355,7 @@ impl Shard {
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
+        self.require_open(cont)?;
         self.check_payload(cont, ops, &payload)?;
         let (pieces, sums) = payload.commit();
         let origin = origin.map(Origin::durable);
@@ -380,6 +392,10 @@ impl Shard {
             self.fill_sums(&pieces, &sums);
             Ok((lsn, ()))
         })?;
+        // A big object that was punched.
+        if self.is_unswept(cont) {
+            self.sweep_in_background();
+        }
         Ok(lsn)
     }
 
@@ -403,7 +419,7 @@ impl Shard {
         changes::check_pieces(ops, payload.pieces())
     }
 
-    fn require_cont(&self, cont: ContId) -> Result<()> {
+    pub(crate) fn require_cont(&self, cont: ContId) -> Result<()> {
         if self.has_cont(cont) {
             return Ok(());
         }
@@ -419,14 +435,31 @@ impl Shard {
         }
     }
 
-    /// A look at a container; `NonExist` when it is not known. No await while it lives.
+    /// A look at a container; `NonExist` when it is not known, `Busy` while it is rolled back. No
+    /// await while it lives.
     pub fn view(&self, cont: ContId) -> Result<View<'_>> {
+        self.view_at(cont, Epoch::ZERO)
+    }
+
+    /// A look at a container as its snapshot at epoch `at` shows it (zero: the present).
+    ///
+    /// `NonExist` when the container is not known or has no such snapshot; `Busy` for the present
+    /// of one that is being rolled back.
+    pub fn view_at(&self, cont: ContId, at: Epoch) -> Result<View<'_>> {
+        if at == Epoch::ZERO {
+            self.require_open(cont)?;
+        } else if self.versions_of(cont)?.snapshots.binary_search(&at).is_err() {
+            return Err(Error::new(
+                Code::NonExist,
+                format!("container {cont} has no snapshot at epoch {at}"),
+            ));
+        }
         if self.closed.get() {
             return Err(Error::new(Code::Closed, "the shard is closed"));
         }
         let found = Ref::filter_map(self.state.borrow(), |state| state.index.conts.get(&cont));
         match found {
-            Ok(cont) => Ok(View { cont, core: &self.core }),
+            Ok(cont) => Ok(View { cont, at, core: &self.core }),
             Err(_) => Err(Error::new(
                 Code::NonExist,
                 format!("container {cont} is not known to this target"),
@@ -466,6 +499,7 @@ impl Shard {
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
+        self.require_open(cont)?;
         let decoded: Batch<'_> = wire::decode(batch)?;
         self.check_payload(cont, &decoded.ops, &payload)?;
         if self.state.borrow().prepared.contains_key(&tx) {
@@ -489,7 +523,7 @@ impl Shard {
         Ok(lsn)
     }
 
-    fn last_lsn(&self) -> Lsn {
+    pub(crate) fn last_lsn(&self) -> Lsn {
         self.wal.as_ref().map_or(Lsn(0), |wal| wal.last())
     }
 
@@ -515,6 +549,7 @@ impl Shard {
             let orphans = orphans.to_vec();
             Ok((self.log_record(&RecordDf::Decide { tx, outcome, origin, orphans }), ()))
         })?;
+        self.sweep_in_background();
         Ok(lsn)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - A block is free, deferred, or referenced; a referenced block has one reference per extent
-//!   that touches it. Only the first and last block of an extent can have more than one
-//!   (an overwrite inside a block leaves two extents in it), so only counts above one are kept.
+//!   that touches it. Few have more than one (an overwrite inside a block leaves two extents in
+//!   it; a rollback shares blocks with a snapshot), so only counts above one are kept.
 //! - A freed block is handed out again only when (a) the log record that freed it is durable,
 //!   or a crash would bring back an extent whose bytes are gone, and (b) no reader that could
 //!   have seen the old extent is still sending it.
@@ -50,6 +50,13 @@ impl Run {
 pub(crate) enum BlockChange {
     /// One more extent touches this block.
     Ref(u64),
+    /// One more extent touches each of these blocks: it shares them.
+    RefRun {
+        /// First block.
+        first: u64,
+        /// Number of blocks.
+        count: u64,
+    },
     /// One extent less touches each of these blocks.
     Unref {
         /// First block.
@@ -77,6 +84,8 @@ pub(crate) struct Space {
     by_start: BTreeMap<u64, u64>,
     by_length: BTreeSet<(u64, u64)>,
     shared: HashMap<u64, u32>,
+    /// Blocks in the midst of an extent may be shared, not its first and last only.
+    shared_inside: bool,
     deferred: VecDeque<Deferred>,
     /// Readers by the generation they began in.
     readers: BTreeMap<u64, u32>,
@@ -163,6 +172,7 @@ impl Space {
                 }
                 _ => {
                     *self.shared.entry(block).or_insert(1) += 1;
+                    self.shared_inside |= block > run.first_block() && block + 1 < end;
                     block += 1;
                 }
             }
@@ -181,6 +191,26 @@ impl Space {
     pub(crate) fn follow(&mut self, change: BlockChange, lsn: Lsn) {
         match change {
             BlockChange::Ref(block) => *self.shared.entry(block).or_insert(1) += 1,
+            BlockChange::RefRun { first, count } => {
+                for block in first..first + count {
+                    *self.shared.entry(block).or_insert(1) += 1;
+                }
+                self.shared_inside |= count > 2;
+            }
+            BlockChange::Unref { first, count } if self.shared_inside => {
+                let mut from = first;
+                for block in first..first + count {
+                    if self.unshare(block) {
+                        if from < block {
+                            self.free_later(from, block - from, lsn);
+                        }
+                        from = block + 1;
+                    }
+                }
+                if from < first + count {
+                    self.free_later(from, first + count - from, lsn);
+                }
+            }
             BlockChange::Unref { first, count } => {
                 let (mut from, mut to) = (first, first + count);
                 if from < to && self.unshare(from) {

@@ -12,6 +12,7 @@ use wire::obj::{Batch, Op, TxId, TxOutcome};
 use crate::aggregate::Fragments;
 use crate::changes;
 use crate::index::fragment::ArrayName;
+use crate::index::past::SweepAt;
 use crate::index::{Container, Effects, Index};
 use crate::locks::{self, Claim, LockTable};
 use crate::payload::{BlockSums, Piece};
@@ -20,6 +21,7 @@ use crate::retry::RetryWindow;
 use crate::scrub::ScrubProgress;
 use crate::space::{Run, Space};
 use crate::sums::{SumPolicy, SumTable};
+use crate::versions::Versions;
 
 /// A held part of a transaction.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub(crate) struct State {
     pub last_epoch: Epoch,
     /// Arrays to be looked at by aggregation.
     pub fragments: Fragments,
+    /// Where sweeps of objects that need several slices go on; from the start after a restart.
+    pub sweeping: BTreeMap<(ContId, Oid), SweepAt>,
     /// Destroyed containers whose memory is still to be given back.
     pub graveyard: Vec<Container>,
     /// Where the scrubber is.
@@ -63,7 +67,25 @@ impl State {
         if let Some(container) = self.index.conts.remove(&cont) {
             self.graveyard.push(container);
         }
+        self.sweeping.retain(|(owner, _), _| *owner != cont);
+        self.forget_orphans(cont);
+    }
+
+    pub(crate) fn forget_orphans(&mut self, cont: ContId) {
         self.orphans.retain(|(owner, _)| *owner != cont);
+    }
+
+    /// Takes the versions of a container; `unswept`: there may be more than they see.
+    pub(crate) fn set_versions(&mut self, cont: ContId, versions: Versions, unswept: bool) {
+        if let Some(last) = versions.snapshots.last() {
+            self.saw_epoch(*last);
+        }
+        if let Some(container) = self.index.conts.get_mut(&cont) {
+            container.set_versions(versions);
+            if unswept {
+                container.sweep_from = Some(Oid::NIL);
+            }
+        }
     }
 
     /// Gives back up to `objects_max` objects of destroyed containers; false when all are gone.
@@ -77,7 +99,7 @@ impl State {
             left -= oids.len();
             for oid in oids {
                 if let Some(object) = container.objects.remove(&oid) {
-                    self.index.object_count -= 1;
+                    self.index.object_count -= (object.dkey_count > 0) as u64;
                     self.index.dkey_count -= object.dkey_count;
                     effects.scm -= crate::index::cost::OBJECT as i64;
                     object.release(effects);
@@ -264,11 +286,42 @@ impl State {
                 self.orphans.insert((cont, oid));
             }
             RecordDf::LastEpoch { epoch } => self.saw_epoch(epoch),
-            RecordDf::Snapshot { cont, oid, from, to, changes, touches, epochs } => {
-                changes.iter().try_for_each(|(_, change)| check_change(change))?;
-                changes.iter().for_each(|(_, change)| self.fragments.note(cont, change));
-                self.index.replay_part(cont, oid, from, to, &changes, &touches, epochs);
+            RecordDf::Part(part) => {
+                let past = part.past.iter().map(|(_, _, change)| change);
+                for change in part.changes.iter().map(|(_, change)| change).chain(past) {
+                    check_change(change)?;
+                    if change.oid() != part.oid {
+                        return Err(Error::new(Code::Csum, "log record: a part of two objects"));
+                    }
+                }
+                for end in [part.from, part.to].into_iter().filter_map(|end| end.get(1..)) {
+                    check_keys(part.oid, end, b"")?;
+                }
+                if part.life == Epoch::MAX {
+                    let changes = part.changes.iter().map(|(_, change)| change);
+                    changes.for_each(|change| self.fragments.note(part.cont, change));
+                }
+                self.index.replay_part(&part);
             }
+            RecordDf::Versions { cont, versions, unswept } => {
+                self.set_versions(cont, Versions::from_durable(versions)?, unswept);
+            }
+            RecordDf::Sweep { cont, oid, at, count } => {
+                let at = SweepAt::from_durable(&at);
+                if let Some(after) = &at.after {
+                    check_keys(oid, after, b"")?;
+                }
+                self.index.sweep(cont, oid, &at, count as usize, &mut effects);
+            }
+            RecordDf::RollBack { cont, oid, to, epoch, after, count } => {
+                if let Some(after) = after {
+                    check_keys(oid, after, b"")?;
+                }
+                let count = count as usize;
+                self.index.roll_back(cont, oid, (to, epoch), after, count, &mut effects);
+                self.saw_epoch(epoch);
+            }
+            RecordDf::ForgetOrphans { cont } => self.forget_orphans(cont),
             RecordDf::Join { cont, oid, dkey, akey, index, count, at, copied } => {
                 check_keys(oid, dkey, akey)?;
                 let end = at.checked_add(count.saturating_mul(u32::MAX as u64));
@@ -322,11 +375,7 @@ impl State {
             }
         };
         for object in self.index.conts.values().flat_map(|cont| cont.objects.values()) {
-            for (_, dkey) in object.dkeys() {
-                for (_, value) in dkey.akeys() {
-                    value.runs(&mut claim);
-                }
-            }
+            object.runs(&mut claim);
         }
         for piece in self.prepared.values().flat_map(|part| &part.pieces) {
             if let Piece::Run { run, .. } = piece {

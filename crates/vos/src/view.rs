@@ -13,6 +13,7 @@ use wire::obj::{
 
 use crate::check;
 use crate::index::Container;
+use crate::index::at::{ArrayRef, ObjectAt};
 use crate::index::extent::{ArrayValue, ReadPart};
 use crate::index::slot::{AkeyRef, DkeyRef};
 use crate::payload::Core;
@@ -21,6 +22,8 @@ use crate::segments::Segments;
 /// See the module.
 pub struct View<'a> {
     pub(crate) cont: Ref<'a, Container>,
+    /// A snapshot, or zero for the present.
+    pub(crate) at: Epoch,
     pub(crate) core: &'a Rc<Core>,
 }
 
@@ -105,6 +108,10 @@ impl FoundOwned {
 }
 
 impl View<'_> {
+    pub(crate) fn object(&self, oid: Oid) -> Option<ObjectAt<'_>> {
+        self.cont.object_at(oid, self.at)
+    }
+
     /// Reads akeys of a dkey. Values that belong in the bulk are added to `segments`, in order.
     ///
     /// `NonExist` or `Exist` when a condition does not hold; `Inval` for the wrong kind of value
@@ -121,9 +128,9 @@ impl View<'_> {
         self.core.count_activity();
         crate::changes::check_dkey(oid, dkey)?;
         segments.kind = self.cont.sums.kind;
-        let object = self.cont.object(oid);
+        let object = self.object(oid);
         let found = object.and_then(|object| object.dkey(dkey));
-        check::check_common(object, found, cond)?;
+        check::check_common(object.is_some(), found, cond)?;
         let mut out = Vec::with_capacity(iods.len());
         for iod in iods {
             let value = found.and_then(|dkey| dkey.akey(iod.akey));
@@ -145,18 +152,20 @@ impl View<'_> {
                 // Nothing is there: all asked-for records are zeros.
                 let empty = ArrayValue::new((*record_bytes).max(1));
                 if *record_bytes > 0 {
-                    self.read_array(&empty, recxs, segments)?;
+                    self.read_array(ArrayRef::Head(&empty), recxs, segments)?;
                 }
             }
             return Ok(FetchedOwned { epoch: Epoch::ZERO, value: FetchedValue::Absent });
         };
-        let fetched = match (value, want) {
-            (AkeyRef::Array(array), want) => {
-                if let FetchWant::Array { recxs, .. } = want {
-                    self.read_array(array, recxs, segments)?;
-                }
-                FetchedValue::Array { record_bytes: array.record_bytes, end: array.end() }
+        if let Some(array) = value.array() {
+            if let FetchWant::Array { recxs, .. } = want {
+                self.read_array(array, recxs, segments)?;
             }
+            let (record_bytes, end) = (array.record_bytes(), array.end());
+            let value = FetchedValue::Array { record_bytes, end };
+            return Ok(FetchedOwned { epoch: array.epoch(), value });
+        }
+        let fetched = match (value, want) {
             (value, FetchWant::Single { bytes_max, inline_bytes_max }) => {
                 let bytes = value.single_bytes();
                 match value {
@@ -191,13 +200,14 @@ impl View<'_> {
 
     fn read_array(
         &self,
-        array: &ArrayValue,
+        array: ArrayRef<'_>,
         recxs: &[Recx],
         segments: &mut Segments,
     ) -> Result<()> {
-        crate::changes::check_recxs(array.record_bytes, recxs)?;
+        let record_bytes = array.record_bytes();
+        crate::changes::check_recxs(record_bytes, recxs)?;
         for recx in recxs {
-            let bytes = recx.count.checked_mul(array.record_bytes as u64);
+            let bytes = recx.count.checked_mul(record_bytes as u64);
             check_room(segments, bytes.unwrap_or(u64::MAX))?;
             let mut pushed = Ok(());
             array.read(recx.index, recx.count, |part| match part {
@@ -216,7 +226,7 @@ impl View<'_> {
     /// Epoch and bytes of a single value kept in memory; `None` when there is no such value or
     /// it is elsewhere. The hot path for directory entries.
     pub fn value(&self, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<(Epoch, &[u8])> {
-        match self.cont.object(oid)?.dkey(dkey)?.akey(akey)? {
+        match self.object(oid)?.dkey(dkey)?.akey(akey)? {
             AkeyRef::Inline(epoch, value) => Some((epoch, value)),
             _ => None,
         }
@@ -224,27 +234,29 @@ impl View<'_> {
 
     /// True when the object holds at least one dkey here.
     pub fn has_object(&self, oid: Oid) -> bool {
-        self.cont.object(oid).is_some()
+        self.object(oid).is_some()
     }
 
     /// Facts about an object; all zero when it is not here.
     pub fn stat(&self, oid: Oid) -> ObjectStat {
-        let Some(object) = self.cont.object(oid) else { return ObjectStat::default() };
+        let Some(object) = self.object(oid) else { return ObjectStat::default() };
+        let facts = object.facts();
         ObjectStat {
             tail: self.tail(oid).unwrap_or_default(),
-            dkey_count: object.dkey_count,
-            keys_epoch: object.keys_epoch,
+            dkey_count: facts.dkey_count,
+            keys_epoch: facts.keys_epoch,
         }
     }
 
     /// Size of the object as an array; `None` when it is not here.
     pub fn tail(&self, oid: Oid) -> Option<Tail> {
-        let object = self.cont.object(oid)?;
+        let object = self.object(oid)?;
         let (dkey_max, end) = match object.tail() {
             Some((dkey, end)) => (Some(dkey), end),
             None => (None, 0),
         };
-        Some(Tail { dkey_max, end, epoch: object.epoch, bytes_used: object.bytes_used })
+        let facts = object.facts();
+        Some(Tail { dkey_max, end, epoch: facts.epoch, bytes_used: facts.bytes_used })
     }
 
     /// Finds the least or greatest dkey, akey and record range, as `flags` say; what is not to
@@ -258,7 +270,7 @@ impl View<'_> {
         dkey: &[u8],
         akey: &[u8],
     ) -> Result<Option<FoundOwned>> {
-        let Some(object) = self.cont.object(oid) else { return Ok(None) };
+        let Some(object) = self.object(oid) else { return Ok(None) };
         let numbers = matches!(oid.obj_type(), Some(ObjType::AkeyU64 | ObjType::MultiU64));
         if !flags.has(QueryFlags::DKEY) {
             crate::changes::check_dkey(oid, dkey)?;
@@ -293,12 +305,10 @@ fn find_in(
     numbers: bool,
 ) -> Option<FoundOwned> {
     let max = flags.has(QueryFlags::MAX);
-    let recx_of = |value: AkeyRef<'_>| match value {
-        AkeyRef::Array(array) => {
-            let (index, extent) = if max { array.last()? } else { array.first()? };
-            Some((Recx { index, count: extent.count }, array.record_bytes))
-        }
-        _ => None,
+    let recx_of = |value: AkeyRef<'_>| {
+        let array = value.array()?;
+        let shown = if max { array.last()? } else { array.first()? };
+        Some((Recx { index: shown.index, count: shown.count }, shown.record_bytes))
     };
     let answer = |akey: &[u8], value: Option<AkeyRef<'_>>| {
         let range = match flags.has(QueryFlags::RECX) {

@@ -3,6 +3,7 @@
 use crate::admission::Admission;
 use crate::map::PoolMap;
 use crate::scrub::Scrub;
+use crate::versions::ContVersions;
 use serde::{Deserialize, Serialize};
 use types::{ContId, CsumKind, Durability, PoolId};
 
@@ -58,5 +59,15 @@ pub enum AdminOp {
         pool: PoolId,
         /// The settings.
         scrub: Scrub,
+    },
+    /// Keep these versions of a container, and carry out what follows. The answer tells the
+    /// greatest epoch of the shard; `under_way` until a freeze or a rollback is complete.
+    SetVersions {
+        /// The pool.
+        pool: PoolId,
+        /// The container.
+        cont: ContId,
+        /// The versions.
+        versions: ContVersions,
     },
 }

@@ -4,7 +4,7 @@
 use crate::map::PoolMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use types::{ContId, ContProps, Durability, PoolId, TargetId};
+use types::{ContId, ContProps, Durability, Epoch, PoolId, TargetId};
 use uuid::Uuid;
 
 /// What an engine says of itself when it joins.
@@ -181,6 +181,38 @@ pub enum ControlRequest {
         /// Of what.
         subject: Subject,
     },
+    /// Make a snapshot of a container. Reply: `Snap`.
+    SnapCreate {
+        /// In which pool.
+        pool: Name,
+        /// Of which container.
+        cont: Name,
+        /// Its name; empty for none.
+        name: String,
+    },
+    /// Snapshots of a container. Reply: `Snaps`.
+    SnapList(Name, Name),
+    /// Remove a snapshot. Reply: `Done`.
+    SnapDestroy {
+        /// In which pool.
+        pool: Name,
+        /// Of which container.
+        cont: Name,
+        /// Which.
+        snap: SnapName,
+    },
+    /// Make a container what a snapshot shows. Without `force` it fails while the container has
+    /// handles. Reply: `Done`, at the end; `SnapList` tells of one under way.
+    Rollback {
+        /// In which pool.
+        pool: Name,
+        /// Which container.
+        cont: Name,
+        /// To what.
+        snap: SnapName,
+        /// Even if in use.
+        force: bool,
+    },
 }
 
 /// A pool as the catalog knows it.
@@ -220,6 +252,49 @@ pub struct ContInfo {
     /// Open handles.
     pub handle_count: u64,
     /// Creation time, nanoseconds since 1970.
+    pub created_ns: u64,
+    /// Number of snapshots.
+    pub snapshot_count: u64,
+    /// The newest of them; [`Epoch::ZERO`] when there is none.
+    pub snapshot_last: Epoch,
+}
+
+/// Which snapshot is meant.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SnapName {
+    /// By the moment it shows.
+    Epoch(Epoch),
+    /// By name.
+    Name(String),
+}
+
+impl SnapName {
+    /// An epoch if the text is a number, else a name.
+    pub fn parse(text: &str) -> SnapName {
+        match text.parse() {
+            Ok(epoch) => SnapName::Epoch(Epoch(epoch)),
+            Err(_) => SnapName::Name(text.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for SnapName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SnapName::Epoch(epoch) => epoch.fmt(f),
+            SnapName::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SnapInfo {
+    /// The moment it shows.
+    pub epoch: Epoch,
+    /// Name; may be empty.
+    pub name: String,
+    /// When it was made, nanoseconds since 1970.
     pub created_ns: u64,
 }
 
@@ -282,4 +357,13 @@ pub enum ControlReply {
     Attrs(BTreeMap<String, Vec<u8>>),
     /// Names and values, as [`ControlRequest::SetProps`] takes them.
     Props(BTreeMap<String, String>),
+    /// A snapshot.
+    Snap(SnapInfo),
+    /// Snapshots.
+    Snaps {
+        /// By epoch.
+        snaps: Vec<SnapInfo>,
+        /// The container is being rolled back to this one.
+        rolling_back: Option<Epoch>,
+    },
 }

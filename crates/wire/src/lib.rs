@@ -22,6 +22,7 @@ mod request_kind;
 pub mod scrub;
 pub mod store;
 mod sums;
+pub mod versions;
 
 pub use header::{HEADER_BYTES, Header, Kind};
 
@@ -29,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
 /// Version of all messages. 1: first release; 2: figures of stores, sums of bulk data, locks, appends, written ranges,
-/// files without a name.
+/// files without a name, snapshots.
 pub const WIRE_VERSION: u16 = 2;
 
 /// Encodes a message body.

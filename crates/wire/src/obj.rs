@@ -9,6 +9,7 @@ pub use crate::admin::AdminOp;
 pub use crate::reply::*;
 pub use crate::request_kind::RequestKind;
 pub use crate::sums::{BulkSums, Sums};
+pub use crate::versions::AdminReply;
 
 use crate::lock::{LockKind, LockOwner, LockRange, LockRequest};
 use serde::{Deserialize, Serialize};
@@ -454,6 +455,9 @@ pub struct Batch<'a> {
     pub pool: PoolId,
     /// The container.
     pub cont: ContId,
+    /// Read what this snapshot of the container shows; [`Epoch::ZERO`]: the present. With a
+    /// snapshot there are no writes, no checks, and opening registers nothing.
+    pub at: Epoch,
     /// What must not have changed.
     #[serde(borrow)]
     pub checks: Vec<ReadCheck<'a>>,
@@ -536,12 +540,14 @@ pub enum Request<'a> {
         pool: PoolId,
         /// The container.
         cont: ContId,
+        /// As [`Batch::at`].
+        at: Epoch,
         /// Start after this object.
         after: Option<Oid>,
         /// Most objects in the answer.
         count_max: u32,
     },
-    /// From the control service: see [`AdminOp`]. The reply is `()`.
+    /// From the control service: see [`AdminOp`]. The reply is an [`AdminReply`].
     Admin(AdminOp),
     /// List objects whose home is here and that live only until their last open handle goes.
     /// The reply is an [`ObjectList`].
@@ -631,7 +637,8 @@ mod tests {
             owner: LockOwner { holder: 1, id: 2 },
             op: LockOp::Clear { range: LockRange::WHOLE },
         });
-        let batch = || Batch { pool, cont, checks: vec![], ops: vec![], sums: Sums::NONE };
+        let batch =
+            || Batch { pool, cont, at: Epoch::ZERO, checks: vec![], ops: vec![], sums: Sums::NONE };
         let tx = TxId { client: ClientId(1), seq: 2 };
         let prepare = Request::Prepare { tx, coordinator: TargetId(1), batch: batch() };
         for (request, kind) in [

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{Code, ContLayout, ContProps, Error, ObjClass, Result, Scheme};
+use types::{Code, ContLayout, ContProps, Epoch, Error, ObjClass, Result, Scheme};
 use uuid::Uuid;
 use wire::control::{ContInfo, Name, OpenMode};
 
@@ -170,8 +170,9 @@ pub(crate) fn enter_cont(
 ) -> Result<Arc<ContHandle>> {
     let home = Some(local.ctx()?);
     let (info, mode): (ContInfo, OpenMode) = (opened.info().clone(), opened.mode());
-    let (cookie, cont) =
-        handle::add_with(|cookie| Arc::new(ContHandle { cookie, pool, info, mode, home }))?;
+    let (cookie, cont) = handle::add_with(|cookie| {
+        Arc::new(ContHandle { cookie, pool, info, mode, at: Epoch::ZERO, home })
+    })?;
     local.keep(cookie, Rc::new(opened));
     Ok(cont)
 }
@@ -377,21 +378,52 @@ async fn open_or_create(
     }
 }
 
-/// There are no snapshots yet: `ENOTSUP`.
+/// Connects to a container and mounts what a snapshot of it shows, to read only: `flags` is
+/// `O_RDONLY`. The snapshot is of this epoch or, when that is 0, of this name. Ends with
+/// `dfs_disconnect`. `ENOENT` when there is no such snapshot.
 ///
 /// # Safety
-/// None is needed.
+/// Names are C strings (`sys` and `name` may be NULL); `dfs` is NULL or good for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dfs_connect_snap(
-    _pool: *const c_char,
-    _sys: *const c_char,
-    _cont: *const c_char,
-    _flags: i32,
-    _epoch: u64,
-    _name: *const c_char,
-    _dfs: *mut *mut dfs_t,
+    pool: *const c_char,
+    sys: *const c_char,
+    cont: *const c_char,
+    flags: i32,
+    epoch: u64,
+    name: *const c_char,
+    dfs: *mut *mut dfs_t,
 ) -> i32 {
-    libc::ENOTSUP
+    if flags & (libc::O_ACCMODE | libc::O_CREAT) != libc::O_RDONLY {
+        return guard::posix(|| Err(Error::inval("a snapshot is mounted O_RDONLY")));
+    }
+    let mut present = std::ptr::null_mut();
+    // SAFETY: the caller's promise; no attributes are needed without O_CREAT.
+    let connected =
+        unsafe { dfs_connect(pool, sys, cont, flags, std::ptr::null_mut(), &raw mut present) };
+    if connected != 0 {
+        return connected;
+    }
+    let mounted = now(async |local| {
+        if dfs.is_null() {
+            return Err(guard::null());
+        }
+        let base = MountHandle::of(present)?;
+        // SAFETY: the caller's promise.
+        let shown = unsafe { super::mount::snapshot_of(&base.cont, local, epoch, name) }.await?;
+        let mount = super::mount::mount_shown(local, shown, flags, Origin::Connected).await?;
+        // The present is of no use any more; what it was reached through is the snapshot's now.
+        let shown = MountHandle::of(mount)?;
+        shown.take_over(&base.cont);
+        end(present)?;
+        // SAFETY: the caller's promise.
+        unsafe { guard::put(dfs, mount) }
+    });
+    if mounted != 0 {
+        // SAFETY: a number.
+        unsafe { dfs_disconnect(present) };
+    }
+    mounted
 }
 
 /// Ends a mount of `dfs_connect` or `dfs_global2local_all`, and closes what was opened for it.
@@ -405,8 +437,9 @@ pub unsafe extern "C" fn dfs_disconnect(dfs: *mut dfs_t) -> i32 {
             return Err(Error::inval("this mount ends with dfs_umount"));
         }
         let mount = end(dfs)?;
-        let closed = crate::cont::close(mount.cont.cookie);
-        let disconnected = crate::pool::close(mount.cont.pool.cookie);
+        let base = mount.base().unwrap_or_else(|| mount.cont.clone());
+        let closed = crate::cont::close(base.cookie);
+        let disconnected = crate::pool::close(base.pool.cookie);
         closed.and(disconnected)
     })
 }

@@ -147,7 +147,14 @@ pub unsafe extern "C" fn dfs_global2local_all(
             handle::add_with(|cookie| Arc::new(PoolHandle { cookie, info, mode, home: None }))?;
         let (_, cont) = handle::add_with(|cookie| {
             let (pool, info) = (pool.clone(), cont);
-            Arc::new(ContHandle { cookie, pool, info, mode: cont_mode, home: None })
+            Arc::new(ContHandle {
+                cookie,
+                pool,
+                info,
+                mode: cont_mode,
+                at: types::Epoch::ZERO,
+                home: None,
+            })
         })?;
         match take(local, cont.clone(), &sent, flags, Origin::Connected).await {
             // SAFETY: the caller's promise.

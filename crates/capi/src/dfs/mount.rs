@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use types::{Code, Error, Result};
+use types::{Code, Epoch, Error, Result};
 use wire::control::OpenMode;
 
 /// `DFS_BALANCED`.
@@ -97,6 +97,8 @@ pub struct MountHandle {
     pub(crate) mode: i32,
     pub(crate) read_only: bool,
     pub(crate) origin: Origin,
+    /// What was opened for the mount of a snapshot, to be closed with it.
+    base: Mutex<Option<Arc<ContHandle>>>,
     prefix: Mutex<Vec<u8>>,
     prefix_version: AtomicU64,
 }
@@ -172,6 +174,7 @@ impl MountHandle {
                 mode: mode & BALANCED,
                 read_only: fs.flags().has(MountFlags::READ_ONLY),
                 origin,
+                base: Mutex::default(),
                 prefix: Mutex::default(),
                 prefix_version: AtomicU64::new(0),
             })
@@ -179,6 +182,16 @@ impl MountHandle {
         let root = Follower::of(root, &mount.root);
         local.keep(cookie, Rc::new(MountMirror { fs, root, prefix_version: Cell::new(0) }));
         Ok(pointer_of(cookie))
+    }
+
+    /// A container that this mount is now to close.
+    pub(crate) fn take_over(&self, base: &Arc<ContHandle>) {
+        *self.base.lock() = Some(base.clone());
+    }
+
+    /// The container that goes with this mount and is not the one it shows.
+    pub(crate) fn base(&self) -> Option<Arc<ContHandle>> {
+        self.base.lock().clone()
     }
 
     pub(crate) fn set_prefix(&self, prefix: &[u8]) {
@@ -235,20 +248,73 @@ pub unsafe extern "C" fn dfs_mount(
     })
 }
 
-/// There are no snapshots yet: `ENOTSUP`.
+/// Mounts what a snapshot shows, to read only: `flags` is `O_RDONLY`. The snapshot is of this
+/// epoch or, when that is 0, of this name. `ENOENT` when there is none.
 ///
 /// # Safety
-/// None is needed.
+/// `name` is NULL or a C string; `dfs` is NULL or good for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dfs_mount_snap(
-    _poh: daos_handle_t,
-    _coh: daos_handle_t,
-    _flags: i32,
-    _epoch: u64,
-    _name: *const libc::c_char,
-    _dfs: *mut *mut dfs_t,
+    poh: daos_handle_t,
+    coh: daos_handle_t,
+    flags: i32,
+    epoch: u64,
+    name: *const libc::c_char,
+    dfs: *mut *mut dfs_t,
 ) -> i32 {
-    libc::ENOTSUP
+    now(async |local| {
+        if dfs.is_null() {
+            return Err(guard::null());
+        }
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            return Err(Error::inval("a snapshot is mounted O_RDONLY"));
+        }
+        PoolHandle::of(poh).map_err(bad_handle)?;
+        let cont = ContHandle::of(coh).map_err(bad_handle)?;
+        // SAFETY: the caller's promise.
+        let shown = unsafe { snapshot_of(&cont, local, epoch, name) }.await?;
+        let mount = mount_shown(local, shown, flags, Origin::Mounted).await?;
+        // SAFETY: the caller's promise.
+        unsafe { guard::put(dfs, mount) }
+    })
+}
+
+/// The container as a snapshot shows it.
+///
+/// # Safety
+/// `name` is NULL or a C string.
+pub(crate) async unsafe fn snapshot_of(
+    cont: &ContHandle,
+    local: &Rc<Local>,
+    epoch: u64,
+    name: *const libc::c_char,
+) -> Result<Arc<ContHandle>> {
+    let name = match name.is_null() {
+        true => None,
+        // SAFETY: the caller's promise.
+        false => Some(unsafe { guard::utf8(name) }?),
+    };
+    crate::snap::at_snapshot(cont, local, epoch, name).await
+}
+
+/// Mounts a container that shows a snapshot; takes it out of the table when that fails.
+pub(crate) async fn mount_shown(
+    local: &Rc<Local>,
+    shown: Arc<ContHandle>,
+    flags: i32,
+    origin: Origin,
+) -> Result<*mut dfs_t> {
+    let mounted = async {
+        let how = MountFlags::NO_PERM_CHECK | MountFlags::READ_ONLY;
+        let fs = Dfs::mount(&*shown.mirror(local)?, how, credentials()).await?;
+        MountHandle::give(local, shown.clone(), fs, flags, origin).await
+    };
+    let outcome = mounted.await;
+    if outcome.is_err() {
+        let _ = handle::remove::<ContHandle>(shown.cookie);
+        local.forget(shown.cookie);
+    }
+    outcome
 }
 
 /// Ends a mount. Objects still open in it are of no more use but to be released. `EBUSY` for a
@@ -269,8 +335,16 @@ pub unsafe extern "C" fn dfs_umount(dfs: *mut dfs_t) -> i32 {
 /// Takes a mount out of the table.
 pub(crate) fn end(dfs: *mut dfs_t) -> Result<Arc<MountHandle>> {
     let mount = handle::remove::<MountHandle>(cookie_of(dfs)).map_err(bad_handle)?;
+    let shows_snapshot = mount.cont.at != Epoch::ZERO;
+    if shows_snapshot {
+        // Nobody else knows of it.
+        handle::remove::<ContHandle>(mount.cont.cookie).map_err(bad_handle)?;
+    }
     super::wait(async |local| {
         local.forget(mount.cookie);
+        if shows_snapshot {
+            local.forget(mount.cont.cookie);
+        }
         local.client.flush();
         Ok(())
     })?;

@@ -89,7 +89,7 @@ pub(crate) fn enter(
     tx: &Option<Arc<TxHandle>>,
     local: &Local,
 ) -> Result<(Object, Option<Tx>)> {
-    let object = handle.object(local)?;
+    let object = TxHandle::look(tx, &*handle.cont.mirror(local)?).object(handle.oid);
     let tx = tx.as_ref().map(|tx| tx.attach(object.cont()));
     Ok((object, tx))
 }

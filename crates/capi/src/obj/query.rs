@@ -196,16 +196,16 @@ pub unsafe extern "C" fn daos_obj_query_max_epoch(
 ) -> i32 {
     let arguments = guard::catch(|| {
         let handle = ObjHandle::of(oh)?;
-        TxHandle::of(th, &handle.cont)?;
-        if epoch.is_null() { Err(guard::null()) } else { Ok(handle) }
+        let tx = TxHandle::of(th, &handle.cont)?;
+        if epoch.is_null() { Err(guard::null()) } else { Ok((handle, tx)) }
     });
-    let handle = match arguments {
-        Ok(handle) => handle,
+    let (handle, tx) = match arguments {
+        Ok(arguments) => arguments,
         Err(error) => return guard::told(Sign::Der, &error),
     };
     let epoch = User(epoch);
     launch(ev, Sign::Der, move |local| async move {
-        let shards = handle.object(&local)?.stat().await?;
+        let shards = super::enter(&handle, &tx, &local)?.0.stat().await?;
         epoch.set(shards.iter().map(|(_, shard)| shard.tail.epoch.0).max().unwrap_or(0));
         Ok(())
     })

@@ -1,5 +1,5 @@
 /* Containers and pools: attributes, properties that are kept, owners and access control lists,
- * tables of objects, snapshots that do not exist, lists of containers, targets and pools. */
+ * tables of objects, lists of containers, targets and pools. */
 #include "store.h"
 #include <daos_cont.h>
 #include <daos_mgmt.h>
@@ -212,7 +212,7 @@ tables(void)
 			CHECK_EQ(daos_kv_put(kv, DAOS_TX_NONE, 0, "two", 1, "2", NULL), 0);
 		CHECK_EQ(daos_kv_close(kv, NULL), 0);
 	}
-	CHECK_EQ(daos_oit_open(coh, 12345, &oit, NULL), -DER_NOSYS);
+	CHECK_EQ(daos_oit_open(coh, 12345, &oit, NULL), -DER_NONEXIST);
 	CHECK_EQ(daos_oit_open(poh, 0, &oit, NULL), -DER_NO_HDL);
 	CHECK_EQ(daos_oit_open(coh, DAOS_EPOCH_MAX, &oit, NULL), 0);
 	for (at = 0; at < 10; at++)
@@ -248,32 +248,6 @@ tables(void)
 	CHECK_EQ(daos_oit_list(oit, page, &nr, &anchor, NULL), -DER_INVAL);
 	CHECK_EQ(daos_oit_close(oit, NULL), 0);
 	CHECK_EQ(daos_oit_list(oit, page, &nr, &anchor, NULL), -DER_NO_HDL);
-}
-
-static void
-no_snapshots(void)
-{
-	daos_epoch_t       epoch;
-	daos_epoch_range_t range = {0, 1};
-	int                nr    = 0;
-	daos_anchor_t      anchor;
-	daos_event_t       event;
-	bool               done = false;
-
-	memset(&anchor, 0, sizeof(anchor));
-	CHECK_EQ(daos_cont_create_snap(coh, &epoch, NULL, NULL), -DER_NOSYS);
-	CHECK_EQ(daos_cont_create_snap_opt(coh, &epoch, NULL, DAOS_SNAP_OPT_CR, NULL), -DER_NOSYS);
-	CHECK_EQ(daos_cont_list_snap(coh, &nr, NULL, NULL, &anchor, NULL), -DER_NOSYS);
-	CHECK_EQ(daos_cont_destroy_snap(coh, range, NULL), -DER_NOSYS);
-	CHECK_EQ(daos_cont_rollback(coh, 1, NULL), -DER_NOSYS);
-	CHECK_EQ(daos_cont_create_snap(poh, &epoch, NULL, NULL), -DER_NO_HDL);
-	/* The event of a function that cannot do its job completes. */
-	CHECK_EQ(daos_event_init(&event, DAOS_HDL_INVAL, NULL), 0);
-	CHECK_EQ(daos_cont_create_snap(coh, &epoch, NULL, &event), 0);
-	while (!done)
-		CHECK_EQ(daos_event_test(&event, DAOS_EQ_WAIT, &done), 0);
-	CHECK_EQ(event.ev_error, -DER_NOSYS);
-	CHECK_EQ(daos_event_fini(&event), 0);
 }
 
 static void
@@ -347,7 +321,6 @@ main(int argc, char **argv)
 	attributes(false);
 	CHECK_EQ(entry_count(), 2);
 	tables();
-	no_snapshots();
 	pools(argv[1], argv[2]);
 	end(argv[2]);
 	return 0;

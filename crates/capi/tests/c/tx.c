@@ -116,7 +116,7 @@ main(int argc, char **argv)
 	CHECK_EQ(daos_tx_open(coh, NULL, 0, NULL), -DER_INVAL);
 	CHECK_EQ(daos_tx_open(coh, &th, 1 << 9, NULL), -DER_INVAL);
 	CHECK_EQ(daos_tx_open(kv, &th, 0, NULL), -DER_NO_HDL);
-	CHECK_EQ(daos_tx_open_snap(coh, 5, &th, NULL), -DER_NOSYS);
+	CHECK_EQ(daos_tx_open_snap(coh, 5, &th, NULL), -DER_NONEXIST);
 	CHECK_EQ(daos_kv_close(kv, NULL), 0);
 	CHECK_EQ(daos_kv_close(other, NULL), 0);
 	end(argv[2]);

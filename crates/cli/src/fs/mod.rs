@@ -18,10 +18,15 @@ mod usage;
 use crate::exit::Outcome;
 use crate::session::Session;
 use clap::{Args, Subcommand};
+use types::{Code, Error};
+use wire::control::SnapName;
 
 /// Work with files in containers (azk://POOL/CONT/PATH).
 #[derive(Args, Debug)]
 pub struct FsArgs {
+    /// Read what a snapshot shows (name or epoch); for 'cp' the sources are read from it
+    #[arg(long, value_name = "NAME", global = true)]
+    snapshot: Option<String>,
     #[command(subcommand)]
     verb: FsVerb,
 }
@@ -47,8 +52,30 @@ enum FsVerb {
     Check(check::CheckArgs),
 }
 
+impl FsVerb {
+    /// True for what changes the tree it names.
+    fn changes(&self) -> bool {
+        matches!(
+            self,
+            FsVerb::Put(_)
+                | FsVerb::Rm(_)
+                | FsVerb::Mkdir(_)
+                | FsVerb::Mv(_)
+                | FsVerb::Ln(_)
+                | FsVerb::SetAttr(_)
+                | FsVerb::DelAttr(_)
+                | FsVerb::Check(_)
+        )
+    }
+}
+
 /// Runs the command.
 pub fn run(session: &Session, args: &FsArgs) -> Outcome {
+    let snapshot = args.snapshot.as_deref().map(SnapName::parse);
+    if snapshot.is_some() && args.verb.changes() {
+        return Err(Error::new(Code::ReadOnly, "a snapshot cannot be changed").into());
+    }
+    let session = &Session { snapshot, ..session.clone() };
     match &args.verb {
         FsVerb::Ls(args) => ls::run(session, args),
         FsVerb::Cp(args) => copy::run(session, args),

@@ -16,8 +16,8 @@ use fuse::options::{Options, parse_transport};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use types::{Code, Error, Result};
-use wire::control::OpenMode;
+use types::{Error, Result};
+use wire::control::{OpenMode, SnapName};
 
 /// Mount a container as a directory.
 ///
@@ -160,13 +160,8 @@ fn serve(session: &Session, args: &MountArgs, options: &Options, url: &Url, dir:
     let source = format!("azk://{}/{}", url.pool, url.cont);
     let read_only = options.read_only || options.snapshot.is_some();
     let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
-    if let Some(name) = &options.snapshot {
-        return Err(Error::new(
-            Code::NotSupported,
-            format!("snapshot '{name}': this version mounts no snapshots"),
-        )
-        .into());
-    }
+    let snapshot = options.snapshot.as_deref().map(SnapName::parse);
+    let session = &Session { snapshot, ..session.clone() };
     let flags = if read_only { MountFlags::READ_ONLY } else { MountFlags::NONE };
     let mounted = session.mount_with(url, mode, flags)?;
     let mount = Mount::start(mounted.dfs, dir, source.clone(), options)?;

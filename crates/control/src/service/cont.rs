@@ -7,8 +7,9 @@ use super::{Service, SessionId, Targets, UnderWay, attrs, check_stage};
 use crate::keys;
 use crate::records::{ContDf, ContPropsDf, OidsDf, PoolDf, RECORD_VERSION, StageDf};
 use crate::store::{Attempts, Tx};
+use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
-use types::{Code, ContId, ContProps, Error, PoolId, Result, limits, props};
+use types::{Code, ContId, ContProps, Epoch, Error, PoolId, Result, limits, props};
 use uuid::Uuid;
 use wire::control::{ContInfo, ControlReply, Name, OpenMode};
 use wire::map::PoolMap;
@@ -65,7 +66,7 @@ impl Service {
             now.record.stage = StageDf::Ready;
             if self.store.commit(Tx::new().replace(&now)).await? {
                 tracing::info!(pool = %pool.id, cont = %cont.id, label = %name, "container created");
-                return Ok(ControlReply::Cont(self.cont_info(pool.id, &now.record)));
+                return Ok(ControlReply::Cont(self.cont_info(pool.id, &now.record).await?));
             }
         }
     }
@@ -157,7 +158,8 @@ impl Service {
             !(cont.stage == StageDf::Creating && self.is_under_way(Owner::Cont(pool.id, cont.id)))
         };
         let listed = conts.iter().map(|cont| &cont.record).filter(|cont| is_listed(cont));
-        Ok(ControlReply::Conts(listed.map(|cont| self.cont_info(pool.id, cont)).collect()))
+        let listed = try_join_all(listed.map(|cont| self.cont_info(pool.id, cont))).await?;
+        Ok(ControlReply::Conts(listed))
     }
 
     pub(super) async fn cont_query(&self, pool: &Name, cont: &Name) -> Result<ControlReply> {
@@ -166,7 +168,7 @@ impl Service {
         if cont.stage == StageDf::Creating {
             check_stage(cont.stage, "container", &cont.name())?;
         }
-        Ok(ControlReply::Cont(self.cont_info(pool.id, &cont)))
+        Ok(ControlReply::Cont(self.cont_info(pool.id, &cont).await?))
     }
 
     pub(super) async fn cont_open(
@@ -183,12 +185,11 @@ impl Service {
         // Registered first, looked at second: see `handles`.
         let still_there = async {
             let pool = self.ready_pool(&Name::Uuid(pool.uuid)).await?.record;
-            self.ready_cont(&pool, &Name::Uuid(cont.uuid)).await
+            let cont = self.ready_cont(&pool, &Name::Uuid(cont.uuid)).await?.record;
+            self.cont_info(pool.id, &cont).await
         };
         match still_there.await {
-            Ok(cont) => {
-                Ok(ControlReply::ContOpened { handle, cont: self.cont_info(pool.id, &cont.record) })
-            }
+            Ok(cont) => Ok(ControlReply::ContOpened { handle, cont }),
             Err(error) => {
                 self.handles.revoke(handle);
                 Err(error)
@@ -261,7 +262,8 @@ impl Service {
                 .expect(&cont)
                 .delete(&cont.key)
                 .delete(keys::cont_uuid(pool_id, cont.record.uuid))
-                .delete(keys::oids(pool_id, id));
+                .delete(keys::oids(pool_id, id))
+                .delete(keys::snaps(pool_id, id));
             if !cont.record.label.is_empty() {
                 tx = tx.delete(keys::cont_label(pool_id, &cont.record.label));
             }
@@ -309,15 +311,18 @@ impl Service {
         }
     }
 
-    pub(super) fn cont_info(&self, pool: PoolId, cont: &ContDf) -> ContInfo {
-        ContInfo {
+    pub(super) async fn cont_info(&self, pool: PoolId, cont: &ContDf) -> Result<ContInfo> {
+        let snaps = self.snaps(pool, cont.id).await?.snapshots;
+        Ok(ContInfo {
             id: cont.id,
             uuid: cont.uuid,
             label: cont.label.clone(),
             props: (&cont.props).into(),
             handle_count: self.handles.count(Owner::Cont(pool, cont.id)),
             created_ns: cont.created_ns,
-        }
+            snapshot_count: snaps.len() as u64,
+            snapshot_last: snaps.last().map_or(Epoch::ZERO, |snap| snap.epoch),
+        })
     }
 }
 

@@ -100,7 +100,7 @@ impl Handles {
             ));
         }
         if table.closing.iter().any(|closing| closing.covers(owner)) {
-            return busy("is being destroyed");
+            return busy("is being destroyed or rolled back");
         }
         let mut others = table.open.values().filter(|handle| handle.owner == owner).peekable();
         if mode == OpenMode::Exclusive && others.peek().is_some() {
@@ -161,7 +161,7 @@ impl Handles {
             return busy(format!("has {count} open handles; close them or use force"));
         }
         if !table.closing.insert(owner) {
-            return busy("is being destroyed by another request".to_string());
+            return busy("is being destroyed or rolled back by another request".to_string());
         }
         Ok(Closing { handles: self.clone(), owner })
     }

@@ -14,6 +14,7 @@ mod orders;
 mod pool;
 mod props;
 mod resume;
+mod snaps;
 
 pub use orders::Targets;
 
@@ -42,6 +43,8 @@ pub struct Service {
     handles: Handles,
     /// What is being created by a request that is still running.
     under_way: Rc<RefCell<HashSet<Owner>>>,
+    /// Containers whose snapshots are being changed.
+    turns: snaps::Turns,
 }
 
 /// Marks a creation as under way until dropped.
@@ -65,7 +68,14 @@ impl Service {
         random: Rc<dyn Fn() -> u64>,
     ) -> Service {
         let handles = Handles::new(random());
-        Service { store: Store::new(catalog), wall_ns, random, handles, under_way: Rc::default() }
+        Service {
+            store: Store::new(catalog),
+            wall_ns,
+            random,
+            handles,
+            under_way: Rc::default(),
+            turns: snaps::Turns::default(),
+        }
     }
 
     /// Answers one request. `orders` reaches the targets.
@@ -108,6 +118,16 @@ impl Service {
             R::GetProps { subject } => self.get_props(&subject).await,
             R::SetAttrs { subject, attrs } => self.set_attrs(&subject, attrs).await,
             R::GetAttrs { subject } => self.get_attrs(&subject).await,
+            R::SnapCreate { pool, cont, name } => {
+                self.snap_create(&pool, &cont, &name, orders).await
+            }
+            R::SnapList(pool, cont) => self.snap_list(&pool, &cont).await,
+            R::SnapDestroy { pool, cont, snap } => {
+                self.snap_destroy(&pool, &cont, &snap, orders).await
+            }
+            R::Rollback { pool, cont, snap, force } => {
+                self.roll_back(&pool, &cont, &snap, force, orders).await
+            }
         }
     }
 

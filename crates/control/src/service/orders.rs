@@ -2,13 +2,16 @@
 
 use futures_util::future::{LocalBoxFuture, join_all};
 use types::{Code, Error, Rank, Result, TargetId};
-use wire::obj::AdminOp;
+use wire::obj::{AdminOp, AdminReply};
 
 /// How the service reaches targets; the engine provides it.
 pub trait Targets {
     /// Has a target carry out an order. Must end: with `Unreach` or `TimedOut` when the target
     /// does not answer. Orders are idempotent, so they may be sent again.
-    fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<()>>;
+    fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<AdminReply>>;
+
+    /// Ends after a moment, when an order that is under way may be over.
+    fn pause(&self) -> LocalBoxFuture<'_, ()>;
 
     /// True when the engine of this rank is believed to answer.
     fn reachable(&self, rank: Rank) -> bool;
@@ -23,12 +26,28 @@ pub async fn order_all(
     targets: impl IntoIterator<Item = TargetId>,
     op: impl Fn() -> AdminOp,
 ) -> Failures {
+    order_each(orders, targets, op).await.1
+}
+
+/// The same, with the answers.
+pub async fn order_each(
+    orders: &dyn Targets,
+    targets: impl IntoIterator<Item = TargetId>,
+    op: impl Fn() -> AdminOp,
+) -> (Vec<(TargetId, AdminReply)>, Failures) {
     let sent = targets.into_iter().map(|target| {
         let answer = orders.order(target, op());
         async move { (target, answer.await) }
     });
     let answers = join_all(sent).await;
-    answers.into_iter().filter_map(|(target, answer)| Some((target, answer.err()?))).collect()
+    let (mut replies, mut failures) = (Vec::new(), Failures::new());
+    for (target, answer) in answers {
+        match answer {
+            Ok(reply) => replies.push((target, reply)),
+            Err(error) => failures.push((target, error)),
+        }
+    }
+    (replies, failures)
 }
 
 /// One error for all failures: the code of the first, every target by name (up to a few).

@@ -284,6 +284,7 @@ impl Service {
                 keys::cont_labels(id),
                 keys::cont_uuids(id),
                 keys::oids_of_pool(id),
+                keys::snaps_of_pool(id),
                 keys::pool_attrs(id),
                 keys::conts_attrs(id),
             ] {

@@ -57,6 +57,7 @@ impl Service {
                     .collect();
                 self.finish_conts(id, orders).await?;
                 failures.extend(self.resume_pool(&pool.record, &meant, orders).await?);
+                self.resume_rollbacks(&pool.record, orders).await?;
                 continue;
             }
             if stage == StageDf::Creating {
@@ -101,8 +102,12 @@ impl Service {
             .collect();
         let map = self.map(pool).await?;
         let admission = self.admission(id).await?;
+        let mut versions = Vec::new();
+        for cont in &ready {
+            versions.push((*cont, self.resumed_versions(id, cont.id).await?));
+        }
         let one = |target: TargetId| {
-            let (ready, map, admission) = (&ready, map.clone(), admission.clone());
+            let (versions, map, admission) = (&versions, map.clone(), admission.clone());
             async move {
                 orders.order(target, shard_order(pool)).await?;
                 orders.order(target, AdminOp::SetMap(map)).await?;
@@ -113,8 +118,12 @@ impl Service {
                     let scrub = pool.scrub.settings();
                     orders.order(target, AdminOp::SetScrub { pool: id, scrub }).await?;
                 }
-                for cont in ready {
+                for (cont, versions) in versions {
                     orders.order(target, cont_order(pool, cont)).await?;
+                    if let Some(versions) = versions.clone() {
+                        let order = AdminOp::SetVersions { pool: id, cont: cont.id, versions };
+                        orders.order(target, order).await?;
+                    }
                 }
                 Ok(())
             }

@@ -9,13 +9,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use types::{Code, ContId, ContProps, Durability, Error, PoolId, Rank, Result, TargetId, hash};
+use types::{
+    Code, ContId, ContProps, Durability, Epoch, Error, PoolId, Rank, Result, TargetId, hash,
+};
 use uuid::Uuid;
 use wire::admission::Admission;
 use wire::control::{ContInfo, ControlReply, ControlRequest, JoinInfo, Name, PoolInfo};
 use wire::map::{EngineInfo, PoolMap};
-use wire::obj::AdminOp;
+use wire::obj::{AdminOp, AdminReply};
 use wire::scrub::Scrub;
+use wire::versions::{ContStage, ContVersions};
 
 pub const TARGETS_PER_ENGINE: u32 = 2;
 pub const GIB: u64 = 1 << 30;
@@ -59,6 +62,9 @@ pub struct FakeTargets {
     /// Orders until all targets fall silent.
     pub orders_left: Cell<Option<u32>>,
     pub order_count: Cell<u32>,
+    /// What was told of versions.
+    pub versions: RefCell<BTreeMap<(TargetId, PoolId, ContId), ContVersions>>,
+    looks: Cell<u32>,
     /// Seed of how long answers take; `None`: at once.
     pub jitter: Cell<Option<u64>>,
 }
@@ -68,7 +74,7 @@ impl FakeTargets {
         Rank(target.0 / TARGETS_PER_ENGINE)
     }
 
-    fn apply(&self, target: TargetId, op: AdminOp) -> Result<()> {
+    fn apply(&self, target: TargetId, op: AdminOp) -> Result<AdminReply> {
         let mut shards = self.shards.borrow_mut();
         let no_shard = || Error::new(Code::NonExist, "no shard of that pool here");
         match op {
@@ -121,8 +127,24 @@ impl FakeTargets {
                     *held = scrub;
                 }
             }
+            AdminOp::SetVersions { pool, cont, versions } => {
+                let shard = shards.get(&(target, pool)).ok_or_else(no_shard)?;
+                if !shard.conts.contains(&cont) {
+                    return Err(Error::new(Code::NonExist, "no such container here"));
+                }
+                let mut all = self.versions.borrow_mut();
+                let held = all.entry((target, pool, cont)).or_default();
+                if held.revision <= versions.revision {
+                    *held = versions;
+                }
+                // Freezing and rolling back take some looks.
+                let looks = self.looks.replace(self.looks.get() + 1);
+                let under_way = held.stage != ContStage::Open && looks.is_multiple_of(5);
+                let epoch = Epoch(1000 + u64::from(target.0));
+                return Ok(AdminReply { epoch, under_way });
+            }
         }
-        Ok(())
+        Ok(AdminReply::default())
     }
 
     /// An engine starts again: what was only in memory is gone.
@@ -136,7 +158,7 @@ impl FakeTargets {
 }
 
 impl Targets for FakeTargets {
-    fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<()>> {
+    fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<AdminReply>> {
         let count = self.order_count.get();
         self.order_count.set(count + 1);
         let delay = self.jitter.get().map_or(0, |seed| hash::mix2(seed, count as u64) % 4);
@@ -156,6 +178,10 @@ impl Targets for FakeTargets {
             }
             self.apply(target, op)
         })
+    }
+
+    fn pause(&self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(Yield(1))
     }
 
     fn reachable(&self, rank: Rank) -> bool {

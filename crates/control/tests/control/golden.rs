@@ -3,13 +3,15 @@
 
 use crate::fake::System;
 use control::{
-    AdmissionDf, Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, ScrubDf,
-    StageDf, SystemDf, TargetDf,
+    AdmissionDf, Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
+    RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
-use types::{Code, ContId, ContLayout, CsumKind, Durability, ObjClass, PoolId, Rank, TargetId};
+use types::{
+    Code, ContId, ContLayout, CsumKind, Durability, Epoch, ObjClass, PoolId, Rank, TargetId,
+};
 use uuid::Uuid;
 use wire::control::ControlRequest;
 use wire::map::TargetState;
@@ -95,6 +97,20 @@ fn records_are_frozen() {
         },
         r#"{"version":1,"revision":9,"max_writers":"4","max_readers":"auto","weights":"a:2"}"#,
     );
+    let rolling = |stage| Some(RollbackDf { to: Epoch(6), stage });
+    for (rollback, text) in [
+        (None, "null"),
+        (rolling(RollbackStageDf::Freezing), r#"{"to":6,"stage":"freezing"}"#),
+        (rolling(RollbackStageDf::Rolling), r#"{"to":6,"stage":"rolling"}"#),
+    ] {
+        let snap = SnapDf { epoch: Epoch(6), name: "monday".into(), created_ns: 5 };
+        let snapshots = vec![snap];
+        let begin = r#"{"version":1,"revision":9,"snapshots":[{"epoch":6,"name":"monday","created_ns":5}],"making":true,"rollback":"#;
+        check(
+            SnapsDf { version: 1, revision: 9, snapshots, making: true, rollback },
+            &format!("{begin}{text}}}"),
+        );
+    }
     check(OidsDf { version: 1, next: u64::MAX }, r#"{"version":1,"next":18446744073709551615}"#);
     assert_eq!(serde_json::to_string(&StageDf::Destroying).unwrap(), r#""destroying""#);
 }

@@ -6,6 +6,7 @@ mod cases_handles;
 mod cases_join;
 mod cases_pool;
 mod cases_props;
+mod cases_snaps;
 mod concurrency;
 mod crash;
 mod fake;

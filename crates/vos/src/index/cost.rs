@@ -14,3 +14,13 @@ pub(crate) const AKEY: u64 = 24;
 pub(crate) const EXTENT: u64 = 56;
 /// A run of a large single value.
 pub(crate) const RUN: u64 = 16;
+/// The past of an object, beside what is in it.
+pub(crate) const PAST: u64 = 120;
+/// Numbers about an object at an earlier time.
+pub(crate) const FACTS: u64 = 48;
+/// A dkey of the past, beside its bytes.
+pub(crate) const PAST_DKEY: u64 = 120;
+/// An akey of the past, beside its bytes.
+pub(crate) const PAST_AKEY: u64 = 120;
+/// A removed piece, beside inline bytes and runs.
+pub(crate) const PAST_PIECE: u64 = 80;

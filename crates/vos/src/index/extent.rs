@@ -9,6 +9,7 @@ use std::ops::Bound;
 
 use types::Epoch;
 
+use super::past::PastValue;
 use super::{Effects, cost};
 use crate::ordered::OrdMap;
 use crate::space::{BlockChange, Run};
@@ -17,7 +18,7 @@ use crate::space::{BlockChange, Run};
 const JOINED_BYTES_MAX: usize = 2048;
 
 /// Where the bytes of an extent are.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Here.
     Inline(Box<[u8]>),
@@ -148,7 +149,7 @@ impl ArrayValue {
         if place == Place::Zero {
             return self.fill_with_zeros(index, index + count, epoch, effects);
         }
-        self.carve(index, index + count, effects);
+        self.carve(index, index + count, epoch, effects);
         let extent = Extent { count, epoch, place };
         effects.scm += (cost::EXTENT + extent.inline_bytes()) as i64;
         effects.bytes += extent.stored_bytes(self.record_bytes) as i64;
@@ -180,7 +181,7 @@ impl ArrayValue {
     pub(crate) fn punch(&mut self, index: u64, count: u64, epoch: Epoch, effects: &mut Effects) {
         if count > 0 {
             self.epoch = epoch;
-            self.carve(index, index + count, effects);
+            self.carve(index, index + count, epoch, effects);
         }
     }
 
@@ -213,7 +214,8 @@ impl ArrayValue {
                 effects.bytes -= extent.stored_bytes(self.record_bytes) as i64;
             }
         } else {
-            self.carve(index, end, effects);
+            // Not kept: the new extent shows what these did.
+            self.carve(index, end, Epoch::ZERO, effects);
         }
         let extent = Extent { count, epoch, place: Place::Blocks(at) };
         effects.scm += cost::EXTENT as i64;
@@ -221,7 +223,8 @@ impl ArrayValue {
         self.extents.insert_new(index, extent);
     }
 
-    /// Appends a small inline extent to an inline neighbour that ends where it begins.
+    /// Appends a small inline extent to an inline neighbour that ends where it begins. Two that a
+    /// snapshot lies between stay apart: it sees one of them only.
     fn join(&mut self, index: u64, extent: &Extent, effects: &mut Effects) -> bool {
         let Place::Inline(more) = &extent.place else { return false };
         let Some(before) = self
@@ -230,6 +233,7 @@ impl ArrayValue {
             .next_back()
             .filter(|(start, before)| {
                 *start + before.count == index
+                    && !effects.sees(before.epoch, extent.epoch)
                     && matches!(&before.place, Place::Inline(bytes)
                         if bytes.len() + more.len() <= JOINED_BYTES_MAX)
             })
@@ -250,7 +254,7 @@ impl ArrayValue {
     }
 
     /// Makes `[start, end)` a hole.
-    fn carve(&mut self, start: u64, end: u64, effects: &mut Effects) {
+    fn carve(&mut self, start: u64, end: u64, epoch: Epoch, effects: &mut Effects) {
         loop {
             let Some(index) = self
                 .extents
@@ -264,20 +268,21 @@ impl ArrayValue {
             let Some(extent) = self.extents.remove(&index) else { return };
             effects.scm -= (cost::EXTENT + extent.inline_bytes()) as i64;
             effects.bytes -= extent.stored_bytes(self.record_bytes) as i64;
-            self.keep_outside(index, extent, start, end, effects);
+            self.keep_outside(index, extent, (start, end), epoch, effects);
             if index < start {
                 return;
             }
         }
     }
 
-    /// Puts back the parts of a removed extent that lie outside `[start, end)`.
+    /// Puts back the parts of a removed extent that lie outside the hole; what lies in it is freed,
+    /// or kept for the snapshots that see it.
     fn keep_outside(
         &mut self,
         index: u64,
         extent: Extent,
-        start: u64,
-        end: u64,
+        (start, end): (u64, u64),
+        epoch: Epoch,
         effects: &mut Effects,
     ) {
         let record = self.record_bytes as u64;
@@ -285,7 +290,17 @@ impl ArrayValue {
         let left = start.saturating_sub(index);
         let right = extent_end.saturating_sub(end);
         let skip = extent.count - right;
-        if let Place::Blocks(at) = extent.place {
+        let keeps = effects.sees(extent.epoch, epoch);
+        if let (Place::Blocks(at), true) = (&extent.place, keeps) {
+            // Three extents instead of one: a block that two of them touch has one more.
+            for (cut, is_inside) in
+                [(at + left * record, left > 0), (at + skip * record, right > 0)]
+            {
+                if is_inside && !cut.is_multiple_of(crate::space::BLOCK_BYTES) {
+                    effects.blocks.push(BlockChange::Ref(cut / crate::space::BLOCK_BYTES));
+                }
+            }
+        } else if let Place::Blocks(at) = extent.place {
             let whole = Run { at, bytes: extent.count * record };
             let left_end = Run { at, bytes: left * record }.end_block();
             let right_first = (at + skip * record) / crate::space::BLOCK_BYTES;
@@ -319,6 +334,26 @@ impl ArrayValue {
                 self.extents.insert_new(index + from, kept);
             }
         }
+        if keeps {
+            let Extent { count, place, .. } = part(left, skip - left);
+            let record_bytes = self.record_bytes;
+            let value = PastValue::Extent { record_bytes, index: index + left, count, place };
+            effects.keep(b"", extent.epoch, epoch, value);
+        }
+    }
+
+    /// Reports every extent as removed at `epoch`.
+    pub(crate) fn remove(&self, akey: &[u8], epoch: Epoch, effects: &mut Effects) {
+        let record_bytes = self.record_bytes;
+        for (index, extent) in self.iter() {
+            if effects.sees(extent.epoch, epoch) {
+                let (count, place) = (extent.count, extent.place.clone());
+                let value = PastValue::Extent { record_bytes, index, count, place };
+                effects.keep(akey, extent.epoch, epoch, value);
+            } else if let Some(run) = self.run_of(extent) {
+                effects.release(run);
+            }
+        }
     }
 
     /// Reports everything as released.
@@ -347,32 +382,43 @@ impl ArrayValue {
 
     /// Reads records `[index, index + count)`, holes as zero; the caller has checked that
     /// neither the end nor the size in bytes overflows.
-    pub(crate) fn read<'a>(&'a self, index: u64, count: u64, mut part: impl FnMut(ReadPart<'a>)) {
-        let record = self.record_bytes as u64;
-        let end = index + count;
-        let mut at = index;
-        for (start, extent) in self.from(index) {
-            if start >= end || at >= end {
-                break;
-            }
-            if start > at {
-                part(ReadPart::Zero((start - at) * record));
-                at = start;
-            }
-            let stop = end.min(start + extent.count);
-            let (skip, bytes) = ((at - start) * record, (stop - at) * record);
-            part(match &extent.place {
-                Place::Inline(all) => {
-                    ReadPart::Inline(&all[skip as usize..(skip + bytes) as usize])
-                }
-                Place::Blocks(block) => ReadPart::Blocks(Run { at: block + skip, bytes }),
-                Place::Zero => ReadPart::Zero(bytes),
-            });
-            at = stop;
+    pub(crate) fn read<'a>(&'a self, index: u64, count: u64, part: impl FnMut(ReadPart<'a>)) {
+        let shown = self.from(index).map(|(start, extent)| (start, extent.count, &extent.place));
+        read_parts(shown, self.record_bytes, index, count, part);
+    }
+}
+
+/// Reads records `[index, index + count)` from extents (first record, count, place) that are in
+/// order, do not overlap and end after `index`.
+pub(crate) fn read_parts<'a>(
+    extents: impl Iterator<Item = (u64, u64, &'a Place)>,
+    record_bytes: u32,
+    index: u64,
+    count: u64,
+    mut part: impl FnMut(ReadPart<'a>),
+) {
+    let record = record_bytes as u64;
+    let end = index + count;
+    let mut at = index;
+    for (start, length, place) in extents {
+        if start >= end || at >= end {
+            break;
         }
-        if at < end {
-            part(ReadPart::Zero((end - at) * record));
+        if start > at {
+            part(ReadPart::Zero((start - at) * record));
+            at = start;
         }
+        let stop = end.min(start + length);
+        let (skip, bytes) = ((at - start) * record, (stop - at) * record);
+        part(match place {
+            Place::Inline(all) => ReadPart::Inline(&all[skip as usize..(skip + bytes) as usize]),
+            Place::Blocks(block) => ReadPart::Blocks(Run { at: block + skip, bytes }),
+            Place::Zero => ReadPart::Zero(bytes),
+        });
+        at = stop;
+    }
+    if at < end {
+        part(ReadPart::Zero((end - at) * record));
     }
 }
 

@@ -11,6 +11,7 @@ use super::extent::{ArrayValue, Place};
 use super::slot::{Akey, AkeyRef};
 use super::{Container, Effects, Index};
 use crate::space::BLOCK_BYTES;
+use crate::versions::Versions;
 
 /// Groups end at multiples of this, bytes: the chunk of a file, and what one I/O should be.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
@@ -69,12 +70,23 @@ impl Group {
     }
 }
 
+/// True when a snapshot lies between an extent of this epoch and one of a row.
+fn is_apart(row: &[Member], epoch: Epoch, versions: &Versions) -> bool {
+    if versions.keeps_nothing() {
+        return false;
+    }
+    let epochs = row.iter().map(|member| member.epoch).chain([epoch]);
+    let (min, max) = epochs
+        .fold((Epoch::MAX, Epoch::ZERO), |(min, max), epoch| (min.min(epoch), max.max(epoch)));
+    versions.sees(min, max)
+}
+
 impl ArrayValue {
     /// Groups worth joining, those that need no copying first and alone; and the number of
     /// extents.
-    pub(crate) fn groups(&self) -> (Vec<Group>, usize) {
+    pub(crate) fn groups(&self, versions: &Versions) -> (Vec<Group>, usize) {
         let record = self.record_bytes as u64;
-        let rows = self.rows(record);
+        let rows = self.rows(record, versions);
         let mut in_place = Vec::new();
         for row in &rows {
             let follows = |pair: &[Member]| match (pair[0].at, pair[1].at) {
@@ -100,8 +112,9 @@ impl ArrayValue {
         (groups.filter(Group::is_worth_moving).collect(), self.iter().count())
     }
 
-    /// Rows of at least two extents with bytes, each inside one window and without holes.
-    fn rows(&self, record: u64) -> Vec<Vec<Member>> {
+    /// Rows of at least two extents with bytes, each inside one window, without holes, and seen by
+    /// the same snapshots.
+    fn rows(&self, record: u64, versions: &Versions) -> Vec<Vec<Member>> {
         let mut rows: Vec<Vec<Member>> = vec![Vec::new()];
         // The window of the row at work and the record after its last.
         let mut goes_on: Option<(u64, u64)> = None;
@@ -121,7 +134,8 @@ impl ArrayValue {
                 goes_on = None;
                 continue;
             }
-            if goes_on != Some((window, index)) {
+            let is_apart = rows.last().is_some_and(|row| is_apart(row, extent.epoch, versions));
+            if goes_on != Some((window, index)) || is_apart {
                 rows.push(Vec::new());
             }
             goes_on = Some((window, index + extent.count));
@@ -134,8 +148,12 @@ impl ArrayValue {
         rows
     }
 
-    /// True when the extents of a group are still as they were found.
-    pub(crate) fn still_has(&self, group: &Group) -> bool {
+    /// True when the extents of a group are still as they were found, and no snapshot has come
+    /// between them.
+    pub(crate) fn still_has(&self, group: &Group, versions: &Versions) -> bool {
+        if is_apart(&group.members, group.members[0].epoch, versions) {
+            return false;
+        }
         let end = group.index + group.count;
         let now = self.from(group.index).take_while(|(index, _)| *index < end);
         let now = now.map(|(index, extent)| {

@@ -5,13 +5,15 @@
 //! removed, which is what makes listings stable.
 //!
 //! Invariants: `dkey_count`, `array_dkeys` and `bytes_used` match the content; an object in a
-//! container has at least one dkey between changes.
+//! container has at least one dkey between changes, or is a *ghost*: it has a past only, and
+//! nobody but snapshots sees it.
 
 use std::ops::Bound;
 
 use types::{DkeyKind, Epoch, Key, hash};
 
 use super::Effects;
+use super::past::{Order, Past};
 use super::slot::{DkeyRef, NewValue, Rest, Slot};
 use crate::ordered::OrdMap;
 
@@ -26,6 +28,10 @@ pub(crate) struct Object {
     pub bytes_used: u64,
     /// Number of dkeys.
     pub dkey_count: u64,
+    /// First change; [`Epoch::MAX`] before it.
+    pub born: Epoch,
+    /// What it was, as far as snapshots see it.
+    pub past: Option<Box<Past>>,
     /// Dkeys with an array under the empty akey.
     array_dkeys: u64,
     dkeys: Dkeys,
@@ -98,8 +104,44 @@ impl Object {
             keys_epoch: Epoch::ZERO,
             bytes_used: 0,
             dkey_count: 0,
+            born: Epoch::MAX,
+            past: None,
             array_dkeys: 0,
             dkeys,
+        }
+    }
+
+    /// How its dkeys are ordered.
+    pub(crate) fn kind(&self) -> DkeyKind {
+        match &self.dkeys {
+            Dkeys::Hashed(_) => DkeyKind::Hashed,
+            Dkeys::Number(_) => DkeyKind::U64,
+            Dkeys::Lexical(_) => DkeyKind::Lexical,
+        }
+    }
+
+    /// Where a dkey is in the order of dkeys.
+    pub(crate) fn order_key(&self, dkey: &[u8]) -> Order {
+        match &self.dkeys {
+            Dkeys::Hashed(_) => (hash_of(dkey), Key::new(dkey)),
+            Dkeys::Number(_) => (number_of(dkey).unwrap_or(0), Key::default()),
+            Dkeys::Lexical(_) => (0, Key::new(dkey)),
+        }
+    }
+
+    /// The dkey at a place in the order.
+    pub(crate) fn name_of<'a>(&self, order: &'a Order) -> DkeyName<'a> {
+        match &self.dkeys {
+            Dkeys::Number(_) => DkeyName::Number(order.0),
+            _ => DkeyName::Bytes(&order.1),
+        }
+    }
+
+    /// Takes what a change of a dkey has removed, and a snapshot sees, to the past.
+    fn keep(&mut self, dkey: &[u8], effects: &mut Effects) {
+        if !effects.kept.is_empty() {
+            let order = self.order_key(dkey);
+            Past::of(&mut self.past, effects).take_kept(order, effects);
         }
     }
 
@@ -167,6 +209,7 @@ impl Object {
             self.keys_epoch = epoch;
         }
         self.array_dkeys = self.array_dkeys + has_array as u64 - had_array as u64;
+        self.keep(dkey, effects);
     }
 
     /// Removes a dkey; no effect when it is not there.
@@ -195,7 +238,7 @@ impl Object {
             Dkeys::Lexical(map) => map.remove(dkey),
         };
         if let Some(slot) = removed {
-            self.removed(&slot, dkey.len(), epoch, effects);
+            self.removed(&slot, dkey, epoch, effects);
         }
     }
 
@@ -207,17 +250,18 @@ impl Object {
                 return;
             };
             let Some(slot) = map.remove(&last) else { return };
-            self.removed(&slot, 8, epoch, effects);
+            self.removed(&slot, &last.to_le_bytes(), epoch, effects);
         }
     }
 
-    fn removed(&mut self, slot: &Slot, key_bytes: usize, epoch: Epoch, effects: &mut Effects) {
+    fn removed(&mut self, slot: &Slot, dkey: &[u8], epoch: Epoch, effects: &mut Effects) {
         let gone = slot.only();
         self.epoch = epoch;
         self.keys_epoch = epoch;
         self.dkey_count -= 1;
         self.array_dkeys -= gone.has_array() as u64;
-        gone.release(key_bytes, effects);
+        gone.remove(dkey.len(), epoch, effects);
+        self.keep(dkey, effects);
     }
 
     /// Removes an akey, and the dkey with its last one; no effect when it is not there.
@@ -268,6 +312,7 @@ impl Object {
         let empty = slot.only().akeys().next().is_none();
         self.array_dkeys -= (had_array && !has_array) as u64;
         self.epoch = epoch;
+        self.keep(dkey, effects);
         if empty {
             self.punch_dkey(dkey, epoch, effects);
         }
@@ -391,10 +436,26 @@ impl Object {
         }
     }
 
-    /// Reports all content as released.
+    /// Reports all content, its past included, as released.
     pub(crate) fn release(&self, effects: &mut Effects) {
         for (name, dkey) in self.dkeys() {
-            dkey.release(name.with_bytes(<[u8]>::len), effects);
+            // Nothing is seen of what was removed before all time.
+            dkey.remove(name.with_bytes(<[u8]>::len), Epoch::ZERO, effects);
+        }
+        if let Some(past) = &self.past {
+            past.release(effects);
+        }
+    }
+
+    /// Every run of the data area it touches, its past included.
+    pub(crate) fn runs(&self, each: &mut impl FnMut(crate::space::Run)) {
+        for (_, dkey) in self.dkeys() {
+            for (_, value) in dkey.akeys() {
+                value.runs(&mut *each);
+            }
+        }
+        if let Some(past) = &self.past {
+            past.runs(each);
         }
     }
 }

@@ -9,7 +9,9 @@
 
 use types::{Epoch, Key};
 
+use super::at::{ArrayRef, OldArray, OldDkey};
 use super::extent::{ArrayValue, Place};
+use super::past::PastValue;
 use super::{Effects, cost};
 use crate::ordered::{OrdMap, Range};
 use crate::space::Run;
@@ -83,14 +85,26 @@ pub(crate) enum AkeyRef<'a> {
     Runs(Epoch, &'a [Run]),
     /// An array.
     Array(&'a ArrayValue),
+    /// An array as a snapshot sees it.
+    Old(OldArray<'a>),
 }
 
-impl AkeyRef<'_> {
+impl<'a> AkeyRef<'a> {
     /// Last change.
     pub(crate) fn epoch(&self) -> Epoch {
         match self {
             AkeyRef::Inline(epoch, _) | AkeyRef::Runs(epoch, _) => *epoch,
             AkeyRef::Array(array) => array.epoch,
+            AkeyRef::Old(array) => array.epoch(),
+        }
+    }
+
+    /// The array, if it is one.
+    pub(crate) fn array(&self) -> Option<ArrayRef<'a>> {
+        match *self {
+            AkeyRef::Array(array) => Some(ArrayRef::Head(array)),
+            AkeyRef::Old(array) => Some(ArrayRef::Old(array)),
+            _ => None,
         }
     }
 
@@ -100,6 +114,8 @@ impl AkeyRef<'_> {
             AkeyRef::Inline(_, value) => value.len() as u64,
             AkeyRef::Runs(_, runs) => cost::RUN * runs.len() as u64,
             AkeyRef::Array(array) => array.scm_bytes(),
+            // Counted where it is.
+            AkeyRef::Old(_) => 0,
         }
     }
 
@@ -109,14 +125,32 @@ impl AkeyRef<'_> {
             AkeyRef::Inline(_, value) => value.len() as u64,
             AkeyRef::Runs(_, runs) => runs.iter().map(|run| run.bytes).sum(),
             AkeyRef::Array(array) => array.stored_bytes(),
+            AkeyRef::Old(_) => 0,
         }
     }
 
-    /// Reports the value as released.
-    fn release(&self, effects: &mut Effects) {
+    /// Reports the value as removed at `epoch`: it is freed, or kept for the snapshots that see it.
+    fn remove(&self, akey: &[u8], epoch: Epoch, effects: &mut Effects) {
         effects.scm -= self.scm_bytes() as i64;
         effects.bytes -= self.stored_bytes() as i64;
-        self.runs(|run| effects.release(run));
+        match *self {
+            AkeyRef::Inline(created, bytes) => {
+                if effects.sees(created, epoch) {
+                    let value = PastValue::Single(Single::Inline(bytes.into()));
+                    effects.keep(akey, created, epoch, value);
+                }
+            }
+            AkeyRef::Runs(created, runs) => {
+                if effects.sees(created, epoch) {
+                    let value = PastValue::Single(Single::Runs(runs.into()));
+                    effects.keep(akey, created, epoch, value);
+                } else {
+                    runs.iter().for_each(|&run| effects.release(run));
+                }
+            }
+            AkeyRef::Array(array) => array.remove(akey, epoch, effects),
+            AkeyRef::Old(_) => {}
+        }
     }
 
     /// Every run of the data area it touches.
@@ -125,13 +159,14 @@ impl AkeyRef<'_> {
             AkeyRef::Inline(..) => {}
             AkeyRef::Runs(_, runs) => runs.iter().for_each(|&run| each(run)),
             AkeyRef::Array(array) => array.runs().for_each(each),
+            AkeyRef::Old(_) => {}
         }
     }
 
     /// Total bytes of a single value; 0 for an array.
     pub(crate) fn single_bytes(&self) -> u64 {
         match self {
-            AkeyRef::Array(_) => 0,
+            AkeyRef::Array(_) | AkeyRef::Old(_) => 0,
             _ => self.stored_bytes(),
         }
     }
@@ -144,6 +179,8 @@ pub(crate) enum DkeyRef<'a> {
     One(&'a OneValue),
     /// The general form.
     Full(&'a Dkey),
+    /// A dkey as a snapshot sees it.
+    Old(OldDkey<'a>),
 }
 
 impl<'a> DkeyRef<'a> {
@@ -152,6 +189,7 @@ impl<'a> DkeyRef<'a> {
         match self {
             DkeyRef::One(one) => one.epoch(),
             DkeyRef::Full(dkey) => dkey.epoch,
+            DkeyRef::Old(dkey) => dkey.epoch(),
         }
     }
 
@@ -160,6 +198,7 @@ impl<'a> DkeyRef<'a> {
         match self {
             DkeyRef::One(one) => one.key(),
             DkeyRef::Full(dkey) => &dkey.key,
+            DkeyRef::Old(_) => b"",
         }
     }
 
@@ -170,6 +209,7 @@ impl<'a> DkeyRef<'a> {
                 (one.akey() == akey).then(|| AkeyRef::Inline(one.epoch(), one.value()))
             }
             DkeyRef::Full(dkey) => dkey.akeys.get(akey).map(Akey::read),
+            DkeyRef::Old(dkey) => dkey.akey(akey),
         }
     }
 
@@ -178,20 +218,22 @@ impl<'a> DkeyRef<'a> {
         match self {
             DkeyRef::One(one) => Akeys::One(Some(one)),
             DkeyRef::Full(dkey) => Akeys::Full(dkey.akeys.iter()),
+            DkeyRef::Old(dkey) => Akeys::Old(Box::new(dkey.akeys())),
         }
     }
 
     /// True when the empty akey holds an array.
     pub(crate) fn has_array(&self) -> bool {
-        matches!(self, DkeyRef::Full(_)) && matches!(self.akey(b""), Some(AkeyRef::Array(_)))
+        !matches!(self, DkeyRef::One(_))
+            && self.akey(b"").is_some_and(|value| value.array().is_some())
     }
 
-    /// Reports the dkey and all in it as released; `key_bytes` is the length of its key.
-    pub(crate) fn release(&self, key_bytes: usize, effects: &mut Effects) {
+    /// Reports the dkey and all in it as removed at `epoch`; `key_bytes` is the length of its key.
+    pub(crate) fn remove(&self, key_bytes: usize, epoch: Epoch, effects: &mut Effects) {
         effects.scm -= (cost::DKEY + key_bytes as u64) as i64;
         for (akey, value) in self.akeys() {
             effects.scm -= (cost::AKEY + akey.len() as u64) as i64;
-            value.release(effects);
+            value.remove(akey, epoch, effects);
         }
     }
 }
@@ -200,6 +242,7 @@ impl<'a> DkeyRef<'a> {
 pub(crate) enum Akeys<'a> {
     One(Option<&'a OneValue>),
     Full(Range<'a, Key, Akey>),
+    Old(Box<dyn Iterator<Item = (&'a [u8], AkeyRef<'a>)> + 'a>),
 }
 
 impl<'a> Iterator for Akeys<'a> {
@@ -211,6 +254,7 @@ impl<'a> Iterator for Akeys<'a> {
                 Some((one.akey(), AkeyRef::Inline(one.epoch(), one.value())))
             }
             Akeys::Full(range) => range.next().map(|(key, akey)| (&**key, akey.read())),
+            Akeys::Old(akeys) => akeys.next(),
         }
     }
 }
@@ -259,10 +303,12 @@ impl Dkey {
             (Some(Akey::Array(array)), NewValue::Records { record_bytes, index, count, place })
                 if array.record_bytes == record_bytes =>
             {
+                let kept = effects.kept.len();
                 array.write(index, count, place, epoch, effects);
+                effects.name_kept(kept, akey);
             }
             (Some(old), value) => {
-                old.read().release(effects);
+                old.read().remove(akey, epoch, effects);
                 *old = Akey::new(value, epoch, effects);
             }
             (None, value) => {
@@ -277,7 +323,7 @@ impl Dkey {
         let Some(old) = self.akeys.remove(akey) else { return false };
         self.epoch = epoch;
         effects.scm -= (cost::AKEY + akey.len() as u64) as i64;
-        old.read().release(effects);
+        old.read().remove(akey, epoch, effects);
         true
     }
 
@@ -291,7 +337,9 @@ impl Dkey {
         effects: &mut Effects,
     ) -> bool {
         let Some(Akey::Array(array)) = self.akeys.get_mut(akey) else { return false };
+        let kept = effects.kept.len();
         array.punch(index, count, epoch, effects);
+        effects.name_kept(kept, akey);
         self.epoch = epoch;
         if array.is_empty() {
             self.remove_akey(akey, epoch, effects);
@@ -335,9 +383,9 @@ impl Slot {
             && let NewValue::Single(Single::Inline(bytes)) = value
             && bytes.len() <= ONE_VALUE_BYTES_MAX
         {
-            let delta = bytes.len() as i64 - one.value().len() as i64;
-            effects.scm += delta;
-            effects.bytes += delta;
+            AkeyRef::Inline(one.epoch(), one.value()).remove(akey, epoch, effects);
+            effects.scm += bytes.len() as i64;
+            effects.bytes += bytes.len() as i64;
             one.replace(epoch, bytes);
             return;
         }

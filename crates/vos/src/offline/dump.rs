@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use serde::Serialize;
-use types::{ContId, DkeyKind, Oid, PoolId, Result};
+use types::{ContId, DkeyKind, Epoch, Oid, PoolId, Result};
 use wire::obj::ListScope;
 
 use super::Severity;
@@ -129,7 +129,7 @@ pub(super) async fn dump(
             continue;
         }
         each(DumpItem::Container { pool, cont: cont.0 })?;
-        for oid in shard.list_objects(cont, None, usize::MAX)?.oids {
+        for oid in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX)?.oids {
             if filter.oid.is_some_and(|wanted| wanted != oid) {
                 continue;
             }
@@ -203,6 +203,8 @@ fn items(
                 },
             })
         }),
+        // The present holds no such values.
+        AkeyRef::Old(_) => Ok(()),
     }
 }
 
@@ -242,7 +244,7 @@ pub(super) async fn check_values(
 ) -> Result<()> {
     let area = shard.core.space.borrow().bytes();
     for cont in shard.conts() {
-        for oid in shard.list_objects(cont, None, usize::MAX)?.oids {
+        for oid in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX)?.oids {
             let mut runs: Vec<(String, Run)> = Vec::new();
             let mut values = 0u64;
             walk(shard, cont, oid, &mut |dkey, akey, value| {

@@ -182,7 +182,7 @@ fn extents(shard: &Shard) -> usize {
     for chunk in 0..5u64 {
         let dkey = chunk.to_le_bytes();
         let scope = ListScope::Recxs { dkey: &dkey, akey: b"", descending: false };
-        list_all(shard, oid(ObjType::ArrayByte, 1), scope, 50, |_| count += 1);
+        list_all(shard, 0, oid(ObjType::ArrayByte, 1), scope, 50, |_| count += 1);
     }
     count
 }

@@ -85,7 +85,7 @@ fn hash_ranges_part_the_keys() {
         let mut count = 0;
         for range in [(0, cut), (cut + 1, u64::MAX)] {
             let scope = ListScope::Dkeys { value_of: None, follow: false, hash_range: range };
-            list_all(&shard, oid, scope, 7, |item| {
+            list_all(&shard, 0, oid, scope, 7, |item| {
                 let Listed::Key { key } = item else { panic!("{item:?}") };
                 assert!((range.0..=range.1).contains(&hash::bytes(key)));
                 count += 1;
@@ -93,7 +93,7 @@ fn hash_ranges_part_the_keys() {
         }
         assert_eq!(count, 200);
         let inverted = ListScope::Dkeys { value_of: None, follow: false, hash_range: (9, 3) };
-        list_all(&shard, oid, inverted, 7, |item| panic!("{item:?}"));
+        list_all(&shard, 0, oid, inverted, 7, |item| panic!("{item:?}"));
         for bad in [&b"\x07abc"[..], b"\x02"] {
             let view = shard.view(CONT).unwrap();
             let scope =

@@ -15,3 +15,4 @@ mod space;
 mod sums;
 mod tiers;
 mod tx;
+mod versions;

@@ -363,6 +363,7 @@ impl Model {
 /// All pages of a listing.
 pub fn list_all(
     shard: &Shard,
+    at: u64,
     oid: Oid,
     scope: ListScope<'_>,
     page: u32,
@@ -370,7 +371,7 @@ pub fn list_all(
 ) {
     let mut anchor = Vec::new();
     loop {
-        let view = shard.view(CONT).unwrap();
+        let view = shard.view_at(CONT, Epoch(at)).unwrap();
         let listing = view.list(oid, scope, &anchor, page, u32::MAX).unwrap();
         assert!(listing.items().len() > 0 || listing.anchor.is_empty());
         listing.items().for_each(&mut each);
@@ -383,10 +384,15 @@ pub fn list_all(
 
 /// Reads everything a shard holds through its API.
 pub async fn dump(shard: &Shard) -> Model {
+    dump_at(shard, 0).await
+}
+
+/// The same of a snapshot.
+pub async fn dump_at(shard: &Shard, at: u64) -> Model {
     let mut out = Model::default();
-    let oids = shard.list_objects(CONT, None, 1000).unwrap().oids;
+    let oids = shard.list_objects(CONT, Epoch(at), None, 1000).unwrap().oids;
     for oid in oids {
-        let stat = shard.view(CONT).unwrap().stat(oid);
+        let stat = shard.view_at(CONT, Epoch(at)).unwrap().stat(oid);
         let mut object = Object {
             epoch: stat.tail.epoch.0,
             keys_epoch: stat.keys_epoch.0,
@@ -394,7 +400,7 @@ pub async fn dump(shard: &Shard) -> Model {
         };
         let all = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
         let mut dkeys = Vec::new();
-        list_all(shard, oid, all, 3, |item| match item {
+        list_all(shard, at, oid, all, 3, |item| match item {
             Listed::Key { key } => dkeys.push(key.to_vec()),
             other => panic!("{other:?}"),
         });
@@ -403,16 +409,16 @@ pub async fn dump(shard: &Shard) -> Model {
             let mut akeys = Vec::new();
             let scope = ListScope::Akeys { dkey: &dkey };
             let anchor = {
-                let view = shard.view(CONT).unwrap();
+                let view = shard.view_at(CONT, Epoch(at)).unwrap();
                 view.list(oid, scope, b"", 1, 0).unwrap().keys_epoch
             };
-            list_all(shard, oid, scope, 2, |item| match item {
+            list_all(shard, at, oid, scope, 2, |item| match item {
                 Listed::Key { key } => akeys.push(key.to_vec()),
                 other => panic!("{other:?}"),
             });
             let mut values = BTreeMap::new();
             for akey in akeys {
-                let value = read_value(shard, oid, &dkey, &akey).await;
+                let value = read_value(shard, at, oid, &dkey, &akey).await;
                 values.insert(akey, value);
             }
             assert!(object.dkeys.insert(dkey, (anchor.0, values)).is_none(), "listed twice");
@@ -422,10 +428,10 @@ pub async fn dump(shard: &Shard) -> Model {
     out
 }
 
-async fn read_value(shard: &Shard, oid: Oid, dkey: &[u8], akey: &[u8]) -> (u64, Value) {
+async fn read_value(shard: &Shard, at: u64, oid: Oid, dkey: &[u8], akey: &[u8]) -> (u64, Value) {
     let fetch = |want: FetchWant, segments: &mut Segments| {
         let iods = [FetchIod { akey, want }];
-        let view = shard.view(CONT).unwrap();
+        let view = shard.view_at(CONT, Epoch(at)).unwrap();
         view.fetch(oid, dkey, Cond::AKEY_FETCH, &iods, segments).unwrap().remove(0)
     };
     let probe = fetch(FetchWant::Probe, &mut Segments::new());
@@ -453,7 +459,7 @@ async fn read_value(shard: &Shard, oid: Oid, dkey: &[u8], akey: &[u8]) -> (u64, 
             assert!(data[end as usize * size..].iter().all(|&b| b == 0));
             let mut records = BTreeMap::new();
             let scope = ListScope::Recxs { dkey, akey, descending: end % 2 == 0 };
-            list_all(shard, oid, scope, 2, |item| match item {
+            list_all(shard, at, oid, scope, 2, |item| match item {
                 Listed::Recx { recx, .. } => {
                     for n in recx.index..recx.index + recx.count {
                         let bytes = data[n as usize * size..][..size].to_vec();
@@ -489,14 +495,35 @@ pub fn as_dumped(model: &Model) -> Model {
     out
 }
 
-/// Everything observable agrees.
-pub async fn compare(shard: &Shard, model: &Model) {
-    let (got, want) = (dump(shard).await, as_dumped(model));
+/// Forgets epochs that a snapshot does not tell: those of dkeys and arrays; or all.
+pub fn forget_epochs(model: &mut Model, all: bool) {
+    for object in model.0.values_mut() {
+        if all {
+            (object.epoch, object.keys_epoch) = (0, 0);
+        }
+        for (epoch, akeys) in object.dkeys.values_mut() {
+            *epoch = 0;
+            for (epoch, value) in akeys.values_mut() {
+                if all || matches!(value, Value::Array(..)) {
+                    *epoch = 0;
+                }
+            }
+        }
+    }
+}
+
+/// Everything observable of a snapshot (0: of the present) agrees.
+pub async fn compare_at(shard: &Shard, model: &Model, at: u64) {
+    let (mut got, mut want) = (dump_at(shard, at).await, as_dumped(model));
+    if at > 0 {
+        forget_epochs(&mut got, false);
+        forget_epochs(&mut want, false);
+    }
     assert_eq!(got.0.keys().collect::<Vec<_>>(), want.0.keys().collect::<Vec<_>>());
     for (oid, object) in &want.0 {
         let found = &got.0[oid];
         assert!(found == object, "object {oid}\n got {found:?}\nwant {object:?}");
-        let view = shard.view(CONT).unwrap();
+        let view = shard.view_at(CONT, Epoch(at)).unwrap();
         assert_eq!(view.stat(*oid).tail.bytes_used, model.bytes_used(*oid));
         if oid.obj_type() == Some(ObjType::ArrayByte) {
             let tail = object
@@ -524,6 +551,11 @@ pub async fn compare(shard: &Shard, model: &Model) {
             assert_eq!(queried, tail);
         }
     }
+}
+
+/// Everything observable agrees.
+pub async fn compare(shard: &Shard, model: &Model) {
+    compare_at(shard, model, 0).await;
     let (counted, recounted) = shard.scm_audit();
     assert_eq!(counted, recounted);
     let stat = shard.stat();

@@ -60,6 +60,7 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
             let batch = wire::encode(&Batch {
                 pool: POOL,
                 cont: CONT,
+                at: Epoch::ZERO,
                 checks: vec![],
                 ops: ops.clone(),
                 sums: Sums::NONE,

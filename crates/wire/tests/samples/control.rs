@@ -3,11 +3,12 @@
 use super::{Reply, Visitor};
 use std::collections::BTreeMap;
 use types::{
-    Code, ContId, ContLayout, ContProps, CsumKind, Durability, Error, PoolId, Rank, TargetId,
+    Code, ContId, ContLayout, ContProps, CsumKind, Durability, Epoch, Error, PoolId, Rank, TargetId,
 };
 use uuid::Uuid;
 use wire::control::{
-    ContInfo, ControlReply, ControlRequest, JoinInfo, Name, OpenMode, PoolInfo, Subject, SystemInfo,
+    ContInfo, ControlReply, ControlRequest, JoinInfo, Name, OpenMode, PoolInfo, SnapInfo, SnapName,
+    Subject, SystemInfo,
 };
 use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
 
@@ -82,7 +83,13 @@ fn cont() -> ContInfo {
         props: props(),
         handle_count: 8,
         created_ns: 1_700_000_000_000_000_009,
+        snapshot_count: 2,
+        snapshot_last: Epoch(6),
     }
+}
+
+fn snap() -> SnapInfo {
+    SnapInfo { epoch: Epoch(6), name: "monday".into(), created_ns: 5 }
 }
 
 pub fn visit(visitor: &mut impl Visitor) {
@@ -154,6 +161,17 @@ fn requests(visitor: &mut impl Visitor) {
     );
     request("get_attrs", GetAttrs { subject: Subject::Pool(label("tank")) });
     request("get_props", GetProps { subject: Subject::Pool(label("tank")) });
+    let (pool, cont) = (label("tank"), label("home"));
+    let name = "monday".to_string();
+    request("snap_create", SnapCreate { pool: pool.clone(), cont: cont.clone(), name });
+    request("snap_list", SnapList(pool.clone(), cont.clone()));
+    for (name, snap) in
+        [("epoch", SnapName::Epoch(Epoch(6))), ("name", SnapName::Name("monday".into()))]
+    {
+        let (pool, cont) = (pool.clone(), cont.clone());
+        request(&format!("snap_destroy.{name}"), SnapDestroy { pool, cont, snap });
+    }
+    request("rollback", Rollback { pool, cont, snap: SnapName::Epoch(Epoch(6)), force: true });
 }
 
 fn replies(visitor: &mut impl Visitor) {
@@ -182,6 +200,8 @@ fn replies(visitor: &mut impl Visitor) {
     reply("attrs", Attrs(BTreeMap::from([("a".to_string(), b"1".to_vec())])));
     let props = [("ioc_max_writers".to_string(), "4".to_string())];
     reply("props", Props(props.into()));
+    reply("snap", Snap(snap()));
+    reply("snaps", Snaps { snaps: vec![snap()], rolling_back: Some(Epoch(6)) });
     for code in [Code::NonExist, Code::Busy, Code::NoMem] {
         let error = Reply::<ControlReply>::Err(Error::new(code, "what to do"));
         visitor.message(&format!("control_reply.error.{}", code as u16), error);

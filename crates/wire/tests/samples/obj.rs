@@ -12,6 +12,7 @@ use wire::lock::{
 use wire::obj::*;
 use wire::scrub::{BadHolder, BadPlace, FoundBy, Scrub, ScrubRate, ScrubStat};
 use wire::store::{AggregationStat, DeviceRole, DeviceStat, LogStat, StoreStat};
+use wire::versions::{ContStage, ContVersions};
 
 const OID: Oid = Oid { hi: 0x0d00_0100_0000_0007, lo: 0x55 };
 const POOL: PoolId = PoolId(5);
@@ -20,7 +21,7 @@ const TX: TxId = TxId { client: ClientId(0xabcd), seq: 21 };
 const RANGE: Recx = Recx { index: 4096, count: 300 };
 
 fn batch<'a>(ops: Vec<Op<'a>>) -> Batch<'a> {
-    Batch { pool: POOL, cont: CONT, checks: vec![], ops, sums: Sums::NONE }
+    Batch { pool: POOL, cont: CONT, at: Epoch(7), checks: vec![], ops, sums: Sums::NONE }
 }
 
 pub fn visit(visitor: &mut impl Visitor) {
@@ -137,6 +138,7 @@ fn checks(visitor: &mut impl Visitor) {
     let message = Batch {
         pool: POOL,
         cont: CONT,
+        at: Epoch::ZERO,
         checks: vec![
             check(ReadScope::Keys, 1),
             check(ReadScope::Object, 2),
@@ -171,7 +173,13 @@ fn requests(visitor: &mut impl Visitor) {
     request("shard_stat", Request::ShardStat { pool: POOL });
     request(
         "list_objects",
-        Request::ListObjects { pool: POOL, cont: CONT, after: Some(OID), count_max: 100 },
+        Request::ListObjects {
+            pool: POOL,
+            cont: CONT,
+            at: Epoch(7),
+            after: Some(OID),
+            count_max: 100,
+        },
     );
     request("list_orphans", Request::ListOrphans { pool: POOL, cont: CONT });
     request("admission_stat", Request::AdmissionStat { pool: POOL });
@@ -253,6 +261,18 @@ fn admin(visitor: &mut impl Visitor) {
         let op = AdminOp::SetAdmission { pool: POOL, admission };
         order(&format!("set_admission.{name}"), op);
     }
+    for (name, stage) in [
+        ("open", ContStage::Open),
+        ("frozen", ContStage::Frozen),
+        ("rolling_back", ContStage::RollingBack(Epoch(4))),
+    ] {
+        let snapshots = vec![Epoch(4), Epoch(6)];
+        let versions = ContVersions { revision: 9, snapshots, held: true, stage };
+        let op = AdminOp::SetVersions { pool: POOL, cont: CONT, versions };
+        order(&format!("set_versions.{name}"), op);
+    }
+    let reply = AdminReply { epoch: Epoch(78), under_way: true };
+    visitor.message("admin_reply", Reply::Ok(reply));
 }
 
 fn tail() -> Tail {

@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::url::{Place, Url};
 use dfs::{CreateOptions, FileKind};
 use types::Result;
-use wire::control::OpenMode;
+use wire::control::{OpenMode, SnapName};
 
 /// What is copied of an entry beside its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,12 +121,20 @@ impl SideSpec {
         })
     }
 
-    /// True when both are the same container, or both this machine.
+    /// The snapshot it shows, if it does.
+    fn snapshot(&self) -> Option<&SnapName> {
+        match self {
+            SideSpec::Remote { session, mode: OpenMode::ReadOnly, .. } => session.snapshot.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// True when both are the same container as of the same time, or both this machine.
     pub fn is_same(&self, other: &SideSpec) -> bool {
         match (self, other) {
             (SideSpec::Local, SideSpec::Local) => true,
             (SideSpec::Remote { url: a, .. }, SideSpec::Remote { url: b, .. }) => {
-                a.same_container(b)
+                a.same_container(b) && self.snapshot() == other.snapshot()
             }
             _ => false,
         }

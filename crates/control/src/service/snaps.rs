@@ -1,0 +1,425 @@
+//! Snapshots of containers, and rolling back to one.
+//!
+//! A snapshot is an epoch. To make one that all targets agree on:
+//!
+//! 1. the intent goes to the catalog, and every target is told to *hold*: to keep everything that
+//!    is removed from now on. Each answers the greatest epoch it has given out;
+//! 2. the snapshot's epoch is the greatest of these and of now. Every target is told it, and gives
+//!    out greater epochs only from then on. Still all of them hold;
+//! 3. the snapshot goes to the catalog: it is made. The holds end, and what no snapshot sees goes.
+//!
+//! So everything acknowledged before the request began is in the snapshot, nothing that began after
+//! its answer is, and a transaction, which has one epoch on all targets, is in it whole or not at
+//! all. If the service is cut off before 3, [`Service::resume`] ends the holds.
+//!
+//! A rollback first freezes the container on every target (no change begins, and none is half-way
+//! through its commit), then has each make its present what the snapshot shows, then opens it
+//! again. The intent is in the catalog until that is done; a resume goes on with it.
+
+use super::handles::Owner;
+use super::orders::{Failures, failure, order_each};
+use super::pool::target_ids;
+use super::{Service, Targets};
+use crate::keys;
+use crate::records::{
+    ContDf, PoolDf, RECORD_VERSION, RollbackDf, RollbackStageDf, SnapDf, SnapsDf,
+};
+use crate::store::{Attempts, Loaded, Tx};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use types::{Code, ContId, Epoch, Error, PoolId, Result, limits};
+use wire::control::{ControlReply, Name, SnapInfo, SnapName};
+use wire::obj::AdminOp;
+use wire::versions::{ContStage, ContVersions};
+
+/// Most snapshots of a container.
+const SNAPSHOTS_MAX: usize = 4096;
+
+/// One change of a container's versions at a time.
+#[derive(Clone, Default)]
+pub(super) struct Turns(Rc<RefCell<HashSet<(PoolId, ContId)>>>);
+
+/// The turn, until dropped.
+pub(super) struct Turn {
+    turns: Turns,
+    of: (PoolId, ContId),
+}
+
+impl Turns {
+    fn take(&self, of: (PoolId, ContId), name: &str) -> Result<Turn> {
+        if !self.0.borrow_mut().insert(of) {
+            return Err(Error::new(
+                Code::Busy,
+                format!(
+                    "another snapshot or rollback of container '{name}' is under way; try again \
+                     when it is done"
+                ),
+            ));
+        }
+        Ok(Turn { turns: self.clone(), of })
+    }
+
+    fn is_taken(&self, of: (PoolId, ContId)) -> bool {
+        self.0.borrow().contains(&of)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.0.borrow_mut().remove(&self.of);
+    }
+}
+
+impl SnapsDf {
+    fn empty() -> SnapsDf {
+        SnapsDf {
+            version: RECORD_VERSION,
+            revision: 0,
+            snapshots: Vec::new(),
+            making: false,
+            rollback: None,
+        }
+    }
+
+    /// What targets are to be told.
+    pub(super) fn versions(&self) -> ContVersions {
+        ContVersions {
+            revision: self.revision,
+            snapshots: self.snapshots.iter().map(|snap| snap.epoch).collect(),
+            held: self.making,
+            stage: match &self.rollback {
+                None => ContStage::Open,
+                Some(RollbackDf { stage: RollbackStageDf::Freezing, .. }) => ContStage::Frozen,
+                Some(RollbackDf { stage: RollbackStageDf::Rolling, to }) => {
+                    ContStage::RollingBack(*to)
+                }
+            },
+        }
+    }
+
+    fn find(&self, which: &SnapName, cont: &str) -> Result<usize> {
+        let found = self.snapshots.iter().position(|snap| match which {
+            SnapName::Epoch(epoch) => snap.epoch == *epoch,
+            SnapName::Name(name) => snap.name == *name,
+        });
+        found.ok_or_else(|| {
+            Error::new(
+                Code::NonExist,
+                format!(
+                    "container '{cont}' has no snapshot '{which}'; list them to see which it has"
+                ),
+            )
+        })
+    }
+}
+
+impl SnapDf {
+    fn info(&self) -> SnapInfo {
+        SnapInfo { epoch: self.epoch, name: self.name.clone(), created_ns: self.created_ns }
+    }
+}
+
+impl Service {
+    /// The snapshots of a container as stored; an empty record when it never had one.
+    pub(super) async fn snaps(&self, pool: PoolId, cont: ContId) -> Result<SnapsDf> {
+        let found = self.store.snaps(pool, cont).await?;
+        Ok(found.map_or_else(SnapsDf::empty, |found| found.record))
+    }
+
+    /// Changes the record of a container's snapshots, and its revision.
+    async fn change_snaps(
+        &self,
+        pool: PoolId,
+        cont: ContId,
+        change: impl Fn(&mut SnapsDf) -> Result<()>,
+    ) -> Result<SnapsDf> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let owner = self.store.cont(pool, cont).await?.ok_or_else(|| {
+                Error::new(Code::NonExist, format!("container {cont} was destroyed meanwhile"))
+            })?;
+            let key = keys::snaps(pool, cont);
+            let found: Option<Loaded<SnapsDf>> = self.store.snaps(pool, cont).await?;
+            let mut tx = Tx::new().expect(&owner);
+            tx = match &found {
+                Some(found) => tx.expect(found),
+                None => tx.expect_absent(&key),
+            };
+            let mut record = found.map_or_else(SnapsDf::empty, |found| found.record);
+            change(&mut record)?;
+            // Two, for an order in between: see `snap_create`.
+            record.revision += 2;
+            if self.store.commit(tx.put(&key, &record)).await? {
+                return Ok(record);
+            }
+        }
+    }
+
+    /// Tells all targets of a pool; the greatest epoch of their answers, and whether some are still
+    /// at it.
+    async fn tell_versions(
+        &self,
+        pool: &PoolDf,
+        cont: ContId,
+        versions: &ContVersions,
+        orders: &dyn Targets,
+    ) -> (Epoch, bool, Failures) {
+        let order = || AdminOp::SetVersions { pool: pool.id, cont, versions: versions.clone() };
+        let (replies, failures) = order_each(orders, target_ids(pool), order).await;
+        let epoch = replies.iter().map(|(_, reply)| reply.epoch).max().unwrap_or(Epoch::ZERO);
+        let under_way = replies.iter().any(|(_, reply)| reply.under_way);
+        (epoch, under_way, failures)
+    }
+
+    async fn find_both(&self, pool: &Name, cont: &Name) -> Result<(PoolDf, ContDf)> {
+        let pool = self.ready_pool(pool).await?.record;
+        let cont = self.ready_cont(&pool, cont).await?.record;
+        Ok((pool, cont))
+    }
+
+    pub(super) async fn snap_create(
+        &self,
+        pool: &Name,
+        cont: &Name,
+        name: &str,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        if !name.is_empty() {
+            limits::check_label(name)?;
+            if name.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(Error::inval(format!(
+                    "'{name}' would be taken for an epoch; a snapshot's name has a letter in it"
+                )));
+            }
+        }
+        let (pool, cont) = self.find_both(pool, cont).await?;
+        let (pool_id, id, label) = (pool.id, cont.id, cont.name());
+        let _turn = self.turns.take((pool_id, id), &label)?;
+        let held = self
+            .change_snaps(pool_id, id, |snaps| {
+                require_idle(snaps, &label)?;
+                if snaps.snapshots.len() >= SNAPSHOTS_MAX {
+                    let text =
+                        format!("container '{label}' has {SNAPSHOTS_MAX} snapshots; destroy one");
+                    return Err(Error::new(Code::NoSpace, text));
+                }
+                if !name.is_empty() && snaps.snapshots.iter().any(|snap| snap.name == name) {
+                    return Err(Error::new(
+                        Code::Exist,
+                        format!("container '{label}' has a snapshot '{name}' already"),
+                    ));
+                }
+                snaps.making = true;
+                Ok(())
+            })
+            .await?;
+        let mut versions = held.versions();
+        let (epoch, _, mut failures) = self.tell_versions(&pool, id, &versions, orders).await;
+        let created_ns = (self.wall_ns)();
+        // No two snapshots are of one epoch, even if nothing has happened and no time has passed.
+        let after_last = versions.snapshots.last().map_or(0, |last| last.0.saturating_add(1));
+        let epoch = epoch.max(Epoch(created_ns)).max(Epoch(after_last));
+        if failures.is_empty() {
+            versions.revision += 1;
+            versions.snapshots.push(epoch);
+            (_, _, failures) = self.tell_versions(&pool, id, &versions, orders).await;
+        }
+        let snap = SnapDf { epoch, name: name.to_string(), created_ns };
+        let is_made = failures.is_empty();
+        let done = self
+            .change_snaps(pool_id, id, |snaps| {
+                snaps.making = false;
+                if is_made {
+                    snaps.snapshots.push(snap.clone());
+                }
+                Ok(())
+            })
+            .await?;
+        let (_, _, late) = self.tell_versions(&pool, id, &done.versions(), orders).await;
+        for (target, error) in &late {
+            tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
+                "a target goes on keeping all that is removed until it hears of the snapshot");
+        }
+        if !is_made {
+            return Err(failure(
+                &format!("no snapshot was made of container '{label}'"),
+                &failures,
+                "mend that, then try again",
+            ));
+        }
+        tracing::info!(pool = %pool_id, cont = %id, %epoch, name, "snapshot made");
+        Ok(ControlReply::Snap(snap.info()))
+    }
+
+    pub(super) async fn snap_list(&self, pool: &Name, cont: &Name) -> Result<ControlReply> {
+        let (pool, cont) = self.find_both(pool, cont).await?;
+        let snaps = self.snaps(pool.id, cont.id).await?;
+        Ok(ControlReply::Snaps {
+            snaps: snaps.snapshots.iter().map(SnapDf::info).collect(),
+            rolling_back: snaps.rollback.map(|rollback| rollback.to),
+        })
+    }
+
+    pub(super) async fn snap_destroy(
+        &self,
+        pool: &Name,
+        cont: &Name,
+        which: &SnapName,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let (pool, cont) = self.find_both(pool, cont).await?;
+        let (pool_id, id, label) = (pool.id, cont.id, cont.name());
+        let _turn = self.turns.take((pool_id, id), &label)?;
+        let left = self
+            .change_snaps(pool_id, id, |snaps| {
+                require_idle(snaps, &label)?;
+                let at = snaps.find(which, &label)?;
+                snaps.snapshots.remove(at);
+                Ok(())
+            })
+            .await?;
+        let (_, _, late) = self.tell_versions(&pool, id, &left.versions(), orders).await;
+        for (target, error) in &late {
+            tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
+                "a target keeps a destroyed snapshot until it hears of it");
+        }
+        tracing::info!(pool = %pool_id, cont = %id, snapshot = %which, "snapshot destroyed");
+        Ok(ControlReply::Done)
+    }
+
+    pub(super) async fn roll_back(
+        &self,
+        pool: &Name,
+        cont: &Name,
+        which: &SnapName,
+        force: bool,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let (pool, cont) = self.find_both(pool, cont).await?;
+        let (pool_id, id, label) = (pool.id, cont.id, cont.name());
+        let _turn = self.turns.take((pool_id, id), &label)?;
+        let _closing = self.handles.begin_close(Owner::Cont(pool_id, id), force, &label)?;
+        self.change_snaps(pool_id, id, |snaps| {
+            let to = snaps.snapshots[snaps.find(which, &label)?].epoch;
+            match &snaps.rollback {
+                // One that was cut off is gone on with.
+                Some(rollback) if rollback.to == to => {}
+                Some(rollback) => {
+                    let text = format!(
+                        "container '{label}' is being rolled back to {}; roll it back to that \
+                         again to finish",
+                        rollback.to
+                    );
+                    return Err(Error::new(Code::Busy, text));
+                }
+                None => {
+                    let stage = RollbackStageDf::Freezing;
+                    snaps.rollback = Some(RollbackDf { to, stage });
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        self.finish_rollback(&pool, id, &label, orders).await?;
+        Ok(ControlReply::Done)
+    }
+
+    /// Goes through the stages of a rollback that the catalog knows of.
+    async fn finish_rollback(
+        &self,
+        pool: &PoolDf,
+        id: ContId,
+        label: &str,
+        orders: &dyn Targets,
+    ) -> Result<()> {
+        let mut snaps = self.snaps(pool.id, id).await?;
+        while let Some(rollback) = snaps.rollback.clone() {
+            let versions = snaps.versions();
+            loop {
+                let (_, under_way, failures) =
+                    self.tell_versions(pool, id, &versions, orders).await;
+                if !failures.is_empty() {
+                    return Err(failure(
+                        &format!("container '{label}' is not rolled back everywhere yet"),
+                        &failures,
+                        "it goes on when they answer; or roll it back again",
+                    ));
+                }
+                if !under_way {
+                    break;
+                }
+                orders.pause().await;
+            }
+            snaps = self
+                .change_snaps(pool.id, id, |snaps| {
+                    snaps.rollback = match &snaps.rollback {
+                        Some(RollbackDf { stage: RollbackStageDf::Freezing, to }) => {
+                            Some(RollbackDf { to: *to, stage: RollbackStageDf::Rolling })
+                        }
+                        _ => None,
+                    };
+                    Ok(())
+                })
+                .await?;
+            if snaps.rollback.is_none() {
+                tracing::info!(pool = %pool.id, cont = %id, to = %rollback.to, "rolled back");
+            }
+        }
+        let (_, _, failures) = self.tell_versions(pool, id, &snaps.versions(), orders).await;
+        for (target, error) in &failures {
+            tracing::warn!(pool = %pool.id, cont = %id, %target, %error,
+                "a target refuses changes until it hears that the rollback is over");
+        }
+        Ok(())
+    }
+
+    /// After a restart: what one target is to be told of a container. A creation that was cut off
+    /// is undone first. `None`: nothing.
+    pub(super) async fn resumed_versions(
+        &self,
+        pool: PoolId,
+        cont: ContId,
+    ) -> Result<Option<ContVersions>> {
+        let Some(found) = self.store.snaps(pool, cont).await? else { return Ok(None) };
+        if !found.record.making || self.turns.is_taken((pool, cont)) {
+            return Ok(Some(found.record.versions()));
+        }
+        let undone = self.change_snaps(pool, cont, |snaps| {
+            snaps.making = false;
+            Ok(())
+        });
+        Ok(Some(undone.await?.versions()))
+    }
+
+    /// After a restart: goes on with rollbacks that were cut off.
+    pub(super) async fn resume_rollbacks(&self, pool: &PoolDf, orders: &dyn Targets) -> Result<()> {
+        for cont in self.store.conts(pool.id).await? {
+            let (id, label) = (cont.record.id, cont.record.name());
+            if self.snaps(pool.id, id).await?.rollback.is_none() {
+                continue;
+            }
+            // A request that is at it goes on by itself.
+            let Ok(_turn) = self.turns.take((pool.id, id), &label) else { continue };
+            if let Err(error) = self.finish_rollback(pool, id, &label, orders).await {
+                tracing::warn!(pool = %pool.id, cont = %id, %error, "a rollback still waits");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `Busy` while the container is being rolled back.
+fn require_idle(snaps: &SnapsDf, label: &str) -> Result<()> {
+    match &snaps.rollback {
+        None => Ok(()),
+        Some(rollback) => Err(Error::new(
+            Code::Busy,
+            format!(
+                "container '{label}' is being rolled back to {}; wait, or roll it back to that again",
+                rollback.to
+            ),
+        )),
+    }
+}

@@ -1,0 +1,149 @@
+//! Snapshots: what targets are told in which order, and what a restart undoes or finishes.
+
+use crate::fake::{System, create_cont, label};
+use futures_executor::block_on;
+use types::{Code, Epoch, Rank, TargetId};
+use wire::control::{ControlReply, ControlRequest as R, SnapInfo, SnapName};
+use wire::versions::{ContStage, ContVersions};
+
+fn create(name: &str) -> R {
+    R::SnapCreate { pool: label("tank"), cont: label("home"), name: name.to_string() }
+}
+
+fn destroy(snap: SnapName) -> R {
+    R::SnapDestroy { pool: label("tank"), cont: label("home"), snap }
+}
+
+fn roll_back(snap: SnapName, force: bool) -> R {
+    R::Rollback { pool: label("tank"), cont: label("home"), snap, force }
+}
+
+fn made(system: &System, name: &str) -> SnapInfo {
+    match system.run(create(name)).unwrap() {
+        ControlReply::Snap(snap) => snap,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn list(system: &System) -> (Vec<SnapInfo>, Option<Epoch>) {
+    match system.run(R::SnapList(label("tank"), label("home"))).unwrap() {
+        ControlReply::Snaps { snaps, rolling_back } => (snaps, rolling_back),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn begun() -> System {
+    let system = System::new(2);
+    system.pool("tank");
+    system.run(create_cont("tank", "home")).unwrap();
+    system
+}
+
+/// The service after a restart.
+fn restarted(system: System) -> System {
+    let system = system.restarted();
+    block_on(system.service.resume(&*system.targets)).unwrap();
+    system
+}
+
+/// All targets keep the same, and it is this.
+#[track_caller]
+fn assert_told(system: &System, snapshots: &[Epoch], stage: ContStage) {
+    let told = system.targets.versions.borrow();
+    assert_eq!(told.len(), 4);
+    for ((target, ..), held) in told.iter() {
+        let want = ContVersions {
+            revision: held.revision,
+            snapshots: snapshots.to_vec(),
+            held: false,
+            stage,
+        };
+        assert_eq!(*held, want, "target {target}");
+    }
+}
+
+#[test]
+fn snapshots_come_and_go_on_all_targets() {
+    let system = begun();
+    let first = made(&system, "monday");
+    // Beyond all that targets have done.
+    assert!(first.epoch > Epoch(1003), "{first:?}");
+    assert_told(&system, &[first.epoch], ContStage::Open);
+    let second = made(&system, "");
+    assert!(second.epoch > first.epoch);
+    assert_eq!(list(&system), (vec![first.clone(), second.clone()], None));
+    let ControlReply::Cont(cont) = system.run(R::ContQuery(label("tank"), label("home"))).unwrap()
+    else {
+        panic!("not a container");
+    };
+    assert_eq!((cont.snapshot_count, cont.snapshot_last), (2, second.epoch));
+    for (name, code) in [("monday", Code::Exist), ("12", Code::Inval), ("a b", Code::Inval)] {
+        assert_eq!(system.run(create(name)).unwrap_err().code, code, "{name}");
+    }
+    system.run(destroy(SnapName::Name("monday".into()))).unwrap();
+    assert_told(&system, &[second.epoch], ContStage::Open);
+    let gone = system.run(destroy(SnapName::Epoch(first.epoch))).unwrap_err();
+    assert_eq!(gone.code, Code::NonExist);
+    system.run(destroy(SnapName::Epoch(second.epoch))).unwrap();
+    assert_told(&system, &[], ContStage::Open);
+}
+
+#[test]
+fn a_snapshot_that_a_target_does_not_hear_of_is_not_made() {
+    let system = begun();
+    system.targets.away.borrow_mut().insert(Rank(1));
+    assert_eq!(system.run(create("monday")).unwrap_err().code, Code::Unreach);
+    assert_eq!(list(&system), (vec![], None));
+    system.targets.away.borrow_mut().clear();
+    // The name is free.
+    let snap = made(&system, "monday");
+    assert_told(&system, &[snap.epoch], ContStage::Open);
+}
+
+#[test]
+fn a_rollback_freezes_rolls_and_opens_again() {
+    let system = begun();
+    let snap = made(&system, "monday");
+    let gone = roll_back(SnapName::Name("sunday".into()), false);
+    assert_eq!(system.run(gone).unwrap_err().code, Code::NonExist);
+    system.run(roll_back(SnapName::Name("monday".into()), false)).unwrap();
+    assert_told(&system, &[snap.epoch], ContStage::Open);
+    assert_eq!(list(&system), (vec![snap.clone()], None));
+    // Cut off: its intent stays, nothing else is done meanwhile, and it is gone on with.
+    system.targets.broken.borrow_mut().insert(TargetId(3));
+    let cut = system.run(roll_back(SnapName::Epoch(snap.epoch), false)).unwrap_err();
+    assert_eq!(cut.code, Code::Io);
+    assert_eq!(list(&system).1, Some(snap.epoch));
+    for request in [create("tuesday"), destroy(SnapName::Epoch(snap.epoch))] {
+        assert_eq!(system.run(request).unwrap_err().code, Code::Busy);
+    }
+    system.targets.broken.borrow_mut().clear();
+    let system = restarted(system);
+    assert_eq!(list(&system).1, None);
+    assert_told(&system, &[snap.epoch], ContStage::Open);
+}
+
+/// The service dies after any number of orders: a snapshot is on all targets or on none, none goes
+/// on holding, and a rollback is gone through with.
+#[test]
+fn wherever_the_service_dies_targets_and_catalog_agree() {
+    for orders in 0..14 {
+        let system = begun();
+        let first = made(&system, "first");
+        system.targets.orders_left.set(Some(orders));
+        let outcome = system.run(create("second"));
+        system.targets.orders_left.set(None);
+        let system = restarted(system);
+        let (snaps, _) = list(&system);
+        let epochs: Vec<Epoch> = snaps.iter().map(|snap| snap.epoch).collect();
+        assert_told(&system, &epochs, ContStage::Open);
+        assert_eq!(outcome.is_ok(), epochs.len() == 2, "after {orders} orders");
+        system.targets.orders_left.set(Some(orders));
+        // It may fail; then the resume goes on with it.
+        let _ = system.run(roll_back(SnapName::Epoch(first.epoch), false));
+        system.targets.orders_left.set(None);
+        let system = restarted(system);
+        assert_told(&system, &epochs, ContStage::Open);
+        assert_eq!(list(&system).1, None);
+    }
+}

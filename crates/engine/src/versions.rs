@@ -1,0 +1,94 @@
+//! Snapshots and rollbacks, as the control service orders them (see `control`).
+
+use crate::target::{PoolShard, Target};
+use std::rc::Rc;
+use types::{ContId, Epoch, PoolId, Result};
+use wire::obj::AdminReply;
+use wire::versions::{ContStage, ContVersions};
+
+/// A rollback that was ordered.
+pub(crate) struct Rollback {
+    /// The order's revision; a repeated order asks how far it is.
+    revision: u64,
+    /// `None` while it runs.
+    outcome: Option<Result<()>>,
+}
+
+impl Target {
+    /// Takes the versions of a container that are to be kept, and gives epochs beyond its
+    /// snapshots from then on.
+    pub(crate) async fn set_versions(
+        self: &Rc<Self>,
+        pool: PoolId,
+        cont: ContId,
+        versions: ContVersions,
+    ) -> Result<AdminReply> {
+        let ctx = self.shard(pool).await?;
+        let lsn = ctx.shard.set_versions(cont, &versions)?;
+        // In the same step: no change comes between the snapshot and the clock.
+        if let Some(last) = versions.snapshots.last() {
+            ctx.clock.borrow_mut().observe(*last);
+        }
+        let epoch = ctx.clock.borrow().last().max(ctx.shard.last_epoch());
+        ctx.shard.durable(lsn).await?;
+        let under_way = match ctx.shard.versions(cont)? {
+            now if now.revision != versions.revision => false,
+            now => match now.stage {
+                ContStage::Open => {
+                    self.rollbacks.borrow_mut().remove(&(pool, cont));
+                    false
+                }
+                ContStage::Frozen => ctx.shard.has_prepared(cont),
+                ContStage::RollingBack(to) => {
+                    self.roll_back(pool, &ctx, cont, to, versions.revision)?
+                }
+            },
+        };
+        Ok(AdminReply { epoch, under_way })
+    }
+
+    /// Starts a rollback unless it runs; true while it does. A failed one is started again by the
+    /// next order.
+    fn roll_back(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<PoolShard>,
+        cont: ContId,
+        to: Epoch,
+        revision: u64,
+    ) -> Result<bool> {
+        let mut rollbacks = self.rollbacks.borrow_mut();
+        if let Some(known) = rollbacks.get_mut(&(pool, cont))
+            && known.revision == revision
+        {
+            match &known.outcome {
+                None => return Ok(true),
+                Some(Ok(())) => return Ok(false),
+                Some(Err(error)) => {
+                    let error = error.clone();
+                    rollbacks.remove(&(pool, cont));
+                    return Err(error);
+                }
+            }
+        }
+        rollbacks.insert((pool, cont), Rollback { revision, outcome: None });
+        drop(rollbacks);
+        let (target, ctx) = (self.clone(), ctx.clone());
+        // A stop does not wait for it: it is begun again after the start.
+        self.env.spawn(async move {
+            let epoch = target.tick(&ctx);
+            let outcome = match ctx.shard.roll_back(cont, to, epoch).await {
+                Ok(lsn) => ctx.shard.durable(lsn).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &outcome {
+                tracing::warn!("target {}: rolling back container {cont}: {error}", target.id);
+            }
+            let mut rollbacks = target.rollbacks.borrow_mut();
+            if let Some(known) = rollbacks.get_mut(&(pool, cont)) {
+                known.outcome = Some(outcome);
+            }
+        });
+        Ok(true)
+    }
+}

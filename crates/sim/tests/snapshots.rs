@@ -1,0 +1,258 @@
+//! Snapshots taken while transactions over many targets are under way, and engines die: each
+//! shows every transaction whole or not at all, all that was acknowledged before it, nothing that
+//! began after it, and the same for ever; and a rollback brings it back.
+
+use client::{Client, Code, Container, KvObj, Tx};
+use sim::{Cluster, ClusterSpec};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{ContLayout, Durability, Epoch, ObjType, Result};
+use wire::control::{Name, OpenMode, SnapName};
+use wire::obj::Cond;
+
+const ACCOUNTS: u64 = 12;
+
+/// Seeds to run; `AZEKURA_SIM_SEEDS` asks for more.
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let count = std::env::var("AZEKURA_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
+    0..count.unwrap_or(default)
+}
+
+fn cont_name() -> Name {
+    Name::Label("c".into())
+}
+
+async fn open(client: &Client) -> Result<Container> {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
+    pool.cont_open(&cont_name(), OpenMode::ReadWrite).await
+}
+
+fn kv(cont: &Container, number: u64) -> KvObj {
+    let oid = cont.generate_oid(ObjType::KvHashed, "S1".parse().unwrap(), 0, number).unwrap();
+    KvObj { object: cont.object(oid) }
+}
+
+async fn number(tx: Option<&Tx>, kv: &KvObj, key: &[u8]) -> Result<i64> {
+    let value = kv.get(tx, key).await?.unwrap();
+    Ok(i64::from_le_bytes(value.try_into().unwrap()))
+}
+
+async fn accounts(cont: &Container) -> Result<Vec<i64>> {
+    let mut all = Vec::new();
+    for at in 0..ACCOUNTS {
+        all.push(number(None, &kv(cont, at), b"sum").await?);
+    }
+    Ok(all)
+}
+
+/// Moves money between accounts, mostly of different targets, until told to stop.
+async fn mover(cluster: &Cluster, name: u64, stop: &Cell<bool>) {
+    let client = cluster.client(&format!("m{name}"));
+    let cont = open(&client).await.unwrap();
+    let env = client.env().clone();
+    while !stop.get() {
+        let from = env.random_u64() % ACCOUNTS;
+        let to = (from + 1 + env.random_u64() % (ACCOUNTS - 1)) % ACCOUNTS;
+        let tx = Tx::open(&cont, false);
+        let moved = async {
+            let (a, b) = (kv(&cont, from), kv(&cont, to));
+            let (x, y) =
+                (number(Some(&tx), &a, b"sum").await?, number(Some(&tx), &b, b"sum").await?);
+            a.put(Some(&tx), Cond::NONE, b"sum", &(x - 7).to_le_bytes()).await?;
+            b.put(Some(&tx), Cond::NONE, b"sum", &(y + 7).to_le_bytes()).await?;
+            tx.commit().await
+        };
+        match moved.await {
+            Ok(_) => {}
+            Err(error) if matches!(error.code, Code::TxRestart | Code::Unreach | Code::Busy) => {
+                env.sleep(Duration::from_micros(env.random_u64() % 2000)).await;
+            }
+            Err(error) => panic!("mover {name}: {error}"),
+        }
+    }
+}
+
+/// Counts, one acknowledged update at a time, on all targets in turn.
+async fn counter(cluster: &Cluster, begun: &Cell<i64>, acked: &Cell<i64>, stop: &Cell<bool>) {
+    let client = cluster.client("counter");
+    let cont = open(&client).await.unwrap();
+    while !stop.get() {
+        let next = acked.get() + 1;
+        begun.set(next);
+        let kv = kv(&cont, 100 + next as u64 % 5);
+        kv.put(None, Cond::NONE, b"count", &next.to_le_bytes()).await.unwrap();
+        acked.set(next);
+    }
+}
+
+async fn count_at(cont: &Container) -> i64 {
+    let mut max = 0;
+    for at in 0..5 {
+        if let Some(value) = kv(cont, 100 + at).get(None, b"count").await.unwrap() {
+            max = max.max(i64::from_le_bytes(value.try_into().unwrap()));
+        }
+    }
+    max
+}
+
+fn run(seed: u64, with_trouble: bool) {
+    let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 2 }).unwrap();
+    cluster.block_on(async {
+        let setup = cluster.client("setup");
+        let cont = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+        for at in 0..ACCOUNTS {
+            let put = kv(&cont, at);
+            put.put(None, Cond::NONE, b"sum", &100i64.to_le_bytes()).await.unwrap();
+        }
+        let stop = Cell::new(false);
+        let (begun, acked) = (Cell::new(0), Cell::new(0));
+        let shown: RefCell<BTreeMap<Epoch, (Vec<i64>, i64)>> = RefCell::default();
+        let taker = async {
+            let client = cluster.client("taker");
+            let cont = open(&client).await.unwrap();
+            let env = client.env().clone();
+            let mut destroyed = 0;
+            for round in 0..14 {
+                env.sleep(Duration::from_micros(env.random_u64() % 20_000)).await;
+                let before = acked.get();
+                let name = format!("s{round}");
+                let made = match cont.pool().snap_create(&cont_name(), &name).await {
+                    Ok(made) => made,
+                    // Somebody was away; nothing was made.
+                    Err(_) if with_trouble => continue,
+                    Err(error) => panic!("seed {seed}: {error}"),
+                };
+                let after = begun.get();
+                let old = cont.at_snapshot(&SnapName::Name(name)).await.unwrap();
+                assert_eq!(old.at(), made.epoch);
+                let sums = accounts(&old).await.unwrap();
+                assert_eq!(
+                    sums.iter().sum::<i64>(),
+                    ACCOUNTS as i64 * 100,
+                    "seed {seed}: {sums:?}"
+                );
+                let count = count_at(&old).await;
+                assert!((before..=after).contains(&count), "seed {seed}: {before} {count} {after}");
+                shown.borrow_mut().insert(made.epoch, (sums, count));
+                if round % 4 == 3 {
+                    let first = shown.borrow().keys().next().copied();
+                    if let Some(first) = first {
+                        let which = SnapName::Epoch(first);
+                        match cont.pool().snap_destroy(&cont_name(), &which).await {
+                            Ok(()) => {}
+                            // It was carried out before the engine died.
+                            Err(error) if with_trouble => {
+                                assert!(error.code != Code::Inval, "{error}");
+                            }
+                            Err(error) => panic!("seed {seed}: {error}"),
+                        }
+                        shown.borrow_mut().remove(&first);
+                        destroyed += 1;
+                    }
+                }
+            }
+            stop.set(true);
+            destroyed
+        };
+        let trouble = async {
+            let env = cluster.world().node("trouble");
+            while with_trouble && !stop.get() {
+                env.sleep(Duration::from_micros(200 + env.random_u64() % 60_000)).await;
+                // Not the engine of the catalog: control requests are not repeated blindly.
+                let at = 1 + (env.random_u64() % 2) as usize;
+                cluster.kill_engine(at);
+                env.sleep(Duration::from_micros(env.random_u64() % 30_000)).await;
+                cluster.start_engine(at).await.unwrap();
+            }
+        };
+        let movers =
+            futures_util::future::join(mover(&cluster, 0, &stop), mover(&cluster, 1, &stop));
+        let counted = counter(&cluster, &begun, &acked, &stop);
+        let (destroyed, ..) = futures_util::future::join4(taker, movers, counted, trouble).await;
+        let shown = shown.take();
+        if !with_trouble {
+            assert_eq!((shown.len(), destroyed), (11, 3));
+        }
+        // They show what they showed, and one can go back to any of them.
+        for (epoch, (sums, count)) in &shown {
+            let old = cont.at_epoch(*epoch);
+            assert_eq!(&accounts(&old).await.unwrap(), sums, "seed {seed}");
+            assert_eq!(count_at(&old).await, *count, "seed {seed}");
+        }
+        let Some((to, (sums, count))) = shown.iter().nth(shown.len() / 2) else { return };
+        let pool = cont.pool();
+        let which = SnapName::Epoch(*to);
+        let refused = pool.roll_back(&cont_name(), &which, false).await.unwrap_err();
+        assert_eq!(refused.code, Code::Busy);
+        pool.roll_back(&cont_name(), &which, true).await.unwrap();
+        assert_eq!(&accounts(&cont).await.unwrap(), sums, "seed {seed}: rolled back");
+        assert_eq!(count_at(&cont).await, *count, "seed {seed}: rolled back");
+        for (epoch, (sums, _)) in &shown {
+            assert_eq!(&accounts(&cont.at_epoch(*epoch)).await.unwrap(), sums, "seed {seed}");
+        }
+        // And on from there.
+        kv(&cont, 0).put(None, Cond::NONE, b"sum", &1i64.to_le_bytes()).await.unwrap();
+        assert_eq!(accounts(&cont.at_epoch(*to)).await.unwrap(), *sums);
+    });
+}
+
+#[test]
+fn a_snapshot_shows_transactions_whole() {
+    seeds(6).for_each(|seed| run(seed, false));
+}
+
+#[test]
+fn a_snapshot_shows_transactions_whole_whoever_dies() {
+    seeds(6).for_each(|seed| run(seed, true));
+}
+
+/// Engines die in the midst of a rollback: it is finished, by the request or by the resume.
+#[test]
+fn a_rollback_is_finished_whoever_dies() {
+    for seed in seeds(6) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 2, targets: 2 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let cont = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let value = |round: i64, at: i64| (round * 1000 + at).to_le_bytes();
+            for at in 0..80 {
+                kv(&cont, at as u64).put(None, Cond::NONE, b"v", &value(1, at)).await.unwrap();
+            }
+            let pool = cont.pool();
+            let made = pool.snap_create(&cont_name(), "").await.unwrap();
+            for at in 0..120 {
+                kv(&cont, at as u64).put(None, Cond::NONE, b"v", &value(2, at)).await.unwrap();
+            }
+            let which = SnapName::Epoch(made.epoch);
+            let env = cluster.world().node("trouble");
+            let killer = async {
+                env.sleep(Duration::from_micros(env.random_u64() % 3000)).await;
+                cluster.kill_engine(1);
+                env.sleep(Duration::from_micros(env.random_u64() % 3000)).await;
+                cluster.start_engine(1).await.unwrap();
+            };
+            let name = cont_name();
+            let rolled = pool.roll_back(&name, &which, true);
+            let (rolled, ()) = futures_util::future::join(rolled, killer).await;
+            if rolled.is_err() {
+                // By itself, when the engine is back; asking again waits for that.
+                while let Err(error) = pool.roll_back(&cont_name(), &which, true).await {
+                    assert!(
+                        matches!(
+                            error.code,
+                            Code::Busy | Code::Unreach | Code::Closed | Code::TimedOut
+                        ),
+                        "seed {seed}: {error}"
+                    );
+                    env.sleep(Duration::from_millis(5)).await;
+                }
+            }
+            for at in 0..120i64 {
+                let found = kv(&cont, at as u64).get(None, b"v").await.unwrap();
+                let want = (at < 80).then(|| value(1, at).to_vec());
+                assert_eq!(found, want, "seed {seed}: {at}");
+            }
+        });
+    }
+}

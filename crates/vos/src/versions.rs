@@ -1,0 +1,338 @@
+//! Versions of a container: which snapshots it has, and the work in the background that follows
+//! from a change of them.
+//!
+//! While a container is *held* everything removed is kept, so that a snapshot can be made that
+//! includes what other targets did at the same time: the control service has all targets hold,
+//! chooses an epoch beyond what any of them has done, and tells it to all. What the new set of
+//! snapshots does not see is then dropped by a *sweep*: in slices, each a record of its own, so
+//! that replay frees the same blocks at the same place in the log.
+//!
+//! A rollback makes the head what a snapshot sees, as ordinary changes at one new epoch, in
+//! slices likewise. Blocks are shared, not copied.
+
+use std::rc::Rc;
+
+use types::{Code, ContId, Epoch, Error, Oid, Result};
+use wire::versions::{ContStage, ContVersions};
+
+use crate::Lsn;
+use crate::index::past::SweepAt;
+use crate::record::{RecordDf, StageDf, VersionsDf};
+use crate::shard::Shard;
+
+/// Dkeys that one slice of a sweep or of a rollback looks at.
+const SLICE_DKEYS: usize = 256;
+/// Objects that one slice of a sweep looks at.
+const SLICE_OBJECTS: usize = 256;
+
+/// Which versions of a container are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Versions {
+    /// Of the order that made it so.
+    pub revision: u64,
+    /// Ascending.
+    pub snapshots: Vec<Epoch>,
+    /// Everything is kept.
+    pub held: bool,
+    /// Whether it may be changed.
+    pub stage: ContStage,
+}
+
+impl Versions {
+    /// True when a snapshot sees what was there from `created` to `destroyed`.
+    pub(crate) fn sees(&self, created: Epoch, destroyed: Epoch) -> bool {
+        if created >= destroyed {
+            return false;
+        }
+        let at = self.snapshots.partition_point(|snapshot| *snapshot < created);
+        self.held || self.snapshots.get(at).is_some_and(|snapshot| *snapshot < destroyed)
+    }
+
+    /// True when nothing that is removed is kept.
+    pub(crate) fn keeps_nothing(&self) -> bool {
+        !self.held && self.snapshots.is_empty()
+    }
+
+    /// For changes: `None` when nothing is kept.
+    pub(crate) fn any(self: &Rc<Self>) -> Option<Rc<Self>> {
+        (!self.keeps_nothing()).then(|| self.clone())
+    }
+
+    /// True when all that `other` sees is seen.
+    fn covers(&self, other: &Versions) -> bool {
+        let all = other.snapshots.iter().all(|one| self.snapshots.binary_search(one).is_ok());
+        self.held || (!other.held && all)
+    }
+
+    pub(crate) fn durable(&self) -> VersionsDf {
+        VersionsDf {
+            revision: self.revision,
+            snapshots: self.snapshots.clone(),
+            held: self.held,
+            stage: match self.stage {
+                ContStage::Open => StageDf::Open,
+                ContStage::Frozen => StageDf::Frozen,
+                ContStage::RollingBack(to) => StageDf::RollingBack(to),
+            },
+        }
+    }
+
+    /// From the durable form; snapshots out of order mean damage.
+    pub(crate) fn from_durable(df: VersionsDf) -> Result<Versions> {
+        if !df.snapshots.is_sorted() {
+            return Err(Error::new(Code::Csum, "log record: snapshots out of order"));
+        }
+        Ok(Versions {
+            revision: df.revision,
+            snapshots: df.snapshots,
+            held: df.held,
+            stage: match df.stage {
+                StageDf::Open => ContStage::Open,
+                StageDf::Frozen => ContStage::Frozen,
+                StageDf::RollingBack(to) => ContStage::RollingBack(to),
+            },
+        })
+    }
+}
+
+impl crate::index::Container {
+    /// Takes a new set of versions; what it does not see any more is to be swept.
+    pub(crate) fn set_versions(&mut self, versions: Versions) {
+        if !versions.covers(&self.versions) {
+            self.sweep_from = Some(Oid::NIL);
+        }
+        self.versions = Rc::new(versions);
+    }
+
+    /// True when something may be there that nobody sees.
+    pub(crate) fn is_unswept(&self) -> bool {
+        self.sweep_from.is_some() || !self.unswept.is_empty()
+    }
+
+    /// Up to `count` objects that are to be swept; those of the walk over all are passed then.
+    fn next_to_sweep(&mut self, count: usize) -> Vec<Oid> {
+        let mut oids: Vec<Oid> = self.unswept.iter().take(count).copied().collect();
+        if oids.is_empty()
+            && let Some(from) = self.sweep_from
+        {
+            oids.extend(self.pasts.range(from..).take(count));
+            self.sweep_from = match oids.last() {
+                Some(last) if oids.len() == count => next_oid(*last),
+                _ => None,
+            };
+        }
+        oids
+    }
+}
+
+/// The object id after this one; `None` after the last.
+fn next_oid(oid: Oid) -> Option<Oid> {
+    match oid.lo.checked_add(1) {
+        Some(lo) => Some(Oid { lo, ..oid }),
+        None => Some(Oid { hi: oid.hi.checked_add(1)?, lo: 0 }),
+    }
+}
+
+impl Shard {
+    /// Takes a container's snapshots and whether it may be changed; an order older than one
+    /// carried out before changes nothing. Starts the work that follows: a sweep, a rollback.
+    ///
+    /// `Inval` for a rollback to what is no snapshot.
+    pub fn set_versions(&self, cont: ContId, wanted: &ContVersions) -> Result<Lsn> {
+        self.writable()?;
+        self.require_cont(cont)?;
+        let now = self.versions_of(cont)?;
+        if wanted.revision < now.revision {
+            return Ok(self.last_lsn());
+        }
+        let mut snapshots = wanted.snapshots.clone();
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        if let ContStage::RollingBack(to) = wanted.stage
+            && snapshots.binary_search(&to).is_err()
+        {
+            return Err(Error::inval(format!("a rollback to {to}, which is no snapshot")));
+        }
+        let versions = Versions {
+            revision: wanted.revision,
+            snapshots,
+            held: wanted.held,
+            stage: wanted.stage,
+        };
+        if versions == *now {
+            return Ok(self.last_lsn());
+        }
+        let (lsn, ()) = self.change(|state, _| {
+            let lsn = self.log_record(&RecordDf::Versions {
+                cont,
+                versions: versions.durable(),
+                unswept: false,
+            });
+            state.set_versions(cont, versions, false);
+            Ok((lsn, ()))
+        })?;
+        self.sweep_in_background();
+        Ok(lsn)
+    }
+
+    /// The versions of a container that are kept; `NonExist` when it is not known.
+    pub fn versions(&self, cont: ContId) -> Result<ContVersions> {
+        let versions = self.versions_of(cont)?;
+        Ok(ContVersions {
+            revision: versions.revision,
+            snapshots: versions.snapshots.clone(),
+            held: versions.held,
+            stage: versions.stage,
+        })
+    }
+
+    pub(crate) fn versions_of(&self, cont: ContId) -> Result<Rc<Versions>> {
+        self.require_cont(cont)?;
+        let state = self.state.borrow();
+        Ok(state.index.conts.get(&cont).map(|found| found.versions.clone()).unwrap_or_default())
+    }
+
+    /// `Busy` while a container is being rolled back: nothing of it is read or changed.
+    pub(crate) fn require_open(&self, cont: ContId) -> Result<()> {
+        let state = self.state.borrow();
+        match state.index.conts.get(&cont) {
+            Some(found) if found.versions.stage != ContStage::Open => Err(Error::new(
+                Code::Busy,
+                format!("container {cont} is being rolled back; try again when that is done"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// True while a part of a transaction on the container waits for its decision.
+    pub fn has_prepared(&self, cont: ContId) -> bool {
+        self.state.borrow().prepared.values().any(|part| part.cont == cont)
+    }
+
+    /// True while space of the container is still to come back from what nobody sees any more.
+    pub fn is_unswept(&self, cont: ContId) -> bool {
+        let state = self.state.borrow();
+        state.index.conts.get(&cont).is_some_and(|found| found.is_unswept())
+    }
+
+    /// Starts sweeping if there is anything to sweep and nobody does.
+    pub(crate) fn sweep_in_background(&self) {
+        let unswept = self.state.borrow().index.conts.values().any(|cont| cont.is_unswept());
+        if !unswept || self.sweeping.get() {
+            return;
+        }
+        let Some(me) = self.me.upgrade() else { return };
+        self.sweeping.set(true);
+        self.core.env.spawn(async move {
+            while !me.is_closed() {
+                me.core.env.yield_now().await;
+                match me.sweep_slice() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        tracing::warn!(pool = %me.pool, %error, "space of old versions stays taken");
+                        break;
+                    }
+                }
+            }
+            me.sweeping.set(false);
+        });
+    }
+
+    /// Sweeps a few objects; false when nothing was left to do.
+    fn sweep_slice(&self) -> Result<bool> {
+        self.writable()?;
+        let slice = {
+            let mut state = self.state.borrow_mut();
+            let mut conts = state.index.conts.iter_mut();
+            conts
+                .find(|(_, container)| container.is_unswept())
+                .map(|(&cont, container)| (cont, container.next_to_sweep(SLICE_OBJECTS)))
+        };
+        let Some((cont, oids)) = slice else { return Ok(false) };
+        for oid in oids {
+            self.sweep_object(cont, oid)?;
+        }
+        Ok(true)
+    }
+
+    /// One slice of one object. An object that needs more is put on the list.
+    fn sweep_object(&self, cont: ContId, oid: Oid) -> Result<()> {
+        self.change(|state, effects| {
+            let at = state.sweeping.remove(&(cont, oid)).unwrap_or_else(SweepAt::start);
+            let scm_before = effects.scm;
+            let next = state.index.sweep(cont, oid, &at, SLICE_DKEYS, effects);
+            let lsn = if effects.scm == scm_before && effects.blocks.is_empty() {
+                self.last_lsn()
+            } else {
+                self.log_record(&RecordDf::Sweep {
+                    cont,
+                    oid,
+                    at: at.durable(),
+                    count: SLICE_DKEYS as u32,
+                })
+            };
+            if let Some(next) = next {
+                state.sweeping.insert((cont, oid), next);
+                if let Some(container) = state.index.conts.get_mut(&cont) {
+                    container.unswept.insert(oid);
+                }
+            }
+            Ok((lsn, ()))
+        })?;
+        Ok(())
+    }
+
+    /// Makes the head of a container what its snapshot `to` sees, at `epoch`, which is newer than
+    /// all there is. To be called in stage [`ContStage::RollingBack`]; may be called again after it was cut off, with
+    /// a newer epoch. Orphans of the container are forgotten: they were of the time after.
+    pub async fn roll_back(&self, cont: ContId, to: Epoch, epoch: Epoch) -> Result<Lsn> {
+        let oids: Vec<Oid> = {
+            let state = self.state.borrow();
+            let found = state.index.conts.get(&cont);
+            found.map(|found| found.objects.keys().copied().collect()).unwrap_or_default()
+        };
+        let mut last = self.last_lsn();
+        for oid in oids {
+            let mut after: Option<Vec<u8>> = None;
+            loop {
+                self.writable()?;
+                if self.versions_of(cont)?.stage != ContStage::RollingBack(to) {
+                    return Err(Error::new(Code::Canceled, "the rollback was called off"));
+                }
+                let (lsn, next) = self.change(|state, effects| {
+                    let from = after.as_deref();
+                    let before = effects.blocks.len();
+                    let step =
+                        state.index.roll_back(cont, oid, (to, epoch), from, SLICE_DKEYS, effects);
+                    debug_assert!(effects.blocks.len() >= before);
+                    if !step.is_change {
+                        return Ok((last, step.next));
+                    }
+                    state.saw_epoch(epoch);
+                    let lsn = self.log_record(&RecordDf::RollBack {
+                        cont,
+                        oid,
+                        to,
+                        epoch,
+                        after: after.as_deref(),
+                        count: SLICE_DKEYS as u32,
+                    });
+                    Ok((lsn, step.next))
+                })?;
+                last = lsn;
+                self.core.env.yield_now().await;
+                match next {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
+            }
+        }
+        let (lsn, ()) = self.change(|state, _| {
+            state.forget_orphans(cont);
+            Ok((self.log_record(&RecordDf::ForgetOrphans { cont }), ()))
+        })?;
+        self.sweep_in_background();
+        Ok(lsn)
+    }
+}

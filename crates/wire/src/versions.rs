@@ -1,0 +1,42 @@
+//! What a target must keep of a container's history.
+//!
+//! The control service tells targets the whole of it each time ([`ContVersions`]), so an order may
+//! be repeated, and one that comes too late is known by its revision.
+
+use serde::{Deserialize, Serialize};
+use types::Epoch;
+
+/// Whether a container may be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum ContStage {
+    /// Yes.
+    #[default]
+    Open,
+    /// No: it is about to be rolled back. The order is carried out when no prepared transaction
+    /// is left.
+    Frozen,
+    /// No: it is being made what it was at this snapshot.
+    RollingBack(Epoch),
+}
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ContVersions {
+    /// Grows with each change; an order with an older one than a target has seen is ignored.
+    pub revision: u64,
+    /// Snapshots, ascending. A target's clock goes beyond the last.
+    pub snapshots: Vec<Epoch>,
+    /// Keep everything that is removed from now on: a snapshot is about to be made.
+    pub held: bool,
+    /// Whether it may be changed.
+    pub stage: ContStage,
+}
+
+/// Answer of a target to an order of the control service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct AdminReply {
+    /// The greatest epoch of the shard, for [`crate::obj::AdminOp::SetVersions`]; else zero.
+    pub epoch: Epoch,
+    /// True when the order is still being carried out: ask again.
+    pub under_way: bool,
+}
