@@ -10,7 +10,7 @@ use crate::dir::DirAnchor;
 use crate::entry::Found;
 use crate::flags::{Access, CreateOptions, OpenFlags, RenameFlags};
 use crate::fs::Dfs;
-use crate::inode::{FileKind, Inode};
+use crate::inode::{FileKind, Inode, epoch_ns};
 use crate::node::{Location, Obj};
 use crate::share::SharedObj;
 use crate::walk::Step;
@@ -27,6 +27,20 @@ pub struct Removed {
     pub kind: FileKind,
     /// Names it has left.
     pub nlink: u32,
+    /// What the directory's mtime is by it, nanoseconds since 1970; `None` where the engines did
+    /// not say.
+    pub changed_ns: Option<i64>,
+}
+
+/// A file that was opened, or made.
+pub struct Created {
+    /// The open file.
+    pub obj: Obj,
+    /// Its attributes.
+    pub stat: Stat,
+    /// When it was made: what the directory's mtime is by it, nanoseconds since 1970; `None` when
+    /// it was there.
+    pub changed_ns: Option<i64>,
 }
 
 /// What a rename did.
@@ -65,7 +79,7 @@ impl Dfs {
         name: &[u8],
         flags: OpenFlags,
         mode: u32,
-    ) -> Result<(Obj, Stat)> {
+    ) -> Result<Created> {
         let dir = parent.require_dir()?;
         check_name(name)?;
         self.check_access(&dir, Access::EXECUTE)?;
@@ -75,7 +89,7 @@ impl Dfs {
             let made = self.try_create(&at, &key, flags, mode, &CreateOptions::default()).await?;
             if let Some((obj, epoch)) = made {
                 let stat = stat_from(&Found::fresh(obj.node.inode(), epoch), &Tail::default());
-                return Ok((obj, stat));
+                return Ok(Created { obj, stat, changed_ns: Some(epoch_ns(epoch)) });
             }
             let found = match self.lookup_stat(parent, name).await {
                 Err(error) if error.code == Code::NonExist => continue,
@@ -83,7 +97,10 @@ impl Dfs {
             };
             match self.open_obj(&found, flags.without(OpenFlags::CREATE), false).await {
                 Err(error) if error.code == Code::NonExist => {}
-                other => return other,
+                other => {
+                    let (obj, stat) = other?;
+                    return Ok(Created { obj, stat, changed_ns: None });
+                }
             }
         }
         Err(Error::new(Code::Busy, "the name changes faster than it can be opened"))
@@ -226,6 +243,6 @@ impl Removed {
     /// An inode that has just lost a name; `inode` is how it was before.
     pub(crate) fn from_inode(inode: &Inode) -> Removed {
         let nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
-        Removed { oid: inode.oid, kind: inode.kind(), nlink }
+        Removed { oid: inode.oid, kind: inode.kind(), nlink, changed_ns: None }
     }
 }

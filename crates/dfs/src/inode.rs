@@ -290,7 +290,8 @@ pub(crate) fn class_from(raw: [u8; 2]) -> Option<Option<ObjClass>> {
     Some(Some(ObjClass { scheme, groups }))
 }
 
-fn epoch_ns(epoch: Epoch) -> i64 {
+/// When an epoch was, nanoseconds since 1970.
+pub(crate) fn epoch_ns(epoch: Epoch) -> i64 {
     i64::try_from(epoch.0).unwrap_or(i64::MAX)
 }
 

@@ -10,7 +10,7 @@ use crate::dir::DirAnchor;
 use crate::entry::{Found, reply_kind, retry};
 use crate::flags::Access;
 use crate::fs::{Dfs, inline};
-use crate::inode::{Inode, S_ISVTX};
+use crate::inode::{Inode, S_ISVTX, epoch_ns};
 use crate::layout::{INODE, MARKER, RECORD};
 use crate::node::Obj;
 use client::Batch;
@@ -95,6 +95,7 @@ impl Dfs {
             }
             batch.op(Op::RemoveLink { oid, dkey: name, akey: INODE });
             let result = batch.run().await?;
+            let changed_ns = Some(epoch_ns(result.epoch));
             let replies = result.replies()?;
             let Some(&OpReply::Removed { value, removed, linked }) = replies.first() else {
                 return Err(reply_kind());
@@ -106,7 +107,7 @@ impl Dfs {
                 if linked == Linked::Elsewhere {
                     shared.free_file(inode.oid).await?;
                 }
-                return Ok(Removed::Gone(Gone::from_inode(&inode)));
+                return Ok(Removed::Gone(Gone { changed_ns, ..Gone::from_inode(&inode) }));
             }
             if inode.is_dir() {
                 return Ok(Removed::Directory);

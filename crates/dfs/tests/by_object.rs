@@ -14,14 +14,19 @@ const RW: OpenFlags = OpenFlags::READ_WRITE;
 fn what_a_call_tells_is_what_asking_tells() {
     with_fs(async |_, fs| {
         let root = fs.root().await.unwrap();
-        let (file, made) = fs.create_stat(&root, b"f", RW | OpenFlags::EXCL, 0o644).await.unwrap();
+        let made = fs.create_stat(&root, b"f", RW | OpenFlags::EXCL, 0o644).await.unwrap();
+        let (file, changed_ns) = (made.obj, made.changed_ns.unwrap());
+        // The directory's times are what the making said.
+        let dir = fs.ostat(&root).await.unwrap();
+        assert_eq!((dir.mtime_ns, dir.ctime_ns), (changed_ns, changed_ns));
+        let made = made.stat;
         assert_eq!(made, fs.ostat(&file).await.unwrap());
-        assert_eq!(
-            fs.create_stat(&root, b"f", RW | OpenFlags::EXCL, 0o644).await.unwrap_err().code,
-            Code::Exist
-        );
+        let again = fs.create_stat(&root, b"f", RW | OpenFlags::EXCL, 0o644).await;
+        assert_eq!(again.err().unwrap().code, Code::Exist);
         fs.write(&file, 0, b"four").await.unwrap();
-        let (again, found) = fs.create_stat(&root, b"f", RW, 0o600).await.unwrap();
+        let there = fs.create_stat(&root, b"f", RW, 0o600).await.unwrap();
+        assert_eq!(there.changed_ns, None);
+        let (again, found) = (there.obj, there.stat);
         assert_eq!((again.oid(), found.size, found.mode & 0o777), (file.oid(), 4, 0o644));
         let (named, stat) = fs.lookup_stat(&root, b"f").await.unwrap();
         assert_eq!(stat, fs.stat_named(&named).await.unwrap());
@@ -60,11 +65,14 @@ fn what_a_call_tells_is_what_asking_tells() {
 fn who_lost_a_name_is_told() {
     with_fs(async |_, fs| {
         let root = fs.root().await.unwrap();
-        let file = fs.create_stat(&root, b"a", RW, 0o644).await.unwrap().0;
+        let file = fs.create_stat(&root, b"a", RW, 0o644).await.unwrap().obj;
         fs.link_obj(&file, &root, b"b").await.unwrap();
         let gone = fs.unlink_told(&root, b"a").await.unwrap();
+        if let Some(changed_ns) = gone.changed_ns {
+            assert_eq!(fs.ostat(&root).await.unwrap().mtime_ns, changed_ns);
+        }
         assert_eq!((gone.oid, gone.kind, gone.nlink), (file.oid(), FileKind::Regular, 1));
-        let other = fs.create_stat(&root, b"c", RW, 0o644).await.unwrap().0;
+        let other = fs.create_stat(&root, b"c", RW, 0o644).await.unwrap().obj;
         let plain = RenameFlags::NONE;
         let renamed = fs.rename_told(&root, b"c", &root, b"b", plain).await.unwrap();
         assert_eq!(renamed.moved, other.oid());
@@ -82,13 +90,13 @@ fn who_lost_a_name_is_told() {
 fn objects_are_not_confused_with_those_that_took_their_names() {
     with_fs(async |world, fs| {
         let root = fs.root().await.unwrap();
-        let file = fs.create_stat(&root, b"f", RW, 0o644).await.unwrap().0;
+        let file = fs.create_stat(&root, b"f", RW, 0o644).await.unwrap().obj;
         fs.write(&file, 0, b"old").await.unwrap();
         let elsewhere = world.mount_from("second", dfs::Credentials::root()).await;
         let far_root = elsewhere.root().await.unwrap();
         let seen = elsewhere.lookup_stat(&far_root, b"f").await.unwrap().0.share();
         fs.rename(&root, b"f", &root, b"g", RenameFlags::NONE).await.unwrap();
-        let taker = fs.create_stat(&root, b"f", RW, 0o644).await.unwrap().0;
+        let taker = fs.create_stat(&root, b"f", RW, 0o644).await.unwrap().obj;
         fs.write(&taker, 0, b"newer").await.unwrap();
 
         let stale = elsewhere.attach(&seen);
@@ -108,7 +116,7 @@ fn objects_are_not_confused_with_those_that_took_their_names() {
 fn a_held_file_opens_again_without_a_name() {
     with_fs(async |_, fs| {
         let root = fs.root().await.unwrap();
-        let file = fs.create_stat(&root, b"f", RW, 0o644).await.unwrap().0;
+        let file = fs.create_stat(&root, b"f", RW, 0o644).await.unwrap().obj;
         fs.write(&file, 0, b"data").await.unwrap();
         let mut shared = file.share();
         fs.unlink_told(&root, b"f").await.unwrap();

@@ -187,8 +187,7 @@ impl Options {
             transport: self.transport,
             writeback_cache: self.cache == CacheMode::Full,
             cache_symlinks: self.cache != CacheMode::None,
-            // By mode bits we clear them ourselves, whoever the kernel thinks is asking.
-            kill_privileges: self.default_permissions,
+            kill_privileges: true,
             readahead_bytes: self.readahead_bytes,
             ..Config::default()
         }

@@ -6,11 +6,23 @@ use super::table::Inode;
 use super::worker::Worker;
 use crate::low::{Fh, NodeId, Request, SetAttr, Stat as Told, StatFs};
 use dfs::{Access, OpenFlags, Stat};
+use std::time::Duration;
 
 impl Worker {
     /// Attributes of a node.
     pub async fn getattr(&self, node: NodeId) -> Answer<Told> {
         let inode = self.inode(node)?;
+        // After each change of a directory's names the kernel asks for its attributes, to check
+        // permissions, although it was told them a moment ago.
+        let ttl = self.volume.options.policy.attr_ttl;
+        let now_ns = self.env().wall_ns();
+        if let Some((stat, asked_ns)) =
+            inode.remembered(now_ns.saturating_sub(ttl.as_nanos() as u64))
+        {
+            let age = Duration::from_nanos(now_ns.saturating_sub(asked_ns));
+            let told = self.told(&inode, &stat);
+            return Ok(Told { attr_ttl: ttl.saturating_sub(age), ..told });
+        }
         let stat = self.stat(&inode).await?;
         Ok(self.told(&inode, &stat))
     }
@@ -25,6 +37,7 @@ impl Worker {
             if nameless { self.dfs.ostat(&obj).await } else { self.dfs.stat_named(&obj).await };
         let stat = stat.map_err(Fault::of_node)?;
         self.learn(inode, &obj, as_of);
+        inode.remember(&stat, as_of, self.env().wall_ns());
         Ok(stat)
     }
 

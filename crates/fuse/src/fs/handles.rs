@@ -56,7 +56,8 @@ impl Worker {
         let (dfs, at) = (self.dfs_with_umask(req, new.umask), self.named(&dir));
         let flags = convert::open_flags(bits);
         let made = dfs.create_stat(&at, name, flags, new.mode & 0o7777);
-        let (obj, stat) = self.change_names(&dir, made).await?;
+        let made = self.change_names(&dir, made, |made| made.changed_ns).await?;
+        let (obj, stat) = (made.obj, made.stat);
         let inode = self.learn_of(&obj.share(), as_of);
         let entry = self.entry(&inode, &stat);
         let flags = self.pages(&inode, bits, &stat, bits.has(libc::O_TRUNC));

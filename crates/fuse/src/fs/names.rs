@@ -41,15 +41,17 @@ impl Worker {
         Ok(self.looked_up(&obj.share(), as_of, &stat))
     }
 
-    /// Runs a change of the names in a directory.
+    /// Runs a change of the names in a directory. `when` says when it was, if that is known.
     pub(super) async fn change_names<T>(
         &self,
         dir: &Inode,
         change: impl Future<Output = Result<T>>,
+        when: impl FnOnce(&T) -> Option<i64>,
     ) -> Answer<T> {
-        dir.touch_names(&self.volume.table);
+        let before = dir.touch_names(&self.volume.table);
         let done = change.await;
-        dir.touch_names(&self.volume.table);
+        let changed_ns = done.as_ref().ok().and_then(when);
+        dir.names_changed(&self.volume.table, before, changed_ns);
         Ok(done?)
     }
 
@@ -62,11 +64,15 @@ impl Worker {
     ) -> Answer<Entry> {
         let as_of = self.volume.table.now();
         let (obj, stat) = self
-            .change_names(&dir, async {
-                let obj = made.await?;
-                let stat = dfs.ostat(&obj).await?;
-                Ok((obj, stat))
-            })
+            .change_names(
+                &dir,
+                async {
+                    let obj = made.await?;
+                    let stat = dfs.ostat(&obj).await?;
+                    Ok((obj, stat))
+                },
+                |_| None,
+            )
             .await?;
         Ok(self.looked_up(&obj.share(), as_of, &stat))
     }
@@ -127,7 +133,8 @@ impl Worker {
     pub async fn unlink(&self, req: &Request, parent: NodeId, name: &[u8]) -> Answer {
         let dir = self.inode(parent)?;
         let (dfs, at) = (self.dfs_for(req), self.named(&dir));
-        let gone = self.change_names(&dir, dfs.unlink_told(&at, name)).await?;
+        let gone =
+            self.change_names(&dir, dfs.unlink_told(&at, name), |gone| gone.changed_ns).await?;
         self.lost_name(gone.oid, gone.nlink);
         Ok(())
     }
@@ -136,7 +143,8 @@ impl Worker {
     pub async fn rmdir(&self, req: &Request, parent: NodeId, name: &[u8]) -> Answer {
         let dir = self.inode(parent)?;
         let (dfs, at) = (self.dfs_for(req), self.named(&dir));
-        let gone = self.change_names(&dir, dfs.rmdir_told(&at, name)).await?;
+        let gone =
+            self.change_names(&dir, dfs.rmdir_told(&at, name), |gone| gone.changed_ns).await?;
         self.lost_name(gone.oid, gone.nlink);
         Ok(())
     }
@@ -163,10 +171,14 @@ impl Worker {
         let (name, new_name) = (rename.name, rename.new_name);
         let dfs = self.dfs_for(req);
         let renamed = self
-            .change_names(&dir, async {
-                new_dir.touch_names(&self.volume.table);
-                dfs.rename_told(&at, name, &to, new_name, flags).await
-            })
+            .change_names(
+                &dir,
+                async {
+                    new_dir.touch_names(&self.volume.table);
+                    dfs.rename_told(&at, name, &to, new_name, flags).await
+                },
+                |_| None,
+            )
             .await;
         new_dir.touch_names(&self.volume.table);
         let renamed = renamed?;
@@ -198,10 +210,14 @@ impl Worker {
         let (inode, dir) = (self.inode(node)?, self.inode(new_parent)?);
         let (obj, to, dfs) = (self.named(&inode), self.named(&dir), self.dfs_for(req));
         let stat = self
-            .change_names(&dir, async {
-                dfs.link_obj(&obj, &to, new_name).await?;
-                dfs.ostat(&obj).await
-            })
+            .change_names(
+                &dir,
+                async {
+                    dfs.link_obj(&obj, &to, new_name).await?;
+                    dfs.ostat(&obj).await
+                },
+                |_| None,
+            )
             .await?;
         inode.change(&self.volume.table, |shared| {
             shared.set_hard(true);

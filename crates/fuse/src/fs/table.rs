@@ -10,7 +10,7 @@
 //!   known since: every change takes a number from one counter ([`Table::tick`]), and a reader
 //!   says which number it began at.
 
-use dfs::SharedObj;
+use dfs::{SharedObj, Stat};
 use foldhash::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -45,13 +45,23 @@ struct State {
     told: Option<Version>,
     /// When the object was last asked about, nanoseconds since 1970.
     known_ns: u64,
+    /// Of a directory: its attributes, kept up to date over what this mount does, and when they
+    /// were asked for.
+    attributes: Option<(Stat, u64)>,
 }
 
 impl Inode {
     fn new(shared: SharedObj) -> Inode {
         let number = shared.oid().lo;
-        let state =
-            State { shared, opens: 0, changed: 0, names_changed: 0, told: None, known_ns: 0 };
+        let state = State {
+            shared,
+            opens: 0,
+            changed: 0,
+            names_changed: 0,
+            told: None,
+            known_ns: 0,
+            attributes: None,
+        };
         Inode { number, state: Mutex::new(state) }
     }
 
@@ -84,6 +94,7 @@ impl Inode {
         let mut state = self.state.lock();
         change(&mut state.shared);
         state.changed = table.tick();
+        state.attributes = None;
     }
 
     /// Notes that the object's data or attributes are about to change, or have.
@@ -91,11 +102,42 @@ impl Inode {
         self.change(table, |_| ());
     }
 
-    /// Notes that names of the directory are about to change, or have.
-    pub fn touch_names(&self, table: &Table) {
+    /// Notes that names of the directory are about to change. Returns its attributes, for
+    /// [`Inode::names_changed`].
+    pub fn touch_names(&self, table: &Table) -> Option<(Stat, u64)> {
         let mut state = self.state.lock();
         state.names_changed = table.tick();
         state.changed = state.names_changed;
+        state.attributes.take()
+    }
+
+    /// Notes that names of the directory have changed: by one change at `changed_ns`, if that is
+    /// known, since it had these attributes.
+    pub fn names_changed(
+        &self,
+        table: &Table,
+        before: Option<(Stat, u64)>,
+        changed_ns: Option<i64>,
+    ) {
+        self.touch_names(table);
+        let (Some((stat, asked_ns)), Some(changed_ns)) = (before, changed_ns) else { return };
+        let ctime_ns = stat.ctime_ns.max(changed_ns);
+        let stat = Stat { mtime_ns: changed_ns, ctime_ns, ..stat };
+        self.state.lock().attributes = Some((stat, asked_ns));
+    }
+
+    /// Remembers the attributes of a directory, asked for at `now_ns` by somebody who began at
+    /// `as_of`.
+    pub fn remember(&self, stat: &Stat, as_of: u64, now_ns: u64) {
+        let mut state = self.state.lock();
+        if state.changed <= as_of && stat.is_dir() {
+            state.attributes = Some((*stat, now_ns));
+        }
+    }
+
+    /// The attributes of a directory and when they were asked for, if that was after `ns`.
+    pub fn remembered(&self, ns: u64) -> Option<(Stat, u64)> {
+        self.state.lock().attributes.filter(|(_, asked_ns)| *asked_ns > ns)
     }
 
     /// True when the object did not change through this mount since `as_of`.
