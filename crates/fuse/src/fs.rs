@@ -22,6 +22,7 @@ mod fault;
 mod files;
 mod handles;
 mod listing;
+mod locks;
 mod mail;
 mod names;
 mod serve;

@@ -58,6 +58,7 @@ fn volume_options(options: &Options, config: &Config) -> VolumeOptions {
         policy: options.policy(),
         kernel_checks: config.mount.default_permissions,
         posix_acl: config.posix_acl,
+        keeps_atime: !config.mount.noatime && !config.mount.read_only,
         timeout: options.timeout,
         threads: config.thread_count(),
     }

@@ -204,3 +204,35 @@ fn exclusive_creation_has_one_winner() {
         assert_eq!(made.iter().filter(|made| **made).count(), 1, "round {round}");
     }
 }
+/// Appending programs on two mounts lose nothing and leave no holes.
+#[test]
+fn appends_from_two_mounts_are_whole() {
+    if !can_mount() {
+        return;
+    }
+    let system = System::start(Durability::Memory);
+    let mounts = [system.mount("cache=none"), system.mount("cache=metadata")];
+    fs::write(mounts[0].path("log"), "").unwrap();
+    let line = |who: usize, round: usize| {
+        format!("{who} {round:04} {}\n", "=".repeat((round * 7 + who) % 120))
+    };
+    std::thread::scope(|scope| {
+        for who in 0..4 {
+            let path = mounts[who % 2].path("log");
+            scope.spawn(move || {
+                let mut file = OpenOptions::new().append(true).open(path).unwrap();
+                for round in 0..50 {
+                    file.write_all(line(who, round).as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    let text = String::from_utf8(fs::read(mounts[0].path("log")).unwrap()).unwrap();
+    let mut next = [0; 4];
+    for found in text.split_inclusive('\n') {
+        let who = (found.as_bytes()[0] - b'0') as usize;
+        assert_eq!(found, line(who, next[who]));
+        next[who] += 1;
+    }
+    assert_eq!(next, [50; 4]);
+}

@@ -3,14 +3,16 @@
 //! Bytes are moved once: a write goes from the kernel's request to the engine's buffer, a read
 //! from there into the reply.
 
-use super::fault::Answer;
+use super::fault::{Answer, Fault};
 use super::worker::Worker;
-use crate::low::{Fh, Transfer};
-use dfs::OpenFlags;
+use crate::low::{CopyRange, Fallocate, Fh, Transfer};
+use dfs::{AllocateFlags, Obj, OpenFlags};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 impl Worker {
     /// Reads; fewer bytes than asked for mean the end of the file.
-    pub async fn read(&self, fh: Fh, at: Transfer, memory: &mut [u8]) -> Answer<usize> {
+    pub async fn read(self: &Rc<Self>, fh: Fh, at: Transfer, memory: &mut [u8]) -> Answer<usize> {
         let file = self.file(fh)?;
         let obj = self.data_obj(fh, &file, OpenFlags::NONE);
         let end = at.offset.saturating_add(memory.len() as u64);
@@ -21,7 +23,21 @@ impl Worker {
         } else {
             self.dfs.read_to_end(&obj, at.offset, memory).await
         };
-        Ok(read?)
+        let read = read?;
+        if file.atime_due.load(Ordering::Relaxed) && file.atime_due.swap(false, Ordering::Relaxed) {
+            self.touch_atime(obj);
+        }
+        Ok(read)
+    }
+
+    /// Sets the access time of a file that was read. Nobody waits for it.
+    fn touch_atime(self: &Rc<Self>, obj: Obj) {
+        let worker = self.clone();
+        self.env().spawn(async move {
+            if let Err(error) = worker.dfs.touch_atime(&obj).await {
+                tracing::debug!("the access time stays as it was: {error}");
+            }
+        });
     }
 
     /// Writes, at the end if the program appends; returns how many bytes, always all.
@@ -45,5 +61,52 @@ impl Worker {
             self.drop_privileges(&file.inode).await?;
         }
         Ok(written)
+    }
+
+    /// Allocates, punches, zeroes.
+    pub async fn fallocate(&self, fh: Fh, range: Fallocate) -> Answer {
+        let file = self.file(fh)?;
+        let obj = self.data_obj(fh, &file, OpenFlags::NONE);
+        let flags = AllocateFlags(range.mode);
+        file.inode.touch(&self.volume.table);
+        let done = self.dfs.fallocate(&obj, flags, range.offset, range.len).await;
+        file.inode.touch(&self.volume.table);
+        done?;
+        if !flags.has(AllocateFlags::KEEP_SIZE) {
+            file.inode.reaches(range.offset + range.len);
+        }
+        Ok(())
+    }
+
+    /// Finds data or a hole.
+    pub async fn lseek(&self, fh: Fh, offset: u64, whence: u32) -> Answer<u64> {
+        // With write-back there may be data that only the kernel has: it shall take all for data.
+        if self.volume.options.policy.writes_back() {
+            return Err(Fault::Os(libc::ENOSYS));
+        }
+        let file = self.file(fh)?;
+        let obj = self.data_obj(fh, &file, OpenFlags::NONE);
+        match whence as i32 {
+            libc::SEEK_DATA => Ok(self.dfs.seek_data(&obj, offset).await?),
+            libc::SEEK_HOLE => Ok(self.dfs.seek_hole(&obj, offset).await?),
+            _ => Err(Fault::Os(libc::EINVAL)),
+        }
+    }
+
+    /// Copies within the file system; returns how many bytes.
+    pub async fn copy_range(&self, copy: CopyRange) -> Answer<u64> {
+        if copy.flags != 0 {
+            return Err(Fault::Os(libc::EINVAL));
+        }
+        let (from, to) = (self.file(copy.fh_in)?, self.file(copy.fh_out)?);
+        let source = self.data_obj(copy.fh_in, &from, OpenFlags::NONE);
+        let target = self.data_obj(copy.fh_out, &to, OpenFlags::NONE);
+        to.inode.touch(&self.volume.table);
+        let copied =
+            self.dfs.copy_range(&source, copy.offset_in, &target, copy.offset_out, copy.len).await;
+        to.inode.touch(&self.volume.table);
+        let copied = copied?;
+        to.inode.reaches(copy.offset_out + copied);
+        Ok(copied)
     }
 }

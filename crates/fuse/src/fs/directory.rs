@@ -7,6 +7,7 @@ use super::listing::{ENTRIES_FROM, Item, Listing, Page};
 use super::table::Inode;
 use super::worker::Worker;
 use crate::low::{Attr, DirSink, Entry, Fh, FileKind, NodeId, Opened, Request};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Attributes in a page are not given out when they are older than this.
@@ -17,7 +18,12 @@ impl Worker {
     pub fn opendir(&self, node: NodeId) -> Answer<Opened> {
         let inode = self.inode(node)?;
         let listing = Some(futures_util::lock::Mutex::new(Listing::default()));
-        let fh = self.volume.files.add(OpenFile { inode, thread: self.thread, listing });
+        let fh = self.volume.files.add(OpenFile {
+            inode,
+            thread: self.thread,
+            atime_due: AtomicBool::new(false),
+            listing,
+        });
         Ok(Opened { fh: Fh(fh), flags: 0 })
     }
 

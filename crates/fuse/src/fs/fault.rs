@@ -49,6 +49,7 @@ impl Fault {
         let number = match error.code {
             Code::Unreach | Code::Closed | Code::Proto | Code::Version | Code::Stale => libc::EIO,
             Code::Canceled => libc::EINTR,
+            Code::RecordTooBig => libc::E2BIG,
             Code::KeyTooBig => libc::ENAMETOOLONG,
             code => code.errno(),
         };

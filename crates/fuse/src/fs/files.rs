@@ -5,7 +5,7 @@ use super::table::Inode;
 use foldhash::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Independent parts of the table.
 const SHARDS: usize = 64;
@@ -16,6 +16,8 @@ pub struct OpenFile {
     pub inode: Arc<Inode>,
     /// The thread whose client registered the open handle with the engines.
     pub thread: usize,
+    /// The first read sets the access time.
+    pub atime_due: AtomicBool,
     /// Of a directory: where its listing stands.
     pub listing: Option<futures_util::lock::Mutex<Listing>>,
 }

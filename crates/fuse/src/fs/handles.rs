@@ -6,8 +6,8 @@ use super::fault::{Answer, Fault};
 use super::table::{Inode, Version};
 use super::worker::Worker;
 use crate::low::open_reply;
-use crate::low::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Request};
-use dfs::Stat;
+use crate::low::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Release, Request};
+use dfs::{CreateOptions, LockKind, Stat};
 use std::rc::Rc;
 
 impl Worker {
@@ -35,7 +35,7 @@ impl Worker {
             self.notifier.flushed().await;
         }
         let flags = self.pages(&inode, bits, &stat, cuts);
-        let fh = self.keep(inode.clone(), obj);
+        let fh = self.keep(inode.clone(), obj, &stat);
         if cuts && bits.kill_suidgid {
             self.drop_privileges(&inode).await?;
         }
@@ -61,7 +61,28 @@ impl Worker {
         let inode = self.learn_of(&obj.share(), as_of);
         let entry = self.entry(&inode, &stat);
         let flags = self.pages(&inode, bits, &stat, bits.has(libc::O_TRUNC));
-        Ok((entry, Opened { fh: self.keep(inode, obj), flags }))
+        Ok((entry, Opened { fh: self.keep(inode, obj, &stat), flags }))
+    }
+
+    /// Makes and opens a file without a name.
+    pub async fn tmpfile(
+        &self,
+        req: &Request,
+        parent: NodeId,
+        new: NewNode,
+        bits: OpenBits,
+    ) -> Answer<(Entry, Opened)> {
+        let dir = self.inode(parent)?;
+        let as_of = self.volume.table.now();
+        let (dfs, at) = (self.dfs_with_umask(req, new.umask), self.named(&dir));
+        let flags = convert::open_flags(bits);
+        let options = CreateOptions::default();
+        let obj = dfs.tmpfile(&at, flags, new.mode & 0o7777, &options).await?;
+        let stat = dfs.ostat(&obj).await?;
+        let inode = self.learn_of(&obj.share(), as_of);
+        let entry = self.entry(&inode, &stat);
+        let flags = self.pages(&inode, bits, &stat, false);
+        Ok((entry, Opened { fh: self.keep(inode, obj, &stat), flags }))
     }
 
     /// How the kernel shall treat the pages of a file that was opened.
@@ -83,8 +104,16 @@ impl Worker {
     }
 
     /// The last descriptor of a file is closed.
-    pub fn release(self: &Rc<Self>, fh: Fh) {
+    pub async fn release(self: &Rc<Self>, fh: Fh, release: Release) {
         let Some(file) = self.volume.files.remove(fh.0) else { return };
+        if let Some(owner) = release.lock_owner {
+            if release.flock_unlock {
+                self.unlock_all(&file, LockKind::Flock, owner).await;
+            }
+            if release.flush {
+                self.unlock_all(&file, LockKind::Posix, owner).await;
+            }
+        }
         // The space of what has no name comes back now, not with the next request.
         let at_once = file.inode.shared().is_unlinked() && !file.inode.is_open();
         let thread = file.thread;

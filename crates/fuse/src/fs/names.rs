@@ -219,9 +219,9 @@ impl Worker {
                 |_| None,
             )
             .await?;
-        inode.change(&self.volume.table, |shared| {
-            shared.set_hard(true);
-        });
+        // Where a file that had no name is now is known here only.
+        let linked = obj.share();
+        inode.change(&self.volume.table, |shared| *shared = linked.clone());
         Ok(self.looked_up(&obj.share(), self.volume.table.now(), &stat))
     }
 }

@@ -9,8 +9,9 @@ use super::fault::Answer;
 use super::volume::Volume;
 use super::worker::Worker;
 use crate::low::{
-    DirSink, Entry, Errno, Fh, FileSystem, LockOwner, NewNode, NodeId, OpenFlags, Opened, Release,
-    Rename, Request, SetAttr, SetXattr, Stat, StatFs, Transfer, WorkerSeat,
+    CopyRange, DirSink, Entry, Errno, Fallocate, Fh, FileSystem, Lock, LockOwner, LockRequest,
+    NewNode, NodeId, OpenFlags, Opened, Release, Rename, Request, SetAttr, SetXattr, Stat, StatFs,
+    Transfer, WorkerSeat,
 };
 use futures_util::future::{Either, select};
 use std::pin::pin;
@@ -166,16 +167,77 @@ impl FileSystem for MountedFs {
 
     async fn flush(
         &self,
-        _req: &Request,
+        req: &Request,
         _node: NodeId,
-        _fh: Fh,
-        _owner: LockOwner,
+        fh: Fh,
+        owner: LockOwner,
     ) -> Result<(), Errno> {
-        Ok(())
+        // Data were written when the writes returned; what is left are locks.
+        self.run(req, self.0.close_locks(fh, owner)).await
     }
 
-    async fn release(&self, _req: &Request, _node: NodeId, fh: Fh, _release: Release) {
-        self.0.release(fh);
+    async fn release(&self, _req: &Request, _node: NodeId, fh: Fh, release: Release) {
+        self.0.release(fh, release).await;
+    }
+
+    async fn getlk(
+        &self,
+        req: &Request,
+        _node: NodeId,
+        fh: Fh,
+        lock: LockRequest,
+    ) -> Result<Lock, Errno> {
+        self.run(req, self.0.getlk(fh, lock)).await
+    }
+
+    async fn setlk(
+        &self,
+        req: &Request,
+        _node: NodeId,
+        fh: Fh,
+        lock: LockRequest,
+    ) -> Result<(), Errno> {
+        self.0.setlk(req, fh, lock).await.map_err(super::fault::Fault::errno)
+    }
+
+    async fn fallocate(
+        &self,
+        req: &Request,
+        _node: NodeId,
+        fh: Fh,
+        range: Fallocate,
+    ) -> Result<(), Errno> {
+        self.run(req, self.0.fallocate(fh, range)).await
+    }
+
+    async fn lseek(
+        &self,
+        req: &Request,
+        _node: NodeId,
+        fh: Fh,
+        offset: u64,
+        whence: u32,
+    ) -> Result<u64, Errno> {
+        self.run(req, self.0.lseek(fh, offset, whence)).await
+    }
+
+    async fn copy_range(
+        &self,
+        req: &Request,
+        _node: NodeId,
+        copy: CopyRange,
+    ) -> Result<u64, Errno> {
+        self.run(req, self.0.copy_range(copy)).await
+    }
+
+    async fn tmpfile(
+        &self,
+        req: &Request,
+        parent: NodeId,
+        new: NewNode,
+        flags: OpenFlags,
+    ) -> Result<(Entry, Opened), Errno> {
+        self.run(req, self.0.tmpfile(req, parent, new, flags)).await
     }
 
     async fn fsync(

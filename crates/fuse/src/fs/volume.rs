@@ -21,6 +21,8 @@ pub struct VolumeOptions {
     pub kernel_checks: bool,
     /// The kernel leaves the umask to us, and interprets ACLs.
     pub posix_acl: bool,
+    /// Reads set access times, by the rule of `relatime`.
+    pub keeps_atime: bool,
     /// How long an operation may take, retries included.
     pub timeout: Duration,
     /// Threads that will serve.

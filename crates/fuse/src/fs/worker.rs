@@ -14,6 +14,7 @@ use foldhash::HashMap;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use types::Result;
 
@@ -137,8 +138,10 @@ impl Worker {
     }
 
     /// Keeps an opened object until the kernel releases it.
-    pub fn keep(&self, inode: Arc<Inode>, obj: Obj) -> Fh {
-        let file = OpenFile { inode, thread: self.thread, listing: None };
+    pub fn keep(&self, inode: Arc<Inode>, obj: Obj, stat: &Stat) -> Fh {
+        let due = self.volume.options.keeps_atime && stat.is_atime_due(self.env.wall_ns() as i64);
+        let atime_due = AtomicBool::new(due);
+        let file = OpenFile { inode, thread: self.thread, atime_due, listing: None };
         let fh = self.volume.files.add(file);
         self.handles.borrow_mut().insert(fh, obj);
         Fh(fh)

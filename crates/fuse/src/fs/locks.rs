@@ -1,0 +1,120 @@
+//! Requests about locks: `flock(2)` and `fcntl(2)`, between all clients of the file system.
+//!
+//! The engine that has a file's first part decides; what this mount holds is in a book that all
+//! its threads share, so that any of them gives back what another has locked. A wait is a task
+//! like any other: it holds up nobody, and ends when the program gets a signal.
+
+use super::fault::{Answer, Fault};
+use super::files::OpenFile;
+use super::worker::Worker;
+use crate::low::{Fh, Lock, LockKind as Kind, LockOwner, LockRequest, Request};
+use dfs::{LockAsk, LockInterrupt, LockKind, LockMode, LockRange, Obj, OpenFlags};
+use futures_util::future::{Either, select};
+use std::pin::pin;
+use types::Code;
+
+impl Worker {
+    fn lock_obj(&self, file: &OpenFile) -> Obj {
+        // The kernel has checked what the file is open for.
+        self.dfs.attach(&file.inode.shared().with_flags(OpenFlags::READ_WRITE))
+    }
+
+    /// Takes, changes or lets go of a lock.
+    pub async fn setlk(&self, req: &Request, fh: Fh, asked: LockRequest) -> Answer {
+        let file = self.file(fh)?;
+        let obj = self.lock_obj(&file);
+        let kind = kind_of(&asked);
+        let range = range_of(&asked.lock);
+        let Some(mode) = mode_of(asked.lock.kind) else {
+            return Ok(self.dfs.unlock(&obj, kind, asked.owner.0, range).await?);
+        };
+        let ask = LockAsk {
+            kind,
+            owner: asked.owner.0,
+            range,
+            mode,
+            pid: asked.lock.pid,
+            wait: asked.wait,
+        };
+        let interrupt = LockInterrupt::default();
+        let locked = pin!(self.dfs.lock(&obj, &ask, Some(&interrupt)));
+        let done = match select(locked, pin!(req.interrupted())).await {
+            Either::Left((done, _)) => done,
+            Either::Right(((), locked)) => {
+                interrupt.interrupt();
+                // The engine says which came first, the lock or the signal.
+                locked.await
+            }
+        };
+        match done {
+            // When the program got the lock after all, it learns so from its next call.
+            Err(error) if error.code == Code::Canceled => Err(Fault::Os(libc::EINTR)),
+            other => Ok(other?),
+        }
+    }
+
+    /// A lock that would be in the way.
+    pub async fn getlk(&self, fh: Fh, asked: LockRequest) -> Answer<Lock> {
+        let file = self.file(fh)?;
+        let free = Lock { kind: Kind::Unlock, ..asked.lock };
+        let Some(mode) = mode_of(asked.lock.kind) else { return Ok(free) };
+        let ask = LockAsk {
+            kind: kind_of(&asked),
+            owner: asked.owner.0,
+            range: range_of(&asked.lock),
+            mode,
+            pid: asked.lock.pid,
+            wait: false,
+        };
+        let Some(holder) = self.dfs.test_lock(&self.lock_obj(&file), &ask).await? else {
+            return Ok(free);
+        };
+        Ok(Lock {
+            start: holder.range.first,
+            end: holder.range.last.min(END_MAX),
+            kind: match holder.mode {
+                LockMode::Shared => Kind::Read,
+                LockMode::Exclusive => Kind::Write,
+            },
+            pid: holder.pid,
+        })
+    }
+
+    /// A process has closed a descriptor of a file: its `fcntl` locks on the file are gone.
+    pub async fn close_locks(&self, fh: Fh, owner: LockOwner) -> Answer {
+        let file = self.file(fh)?;
+        self.unlock_all(&file, LockKind::Posix, owner).await;
+        Ok(())
+    }
+
+    /// Lets go of what an owner holds on a file, if it holds anything.
+    pub(super) async fn unlock_all(&self, file: &OpenFile, kind: LockKind, owner: LockOwner) {
+        let obj = self.lock_obj(file);
+        if let Err(error) = self.dfs.unlock(&obj, kind, owner.0, LockRange::WHOLE).await {
+            // The program is done with the file; the engine lets go when it misses us.
+            tracing::warn!("locks of a closed file: {error}");
+        }
+    }
+}
+
+/// Last byte as the kernel says "to the end".
+const END_MAX: u64 = i64::MAX as u64;
+
+fn kind_of(asked: &LockRequest) -> LockKind {
+    // The kernel does not tell `fcntl` locks of processes from those of open files; their owners
+    // are different numbers.
+    if asked.flock { LockKind::Flock } else { LockKind::Posix }
+}
+
+fn mode_of(kind: Kind) -> Option<LockMode> {
+    match kind {
+        Kind::Read => Some(LockMode::Shared),
+        Kind::Write => Some(LockMode::Exclusive),
+        Kind::Unlock => None,
+    }
+}
+
+fn range_of(lock: &Lock) -> LockRange {
+    let last = if lock.end >= END_MAX { u64::MAX } else { lock.end };
+    LockRange { first: lock.start, last }
+}
