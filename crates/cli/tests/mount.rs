@@ -158,6 +158,13 @@ fn a_killed_server_leaves_what_umount_clears_and_holds_nothing() {
     let nameless = fs::File::create_new(dead.0.join("nameless")).unwrap();
     nameless.set_len(1000).unwrap();
     fs::remove_file(dead.0.join("nameless")).unwrap();
+    // A lock that it holds.
+    use rustix::fs::{FlockOperation, flock};
+    let locked = fs::File::create(dead.0.join("locked")).unwrap();
+    flock(&locked, FlockOperation::LockExclusive).unwrap();
+    let wanted = fs::File::open(other.0.join("locked")).unwrap();
+    let refused = flock(&wanted, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(refused, Err(rustix::io::Errno::WOULDBLOCK));
     let before = system.json(&["fs", "check", "azk://tank/home"]);
     assert_eq!(before["clean"], true, "{before}");
     let pid = rustix::process::Pid::from_raw(report["pid"].as_u64().unwrap() as i32).unwrap();
@@ -166,7 +173,10 @@ fn a_killed_server_leaves_what_umount_clears_and_holds_nothing() {
         fs::metadata(&dead.0).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
     });
     system.fails(7, &["server is gone", "umount"], &["mount", "azk://tank/home", dead.str()]);
-    drop(nameless);
+    eventually("the lock is free", || {
+        flock(&wanted, FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
+    drop((nameless, locked, wanted));
     system.ok(&["umount", dead.str()]);
     assert!(!is_mounted(&dead.0));
     system.ok(&["mount", "azk://tank/home", dead.str()]);

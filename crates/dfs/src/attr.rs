@@ -102,8 +102,11 @@ impl Dfs {
             Some((_, found)) => {
                 if !obj.node.is_unlinked() {
                     obj.node.set_inode(found.inode);
+                    return self.stat_found(&found).await;
                 }
-                self.stat_found(&found).await
+                // The record of a file that had several names is there as long as it is open.
+                let stat = self.stat_found(&found).await?;
+                Ok(Stat { nlink: 0, ..stat })
             }
             None => {
                 let inode = obj.node.inode();

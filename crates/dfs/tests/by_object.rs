@@ -78,6 +78,7 @@ fn who_lost_a_name_is_told() {
         assert_eq!(renamed.moved, other.oid());
         assert_eq!(renamed.replaced.map(|gone| (gone.oid, gone.nlink)), Some((file.oid(), 0)));
         assert_eq!(renamed.swapped, None);
+        assert_eq!(fs.ostat(&file).await.unwrap().nlink, 0);
         let dir = fs.mkdir(&root, b"d", 0o755, None).await.unwrap();
         let swap = RenameFlags::EXCHANGE;
         let renamed = fs.rename_told(&root, b"d", &root, b"b", swap).await.unwrap();

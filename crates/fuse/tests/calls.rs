@@ -79,10 +79,22 @@ fn locks_hold_between_mounts() {
     b.sh("if timeout 1 flock g true; then exit 1; else test $? -eq 124; fi");
     drop(exclusive);
     b.sh("timeout 60 flock g true");
-    // A mount that goes leaves no locks.
+    // Closing the file gives them back, soon: nobody waits for the last close.
     drop(mine);
+    system::eventually("the locks of a closed file are free", || {
+        record_lock(&theirs, set, libc::F_WRLCK, 0, 0).is_ok()
+    });
+    // A mount that goes leaves no locks.
+    let left = open(&a.path("left"));
+    record_lock(&left, set, libc::F_WRLCK, 0, 0).unwrap();
+    let wanted = open(&b.path("left"));
+    assert_eq!(record_lock(&wanted, set, libc::F_RDLCK, 0, 0).unwrap_err(), libc::EAGAIN);
+    a.mount().session().unmount(true).unwrap();
+    drop(left);
     drop(a);
-    record_lock(&theirs, set, libc::F_WRLCK, 0, 0).unwrap();
+    system::eventually("the locks of a mount that is gone are free", || {
+        record_lock(&wanted, set, libc::F_RDLCK, 0, 0).is_ok()
+    });
 }
 
 #[test]

@@ -44,8 +44,10 @@ impl Worker {
     pub async fn write(&self, fh: Fh, at: Transfer, data: &[u8]) -> Answer<usize> {
         let file = self.file(fh)?;
         // The end is where the engines say, not where this kernel believes: others append too.
-        // Pages that the kernel writes back have their place already.
-        let appends = at.flags.has(libc::O_APPEND)
+        // Pages that the kernel writes back have their place already, and so has what goes through
+        // a file that was made to append after it was opened.
+        let appends = file.append
+            && at.flags.has(libc::O_APPEND)
             && !at.from_page_cache
             && !self.volume.options.policy.writes_back();
         let how = if appends { OpenFlags::APPEND } else { OpenFlags::NONE };

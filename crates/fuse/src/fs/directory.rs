@@ -7,6 +7,7 @@ use super::listing::{ENTRIES_FROM, Item, Listing, Page};
 use super::table::Inode;
 use super::worker::Worker;
 use crate::low::{Attr, DirSink, Entry, Fh, FileKind, NodeId, Opened, Request};
+use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ impl Worker {
         let fh = self.volume.files.add(OpenFile {
             inode,
             thread: self.thread,
+            append: false,
+            lockers: Mutex::default(),
             atime_due: AtomicBool::new(false),
             listing,
         });

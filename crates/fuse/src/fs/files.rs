@@ -2,6 +2,7 @@
 
 use super::listing::Listing;
 use super::table::Inode;
+use crate::low::LockOwner;
 use foldhash::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -16,6 +17,10 @@ pub struct OpenFile {
     pub inode: Arc<Inode>,
     /// The thread whose client registered the open handle with the engines.
     pub thread: usize,
+    /// It was opened to append: the kernel keeps no pages of what it writes.
+    pub append: bool,
+    /// Owners that took `fcntl` locks through it.
+    pub lockers: Mutex<Vec<LockOwner>>,
     /// The first read sets the access time.
     pub atime_due: AtomicBool,
     /// Of a directory: where its listing stands.

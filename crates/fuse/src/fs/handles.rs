@@ -7,7 +7,7 @@ use super::table::{Inode, Version};
 use super::worker::Worker;
 use crate::low::open_reply;
 use crate::low::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Release, Request};
-use dfs::{CreateOptions, LockKind, Stat};
+use dfs::{CreateOptions, Stat};
 use std::rc::Rc;
 
 impl Worker {
@@ -35,7 +35,7 @@ impl Worker {
             self.notifier.flushed().await;
         }
         let flags = self.pages(&inode, bits, &stat, cuts);
-        let fh = self.keep(inode.clone(), obj, &stat);
+        let fh = self.keep(inode.clone(), obj, &stat, bits);
         if cuts && bits.kill_suidgid {
             self.drop_privileges(&inode).await?;
         }
@@ -61,7 +61,7 @@ impl Worker {
         let inode = self.learn_of(&obj.share(), as_of);
         let entry = self.entry(&inode, &stat);
         let flags = self.pages(&inode, bits, &stat, bits.has(libc::O_TRUNC));
-        Ok((entry, Opened { fh: self.keep(inode, obj, &stat), flags }))
+        Ok((entry, Opened { fh: self.keep(inode, obj, &stat, bits), flags }))
     }
 
     /// Makes and opens a file without a name.
@@ -82,7 +82,7 @@ impl Worker {
         let inode = self.learn_of(&obj.share(), as_of);
         let entry = self.entry(&inode, &stat);
         let flags = self.pages(&inode, bits, &stat, false);
-        Ok((entry, Opened { fh: self.keep(inode, obj, &stat), flags }))
+        Ok((entry, Opened { fh: self.keep(inode, obj, &stat, bits), flags }))
     }
 
     /// How the kernel shall treat the pages of a file that was opened.
@@ -106,14 +106,7 @@ impl Worker {
     /// The last descriptor of a file is closed.
     pub async fn release(self: &Rc<Self>, fh: Fh, release: Release) {
         let Some(file) = self.volume.files.remove(fh.0) else { return };
-        if let Some(owner) = release.lock_owner {
-            if release.flock_unlock {
-                self.unlock_all(&file, LockKind::Flock, owner).await;
-            }
-            if release.flush {
-                self.unlock_all(&file, LockKind::Posix, owner).await;
-            }
-        }
+        self.unlock_closed(&file, release.lock_owner.filter(|_| release.flock_unlock)).await;
         // The space of what has no name comes back now, not with the next request.
         let at_once = file.inode.shared().is_unlinked() && !file.inode.is_open();
         let thread = file.thread;

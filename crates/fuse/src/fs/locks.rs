@@ -28,6 +28,12 @@ impl Worker {
         let Some(mode) = mode_of(asked.lock.kind) else {
             return Ok(self.dfs.unlock(&obj, kind, asked.owner.0, range).await?);
         };
+        if kind == LockKind::Posix {
+            let mut lockers = file.lockers.lock();
+            if !lockers.contains(&asked.owner) {
+                lockers.push(asked.owner);
+            }
+        }
         let ask = LockAsk {
             kind,
             owner: asked.owner.0,
@@ -87,8 +93,21 @@ impl Worker {
         Ok(())
     }
 
+    /// Lets go of what was locked through an open file that is closed for good. The kernel tells
+    /// of processes that close (`flush`), but not of locks that belong to the open file itself
+    /// (`F_OFD_SETLK`).
+    pub(super) async fn unlock_closed(&self, file: &OpenFile, flock: Option<LockOwner>) {
+        let lockers = std::mem::take(&mut *file.lockers.lock());
+        for owner in lockers {
+            self.unlock_all(file, LockKind::Posix, owner).await;
+        }
+        if let Some(owner) = flock {
+            self.unlock_all(file, LockKind::Flock, owner).await;
+        }
+    }
+
     /// Lets go of what an owner holds on a file, if it holds anything.
-    pub(super) async fn unlock_all(&self, file: &OpenFile, kind: LockKind, owner: LockOwner) {
+    async fn unlock_all(&self, file: &OpenFile, kind: LockKind, owner: LockOwner) {
         let obj = self.lock_obj(file);
         if let Err(error) = self.dfs.unlock(&obj, kind, owner.0, LockRange::WHOLE).await {
             // The program is done with the file; the engine lets go when it misses us.

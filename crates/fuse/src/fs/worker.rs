@@ -6,11 +6,14 @@ use super::fault::{Answer, Fault};
 use super::files::OpenFile;
 use super::table::{Inode, Version};
 use super::volume::Volume;
-use crate::low::{Attr, Entry, Fh, NodeId, Notifier, Request, Stat as Told, WorkerSeat};
+use crate::low::{
+    Attr, Entry, Fh, NodeId, Notifier, OpenFlags as OpenBits, Request, Stat as Told, WorkerSeat,
+};
 use client::Client;
 use dfs::{Dfs, Obj, OpenFlags, SharedObj, Stat};
 use env::Env;
 use foldhash::HashMap;
+use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -138,10 +141,13 @@ impl Worker {
     }
 
     /// Keeps an opened object until the kernel releases it.
-    pub fn keep(&self, inode: Arc<Inode>, obj: Obj, stat: &Stat) -> Fh {
+    pub fn keep(&self, inode: Arc<Inode>, obj: Obj, stat: &Stat, bits: OpenBits) -> Fh {
         let due = self.volume.options.keeps_atime && stat.is_atime_due(self.env.wall_ns() as i64);
         let atime_due = AtomicBool::new(due);
-        let file = OpenFile { inode, thread: self.thread, atime_due, listing: None };
+        let append = bits.has(libc::O_APPEND);
+        let lockers = Mutex::default();
+        let thread = self.thread;
+        let file = OpenFile { inode, thread, append, lockers, atime_due, listing: None };
         let fh = self.volume.files.add(file);
         self.handles.borrow_mut().insert(fh, obj);
         Fh(fh)
