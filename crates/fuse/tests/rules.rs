@@ -228,6 +228,11 @@ fn read_only_means_read_only() {
     assert_eq!(errno(fs::create_dir(mounted.path("d"))), libc::EROFS);
     fs::write(writable.path("g"), "later").unwrap();
     assert_eq!(fs::read(mounted.path("g")).unwrap(), b"later");
-    let opened = OpenOptions::new().write(true).mode(0o600).create(true).open(mounted.path("h"));
+    let opened = OpenOptions::new()
+        .write(true)
+        .mode(0o600)
+        .create(true)
+        .truncate(false)
+        .open(mounted.path("h"));
     assert_eq!(errno(opened), libc::EROFS);
 }

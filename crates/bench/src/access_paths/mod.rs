@@ -68,7 +68,7 @@ pub struct Options {
     /// A directory in memory for the system and the mount.
     pub dir: PathBuf,
     /// The library to preload; `None` leaves the third way out.
-    pub library: Option<PathBuf>,
+    pub preload: Option<PathBuf>,
     /// Where to write the plot (SVG); the report goes beside it as JSON. `None`: nowhere.
     pub plot: Option<PathBuf>,
 }
@@ -82,7 +82,7 @@ impl Default for Options {
             bytes_per_process: 256 * MIB,
             files: 5_000,
             dir: "/dev/shm".into(),
-            library: None,
+            preload: None,
             plot: None,
         }
     }
@@ -119,7 +119,7 @@ impl Options {
     }
 
     fn ways(&self) -> impl Iterator<Item = Way> + '_ {
-        Way::ALL.into_iter().filter(|way| *way != Way::Intercept || self.library.is_some())
+        Way::ALL.into_iter().filter(|way| *way != Way::Intercept || self.preload.is_some())
     }
 }
 
@@ -250,12 +250,12 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
 }
 
 fn place(way: Way, library: &Where, mounted: &Mounted, options: &Options) -> Where {
-    match (way, &options.library) {
+    match (way, &options.preload) {
         (Way::Library, _) => library.clone(),
-        (Way::Intercept, Some(preload)) => Where::PosixWith {
+        (Way::Intercept, Some(file)) => Where::PosixWith {
             dir: mounted.dir().to_path_buf(),
             variables: vec![
-                ("LD_PRELOAD".into(), preload.display().to_string()),
+                ("LD_PRELOAD".into(), file.display().to_string()),
                 ("AZEKURA_SYSTEM".into(), mounted.system().display().to_string()),
             ],
         },

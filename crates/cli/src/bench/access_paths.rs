@@ -42,7 +42,7 @@ pub struct AccessPathsArgs {
     memory: PathBuf,
     /// The library to preload [default: libazekura_intercept.so beside the program or in ../lib]
     #[arg(long, value_name = "FILE")]
-    library: Option<PathBuf>,
+    preload: Option<PathBuf>,
     /// Write the plots (SVG: this file, and one for reading beside it) and the report (JSON)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -59,10 +59,10 @@ pub fn run(session: &Session, args: &AccessPathsArgs) -> Outcome {
         bytes_per_process: args.bytes,
         files: args.files,
         dir: absolute(&args.memory)?,
-        library: library(args.library.as_deref(), &binary)?,
+        preload: library(args.preload.as_deref(), &binary)?,
         plot: args.plot.clone(),
     };
-    if options.library.is_none() && !session.out.json {
+    if options.preload.is_none() && !session.out.json {
         println!("no {LIBRARY} beside {}: only library and mount", binary.display());
     }
     let report = with_output(session, |out| access_paths::run(&options, &binary, out))?;
@@ -75,7 +75,7 @@ fn library(given: Option<&Path>, binary: &Path) -> Result<Option<PathBuf>> {
         let path = absolute(given)?;
         return match path.is_file() {
             true => Ok(Some(path)),
-            false => Err(Error::inval(format!("--library {}: no such file", path.display()))),
+            false => Err(Error::inval(format!("--preload {}: no such file", path.display()))),
         };
     }
     let beside = binary.parent();
