@@ -236,3 +236,23 @@ fn read_only_means_read_only() {
         .open(mounted.path("h"));
     assert_eq!(errno(opened), libc::EROFS);
 }
+
+#[test]
+fn a_snapshot_shows_what_was() {
+    if !can_mount() {
+        return;
+    }
+    let system = System::start(Durability::Memory);
+    let present = system.mount("cache=none");
+    present.sh("mkdir d; echo old > d/f; echo gone > gone; chmod 640 d/f");
+    system.snapshot("monday");
+    present.sh("echo newer > d/f; rm gone; touch d/later; mv d e");
+    for mode in ["none", "metadata"] {
+        let past = system.mount(&format!("snapshot=monday,cache={mode}"));
+        past.sh("test \"$(cat d/f)\" = old; test \"$(cat gone)\" = gone; test ! -e e");
+        past.sh("test \"$(ls d)\" = f; test \"$(stat -c '%a %s' d/f)\" = '640 4'");
+        assert_eq!(errno(fs::write(past.path("d/f"), "x")), libc::EROFS);
+        past.unmount();
+    }
+    present.sh("test \"$(cat e/f)\" = newer; test ! -e gone");
+}

@@ -9,7 +9,7 @@ use dfs::{Dfs, MountFlags};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use types::{Code, Error, Result};
+use types::{Code, Epoch, Error, Result};
 use wire::control::{ContInfo, OpenMode, PoolInfo};
 
 /// How a file system is mounted.
@@ -40,6 +40,8 @@ pub struct Volume {
     pool: PoolInfo,
     cont: ContInfo,
     mode: OpenMode,
+    /// The snapshot that is shown; zero: the present.
+    at: Epoch,
     mount: Vec<u8>,
     /// Questions each thread has asked of the engines.
     pub(super) requests: Vec<AtomicU64>,
@@ -66,6 +68,7 @@ impl Volume {
             pool: cont.pool().info().clone(),
             cont: cont.info().clone(),
             mode: cont.mode(),
+            at: cont.at(),
             mount: dfs.to_global(),
             requests: (0..options.threads).map(|_| AtomicU64::new(0)).collect(),
             options,
@@ -77,6 +80,7 @@ impl Volume {
         let client = Client::new(env.clone(), env::host_identity(), self.connect.clone());
         let pool = client::Pool::attach(&client, self.pool.clone());
         let cont = Container::attach(&pool, self.cont.clone(), self.mode);
+        let cont = if self.at == Epoch::ZERO { cont } else { cont.at_epoch(self.at) };
         Dfs::from_global(&cont, &self.mount, dfs::Credentials::root())
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use types::{ContLayout, Durability};
-use wire::control::{Name, OpenMode};
+use wire::control::{Name, OpenMode, SnapName};
 
 /// Engines in this process, with a pool `p` and a file system in its container `c`.
 pub struct System {
@@ -51,6 +51,12 @@ impl System {
         self.client.block_on(work)
     }
 
+    /// Makes a snapshot of the container.
+    pub fn snapshot(&self, name: &str) {
+        let cont = self.cont.as_ref().unwrap();
+        self.client.block_on(cont.pool().snap_create(&cont.name(), name)).unwrap();
+    }
+
     /// Mounts the container with options as `mount -o` takes them.
     pub fn mount(&self, options: &str) -> Mounted {
         let dir = tempfile::tempdir().unwrap();
@@ -59,10 +65,14 @@ impl System {
         let mut connect = self.local.options(false);
         connect.timeout = parsed.timeout;
         let client = Client::connect(connect).unwrap();
-        let mode = if parsed.read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+        let read_only = parsed.read_only || parsed.snapshot.is_some();
+        let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
         let dfs = client.block_on(async {
             let pool = client.pool_open(&Name::Label("p".into()), mode).await.unwrap();
-            let cont = pool.cont_open(&Name::Label("c".into()), mode).await.unwrap();
+            let mut cont = pool.cont_open(&Name::Label("c".into()), mode).await.unwrap();
+            if let Some(name) = &parsed.snapshot {
+                cont = cont.at_snapshot(&SnapName::parse(name)).await.unwrap();
+            }
             Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap()
         });
         let mount = Mount::start(dfs, dir.path(), "azk://p/c".into(), &parsed).unwrap();
