@@ -63,6 +63,9 @@ impl Dfs {
             if found.inode.is_dir() {
                 return Err(Error::new(Code::NoPerm, "a directory cannot have a second name"));
             }
+            if found.inode.nlink == 0 {
+                return Err(Error::new(Code::NonExist, "the file has no name any more"));
+            }
             if found.inode.nlink >= LINK_COUNT_MAX {
                 return Err(Error::bare(Code::LinkMax));
             }

@@ -130,15 +130,24 @@ impl Dfs {
         let shared = &self.shared;
         let found = shared.settle_mtime(found).await?;
         let raw = less_one_name(&found, shared.now_ns());
-        let mut batch = shared.cont.batch();
-        batch.check(ReadCheck {
-            oid: dir,
-            of: ReadScope::Akey(name, INODE),
-            seen: found.entry_epoch,
-        });
-        batch.op(Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys: vec![name.into()] });
-        drop_name(&mut batch, &found, &raw);
-        batch.run().await?;
+        let run = async |has_room: bool| {
+            let mut batch = shared.cont.batch();
+            batch.check(ReadCheck {
+                oid: dir,
+                of: ReadScope::Akey(name, INODE),
+                seen: found.entry_epoch,
+            });
+            let dkeys = vec![name.into()];
+            batch.op(Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys });
+            drop_name(&mut batch, &found, &raw, has_room);
+            batch.run().await.map(|_| ())
+        };
+        match run(true).await {
+            Err(error) if error.code == Code::NoSpace && found.inode.nlink <= 1 => {
+                run(false).await?;
+            }
+            other => other?,
+        }
         if found.inode.nlink <= 1
             && let Some(node) = shared.open_node(found.inode.oid)
         {
@@ -229,15 +238,18 @@ pub(crate) fn less_one_name(found: &Found, now_ns: i64) -> Vec<u8> {
 }
 
 /// Takes one name from the count of a file with several, and frees it with the last.
-pub(crate) fn drop_name<'a>(batch: &mut Batch<'a>, found: &Found, raw: &'a [u8]) {
+/// With `has_room` unset, without anything that takes space.
+pub(crate) fn drop_name<'a>(batch: &mut Batch<'a>, found: &Found, raw: &'a [u8], has_room: bool) {
     let oid = found.inode.oid;
     batch.check(ReadCheck { oid, of: ReadScope::Akey(RECORD, INODE), seen: found.epoch });
-    if found.inode.nlink > 1 {
+    // Of the last name, too: whoever has the file open sees that it has none.
+    if found.inode.nlink > 1 || has_room {
         let iods = vec![inline(INODE, raw)];
         batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
-        return;
     }
-    batch.op(Op::PunchUnlessOpen { oid });
+    if found.inode.nlink <= 1 {
+        batch.op(Op::PunchUnlessOpen { oid });
+    }
 }
 
 /// Removes a directory's object, provided that it is empty.

@@ -325,7 +325,7 @@ fn dispose<'a>(batch: &mut Batch<'a>, found: &Found, fewer: &'a [u8], targets: &
     if found.inode.is_dir() {
         punch_dir(batch, oid, targets);
     } else if found.inode.hard {
-        drop_name(batch, found, fewer);
+        drop_name(batch, found, fewer, true);
     } else if found.inode.is_regular() {
         batch.op(Op::PunchUnlessOpen { oid });
     }

@@ -139,6 +139,7 @@ impl Sys {
         mode: u32,
         options: &CreateOptions,
     ) -> Result<Obj> {
+        path::check(path)?;
         let wants_dir = path::wants_dir(path);
         if wants_dir && flags.has(OpenFlags::CREATE) {
             return Err(Error::bare(Code::IsDir));
@@ -281,6 +282,8 @@ impl Sys {
 
     /// Renames; see [`Dfs::rename`].
     pub async fn rename(&self, path: &[u8], new_path: &[u8], flags: RenameFlags) -> Result<()> {
+        path::check(path)?;
+        path::check(new_path)?;
         // A trailing slash on either side says that a directory moves.
         if (path::wants_dir(path) || path::wants_dir(new_path)) && !self.lstat(path).await?.is_dir()
         {

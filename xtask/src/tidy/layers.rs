@@ -19,7 +19,7 @@ const LAYERS: [&[&str]; 8] = [
     &["cli"],
 ];
 /// Crates for tests: they may use anything, and nothing but tests may use them.
-const TEST_ONLY: [&str; 3] = ["model", "sim", "fuzz"];
+const TEST_ONLY: [&str; 4] = ["model", "sim", "fuzz", "posix-suite"];
 /// The only edges inside a layer.
 const WITHIN_LAYER: [(&str, &str); 3] =
     [("placement", "wire"), ("transport", "env"), ("ioc", "coordinate")];
