@@ -36,9 +36,9 @@ fn of_kind(kind: CsumKind, bytes: &[u8]) -> Sums<'_> {
 impl Part<'_> {
     fn encode_request(&self, kind: CsumKind, sums: &[u8], body: &mut Vec<u8>) {
         // As `Request::Batch` with these sums, without copying the ops.
-        let obj::Batch { pool, cont, checks, ops, .. } = &self.batch;
+        let obj::Batch { pool, cont, at, checks, ops, .. } = &self.batch;
         wire::encode_into(
-            &(RequestKind::BATCH_TAG, pool, cont, checks, ops, of_kind(kind, sums)),
+            &(RequestKind::BATCH_TAG, pool, cont, at, checks, ops, of_kind(kind, sums)),
             body,
         );
     }
