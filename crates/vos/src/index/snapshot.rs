@@ -434,6 +434,10 @@ impl Index {
             container.objects.remove(&part.oid);
             effects.scm -= cost::OBJECT as i64;
         }
+        if part.life < Epoch::MAX {
+            // Whether it was swept is not told; looking costs little.
+            container.unswept.insert(part.oid);
+        }
         container.note_past(part.oid);
         self.count_scm(effects.scm);
     }
@@ -446,5 +450,54 @@ impl Index {
             object.release(&mut effects);
         }
         effects.scm.unsigned_abs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{ObjClass, ObjType};
+
+    /// A big object was punched and the log compacted before its space had come back: without
+    /// the record of the punch, nobody knew that it was to be swept.
+    #[test]
+    fn a_life_that_is_replayed_is_swept() {
+        let (cont, mut effects) = (ContId(1), Effects::default());
+        let oid = Oid::generate(0, 1, ObjType::MultiHashed, ObjClass::S1, 0);
+        let mut index = Index::default();
+        index.conts.entry(cont).or_default();
+        for n in 0..2000u64 {
+            let dkey = n.to_be_bytes();
+            let change = ChangeDf::Single { oid, dkey: &dkey, akey: b"a", value: b"value" };
+            index.apply(cont, Epoch(n + 1), &change, &mut effects);
+        }
+        index.apply(cont, Epoch(3000), &ChangeDf::PunchObj { oid }, &mut effects);
+        assert!(index.conts[&cont].object(oid).is_none());
+        assert!(index.conts[&cont].is_unswept());
+
+        let mut replayed = Index::default();
+        replayed.conts.entry(cont).or_default();
+        let mut at = Some(PartAt::default());
+        let mut count = 0;
+        while let Some(now) = at {
+            let part = index.conts[&cont].part(cont, oid, &now);
+            let mut record = &part.record[..];
+            match crate::record::decode_first(&mut record).unwrap() {
+                RecordDf::Part(part) => replayed.replay_part(&part),
+                other => panic!("{other:?}"),
+            }
+            (at, count) = (part.next, count + 1);
+        }
+        assert!(count > 2, "{count} parts");
+        assert_eq!(replayed.scm_bytes, index.scm_bytes);
+        for index in [&mut index, &mut replayed] {
+            assert!(index.conts[&cont].is_unswept());
+            let mut at = Some(super::super::past::SweepAt::start());
+            while let Some(now) = at {
+                at = index.sweep(cont, oid, &now, 100, &mut Effects::default());
+            }
+            assert_eq!((index.scm_bytes, index.object_count, index.dkey_count), (0, 0, 0));
+            assert!(!index.conts[&cont].is_unswept());
+        }
     }
 }
