@@ -237,6 +237,38 @@ fn large_transfers_cached_and_direct() {
     });
 }
 
+/// Where root has raised the kernel's limit.
+#[test]
+fn requests_of_several_mebibytes() {
+    let limit = fs::read_to_string("/proc/sys/fs/fuse/max_pages_limit").unwrap_or_default();
+    if limit.trim().parse::<u32>().unwrap_or(0) < 1024 {
+        eprintln!("SKIPPED: requests over 1 MiB need `sysctl fs.fuse.max_pages_limit=1024`");
+        return;
+    }
+    for transport in transports() {
+        let config = Config { transport, max_write_bytes: 4 << 20, ..Config::default() };
+        let mut mount = Mount::with(config);
+        assert_eq!(mount.session().negotiated().max_write_bytes, 4 << 20);
+        let data = pattern(9 << 20);
+        fs::write(mount.path("large"), &data).unwrap();
+        assert!(mount.tree.file("large") == data);
+        let mut memory = vec![0u8; (8 << 20) + 4096];
+        let at = memory.as_ptr().align_offset(4096);
+        let memory = &mut memory[at..at + (8 << 20)];
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).custom_flags(libc::O_DIRECT);
+        let file = file.open(mount.path("large")).unwrap();
+        file.read_exact_at(memory, 0).unwrap();
+        assert!(memory == &data[..8 << 20]);
+        file.write_all_at(memory, 1 << 20).unwrap();
+        assert!(mount.tree.file("large")[1 << 20..] == *memory);
+        drop(file);
+        let largest = mount.tree.largest_write.load(std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(largest, 4 << 20);
+        assert_eq!(mount.end(), End::Unmounted);
+    }
+}
+
 #[test]
 fn shared_mappings_reach_the_file() {
     on_mounts(|mount| {

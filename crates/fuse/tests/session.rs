@@ -209,13 +209,10 @@ fn a_thousand_threads() {
     const COUNT: usize = 1000;
     for transport in transports() {
         let mut mount = Mount::new(transport);
-        let small = |body: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().stack_size(256 << 10).spawn(body).unwrap()
-        };
         let workers: Vec<_> = (0..COUNT)
             .map(|at| {
                 let path = mount.path(&format!("file {at}"));
-                small(Box::new(move || {
+                small_thread(Box::new(move || {
                     fs::write(&path, at.to_string()).unwrap();
                     assert_eq!(fs::read(&path).unwrap(), at.to_string().as_bytes());
                     fs::remove_file(&path).unwrap();
@@ -224,24 +221,46 @@ fn a_thousand_threads() {
             .collect();
         workers.into_iter().for_each(|worker| worker.join().unwrap());
 
-        let path = mount.path("locked");
-        let holder = File::create(&path).unwrap();
-        // SAFETY: the file is open.
-        assert_eq!(unsafe { libc::flock(holder.as_raw_fd(), libc::LOCK_EX) }, 0);
-        let waiters: Vec<_> = (0..COUNT)
-            .map(|_| {
-                let path = path.clone();
-                small(Box::new(move || {
-                    let file = File::open(path).unwrap();
-                    // SAFETY: the file is open.
-                    assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
-                }))
-            })
-            .collect();
-        wait_for(&mount.tree.waiting, COUNT);
-        fs::write(mount.path("other"), b"nobody is in the way").unwrap();
-        drop(holder);
-        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        wait_for_a_lock(&mount, COUNT);
+        assert_eq!(mount.end(), End::Unmounted);
+    }
+}
+
+fn small_thread(body: Box<dyn FnOnce() + Send>) -> std::thread::JoinHandle<()> {
+    std::thread::Builder::new().stack_size(256 << 10).spawn(body).unwrap()
+}
+
+/// Lets many threads wait for one lock, and then has them get it one after the other.
+fn wait_for_a_lock(mount: &Mount, count: usize) {
+    let path = mount.path("locked");
+    let holder = File::create(&path).unwrap();
+    // SAFETY: the file is open.
+    assert_eq!(unsafe { libc::flock(holder.as_raw_fd(), libc::LOCK_EX) }, 0);
+    let waiters: Vec<_> = (0..count)
+        .map(|_| {
+            let path = path.clone();
+            small_thread(Box::new(move || {
+                let file = File::open(path).unwrap();
+                // SAFETY: the file is open.
+                assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+            }))
+        })
+        .collect();
+    wait_for(&mount.tree.waiting, count);
+    fs::write(mount.path("other"), b"nobody is in the way").unwrap();
+    drop(holder);
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+}
+
+/// A request that waits holds its entry of an io_uring queue: a queue that began with one entry
+/// must grow as they come, or those who wait would keep the unlock from being heard.
+#[test]
+fn queues_grow_with_requests_that_wait() {
+    for transport in transports() {
+        let mut mount = Mount::with(Config { transport, uring_entries: 1, ..Config::default() });
+        for _ in 0..20 {
+            wait_for_a_lock(&mount, 50);
+        }
         assert_eq!(mount.end(), End::Unmounted);
     }
 }

@@ -31,6 +31,8 @@ pub struct Tree {
     state: Mutex<State>,
     /// Requests that wait for a lock or for ever.
     pub waiting: AtomicUsize,
+    /// Largest write request, bytes.
+    pub largest_write: AtomicUsize,
     /// Workers that were told of the end.
     pub shutdowns: AtomicUsize,
     /// Which workers have answered a request.
@@ -443,6 +445,7 @@ impl FileSystem for MemoryFs {
         at: Transfer,
         data: &[u8],
     ) -> Result<usize, Errno> {
+        self.tree.largest_write.fetch_max(data.len(), Ordering::SeqCst);
         let mut state = self.state();
         let found = state.node(node)?;
         let file = found.file()?;
