@@ -14,6 +14,9 @@ INTERCEPT := target/release/libazekura_intercept.so
 # Length of the fuzz runs, seconds over all targets together.
 FUZZ_SECONDS ?= 10
 FUZZ_SECONDS_LONG ?= 600
+# A test program that takes longer hangs; it is ended so that the others still run.
+TEST_LIMIT ?= 15m
+LIMITED := --config 'target."cfg(unix)".runner=["timeout","--kill-after=10","$(TEST_LIMIT)"]'
 
 .PHONY: help quickstart build test test-long bench install uninstall clean
 
@@ -34,7 +37,7 @@ test: ## Everything a change must pass; stops at the first failure
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) xtask tidy
-	$(CARGO) test --workspace --no-fail-fast
+	$(CARGO) test $(LIMITED) --workspace --no-fail-fast
 	$(CARGO) run --quiet -p fuzz -- --seconds $(FUZZ_SECONDS)
 
 test-long: test ## The same with release code, more random cases and long fuzzing

@@ -429,6 +429,9 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// How long the kernel may take to end a killed engine and let go of its files.
+const PREDECESSOR_GOES: Duration = Duration::from_secs(2);
+
 /// Who this engine is, kept in its directory; also the lock against a second engine there.
 struct Identity {
     uuid: Uuid,
@@ -448,7 +451,13 @@ impl Identity {
             .write(true)
             .open(&path)
             .map_err(|error| Error::io(doing("opening the identity in"), error))?;
-        if lock.try_lock().is_err() {
+        // One that was killed a moment ago may not be quite gone: wait a little.
+        let patience = std::time::Instant::now() + PREDECESSOR_GOES;
+        while lock.try_lock().is_err() {
+            if std::time::Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            }
             return Err(Error::new(
                 Code::Busy,
                 format!(

@@ -17,6 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
 
 /// Longest transfer handed to the kernel at once, bytes (it would cut longer ones anyway).
@@ -331,7 +332,15 @@ fn lock_file(path: &Path, note: &str) -> Result<Box<dyn Lock>> {
     let failed = |errno| os_error(format!("locking {}", path.display()), errno);
     let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE;
     let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+    let lock = || rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive);
+    let mut locked = lock();
+    // A holder that was killed a moment ago may not be quite gone.
+    let patience = Instant::now() + Duration::from_secs(1);
+    while locked == Err(Errno::WOULDBLOCK) && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+        locked = lock();
+    }
+    match locked {
         Ok(()) => {
             rustix::fs::ftruncate(&fd, 0).map_err(failed)?;
             rustix::io::pwrite(&fd, note.as_bytes(), 0).map_err(failed)?;

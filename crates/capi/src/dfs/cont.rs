@@ -412,18 +412,18 @@ pub unsafe extern "C" fn dfs_connect_snap(
         // SAFETY: the caller's promise.
         let shown = unsafe { super::mount::snapshot_of(&base.cont, local, epoch, name) }.await?;
         let mount = super::mount::mount_shown(local, shown, flags, Origin::Connected).await?;
-        // The present is of no use any more; what it was reached through is the snapshot's now.
-        let shown = MountHandle::of(mount)?;
-        shown.take_over(&base.cont);
-        end(present)?;
+        // What the present was reached through is the snapshot's now.
+        MountHandle::of(mount)?.take_over(&base.cont);
         // SAFETY: the caller's promise.
         unsafe { guard::put(dfs, mount) }
     });
     if mounted != 0 {
         // SAFETY: a number.
         unsafe { dfs_disconnect(present) };
+        return mounted;
     }
-    mounted
+    // The present is of no use any more. Not above: the thread's context was in use there.
+    guard::posix(|| end(present).map(|_| ()))
 }
 
 /// Ends a mount of `dfs_connect` or `dfs_global2local_all`, and closes what was opened for it.

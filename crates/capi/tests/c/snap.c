@@ -51,6 +51,7 @@ values(void)
 	daos_epoch_range_t range;
 	daos_handle_t      th, other;
 	daos_cont_info_t   info;
+	enum daos_snapshot_opts both;
 	daos_anchor_t      anchor;
 	char               monday[] = "monday", names[4][DAOS_SNAPSHOT_MAX_LEN];
 	char              *buffers[4] = {names[0], names[1], NULL, names[3]};
@@ -65,9 +66,8 @@ values(void)
 	CHECK_EQ(put(DAOS_TX_NONE, "c", "later"), 0);
 	CHECK_EQ(daos_kv_open(coh, new_id(DAOS_OT_KV_HASHED, OC_S1), DAOS_OO_RW, &other, NULL), 0);
 	CHECK_EQ(daos_kv_put(other, DAOS_TX_NONE, 0, "x", 1, "y", NULL), 0);
-	CHECK_EQ(daos_cont_create_snap_opt(coh, &second, NULL, DAOS_SNAP_OPT_CR | DAOS_SNAP_OPT_OIT,
-					   NULL),
-		 0);
+	both = (enum daos_snapshot_opts)(DAOS_SNAP_OPT_CR | DAOS_SNAP_OPT_OIT);
+	CHECK_EQ(daos_cont_create_snap_opt(coh, &second, NULL, both, NULL), 0);
 	CHECK(second > first);
 	CHECK_EQ(daos_cont_create_snap_opt(coh, &second, NULL, DAOS_SNAP_OPT_OIT, NULL), -DER_INVAL);
 	CHECK_EQ(daos_cont_create_snap(coh_ro, NULL, NULL, NULL), -DER_NO_PERM);
