@@ -23,9 +23,10 @@ LIMITED := --config 'target."cfg(unix)".runner=["timeout","--kill-after=10","$(T
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
-quickstart: ## Build, start a system on this machine, store a file, read it back
+quickstart: ## Build, start a system, store and read back a tree, mount it, show how fast it is
 	scripts/need.sh
 	$(CARGO) build --release -p cli
+	$(CARGO) rustc --release -p intercept --lib --crate-type cdylib
 	scripts/quickstart.sh $(BIN)
 
 build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so,libazekura_intercept.so}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A tour: starts a system of 2 engines with 2 targets each in a fresh directory, copies this
 # checkout and the sources it is built from in, reads everything back and compares bytes and
-# attributes, kills an engine and starts it again, measures against this machine's tmpfs, stops.
+# attributes, kills an engine and starts it again, mounts the container and works in it with
+# programs that know nothing of Azekura, measures against this machine's tmpfs, stops.
 # Leaves nothing behind. usage: scripts/quickstart.sh [PATH-OF-AZEKURA]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +20,7 @@ finish() {
         echo "quickstart: failed; what the engines said:" >&2
         tail -v -n 20 "$AZEKURA_SYSTEM"/engine*/engine.log >&2 || true
     fi
+    "$bin" umount "$dir/mnt" >/dev/null 2>&1 || true
     "$bin" down --wait 10 >/dev/null 2>&1 || true
     rm -rf "$dir" "$memory"
     exit "$code"
@@ -76,6 +78,57 @@ run fs cp -r azk://tank/home/tree/crates "$dir/again"
 diff -r --no-dereference "$tree/crates" "$dir/again"
 run fs check azk://tank/home
 run status
+
+# Shows a command of the system, then runs it.
+others() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+# Programs that know nothing of Azekura, on a mount.
+if [[ ! -e /dev/fuse ]]; then
+    why="there is no /dev/fuse here"
+elif ((EUID != 0)) && ! command -v fusermount3 >/dev/null; then
+    why="only root, or anybody where fusermount3 is installed (package fuse3), can mount"
+else
+    why=
+fi
+if [[ -z $why ]]; then
+    mkdir "$dir/mnt"
+    run mount azk://tank/home "$dir/mnt"
+    others git clone --quiet . "$dir/mnt/clone"
+    others git -C "$dir/mnt/clone" fsck --no-progress
+    mkdir "$dir/mnt/build"
+    cat >"$dir/mnt/build/sieve.c" <<'SOURCE'
+#include <stdio.h>
+#include <string.h>
+static char composite[1000000];
+int main(void) {
+    int count = 0;
+    for (long n = 2; n < 1000000; n++) {
+        if (composite[n]) continue;
+        count++;
+        for (long m = n * n; m < 1000000; m += n) composite[m] = 1;
+    }
+    printf("%d primes below a million\n", count);
+    return 0;
+}
+SOURCE
+    printf 'sieve: sieve.c\n\tcc -O2 -o $@ $<\n' >"$dir/mnt/build/Makefile"
+    others make --no-print-directory -C "$dir/mnt/build" sieve
+    others "$dir/mnt/build/sieve"
+    others tar -C "$dir/mnt" -cf "$dir/mnt/crates.tar" tree/crates
+    others tar -C "$tree/.." --compare -f "$dir/mnt/crates.tar"
+    others ls -l "$dir/mnt"
+    run umount "$dir/mnt"
+    echo
+    echo "quickstart: the same files through library, mount, and mount with the preloaded library"
+    "$bin" bench access-paths --rounds 1 --bytes 32MiB --files 1000 --transfers 64KiB,1MiB |
+        sed -n '/^pattern/,$p'
+else
+    echo
+    echo "quickstart: the mount is left out: $why"
+fi
 
 echo
 echo "quickstart: a few seconds of measurements, memory against memory"
