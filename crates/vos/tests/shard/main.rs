@@ -9,6 +9,7 @@ mod log;
 mod memory;
 mod model;
 mod offline;
+mod pages;
 mod random;
 mod raw;
 mod space;

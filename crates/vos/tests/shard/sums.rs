@@ -124,7 +124,7 @@ fn a_flipped_bit_is_never_read_and_stays_known_until_it_is_overwritten() {
             // a compaction before it.
             for compacts in [false, true, true] {
                 if compacts {
-                    shard.compact().await.unwrap();
+                    shard.checkpoint().await.unwrap();
                 }
                 shard.close().await.unwrap();
                 shard = store.open_shard(POOL).await.unwrap();

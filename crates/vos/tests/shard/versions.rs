@@ -185,7 +185,7 @@ fn random_history(seed: u64, durability: Durability) {
                 3 | 4 => bed.destroy_one(&rng).await,
                 5 => bed.roll_back(&rng).await,
                 6 if durability == Durability::Wal => bed.reopen().await,
-                _ => bed.shard.compact().await.unwrap(),
+                _ => bed.shard.checkpoint().await.unwrap(),
             }
             if round % 5 == 2 {
                 bed.shard.aggregate().await.unwrap();
@@ -300,7 +300,7 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
                 let (counted, recounted) = bed.shard.scm_audit();
                 assert_eq!(counted, recounted);
                 if durability == Durability::Wal {
-                    bed.shard.compact().await.unwrap();
+                    bed.shard.checkpoint().await.unwrap();
                     bed.reopen().await;
                 }
             }
@@ -356,7 +356,7 @@ fn a_compaction_beside_changes_of_big_objects_makes_the_same_state() {
             let done = Rc::new(std::cell::Cell::new(false));
             let told = done.clone();
             bed.env.spawn(async move {
-                compacting.compact().await.unwrap();
+                compacting.checkpoint().await.unwrap();
                 told.set(true);
             });
             let mut present = (COUNT, Some(1));
