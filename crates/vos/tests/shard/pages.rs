@@ -255,6 +255,9 @@ fn a_transaction_prepared_over_absent_keys_takes_effect_after_a_restart() {
         for buffer in payload.buffers() {
             buffer.fill(77);
         }
+        let kind = shard.sum_policy(CONT).unwrap().kind;
+        let bytes = sums_of(kind, &ops, &changed.bulk());
+        shard.take_sums(CONT, &Sums { kind, bytes: &bytes }, &mut payload).unwrap();
         payload.write().await.unwrap();
         assert!(!shard.is_resident(CONT, &[], &ops));
         shard.ready(CONT, &[], &ops).await.unwrap();
