@@ -110,19 +110,19 @@ impl crate::index::Container {
         self.sweep_from.is_some() || !self.unswept.is_empty()
     }
 
-    /// Up to `count` objects that are to be swept; those of the walk over all are passed then.
+    /// Up to `count` objects that are to be swept. Those of the walk over all are on the list until
+    /// they are: a checkpoint or an error may come between.
     fn next_to_sweep(&mut self, count: usize) -> Vec<Oid> {
-        let mut oids: Vec<Oid> = self.unswept.iter().take(count).copied().collect();
-        if oids.is_empty()
+        if self.unswept.is_empty()
             && let Some(from) = self.sweep_from
         {
-            oids.extend(self.pasts.range(from..).take(count));
-            self.sweep_from = match oids.last() {
-                Some(last) if oids.len() == count => next_oid(*last),
+            self.unswept.extend(self.pasts.range(from..).take(count));
+            self.sweep_from = match self.unswept.last() {
+                Some(last) if self.unswept.len() == count => next_oid(*last),
                 _ => None,
             };
         }
-        oids
+        self.unswept.iter().take(count).copied().collect()
     }
 }
 

@@ -14,6 +14,7 @@ mod random;
 mod raw;
 mod space;
 mod sums;
+mod sweeps;
 mod tiers;
 mod tx;
 mod versions;
