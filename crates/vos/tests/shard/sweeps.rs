@@ -166,7 +166,7 @@ fn cut_after(way: Way, reopened: bool, changes: u64) -> bool {
         let store = open(&env, 0).await.unwrap();
         let shard = store.open_shard(POOL).await.unwrap();
         // A second crash right after a start changes nothing, and a checkpoint in the midst does not.
-        if changes % 2 == 0 {
+        if changes.is_multiple_of(2) {
             shard.checkpoint().await.unwrap();
         }
         drop((store, shard));
@@ -215,7 +215,6 @@ fn space_of_a_big_object_comes_back_wherever_the_power_goes() {
                 changes += 1;
                 assert!(changes < 1000, "it never ends");
             }
-            eprintln!("{way:?} {reopened} {changes}");
             // With each number of steps before the checkpoint.
             for more in 1..6 {
                 cut_after(way, reopened, changes + more);
