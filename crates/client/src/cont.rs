@@ -202,7 +202,7 @@ impl Container {
         self.client().target(target).note_open((self.0.pool.info().id, self.id(), oid));
     }
 
-    /// Objects that have a shard on `target`, in ascending order from after `after`.
+    /// Objects that have a shard on `target`, in [`Oid::list_order`] from after `after`.
     pub async fn list_objects(
         &self,
         target: TargetId,
@@ -214,7 +214,7 @@ impl Container {
         self.ask_list(target, Request::ListObjects { pool, cont, at, after, count_max }).await
     }
 
-    /// Objects of the container, whatever targets they are on, in ascending order from after
+    /// Objects of the container, whatever targets they are on, in [`Oid::list_order`] from after
     /// `after`: some `count_max` of them. Asks all targets at once.
     pub async fn list_all_objects(&self, after: Option<Oid>, count_max: u32) -> Result<ObjectList> {
         let map = self.0.pool.map();
@@ -224,12 +224,12 @@ impl Container {
         let known_to = shards
             .iter()
             .filter(|shard| !shard.complete)
-            .map(|shard| shard.oids.last().copied().or(after).unwrap_or_default())
+            .map(|shard| shard.oids.last().copied().or(after).unwrap_or_default().list_order())
             .min();
         let complete = known_to.is_none();
         let mut oids: Vec<Oid> = shards.into_iter().flat_map(|shard| shard.oids).collect();
-        oids.retain(|oid| known_to.is_none_or(|last| *oid <= last));
-        oids.sort_unstable();
+        oids.retain(|oid| known_to.is_none_or(|last| oid.list_order() <= last));
+        oids.sort_unstable_by_key(|oid| oid.list_order());
         oids.dedup();
         Ok(ObjectList { oids, complete })
     }

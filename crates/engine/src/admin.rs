@@ -27,7 +27,8 @@ impl Target {
             Request::ListObjects { pool, cont, at, after, count_max } => {
                 let ctx = self.shard(pool).await?;
                 self.known_cont(&ctx, cont).await?;
-                let list = ctx.shard.list_objects(cont, at, after, count_max as usize)?;
+                let max = count_max as usize;
+                let list = ctx.shard.list_objects(cont, at, after, max).await?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
             Request::ListOrphans { pool, cont } => {

@@ -184,6 +184,7 @@ impl Target {
         loop {
             // The world may have changed meanwhile.
             crate::batch::check_map(&ask.header, ctx)?;
+            ctx.shard.ready(batch.cont, &[], &batch.ops).await?;
             let end = append.end(ctx, batch)?;
             let pieces = append.pieces(end)?;
             let ops: Vec<Op<'_>> =
@@ -208,8 +209,12 @@ impl Target {
             }
             let (pool, cont, at) = (batch.pool, batch.cont, batch.at);
             let translated = Batch { pool, cont, at, checks: Vec::new(), ops, sums };
-            if ctx.shard.conflicts(batch.cont, &[], &translated.ops) {
+            loop {
                 self.wait_for_decisions(ctx, &ask.header, &translated).await?;
+                if ctx.shard.is_resident(batch.cont, &[], &batch.ops) {
+                    break;
+                }
+                ctx.shard.ready(batch.cont, &[], &batch.ops).await?;
             }
             // From here to `apply` no await: the end stays where it is.
             if append.end(ctx, batch)? != end {

@@ -80,8 +80,8 @@ impl Target {
             Data::Here(payload, slot) => (payload, slot),
             later => return self.run_beside(ask, body, later),
         };
-        let waits = ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops);
-        if !ask.ctx.is_memory() || waits {
+        let memory = ask.ctx.is_memory();
+        if !memory || ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return self.run_beside(ask, body, Data::Here(payload, slot));
         }
         let outcome = self.run_batch(&ask, &batch, payload, slot).await;
@@ -262,10 +262,9 @@ impl Target {
         if let Some(slot) = slot {
             slot.finish();
         }
-        if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
-            self.wait_for_decisions(ctx, header, batch).await?;
-        }
-        // From here to `apply` no await: what is checked still holds when it takes effect.
+        self.wait_for_decisions(ctx, header, batch).await?;
+        // From here to `apply` no await: what is in memory stays, and what is checked still holds
+        // when it takes effect.
         if batch.at == Epoch::ZERO {
             ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
         } else {
@@ -295,7 +294,8 @@ impl Target {
         Ok((answer, segments))
     }
 
-    /// Waits until no prepared transaction holds a key of the batch.
+    /// Waits until all that the batch touches is in memory, and no prepared transaction holds a
+    /// key of it.
     pub(crate) async fn wait_for_decisions(
         &self,
         ctx: &Rc<PoolShard>,
@@ -303,7 +303,11 @@ impl Target {
         batch: &Batch<'_>,
     ) -> Result<()> {
         let deadline = self.env.now() + patience(header);
-        while ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
+        loop {
+            ctx.shard.ready_at(batch.cont, batch.at, &batch.checks, &batch.ops).await?;
+            if !ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
+                return Ok(());
+            }
             let left = deadline.saturating_sub(self.env.now());
             if left.is_zero() {
                 return Err(Error::new(
@@ -316,7 +320,6 @@ impl Target {
             // Woken or not, the loop looks again.
             let _ = self.env.timeout(left, decided).await;
         }
-        Ok(())
     }
 }
 

@@ -271,7 +271,9 @@ impl Target {
         if let Some(slot) = slot {
             slot.finish();
         }
-        // From here to the log no await: what is checked still holds when it is locked.
+        ctx.shard.ready(batch.cont, &batch.checks, &batch.ops).await?;
+        // From here to the log no await: what is in memory stays, and what is checked still holds
+        // when it is locked.
         if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return Err(Error::new(Code::TxRestart, "another transaction holds a key"));
         }
@@ -307,6 +309,9 @@ impl Target {
     ) -> Result<()> {
         if let TxOutcome::Committed(epoch) = outcome {
             ctx.clock.borrow_mut().observe(epoch);
+        }
+        if matches!(outcome, TxOutcome::Committed(_)) {
+            ctx.shard.ready_to_decide(tx).await?;
         }
         let lsn = ctx.shard.decide(tx, outcome, None, &[])?;
         ctx.unpark();

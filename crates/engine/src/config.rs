@@ -10,6 +10,7 @@
 //! [store]
 //! nvme = ["/dev/nvme0n1"]               # data devices, shared out over the targets
 //! inline_bytes_max = "4KiB"             # smaller values go to index and log
+//! metadata_cache = "1GiB"               # memory for the index of each target
 //!
 //! [[target]]
 //! scm = "/mnt/pmem0/azekura"            # index and log
@@ -78,6 +79,10 @@ pub struct StoreConfig {
     /// The data devices are told of large freed runs (default: block devices are, files not).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discard: Option<bool>,
+    /// Memory for the index of each target (default 1GiB; at least 1MiB): what is more is read
+    /// back when it is used. Pools of durability `memory` are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata_cache: Option<Bytes>,
 }
 
 impl StoreConfig {
@@ -144,6 +149,8 @@ fn default_listen() -> String {
     "127.0.0.1:0".to_string()
 }
 
+/// Least memory for the index of a target, bytes.
+const METADATA_CACHE_MIN: u64 = 1 << 20;
 /// Most targets of one engine.
 const TARGETS_MAX: usize = 256;
 
@@ -171,6 +178,9 @@ impl EngineConfig {
                 vos::INLINE_BYTES_MIN,
                 vos::INLINE_BYTES_LIMIT
             )));
+        }
+        if self.metadata_cache() < METADATA_CACHE_MIN {
+            return Err(Error::inval("metadata_cache must be at least 1MiB"));
         }
         let mut seen: BTreeMap<&Path, String> = BTreeMap::new();
         let mut uses: Vec<(&Path, String)> = Vec::new();
@@ -220,6 +230,11 @@ impl EngineConfig {
         let default = Bytes(types::limits::INLINE_BYTES_MAX as u64);
         let bytes = self.store.inline_bytes_max.unwrap_or(default).0;
         u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
+    /// Memory for the index of each target, bytes.
+    pub fn metadata_cache(&self) -> u64 {
+        self.store.metadata_cache.map_or(vos::METADATA_CACHE_DEFAULT, |bytes| bytes.0)
     }
 
     /// Numbers of the targets that use the engine's data devices.
@@ -325,6 +340,7 @@ mod tests {
             &["/n", "number 0", "number 1", "[store]"],
         );
         bad("[store]\ninline_bytes_max = '1MiB'\n[[target]]\ndevice = '/d'\n", &["1048576"]);
+        bad("[store]\nmetadata_cache = 4096\n[[target]]\ndevice = '/d'\n", &["1MiB"]);
         bad("[store]\ninline_bytes_max = 'x'\n[[target]]\ndevice = '/d'\n", &["'x'", "line 3"]);
     }
 

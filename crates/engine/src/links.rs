@@ -345,6 +345,7 @@ impl Target {
             let answer = self.peers.ask(engine, other, &body, &[]).await?;
             wire::decode::<Result<BatchReply<'_>>>(&answer.body)??;
         }
+        ctx.shard.ready(cont, &[], &ops).await?;
         is_held()?;
         if is_wanted() {
             return Ok(());

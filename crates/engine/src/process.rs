@@ -224,6 +224,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
                 inline_bytes_max: config.inline_bytes_max(),
                 aggregate: config.store.aggregation.unwrap_or(true),
                 discard: config.store.discard,
+                metadata_cache: config.metadata_cache(),
             },
             host: host.clone(),
             token: token.clone(),

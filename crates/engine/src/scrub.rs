@@ -215,8 +215,9 @@ impl Target {
     ) -> Result<u64> {
         self.known_cont(ctx, batch.cont).await?;
         let mut segments = Segments::new();
+        ctx.shard.ready_at(batch.cont, batch.at, &[], &batch.ops).await?;
         {
-            let view = ctx.shard.view(batch.cont)?;
+            let view = ctx.shard.view_at(batch.cont, batch.at)?;
             for op in &batch.ops {
                 let Op::Fetch { oid, dkey, cond, iods } = op else { continue };
                 match view.fetch(*oid, dkey, *cond, iods, &mut segments) {

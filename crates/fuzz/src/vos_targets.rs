@@ -28,6 +28,24 @@ pub fn all() -> Vec<Target> {
         sealed("vos-shard-settings", vos::fuzz::shard_settings),
         sealed("vos-log-head", vos::fuzz::log_head),
         sealed("vos-volume-table", vos::fuzz::volume_table),
+        Target {
+            name: "vos-index-page",
+            run: vos::fuzz::index_page,
+            seeds: vos::fuzz::page_seeds,
+            amplification_max: REPLAY_AMPLIFICATION,
+        },
+        Target {
+            name: "vos-page-table",
+            run: vos::fuzz::page_table,
+            seeds: vos::fuzz::table_seeds,
+            amplification_max: REPLAY_AMPLIFICATION,
+        },
+        Target {
+            name: "vos-free-blocks",
+            run: vos::fuzz::free_blocks,
+            seeds: || vec![vec![16, 1, 2, 4, 0], vec![16, 2, 0, 1, 3, 2, 1, 1, 2]],
+            amplification_max: REPLAY_AMPLIFICATION,
+        },
     ]
 }
 

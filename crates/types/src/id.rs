@@ -177,6 +177,11 @@ impl Oid {
         Oid { hi: (self.hi & !0xffff_ffff) | HINT_BIT | hint as u64, lo: self.lo }
     }
 
+    /// Where the object stands in listings of objects: by hash, then by id.
+    pub fn list_order(self) -> (u64, Oid) {
+        (crate::hash::mix2(self.hi, self.lo), self)
+    }
+
     /// True for [`Oid::NIL`].
     pub fn is_nil(self) -> bool {
         self == Self::NIL

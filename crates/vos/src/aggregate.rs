@@ -24,6 +24,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 use types::{ContId, Result};
+use wire::obj::{Cond, Op};
 
 use crate::index::extent::ReadPart;
 use crate::index::fragment::{ArrayName, Group, WINDOW_BYTES};
@@ -144,6 +145,7 @@ async fn join_array(shard: &Rc<Shard>, name: &ArrayName, gently: bool) -> Result
     let mut found = None;
     // Joining in place comes first and makes fewer groups to copy: then look again, once.
     for _ in 0..2 {
+        load(shard, name).await?;
         let (groups, extents) = {
             let Ok(view) = shard.view(name.cont) else { return Ok(0) };
             match view.cont.array(name) {
@@ -157,7 +159,7 @@ async fn join_array(shard: &Rc<Shard>, name: &ArrayName, gently: bool) -> Result
             let began = shard.core.env.now();
             let busy_before = shard.core.activity.get();
             match group.in_place {
-                Some(at) => replace(shard, name, group, at, None)?,
+                Some(at) => replace(shard, name, group, at, None).await?,
                 None => copy(shard, name, group).await?,
             }
             if gently && shard.core.activity.get() != busy_before {
@@ -187,6 +189,7 @@ async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> 
     let Some(mut payload) = Payload::one_run(&shard.core, group.bytes)? else { return Ok(()) };
     let mut segments = Segments::new();
     let mut readable = Ok(());
+    load(shard, name).await?;
     {
         let Ok(view) = shard.view(name.cont) else { return Ok(()) };
         let Some(array) = view.cont.array(name) else { return Ok(()) };
@@ -223,18 +226,26 @@ async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> 
     payload.make_sums(segments.kind);
     payload.write().await?;
     let Some(at) = payload.first_run() else { return Ok(()) };
-    replace(shard, name, group, at, Some(payload))
+    replace(shard, name, group, at, Some(payload)).await
+}
+
+/// Loads what holds an array.
+async fn load(shard: &Rc<Shard>, name: &ArrayName) -> Result<()> {
+    let dkey = &name.dkey;
+    let touched = Op::PunchAkeys { oid: name.oid, dkey, cond: Cond::NONE, akeys: Vec::new() };
+    shard.ready(name.cont, &[], &[touched]).await
 }
 
 /// Replaces a group by one extent at `at`, if it is still as it was found: the record and the
 /// change in one step.
-fn replace(
+async fn replace(
     shard: &Rc<Shard>,
     name: &ArrayName,
     group: &Group,
     at: u64,
     payload: Option<Payload>,
 ) -> Result<()> {
+    load(shard, name).await?;
     let unchanged = match shard.view(name.cont) {
         Ok(view) => {
             let array = view.cont.array(name);

@@ -22,7 +22,7 @@ pub(crate) fn check(cont: &Container, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) 
     Ok(())
 }
 
-fn epoch_of(cont: &Container, check: &ReadCheck<'_>) -> Epoch {
+pub(crate) fn epoch_of(cont: &Container, check: &ReadCheck<'_>) -> Epoch {
     let Some(object) = cont.object(check.oid) else { return Epoch::ZERO };
     match check.of {
         ReadScope::Keys => object.keys_epoch,
@@ -39,7 +39,7 @@ fn require(holds: bool, code: Code) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::bare(code)) }
 }
 
-fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
+pub(crate) fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
     let object = cont.object(op.oid());
     let find = |dkey: &[u8]| object.and_then(|object| object.dkey(dkey));
     match op {

@@ -17,7 +17,6 @@ use wire::store::DeviceStat;
 
 use crate::overlay::Overlay;
 use crate::shard::Shard;
-use crate::space::Space;
 use crate::store::{Store, decode_shard, read_sealed};
 use crate::tier::{Devices, Owner};
 
@@ -65,6 +64,8 @@ pub struct Versions {
     pub shard: u16,
     /// Records of the log.
     pub record: u16,
+    /// Pages of the index, and tables of them.
+    pub page: u16,
     /// Table of a raw device.
     pub volume: u16,
 }
@@ -163,6 +164,7 @@ impl Offline {
                 superblock: crate::tier::SUPERBLOCK_VERSION,
                 shard: crate::store::SHARD_VERSION,
                 record: crate::record::RECORD_VERSION,
+                page: crate::pages::PAGE_VERSION,
                 volume: crate::volume::VERSION,
             },
             devices: self.store.device_stats().await?,
@@ -287,7 +289,7 @@ impl Offline {
             let text = format!("index memory is counted as {counted} bytes, but is {recounted}");
             add(Severity::Damage, text);
         }
-        check_space(&shard, add)?;
+        check_space(&shard, add).await?;
         dump::check_values(&shard, data, add).await
     }
 
@@ -335,10 +337,17 @@ impl Offline {
             }
             match self.store.open_shard(pool).await {
                 Ok(shard) => {
-                    // What a checkpoint keeps is written anew from what was counted and found.
-                    shard.compact().await?;
+                    let counted = shard.counted_space().await?;
+                    let (has, should) =
+                        (shard.core.space.borrow().free_bytes(), counted.free_bytes());
+                    if has != should {
+                        // What a checkpoint keeps is what was counted.
+                        shard.core.space.replace(counted);
+                        done.push(format!("pool {pool}: {should} bytes are free, not {has}"));
+                    }
+                    shard.checkpoint().await?;
                     shard.close().await?;
-                    done.push(format!("pool {pool}: opens; its index is written anew"));
+                    done.push(format!("pool {pool}: opens; a checkpoint is written"));
                 }
                 Err(error) => done.push(format!("pool {pool}: does not open: {error}")),
             }
@@ -353,14 +362,15 @@ impl Offline {
 }
 
 /// Compares the allocator with what refers to its blocks.
-fn check_space(shard: &Shard, add: &dyn Fn(Severity, String)) -> Result<()> {
-    let space = shard.core.space.borrow();
-    let mut counted = Space::new(space.bytes());
-    if let Err(error) = shard.state.borrow().claim_space(&mut counted) {
-        add(Severity::Damage, error.to_string());
-        return Ok(());
-    }
-    let (has, should) = (space.free_bytes(), counted.free_bytes());
+async fn check_space(shard: &Shard, add: &dyn Fn(Severity, String)) -> Result<()> {
+    let should = match shard.counted_space().await {
+        Ok(counted) => counted.free_bytes(),
+        Err(error) => {
+            add(Severity::Damage, error.to_string());
+            return Ok(());
+        }
+    };
+    let has = shard.core.space.borrow().free_bytes();
     if has < should {
         let text = format!("{} bytes of the data area are in use by nothing", should - has);
         add(Severity::Damage, text);

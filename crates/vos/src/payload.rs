@@ -186,7 +186,7 @@ impl Payload {
 
     /// One piece of `bytes` in one run of the data area; `None` when no free run is that long.
     pub(crate) fn one_run(core: &Rc<Core>, bytes: u64) -> Result<Option<Payload>> {
-        let Ok(run) = core.space.borrow_mut().take(bytes) else { return Ok(None) };
+        let Ok(run) = core.space.borrow_mut().reserve(bytes) else { return Ok(None) };
         let runs = RefCell::new(SmallVec::from_slice(&[run]));
         let reservation = Rc::new(Reservation { core: core.clone(), runs });
         if run.bytes < bytes {
@@ -260,7 +260,7 @@ impl Payload {
         });
         let mut left = bytes;
         while left > 0 {
-            let mut run = core.space.borrow_mut().take(left).map_err(|_| full())?;
+            let mut run = core.space.borrow_mut().reserve(left).map_err(|_| full())?;
             if let Some(record) = record_bytes
                 && run.bytes < left
             {
@@ -372,7 +372,10 @@ impl Payload {
     /// A record owns the blocks from now on.
     pub(crate) fn commit(mut self) -> (SmallVec<[Piece; 1]>, BlockSums) {
         if let Some(reservation) = &self.reservation {
-            reservation.runs.borrow_mut().clear();
+            let mut space = self.core.space.borrow_mut();
+            for run in reservation.runs.borrow_mut().drain(..) {
+                space.keep(run);
+            }
         }
         let sums = std::mem::replace(&mut self.sums, BlockSums::NONE);
         (std::mem::take(&mut self.pieces), sums)

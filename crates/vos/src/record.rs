@@ -14,7 +14,8 @@ use wire::obj::{TxId, TxOutcome};
 use crate::scrub::ScrubProgress;
 use crate::sums::{BadMark, RegionDf, SumPolicy};
 
-/// Version of all records. 1: milestone 1. 2: joined extents, sums of blocks, versions of containers.
+/// Version of all records. 1: milestone 1, the whole state in the log. 2: joined extents, sums of
+/// blocks, versions of containers; the log begins at a checkpoint in pages.
 pub(crate) const RECORD_VERSION: u16 = 2;
 
 /// A run of bytes of the data area.
@@ -110,22 +111,6 @@ pub(crate) enum ChangeDf<'a> {
         #[serde(with = "serde_bytes", borrow)]
         akey: &'a [u8],
     },
-}
-
-impl ChangeDf<'_> {
-    /// The object it changes.
-    pub(crate) fn oid(&self) -> Oid {
-        match *self {
-            ChangeDf::Single { oid, .. }
-            | ChangeDf::SingleRuns { oid, .. }
-            | ChangeDf::Records { oid, .. }
-            | ChangeDf::PunchRecords { oid, .. }
-            | ChangeDf::PunchObj { oid }
-            | ChangeDf::PunchDkey { oid, .. }
-            | ChangeDf::PunchDkeysFrom { oid, .. }
-            | ChangeDf::PunchAkey { oid, .. } => oid,
-        }
-    }
 }
 
 /// Where records of an array are.
@@ -232,18 +217,16 @@ pub(crate) enum RecordDf<'a> {
     },
     /// All participants know it.
     ForgetDecision { tx: TxId },
-    /// Compaction: a reply of the retry window.
+    /// In tables: a reply of the retry window.
     Reply {
         #[serde(borrow)]
         origin: OriginDf<'a>,
     },
-    /// Compaction: an orphan.
+    /// In tables: an orphan.
     Orphan { cont: ContId, oid: Oid },
-    /// Compaction: the greatest epoch of the shard.
+    /// In tables: the greatest epoch of the shard.
     LastEpoch { epoch: Epoch },
-    /// Compaction: all dkeys of an object after the position `from` (empty: from the start) up to
-    /// and including `to` (empty: to the end) are exactly these, now and in the past. With the
-    /// whole log before it, it changes nothing; without, it makes the state.
+    /// In pages only: part of an object. Changes in it name the nil object.
     Part(#[serde(borrow)] PartDf<'a>),
     /// Which versions of a container are kept. `unswept`: what they do not see may still be there.
     Versions { cont: ContId, versions: VersionsDf, unswept: bool },
@@ -283,7 +266,7 @@ pub(crate) enum RecordDf<'a> {
         #[serde(borrow)]
         copied: Option<CopiedDf<'a>>,
     },
-    /// Compaction: the blocks of a region have exactly these sums.
+    /// In tables: the blocks of a region have exactly these sums.
     SumRegion {
         #[serde(borrow)]
         region: RegionDf<'a>,
@@ -302,12 +285,8 @@ pub(crate) struct PartDf<'a> {
     /// The epoch of the punch that ended the life of the object that this is a part of;
     /// [`Epoch::MAX`]: it lives.
     pub life: Epoch,
-    /// The first part of the object: earlier lives that no later part tells of are gone.
+    /// The first part of the object.
     pub is_first: bool,
-    #[serde(with = "serde_bytes", borrow)]
-    pub from: &'a [u8],
-    #[serde(with = "serde_bytes", borrow)]
-    pub to: &'a [u8],
     #[serde(borrow)]
     pub changes: Vec<(Epoch, ChangeDf<'a>)>,
     #[serde(borrow)]
@@ -472,8 +451,6 @@ mod tests {
                     oid,
                     life: Epoch(9),
                     is_first: true,
-                    from: b"",
-                    to: b"\x01d",
                     changes: vec![(Epoch(6), ChangeDf::PunchObj { oid })],
                     touches: vec![
                         TouchDf::Akey(dkey, akey, Epoch(6)),
@@ -490,8 +467,8 @@ mod tests {
                     past: vec![(Epoch(3), Epoch(5), ChangeDf::PunchObj { oid })],
                 }),
                 vec![
-                    10, 7, 1, 2, 9, 1, 0, 2, 1, b'd', 1, 6, 4, 1, 2, 2, 0, 1, b'd', 1, b'a', 6, 1,
-                    1, b'd', 6, 6, 5, 4, 1, 5, 3, 2, 7, 1, 1, 3, 5, 4, 1, 2,
+                    10, 7, 1, 2, 9, 1, 1, 6, 4, 1, 2, 2, 0, 1, b'd', 1, b'a', 6, 1, 1, b'd', 6, 6,
+                    5, 4, 1, 5, 3, 2, 7, 1, 1, 3, 5, 4, 1, 2,
                 ],
             ),
             (

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 
 use env::AlignedBuf;
 use serde::{Deserialize, Serialize};
-use types::{Code, ContId, CsumKind, Epoch, Error, Oid, Result};
+use types::{Code, ContId, CsumKind, Epoch, Error, Key, Oid, Result};
 
 use crate::Lsn;
 use crate::index::extent::Place;
+use crate::index::object::Object;
 use crate::index::slot::AkeyRef;
 use crate::payload::{Core, Medium};
 use crate::record::RecordDf;
@@ -185,9 +186,9 @@ impl Shard {
         let mut found = Vec::new();
         for cont in self.conts() {
             let mut after = None;
-            while let Ok(list) = self.list_objects(cont, Epoch::ZERO, after, SEARCH_COUNT) {
+            while let Ok(list) = self.list_objects(cont, Epoch::ZERO, after, SEARCH_COUNT).await {
                 for oid in &list.oids {
-                    self.search_object(cont, *oid, &wanted, &mut found);
+                    self.search_object(cont, *oid, &wanted, &mut found).await;
                 }
                 after = list.oids.last().copied();
                 if list.complete || after.is_none() {
@@ -200,50 +201,72 @@ impl Shard {
         found
     }
 
-    fn search_object(
+    async fn search_object(
         &self,
         cont: ContId,
         oid: Oid,
         wanted: &BTreeSet<u64>,
         found: &mut Vec<Holder>,
     ) {
-        let Ok(view) = self.view(cont) else { return };
-        let Some(object) = view.cont.object(oid) else { return };
-        for (name, dkey) in object.dkeys() {
-            for (akey, value) in dkey.akeys() {
-                // Where a run begins in its value.
-                let mut each = |offset: u64, run: Run| {
-                    for &block in wanted.range(run.first_block()..run.end_block()) {
-                        let start = run.at.max(block * BLOCK_BYTES);
-                        let end = (run.at + run.bytes).min((block + 1) * BLOCK_BYTES);
-                        found.push(Holder {
-                            block,
-                            cont,
-                            oid,
-                            dkey: name.with_bytes(<[u8]>::to_vec),
-                            akey: akey.to_vec(),
-                            offset: offset + (start - run.at),
-                            bytes: end - start,
-                        });
+        // Part by part; what cannot be loaded holds nothing that can be told.
+        let mut start = Some(Key::default());
+        while let Some(from) = start.take() {
+            let whole = self.ready_bucket(cont, oid.list_order().0).await;
+            if whole.is_err() || self.ready_part(cont, oid, &from).await.is_err() {
+                return;
+            }
+            let Ok(view) = self.view(cont) else { return };
+            let Some(object) = view.cont.object(oid) else { return };
+            let end = object.parts.as_ref().and_then(|parts| parts.end_of(&from));
+            search_range(cont, oid, object, (&from, end.as_deref()), wanted, found);
+            start = end;
+        }
+    }
+}
+
+/// Searches dkeys of an object that are in memory.
+fn search_range(
+    cont: ContId,
+    oid: Oid,
+    object: &Object,
+    (from, end): (&[u8], Option<&[u8]>),
+    wanted: &BTreeSet<u64>,
+    found: &mut Vec<Holder>,
+) {
+    for (name, dkey) in object.range(from, end) {
+        for (akey, value) in dkey.akeys() {
+            // Where a run begins in its value.
+            let mut each = |offset: u64, run: Run| {
+                for &block in wanted.range(run.first_block()..run.end_block()) {
+                    let start = run.at.max(block * BLOCK_BYTES);
+                    let end = (run.at + run.bytes).min((block + 1) * BLOCK_BYTES);
+                    found.push(Holder {
+                        block,
+                        cont,
+                        oid,
+                        dkey: name.with_bytes(<[u8]>::to_vec),
+                        akey: akey.to_vec(),
+                        offset: offset + (start - run.at),
+                        bytes: end - start,
+                    });
+                }
+            };
+            match value {
+                // What only snapshots see is not walked here.
+                AkeyRef::Inline(..) | AkeyRef::Old(_) => {}
+                AkeyRef::Runs(_, runs) => {
+                    let mut offset = 0;
+                    for &run in runs {
+                        each(offset, run);
+                        offset += run.bytes;
                     }
-                };
-                match value {
-                    // What only snapshots see is not walked here.
-                    AkeyRef::Inline(..) | AkeyRef::Old(_) => {}
-                    AkeyRef::Runs(_, runs) => {
-                        let mut offset = 0;
-                        for &run in runs {
-                            each(offset, run);
-                            offset += run.bytes;
-                        }
-                    }
-                    AkeyRef::Array(array) => {
-                        let record = array.record_bytes as u64;
-                        for (index, extent) in array.iter() {
-                            if let Place::Blocks(at) = extent.place {
-                                let run = Run { at, bytes: extent.count * record };
-                                each(index.saturating_mul(record), run);
-                            }
+                }
+                AkeyRef::Array(array) => {
+                    let record = array.record_bytes as u64;
+                    for (index, extent) in array.iter() {
+                        if let Place::Blocks(at) = extent.place {
+                            let run = Run { at, bytes: extent.count * record };
+                            each(index.saturating_mul(record), run);
                         }
                     }
                 }

@@ -9,17 +9,18 @@ use types::{ClientId, Code, ContId, Durability, Epoch, Error, Oid, PoolId, Resul
 use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, Sums, TxId, TxOutcome};
 use wire::store::{AggregationStat, LogStat};
 
-use crate::index::Effects;
+use crate::index::residency::Hand;
+use crate::index::{Effects, bucket};
+use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
 use crate::record::{self, OriginDf, OrphanChange, RecordDf};
+use crate::residency::{BURY_COUNT, Cache, Loads};
+use crate::space::{Run, Space};
 use crate::state::{State, pieces_df, sums_df};
 use crate::sums::SumPolicy;
 use crate::view::View;
 use crate::wal::Wal;
 use crate::{Lsn, changes, check, locks};
-
-/// Objects of a destroyed container given back in one go.
-const BURY_COUNT: usize = 2000;
 
 /// Settings of a shard, fixed when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +31,23 @@ pub struct ShardConfig {
     pub scm_bytes: u64,
     /// Size of the data area, bytes.
     pub nvme_bytes: u64,
+}
+
+/// What of an index is in memory; see [`Shard::index_stat`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IndexStat {
+    /// Memory counted of what is in memory, bytes.
+    pub resident_bytes: u64,
+    /// Of that, what no page on the device holds yet, bytes.
+    pub dirty_bytes: u64,
+    /// Pages that are not in memory.
+    pub absent_pages: u64,
+    /// Pages read back since the shard was opened.
+    pub loaded_pages: u64,
+    /// Pages and tables on the device, bytes.
+    pub area_bytes: u64,
+    /// Memory of the sums of blocks, which are all in memory, bytes.
+    pub sums_bytes: u64,
 }
 
 /// Which request an update answers, so that a retry finds the reply.
@@ -55,8 +73,18 @@ pub struct Shard {
     pub(crate) state: RefCell<State>,
     /// `None`: durability `memory`.
     pub(crate) wal: Option<Rc<Wal>>,
+    /// As `wal`.
+    pub(crate) pages: Option<Rc<PageStore>>,
+    /// Where the table of the last checkpoint lies.
+    pub(crate) table_runs: RefCell<Vec<Run>>,
+    pub(crate) cache: Rc<Cache>,
+    pub(crate) loads: Loads,
+    pub(crate) hand: RefCell<Hand>,
+    pub(crate) loaded_pages: Cell<u64>,
     closed: Cell<bool>,
-    pub(crate) compacting: Cell<bool>,
+    abandoned: Cell<bool>,
+    pub(crate) checkpointing: Cell<bool>,
+    pub(crate) burying: Cell<bool>,
     /// Checkpoints completed; when the last one was, nanoseconds since 1970; how long it took, us.
     checkpoints: Cell<(u64, u64, u64)>,
     pub(crate) aggregation: Cell<AggregationStat>,
@@ -66,6 +94,13 @@ pub struct Shard {
     pub(crate) sweeping: Cell<bool>,
     effects: RefCell<Effects>,
     pub(crate) me: Weak<Shard>,
+}
+
+/// What a durable shard has beside its state.
+pub(crate) struct Durables {
+    pub wal: Rc<Wal>,
+    pub pages: Rc<PageStore>,
+    pub table_runs: Vec<Run>,
 }
 
 impl std::fmt::Debug for Shard {
@@ -80,16 +115,29 @@ impl Shard {
         config: ShardConfig,
         core: Rc<Core>,
         state: State,
-        wal: Option<Rc<Wal>>,
+        cache: &Rc<Cache>,
+        durables: Option<Durables>,
     ) -> Rc<Shard> {
-        Rc::new_cyclic(|me| Shard {
+        let (wal, pages, table_runs) = match durables {
+            Some(Durables { wal, pages, table_runs }) => (Some(wal), Some(pages), table_runs),
+            None => (None, None, Vec::new()),
+        };
+        let shard = Rc::new_cyclic(|me| Shard {
             pool,
             config,
             core,
             state: RefCell::new(state),
             wal,
+            pages,
+            table_runs: RefCell::new(table_runs),
+            cache: cache.clone(),
+            loads: Loads::default(),
+            hand: RefCell::default(),
+            loaded_pages: Cell::new(0),
             closed: Cell::new(false),
-            compacting: Cell::new(false),
+            abandoned: Cell::new(false),
+            checkpointing: Cell::new(false),
+            burying: Cell::new(false),
             checkpoints: Cell::default(),
             aggregation: Cell::default(),
             aggregating: Cell::new(false),
@@ -97,7 +145,11 @@ impl Shard {
             sweeping: Cell::new(false),
             effects: RefCell::default(),
             me: me.clone(),
-        })
+        });
+        if shard.pages.is_some() {
+            cache.add(&shard);
+        }
+        shard
     }
 
     /// The settings.
@@ -125,11 +177,27 @@ impl Shard {
         }
     }
 
-    /// Writes out everything and refuses further use.
+    /// Writes out everything and refuses further use. Ends with a checkpoint, so that the next
+    /// start has no log to replay.
     pub async fn close(&self) -> Result<()> {
-        self.closed.set(true);
+        let was_closed = self.closed.replace(true);
         let Some(wal) = &self.wal else { return Ok(()) };
-        let flushed = wal.written(wal.last()).await;
+        let mut flushed = wal.written(wal.last()).await;
+        while self.checkpointing.get() && !self.abandoned.get() {
+            self.core.env.sleep(Duration::from_millis(1)).await;
+        }
+        if flushed.is_ok()
+            && !was_closed
+            && !self.abandoned.get()
+            && let Some(me) = self.me.upgrade()
+        {
+            self.checkpointing.set(true);
+            if let Err(error) = crate::checkpoint::checkpoint(&me).await {
+                tracing::warn!(pool = %self.pool, %error, "no checkpoint at the end; the log will be replayed");
+                flushed = wal.written(wal.last()).await;
+            }
+            self.checkpointing.set(false);
+        }
         wal.close();
         flushed
     }
@@ -137,9 +205,29 @@ impl Shard {
     /// Refuses further use without writing anything out.
     pub(crate) fn abandon(&self) {
         self.closed.set(true);
+        self.abandoned.set(true);
         if let Some(wal) = &self.wal {
             wal.close();
         }
+    }
+
+    /// Ends what is under way on the devices and refuses further use; nothing is kept.
+    pub(crate) async fn end(&self) -> Result<()> {
+        self.closed.set(true);
+        self.abandoned.set(true);
+        while self.checkpointing.get() {
+            self.core.env.sleep(Duration::from_millis(1)).await;
+        }
+        let flushed = match &self.wal {
+            Some(wal) => wal.written(wal.last()).await,
+            None => Ok(()),
+        };
+        self.abandon();
+        flushed
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.get()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -174,7 +262,14 @@ impl Shard {
         effects.scm = 0;
         effects.bytes = 0;
         effects.blocks.clear();
-        let (lsn, result) = run(&mut self.state.borrow_mut(), &mut effects)?;
+        let (lsn, result) = {
+            let mut state = self.state.borrow_mut();
+            let (lsn, result) = run(&mut state, &mut effects)?;
+            if !state.index.graveyard.is_bare() {
+                state.index.bury(BURY_COUNT, &mut effects);
+            }
+            (lsn, result)
+        };
         if !effects.blocks.is_empty() {
             let mut space = self.core.space.borrow_mut();
             for change in effects.blocks.drain(..) {
@@ -185,23 +280,10 @@ impl Shard {
             }
         }
         drop(effects);
-        self.compact_if_due();
+        self.bury_in_background();
+        self.make_room();
         self.aggregate_if_due();
         Ok((lsn, result))
-    }
-
-    fn compact_if_due(&self) {
-        let Some(wal) = &self.wal else { return };
-        if self.compacting.get() || self.closed.get() {
-            return;
-        }
-        let live = self.state.borrow().index.scm_bytes + self.core.space.borrow().sums.bytes();
-        if crate::compact::is_due(wal.bytes(), live)
-            && let Some(me) = self.me.upgrade()
-        {
-            self.compacting.set(true);
-            self.core.env.spawn(crate::compact::run(me));
-        }
     }
 
     fn aggregate_if_due(&self) {
@@ -220,9 +302,10 @@ impl Shard {
         }
     }
 
-    /// Starts background work that is due; after opening.
+    /// After opening: goes on with what a crash interrupted.
     pub(crate) fn opened(&self) {
-        self.compact_if_due();
+        self.bury_in_background();
+        self.make_room();
         self.aggregate_if_due();
         self.sweep_in_background();
     }
@@ -246,23 +329,10 @@ impl Shard {
     /// back in the background, in slices.
     pub fn destroy_cont(&self, cont: ContId) -> Result<Lsn> {
         self.writable()?;
-        let (lsn, more) = self.change(|state, effects| {
+        let (lsn, ()) = self.change(|state, _| {
             state.destroy_cont(cont);
-            let more = state.bury(BURY_COUNT, effects);
-            Ok((self.log_record(&RecordDf::DestroyCont { cont }), more))
+            Ok((self.log_record(&RecordDf::DestroyCont { cont }), ()))
         })?;
-        if more && let Some(me) = self.me.upgrade() {
-            self.core.env.spawn(async move {
-                loop {
-                    me.core.env.yield_now().await;
-                    // The record that freed them is `lsn`, whenever the blocks are given back.
-                    let more = me.change(|state, fx| Ok((lsn, state.bury(BURY_COUNT, fx))));
-                    if !matches!(more, Ok((_, true))) {
-                        return;
-                    }
-                }
-            });
-        }
         Ok(lsn)
     }
 
@@ -281,31 +351,44 @@ impl Shard {
         self.state.borrow().index.conts.keys().copied().collect()
     }
 
-    /// Up to `max` objects that hold something at the snapshot `at` (zero: now), after `after`,
-    /// ascending. Costs a pass over the container's objects. Errors: as [`Shard::view_at`].
-    pub fn list_objects(
+    /// Up to `max` objects that hold something at the snapshot `at` (zero: now), after `after`, in
+    /// [`Oid::list_order`]. `after` need not be there. Loads what it looks at. Errors: as
+    /// [`Shard::view_at`].
+    pub async fn list_objects(
         &self,
         cont: ContId,
         at: Epoch,
         after: Option<Oid>,
         max: usize,
     ) -> Result<ObjectList> {
-        let view = self.view_at(cont, at)?;
-        let mut oids: Vec<Oid> = view
-            .cont
-            .objects
-            .keys()
-            .copied()
-            .filter(|oid| after.is_none_or(|a| *oid > a) && view.has_object(*oid))
-            .collect();
-        let max = max.max(1);
-        let complete = oids.len() <= max;
-        if !complete {
-            oids.select_nth_unstable(max);
-            oids.truncate(max);
+        let (max, at_epoch) = (max.max(1), at);
+        self.view_at(cont, at)?;
+        let mut oids: Vec<Oid> = Vec::new();
+        let order = |oid: Oid| (bucket::hash_of(oid), oid);
+        let mut from = after.map(order);
+        let mut at = Some(from.map_or(0, |(hash, _)| hash));
+        while let Some(hash) = at {
+            self.ready_bucket(cont, hash).await?;
+            let view = self.view_at(cont, at_epoch)?;
+            let (bucket, next) = view.cont.bucket_at(hash);
+            let inside = |oid: &Oid| next.is_none_or(|next| bucket::hash_of(*oid) < next);
+            let large = view.cont.large_from(bucket.prefix).take_while(inside);
+            let small = bucket.objects.keys().copied();
+            let after =
+                |oid: &Oid| from.is_none_or(|from| order(*oid) > from) && view.has_object(*oid);
+            let mut found: Vec<Oid> = small.chain(large).filter(after).collect();
+            found.sort_unstable_by_key(|&oid| order(oid));
+            let room = max - oids.len();
+            if found.len() > room {
+                found.truncate(room);
+                oids.extend(found);
+                return Ok(ObjectList { oids, complete: false });
+            }
+            oids.extend(found);
+            from = None;
+            at = next;
         }
-        oids.sort_unstable();
-        Ok(ObjectList { oids, complete })
+        Ok(ObjectList { oids, complete: true })
     }
 
     /// The greatest epoch applied or decided here.
@@ -640,15 +723,44 @@ impl Shard {
         (state.index.scm_bytes, state.index.scm_bytes_recounted())
     }
 
-    /// Compacts the log now, whatever its length; returns when the old part is gone. No effect
-    /// for `memory` or while a compaction runs.
-    pub async fn compact(&self) -> Result<()> {
-        let (Some(wal), Some(me)) = (&self.wal, self.me.upgrade()) else { return Ok(()) };
-        if self.compacting.replace(true) {
-            return Ok(());
+    /// Bytes free in the data area, as followed and as counted anew; they are equal while no update
+    /// is staged. `None` when not all of the index is in memory. For tests and checkers.
+    pub fn space_audit(&self) -> Result<Option<(u64, u64)>> {
+        let state = self.state.borrow();
+        let graves = &state.index.graveyard;
+        if state.index.ledger.absent_count > 0 || !graves.is_bare() || !graves.pages.is_empty() {
+            return Ok(None);
         }
-        let result = crate::compact::compact(&me, wal).await;
-        self.compacting.set(false);
+        let space = self.core.space.borrow();
+        let mut counted = Space::new(space.bytes());
+        state.claim_space(&mut counted)?;
+        Ok(Some((space.free_bytes(), counted.free_bytes())))
+    }
+
+    /// What of the index is in memory, and what its pages take.
+    pub fn index_stat(&self) -> IndexStat {
+        let state = self.state.borrow();
+        let ledger = &state.index.ledger;
+        IndexStat {
+            resident_bytes: ledger.resident_bytes,
+            dirty_bytes: ledger.dirty_bytes,
+            absent_pages: ledger.absent_count,
+            loaded_pages: self.loaded_pages.get(),
+            area_bytes: self.pages.as_ref().map_or(0, |pages| pages.used_bytes()),
+            sums_bytes: self.core.space.borrow().sums.bytes(),
+        }
+    }
+
+    /// Writes a checkpoint now, however short the log is; returns when the old part of the log is
+    /// gone. One that runs already ends first. No effect for `memory`.
+    pub async fn checkpoint(&self) -> Result<()> {
+        let (Some(_), Some(me)) = (&self.wal, self.me.upgrade()) else { return Ok(()) };
+        while self.checkpointing.get() {
+            self.core.env.sleep(Duration::from_millis(1)).await;
+        }
+        self.checkpointing.set(true);
+        let result = crate::checkpoint::checkpoint(&me).await;
+        self.checkpoint_ended();
         result
     }
 
@@ -659,7 +771,7 @@ impl Shard {
         Some(LogStat { checkpoints, checkpoint_ns, checkpoint_time_us, ..stat })
     }
 
-    /// Counts a checkpoint or compaction that began then and is complete now.
+    /// Counts a checkpoint that began then and is complete now.
     pub(crate) fn count_checkpoint(&self, began: Duration) {
         let env = &self.core.env;
         let taken = env.now().saturating_sub(began).as_micros() as u64;

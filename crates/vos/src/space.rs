@@ -9,13 +9,16 @@
 //!   have seen the old extent is still sending it.
 //! - Free runs are maximal: neighbours are joined.
 //!
-//! The state is never stored: it is rebuilt from the index at open, so a crash leaks nothing.
-//! Best fit over an ordered set of lengths keeps large runs whole and reuses memory that the
+//! A checkpoint keeps which blocks are in use ([`Space::encode`]); replay follows from there. Blocks
+//! that only a staged update holds are *reserved* and free in a checkpoint, so a crash leaks
+//! nothing. Best fit over an ordered set of lengths keeps large runs whole and reuses memory that the
 //! process has touched already; every call is O(log n) in the number of free runs.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
 use crate::Lsn;
@@ -75,6 +78,16 @@ struct Deferred {
     count: u64,
 }
 
+/// The durable form.
+#[derive(Serialize, Deserialize)]
+struct SpaceDf {
+    blocks: u64,
+    /// Free runs in order: blocks in use before each, and its length.
+    free: Vec<(u64, u64)>,
+    /// Blocks of more than one reference in order: distance from the one before, and how many.
+    shared: Vec<(u64, u32)>,
+}
+
 /// The allocator; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
@@ -83,9 +96,9 @@ pub(crate) struct Space {
     deferred_blocks: u64,
     by_start: BTreeMap<u64, u64>,
     by_length: BTreeSet<(u64, u64)>,
-    shared: HashMap<u64, u32>,
-    /// Blocks in the midst of an extent may be shared, not its first and last only.
-    shared_inside: bool,
+    shared: BTreeMap<u64, u32>,
+    /// Runs taken for updates that are not logged yet: first block and count.
+    reserved: BTreeMap<u64, u64>,
     deferred: VecDeque<Deferred>,
     /// Readers by the generation they began in.
     readers: BTreeMap<u64, u32>,
@@ -143,7 +156,116 @@ impl Space {
 
     /// Gives back blocks that no record and no reader knows.
     pub(crate) fn give_back(&mut self, run: Run) {
+        self.keep(run);
         self.put(run.first_block(), run.end_block() - run.first_block());
+    }
+
+    /// As [`Space::take`], for an update that is not logged yet: until [`Space::keep`] or
+    /// [`Space::give_back`] a checkpoint takes the blocks for free.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<Run> {
+        let run = self.take(bytes)?;
+        self.reserved.insert(run.first_block(), run.end_block() - run.first_block());
+        Ok(run)
+    }
+
+    /// The record of an update that reserved the run is being logged.
+    pub(crate) fn keep(&mut self, run: Run) {
+        let (from, to) = (run.first_block(), run.end_block());
+        while let Some((&first, &count)) = self.reserved.range(..to).next_back()
+            && first + count > from
+        {
+            self.reserved.remove(&first);
+            if first < from {
+                self.reserved.insert(first, from - first);
+            }
+            if first + count > to {
+                self.reserved.insert(to, first + count - to);
+            }
+        }
+    }
+
+    /// As [`Space::claim`], but `Csum` when a block of the run is in use already.
+    pub(crate) fn claim_free(&mut self, run: Run) -> Result<()> {
+        let before = self.free_blocks;
+        self.claim(run)?;
+        if before - self.free_blocks != run.end_block() - run.first_block() {
+            return Err(Error::new(
+                Code::Csum,
+                format!("the block at byte {} belongs to two things", run.at),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Follows a change while the log is replayed. `Csum` when the change cannot be.
+    pub(crate) fn replay(&mut self, change: BlockChange) -> Result<()> {
+        let (first, count) = match change {
+            BlockChange::Ref(block) => (block, 1),
+            BlockChange::Unref { first, count } | BlockChange::RefRun { first, count } => {
+                (first, count)
+            }
+        };
+        let end = first.checked_add(count).filter(|end| *end <= self.block_count);
+        let free = end.and_then(|end| self.by_start.range(..end).next_back());
+        if end.is_none() || free.is_some_and(|(start, length)| start + length > first) {
+            return Err(Error::new(
+                Code::Csum,
+                format!("the log releases block {first}, which is not in use"),
+            ));
+        }
+        self.follow(change, Lsn(0));
+        Ok(())
+    }
+
+    /// Which blocks are in use, as a table of pages keeps it: reserved and released ones are not.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut runs: Vec<(u64, u64)> = self.by_start.iter().map(|(&s, &l)| (s, l)).collect();
+        runs.extend(self.deferred.iter().map(|gone| (gone.first, gone.count)));
+        runs.extend(self.reserved.iter().map(|(&s, &l)| (s, l)));
+        runs.sort_unstable();
+        let mut free: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
+        let mut end = 0;
+        for (first, count) in runs {
+            match free.last_mut() {
+                Some((_, length)) if end == first => *length += count,
+                _ => free.push((first - end, count)),
+            }
+            end = first + count;
+        }
+        let mut last = 0;
+        let shared = self.shared.iter().map(|(&block, &count)| {
+            let gap = block - last;
+            last = block;
+            (gap, count)
+        });
+        wire::encode(&SpaceDf { blocks: self.block_count, free, shared: shared.collect() })
+    }
+
+    /// The space that [`Space::encode`] described. `Csum` when it makes no sense.
+    pub(crate) fn decode(raw: &[u8]) -> Result<Space> {
+        let bad = |why: &str| Error::new(Code::Csum, format!("list of free blocks: {why}"));
+        let stored: SpaceDf = wire::decode(raw).map_err(|error| bad(&error.to_string()))?;
+        let mut space = Space { block_count: stored.blocks, ..Space::default() };
+        let mut end = 0u64;
+        for (gap, count) in stored.free {
+            let first = end.checked_add(gap).ok_or_else(|| bad("impossible run"))?;
+            end = first.checked_add(count).ok_or_else(|| bad("impossible run"))?;
+            if count == 0 || end > stored.blocks {
+                return Err(bad("impossible run"));
+            }
+            space.put(first, count);
+        }
+        let mut block = 0u64;
+        for (gap, count) in stored.shared {
+            block = block.checked_add(gap).ok_or_else(|| bad("impossible block"))?;
+            let free = space.by_start.range(..=block).next_back();
+            let is_free = free.is_some_and(|(start, length)| start + length > block);
+            if count < 2 || block >= stored.blocks || is_free {
+                return Err(bad("impossible block"));
+            }
+            space.shared.insert(block, count);
+        }
+        Ok(space)
     }
 
     /// Marks a run as used while the state is rebuilt; blocks may be claimed by two extents.
@@ -172,7 +294,6 @@ impl Space {
                 }
                 _ => {
                     *self.shared.entry(block).or_insert(1) += 1;
-                    self.shared_inside |= block > run.first_block() && block + 1 < end;
                     block += 1;
                 }
             }
@@ -195,49 +316,31 @@ impl Space {
                 for block in first..first + count {
                     *self.shared.entry(block).or_insert(1) += 1;
                 }
-                self.shared_inside |= count > 2;
-            }
-            BlockChange::Unref { first, count } if self.shared_inside => {
-                let mut from = first;
-                for block in first..first + count {
-                    if self.unshare(block) {
-                        if from < block {
-                            self.free_later(from, block - from, lsn);
-                        }
-                        from = block + 1;
-                    }
-                }
-                if from < first + count {
-                    self.free_later(from, first + count - from, lsn);
-                }
             }
             BlockChange::Unref { first, count } => {
-                let (mut from, mut to) = (first, first + count);
-                if from < to && self.unshare(from) {
-                    from += 1;
+                let (mut from, end) = (first, first + count);
+                // Blocks with more than one reference cut the range.
+                while let Some(&block) = self.shared.range(from..end).next().map(|(b, _)| b) {
+                    if from < block {
+                        self.free_later(from, block - from, lsn);
+                    }
+                    self.unshare(block);
+                    from = block + 1;
                 }
-                if from < to && self.unshare(to - 1) {
-                    to -= 1;
-                }
-                if from < to {
-                    self.free_later(from, to - from, lsn);
+                if from < end {
+                    self.free_later(from, end - from, lsn);
                 }
             }
         }
     }
 
-    /// Drops one of several references; false when the block has only one.
-    fn unshare(&mut self, block: u64) -> bool {
-        match self.shared.get_mut(&block) {
-            Some(2) => {
+    /// Drops one of several references.
+    fn unshare(&mut self, block: u64) {
+        if let Some(count) = self.shared.get_mut(&block) {
+            *count -= 1;
+            if *count == 1 {
                 self.shared.remove(&block);
-                true
             }
-            Some(count) => {
-                *count -= 1;
-                true
-            }
-            None => false,
         }
     }
 
@@ -314,7 +417,7 @@ impl Space {
         Some(Run { at: first * BLOCK_BYTES, bytes: part * BLOCK_BYTES })
     }
 
-    /// Takes exactly these blocks; false when one of them is in use.
+    /// Reserves exactly these blocks; false when one of them is in use.
     pub(crate) fn take_exact(&mut self, run: Run) -> bool {
         let (first, end) = (run.first_block(), run.end_block());
         let around = self.by_start.range(..=first).next_back().map(|(&s, &l)| (s, l));
@@ -328,6 +431,7 @@ impl Space {
         if end < start + length {
             self.insert(end, start + length - end);
         }
+        self.reserved.insert(first, end - first);
         true
     }
 
@@ -488,6 +592,9 @@ mod tests {
                 for run in &held {
                     rebuilt.claim(*run).unwrap();
                 }
+                let decoded = Space::decode(&space.encode()).unwrap();
+                prop_assert_eq!(&decoded.by_start, &space.by_start);
+                prop_assert_eq!(&decoded.shared, &space.shared);
                 prop_assert_eq!(&rebuilt.by_start, &space.by_start);
                 prop_assert_eq!(&rebuilt.shared, &space.shared);
             }

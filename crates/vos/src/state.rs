@@ -11,9 +11,10 @@ use wire::obj::{Batch, Op, TxId, TxOutcome};
 
 use crate::aggregate::Fragments;
 use crate::changes;
+use crate::index::extent::Place;
 use crate::index::fragment::ArrayName;
 use crate::index::past::SweepAt;
-use crate::index::{Container, Effects, Index};
+use crate::index::{Effects, Index};
 use crate::locks::{self, Claim, LockTable};
 use crate::payload::{BlockSums, Piece};
 use crate::record::{self, BlockSumsDf, OriginDf, OrphanChange, PieceDf, RecordDf, RunDf};
@@ -48,8 +49,6 @@ pub(crate) struct State {
     pub fragments: Fragments,
     /// Where sweeps of objects that need several slices go on; from the start after a restart.
     pub sweeping: BTreeMap<(ContId, Oid), SweepAt>,
-    /// Destroyed containers whose memory is still to be given back.
-    pub graveyard: Vec<Container>,
     /// Where the scrubber is.
     pub scrub: ScrubProgress,
     /// Sums as replay finds them; the allocator has them from then on.
@@ -58,15 +57,12 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn create_cont(&mut self, cont: ContId, sums: SumPolicy) {
-        let new = || Container { sums, ..Container::default() };
-        self.index.conts.entry(cont).or_insert_with(new);
+        self.index.create_cont(cont, sums);
     }
 
-    /// Makes a container unreachable at once; [`State::bury`] gives its space back.
+    /// Makes a container unreachable at once; [`Index::bury`] gives its space back.
     pub(crate) fn destroy_cont(&mut self, cont: ContId) {
-        if let Some(container) = self.index.conts.remove(&cont) {
-            self.graveyard.push(container);
-        }
+        self.index.destroy_cont(cont);
         self.sweeping.retain(|(owner, _), _| *owner != cont);
         self.forget_orphans(cont);
     }
@@ -86,31 +82,6 @@ impl State {
                 container.sweep_from = Some(Oid::NIL);
             }
         }
-    }
-
-    /// Gives back up to `objects_max` objects of destroyed containers; false when all are gone.
-    pub(crate) fn bury(&mut self, objects_max: usize, effects: &mut Effects) -> bool {
-        let scm_before = effects.scm;
-        let mut left = objects_max;
-        while left > 0
-            && let Some(container) = self.graveyard.last_mut()
-        {
-            let oids: Vec<Oid> = container.objects.keys().take(left).copied().collect();
-            left -= oids.len();
-            for oid in oids {
-                if let Some(object) = container.objects.remove(&oid) {
-                    self.index.object_count -= (object.dkey_count > 0) as u64;
-                    self.index.dkey_count -= object.dkey_count;
-                    effects.scm -= crate::index::cost::OBJECT as i64;
-                    object.release(effects);
-                }
-            }
-            if container.objects.is_empty() {
-                self.graveyard.pop();
-            }
-        }
-        self.index.count_scm(effects.scm - scm_before);
-        !self.graveyard.is_empty()
     }
 
     pub(crate) fn saw_epoch(&mut self, epoch: Epoch) {
@@ -206,29 +177,17 @@ impl State {
         Ok(())
     }
 
-    /// Replays all records of a batch.
-    pub(crate) fn replay_batch(&mut self, mut body: &[u8], record_count: u32) -> Result<()> {
-        for _ in 0..record_count {
-            let record = record::decode_first(&mut body)?;
-            self.replay(record)?;
-        }
-        if !body.is_empty() {
-            return Err(Error::new(Code::Csum, "stray bytes after the records of a log batch"));
-        }
-        Ok(())
-    }
-
-    /// Replays one record. Block references are not followed: they are rebuilt at the end.
-    pub(crate) fn replay(&mut self, record: RecordDf<'_>) -> Result<()> {
+    /// Replays one record; what it touches must be in memory. `space` follows.
+    pub(crate) fn replay(&mut self, record: RecordDf<'_>, space: &mut Space) -> Result<()> {
         let mut effects = Effects::default();
         match record {
             RecordDf::CreateCont { cont, sums } => self.create_cont(cont, sums),
-            RecordDf::DestroyCont { cont } => {
-                self.destroy_cont(cont);
-                self.bury(usize::MAX, &mut effects);
-            }
+            RecordDf::DestroyCont { cont } => self.destroy_cont(cont),
             RecordDf::Apply { cont, epoch, changes, origin, orphans, sums } => {
                 changes.iter().try_for_each(check_change)?;
+                if self.index.conts.contains_key(&cont) {
+                    changes.iter().try_for_each(|change| claim_change(change, space))?;
+                }
                 for change in &changes {
                     each_fresh_run(change, |run| self.replayed_sums.clear_run(run));
                 }
@@ -241,26 +200,16 @@ impl State {
                 self.note(cont, origin, &orphans);
             }
             RecordDf::Prepare { tx, coordinator, cont, wire_version, batch, pieces, sums } => {
-                if wire_version != wire::WIRE_VERSION {
-                    return Err(Error::new(
-                        Code::Version,
-                        format!(
-                            "a transaction prepared by wire version {wire_version} is in doubt; \
-                             resolve it with that version first"
-                        ),
-                    ));
-                }
                 if !self.prepared.contains_key(&tx) {
+                    let pieces = pieces_from(&pieces);
                     for piece in &pieces {
-                        if let PieceDf::Run(run) = piece {
-                            if run.at.checked_add(run.bytes).is_none() {
-                                return Err(Error::new(Code::Csum, "log record: impossible run"));
-                            }
-                            self.replayed_sums.clear_run(Run { at: run.at, bytes: run.bytes });
+                        if let Piece::Run { run, .. } = piece {
+                            space.claim(*run)?;
+                            self.replayed_sums.clear_run(*run);
                         }
                     }
                     self.replay_sums(&sums)?;
-                    self.prepare(tx, coordinator, cont, batch, pieces_from(&pieces))?;
+                    self.hold(tx, coordinator, cont, wire_version, batch, pieces)?;
                 }
             }
             RecordDf::Decide { tx, outcome, origin, orphans } => {
@@ -286,22 +235,8 @@ impl State {
                 self.orphans.insert((cont, oid));
             }
             RecordDf::LastEpoch { epoch } => self.saw_epoch(epoch),
-            RecordDf::Part(part) => {
-                let past = part.past.iter().map(|(_, _, change)| change);
-                for change in part.changes.iter().map(|(_, change)| change).chain(past) {
-                    check_change(change)?;
-                    if change.oid() != part.oid {
-                        return Err(Error::new(Code::Csum, "log record: a part of two objects"));
-                    }
-                }
-                for end in [part.from, part.to].into_iter().filter_map(|end| end.get(1..)) {
-                    check_keys(part.oid, end, b"")?;
-                }
-                if part.life == Epoch::MAX {
-                    let changes = part.changes.iter().map(|(_, change)| change);
-                    changes.for_each(|change| self.fragments.note(part.cont, change));
-                }
-                self.index.replay_part(&part);
+            RecordDf::Part(_) => {
+                return Err(Error::new(Code::Csum, "log record: it belongs in a page"));
             }
             RecordDf::Versions { cont, versions, unswept } => {
                 self.set_versions(cont, Versions::from_durable(versions)?, unswept);
@@ -336,7 +271,8 @@ impl State {
                     self.replay_sums(copied.sums.as_slice())?;
                 }
                 let name = ArrayName { cont, oid, dkey: dkey.into(), akey: akey.into() };
-                self.index.join(&name, index, count, at, &mut effects);
+                let copied = copied.map(|copied| copied.bytes);
+                self.replay_join(&name, (index, count), at, copied, &mut effects, space)?;
             }
             RecordDf::SumRegion { region } => {
                 if !self.replayed_sums.restore(&region) {
@@ -349,6 +285,128 @@ impl State {
                 }
             }
             RecordDf::Scrub { progress } => self.scrub = progress,
+        }
+        self.index.bury(usize::MAX, &mut effects);
+        effects.blocks.drain(..).try_for_each(|change| space.replay(change))
+    }
+
+    fn replay_join(
+        &mut self,
+        name: &ArrayName,
+        (index, count): (u64, u64),
+        at: u64,
+        copied_bytes: Option<u64>,
+        effects: &mut Effects,
+        space: &mut Space,
+    ) -> Result<()> {
+        let in_place = |state: &State| -> Option<bool> {
+            let array = state.index.conts.get(&name.cont)?.array(name)?;
+            let first = array.from(index).next().map(|(start, extent)| (start, &extent.place));
+            Some(first == Some((index, &Place::Blocks(at))))
+        };
+        match (in_place(self), copied_bytes) {
+            (None, _) => return Ok(()),
+            (Some(false), Some(bytes)) => space.claim(Run { at, bytes })?,
+            (Some(true), None) => {}
+            _ => {
+                let why = "log record: extents are joined that are not there";
+                return Err(Error::new(Code::Csum, why));
+            }
+        }
+        self.index.join(name, index, count, at, effects);
+        match in_place(self) {
+            Some(true) => Ok(()),
+            _ => Err(Error::new(Code::Csum, "log record: extents are joined that are not there")),
+        }
+    }
+
+    /// Takes a record of a table. Blocks are not followed: the table has them.
+    pub(crate) fn restore(&mut self, record: RecordDf<'_>) -> Result<()> {
+        match record {
+            RecordDf::Prepare { tx, coordinator, cont, wire_version, batch, pieces, .. } => {
+                self.hold(tx, coordinator, cont, wire_version, batch, pieces_from(&pieces))
+            }
+            RecordDf::Decision { .. }
+            | RecordDf::Reply { .. }
+            | RecordDf::Orphan { .. }
+            | RecordDf::LastEpoch { .. }
+            | RecordDf::SumRegion { .. }
+            | RecordDf::BadBlocks { .. }
+            | RecordDf::Scrub { .. } => self.replay(record, &mut Space::default()),
+            _ => Err(Error::new(Code::Csum, "a table holds a record of the log")),
+        }
+    }
+
+    fn hold(
+        &mut self,
+        tx: TxId,
+        coordinator: TargetId,
+        cont: ContId,
+        wire_version: u16,
+        batch: &[u8],
+        pieces: SmallVec<[Piece; 1]>,
+    ) -> Result<()> {
+        if wire_version != wire::WIRE_VERSION {
+            return Err(Error::new(
+                Code::Version,
+                format!(
+                    "a transaction prepared by wire version {wire_version} is in doubt; resolve it \
+                     with that version first"
+                ),
+            ));
+        }
+        self.prepare(tx, coordinator, cont, batch, pieces)
+    }
+
+    /// Everything but containers, as records of a table, and how many.
+    pub(crate) fn encode_rest(&self) -> (Vec<u8>, u32) {
+        let mut out = Vec::new();
+        let mut count = 0;
+        let mut add = |record: &RecordDf<'_>| {
+            record::encode_into(record, &mut out);
+            count += 1;
+        };
+        add(&RecordDf::LastEpoch { epoch: self.last_epoch });
+        for (tx, part) in &self.prepared {
+            add(&RecordDf::Prepare {
+                tx: *tx,
+                coordinator: part.coordinator,
+                cont: part.cont,
+                wire_version: wire::WIRE_VERSION,
+                batch: &part.batch,
+                pieces: pieces_df(&part.pieces),
+                // They come with their regions.
+                sums: Vec::new(),
+            });
+        }
+        add(&RecordDf::Scrub { progress: self.scrub });
+        for (tx, (epoch, participants)) in &self.decisions {
+            let participants = participants.clone();
+            add(&RecordDf::Decision { tx: *tx, epoch: *epoch, participants, origin: None });
+        }
+        for (tx, reply) in self.retry.iter() {
+            add(&RecordDf::Reply { origin: OriginDf { tx, reply } });
+        }
+        for &(cont, oid) in &self.orphans {
+            add(&RecordDf::Orphan { cont, oid });
+        }
+        (out, count)
+    }
+
+    /// Marks what the index in memory uses in a fresh allocator; for audits.
+    pub(crate) fn claim_space(&self, space: &mut Space) -> Result<()> {
+        for (_, object) in self.index.conts.values().flat_map(|cont| cont.objects()) {
+            object.claim_all(space)?;
+        }
+        self.claim_prepared(space)
+    }
+
+    /// Marks what prepared transactions hold.
+    pub(crate) fn claim_prepared(&self, space: &mut Space) -> Result<()> {
+        for piece in self.prepared.values().flat_map(|part| &part.pieces) {
+            if let Piece::Run { run, .. } = piece {
+                space.claim(*run)?;
+            }
         }
         Ok(())
     }
@@ -366,29 +424,24 @@ impl State {
         Ok(())
     }
 
-    /// Marks everything in use in a fresh allocator.
-    pub(crate) fn claim_space(&self, space: &mut Space) -> Result<()> {
-        let mut outcome = Ok(());
-        let mut claim = |run: Run| {
-            if outcome.is_ok() {
-                outcome = space.claim(run);
-            }
-        };
-        for object in self.index.conts.values().flat_map(|cont| cont.objects.values()) {
-            object.runs(&mut claim);
-        }
-        for piece in self.prepared.values().flat_map(|part| &part.pieces) {
-            if let Piece::Run { run, .. } = piece {
-                claim(*run);
-            }
-        }
-        outcome
-    }
-
     /// Hands the sums that replay has found to the allocator, which knows by now what is in use.
     pub(crate) fn hand_over_sums(&mut self, space: &mut Space) {
         space.sums = std::mem::take(&mut self.replayed_sums);
         space.clear_free_sums();
+    }
+}
+
+/// Marks what a change puts in the data area.
+fn claim_change(change: &record::ChangeDf<'_>, space: &mut Space) -> Result<()> {
+    use record::{ChangeDf, PlaceDf};
+    match change {
+        ChangeDf::SingleRuns { runs, .. } => {
+            runs.iter().try_for_each(|run| space.claim(Run { at: run.at, bytes: run.bytes }))
+        }
+        ChangeDf::Records { record_bytes, count, place: PlaceDf::Blocks(at), .. } => {
+            space.claim(Run { at: *at, bytes: count * *record_bytes as u64 })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -407,7 +460,7 @@ fn each_fresh_run(change: &record::ChangeDf<'_>, mut each: impl FnMut(Run)) {
 }
 
 /// A change from the log is one the index can take; damage must not become a panic.
-fn check_change(change: &record::ChangeDf<'_>) -> Result<()> {
+pub(crate) fn check_change(change: &record::ChangeDf<'_>) -> Result<()> {
     use record::{ChangeDf, PlaceDf};
     let bad = |why: &str| Error::new(Code::Csum, format!("log record: {why}"));
     match change {

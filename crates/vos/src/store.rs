@@ -8,6 +8,7 @@
 //! | `superblock` | each device | identity and format version (see `tier`) |
 //! | `pool.N/shard` | scm | settings of a shard; written last, so without it there is no shard |
 //! | `pool.N/wal.*`, `pool.N/head` | scm | the log |
+//! | `pool.N/pages` | scm | pages of the index, and the table of the last checkpoint |
 //! | `pool.N/data` | nvme | the data area, or its share on this device |
 //!
 //! A raw device holds the same names in a table of its own (see `volume`).
@@ -25,14 +26,17 @@ use wire::store::{DeviceRole, DeviceStat};
 
 use crate::Lsn;
 use crate::arena::Arena;
+use crate::pages::PageStore;
 use crate::payload::{Core, Medium};
+use crate::recovery::Recovery;
+use crate::residency::{Cache, METADATA_CACHE_DEFAULT};
 use crate::sealed;
-use crate::shard::{Shard, ShardConfig};
+use crate::shard::{Durables, Shard, ShardConfig};
 use crate::space::Space;
 use crate::state::State;
 use crate::stripe::{Striped, share_bytes};
 use crate::tier::{self, Devices, Mode, Owner, Places, random_id};
-use crate::wal::Wal;
+use crate::wal::{self, Wal};
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
 /// Version of the shard settings. 2: data on devices of its own, a log
@@ -98,6 +102,9 @@ pub struct StoreOptions {
     pub aggregate: bool,
     /// The devices are told of large freed runs; `None`: if the data is on block devices.
     pub discard: Option<bool>,
+    /// Memory for the index of all durable shards together, bytes as the index tier counts them:
+    /// what is more is forgotten and read back when it is used. Memory shards are all in memory.
+    pub metadata_cache: u64,
 }
 
 /// Least [`StoreOptions::inline_bytes_max`].
@@ -107,8 +114,13 @@ pub const INLINE_BYTES_LIMIT: u32 = 64 << 10;
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        let inline_bytes_max = limits::INLINE_BYTES_MAX as u32;
-        StoreOptions { owner: None, inline_bytes_max, aggregate: true, discard: None }
+        StoreOptions {
+            owner: None,
+            inline_bytes_max: limits::INLINE_BYTES_MAX as u32,
+            aggregate: true,
+            discard: None,
+            metadata_cache: METADATA_CACHE_DEFAULT,
+        }
     }
 }
 
@@ -120,6 +132,7 @@ pub struct Store {
     root: PathBuf,
     places: Places,
     options: StoreOptions,
+    cache: Rc<Cache>,
     /// Shards on the devices; with the handle when open.
     shards: RefCell<BTreeMap<PoolId, Option<Rc<Shard>>>>,
     /// One change of the set of shards at a time.
@@ -190,6 +203,7 @@ impl Store {
             disk,
             root,
             places,
+            cache: Cache::new(options.metadata_cache),
             options,
             shards: RefCell::new(shards),
             changing: Cell::new(false),
@@ -359,7 +373,7 @@ impl Store {
             aggregate: self.options.aggregate,
             activity: Cell::new(0),
         });
-        Ok(Shard::new(pool, config, core, State::default(), None))
+        Ok(Shard::new(pool, config, core, State::default(), &self.cache, None))
     }
 
     async fn open_durable(
@@ -379,7 +393,14 @@ impl Store {
             ));
         }
         let is_device = data.is_device();
-        let space = Rc::new(RefCell::new(Space::new(config.nvme_bytes)));
+        let options = OpenOptions { create: true, direct: true, ..OpenOptions::default() };
+        let area = self.disk.open(&dir.join("pages"), options).await?;
+        self.disk.sync_dir(dir).await?;
+        let pages = Rc::new(PageStore::new(&self.env, area, config.scm_bytes, identity)?);
+        let head = wal::read_head(&self.disk, dir).await?;
+        let limit = self.options.metadata_cache;
+        let mut recovery = Recovery::begin(&pages, &head, config.nvme_bytes, limit).await?;
+        let space = recovery.space.clone();
         let core = Rc::new(Core {
             env: self.env.clone(),
             medium: Medium::File(data.clone()),
@@ -390,21 +411,22 @@ impl Store {
             aggregate: self.options.aggregate,
             activity: Cell::new(0),
         });
-        let mut state = State::default();
         let wal = Wal::open(
             &self.env,
             &self.disk,
             dir,
             identity,
             relaxed.then_some(data),
-            space.clone(),
-            |body, count| state.replay_batch(body, count),
+            space,
+            &head,
+            async |batches| recovery.replay(batches).await,
         )
         .await?;
-        state.claim_space(&mut space.borrow_mut())?;
-        state.hand_over_sums(&mut space.borrow_mut());
-        space.borrow_mut().collect_freed(self.options.discard.unwrap_or(is_device));
-        Ok(Shard::new(pool, config, core, state, Some(wal)))
+        recovery.state.hand_over_sums(&mut recovery.space.borrow_mut());
+        recovery.space.borrow_mut().collect_freed(self.options.discard.unwrap_or(is_device));
+        let Recovery { state, table_runs, .. } = recovery;
+        let durables = Durables { wal, pages, table_runs };
+        Ok(Shard::new(pool, config, core, state, &self.cache, Some(durables)))
     }
 
     /// Removes a shard and all it holds; succeeds when there is none. A handle still around
@@ -414,11 +436,10 @@ impl Store {
         let Some(open) = self.shards.borrow_mut().remove(&pool) else { return Ok(()) };
         if let Some(shard) = open {
             // Let a write in flight end: it must not meet a new file of the same name.
-            shard.close().await.or_else(|error| match error.code {
+            shard.end().await.or_else(|error| match error.code {
                 Code::Io | Code::Closed => Ok(()),
                 _ => Err(error),
             })?;
-            shard.abandon();
         }
         let dir = self.dir(pool);
         self.disk.remove(&dir.join("shard")).await?;

@@ -17,6 +17,7 @@ use wire::versions::{ContStage, ContVersions};
 
 use crate::Lsn;
 use crate::index::past::SweepAt;
+use crate::index::rollback;
 use crate::record::{RecordDf, StageDf, VersionsDf};
 use crate::shard::Shard;
 
@@ -109,19 +110,19 @@ impl crate::index::Container {
         self.sweep_from.is_some() || !self.unswept.is_empty()
     }
 
-    /// Up to `count` objects that are to be swept; those of the walk over all are passed then.
+    /// Up to `count` objects that are to be swept. Those of the walk over all are on the list until
+    /// they are: a checkpoint or an error may come between.
     fn next_to_sweep(&mut self, count: usize) -> Vec<Oid> {
-        let mut oids: Vec<Oid> = self.unswept.iter().take(count).copied().collect();
-        if oids.is_empty()
+        if self.unswept.is_empty()
             && let Some(from) = self.sweep_from
         {
-            oids.extend(self.pasts.range(from..).take(count));
-            self.sweep_from = match oids.last() {
-                Some(last) if oids.len() == count => next_oid(*last),
+            self.unswept.extend(self.pasts.range(from..).take(count));
+            self.sweep_from = match self.unswept.last() {
+                Some(last) if self.unswept.len() == count => next_oid(*last),
                 _ => None,
             };
         }
-        oids
+        self.unswept.iter().take(count).copied().collect()
     }
 }
 
@@ -226,7 +227,7 @@ impl Shard {
         self.core.env.spawn(async move {
             while !me.is_closed() {
                 me.core.env.yield_now().await;
-                match me.sweep_slice() {
+                match me.sweep_slice().await {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => {
@@ -240,7 +241,7 @@ impl Shard {
     }
 
     /// Sweeps a few objects; false when nothing was left to do.
-    fn sweep_slice(&self) -> Result<bool> {
+    async fn sweep_slice(&self) -> Result<bool> {
         self.writable()?;
         let slice = {
             let mut state = self.state.borrow_mut();
@@ -251,7 +252,12 @@ impl Shard {
         };
         let Some((cont, oids)) = slice else { return Ok(false) };
         for oid in oids {
-            self.sweep_object(cont, oid)?;
+            // A container destroyed meanwhile has nothing to be swept.
+            match self.ready_bucket(cont, oid.list_order().0).await {
+                Ok(()) => self.sweep_object(cont, oid)?,
+                Err(error) if error.code == Code::NonExist => return Ok(true),
+                Err(error) => return Err(error),
+            }
         }
         Ok(true)
     }
@@ -287,11 +293,17 @@ impl Shard {
     /// all there is. To be called in stage [`ContStage::RollingBack`]; may be called again after it was cut off, with
     /// a newer epoch. Orphans of the container are forgotten: they were of the time after.
     pub async fn roll_back(&self, cont: ContId, to: Epoch, epoch: Epoch) -> Result<Lsn> {
-        let oids: Vec<Oid> = {
-            let state = self.state.borrow();
-            let found = state.index.conts.get(&cont);
-            found.map(|found| found.objects.keys().copied().collect()).unwrap_or_default()
-        };
+        let mut oids: Vec<Oid> = Vec::new();
+        let mut at = Some(0);
+        while let Some(hash) = at {
+            self.ready_bucket(cont, hash).await?;
+            let container = self.look(cont)?;
+            let (bucket, next) = container.bucket_at(hash);
+            oids.extend(bucket.objects.keys());
+            at = next;
+        }
+        oids.extend(self.look(cont)?.large_from(0));
+        oids.sort_unstable();
         let mut last = self.last_lsn();
         for oid in oids {
             let mut after: Option<Vec<u8>> = None;
@@ -300,6 +312,10 @@ impl Shard {
                 if self.versions_of(cont)?.stage != ContStage::RollingBack(to) {
                     return Err(Error::new(Code::Canceled, "the rollback was called off"));
                 }
+                self.ready_for(cont, |container| {
+                    rollback::touch(container, oid, to, after.as_deref(), SLICE_DKEYS);
+                })
+                .await?;
                 let (lsn, next) = self.change(|state, effects| {
                     let from = after.as_deref();
                     let before = effects.blocks.len();

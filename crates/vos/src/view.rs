@@ -29,7 +29,7 @@ pub struct View<'a> {
 
 impl std::fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "View({} objects)", self.cont.objects.len())
+        write!(f, "View(container {})", self.cont.id)
     }
 }
 

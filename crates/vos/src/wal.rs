@@ -6,7 +6,8 @@
 //!
 //! Segments are files `wal.NNNNNNNN` of at least 16 MiB, written with zeros before use (a
 //! durable write into space that was never written costs a file system transaction) and
-//! recycled after compaction. The file `head` says with which segment the log begins.
+//! recycled after a checkpoint. The file `head` says with which segment the log begins, and names
+//! the table of pages that holds what was before.
 //!
 //! After a failed write nothing is known about the device: the log refuses everything from then
 //! on, and the target must be restarted or replaced.
@@ -27,6 +28,7 @@ use crate::Lsn;
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::sealed;
 use crate::space::Space;
+use crate::table::TableRefDf;
 
 /// Least size of a segment, bytes.
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -35,11 +37,11 @@ const SPARE_COUNT_MAX: usize = 4;
 /// How long a relaxed log gathers.
 const RELAXED_DELAY: Duration = Duration::from_millis(5);
 const HEAD_MAGIC: [u8; 8] = *b"AZKWHEAD";
-/// Version of `head`. 1: first release.
-const HEAD_VERSION: u16 = 1;
+/// Version of `head`. 1: release 0.1. 2: names a table of pages.
+const HEAD_VERSION: u16 = 2;
 
 /// Where the log begins; the body of `head`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct HeadDf {
     /// First segment.
     pub segment: u64,
@@ -49,6 +51,26 @@ pub(crate) struct HeadDf {
     pub chain: u32,
     /// Lsn of its first record.
     pub lsn: u64,
+    /// Lsn of the last record whose effect is in the table.
+    pub applied: u64,
+    /// The state at that record; `None`: empty.
+    pub table: Option<TableRefDf>,
+}
+
+/// The records of one batch, as replay gets them.
+pub(crate) struct Replayed<'a> {
+    pub first_lsn: Lsn,
+    pub record_count: u32,
+    pub body: &'a [u8],
+}
+
+/// Where a rotated log begins.
+#[derive(Clone, Copy)]
+struct Rotation {
+    segment: u64,
+    sequence: u64,
+    chain: u32,
+    lsn: u64,
 }
 
 struct Segment {
@@ -73,7 +95,7 @@ struct State {
     spares: VecDeque<(u64, u64)>,
     /// Begin a new segment with the next batch and say where it begins.
     rotate: bool,
-    rotated: Option<HeadDf>,
+    rotated: Option<Rotation>,
     writing: bool,
     failed: Option<Error>,
     wakers: Vec<Waker>,
@@ -113,24 +135,30 @@ fn segment_options() -> OpenOptions {
     OpenOptions { create: true, direct: true, dsync: true, ..OpenOptions::default() }
 }
 
-/// Reads the head of a log; a log without one begins at its beginning.
+/// Reads the head of a log; that of an empty one if there is none.
 pub(crate) async fn read_head(disk: &Rc<dyn Disk>, dir: &Path) -> Result<HeadDf> {
     match crate::store::read_sealed(disk, &dir.join("head")).await {
-        Ok(raw) => sealed::unseal(HEAD_MAGIC, HEAD_VERSION, &raw),
+        Ok(raw) => decode_head(&raw),
         Err(error) if error.code == Code::NonExist => {
-            Ok(HeadDf { segment: 1, sequence: 1, chain: 0, lsn: 1 })
+            Ok(HeadDf { segment: 1, sequence: 1, chain: 0, lsn: 1, applied: 0, table: None })
         }
         Err(error) => Err(error),
     }
 }
 
-/// Decodes a head; for fuzzing.
+/// Decodes a head.
 pub(crate) fn decode_head(raw: &[u8]) -> Result<HeadDf> {
-    sealed::unseal(HEAD_MAGIC, HEAD_VERSION, raw)
+    let head: HeadDf = sealed::unseal(HEAD_MAGIC, HEAD_VERSION, raw)?;
+    if head.lsn == 0 || head.segment == 0 {
+        return Err(Error::new(Code::Csum, "the head of the log makes no sense"));
+    }
+    Ok(head)
 }
 
 impl Wal {
-    /// Opens the log of a shard and hands the body of every batch to `replay`, in order.
+    /// Opens the log of a shard and hands every batch to `replay`, in order, those of a segment
+    /// at a time.
+    #[expect(clippy::too_many_arguments, reason = "what a log is made of")]
     pub(crate) async fn open(
         env: &Env,
         disk: &Rc<dyn Disk>,
@@ -138,10 +166,10 @@ impl Wal {
         shard: [u8; 16],
         relaxed: Option<Rc<dyn File>>,
         space: Rc<RefCell<Space>>,
-        mut replay: impl FnMut(&[u8], u32) -> Result<()>,
+        head: &HeadDf,
+        mut replay: impl AsyncFnMut(&[Replayed<'_>]) -> Result<()>,
     ) -> Result<Rc<Wal>> {
         let began = env.now();
-        let head = read_head(disk, dir).await?;
         let mut numbers: Vec<u64> = disk
             .list(dir)
             .await?
@@ -171,6 +199,7 @@ impl Wal {
             let file = disk.open(&path, segment_options()).await?;
             let raw = read_whole(&file).await?;
             let mut offset = 0;
+            let mut batches = Vec::new();
             while let Some(part) = raw.get(offset..) {
                 let Some((header, sum)) = BatchHeader::decode(part)? else { break };
                 let expected = header.shard == shard
@@ -181,12 +210,14 @@ impl Wal {
                     break;
                 }
                 let Some(body) = header.body(part) else { break };
-                replay(body, header.record_count).map_err(|error| {
-                    error.context(format!("{}: batch {}", path.display(), header.sequence))
-                })?;
+                let Lsn(last) = state.last;
+                let next = last.checked_add(header.record_count as u64);
+                let next = next.ok_or_else(|| Error::new(Code::Csum, "impossible log batch"))?;
+                let (first_lsn, record_count) = (header.first_lsn, header.record_count);
+                batches.push(Replayed { first_lsn, record_count, body });
                 state.sequence += 1;
                 state.chain = sum;
-                state.last = Lsn(state.last.0 + header.record_count as u64);
+                state.last = Lsn(next);
                 offset += header.padded_bytes() as usize;
             }
             if let Some(later) = later_batch(&raw, offset, &shard, state.sequence)? {
@@ -200,6 +231,7 @@ impl Wal {
                     ),
                 ));
             }
+            replay(&batches).await.map_err(|error| error.context(path.display()))?;
             // A segment in which nothing continues the log is not part of it (yet).
             if offset == 0 && state.segment.is_some() {
                 break;
@@ -413,7 +445,7 @@ impl Wal {
                 None => 1,
             };
             if rotate {
-                state.rotated = Some(HeadDf {
+                state.rotated = Some(Rotation {
                     segment: number,
                     sequence: state.sequence,
                     chain: state.chain,
@@ -467,17 +499,21 @@ impl Wal {
         self.disk.open(path, segment_options()).await
     }
 
-    /// The next batch begins a new segment, from which a compacted log will begin.
+    /// The next batch begins a new segment, from which a trimmed log will begin.
     pub(crate) fn rotate(&self) {
         let mut state = self.state.borrow_mut();
         state.rotate = true;
         state.rotated = None;
     }
 
-    /// Lets the log begin at the last rotation: everything before is dead.
-    pub(crate) async fn trim(&self) -> Result<()> {
-        let head = self.state.borrow_mut().rotated.take();
-        let Some(head) = head else { return Ok(()) };
+    /// Lets the log begin at the last rotation, with the state in `table` at record `applied`.
+    /// `Io` when it was not rotated.
+    pub(crate) async fn trim(&self, applied: Lsn, table: TableRefDf) -> Result<()> {
+        let rotated = self.state.borrow_mut().rotated.take();
+        let Rotation { segment, sequence, chain, lsn } =
+            rotated.ok_or_else(|| Error::new(Code::Io, "the log has no new segment yet"))?;
+        let table = Some(table);
+        let head = HeadDf { segment, sequence, chain, lsn, applied: applied.0, table };
         let raw = sealed::seal(HEAD_MAGIC, HEAD_VERSION, &head);
         crate::store::write_sealed(&self.disk, &self.dir, "head", &raw).await?;
         let dead: Vec<u64> = {

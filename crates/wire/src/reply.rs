@@ -233,7 +233,7 @@ pub struct ShardStat {
 /// Answer to [`crate::obj::Request::ListObjects`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ObjectList {
-    /// Objects in ascending order.
+    /// Objects in [`Oid::list_order`].
     pub oids: Vec<Oid>,
     /// False when there are more.
     pub complete: bool,

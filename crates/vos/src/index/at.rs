@@ -31,7 +31,7 @@ impl Container {
         if at == Epoch::ZERO {
             return self.object(oid).map(|object| ObjectAt { object, at });
         }
-        let object = self.objects.get(&oid)?.life_at(at);
+        let object = self.whole(oid)?.life_at(at);
         let found = ObjectAt { object, at };
         (found.facts().dkey_count > 0).then_some(found)
     }

@@ -7,6 +7,7 @@
 
 use types::{ContId, Epoch, Oid};
 
+use super::bucket::Scope;
 use super::extent::{ArrayValue, Place};
 use super::slot::{Akey, AkeyRef};
 use super::{Container, Effects, Index};
@@ -189,16 +190,21 @@ impl Index {
         at: u64,
         effects: &mut Effects,
     ) {
-        let scm_before = effects.scm;
         let Some(container) = self.conts.get_mut(&name.cont) else { return };
-        let Some(object) = container.objects.get_mut(&name.oid) else { return };
-        let Some(slot) = object.slot_mut(&name.dkey) else { return };
-        if !matches!(slot.only().akey(&name.akey), Some(AkeyRef::Array(_))) {
-            return;
-        }
-        if let Some(Akey::Array(array)) = slot.full().akeys.get_mut(&*name.akey) {
-            array.join_range(index, count, at, effects);
-        }
-        self.count_scm(effects.scm - scm_before);
+        effects.places_blocks = true;
+        effects.versions = container.versions.any();
+        let (ledger, scope) = (&mut self.ledger, Scope::Dkey(&name.dkey));
+        // To readers nothing changes: there is no epoch to note.
+        let delta =
+            container.change(name.oid, scope, false, None, ledger, effects, |object, fx| {
+                let Some(slot) = object.slot_mut(&name.dkey) else { return };
+                if !matches!(slot.only().akey(&name.akey), Some(AkeyRef::Array(_))) {
+                    return;
+                }
+                if let Some(Akey::Array(array)) = slot.full().akeys.get_mut(&*name.akey) {
+                    array.join_range(index, count, at, fx);
+                }
+            });
+        self.count(&delta);
     }
 }

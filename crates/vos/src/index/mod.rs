@@ -1,20 +1,25 @@
-//! The index: containers → objects → dkeys → akeys → values, all in memory.
+//! The index: containers → objects → dkeys → akeys → values, in memory as far as needed.
 //!
 //! Pure: no I/O, no clock, no log. A change goes in as a [`ChangeDf`] with its epoch; what it
 //! does to memory, user bytes and blocks comes out in [`Effects`]. A change never fails: what
 //! could be wrong with it was checked before it was logged, and replay applies the same ones.
 
 pub(crate) mod at;
+pub(crate) mod bucket;
 pub(crate) mod cost;
 pub(crate) mod extent;
 pub(crate) mod fragment;
+pub(crate) mod graveyard;
 pub(crate) mod object;
+pub(crate) mod page;
+pub(crate) mod parts;
 pub(crate) mod past;
+pub(crate) mod residency;
 pub(crate) mod rollback;
 pub(crate) mod slot;
 pub(crate) mod snapshot;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use types::{ContId, Epoch, Key, Oid};
@@ -23,8 +28,11 @@ use crate::record::{ChangeDf, PlaceDf};
 use crate::space::{BlockChange, Run};
 use crate::sums::SumPolicy;
 use crate::versions::Versions;
+pub(crate) use bucket::Container;
+use bucket::Scope;
 use extent::Place;
-use object::Object;
+use graveyard::Graveyard;
+use page::{Delta, Ledger, Probe};
 use past::{Kept, PastValue, SweepAt, Swept};
 use slot::{NewValue, Single};
 
@@ -37,8 +45,10 @@ pub(crate) struct Effects {
     pub bytes: i64,
     /// Change of block references, in order.
     pub blocks: Vec<BlockChange>,
-    /// Small neighbours are not joined: a snapshot says how extents were.
+    /// Small neighbours are not joined: a page says how extents were.
     pub keep_apart: bool,
+    /// The change sets a value that lies in the data area.
+    pub places_blocks: bool,
     /// What snapshots of the container see; `None`: it has none.
     pub versions: Option<Rc<Versions>>,
     /// What the change of a dkey has removed and a snapshot sees, until the object takes it.
@@ -72,58 +82,61 @@ impl Effects {
     }
 }
 
-/// Objects of one container.
-#[derive(Debug, Default)]
-pub(crate) struct Container {
-    /// Sums over its data in the data area.
-    pub sums: SumPolicy,
-    /// Ghosts included.
-    pub objects: HashMap<Oid, Box<Object>, foldhash::fast::FixedState>,
-    /// Its snapshots.
-    pub versions: Rc<Versions>,
-    /// Objects that have a past.
-    pub pasts: BTreeSet<Oid>,
-    /// Objects with something that nobody sees, to be swept.
-    pub unswept: BTreeSet<Oid>,
-    /// All objects with a past from here on are to be swept.
-    pub sweep_from: Option<Oid>,
-}
-
-impl Container {
-    /// The object, if it holds anything now.
-    pub(crate) fn object(&self, oid: Oid) -> Option<&Object> {
-        self.objects.get(&oid).map(|object| &**object).filter(|object| object.dkey_count > 0)
-    }
-
-    /// Keeps the list of objects with a past.
-    fn note_past(&mut self, oid: Oid) {
-        if self.objects.get(&oid).is_some_and(|object| object.past.is_some()) {
-            self.pasts.insert(oid);
-        } else {
-            self.pasts.remove(&oid);
-            self.unswept.remove(&oid);
-        }
-    }
-}
-
-/// Objects with more dkeys than this are punched by putting them aside whole.
-const PUNCH_DKEYS_MAX: u64 = 1024;
-
 /// Everything a shard knows of its containers.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub conts: BTreeMap<ContId, Container>,
-    /// Memory counted; see [`cost`].
+    /// Memory counted, of all that is there, in memory or not; see [`cost`].
     pub scm_bytes: u64,
     /// Objects in all containers.
     pub object_count: u64,
     /// Dkeys in all objects.
     pub dkey_count: u64,
+    /// Sums over the pages.
+    pub ledger: Ledger,
+    /// What is gone but not given back.
+    pub graveyard: Graveyard,
+    /// Looks for what is not in memory.
+    pub probe: Rc<Probe>,
 }
 
 impl Index {
+    /// Makes a container, if it is not there.
+    pub(crate) fn create_cont(&mut self, cont: ContId, sums: SumPolicy) {
+        let probe = &self.probe;
+        self.conts.entry(cont).or_insert_with(|| {
+            let mut container = Container::new(cont, probe);
+            container.sums = sums;
+            container
+        });
+    }
+
+    /// Makes a container unreachable at once; [`Index::bury`] gives its space back.
+    pub(crate) fn destroy_cont(&mut self, cont: ContId) {
+        let Some(container) = self.conts.remove(&cont) else { return };
+        for bucket in container.buckets() {
+            self.object_count -= bucket.page.counts.objects;
+            self.dkey_count -= bucket.page.counts.dkeys;
+        }
+        for object in container.large.values() {
+            self.object_count -= (object.dkey_count > 0) as u64;
+            self.dkey_count -= object.dkey_count;
+        }
+        let absent_scm = self.graveyard.take_container(container, &mut self.ledger);
+        self.scm_bytes -= absent_scm;
+    }
+
+    /// Releases up to `dkeys_max` dkeys that are gone; false when all in memory are.
+    pub(crate) fn bury(&mut self, dkeys_max: usize, effects: &mut Effects) -> bool {
+        let before = effects.scm;
+        let more = self.graveyard.bury(dkeys_max, effects);
+        self.count_scm(effects.scm - before);
+        self.ledger.count(effects.scm - before, false);
+        more
+    }
+
     /// Applies one change; the container must be there (a change of an unknown one is dropped:
-    /// replay of a log whose container was destroyed later).
+    /// replay of a log whose container was destroyed later). What it touches must be in memory.
     pub(crate) fn apply(
         &mut self,
         cont: ContId,
@@ -131,126 +144,56 @@ impl Index {
         change: &ChangeDf<'_>,
         effects: &mut Effects,
     ) {
-        let scm_before = effects.scm;
-        let Some(container) = self.conts.get(&cont) else { return };
+        let Some(container) = self.conts.get_mut(&cont) else { return };
+        let ledger = &mut self.ledger;
+        effects.places_blocks = places_blocks(change);
         effects.versions = container.versions.any();
-        match *change {
-            ChangeDf::Single { oid, dkey, akey, value } => {
-                self.edit(cont, oid, epoch, effects, |object, fx| {
-                    object.set(dkey, akey, NewValue::Single(Single::Inline(value)), epoch, fx)
-                });
+        let delta = if let Some((oid, dkey, akey, value)) = new_value(change) {
+            let scope = Scope::Dkey(dkey);
+            container.change(oid, scope, true, Some(epoch), ledger, effects, |object, fx| {
+                object.set(dkey, akey, value, epoch, fx);
+            })
+        } else {
+            match *change {
+                ChangeDf::PunchRecords { oid, dkey, akey, index, count } => {
+                    let scope = Scope::Dkey(dkey);
+                    container.change(oid, scope, false, Some(epoch), ledger, effects, |o, fx| {
+                        o.punch_records(dkey, akey, index, count, epoch, fx);
+                    })
+                }
+                ChangeDf::PunchObj { oid } => {
+                    container.punch_object(oid, epoch, ledger, &mut self.graveyard, effects)
+                }
+                ChangeDf::PunchDkey { oid, dkey } => {
+                    let scope = Scope::Dkey(dkey);
+                    container.change(oid, scope, false, Some(epoch), ledger, effects, |o, fx| {
+                        o.punch_dkey(dkey, epoch, fx);
+                    })
+                }
+                ChangeDf::PunchDkeysFrom { oid, from } => {
+                    let graveyard = &mut self.graveyard;
+                    container.punch_from(oid, from, epoch, ledger, graveyard, effects)
+                }
+                ChangeDf::PunchAkey { oid, dkey, akey } => {
+                    let scope = Scope::Dkey(dkey);
+                    container.change(oid, scope, false, Some(epoch), ledger, effects, |o, fx| {
+                        o.punch_akey(dkey, akey, epoch, fx);
+                    })
+                }
+                _ => Delta::default(),
             }
-            ChangeDf::SingleRuns { oid, dkey, akey, ref runs } => {
-                let runs: Box<[Run]> =
-                    runs.iter().map(|run| Run { at: run.at, bytes: run.bytes }).collect();
-                self.edit(cont, oid, epoch, effects, |object, fx| {
-                    object.set(dkey, akey, NewValue::Single(Single::Runs(runs)), epoch, fx)
-                });
-            }
-            ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place } => {
-                let place = match place {
-                    PlaceDf::Inline(bytes) => Place::Inline(bytes.into()),
-                    PlaceDf::Blocks(at) => Place::Blocks(at),
-                    PlaceDf::Zero => Place::Zero,
-                };
-                let value = NewValue::Records { record_bytes, index, count, place };
-                self.edit(cont, oid, epoch, effects, |object, fx| {
-                    object.set(dkey, akey, value, epoch, fx)
-                });
-            }
-            ChangeDf::PunchRecords { oid, dkey, akey, index, count } => {
-                self.shrink(cont, oid, epoch, effects, |object, fx| {
-                    object.punch_records(dkey, akey, index, count, epoch, fx)
-                });
-            }
-            ChangeDf::PunchObj { oid } => self.punch_object(cont, oid, epoch, effects),
-            ChangeDf::PunchDkey { oid, dkey } => {
-                self.shrink(cont, oid, epoch, effects, |o, fx| o.punch_dkey(dkey, epoch, fx));
-            }
-            ChangeDf::PunchDkeysFrom { oid, from } => {
-                self.shrink(cont, oid, epoch, effects, |o, fx| o.punch_from(from, epoch, fx));
-            }
-            ChangeDf::PunchAkey { oid, dkey, akey } => {
-                self.shrink(cont, oid, epoch, effects, |o, fx| o.punch_akey(dkey, akey, epoch, fx));
-            }
-        }
-        self.count_scm(effects.scm - scm_before);
+        };
+        self.count(&delta);
     }
 
-    /// Follows a change of the memory counted.
-    pub(crate) fn count_scm(&mut self, delta: i64) {
-        self.scm_bytes = self
-            .scm_bytes
-            .checked_add_signed(delta)
-            .expect("more memory released than was ever counted");
-    }
-
-    /// Removes an object. A small one piece by piece; a big one is put aside whole as a *life* at
-    /// once, and a sweep gives back what no snapshot sees of it.
-    fn punch_object(&mut self, cont: ContId, oid: Oid, epoch: Epoch, effects: &mut Effects) {
-        let Some(container) = self.conts.get_mut(&cont) else { return };
-        let Some(object) = container.objects.get_mut(&oid) else { return };
-        if object.dkey_count <= PUNCH_DKEYS_MAX || effects.keep_apart {
-            return self.shrink(cont, oid, epoch, effects, |o, fx| o.clear(epoch, fx));
-        }
-        self.dkey_count -= object.dkey_count;
-        self.object_count -= 1;
-        object.end_life(epoch, effects);
-        container.unswept.insert(oid);
-        container.note_past(oid);
-    }
-
-    /// Runs a change that can only remove; an object left without dkeys and past goes away.
-    fn shrink(
-        &mut self,
-        cont: ContId,
-        oid: Oid,
-        epoch: Epoch,
-        effects: &mut Effects,
-        run: impl FnOnce(&mut Object, &mut Effects),
-    ) {
-        let there = self.conts.get(&cont).and_then(|container| container.object(oid)).is_some();
-        if there {
-            self.edit(cont, oid, epoch, effects, run);
-        }
-    }
-
-    /// Runs a change of an object, making it if it is not there.
-    pub(crate) fn edit(
-        &mut self,
-        cont: ContId,
-        oid: Oid,
-        epoch: Epoch,
-        effects: &mut Effects,
-        run: impl FnOnce(&mut Object, &mut Effects),
-    ) {
-        let Some(container) = self.conts.get_mut(&cont) else { return };
-        let object = container.objects.entry(oid).or_insert_with(|| {
-            effects.scm += cost::OBJECT as i64;
-            Box::new(Object::new(oid.dkey_kind()))
-        });
-        let (dkeys_before, bytes_before) = (object.dkey_count, effects.bytes);
-        if !effects.keep_apart {
-            object.note(epoch, effects);
-        }
-        run(object, effects);
-        let (bytes, dkeys) =
-            (effects.bytes - bytes_before, object.dkey_count as i64 - dkeys_before as i64);
-        object.count_bytes(bytes);
-        if !effects.keep_apart {
-            object.note_late(epoch, bytes, dkeys);
-        }
-        self.dkey_count = self.dkey_count.wrapping_add_signed(dkeys);
-        let (was, is) = (dkeys_before > 0, object.dkey_count > 0);
-        self.object_count = self.object_count + is as u64 - was as u64;
-        if object.is_gone() {
-            object.forget_facts(effects);
-            container.objects.remove(&oid);
-            effects.scm -= cost::OBJECT as i64;
-        }
-        if effects.versions.is_some() || !container.pasts.is_empty() {
-            container.note_past(oid);
-        }
+    /// Follows a change of a container.
+    pub(crate) fn count(&mut self, delta: &Delta) {
+        let add = |to: &mut u64, delta: i64| {
+            *to = to.checked_add_signed(delta).expect("more removed than was there");
+        };
+        add(&mut self.object_count, delta.objects);
+        add(&mut self.dkey_count, delta.dkeys);
+        self.count_scm(delta.scm);
     }
 
     /// Drops what nobody sees of an object: one slice. Where to go on, if there is more.
@@ -262,25 +205,61 @@ impl Index {
         count: usize,
         effects: &mut Effects,
     ) -> Option<SweepAt> {
-        let scm_before = effects.scm;
         let container = self.conts.get_mut(&cont)?;
         let versions = container.versions.clone();
         let mut next = None;
-        if let Some(object) = container.objects.get_mut(&oid) {
-            if let Swept::More(more) = object.sweep(at, count, &versions, effects) {
+        let ledger = &mut self.ledger;
+        let delta = container.change(oid, Scope::Past, false, None, ledger, effects, |o, fx| {
+            if let Swept::More(more) = o.sweep(at, count, &versions, fx) {
                 next = Some(more);
             }
-            if object.is_gone() {
-                object.forget_facts(effects);
-                container.objects.remove(&oid);
-                effects.scm -= cost::OBJECT as i64;
-            }
-        }
+        });
         if next.is_none() {
             container.unswept.remove(&oid);
         }
         container.note_past(oid);
-        self.count_scm(effects.scm - scm_before);
+        self.count(&delta);
         next
     }
+
+    /// Follows a change of the memory counted.
+    pub(crate) fn count_scm(&mut self, delta: i64) {
+        self.scm_bytes = self
+            .scm_bytes
+            .checked_add_signed(delta)
+            .expect("more memory released than was ever counted");
+    }
+}
+
+/// The value that a change sets, if it does.
+pub(crate) fn new_value<'a>(
+    change: &ChangeDf<'a>,
+) -> Option<(Oid, &'a [u8], &'a [u8], NewValue<'a>)> {
+    match *change {
+        ChangeDf::Single { oid, dkey, akey, value } => {
+            Some((oid, dkey, akey, NewValue::Single(Single::Inline(value))))
+        }
+        ChangeDf::SingleRuns { oid, dkey, akey, ref runs } => {
+            let runs: Box<[Run]> =
+                runs.iter().map(|run| Run { at: run.at, bytes: run.bytes }).collect();
+            Some((oid, dkey, akey, NewValue::Single(Single::Runs(runs))))
+        }
+        ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place } => {
+            let place = match place {
+                PlaceDf::Inline(bytes) => Place::Inline(bytes.into()),
+                PlaceDf::Blocks(at) => Place::Blocks(at),
+                PlaceDf::Zero => Place::Zero,
+            };
+            Some((oid, dkey, akey, NewValue::Records { record_bytes, index, count, place }))
+        }
+        _ => None,
+    }
+}
+
+/// True when a change sets a value that lies in the data area.
+pub(crate) fn places_blocks(change: &ChangeDf<'_>) -> bool {
+    matches!(
+        change,
+        ChangeDf::SingleRuns { .. } | ChangeDf::Records { place: PlaceDf::Blocks(_), .. }
+    )
 }

@@ -8,11 +8,14 @@
 //! container has at least one dkey between changes, or is a *ghost*: it has a past only, and
 //! nobody but snapshots sees it.
 
+pub(crate) mod ranges;
+
 use std::ops::Bound;
 
 use types::{DkeyKind, Epoch, Key, hash};
 
 use super::Effects;
+use super::parts::Parts;
 use super::past::{Order, Past};
 use super::slot::{DkeyRef, NewValue, Rest, Slot};
 use crate::ordered::OrdMap;
@@ -35,6 +38,8 @@ pub(crate) struct Object {
     /// Dkeys with an array under the empty akey.
     array_dkeys: u64,
     dkeys: Dkeys,
+    /// Which of them are in memory, when the object is large; else all are.
+    pub parts: Option<Box<Parts>>,
 }
 
 #[derive(Debug)]
@@ -108,6 +113,7 @@ impl Object {
             past: None,
             array_dkeys: 0,
             dkeys,
+            parts: None,
         }
     }
 
@@ -154,6 +160,9 @@ impl Object {
 
     /// The dkey, if it is there.
     pub(crate) fn dkey(&self, dkey: &[u8]) -> Option<DkeyRef<'_>> {
+        if !self.reach(dkey) {
+            return None;
+        }
         match &self.dkeys {
             Dkeys::Hashed(map) => match map.get(&hash_of(dkey))? {
                 Slot::One(one) => (one.key() == dkey).then_some(DkeyRef::One(one)),
@@ -355,6 +364,14 @@ impl Object {
         position: Position<'_>,
         hash_range: (u64, u64),
     ) -> DkeyIter<'a> {
+        match &self.parts {
+            None => self.all_after(position, hash_range),
+            Some(_) => self.present_after(position, hash_range),
+        }
+    }
+
+    /// The same among what is in memory.
+    fn all_after<'a>(&'a self, position: Position<'_>, hash_range: (u64, u64)) -> DkeyIter<'a> {
         match &self.dkeys {
             Dkeys::Hashed(map) => {
                 let (first, skip) = match position {
@@ -406,6 +423,7 @@ impl Object {
     pub(crate) fn dkeys_down(&self) -> Option<DkeyIter<'_>> {
         match &self.dkeys {
             Dkeys::Hashed(_) => None,
+            _ if self.parts.is_some() => Some(self.present_down()),
             Dkeys::Number(map) => Some(Box::new(
                 map.iter().rev().map(|(&number, slot)| (DkeyName::Number(number), slot.only())),
             )),
@@ -421,10 +439,17 @@ impl Object {
             return None;
         }
         let Dkeys::Number(map) = &self.dkeys else { return None };
-        map.iter().rev().find_map(|(&number, slot)| match slot.only().akey(b"") {
-            Some(super::slot::AkeyRef::Array(array)) => Some((number, array.end())),
+        let end = |dkey: DkeyRef<'_>| match dkey.akey(b"") {
+            Some(super::slot::AkeyRef::Array(array)) => Some(array.end()),
             _ => None,
-        })
+        };
+        if self.parts.is_some() {
+            return self.present_down().find_map(|(name, dkey)| match name {
+                DkeyName::Number(number) => Some((number, end(dkey)?)),
+                DkeyName::Bytes(_) => None,
+            });
+        }
+        map.iter().rev().find_map(|(&number, slot)| Some((number, end(slot.only())?)))
     }
 
     /// What orders a dkey in this object: a number, then bytes.

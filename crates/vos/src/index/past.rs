@@ -204,17 +204,6 @@ impl PastAkey {
     }
 }
 
-impl PastDkey {
-    /// Memory its values count for.
-    pub(crate) fn scm_bytes(&self) -> u64 {
-        let each = |values: &PastAkey| {
-            values.singles.iter().map(PastSingle::scm_bytes).sum::<u64>()
-                + values.extents.values().map(PastExtent::scm_bytes).sum::<u64>()
-        };
-        self.akeys.iter().map(|(_, values)| each(values)).sum()
-    }
-}
-
 impl Past {
     /// The past of an object, made if there is none.
     pub(crate) fn of<'a>(past: &'a mut Option<Box<Past>>, effects: &mut Effects) -> &'a mut Past {
@@ -295,13 +284,6 @@ impl Past {
     /// Dkeys from a bound on.
     pub(crate) fn dkeys_from(&self, from: Bound<&Order>) -> Range<'_, Order, PastDkey> {
         self.dkeys.range::<Order>(from, Bound::Unbounded)
-    }
-
-    /// Removes a dkey whole.
-    pub(crate) fn remove_dkey(&mut self, order: &Order, effects: &mut Effects) {
-        if let Some(dkey) = self.dkeys.remove(order) {
-            release_dkey(order, &dkey, effects);
-        }
     }
 
     /// Drops what no snapshot sees of up to `count` dkeys after `after`; where to go on, or `None`

@@ -8,11 +8,12 @@
 use types::{ContId, Epoch, Key, Oid};
 
 use super::at::ObjectAt;
+use super::bucket::Scope;
 use super::extent::Place;
 use super::object::{Object, Position};
 use super::past::Order;
 use super::slot::{AkeyRef, DkeyRef, NewValue, Single};
-use super::{Effects, Index};
+use super::{Container, Effects, Index};
 use crate::space::{BlockChange, Run};
 
 /// What one slice of a rollback came to.
@@ -53,7 +54,7 @@ impl Index {
     ) -> Step {
         let done = Step { is_change: false, next: None };
         let Some(container) = self.conts.get(&cont) else { return done };
-        let Some(object) = container.objects.get(&oid) else { return done };
+        let Some(object) = container.whole(oid) else { return done };
         let old = container.object_at(oid, to);
         let names = next_names(object, old, after, count);
         let Some(last) = names.last().cloned() else { return done };
@@ -71,15 +72,37 @@ impl Index {
         if plans.is_empty() {
             return Step { is_change: false, next };
         }
+        let Some(container) = self.conts.get_mut(&cont) else { return done };
         effects.versions = container.versions.any();
-        let scm_before = effects.scm;
-        self.edit(cont, oid, epoch, effects, |object, effects| {
-            for (dkey, plan) in plans {
-                object.carry_out(&dkey, plan, epoch, effects);
-            }
-        });
-        self.count_scm(effects.scm - scm_before);
+        // What comes back may lie in the data area.
+        effects.places_blocks = true;
+        let names: Vec<Vec<u8>> = plans.iter().map(|(dkey, _)| dkey.clone()).collect();
+        let (ledger, scope) = (&mut self.ledger, Scope::Dkeys(&names));
+        let delta =
+            container.change(oid, scope, true, Some(epoch), ledger, effects, |o, effects| {
+                for (dkey, plan) in plans {
+                    o.carry_out(&dkey, plan, epoch, effects);
+                }
+            });
+        self.count(&delta);
         Step { is_change: true, next }
+    }
+}
+
+/// Goes the way that a slice of a rollback will go.
+pub(crate) fn touch(
+    container: &Container,
+    oid: Oid,
+    to: Epoch,
+    after: Option<&[u8]>,
+    count: usize,
+) {
+    container.touch_home(oid);
+    let Some(object) = container.whole(oid) else { return };
+    let old = container.object_at(oid, to);
+    for dkey in next_names(object, old, after, count) {
+        object.dkey(&dkey);
+        old.and_then(|old| old.dkey(&dkey));
     }
 }
 

@@ -1,204 +1,116 @@
-//! Parts of an object as records, for log compaction, and their replay.
+//! Objects and ranges of their dkeys as records, as they lie in pages.
 //!
-//! A part covers the dkeys after one position up to another. Replay first removes what is in
-//! that range, so a part is right whatever came before it: with the whole log it changes
-//! nothing, without it makes the state.
+//! A record says all about its range; pages hold nothing else. The object is named once, so
+//! changes inside name the nil object. An object with a past takes several: one for each life
+//! that was put aside, then one for the present with what it has lost.
 
-use std::ops::Bound;
-
-use types::{ContId, Epoch, Key, Oid};
+use types::{Code, ContId, Epoch, Error, Key, Oid, Result};
 
 use super::extent::Place;
-use super::object::{Object, Position};
-use super::past::{Facts, Kept, Life, Order, Past, PastDkey, PastValue, drop_if_empty};
+use super::object::{DkeyName, Object};
+use super::past::{Facts, Kept, Life, Past, PastDkey, PastValue};
 use super::slot::{AkeyRef, NewValue, Single};
-use super::{Container, Effects, Index, cost};
+use super::{Effects, Index, cost};
 use crate::record::{ChangeDf, FactsDf, PartDf, PlaceDf, RecordDf, RunDf, TouchDf};
-use crate::space::Run;
 
-/// A part may grow a little beyond this, bytes.
-const PART_BYTES: usize = 64 << 10;
+/// Appends the record of an object's dkeys from `start` on and before `end`, without its past.
+pub(crate) fn encode_range(
+    cont: ContId,
+    oid: Oid,
+    object: &Object,
+    start: &[u8],
+    end: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) {
+    let of = Of { cont, oid, life: Epoch::MAX, is_first: true };
+    encode_part(of, object, Some((start, end)), false, out);
+}
 
-/// Where a walk over the parts of an object goes on.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PartAt {
-    /// The life it is in, by its end; [`Epoch::MAX`]: the present one.
+/// Appends the records of an object, all of which is in memory; without `head` only its past.
+pub(crate) fn encode_object(
+    cont: ContId,
+    oid: Oid,
+    object: &Object,
+    head: bool,
+    out: &mut Vec<u8>,
+) {
+    let mut is_first = true;
+    for life in object.past.iter().flat_map(|past| &past.lives) {
+        let of = Of { cont, oid, life: life.until, is_first };
+        encode_part(of, &life.object, Some((b"", None)), true, out);
+        is_first = false;
+    }
+    let of = Of { cont, oid, life: Epoch::MAX, is_first };
+    encode_part(of, object, head.then_some((b"", None)), true, out);
+}
+
+/// What a part is of.
+struct Of {
+    cont: ContId,
+    oid: Oid,
     life: Epoch,
-    /// After this dkey.
-    from: Option<Vec<u8>>,
-    /// The last of the earlier lives when the walk came to the present one.
-    lives_until: Epoch,
-    is_later: bool,
+    is_first: bool,
 }
 
-/// One part of an object, ready to be logged.
-pub(crate) struct Part {
-    /// Where the next begins; `None` when the object ends here.
-    pub next: Option<PartAt>,
-    /// The encoded record.
-    pub record: Vec<u8>,
-}
-
-impl Container {
-    /// The part of an object at `at`; an absent object gives an empty part. The walk begins at the
-    /// default, and may be continued whatever became of the object meanwhile.
-    pub(crate) fn part(&self, cont: ContId, oid: Oid, at: &PartAt) -> Part {
-        let whole = self.objects.get(&oid);
-        let lives = whole.and_then(|object| object.past.as_ref()).map_or(&[][..], |p| &p.lives);
-        let mut at = at.clone();
-        if at.life == Epoch::MAX
-            && let Some(ended) = lives.iter().find(|life| life.until > at.lives_until)
-        {
-            // It was punched since: what was the present is a life now.
-            at = PartAt { life: ended.until, is_later: true, ..PartAt::default() };
-        }
-        let life = lives.iter().find(|life| life.until >= at.life);
-        let until = life.map_or(Epoch::MAX, |life| life.until);
-        if until != at.life {
-            at = PartAt { life: until, from: None, ..at };
-        }
-        let object = life.map(|life| &*life.object).or(whole.map(|object| &**object));
-        let from = at.from.as_deref();
-        let Some(object) = object else {
-            let part = PartDf::new(cont, oid, &at, &[], &[]);
-            return Part { next: None, record: encoded(part) };
+fn encode_part(
+    of: Of,
+    object: &Object,
+    range: Option<(&[u8], Option<&[u8]>)>,
+    with_past: bool,
+    out: &mut Vec<u8>,
+) {
+    let taken: Vec<_> = range.map_or(Vec::new(), |(start, end)| object.range(start, end).collect());
+    let past = object.past.as_ref().filter(|_| with_past);
+    let bytes_of = |name: &DkeyName<'_>| match name {
+        DkeyName::Number(number) => Some(number.to_le_bytes()),
+        DkeyName::Bytes(_) => None,
+    };
+    let numbers: Vec<[u8; 8]> = taken.iter().filter_map(|(name, _)| bytes_of(name)).collect();
+    let old_names: Vec<_> =
+        past.iter().flat_map(|past| past.dkeys.iter()).map(|(o, _)| object.name_of(o)).collect();
+    let old_numbers: Vec<[u8; 8]> = old_names.iter().filter_map(bytes_of).collect();
+    let mut changes = Vec::with_capacity(taken.len());
+    let mut touches = Vec::new();
+    for (n, (name, dkey)) in taken.iter().enumerate() {
+        let key: &[u8] = match name {
+            DkeyName::Bytes(bytes) => bytes,
+            DkeyName::Number(_) => &numbers[n],
         };
-        let (range, to) = range_of(object, from);
-        let mut changes = Vec::new();
-        let mut touches = Vec::new();
-        let mut past = Vec::new();
-        for (dkey, head, old) in &range {
-            if let Some(head) = head {
-                let mut last = Epoch::ZERO;
-                for (akey, value) in head.akeys() {
-                    last = add_value(oid, dkey, akey, value, &mut changes, &mut touches);
-                }
-                if head.epoch() != last {
-                    touches.push(TouchDf::Dkey(dkey, head.epoch()));
-                }
-            }
-            if let Some(old) = old {
-                add_past(oid, dkey, old, &mut past);
-            }
+        let mut last = Epoch::ZERO;
+        for (akey, value) in dkey.akeys() {
+            last = add_value(key, akey, value, &mut changes, &mut touches);
         }
-        let (from, to_tagged) =
-            (from.map(tagged).unwrap_or_default(), to.as_deref().map(tagged).unwrap_or_default());
-        let mut part = PartDf::new(cont, oid, &at, &from, &to_tagged);
-        part.changes = changes;
-        part.touches = touches;
-        part.past = past;
-        part.epochs = (object.epoch, object.keys_epoch, object.born);
-        let facts = object.past.iter().flat_map(|past| &past.facts);
-        part.facts = facts.map(|facts| facts.durable()).collect();
-        let record = encoded(part);
-        let next = match (to, life) {
-            (Some(to), _) => Some(PartAt { from: Some(to), is_later: true, ..at }),
-            (None, None) => None,
-            (None, Some(life)) => {
-                let after = Epoch(life.until.0.saturating_add(1));
-                let more = lives.iter().any(|other| other.until >= after);
-                let next = if more { after } else { Epoch::MAX };
-                let lives_until = lives.last().map_or(Epoch::ZERO, |life| life.until);
-                Some(PartAt { life: next, from: None, lives_until, is_later: true })
-            }
-        };
-        let next = next.map(|next| match next.life {
-            Epoch::MAX if at.life != Epoch::MAX => next,
-            Epoch::MAX => PartAt { lives_until: at.lives_until, ..next },
-            _ => next,
-        });
-        Part { next, record }
-    }
-}
-
-impl<'a> PartDf<'a> {
-    fn new(cont: ContId, oid: Oid, at: &PartAt, from: &'a [u8], to: &'a [u8]) -> PartDf<'a> {
-        PartDf {
-            cont,
-            oid,
-            life: at.life,
-            is_first: !at.is_later,
-            from,
-            to,
-            changes: Vec::new(),
-            touches: Vec::new(),
-            epochs: (Epoch::ZERO, Epoch::ZERO, Epoch::MAX),
-            facts: Vec::new(),
-            past: Vec::new(),
+        if dkey.epoch() != last {
+            touches.push(TouchDf::Dkey(key, dkey.epoch()));
         }
     }
-}
-
-fn encoded(part: PartDf<'_>) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    crate::record::encode_into(&RecordDf::Part(part), &mut encoded);
-    encoded
-}
-
-/// A dkey, what the head holds of it, and what the past does.
-type Ranged<'a> = (Vec<u8>, Option<super::slot::DkeyRef<'a>>, Option<&'a PastDkey>);
-
-/// The dkeys after `from` that make one part, and the last of them unless they are all.
-fn range_of<'a>(object: &'a Object, from: Option<&[u8]>) -> (Vec<Ranged<'a>>, Option<Vec<u8>>) {
-    let position = from.map_or(Position::Start, Position::After);
-    let mut head = object.dkeys_after(position, (0, u64::MAX)).peekable();
-    let after = from.map(|from| object.order_key(from));
-    let bound = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-    let mut past = object.past.iter().flat_map(|past| past.dkeys_from(bound)).peekable();
-    let (mut taken, mut bytes) = (Vec::new(), 0);
-    loop {
-        let order = match (head.peek(), past.peek()) {
-            (None, None) => return (taken, None),
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
-            (Some((name, _)), Some((other, _))) => {
-                object.order_of(*name).cmp(&(other.0, &other.1[..]))
-            }
+    let mut removed = Vec::new();
+    let old = past.iter().flat_map(|past| past.dkeys.iter());
+    for (n, ((_, dkey), name)) in old.zip(&old_names).enumerate() {
+        let key: &[u8] = match name {
+            DkeyName::Bytes(bytes) => bytes,
+            DkeyName::Number(_) => &old_numbers[n],
         };
-        let now = if order.is_le() { head.next() } else { None };
-        let old = if order.is_ge() { past.next() } else { None };
-        let name = match (&now, &old) {
-            (Some((name, _)), _) => name.with_bytes(<[u8]>::to_vec),
-            (None, Some((order, _))) => object.name_of(order).with_bytes(<[u8]>::to_vec),
-            (None, None) => return (taken, None),
-        };
-        bytes += name.len()
-            + now.as_ref().map_or(0, |(_, dkey)| weight(*dkey))
-            + old.map_or(0, |(_, dkey)| dkey.scm_bytes() as usize);
-        taken.push((name.clone(), now.map(|(_, dkey)| dkey), old.map(|(_, dkey)| dkey)));
-        if bytes >= PART_BYTES && (head.peek().is_some() || past.peek().is_some()) {
-            return (taken, Some(name));
-        }
+        add_past(key, dkey, &mut removed);
     }
-}
-
-/// A dkey with one byte in front, so that the empty dkey differs from "no dkey".
-fn tagged(dkey: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(dkey.len() + 1);
-    out.push(1);
-    out.extend_from_slice(dkey);
-    out
-}
-
-/// Bytes a dkey adds to a part, about.
-fn weight(dkey: super::slot::DkeyRef<'_>) -> usize {
-    dkey.akeys()
-        .map(|(akey, value)| {
-            akey.len()
-                + 40
-                + match value {
-                    AkeyRef::Inline(_, bytes) => bytes.len(),
-                    AkeyRef::Runs(_, runs) => runs.len() * 12,
-                    AkeyRef::Array(array) => array.scm_bytes() as usize,
-                    AkeyRef::Old(_) => 0,
-                }
-        })
-        .sum()
+    let facts = past.iter().flat_map(|past| &past.facts).map(Facts::durable).collect();
+    let Of { cont, oid, life, is_first } = of;
+    let part = PartDf {
+        cont,
+        oid,
+        life,
+        is_first,
+        changes,
+        touches,
+        epochs: (object.epoch, object.keys_epoch, object.born),
+        facts,
+        past: removed,
+    };
+    crate::record::encode_into(&RecordDf::Part(part), out);
 }
 
 /// Adds the changes that make one value; returns the dkey epoch they leave behind.
 fn add_value<'a>(
-    oid: Oid,
     dkey: &'a [u8],
     akey: &'a [u8],
     value: AkeyRef<'a>,
@@ -207,12 +119,12 @@ fn add_value<'a>(
 ) -> Epoch {
     match value {
         AkeyRef::Inline(epoch, value) => {
-            changes.push((epoch, ChangeDf::Single { oid, dkey, akey, value }));
+            changes.push((epoch, ChangeDf::Single { oid: Oid::NIL, dkey, akey, value }));
             epoch
         }
         AkeyRef::Runs(epoch, runs) => {
             let runs = runs.iter().map(|run| RunDf { at: run.at, bytes: run.bytes }).collect();
-            changes.push((epoch, ChangeDf::SingleRuns { oid, dkey, akey, runs }));
+            changes.push((epoch, ChangeDf::SingleRuns { oid: Oid::NIL, dkey, akey, runs }));
             epoch
         }
         AkeyRef::Array(array) => {
@@ -225,6 +137,7 @@ fn add_value<'a>(
                 };
                 let record_bytes = array.record_bytes;
                 let count = extent.count;
+                let oid = Oid::NIL;
                 let change =
                     ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place };
                 changes.push((extent.epoch, change));
@@ -241,12 +154,8 @@ fn add_value<'a>(
 }
 
 /// Adds the removed values of a dkey.
-fn add_past<'a>(
-    oid: Oid,
-    dkey: &'a [u8],
-    past: &'a PastDkey,
-    out: &mut Vec<(Epoch, Epoch, ChangeDf<'a>)>,
-) {
+fn add_past<'a>(dkey: &'a [u8], past: &'a PastDkey, out: &mut Vec<(Epoch, Epoch, ChangeDf<'a>)>) {
+    let oid = Oid::NIL;
     for (akey, values) in past.akeys.iter() {
         for piece in &values.singles {
             let change = match &piece.value {
@@ -271,75 +180,48 @@ fn add_past<'a>(
     }
 }
 
-fn place_of(place: PlaceDf<'_>) -> Place {
-    match place {
-        PlaceDf::Inline(bytes) => Place::Inline(bytes.into()),
-        PlaceDf::Blocks(at) => Place::Blocks(at),
-        PlaceDf::Zero => Place::Zero,
-    }
-}
-
-fn runs_of(runs: &[RunDf]) -> Box<[Run]> {
-    runs.iter().map(|run| Run { at: run.at, bytes: run.bytes }).collect()
-}
-
 impl Object {
-    /// Makes the part's range exactly what the part says.
-    fn replay(&mut self, part: &PartDf<'_>, effects: &mut Effects) {
-        let bytes_before = effects.bytes;
-        let position = part.from.get(1..).map_or(Position::Start, Position::After);
-        let to = part.to.get(1..).map(|to| self.order_key(to));
-        let mut gone = Vec::new();
-        for (name, _) in self.dkeys_after(position, (0, u64::MAX)) {
-            let name = name.with_bytes(<[u8]>::to_vec);
-            if to.as_ref().is_some_and(|to| self.order_key(&name) > *to) {
-                break;
+    /// Takes in a record, into an object that holds nothing of its range yet. `Csum` when it is
+    /// not one of this object.
+    pub(crate) fn absorb(&mut self, oid: Oid, part: &PartDf<'_>) -> Result<()> {
+        let bad = || Error::new(Code::Csum, format!("a page of object {oid} holds what it cannot"));
+        let past = part.past.iter().map(|(_, _, change)| change);
+        for change in part.changes.iter().map(|(_, change)| change).chain(past) {
+            crate::state::check_change(change)?;
+            match change {
+                ChangeDf::Single { dkey, .. }
+                | ChangeDf::SingleRuns { dkey, .. }
+                | ChangeDf::Records { dkey, .. } => crate::changes::check_dkey(oid, dkey)?,
+                _ => return Err(bad()),
             }
-            gone.push(name);
         }
-        for dkey in &gone {
-            self.punch_dkey(dkey, Epoch::ZERO, effects);
-        }
-        let from = part.from.get(1..).map(|from| self.order_key(from));
-        if let Some(past) = &mut self.past {
-            let bound = from.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-            let gone: Vec<Order> = past
-                .dkeys_from(bound)
-                .map(|(order, _)| order.clone())
-                .take_while(|order| to.as_ref().is_none_or(|to| order <= to))
-                .collect();
-            gone.iter().for_each(|order| past.remove_dkey(order, effects));
-        }
+        let mut effects = Effects { keep_apart: true, ..Effects::default() };
+        let object = match part.life {
+            Epoch::MAX => &mut *self,
+            until => self.life_mut(until, &mut effects),
+        };
+        object.absorb_own(part, &mut effects);
+        // Nothing in a page may replace something else in it.
+        if effects.blocks.is_empty() { Ok(()) } else { Err(bad()) }
+    }
+
+    fn absorb_own(&mut self, part: &PartDf<'_>, effects: &mut Effects) {
+        let bytes_before = effects.bytes;
         for (epoch, change) in &part.changes {
-            let (dkey, akey, value) = match *change {
-                ChangeDf::Single { dkey, akey, value, .. } => {
-                    (dkey, akey, NewValue::Single(Single::Inline(value)))
-                }
-                ChangeDf::SingleRuns { dkey, akey, ref runs, .. } => {
-                    (dkey, akey, NewValue::Single(Single::Runs(runs_of(runs))))
-                }
-                ChangeDf::Records { dkey, akey, record_bytes, index, count, place, .. } => {
-                    let place = place_of(place);
-                    (dkey, akey, NewValue::Records { record_bytes, index, count, place })
-                }
-                // No part holds removals.
-                _ => continue,
-            };
-            self.set(dkey, akey, value, *epoch, effects);
+            if let Some((_, dkey, akey, value)) = super::new_value(change) {
+                self.set(dkey, akey, value, *epoch, effects);
+            }
         }
         for (created, destroyed, change) in &part.past {
-            let (dkey, akey, value) = match *change {
-                ChangeDf::Single { dkey, akey, value, .. } => {
-                    (dkey, akey, PastValue::Single(Single::Inline(value.into())))
+            let Some((_, dkey, akey, value)) = super::new_value(change) else { continue };
+            let value = match value {
+                NewValue::Single(Single::Inline(bytes)) => {
+                    PastValue::Single(Single::Inline(bytes.into()))
                 }
-                ChangeDf::SingleRuns { dkey, akey, ref runs, .. } => {
-                    (dkey, akey, PastValue::Single(Single::Runs(runs_of(runs))))
+                NewValue::Single(Single::Runs(runs)) => PastValue::Single(Single::Runs(runs)),
+                NewValue::Records { record_bytes, index, count, place } => {
+                    PastValue::Extent { record_bytes, index, count, place }
                 }
-                ChangeDf::Records { dkey, akey, record_bytes, index, count, place, .. } => {
-                    let place = place_of(place);
-                    (dkey, akey, PastValue::Extent { record_bytes, index, count, place })
-                }
-                _ => continue,
             };
             let order = self.order_key(dkey);
             let (created, destroyed) = (*created, *destroyed);
@@ -353,13 +235,10 @@ impl Object {
             }
         }
         (self.epoch, self.keys_epoch, self.born) = part.epochs;
-        if !part.facts.is_empty() || self.past.is_some() {
+        if !part.facts.is_empty() {
             let past = Past::of(&mut self.past, effects);
-            let facts_before = past.facts.len();
             past.facts = part.facts.iter().map(Facts::from_durable).collect();
-            effects.scm += cost::FACTS as i64 * (past.facts.len() as i64 - facts_before as i64);
         }
-        drop_if_empty(&mut self.past, effects);
         self.count_bytes(effects.bytes - bytes_before);
     }
 
@@ -373,16 +252,6 @@ impl Object {
             past.lives.insert(at, Life { until, object: Box::new(Object::new(kind)) });
         }
         &mut past.lives[at].object
-    }
-
-    fn drop_lives(&mut self, effects: &mut Effects) {
-        if let Some(past) = &mut self.past {
-            for life in past.lives.drain(..) {
-                effects.scm -= cost::OBJECT as i64;
-                life.object.release(effects);
-            }
-        }
-        drop_if_empty(&mut self.past, effects);
     }
 }
 
@@ -409,95 +278,24 @@ impl Facts {
 }
 
 impl Index {
-    /// Replays a part. What it changes is of the part's object, which the caller has checked.
-    pub(crate) fn replay_part(&mut self, part: &PartDf<'_>) {
-        let mut effects = Effects { keep_apart: true, ..Effects::default() };
-        let Some(container) = self.conts.get_mut(&part.cont) else { return };
-        let object = container.objects.entry(part.oid).or_insert_with(|| {
-            effects.scm += cost::OBJECT as i64;
-            Box::new(Object::new(part.oid.dkey_kind()))
-        });
-        let dkeys_before = object.dkey_count;
-        if part.is_first {
-            object.drop_lives(&mut effects);
-        }
-        if part.life == Epoch::MAX {
-            object.replay(part, &mut effects);
-        } else {
-            object.life_mut(part.life, &mut effects).replay(part, &mut effects);
-        }
-        self.dkey_count = self.dkey_count - dkeys_before + object.dkey_count;
-        self.object_count =
-            self.object_count + (object.dkey_count > 0) as u64 - (dkeys_before > 0) as u64;
-        if object.is_gone() {
-            object.forget_facts(&mut effects);
-            container.objects.remove(&part.oid);
-            effects.scm -= cost::OBJECT as i64;
-        }
-        if part.life < Epoch::MAX {
-            // Whether it was swept is not told; looking costs little.
-            container.unswept.insert(part.oid);
-        }
-        container.note_past(part.oid);
-        self.count_scm(effects.scm);
-    }
-
-    /// Counts the memory of all content anew; tests compare it with the running count.
+    /// Counts the memory of all content anew, taking the word of pages that are not in memory;
+    /// tests compare it with the running count.
     pub(crate) fn scm_bytes_recounted(&self) -> u64 {
-        let mut effects = Effects::default();
-        for object in self.conts.values().flat_map(|cont| cont.objects.values()) {
-            effects.scm -= cost::OBJECT as i64;
-            object.release(&mut effects);
-        }
-        effects.scm.unsigned_abs()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use types::{ObjClass, ObjType};
-
-    /// A big object was punched and the log compacted before its space had come back: without
-    /// the record of the punch, nobody knew that it was to be swept.
-    #[test]
-    fn a_life_that_is_replayed_is_swept() {
-        let (cont, mut effects) = (ContId(1), Effects::default());
-        let oid = Oid::generate(0, 1, ObjType::MultiHashed, ObjClass::S1, 0);
-        let mut index = Index::default();
-        index.conts.entry(cont).or_default();
-        for n in 0..2000u64 {
-            let dkey = n.to_be_bytes();
-            let change = ChangeDf::Single { oid, dkey: &dkey, akey: b"a", value: b"value" };
-            index.apply(cont, Epoch(n + 1), &change, &mut effects);
-        }
-        index.apply(cont, Epoch(3000), &ChangeDf::PunchObj { oid }, &mut effects);
-        assert!(index.conts[&cont].object(oid).is_none());
-        assert!(index.conts[&cont].is_unswept());
-
-        let mut replayed = Index::default();
-        replayed.conts.entry(cont).or_default();
-        let mut at = Some(PartAt::default());
-        let mut count = 0;
-        while let Some(now) = at {
-            let part = index.conts[&cont].part(cont, oid, &now);
-            let mut record = &part.record[..];
-            match crate::record::decode_first(&mut record).unwrap() {
-                RecordDf::Part(part) => replayed.replay_part(&part),
-                other => panic!("{other:?}"),
+        let mut scm = 0;
+        for container in self.conts.values() {
+            for bucket in container.buckets() {
+                if bucket.page.absent {
+                    scm += bucket.page.counts.scm;
+                }
+                scm += bucket.objects.values().map(|object| object.scm_bytes()).sum::<u64>();
             }
-            (at, count) = (part.next, count + 1);
-        }
-        assert!(count > 2, "{count} parts");
-        assert_eq!(replayed.scm_bytes, index.scm_bytes);
-        for index in [&mut index, &mut replayed] {
-            assert!(index.conts[&cont].is_unswept());
-            let mut at = Some(super::super::past::SweepAt::start());
-            while let Some(now) = at {
-                at = index.sweep(cont, oid, &now, 100, &mut Effects::default());
+            for object in container.large.values() {
+                scm += object.scm_bytes();
+                let parts = object.parts.iter().flat_map(|parts| parts.pages.iter());
+                scm +=
+                    parts.filter(|(_, page)| page.absent).map(|(_, p)| p.counts.scm).sum::<u64>();
             }
-            assert_eq!((index.scm_bytes, index.object_count, index.dkey_count), (0, 0, 0));
-            assert!(!index.conts[&cont].is_unswept());
         }
+        scm
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 use types::{ContId, DkeyKind, Epoch, Oid, PoolId, Result};
-use wire::obj::ListScope;
+use wire::obj::{ListScope, Op};
 
 use super::Severity;
 use crate::index::extent;
@@ -129,10 +129,11 @@ pub(super) async fn dump(
             continue;
         }
         each(DumpItem::Container { pool, cont: cont.0 })?;
-        for oid in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX)?.oids {
+        for oid in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX).await?.oids {
             if filter.oid.is_some_and(|wanted| wanted != oid) {
                 continue;
             }
+            shard.ready(cont, &[], &[Op::Stat { oid }]).await?;
             let stat = shard.view(cont)?.stat(oid);
             each(DumpItem::Object {
                 pool,
@@ -216,8 +217,11 @@ async fn walk(shard: &Rc<Shard>, cont: ContId, oid: Oid, each: &mut EachValue<'_
     let scope = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
     let mut anchor = Vec::new();
     loop {
+        let (count_max, bytes_max) = (PAGE_COUNT, u32::MAX);
+        let touched = Op::List { oid, scope, anchor: &anchor, count_max, bytes_max };
+        shard.ready(cont, &[], &[touched]).await?;
         let view = shard.view(cont)?;
-        let page = view.list(oid, scope, &anchor, PAGE_COUNT, u32::MAX)?;
+        let page = view.list(oid, scope, &anchor, count_max, bytes_max)?;
         for item in page.items() {
             let wire::obj::Listed::Key { key } = item else { continue };
             let Some(found) = view.cont.object(oid).and_then(|object| object.dkey(key)) else {
@@ -244,7 +248,7 @@ pub(super) async fn check_values(
 ) -> Result<()> {
     let area = shard.core.space.borrow().bytes();
     for cont in shard.conts() {
-        for oid in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX)?.oids {
+        for oid in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX).await?.oids {
             let mut runs: Vec<(String, Run)> = Vec::new();
             let mut values = 0u64;
             walk(shard, cont, oid, &mut |dkey, akey, value| {

@@ -106,7 +106,7 @@ fn cut_after(seed: u64, changes: u64) -> Option<wire::store::AggregationStat> {
                 let beside = shard.clone();
                 env.spawn(async move { beside.aggregate().await.unwrap_or(()) });
             }
-            if n == 18 && shard.compact().await.is_err() {
+            if n == 18 && shard.checkpoint().await.is_err() {
                 return None;
             }
         }
@@ -177,12 +177,12 @@ async fn hard_case(env: &Env, aggregate: bool) -> (Rc<Store>, Rc<Shard>) {
     (store, shard)
 }
 
-fn extents(shard: &Shard) -> usize {
+async fn extents(shard: &Shard) -> usize {
     let mut count = 0;
     for chunk in 0..5u64 {
         let dkey = chunk.to_le_bytes();
         let scope = ListScope::Recxs { dkey: &dkey, akey: b"", descending: false };
-        list_all(shard, 0, oid(ObjType::ArrayByte, 1), scope, 50, |_| count += 1);
+        list_all(shard, 0, oid(ObjType::ArrayByte, 1), scope, 50, |_| count += 1).await;
     }
     count
 }
@@ -195,18 +195,18 @@ fn the_hard_case_leaves_one_extent_a_chunk_after_some_quiet_seconds() {
         let env = world.node("a");
         world.block_on(async {
             let (_store, shard) = hard_case(&env, aggregate).await;
-            assert_eq!(extents(&shard), 104);
+            assert_eq!(extents(&shard).await, 104);
             let before = shard.stat();
             env.sleep(std::time::Duration::from_secs(12)).await;
             let after = shard.stat();
             if aggregate {
-                assert_eq!(extents(&shard), 5);
+                assert_eq!(extents(&shard).await, 5);
                 assert!(after.nvme_free_bytes > before.nvme_free_bytes, "shared blocks are joined");
                 assert!(after.scm_free_bytes > before.scm_free_bytes);
                 let stat = shard.aggregation_stat();
                 assert_eq!((stat.joined, stat.made, stat.extents > 0), (104, 5, true), "{stat:?}");
             } else {
-                assert_eq!((extents(&shard), after), (104, before));
+                assert_eq!((extents(&shard).await, after), (104, before));
             }
         });
         world.clear();

@@ -30,13 +30,13 @@ fn cut_after(seed: u64, changes: u64, durability: Durability) -> bool {
                 other => assert_eq!(other.map_err(|e| e.code), expected),
             }
             acked = in_flight.clone();
-            // Both a compaction that is waited for, and one that runs beside updates.
-            if n == 12 && shard.compact().await.is_err() {
+            // Both a checkpoint that is waited for, and one that runs beside updates.
+            if n == 12 && shard.checkpoint().await.is_err() {
                 return false;
             }
             if n == 20 {
                 let beside = shard.clone();
-                env.spawn(async move { beside.compact().await.unwrap_or(()) });
+                env.spawn(async move { beside.checkpoint().await.unwrap_or(()) });
             }
         }
         true

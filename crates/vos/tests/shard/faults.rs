@@ -7,7 +7,7 @@ use std::rc::Rc;
 use types::{Code, CsumKind, Durability};
 use vos::{Shard, Store, SumPolicy};
 
-/// Steps of a run, with a compaction that is waited for and one beside updates.
+/// Steps of a run, with a checkpoint that is waited for and one beside updates.
 const STEPS: u64 = 40;
 
 /// What a run with one failing call came to.
@@ -63,11 +63,11 @@ async fn steps(store: &Rc<Store>, seed: u64, env: &env::Env, run: &mut Run) -> O
         }
         if n == 12 {
             // Whether it worked or not, nothing is different for anybody.
-            let _ = shard.compact().await;
+            let _ = shard.checkpoint().await;
         }
         if n == 20 {
             let beside = shard.clone();
-            env.spawn(async move { beside.compact().await.unwrap_or(()) });
+            env.spawn(async move { beside.checkpoint().await.unwrap_or(()) });
         }
     }
     run.in_flight = run.acked.clone();

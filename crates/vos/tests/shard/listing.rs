@@ -89,11 +89,12 @@ fn hash_ranges_part_the_keys() {
                 let Listed::Key { key } = item else { panic!("{item:?}") };
                 assert!((range.0..=range.1).contains(&hash::bytes(key)));
                 count += 1;
-            });
+            })
+            .await;
         }
         assert_eq!(count, 200);
         let inverted = ListScope::Dkeys { value_of: None, follow: false, hash_range: (9, 3) };
-        list_all(&shard, 0, oid, inverted, 7, |item| panic!("{item:?}"));
+        list_all(&shard, 0, oid, inverted, 7, |item| panic!("{item:?}")).await;
         for bad in [&b"\x07abc"[..], b"\x02"] {
             let view = shard.view(CONT).unwrap();
             let scope =

@@ -202,6 +202,8 @@ pub async fn write(
     let sums = sums_of(kind, ops, bulk);
     shard.take_sums(CONT, &Sums { kind, bytes: &sums }, &mut payload)?;
     payload.write().await?;
+    shard.ready(CONT, &[], ops).await?;
+    assert!(shard.is_resident(CONT, &[], ops));
     shard.check(CONT, &[], ops)?;
     shard.apply(CONT, Epoch(epoch), ops, payload, origin, &[])
 }
@@ -361,7 +363,7 @@ impl Model {
 }
 
 /// All pages of a listing.
-pub fn list_all(
+pub async fn list_all(
     shard: &Shard,
     at: u64,
     oid: Oid,
@@ -371,6 +373,8 @@ pub fn list_all(
 ) {
     let mut anchor = Vec::new();
     loop {
+        let op = Op::List { oid, scope, anchor: &anchor, count_max: page, bytes_max: u32::MAX };
+        shard.ready_at(CONT, Epoch(at), &[], &[op]).await.unwrap();
         let view = shard.view_at(CONT, Epoch(at)).unwrap();
         let listing = view.list(oid, scope, &anchor, page, u32::MAX).unwrap();
         assert!(listing.items().len() > 0 || listing.anchor.is_empty());
@@ -390,8 +394,17 @@ pub async fn dump(shard: &Shard) -> Model {
 /// The same of a snapshot.
 pub async fn dump_at(shard: &Shard, at: u64) -> Model {
     let mut out = Model::default();
-    let oids = shard.list_objects(CONT, Epoch(at), None, 1000).unwrap().oids;
+    let mut oids = Vec::new();
+    loop {
+        let after = oids.last().copied();
+        let page = shard.list_objects(CONT, Epoch(at), after, 3).await.unwrap();
+        oids.extend(page.oids);
+        if page.complete {
+            break;
+        }
+    }
     for oid in oids {
+        shard.ready_at(CONT, Epoch(at), &[], &[Op::Stat { oid }]).await.unwrap();
         let stat = shard.view_at(CONT, Epoch(at)).unwrap().stat(oid);
         let mut object = Object {
             epoch: stat.tail.epoch.0,
@@ -403,19 +416,23 @@ pub async fn dump_at(shard: &Shard, at: u64) -> Model {
         list_all(shard, at, oid, all, 3, |item| match item {
             Listed::Key { key } => dkeys.push(key.to_vec()),
             other => panic!("{other:?}"),
-        });
+        })
+        .await;
         assert_eq!(dkeys.len() as u64, stat.dkey_count);
         for dkey in dkeys {
             let mut akeys = Vec::new();
             let scope = ListScope::Akeys { dkey: &dkey };
             let anchor = {
+                let op = Op::List { oid, scope, anchor: b"", count_max: 1, bytes_max: 0 };
+                shard.ready_at(CONT, Epoch(at), &[], &[op]).await.unwrap();
                 let view = shard.view_at(CONT, Epoch(at)).unwrap();
                 view.list(oid, scope, b"", 1, 0).unwrap().keys_epoch
             };
             list_all(shard, at, oid, scope, 2, |item| match item {
                 Listed::Key { key } => akeys.push(key.to_vec()),
                 other => panic!("{other:?}"),
-            });
+            })
+            .await;
             let mut values = BTreeMap::new();
             for akey in akeys {
                 let value = read_value(shard, at, oid, &dkey, &akey).await;
@@ -429,6 +446,9 @@ pub async fn dump_at(shard: &Shard, at: u64) -> Model {
 }
 
 async fn read_value(shard: &Shard, at: u64, oid: Oid, dkey: &[u8], akey: &[u8]) -> (u64, Value) {
+    let touched = vec![FetchIod { akey, want: FetchWant::Probe }];
+    let touched = [Op::Fetch { oid, dkey, cond: Cond::NONE, iods: touched }];
+    shard.ready_at(CONT, Epoch(at), &[], &touched).await.unwrap();
     let fetch = |want: FetchWant, segments: &mut Segments| {
         let iods = [FetchIod { akey, want }];
         let view = shard.view_at(CONT, Epoch(at)).unwrap();
@@ -468,7 +488,8 @@ async fn read_value(shard: &Shard, at: u64, oid: Oid, dkey: &[u8], akey: &[u8]) 
                     }
                 }
                 other => panic!("{other:?}"),
-            });
+            })
+            .await;
             for (n, bytes) in data.chunks(size).enumerate() {
                 assert!(records.contains_key(&(n as u64)) || bytes.iter().all(|&b| b == 0));
             }
@@ -523,6 +544,12 @@ pub async fn compare_at(shard: &Shard, model: &Model, at: u64) {
     for (oid, object) in &want.0 {
         let found = &got.0[oid];
         assert!(found == object, "object {oid}\n got {found:?}\nwant {object:?}");
+        let flags = QueryFlags::DKEY.and(QueryFlags::RECX).and(QueryFlags::MAX);
+        let mut touched = vec![Op::Stat { oid: *oid }];
+        if oid.obj_type() == Some(ObjType::ArrayByte) {
+            touched.push(Op::Query { oid: *oid, flags, dkey: b"", akey: b"" });
+        }
+        shard.ready_at(CONT, Epoch(at), &[], &touched).await.unwrap();
         let view = shard.view_at(CONT, Epoch(at)).unwrap();
         assert_eq!(view.stat(*oid).tail.bytes_used, model.bytes_used(*oid));
         if oid.obj_type() == Some(ObjType::ArrayByte) {
@@ -542,7 +569,6 @@ pub async fn compare_at(shard: &Shard, model: &Model, at: u64) {
             let found = view.tail(*oid).unwrap();
             let pair = found.dkey_max.map(|dkey| (dkey, found.end));
             assert_eq!(pair, tail);
-            let flags = QueryFlags::DKEY.and(QueryFlags::RECX).and(QueryFlags::MAX);
             let queried = view.query(*oid, flags, b"", b"").unwrap().map(|found| {
                 let recx = found.recx.unwrap();
                 let dkey = u64::from_le_bytes(found.dkey[..].try_into().unwrap());
@@ -558,6 +584,9 @@ pub async fn compare(shard: &Shard, model: &Model) {
     compare_at(shard, model, 0).await;
     let (counted, recounted) = shard.scm_audit();
     assert_eq!(counted, recounted);
+    if let Some((followed, counted)) = shard.space_audit().unwrap() {
+        assert_eq!(followed, counted);
+    }
     let stat = shard.stat();
     assert_eq!(stat.object_count, model.0.len() as u64);
     let dkeys: usize = model.0.values().map(|object| object.dkeys.len()).sum();
@@ -566,7 +595,23 @@ pub async fn compare(shard: &Shard, model: &Model) {
 
 /// A store with one shard and one container in a fresh directory of the node.
 pub async fn fresh(env: &Env, config: &ShardConfig) -> Result<(Rc<vos::Store>, Rc<Shard>)> {
-    let store = vos::Store::open(env, std::path::Path::new("/target")).await?;
+    fresh_with(env, config, u64::MAX).await
+}
+
+/// The store of a node, with this much memory for its index.
+pub async fn open(env: &Env, metadata_cache: u64) -> Result<Rc<vos::Store>> {
+    let devices = vos::Devices::one(std::path::Path::new("/target"));
+    let options = vos::StoreOptions { metadata_cache, ..vos::StoreOptions::default() };
+    vos::Store::open_with(env, &devices, options).await
+}
+
+/// As [`fresh`], with this much memory for the index.
+pub async fn fresh_with(
+    env: &Env,
+    config: &ShardConfig,
+    metadata_cache: u64,
+) -> Result<(Rc<vos::Store>, Rc<Shard>)> {
+    let store = open(env, metadata_cache).await?;
     let shard = store.create_shard(POOL, config).await?;
     let sums = SumPolicy { kind: CsumKind::Crc32c, verify: false };
     let lsn = shard.create_summed_cont(CONT, sums)?;

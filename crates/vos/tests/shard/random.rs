@@ -1,4 +1,4 @@
-//! Random steps, with clean reopening and compaction between.
+//! Random steps, with clean reopening and checkpoints between.
 
 use super::model::*;
 use env::{Rng, SimWorld};
@@ -39,7 +39,7 @@ fn random_steps_in_memory_agree_with_the_model() {
     }
 }
 
-fn reopened(durability: Durability, compact: bool, seeds: u64) {
+fn reopened(durability: Durability, checkpoints: bool, seeds: u64) {
     for seed in 0..seeds {
         let world = SimWorld::new(seed);
         let env = world.node("a");
@@ -54,8 +54,8 @@ fn reopened(durability: Durability, compact: bool, seeds: u64) {
                 if let Ok(lsn) = got {
                     shard.durable(lsn).await.unwrap();
                 }
-                if n % 60 == 40 && compact {
-                    shard.compact().await.unwrap();
+                if n % 60 == 40 && checkpoints {
+                    shard.checkpoint().await.unwrap();
                 }
                 if n % 60 == 59 {
                     let free = shard.stat();
@@ -85,6 +85,6 @@ fn a_relaxed_shard_that_was_closed_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_compacted_log_makes_the_same_state() {
+fn a_checkpoint_makes_the_same_state() {
     reopened(Durability::Wal, true, 6);
 }

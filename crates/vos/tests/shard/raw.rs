@@ -47,7 +47,7 @@ fn a_store_on_a_device_survives_crashes_like_one_in_a_directory() {
                     }
                 }
                 if life % 2 == 0 {
-                    shard.compact().await.unwrap();
+                    shard.checkpoint().await.unwrap();
                 }
                 // Another pool comes and goes: its units come back.
                 for _ in 0..3 {

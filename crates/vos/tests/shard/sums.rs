@@ -27,6 +27,8 @@ async fn read(shard: &Shard, oid: Oid, at: u64, bytes: u64) -> Result<Vec<u8>, C
     let want = FetchWant::Array { record_bytes: 1, recxs: vec![Recx { index: at, count: bytes }] };
     let iods = [FetchIod { akey: b"a", want }];
     let mut segments = Segments::new();
+    let touched = [Op::Fetch { oid, dkey: b"d", cond: Cond::NONE, iods: iods.to_vec() }];
+    shard.ready(CONT, &[], &touched).await.unwrap();
     let fetched = shard.view(CONT).unwrap().fetch(oid, b"d", Cond::NONE, &iods, &mut segments);
     fetched.map_err(|error| error.code)?;
     segments.load().await.unwrap();
@@ -124,7 +126,7 @@ fn a_flipped_bit_is_never_read_and_stays_known_until_it_is_overwritten() {
             // a compaction before it.
             for compacts in [false, true, true] {
                 if compacts {
-                    shard.compact().await.unwrap();
+                    shard.checkpoint().await.unwrap();
                 }
                 shard.close().await.unwrap();
                 shard = store.open_shard(POOL).await.unwrap();
@@ -256,6 +258,8 @@ fn values_that_had_to_be_cut_get_sums_of_their_own() {
             let iods =
                 [FetchIod { akey: b"odd", want: FetchWant::Array { record_bytes: 3, recxs } }];
             let mut segments = Segments::new();
+            let touched = [Op::Fetch { oid, dkey: b"d", cond: Cond::NONE, iods: iods.to_vec() }];
+            shard.ready(CONT, &[], &touched).await.unwrap();
             shard.view(CONT).unwrap().fetch(oid, b"d", Cond::NONE, &iods, &mut segments).unwrap();
             segments.load().await.unwrap();
             assert_eq!(segments.damaged(), []);

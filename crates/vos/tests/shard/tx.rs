@@ -52,7 +52,7 @@ fn conditions_look_at_the_state_before_the_batch() {
 #[test]
 fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
     for outcome in [TxOutcome::Committed(Epoch(90)), TxOutcome::Aborted] {
-        for compact in [false, true] {
+        for checkpoint in [false, true] {
             let world = SimWorld::new(1);
             let env = world.node("a");
             let large = vec![9; 20_000];
@@ -85,8 +85,8 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                 let lsn =
                     shard.log_decision(TX, Epoch(90), &[TargetId(1), TargetId(2)], None).unwrap();
                 shard.durable(lsn).await.unwrap();
-                if compact {
-                    shard.compact().await.unwrap();
+                if checkpoint {
+                    shard.checkpoint().await.unwrap();
                 }
                 free
             });
@@ -140,7 +140,7 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
 
 #[test]
 fn replies_and_orphans_survive_a_crash() {
-    for compact in [false, true] {
+    for checkpoint in [false, true] {
         let world = SimWorld::new(1);
         let env = world.node("a");
         let lost = oid(ObjType::ArrayByte, 9);
@@ -161,8 +161,8 @@ fn replies_and_orphans_survive_a_crash() {
             let gone = [OrphanChange::Remove(found)];
             let lsn = shard.apply(CONT, Epoch(400), &[], payload, None, &gone).unwrap();
             shard.durable(lsn).await.unwrap();
-            if compact {
-                shard.compact().await.unwrap();
+            if checkpoint {
+                shard.checkpoint().await.unwrap();
             }
         });
         world.kill("a");

@@ -185,7 +185,7 @@ fn random_history(seed: u64, durability: Durability) {
                 3 | 4 => bed.destroy_one(&rng).await,
                 5 => bed.roll_back(&rng).await,
                 6 if durability == Durability::Wal => bed.reopen().await,
-                _ => bed.shard.compact().await.unwrap(),
+                _ => bed.shard.checkpoint().await.unwrap(),
             }
             if round % 5 == 2 {
                 bed.shard.aggregate().await.unwrap();
@@ -234,9 +234,9 @@ async fn fill(bed: &mut Bed, oid: types::Oid, count: u64, fill: u8) {
 }
 
 /// What a snapshot (0: the present) shows of such an object: its number of dkeys, all of one fill.
-fn filled(bed: &Bed, oid: types::Oid, at: u64) -> (u64, Option<u8>) {
-    let view = bed.shard.view_at(CONT, Epoch(at)).unwrap();
-    let stat = view.stat(oid);
+async fn filled(bed: &Bed, oid: types::Oid, at: u64) -> (u64, Option<u8>) {
+    bed.shard.ready_at(CONT, Epoch(at), &[], &[Op::Stat { oid }]).await.unwrap();
+    let stat = bed.shard.view_at(CONT, Epoch(at)).unwrap().stat(oid);
     let mut fills: Vec<u8> = Vec::new();
     let mut count = 0;
     let scope = ListScope::Dkeys { value_of: Some(b"v"), follow: false, hash_range: (0, u64::MAX) };
@@ -246,7 +246,8 @@ fn filled(bed: &Bed, oid: types::Oid, at: u64) -> (u64, Option<u8>) {
             fills.extend(value);
         }
         other => panic!("{other:?}"),
-    });
+    })
+    .await;
     assert_eq!(stat.dkey_count, count);
     assert_eq!(stat.tail.bytes_used, count * 4097);
     assert_eq!(stat.tail.dkey_max, count.checked_sub(1));
@@ -293,14 +294,14 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
             let second = takes(&mut bed).await;
             bed.epoch += 1;
             write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
-            assert_eq!(filled(&bed, oid, 0), (0, None));
+            assert_eq!(filled(&bed, oid, 0).await, (0, None));
             for round in 0..3 {
-                assert_eq!(filled(&bed, oid, first), (COUNT - 300, Some(2)), "round {round}");
-                assert_eq!(filled(&bed, oid, second), (COUNT, Some(4)), "round {round}");
+                assert_eq!(filled(&bed, oid, first).await, (COUNT - 300, Some(2)), "round {round}");
+                assert_eq!(filled(&bed, oid, second).await, (COUNT, Some(4)), "round {round}");
                 let (counted, recounted) = bed.shard.scm_audit();
                 assert_eq!(counted, recounted);
                 if durability == Durability::Wal {
-                    bed.shard.compact().await.unwrap();
+                    bed.shard.checkpoint().await.unwrap();
                     bed.reopen().await;
                 }
             }
@@ -314,15 +315,15 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
             let epoch = Epoch(bed.epoch);
             bed.shard.roll_back(CONT, Epoch(first), epoch).await.unwrap();
             bed.order(false, ContStage::Open).await;
-            assert_eq!(filled(&bed, oid, 0), (COUNT - 300, Some(2)));
-            assert_eq!(filled(&bed, oid, second), (COUNT, Some(4)));
+            assert_eq!(filled(&bed, oid, 0).await, (COUNT - 300, Some(2)));
+            assert_eq!(filled(&bed, oid, second).await, (COUNT, Some(4)));
             // Blocks are shared, not copied.
             assert_eq!(bed.shard.stat().nvme_free_bytes, used.nvme_free_bytes);
             bed.snapshots.remove(&first);
             bed.order(false, ContStage::Open).await;
             bed.swept().await;
-            assert_eq!(filled(&bed, oid, 0), (COUNT - 300, Some(2)));
-            assert_eq!(filled(&bed, oid, second), (COUNT, Some(4)));
+            assert_eq!(filled(&bed, oid, 0).await, (COUNT - 300, Some(2)));
+            assert_eq!(filled(&bed, oid, second).await, (COUNT, Some(4)));
             bed.epoch += 1;
             write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
             bed.empty().await;
@@ -356,7 +357,7 @@ fn a_compaction_beside_changes_of_big_objects_makes_the_same_state() {
             let done = Rc::new(std::cell::Cell::new(false));
             let told = done.clone();
             bed.env.spawn(async move {
-                compacting.compact().await.unwrap();
+                compacting.checkpoint().await.unwrap();
                 told.set(true);
             });
             let mut present = (COUNT, Some(1));
@@ -377,11 +378,11 @@ fn a_compaction_beside_changes_of_big_objects_makes_the_same_state() {
                 }
                 bed.env.sleep(Duration::from_micros(rng.below(300))).await;
             }
-            assert_eq!(filled(&bed, oid, 0), present, "seed {seed}");
+            assert_eq!(filled(&bed, oid, 0).await, present, "seed {seed}");
             bed.swept().await;
             bed.reopen().await;
-            assert_eq!(filled(&bed, oid, 0), present, "seed {seed}");
-            assert_eq!(filled(&bed, oid, first), (COUNT, Some(1)), "seed {seed}");
+            assert_eq!(filled(&bed, oid, 0).await, present, "seed {seed}");
+            assert_eq!(filled(&bed, oid, first).await, (COUNT, Some(1)), "seed {seed}");
             bed.epoch += 1;
             write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
             bed.empty().await;

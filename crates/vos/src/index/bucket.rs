@@ -1,0 +1,766 @@
+//! The objects of a container, in buckets by hash: extendible hashing, so that one bucket at a
+//! time can be written, forgotten, read back and split.
+//!
+//! A directory of 2^depth slots, indexed by the first bits of an object's hash, leads to buckets;
+//! a bucket of fewer bits fills several slots. An object that outgrows a bucket has pages of its
+//! own ([`super::parts`]) and stands beside the buckets; what is known of it as a whole stays in
+//! memory. Where no pages are kept there is one bucket, which is then a plain hash table.
+//!
+//! R. Fagin et al., "Extendible hashing", ACM TODS 4(3), 1979.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::rc::Rc;
+
+use types::{ContId, Epoch, Key, Oid};
+
+use super::graveyard::Graveyard;
+use super::object::Object;
+use super::page::{Counts, Delta, Ledger, Page, PageId, Probe};
+use super::parts::Parts;
+use super::snapshot::{encode_object, encode_range};
+use super::{Effects, cost};
+use crate::sums::SumPolicy;
+use crate::versions::Versions;
+
+/// A bucket of more counted memory than this is split, bytes: encoded about three quarters.
+pub(crate) const BUCKET_BYTES_MAX: u64 = 24 << 10;
+/// An object of more counted memory gets pages of its own, bytes.
+pub(crate) const SMALL_BYTES_MAX: u64 = 64 << 10;
+/// A part of more counted memory is cut in two, bytes.
+pub(crate) const PART_BYTES_MAX: u64 = 24 << 10;
+/// What could not be made smaller is looked at again after growing by this, bytes.
+const GROWTH_BYTES: u64 = 16 << 10;
+/// The directory has at most this many slots for each bucket, and for sixteen more.
+const SLOTS_PER_BUCKET_MAX: u64 = 64;
+
+pub(crate) type Objects = HashMap<Oid, Box<Object>, foldhash::fast::FixedState>;
+
+/// Small objects that share the first bits of their hash.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    pub depth: u8,
+    /// The bits they share, at the top; the others are zero.
+    pub prefix: u64,
+    pub objects: Objects,
+    pub page: Page,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Container {
+    pub id: ContId,
+    /// Sums over its data in the data area.
+    pub sums: SumPolicy,
+    depth: u8,
+    directory: Vec<u32>,
+    buckets: Vec<Bucket>,
+    /// Objects with pages of their own, ghosts included.
+    pub large: BTreeMap<(u64, Oid), Box<Object>>,
+    /// Its snapshots.
+    pub versions: Rc<Versions>,
+    /// Objects that have a past.
+    pub pasts: BTreeSet<Oid>,
+    /// Objects with something that nobody sees, to be swept.
+    pub unswept: BTreeSet<Oid>,
+    /// All objects with a past from here on are to be swept.
+    pub sweep_from: Option<Oid>,
+    pub probe: Rc<Probe>,
+}
+
+/// Objects with more dkeys than this are punched by putting them aside whole.
+const PUNCH_DKEYS_MAX: u64 = 1024;
+
+/// What a change may touch of an object. A small object is one page, whatever it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Scope<'a> {
+    /// A dkey, and its past.
+    Dkey(&'a [u8]),
+    /// Some dkeys, and the past.
+    Dkeys(&'a [Vec<u8>]),
+    /// Everything.
+    Whole,
+    /// The past; counts of the head are not followed.
+    Past,
+}
+
+/// The hash that places an object.
+pub(crate) fn hash_of(oid: Oid) -> u64 {
+    oid.list_order().0
+}
+
+/// The first bit after `depth`.
+fn bit_after(depth: u8) -> u64 {
+    1 << (63 - depth)
+}
+
+impl Bucket {
+    pub(crate) fn id(&self, cont: ContId) -> PageId {
+        PageId::Bucket { cont, prefix: self.prefix, depth: self.depth }
+    }
+
+    /// The records of all objects, in order.
+    pub(crate) fn encode(&self, cont: ContId) -> Vec<u8> {
+        encode_objects(cont, &self.objects)
+    }
+}
+
+/// Content of one part, encoded.
+pub(crate) fn encode_part(object: &Object, parts: &Parts, start: &Key) -> Vec<u8> {
+    let mut out = Vec::new();
+    let end = parts.end_of(start);
+    encode_range(parts.cont, parts.oid, object, start, end.as_deref(), &mut out);
+    out
+}
+
+impl Container {
+    pub(crate) fn new(id: ContId, probe: &Rc<Probe>) -> Container {
+        Container {
+            id,
+            sums: SumPolicy::OFF,
+            depth: 0,
+            directory: vec![0],
+            buckets: vec![Bucket::default()],
+            large: BTreeMap::new(),
+            versions: Rc::default(),
+            pasts: BTreeSet::new(),
+            unswept: BTreeSet::new(),
+            sweep_from: None,
+            probe: probe.clone(),
+        }
+    }
+
+    /// A container of these buckets, which fill the space of hashes; `None` when they do not.
+    pub(crate) fn of_buckets(
+        id: ContId,
+        probe: &Rc<Probe>,
+        pages: Vec<(u8, u64, Page)>,
+    ) -> Option<Container> {
+        let depth = pages.iter().map(|(depth, ..)| *depth).max()?;
+        if !fits_directory(depth, pages.len()) {
+            return None;
+        }
+        let mut directory = vec![u32::MAX; 1 << depth];
+        let mut buckets = Vec::with_capacity(pages.len());
+        for (bits, prefix, page) in pages {
+            let first = if depth == 0 { 0 } else { (prefix >> (64 - depth)) as usize };
+            let count = 1usize << (depth - bits);
+            if prefix << bits != 0 {
+                return None;
+            }
+            let slots = directory.get_mut(first..first.checked_add(count)?)?;
+            if slots.iter().any(|&slot| slot != u32::MAX) {
+                return None;
+            }
+            slots.fill(buckets.len() as u32);
+            buckets.push(Bucket { depth: bits, prefix, page, ..Bucket::default() });
+        }
+        if directory.contains(&u32::MAX) {
+            return None;
+        }
+        Some(Container { depth, directory, buckets, ..Container::new(id, probe) })
+    }
+
+    fn number_of(&self, hash: u64) -> usize {
+        // A shift by 64 is not one.
+        let slot = if self.depth == 0 { 0 } else { hash >> (64 - self.depth) };
+        self.directory[slot as usize] as usize
+    }
+
+    /// The bucket an object belongs to, or would if it were small.
+    pub(crate) fn bucket(&self, oid: Oid) -> &Bucket {
+        &self.buckets[self.number_of(hash_of(oid))]
+    }
+
+    pub(crate) fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
+    pub(crate) fn buckets_mut(&mut self) -> &mut [Bucket] {
+        &mut self.buckets
+    }
+
+    /// The bucket of these bits; `None` when it has been split or was never there.
+    pub(crate) fn bucket_of(&mut self, prefix: u64, depth: u8) -> Option<&mut Bucket> {
+        let number = self.number_of(prefix);
+        let bucket = &mut self.buckets[number];
+        (bucket.depth == depth && bucket.prefix == prefix).then_some(bucket)
+    }
+
+    /// The bucket that holds a hash, and the first hash after it.
+    pub(crate) fn bucket_at(&self, hash: u64) -> (&Bucket, Option<u64>) {
+        let bucket = &self.buckets[self.number_of(hash)];
+        let next = match bucket.depth {
+            0 => None,
+            depth => bucket.prefix.checked_add(1 << (64 - depth)),
+        };
+        (bucket, next)
+    }
+
+    /// The object, if it holds anything now.
+    pub(crate) fn object(&self, oid: Oid) -> Option<&Object> {
+        self.whole(oid).filter(|object| object.dkey_count > 0)
+    }
+
+    /// The object, ghosts included.
+    pub(crate) fn whole(&self, oid: Oid) -> Option<&Object> {
+        if !self.large.is_empty()
+            && let Some(object) = self.large.get(&oid.list_order())
+        {
+            return Some(object);
+        }
+        let bucket = self.bucket(oid);
+        if !self.probe.reach(&bucket.page, || bucket.id(self.id)) {
+            return None;
+        }
+        bucket.objects.get(&oid).map(|object| &**object)
+    }
+
+    /// Keeps the list of objects with a past.
+    pub(crate) fn note_past(&mut self, oid: Oid) {
+        let large = self.large.get(&oid.list_order());
+        let object = large.or_else(|| self.bucket(oid).objects.get(&oid));
+        if object.is_some_and(|object| object.past.is_some()) {
+            self.pasts.insert(oid);
+        } else {
+            self.pasts.remove(&oid);
+            self.unswept.remove(&oid);
+        }
+    }
+
+    /// An object is about to be changed in all its parts.
+    pub(crate) fn touch_whole(&self, oid: Oid) {
+        self.touch_home(oid);
+        let parts = self.large.get(&oid.list_order()).and_then(|object| object.parts.as_ref());
+        if let Some(parts) = parts {
+            for (start, page) in parts.pages.iter() {
+                self.probe.reach(page, || parts.id(start));
+            }
+        }
+    }
+
+    /// An object is about to be punched, or dkeys of it from somewhere on: with snapshots, what
+    /// goes is looked at one by one.
+    pub(crate) fn touch_punched(&self, oid: Oid) {
+        let object = self.large.get(&oid.list_order());
+        if object.is_some_and(|object| self.keeps(object)) {
+            self.touch_whole(oid);
+        } else {
+            self.touch_home(oid);
+        }
+    }
+
+    /// True when what an object loses may be kept, or it has kept something.
+    fn keeps(&self, object: &Object) -> bool {
+        !self.versions.keeps_nothing() || object.past.is_some()
+    }
+
+    /// An object is about to change: what it belongs to, or will when it is made anew.
+    pub(crate) fn touch_home(&self, oid: Oid) {
+        let bucket = self.bucket(oid);
+        self.probe.reach(&bucket.page, || bucket.id(self.id));
+    }
+
+    /// All objects that are in memory at least in part.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = (Oid, &Object)> {
+        let small = self.buckets.iter().flat_map(|bucket| &bucket.objects);
+        let small = small.map(|(oid, object)| (*oid, &**object));
+        small.chain(self.large.iter().map(|((_, oid), object)| (*oid, &**object)))
+    }
+
+    /// Objects with pages of their own, from a hash on.
+    pub(crate) fn large_from(&self, hash: u64) -> impl Iterator<Item = Oid> {
+        self.large.range((hash, Oid::NIL)..).map(|((_, oid), _)| *oid)
+    }
+
+    /// Runs a change of an object at `epoch` (`None`: one that is no change to readers). The object is
+    /// made for it if `make`; else it must hold something, unless only its past is changed. It
+    /// goes away when nothing is left. What `scope` names must be in memory.
+    #[expect(clippy::too_many_arguments, reason = "what a change is, and what follows it")]
+    pub(crate) fn change(
+        &mut self,
+        oid: Oid,
+        scope: Scope<'_>,
+        make: bool,
+        epoch: Option<Epoch>,
+        ledger: &mut Ledger,
+        effects: &mut Effects,
+        run: impl FnOnce(&mut Object, &mut Effects),
+    ) -> Delta {
+        let wanted =
+            |object: &Object| make || object.dkey_count > 0 || matches!(scope, Scope::Past);
+        let delta = if let Some(object) = self.large.get_mut(&oid.list_order()) {
+            if !wanted(object) {
+                return Delta::default();
+            }
+            let mut delta = change_large(object, scope, epoch, ledger, effects, run);
+            if object.is_gone() {
+                delta.scm += self.drop_large(oid, ledger, effects);
+            }
+            delta
+        } else {
+            let bucket = self.bucket(oid);
+            if !bucket.page.absent && !make && !bucket.objects.get(&oid).is_some_and(|o| wanted(o))
+            {
+                return Delta::default();
+            }
+            self.change_small(oid, matches!(scope, Scope::Past), epoch, ledger, effects, run)
+        };
+        if effects.versions.is_some() || !self.pasts.is_empty() {
+            self.note_past(oid);
+        }
+        delta
+    }
+
+    fn change_small(
+        &mut self,
+        oid: Oid,
+        past_only: bool,
+        epoch: Option<Epoch>,
+        ledger: &mut Ledger,
+        effects: &mut Effects,
+        run: impl FnOnce(&mut Object, &mut Effects),
+    ) -> Delta {
+        let number = self.number_of(hash_of(oid));
+        let bucket = &mut self.buckets[number];
+        if ledger.paged {
+            let (objects, page) = (&bucket.objects, &mut bucket.page);
+            let (prefix, depth, cont) = (bucket.prefix, bucket.depth, self.id);
+            ledger.will_change(page, || {
+                let id = PageId::Bucket { cont, prefix, depth };
+                (id, encode_objects(cont, objects))
+            });
+        }
+        let scm_before = effects.scm;
+        let object = bucket.objects.entry(oid).or_insert_with(|| {
+            effects.scm += cost::OBJECT as i64;
+            Box::new(Object::new(oid.dkey_kind()))
+        });
+        let mut delta = run_change(object, past_only, epoch, effects, run);
+        if object.is_gone() {
+            object.forget_facts(effects);
+            bucket.objects.remove(&oid);
+            effects.scm -= cost::OBJECT as i64;
+        }
+        delta.scm = effects.scm - scm_before;
+        bucket.page.has_blocks |= effects.places_blocks;
+        ledger.changed(&mut bucket.page, &delta);
+        if ledger.paged && bucket.page.counts.scm > BUCKET_BYTES_MAX.max(bucket.page.settled_bytes)
+        {
+            self.relieve(number, ledger);
+        }
+        delta
+    }
+
+    /// Removes an object.
+    ///
+    /// With pages and without snapshots, one with pages of its own goes to the graveyard. Else a
+    /// small one is removed piece by piece; a big one is put aside whole as a *life* at once, and a
+    /// sweep gives back what no snapshot sees of it.
+    pub(crate) fn punch_object(
+        &mut self,
+        oid: Oid,
+        epoch: Epoch,
+        ledger: &mut Ledger,
+        graveyard: &mut Graveyard,
+        effects: &mut Effects,
+    ) -> Delta {
+        let large = self.large.get(&oid.list_order());
+        if large.is_some_and(|object| !self.keeps(object)) {
+            return self.punch_large(oid, ledger, graveyard);
+        }
+        let small = self.bucket(oid).objects.get(&oid);
+        let count = large.or(small).map_or(0, |object| object.dkey_count);
+        if count <= PUNCH_DKEYS_MAX {
+            return self.change(oid, Scope::Whole, false, Some(epoch), ledger, effects, |o, fx| {
+                o.clear(epoch, fx);
+            });
+        }
+        let delta = self.change(oid, Scope::Whole, false, None, ledger, effects, |object, fx| {
+            let counts = object.counts();
+            object.end_life(epoch, fx);
+            // They went with the life.
+            fx.bytes -= counts.bytes as i64;
+            object.bytes_used += counts.bytes;
+        });
+        self.unswept.insert(oid);
+        self.note_past(oid);
+        delta
+    }
+
+    /// Removes integer dkeys from `from` upwards.
+    pub(crate) fn punch_from(
+        &mut self,
+        oid: Oid,
+        from: u64,
+        epoch: Epoch,
+        ledger: &mut Ledger,
+        graveyard: &mut Graveyard,
+        effects: &mut Effects,
+    ) -> Delta {
+        let large = self.large.get(&oid.list_order());
+        if large.is_some_and(|object| !self.keeps(object)) {
+            return self.punch_large_from(oid, from, epoch, ledger, graveyard, effects);
+        }
+        self.change(oid, Scope::Whole, false, Some(epoch), ledger, effects, |object, fx| {
+            object.punch_from(from, epoch, fx);
+        })
+    }
+
+    /// Removes an object with pages of its own; what it holds goes to the graveyard.
+    fn punch_large(&mut self, oid: Oid, ledger: &mut Ledger, graveyard: &mut Graveyard) -> Delta {
+        let Some(mut object) = self.large.remove(&oid.list_order()) else {
+            return Delta::default();
+        };
+        let Some(parts) = object.parts.take() else { return Delta::default() };
+        let counts = object.counts();
+        let mut delta = Delta { scm: -(cost::OBJECT as i64), ..Delta::removing(&counts) };
+        ledger.count(-(cost::OBJECT as i64), false);
+        delta.scm -= graveyard.take_parts(&object, *parts, ledger) as i64;
+        graveyard.take_object(object, 0);
+        delta
+    }
+
+    /// As [`Container::punch_from`], of an object with pages of its own: whole parts go to the
+    /// graveyard, what is left is in the part of `from`, which must be in memory.
+    fn punch_large_from(
+        &mut self,
+        oid: Oid,
+        from: u64,
+        epoch: Epoch,
+        ledger: &mut Ledger,
+        graveyard: &mut Graveyard,
+        effects: &mut Effects,
+    ) -> Delta {
+        let Some(object) = self.large.get_mut(&oid.list_order()) else { return Delta::default() };
+        let Some(parts) = &mut object.parts else { return Delta::default() };
+        let place = from.to_be_bytes();
+        let first = parts.pages.range::<[u8]>(Bound::Included(&place), Bound::Unbounded).next();
+        let first = first.map(|(start, _)| start.clone()).filter(|start| !start.is_empty());
+        let mut delta = Delta::default();
+        if let Some(first) = first {
+            let mut gone = Parts::empty(parts.cont, oid, &self.probe);
+            gone.pages = parts.pages.split_off::<[u8]>(&first);
+            let mut counts = Counts::default();
+            for (_, page) in gone.pages.iter() {
+                counts.follow(&Delta::adding(&page.counts));
+            }
+            let kept = object.counts();
+            let gone_scm = graveyard.take_parts(object, gone, ledger);
+            delta = Delta { scm: -(gone_scm as i64), ..Delta::removing(&counts) };
+            let rest = object.split_off(&first);
+            graveyard.take_object(Box::new(rest), 0);
+            object.set_counts(&Counts {
+                dkeys: kept.dkeys - counts.dkeys,
+                arrays: kept.arrays - counts.arrays,
+                bytes: kept.bytes - counts.bytes,
+                ..kept
+            });
+            if counts.dkeys > 0 {
+                (object.epoch, object.keys_epoch) = (epoch, epoch);
+            }
+            if object.dkey_count == 0 {
+                delta.objects = -1;
+                delta.scm += self.drop_large(oid, ledger, effects);
+                return delta;
+            }
+        }
+        // Also the part before, if `from` is where one begins.
+        let key = from.to_le_bytes();
+        let scope = Scope::Dkey(&key);
+        let last = self.change(oid, scope, false, Some(epoch), ledger, effects, |object, fx| {
+            object.punch_from(from, epoch, fx);
+        });
+        Delta {
+            objects: delta.objects + last.objects,
+            dkeys: delta.dkeys + last.dkeys,
+            arrays: delta.arrays + last.arrays,
+            bytes: delta.bytes + last.bytes,
+            scm: delta.scm + last.scm,
+        }
+    }
+
+    /// Takes an object with pages of its own, of which nothing is left, out of the container;
+    /// returns the change of the memory counted.
+    fn drop_large(&mut self, oid: Oid, ledger: &mut Ledger, effects: &mut Effects) -> i64 {
+        let Some(mut object) = self.large.remove(&oid.list_order()) else { return 0 };
+        let before = effects.scm;
+        object.forget_facts(effects);
+        let facts = effects.scm - before;
+        effects.scm -= cost::OBJECT as i64;
+        ledger.count(-(cost::OBJECT as i64), false);
+        if let Some(mut parts) = object.parts.take() {
+            ledger.changed(&mut parts.past, &Delta { scm: facts, ..Delta::default() });
+            ledger.drop_page(std::mem::take(&mut parts.past));
+            while let Some((_, page)) = parts.pages.pop_first() {
+                ledger.drop_page(page);
+            }
+        }
+        facts - cost::OBJECT as i64
+    }
+
+    /// Makes a bucket that has outgrown its size smaller.
+    fn relieve(&mut self, number: usize, ledger: &mut Ledger) {
+        let mut todo = vec![number];
+        while let Some(number) = todo.pop() {
+            let cont = self.id;
+            let bucket = &mut self.buckets[number];
+            let mut outgrown = Vec::new();
+            for (oid, object) in &bucket.objects {
+                let scm = object.scm_bytes();
+                if scm > SMALL_BYTES_MAX {
+                    outgrown.push((*oid, scm));
+                }
+            }
+            outgrown.sort_unstable();
+            for (oid, scm) in outgrown {
+                let Some(mut object) = bucket.objects.remove(&oid) else { continue };
+                let counts = Counts { scm, ..object.counts() };
+                // All of it leaves the bucket and, but for the head, comes back in pages.
+                ledger.changed(&mut bucket.page, &Delta::removing(&counts));
+                let mut page =
+                    Page { dirty: true, has_blocks: bucket.page.has_blocks, ..Page::default() };
+                let past = object.past_scm_bytes();
+                let counts = Counts { objects: 0, scm: scm - cost::OBJECT - past, ..counts };
+                ledger.changed(&mut page, &Delta::adding(&counts));
+                ledger.count(cost::OBJECT as i64, false);
+                let mut parts = Parts::new(cont, oid, page, &self.probe);
+                parts.past.dirty = true;
+                parts.past.has_blocks = past > 0;
+                let delta = Delta { scm: past as i64, ..Delta::default() };
+                ledger.changed(&mut parts.past, &delta);
+                object.parts = Some(Box::new(parts));
+                split_parts(&mut object, &Key::default(), ledger);
+                self.large.insert(oid.list_order(), object);
+            }
+            bucket.page.settled_bytes = bucket.page.counts.scm + GROWTH_BYTES;
+            let large = bucket.page.counts.scm > BUCKET_BYTES_MAX;
+            let (several, depth) = (bucket.objects.len() > 1, bucket.depth + 1);
+            if large && several && fits_directory(depth.max(self.depth), self.buckets.len()) {
+                todo.extend([number, self.split(number, ledger)]);
+            }
+        }
+    }
+
+    /// Splits a bucket that has just been changed; returns the number of the new one.
+    fn split(&mut self, number: usize, ledger: &mut Ledger) -> usize {
+        let new = self.buckets.len();
+        let bucket = &mut self.buckets[number];
+        let bit = bit_after(bucket.depth);
+        bucket.depth += 1;
+        bucket.page.settled_bytes = 0;
+        let mut right = Bucket {
+            depth: bucket.depth,
+            prefix: bucket.prefix | bit,
+            page: Page { dirty: true, has_blocks: bucket.page.has_blocks, ..Page::default() },
+            ..Bucket::default()
+        };
+        let all = std::mem::take(&mut bucket.objects);
+        for (oid, object) in all {
+            if hash_of(oid) & bit == 0 {
+                bucket.objects.insert(oid, object);
+                continue;
+            }
+            let counts = Counts { scm: object.scm_bytes(), ..object.counts() };
+            ledger.changed(&mut bucket.page, &Delta::removing(&counts));
+            ledger.changed(&mut right.page, &Delta::adding(&counts));
+            right.objects.insert(oid, object);
+        }
+        let (prefix, depth) = (right.prefix, right.depth);
+        self.buckets.push(right);
+        if depth > self.depth {
+            self.directory = self.directory.iter().flat_map(|&slot| [slot, slot]).collect();
+            self.depth += 1;
+        }
+        let first = (prefix >> (64 - self.depth)) as usize;
+        self.directory[first..first + (1 << (self.depth - depth))].fill(new as u32);
+        new
+    }
+}
+
+fn encode_objects(cont: ContId, objects: &Objects) -> Vec<u8> {
+    let mut oids: Vec<&Oid> = objects.keys().collect();
+    oids.sort_unstable();
+    let mut out = Vec::new();
+    for oid in oids {
+        encode_object(cont, *oid, &objects[oid], true, &mut out);
+    }
+    out
+}
+
+/// Runs a change; returns what became of the counts, without memory.
+fn run_change(
+    object: &mut Object,
+    past_only: bool,
+    epoch: Option<Epoch>,
+    effects: &mut Effects,
+    run: impl FnOnce(&mut Object, &mut Effects),
+) -> Delta {
+    if let Some(epoch) = epoch {
+        object.note(epoch, effects);
+    }
+    let (was, bytes_before) = (object.counts(), effects.bytes);
+    run(object, effects);
+    if past_only {
+        return Delta::default();
+    }
+    let bytes = effects.bytes - bytes_before;
+    object.count_bytes(bytes);
+    let is = object.counts();
+    let dkeys = is.dkeys as i64 - was.dkeys as i64;
+    if let Some(epoch) = epoch {
+        object.note_late(epoch, bytes, dkeys);
+    }
+    Delta {
+        objects: is.objects as i64 - was.objects as i64,
+        dkeys,
+        arrays: is.arrays as i64 - was.arrays as i64,
+        bytes,
+        scm: 0,
+    }
+}
+
+/// Runs a change of an object with pages of its own.
+fn change_large(
+    object: &mut Object,
+    scope: Scope<'_>,
+    epoch: Option<Epoch>,
+    ledger: &mut Ledger,
+    effects: &mut Effects,
+    run: impl FnOnce(&mut Object, &mut Effects),
+) -> Delta {
+    // Out of the object while it changes: what it needs is in memory.
+    let Some(mut parts) = object.parts.take() else { return Delta::default() };
+    let (cont, oid) = (parts.cont, parts.oid);
+    let past_only = matches!(scope, Scope::Past);
+    let keeps = effects.versions.is_some() || object.past.is_some() || past_only;
+    let starts: Vec<Key> = match scope {
+        Scope::Dkey(dkey) => vec![parts.start_of(&object.place_of(dkey))],
+        Scope::Dkeys(dkeys) => {
+            let starts = dkeys.iter().map(|dkey| parts.start_of(&object.place_of(dkey)));
+            starts.collect::<BTreeSet<Key>>().into_iter().collect()
+        }
+        Scope::Whole => parts.pages.iter().map(|(start, _)| start.clone()).collect(),
+        Scope::Past => Vec::new(),
+    };
+    for start in &starts {
+        let end = parts.end_of(start);
+        let Some(page) = parts.pages.get_mut::<[u8]>(start) else { continue };
+        ledger.will_change(page, || {
+            let mut out = Vec::new();
+            encode_range(cont, oid, object, start, end.as_deref(), &mut out);
+            (PageId::Part { cont, oid, start: start.clone() }, out)
+        });
+    }
+    if keeps {
+        ledger.will_change(&mut parts.past, || {
+            let mut out = Vec::new();
+            encode_object(cont, oid, object, false, &mut out);
+            (PageId::Past { cont, oid }, out)
+        });
+        parts.past.has_blocks = true;
+    }
+    let scm_before = effects.scm;
+    let mut delta = run_change(object, past_only, epoch, effects, run);
+    delta.scm = effects.scm - scm_before;
+    // Objects are counted with the head.
+    let of_part = Delta { objects: 0, ..delta };
+    if !keeps && let [start] = &starts[..] {
+        if let Some(page) = parts.pages.get_mut::<[u8]>(start) {
+            page.has_blocks |= effects.places_blocks;
+            ledger.changed(page, &of_part);
+        }
+    } else {
+        recount(object, &mut parts, &starts, delta.scm, effects.places_blocks, ledger);
+    }
+    let mut crowded = Vec::new();
+    for start in starts {
+        let Some(page) = parts.pages.get_mut::<[u8]>(&start) else { continue };
+        if page.counts.scm > PART_BYTES_MAX.max(page.settled_bytes) {
+            crowded.push(start);
+        } else if page.counts == Counts::default()
+            && !start.is_empty()
+            && let Some(page) = parts.pages.remove::<[u8]>(&start)
+        {
+            // The part before takes the range over: nothing is in it.
+            ledger.drop_page(page);
+        }
+    }
+    object.parts = Some(parts);
+    for start in crowded {
+        split_parts(object, &start, ledger);
+    }
+    delta
+}
+
+/// Counts changed parts anew; what is left of the change of memory is of the past.
+fn recount(
+    object: &Object,
+    parts: &mut Parts,
+    starts: &[Key],
+    scm: i64,
+    places_blocks: bool,
+    ledger: &mut Ledger,
+) {
+    let mut past_scm = scm;
+    for start in starts {
+        let end = parts.end_of(start);
+        let is = object.weigh(start, end.as_deref());
+        let Some(page) = parts.pages.get_mut::<[u8]>(start) else { continue };
+        let was = page.counts;
+        let delta = Delta {
+            objects: 0,
+            dkeys: is.dkeys as i64 - was.dkeys as i64,
+            arrays: is.arrays as i64 - was.arrays as i64,
+            bytes: is.bytes as i64 - was.bytes as i64,
+            scm: is.scm as i64 - was.scm as i64,
+        };
+        page.has_blocks |= places_blocks;
+        ledger.changed(page, &delta);
+        past_scm -= delta.scm;
+    }
+    if past_scm != 0 {
+        ledger.changed(&mut parts.past, &Delta { scm: past_scm, ..Delta::default() });
+    }
+}
+
+/// True when a directory may be that deep. Hashes that cluster by chance stay far below; more is
+/// damage, or somebody's choice of object ids, and must not cost memory without end.
+fn fits_directory(depth: u8, bucket_count: usize) -> bool {
+    depth < 40 && 1 << depth <= SLOTS_PER_BUCKET_MAX * (bucket_count as u64 + 16)
+}
+
+/// Cuts a part that has outgrown its size, as often as it takes. It has just been changed.
+fn split_parts(object: &mut Object, start: &Key, ledger: &mut Ledger) {
+    let Some(mut parts) = object.parts.take() else { return };
+    let mut start = start.clone();
+    loop {
+        let end = parts.end_of(&start);
+        let Some(page) = parts.pages.get_mut::<[u8]>(&start) else { break };
+        // Half of a part that is a little too large; a full part of one that is much so.
+        let all = page.counts;
+        let half = (all.scm / 2).min(PART_BYTES_MAX * 3 / 4);
+        let cut = match all.scm > PART_BYTES_MAX {
+            true => object.middle(&start, end.as_deref(), half),
+            false => None,
+        };
+        let Some((at, before)) = cut else {
+            page.settled_bytes = all.scm + GROWTH_BYTES;
+            break;
+        };
+        let rest = Counts {
+            objects: 0,
+            dkeys: all.dkeys - before.dkeys,
+            arrays: all.arrays - before.arrays,
+            bytes: all.bytes - before.bytes,
+            scm: all.scm - before.scm,
+        };
+        page.settled_bytes = 0;
+        ledger.changed(page, &Delta::removing(&rest));
+        let mut new = Page { dirty: true, has_blocks: page.has_blocks, ..Page::default() };
+        ledger.changed(&mut new, &Delta::adding(&rest));
+        parts.pages.insert_new(at.clone(), new);
+        start = at;
+    }
+    object.parts = Some(parts);
+}

@@ -1,0 +1,340 @@
+//! What of the index is in memory: pages found by name, forgotten by a clock, taken in again.
+//!
+//! The clock gives every page used since its last round another one (second chance, F. Corbató,
+//! "A paging experiment with the Multics system", 1968). Its hand stands between two pages of the
+//! order containers, buckets, large objects, parts.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use types::{Code, ContId, Error, Key, Oid, Result};
+
+use super::bucket::{Objects, encode_part};
+use super::object::Object;
+use super::page::{Counts, Delta, Page, PageId, PagePlace};
+use super::snapshot::encode_object;
+use super::{Effects, Index};
+use crate::record::{RecordDf, decode_first};
+use crate::space::Space;
+
+/// Where the clock's hand stands: before a bucket of a container, or, past its buckets, after a
+/// part of a large object.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    cont: ContId,
+    bucket: usize,
+    part: Option<((u64, Oid), Key)>,
+}
+
+/// How one turn of the clock ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turned {
+    /// There is room.
+    Enough,
+    /// It has looked at as much as it may at once.
+    Paused,
+    /// It came round twice and found nothing more to forget.
+    Stuck,
+}
+
+impl Index {
+    /// The page of this name, if it is there.
+    pub(crate) fn page_mut(&mut self, id: &PageId) -> Option<&mut Page> {
+        match id {
+            PageId::Bucket { cont, prefix, depth } => {
+                let container = self.conts.get_mut(cont)?;
+                Some(&mut container.bucket_of(*prefix, *depth)?.page)
+            }
+            PageId::Part { cont, oid, start } => {
+                let object = self.conts.get_mut(cont)?.large.get_mut(&oid.list_order())?;
+                object.parts.as_mut()?.pages.get_mut::<[u8]>(start)
+            }
+            PageId::Past { cont, oid } => {
+                let object = self.conts.get_mut(cont)?.large.get_mut(&oid.list_order())?;
+                Some(&mut object.parts.as_mut()?.past)
+            }
+        }
+    }
+
+    /// Encodes a page of the checkpoint whose turn it is; `None` when that has been done.
+    pub(crate) fn encode_frozen(&mut self, id: &PageId, slot: u32) -> Option<Vec<u8>> {
+        let page = self.page_mut(id)?;
+        if !page.frozen || page.slot != slot {
+            return None;
+        }
+        page.frozen = false;
+        page.writing = true;
+        match id {
+            PageId::Bucket { cont, prefix, depth } => {
+                Some(self.conts.get_mut(cont)?.bucket_of(*prefix, *depth)?.encode(*cont))
+            }
+            PageId::Part { cont, oid, start } => {
+                let object = self.conts.get(cont)?.large.get(&oid.list_order())?;
+                Some(encode_part(object, object.parts.as_ref()?, start))
+            }
+            PageId::Past { cont, oid } => {
+                let object = self.conts.get(cont)?.large.get(&oid.list_order())?;
+                let mut out = Vec::new();
+                encode_object(*cont, *oid, object, false, &mut out);
+                Some(out)
+            }
+        }
+    }
+
+    /// Makes dirty what a checkpoint that failed has not written.
+    pub(crate) fn thaw(&mut self) {
+        let ledger = &mut self.ledger;
+        let mut thaw = |page: &mut Page| {
+            if std::mem::take(&mut page.frozen) | std::mem::take(&mut page.writing) {
+                ledger.mark_dirty(page);
+            }
+        };
+        for container in self.conts.values_mut() {
+            container.buckets_mut().iter_mut().for_each(|bucket| thaw(&mut bucket.page));
+            for parts in container.large.values_mut().filter_map(|object| object.parts.as_mut()) {
+                parts.pages.for_each_mut(|_, page| thaw(page));
+                thaw(&mut parts.past);
+            }
+        }
+    }
+
+    /// Forgets pages until no more than `resident_bytes` are in memory. Pages that a load since
+    /// `pinned` needs stay.
+    pub(crate) fn evict(
+        &mut self,
+        resident_bytes: u64,
+        pinned: u64,
+        hand: &mut Hand,
+        mut look_max: usize,
+    ) -> Turned {
+        let mut rounds = 0;
+        while self.ledger.resident_bytes > resident_bytes {
+            if look_max == 0 {
+                return Turned::Paused;
+            }
+            look_max -= 1;
+            if !self.evict_one(pinned, hand) {
+                *hand = Hand::default();
+                rounds += 1;
+                if rounds > 2 {
+                    return Turned::Stuck;
+                }
+            }
+        }
+        Turned::Enough
+    }
+
+    /// Looks at the next page; false at the end of the order.
+    fn evict_one(&mut self, pinned: u64, hand: &mut Hand) -> bool {
+        let ledger = &mut self.ledger;
+        let Some((&cont, container)) = self.conts.range_mut(hand.cont..).next() else {
+            return false;
+        };
+        if cont != hand.cont {
+            *hand = Hand { cont, ..Hand::default() };
+        }
+        let may_go = |page: &Page| {
+            let second_chance = page.used.replace(false);
+            page.is_evictable() && !second_chance && page.pin.get() < pinned
+        };
+        if hand.part.is_none()
+            && let Some(bucket) = container.buckets_mut().get_mut(hand.bucket)
+        {
+            hand.bucket += 1;
+            if may_go(&bucket.page) {
+                bucket.objects = Objects::default();
+                ledger.forgotten(&mut bucket.page);
+            }
+            return true;
+        }
+        let last = hand.part.take();
+        let first = last.as_ref().map_or((0, Oid::NIL), |(at, _)| *at);
+        let next = container.large.range_mut(first..).find_map(|(&at, object)| {
+            let parts = object.parts.as_ref()?;
+            let from = match &last {
+                Some((last, start)) if *last == at => Bound::Excluded(&start[..]),
+                _ => Bound::Unbounded,
+            };
+            let (start, _) = parts.pages.range::<[u8]>(from, Bound::Unbounded).next()?;
+            Some((at, start.clone(), parts.end_of(start), object))
+        });
+        let Some((at, start, end, object)) = next else {
+            match cont.0.checked_add(1) {
+                Some(next) => *hand = Hand { cont: ContId(next), ..Hand::default() },
+                None => return false,
+            }
+            return true;
+        };
+        if let Some(mut parts) = object.parts.take() {
+            if let Some(page) = parts.pages.get_mut::<[u8]>(&start)
+                && may_go(page)
+            {
+                object.forget(&start, end.as_deref());
+                ledger.forgotten(page);
+            }
+            object.parts = Some(parts);
+        }
+        hand.part = Some((at, start));
+        true
+    }
+
+    /// Pages of pasts that are not in memory, as right after a table was read.
+    pub(crate) fn absent_pasts(&self) -> BTreeSet<PageId> {
+        let containers = self.conts.values();
+        let objects = containers.flat_map(|cont| cont.large.values());
+        let parts = objects.filter_map(|object| object.parts.as_ref());
+        let absent = parts.filter(|parts| parts.past.absent);
+        absent.map(|parts| PageId::Past { cont: parts.cont, oid: parts.oid }).collect()
+    }
+
+    /// Where an absent page lies; `None` when it is in memory or gone.
+    pub(crate) fn place_of(&mut self, id: &PageId) -> Option<PagePlace> {
+        let page = self.page_mut(id)?;
+        if page.absent { page.place.clone() } else { None }
+    }
+
+    /// Takes in the records of a page that was read from `place`; no effect when it has changed
+    /// since. `Csum` when they are not what the page must hold.
+    pub(crate) fn take_in(&mut self, id: &PageId, place: &PagePlace, body: &[u8]) -> Result<()> {
+        if self.place_of(id).as_ref() != Some(place) {
+            return Ok(());
+        }
+        let wrong = || {
+            let at = place.runs.first().map_or(0, |run| run.at);
+            Error::new(
+                Code::Csum,
+                format!(
+                    "page at byte {at} of the page area ({id}): its content is not what the table says"
+                ),
+            )
+        };
+        let counts = self.page_mut(id).map(|page| page.counts).unwrap_or_default();
+        match id {
+            PageId::Bucket { cont, prefix, depth } => {
+                let (objects, found) = decode_objects(body)?;
+                let container = self.conts.get_mut(cont).ok_or_else(wrong)?;
+                let inside = |oid: Oid| match depth {
+                    0 => true,
+                    bits => (super::bucket::hash_of(oid) ^ prefix) >> (64 - bits) == 0,
+                };
+                if found != counts || !objects.keys().all(|&oid| inside(oid)) {
+                    return Err(wrong());
+                }
+                container.bucket_of(*prefix, *depth).ok_or_else(wrong)?.objects = objects;
+            }
+            PageId::Part { cont, oid, start } => {
+                let container = self.conts.get_mut(cont).ok_or_else(wrong)?;
+                let object = container.large.get_mut(&oid.list_order()).ok_or_else(wrong)?;
+                // Read apart first: what is damaged must not get into the object.
+                let (mut part, found) = decode_part(*oid, body)?;
+                let parts = object.parts.as_ref().ok_or_else(wrong)?;
+                let end = parts.end_of(start);
+                let whole = part.weigh(b"", None);
+                let inside = part.weigh(start, end.as_deref());
+                if found != counts || inside != whole {
+                    return Err(wrong());
+                }
+                object.join(&mut part);
+            }
+            PageId::Past { cont, oid } => {
+                let container = self.conts.get_mut(cont).ok_or_else(wrong)?;
+                let object = container.large.get_mut(&oid.list_order()).ok_or_else(wrong)?;
+                let (mut past, _) = decode_part(*oid, body)?;
+                if past.dkey_count > 0 || past.past_scm_bytes() != counts.scm {
+                    return Err(wrong());
+                }
+                object.past = past.past.take();
+            }
+        }
+        let ledger = &mut self.ledger;
+        ledger.absent_count -= 1;
+        ledger.resident_bytes += counts.scm;
+        if let Some(page) = self.page_mut(id) {
+            page.absent = false;
+            page.used.set(true);
+        }
+        Ok(())
+    }
+
+    /// Digs up a grave: reports the blocks its content held. No effect when it is gone.
+    pub(crate) fn dig(
+        &mut self,
+        id: &PageId,
+        place: &PagePlace,
+        body: &[u8],
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let graves = &mut self.graveyard.pages;
+        let Some(at) = graves.iter().rposition(|(found, of)| found == id && of == place) else {
+            return Ok(());
+        };
+        let mut scratch = Effects::default();
+        match id {
+            PageId::Bucket { .. } => {
+                for object in decode_objects(body)?.0.values_mut() {
+                    object.wither(usize::MAX, &mut scratch);
+                    object.wither_past(&mut scratch);
+                }
+            }
+            PageId::Part { oid, .. } | PageId::Past { oid, .. } => {
+                let (mut object, _) = decode_part(*oid, body)?;
+                object.wither(usize::MAX, &mut scratch);
+                object.wither_past(&mut scratch);
+            }
+        }
+        // Memory was given back when it was buried.
+        effects.blocks.append(&mut scratch.blocks);
+        let (_, place) = graves.swap_remove(at);
+        self.ledger.retire(Some(place));
+        Ok(())
+    }
+}
+
+/// Marks what a grave still holds of the data area.
+pub(crate) fn claim_grave(id: &PageId, body: &[u8], space: &mut Space) -> Result<()> {
+    match id {
+        PageId::Bucket { .. } => {
+            decode_objects(body)?.0.values().try_for_each(|object| object.claim_all(space))
+        }
+        PageId::Part { oid, .. } | PageId::Past { oid, .. } => {
+            decode_part(*oid, body)?.0.claim_all(space)
+        }
+    }
+}
+
+/// The objects of a bucket's page, and what they count.
+fn decode_objects(mut body: &[u8]) -> Result<(Objects, Counts)> {
+    let mut objects = Objects::default();
+    while !body.is_empty() {
+        let RecordDf::Part(part) = decode_first(&mut body)? else { return Err(foreign()) };
+        let new = || Box::new(Object::new(part.oid.dkey_kind()));
+        objects.entry(part.oid).or_insert_with(new).absorb(part.oid, &part)?;
+    }
+    let mut counts = Counts::default();
+    for object in objects.values() {
+        if object.is_gone() {
+            return Err(foreign());
+        }
+        counts.follow(&Delta::adding(&Counts { scm: object.scm_bytes(), ..object.counts() }));
+    }
+    Ok((objects, counts))
+}
+
+/// The dkeys or the past of a large object in a page, as an object of its own, and what they
+/// count.
+fn decode_part(oid: Oid, mut body: &[u8]) -> Result<(Object, Counts)> {
+    let mut object = Object::new(oid.dkey_kind());
+    while !body.is_empty() {
+        let RecordDf::Part(part) = decode_first(&mut body)? else { return Err(foreign()) };
+        if part.oid != oid {
+            return Err(foreign());
+        }
+        object.absorb(oid, &part)?;
+    }
+    let counts = Counts { objects: 0, scm: object.weigh(b"", None).scm, ..object.counts() };
+    Ok((object, counts))
+}
+
+fn foreign() -> Error {
+    Error::new(Code::Csum, "a page of the index holds what does not belong there")
+}

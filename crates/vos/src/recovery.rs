@@ -1,0 +1,233 @@
+//! Opening a durable shard: the table of the last checkpoint, then the log since.
+//!
+//! The table brings every page as absent. Records are replayed in groups: what a group touches is
+//! loaded at once, so that the device works at depth, then its records are applied one by one;
+//! what an earlier record of the group has made large or moved is looked for again before each.
+//! Clean pages are forgotten between groups.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use futures_util::stream::{self, StreamExt};
+use types::{Code, Error, Oid, Result};
+use wire::obj::{Batch, Op, TxOutcome};
+
+use crate::Lsn;
+use crate::index::Container;
+use crate::index::page::{PageId, PagePlace};
+use crate::index::residency::Hand;
+use crate::index::rollback;
+use crate::pages::{PageStore, decode};
+use crate::record::{ChangeDf, RecordDf, decode_first};
+use crate::space::{Run, Space};
+use crate::state::State;
+use crate::table;
+use crate::wal::{HeadDf, Replayed};
+
+/// Log bytes of a group, about.
+const GROUP_BYTES: usize = 2 << 20;
+/// Pages read at a time.
+const READS_MAX: usize = 64;
+/// Pages the clock may look at between groups.
+const LOOK_MAX: usize = 1 << 20;
+
+/// A state on its way to what it was.
+pub(crate) struct Recovery {
+    pub state: State,
+    pub space: Rc<RefCell<Space>>,
+    pages: Rc<PageStore>,
+    /// Where the table lies.
+    pub table_runs: Vec<Run>,
+    applied: Lsn,
+    limit_bytes: u64,
+    hand: Hand,
+    /// Records replayed.
+    pub record_count: u64,
+}
+
+impl Recovery {
+    /// Reads the table that a head names. `nvme_bytes` is the size of the data area.
+    pub(crate) async fn begin(
+        pages: &Rc<PageStore>,
+        head: &HeadDf,
+        nvme_bytes: u64,
+        limit_bytes: u64,
+    ) -> Result<Recovery> {
+        let mut recovery = Recovery {
+            state: State::default(),
+            space: Rc::new(RefCell::new(Space::new(nvme_bytes))),
+            pages: pages.clone(),
+            table_runs: Vec::new(),
+            applied: Lsn(head.applied),
+            limit_bytes,
+            hand: Hand::default(),
+            record_count: 0,
+        };
+        recovery.state.index.ledger.paged = true;
+        if let Some(at) = &head.table {
+            let (table, runs) = table::read(pages, at).await?;
+            let (state, space) = table::restore(&table, &mut |place| pages.claim(place))?;
+            if space.bytes() != recovery.space.borrow().bytes() {
+                return Err(Error::new(Code::Csum, "the table is of a data area of another size"));
+            }
+            recovery.state = state;
+            recovery.space.replace(space);
+            recovery.table_runs = runs;
+            // The pasts of large objects are in memory always.
+            let pasts = recovery.state.index.absent_pasts();
+            recovery.load(pasts).await?;
+        }
+        Ok(recovery)
+    }
+
+    /// Replays batches of the log, in order.
+    pub(crate) async fn replay(&mut self, batches: &[Replayed<'_>]) -> Result<()> {
+        let mut group: Vec<RecordDf<'_>> = Vec::new();
+        let mut bytes = 0;
+        for batch in batches {
+            let mut body = batch.body;
+            for n in 0..batch.record_count as u64 {
+                let before = body.len();
+                let record = decode_first(&mut body)?;
+                if Lsn(batch.first_lsn.0 + n) > self.applied {
+                    bytes += before - body.len();
+                    group.push(record);
+                }
+            }
+            if !body.is_empty() {
+                return Err(Error::new(Code::Csum, "stray bytes after the records of a log batch"));
+            }
+            if bytes >= GROUP_BYTES {
+                self.replay_group(std::mem::take(&mut group)).await?;
+                bytes = 0;
+            }
+        }
+        self.replay_group(group).await
+    }
+
+    async fn replay_group(&mut self, group: Vec<RecordDf<'_>>) -> Result<()> {
+        if self.state.index.ledger.absent_count > 0 {
+            let mut wanted = BTreeSet::new();
+            for record in &group {
+                wanted.extend(self.missing(record)?);
+            }
+            self.load(wanted).await?;
+        }
+        for record in group {
+            while self.state.index.ledger.absent_count > 0 {
+                let missing = self.missing(&record)?;
+                if missing.is_empty() {
+                    break;
+                }
+                self.load(missing).await?;
+            }
+            self.record_count += 1;
+            self.state.replay(record, &mut self.space.borrow_mut())?;
+        }
+        let (index, limit) = (&mut self.state.index, self.limit_bytes);
+        index.evict(limit, u64::MAX, &mut self.hand, LOOK_MAX);
+        Ok(())
+    }
+
+    /// Absent pages that a record touches.
+    fn missing(&self, record: &RecordDf<'_>) -> Result<BTreeSet<PageId>> {
+        let index = &self.state.index;
+        let probe = &index.probe;
+        let cont = match record {
+            RecordDf::Apply { cont, .. }
+            | RecordDf::Join { cont, .. }
+            | RecordDf::Sweep { cont, .. }
+            | RecordDf::RollBack { cont, .. } => *cont,
+            RecordDf::Decide { tx, outcome: TxOutcome::Committed(_), .. } => {
+                match self.state.prepared.get(tx) {
+                    Some(part) => part.cont,
+                    None => return Ok(BTreeSet::new()),
+                }
+            }
+            _ => return Ok(BTreeSet::new()),
+        };
+        let Some(container) = index.conts.get(&cont) else { return Ok(BTreeSet::new()) };
+        probe.on.set(true);
+        let outcome = match record {
+            RecordDf::Apply { changes, .. } => {
+                changes.iter().for_each(|change| touch(container, change));
+                Ok(())
+            }
+            RecordDf::Join { oid, dkey, akey, .. } => {
+                touch(container, &ChangeDf::PunchAkey { oid: *oid, dkey, akey });
+                Ok(())
+            }
+            RecordDf::Sweep { oid, .. } => {
+                container.touch_home(*oid);
+                Ok(())
+            }
+            RecordDf::RollBack { oid, to, after, count, .. } => {
+                rollback::touch(container, *oid, *to, *after, *count as usize);
+                Ok(())
+            }
+            RecordDf::Decide { tx, .. } => self.touch_part(container, *tx),
+            _ => Ok(()),
+        };
+        probe.on.set(false);
+        let missed = std::mem::take(&mut *probe.missed.borrow_mut());
+        outcome.map(|()| missed.into_iter().collect())
+    }
+
+    fn touch_part(&self, container: &Container, tx: wire::obj::TxId) -> Result<()> {
+        let Some(part) = self.state.prepared.get(&tx) else { return Ok(()) };
+        let batch: Batch<'_> = wire::decode(&part.batch)?;
+        let writes: Vec<Op<'_>> = batch.ops.into_iter().filter(Op::is_write).collect();
+        crate::changes::walk(&writes, &part.pieces, &mut |change| touch(container, &change))
+    }
+
+    async fn load(&mut self, wanted: BTreeSet<PageId>) -> Result<()> {
+        let index = &mut self.state.index;
+        let found: Vec<(PageId, PagePlace)> = wanted
+            .into_iter()
+            .filter_map(|id| index.place_of(&id).map(|place| (id, place)))
+            .collect();
+        let pages = self.pages.clone();
+        let mut reads = stream::iter(found)
+            .map(|(id, place)| {
+                let pages = pages.clone();
+                async move {
+                    let image = pages.read(&place).await;
+                    (id, place, image)
+                }
+            })
+            .buffer_unordered(READS_MAX);
+        while let Some((id, place, image)) = reads.next().await {
+            let image = image.map_err(|error| error.context(id.to_string()))?;
+            let (of, body) = decode(&pages.shard, &image)?;
+            if of != (&id).into() {
+                return Err(Error::new(Code::Csum, format!("{id}: another page is in its place")));
+            }
+            self.state.index.take_in(&id, &place, body)?;
+        }
+        Ok(())
+    }
+}
+
+/// Goes the ways that a change will go.
+fn touch(container: &Container, change: &ChangeDf<'_>) {
+    let dkey = |oid: Oid, dkey: &[u8]| {
+        container.touch_home(oid);
+        if let Some(object) = container.whole(oid) {
+            object.dkey(dkey);
+        }
+    };
+    match *change {
+        ChangeDf::Single { oid, dkey: key, .. }
+        | ChangeDf::SingleRuns { oid, dkey: key, .. }
+        | ChangeDf::Records { oid, dkey: key, .. }
+        | ChangeDf::PunchRecords { oid, dkey: key, .. }
+        | ChangeDf::PunchDkey { oid, dkey: key }
+        | ChangeDf::PunchAkey { oid, dkey: key, .. } => dkey(oid, key),
+        ChangeDf::PunchDkeysFrom { oid, from } => {
+            container.touch_punched(oid);
+            dkey(oid, &from.to_le_bytes());
+        }
+        ChangeDf::PunchObj { oid } => container.touch_punched(oid),
+    }
+}

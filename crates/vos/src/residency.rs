@@ -1,0 +1,583 @@
+//! Having in memory what is about to be used, and no more than may be.
+//!
+//! Everything that touches the index is synchronous, so what it touches must be there before.
+//! [`Shard::ready`] goes the ways the operations will go, with the index noting what is absent, and
+//! loads that, until nothing is. When it returns, everything is there until the caller awaits
+//! something else. With nothing absent in the shard it costs one comparison.
+//!
+//! Memory is counted as the index tier counts it ([`crate::index::cost`]), over all shards of a
+//! store ([`Cache`]). Clean pages are forgotten when there is too much; when too much is dirty, a
+//! checkpoint begins; when that does not keep up, who wants to load waits for it.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+
+use futures_util::stream::{self, StreamExt};
+use types::{Code, ContId, Epoch, Error, Key, Oid, Result};
+use wire::link::{Link, LinkKind};
+use wire::obj::{Batch, Op, ReadCheck, TxId};
+
+use crate::index::Container;
+use crate::index::page::PageId;
+use crate::index::residency::Turned;
+use crate::pages::decode;
+use crate::shard::Shard;
+use crate::space::Space;
+use crate::view::View;
+use crate::{Lsn, check};
+
+/// Memory for the index of a target, if nothing else is said, bytes.
+pub const METADATA_CACHE_DEFAULT: u64 = 1 << 30;
+/// Over the limit by this share of it, and by this many bytes, who loads waits.
+const OVERDRAFT_SHARE: u64 = 4;
+const OVERDRAFT_BYTES: u64 = 4 << 20;
+/// A checkpoint begins when this share of the limit is dirty, but not for less than this, bytes.
+const DIRTY_SHARE: u64 = 3;
+const DIRTY_BYTES_MIN: u64 = 64 << 10;
+/// Pages the clock looks at in one go.
+const LOOK_MAX: usize = 512;
+/// Pages read at a time for one operation.
+const READS_MAX: usize = 32;
+/// Further pages loaded with one that a listing has come to.
+const AHEAD_MAX: usize = 15;
+
+/// Memory of the shards of a store together.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    /// Counted bytes that may be in memory.
+    pub limit_bytes: u64,
+    shards: RefCell<Vec<Weak<Shard>>>,
+}
+
+impl Cache {
+    pub(crate) fn new(limit_bytes: u64) -> Rc<Cache> {
+        Rc::new(Cache { limit_bytes, shards: RefCell::default() })
+    }
+
+    pub(crate) fn add(&self, shard: &Rc<Shard>) {
+        let mut shards = self.shards.borrow_mut();
+        shards.retain(|shard| shard.strong_count() > 0);
+        shards.push(Rc::downgrade(shard));
+    }
+
+    /// What is in memory in all, and the shard with most of it.
+    fn usage(&self) -> (u64, Option<Rc<Shard>>) {
+        let shards = self.shards.borrow();
+        let mut sum = 0;
+        let mut largest: Option<(u64, Rc<Shard>)> = None;
+        for shard in shards.iter().filter_map(Weak::upgrade) {
+            let bytes = shard.resident_bytes();
+            sum += bytes;
+            if largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                largest = Some((bytes, shard));
+            }
+        }
+        (sum, largest.map(|(_, shard)| shard))
+    }
+}
+
+/// Loads under way in a shard, and who waits for a checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Loads {
+    last_ticket: Cell<u64>,
+    /// Tickets of loads under way.
+    active: RefCell<Vec<u64>>,
+    waiting: RefCell<Vec<Waker>>,
+    /// Times memory became free, or a checkpoint ended.
+    progress: Cell<u64>,
+}
+
+/// A load under way: its pages are not forgotten.
+struct Ticket<'a> {
+    shard: &'a Shard,
+    number: u64,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        self.shard.loads.active.borrow_mut().retain(|&number| number != self.number);
+    }
+}
+
+impl Shard {
+    /// True when everything that these checks and ops touch is in memory.
+    pub fn is_resident(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> bool {
+        let touch = |container: &Container| self.touch(container, Epoch::ZERO, checks, ops);
+        self.is_whole() || self.missing(cont, 0, &touch).is_empty()
+    }
+
+    /// True when all of the index is in memory.
+    fn is_whole(&self) -> bool {
+        self.state.borrow().index.ledger.absent_count == 0
+    }
+
+    /// Loads what these checks and ops touch. When it returns they can be checked, planned,
+    /// prepared and applied, until the caller awaits something else. Waits for room when the
+    /// index takes far more memory than it may.
+    ///
+    /// `Csum` when a page is damaged, `Io` when it cannot be read. An unknown container is no
+    /// error here.
+    pub async fn ready(
+        &self,
+        cont: ContId,
+        checks: &[ReadCheck<'_>],
+        ops: &[Op<'_>],
+    ) -> Result<()> {
+        self.ready_at(cont, Epoch::ZERO, checks, ops).await
+    }
+
+    /// As [`Shard::ready`], for reads of the snapshot `at` (zero: the present).
+    pub async fn ready_at(
+        &self,
+        cont: ContId,
+        at: Epoch,
+        checks: &[ReadCheck<'_>],
+        ops: &[Op<'_>],
+    ) -> Result<()> {
+        if self.pages.is_none() {
+            return Ok(());
+        }
+        if ops.iter().any(Op::is_write) {
+            self.wait_for_room().await;
+        }
+        let lists = ops.iter().any(|op| matches!(op, Op::List { .. } | Op::ListRuns { .. }));
+        self.ready_with(cont, lists, &|container| self.touch(container, at, checks, ops)).await
+    }
+
+    /// Loads what `touch` touches.
+    pub(crate) async fn ready_for(&self, cont: ContId, touch: impl Fn(&Container)) -> Result<()> {
+        self.ready_with(cont, false, &touch).await
+    }
+
+    async fn ready_with(
+        &self,
+        cont: ContId,
+        lists: bool,
+        touch: &dyn Fn(&Container),
+    ) -> Result<()> {
+        if self.is_whole() {
+            return Ok(());
+        }
+        let ticket = self.take_ticket();
+        loop {
+            let mut missing = self.missing(cont, ticket.number, touch);
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if lists && let Ok(container) = self.look(cont) {
+                look_ahead(&container, &mut missing);
+            }
+            self.load(missing).await?;
+        }
+    }
+
+    /// A container, whatever its stage; `NonExist` when it is not known.
+    pub(crate) fn look(&self, cont: ContId) -> Result<Ref<'_, Container>> {
+        let found = Ref::filter_map(self.state.borrow(), |state| state.index.conts.get(&cont));
+        found.map_err(|_| {
+            Error::new(Code::NonExist, format!("container {cont} is not known to this target"))
+        })
+    }
+
+    /// As [`Shard::ready`], for the decision of a prepared transaction.
+    pub async fn ready_to_decide(&self, tx: TxId) -> Result<()> {
+        if self.is_whole() {
+            return Ok(());
+        }
+        match self.prepared_batch(tx) {
+            Some((cont, batch)) => {
+                let batch: Batch<'_> = wire::decode(&batch)?;
+                self.ready(cont, &[], &batch.ops).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn take_ticket(&self) -> Ticket<'_> {
+        let number = self.loads.last_ticket.get() + 1;
+        self.loads.last_ticket.set(number);
+        self.loads.active.borrow_mut().push(number);
+        Ticket { shard: self, number }
+    }
+
+    /// Loads with this number or a later one are under way.
+    fn oldest_ticket(&self) -> u64 {
+        self.loads.active.borrow().iter().min().copied().unwrap_or(u64::MAX)
+    }
+
+    /// What is absent of what is touched; everything touched is pinned for the load `ticket`.
+    fn missing(&self, cont: ContId, ticket: u64, touch: &dyn Fn(&Container)) -> Vec<PageId> {
+        let Ok(container) = self.look(cont) else { return Vec::new() };
+        let probe = container.probe.clone();
+        probe.on.set(true);
+        probe.ticket.set(ticket);
+        touch(&container);
+        probe.on.set(false);
+        let mut missing = std::mem::take(&mut *probe.missed.borrow_mut());
+        missing.sort_unstable();
+        missing.dedup();
+        missing
+    }
+
+    /// Goes the ways that checks and ops will go.
+    fn touch(&self, container: &Container, at: Epoch, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) {
+        for check in checks {
+            check::epoch_of(container, check);
+        }
+        let cont = container.id;
+        for op in ops {
+            // What this finds is of no interest; that it looked is.
+            if at == Epoch::ZERO {
+                let _ = check::check_op(container, op);
+            }
+            touch_writes(container, op);
+            // Refused while it is rolled back, or when there is no such snapshot.
+            if let Ok(view) = self.view_at(cont, at) {
+                touch_reads(&view, op);
+            }
+        }
+    }
+
+    /// Loads the bucket of a container that holds a hash.
+    pub(crate) async fn ready_bucket(&self, cont: ContId, hash: u64) -> Result<()> {
+        let _ticket = self.take_ticket();
+        loop {
+            let id = {
+                let container = self.look(cont)?;
+                let (bucket, _) = container.bucket_at(hash);
+                if !bucket.page.absent {
+                    return Ok(());
+                }
+                bucket.page.pin.set(self.loads.last_ticket.get());
+                bucket.id(cont)
+            };
+            self.load(vec![id]).await?;
+        }
+    }
+
+    /// Loads one part of an object, if it has parts.
+    pub(crate) async fn ready_part(&self, cont: ContId, oid: Oid, start: &Key) -> Result<()> {
+        let ticket = self.take_ticket();
+        let id = PageId::Part { cont, oid, start: start.clone() };
+        loop {
+            {
+                let index = &mut self.state.borrow_mut().index;
+                match index.page_mut(&id) {
+                    Some(page) if page.absent => page.pin.set(ticket.number),
+                    _ => return Ok(()),
+                }
+            }
+            self.load(vec![id.clone()]).await?;
+        }
+    }
+
+    /// Reads pages and takes them in.
+    pub(crate) async fn load(&self, missing: Vec<PageId>) -> Result<()> {
+        let Some(pages) = &self.pages else { return Ok(()) };
+        self.make_room();
+        let wanted: Vec<_> = {
+            let index = &mut self.state.borrow_mut().index;
+            let of = |id: PageId| index.place_of(&id).map(|place| (id, place));
+            missing.into_iter().filter_map(of).collect()
+        };
+        let mut reads = stream::iter(wanted)
+            .map(|(id, place)| async move {
+                let image = pages.read(&place).await;
+                (id, place, image)
+            })
+            .buffer_unordered(READS_MAX);
+        while let Some((id, place, image)) = reads.next().await {
+            if self.is_closed() {
+                return Err(Error::new(Code::Closed, "the shard is closed"));
+            }
+            let index = &mut self.state.borrow_mut().index;
+            let named = |error: Error| error.context(id.to_string());
+            let image = image.map_err(named)?;
+            let (found, body) = decode(&pages.shard, &image).map_err(named)?;
+            if found != (&id).into() {
+                return Err(named(Error::new(Code::Csum, "another page is in its place")));
+            }
+            index.take_in(&id, &place, body)?;
+            self.loaded_pages.set(self.loaded_pages.get() + 1);
+        }
+        Ok(())
+    }
+
+    /// Counts anew which blocks of the data area are in use, page by page; for tools. Nothing else
+    /// may use the shard meanwhile.
+    pub(crate) async fn counted_space(&self) -> Result<Space> {
+        let mut space = Space::new(self.core.space.borrow().bytes());
+        self.state.borrow().claim_prepared(&mut space)?;
+        for cont in self.conts() {
+            let mut at = Some(0);
+            while let Some(hash) = at {
+                self.ready_bucket(cont, hash).await?;
+                let container = self.look(cont)?;
+                let (bucket, next) = container.bucket_at(hash);
+                for object in bucket.objects.values() {
+                    object.claim_all(&mut space)?;
+                }
+                at = next;
+            }
+            let large: Vec<Oid> = self.look(cont)?.large_from(0).collect();
+            for oid in large {
+                let mut start = Some(Key::default());
+                while let Some(from) = start {
+                    self.ready_part(cont, oid, &from).await?;
+                    let container = self.look(cont)?;
+                    let object = container.whole(oid);
+                    let Some((object, parts)) =
+                        object.and_then(|object| Some((object, object.parts.as_ref()?)))
+                    else {
+                        break;
+                    };
+                    if from.is_empty() {
+                        object.claim_past(&mut space)?;
+                    }
+                    start = parts.end_of(&from);
+                    object.claim(&from, start.as_deref(), &mut space)?;
+                }
+            }
+        }
+        let graves = self.state.borrow().index.graveyard.pages.clone();
+        for (id, place) in graves {
+            let Some(pages) = &self.pages else { break };
+            let image = pages.read(&place).await?;
+            let (_, body) = decode(&pages.shard, &image)?;
+            crate::index::residency::claim_grave(&id, body, &mut space)?;
+        }
+        Ok(space)
+    }
+
+    /// Counted bytes of the index that are in memory.
+    pub fn resident_bytes(&self) -> u64 {
+        self.state.borrow().index.ledger.resident_bytes
+    }
+
+    /// Forgets clean pages if there are too many in memory, and begins a checkpoint if too much
+    /// is dirty. Never waits.
+    pub(crate) fn make_room(&self) {
+        if self.pages.is_none() {
+            return;
+        }
+        let limit = self.cache.limit_bytes;
+        self.checkpoint_if_due();
+        if self.resident_bytes() <= limit && self.cache.shards.borrow().len() <= 1 {
+            return;
+        }
+        let (sum, largest) = self.cache.usage();
+        if sum <= limit {
+            return;
+        }
+        if let Some(shard) = largest {
+            shard.forget_some(sum - limit);
+        }
+    }
+
+    /// Forgets clean pages that count `bytes`, or some of them.
+    fn forget_some(&self, bytes: u64) {
+        let target = self.resident_bytes().saturating_sub(bytes);
+        let pinned = self.oldest_ticket();
+        let index = &mut self.state.borrow_mut().index;
+        let turned = index.evict(target, pinned, &mut self.hand.borrow_mut(), LOOK_MAX);
+        if turned != Turned::Stuck {
+            self.notify();
+        }
+    }
+
+    /// Begins a checkpoint if the log is long or too much is dirty.
+    pub(crate) fn checkpoint_if_due(&self) {
+        let Some(wal) = &self.wal else { return };
+        if self.checkpointing.get() || self.is_closed() {
+            return;
+        }
+        let dirty = self.state.borrow().index.ledger.dirty_bytes;
+        let dirty_max = (self.cache.limit_bytes / DIRTY_SHARE).max(DIRTY_BYTES_MIN);
+        if (dirty > dirty_max || crate::checkpoint::is_due(wal.bytes()))
+            && wal.usable().is_ok()
+            && let Some(me) = self.me.upgrade()
+        {
+            self.checkpointing.set(true);
+            self.core.env.spawn(crate::checkpoint::run_beside(me));
+        }
+    }
+
+    pub(crate) fn checkpoint_ended(&self) {
+        self.checkpointing.set(false);
+        self.notify();
+    }
+
+    fn notify(&self) {
+        self.loads.progress.set(self.loads.progress.get() + 1);
+        self.loads.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits while far too much is in memory and a checkpoint is about to change that.
+    async fn wait_for_room(&self) {
+        let limit = self.cache.limit_bytes;
+        let most = limit.saturating_add(limit / OVERDRAFT_SHARE).saturating_add(OVERDRAFT_BYTES);
+        // One checkpoint may run already, and not hold what is dirty now.
+        for _ in 0..2 {
+            if self.resident_bytes() <= most {
+                return;
+            }
+            self.make_room();
+            while self.resident_bytes() > most && self.checkpointing.get() {
+                let seen = self.loads.progress.get();
+                std::future::poll_fn(|cx| {
+                    if self.loads.progress.get() != seen || !self.checkpointing.get() {
+                        return Poll::Ready(());
+                    }
+                    self.loads.waiting.borrow_mut().push(cx.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+            }
+        }
+    }
+
+    /// Releases up to `dkeys_max` dkeys that are gone for good; true when there are more.
+    pub(crate) fn bury_slice(&self, dkeys_max: usize) -> bool {
+        let bury = self.change(|state, effects| {
+            // The record that freed them is in the log already, whenever the blocks come back.
+            Ok((
+                self.wal.as_ref().map_or(Lsn(0), |wal| wal.last()),
+                state.index.bury(dkeys_max, effects),
+            ))
+        });
+        matches!(bury, Ok((_, true)))
+    }
+
+    /// Gives back in the background what is gone for good.
+    pub(crate) fn bury_in_background(&self) {
+        let index = &self.state.borrow().index;
+        if index.graveyard.is_bare() && index.graveyard.pages.is_empty() || self.is_closed() {
+            return;
+        }
+        let Some(me) = self.me.upgrade() else { return };
+        if self.burying.replace(true) {
+            return;
+        }
+        self.core.env.spawn(async move {
+            let outcome = me.bury_all().await;
+            me.burying.set(false);
+            if let Err(error) = outcome {
+                tracing::warn!(pool = %me.pool, %error, "space of what was removed does not come back");
+            }
+        });
+    }
+
+    async fn bury_all(&self) -> Result<()> {
+        loop {
+            self.core.env.yield_now().await;
+            if self.is_closed() {
+                return Ok(());
+            }
+            if self.bury_slice(BURY_COUNT) {
+                continue;
+            }
+            let grave = self.state.borrow().index.graveyard.pages.last().cloned();
+            let (Some((id, place)), Some(pages)) = (grave, &self.pages) else { return Ok(()) };
+            let image = pages.read(&place).await?;
+            let (found, body) = decode(&pages.shard, &image)?;
+            if found != (&id).into() {
+                return Err(Error::new(Code::Csum, format!("{id}: another page is in its place")));
+            }
+            let lsn = self.wal.as_ref().map_or(Lsn(0), |wal| wal.last());
+            self.change(|state, effects| Ok((lsn, state.index.dig(&id, &place, body, effects)?)))?;
+        }
+    }
+}
+
+/// Dkeys released in one go.
+pub(crate) const BURY_COUNT: usize = 2000;
+
+/// Goes the ways that an op will go to change something.
+fn touch_writes(cont: &Container, op: &Op<'_>) {
+    let dkey = |oid: Oid, dkey: &[u8]| {
+        cont.touch_home(oid);
+        if let Some(object) = cont.whole(oid) {
+            object.dkey(dkey);
+        }
+    };
+    match op {
+        Op::Update { oid, dkey: key, .. }
+        | Op::PunchAkeys { oid, dkey: key, .. }
+        | Op::RemoveLink { oid, dkey: key, .. } => dkey(*oid, key),
+        Op::PunchDkeys { oid, dkeys, .. } => {
+            cont.touch_home(*oid);
+            dkeys.iter().for_each(|key| dkey(*oid, key));
+        }
+        Op::PunchDkeysFrom { oid, from } => {
+            cont.touch_punched(*oid);
+            dkey(*oid, &from.to_le_bytes());
+        }
+        Op::PunchObj { oid, .. } | Op::PunchUnlessOpen { oid } => cont.touch_punched(*oid),
+        Op::Append { oid, .. } | Op::Adopt { oid } => cont.touch_home(*oid),
+        _ => {}
+    }
+}
+
+/// Goes the ways that an op will go to read something.
+fn touch_reads(view: &View<'_>, op: &Op<'_>) {
+    match op {
+        Op::Fetch { oid, dkey, .. } => {
+            if let Some(object) = view.object(*oid) {
+                object.dkey(dkey);
+            }
+        }
+        Op::List { oid, scope, anchor, count_max, bytes_max } => {
+            let _ = view.list(*oid, *scope, anchor, *count_max, *bytes_max);
+        }
+        Op::ListRuns { oid, chunk_records, within, count_max } => {
+            let _ = view.runs(*oid, *chunk_records, *within, *count_max as usize);
+        }
+        Op::Query { oid, flags, dkey, akey } => {
+            let _ = view.query(*oid, *flags, dkey, akey);
+        }
+        Op::Stat { oid } => {
+            view.stat(*oid);
+        }
+        Op::Open { oid } | Op::PunchUnlessOpen { oid } => {
+            view.has_object(*oid);
+        }
+        Op::Append { oid, .. } => {
+            view.tail(*oid);
+        }
+        Op::FetchLink { oid, dkey, akey, .. } => {
+            if let Some(linked) = linked(view, *oid, dkey, akey) {
+                view.tail(linked);
+            }
+        }
+        Op::RemoveLink { oid, dkey, akey } => {
+            if let Some(linked) = linked(view, *oid, dkey, akey) {
+                view.cont.touch_punched(linked);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The object that a directory entry leads to.
+fn linked(view: &View<'_>, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<Oid> {
+    let (_, value) = view.value(oid, dkey, akey)?;
+    let link = Link::decode(value)?;
+    (link.kind != LinkKind::None && !link.oid.is_nil()).then_some(link.oid)
+}
+
+/// A listing will go on after what it has come to.
+fn look_ahead(cont: &Container, missing: &mut Vec<PageId>) {
+    let mut more = Vec::new();
+    for id in missing.iter() {
+        let PageId::Part { oid, start, .. } = id else { continue };
+        let parts = cont.large.get(&oid.list_order()).and_then(|object| object.parts.as_ref());
+        let Some(parts) = parts else { continue };
+        let after = std::ops::Bound::Excluded(&start[..]);
+        let next = parts.pages.range::<[u8]>(after, std::ops::Bound::Unbounded).take(AHEAD_MAX);
+        more.extend(next.filter(|(_, page)| page.absent).map(|(start, _)| parts.id(start)));
+    }
+    missing.extend(more);
+    missing.sort_unstable();
+    missing.dedup();
+}
