@@ -25,14 +25,11 @@ help: ## Show this list
 
 quickstart: ## Build, start a system, store and read back a tree, mount it, show how fast it is
 	scripts/need.sh
-	$(CARGO) build --release -p cli
-	$(CARGO) rustc --release -p intercept --lib --crate-type cdylib
+	$(CARGO) build --release -p cli -p intercept
 	scripts/quickstart.sh $(BIN)
 
 build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so,libazekura_intercept.so}
-	$(CARGO) build --release -p cli -p capi
-	$(CARGO) rustc --release -p ioc --lib --crate-type cdylib
-	$(CARGO) rustc --release -p intercept --lib --crate-type cdylib
+	$(CARGO) build --release -p cli -p capi -p ioc -p intercept
 
 test: ## Everything a change must pass; stops at the first failure
 	$(CARGO) fmt --all --check
