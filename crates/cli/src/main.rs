@@ -109,8 +109,9 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(refuse(&error)),
     };
     start_log(cli.noun.is_server());
+    let json = cli.json || matches!(&cli.noun, Noun::Mount(args) if args.is_reporting());
     let session = Session {
-        out: Output { json: cli.json, quiet: cli.quiet },
+        out: Output { json, quiet: cli.quiet },
         system: cli.system,
         timeout: Duration::from_secs(cli.timeout_s),
         snapshot: None,

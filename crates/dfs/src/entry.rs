@@ -223,15 +223,26 @@ impl Shared {
         if node.is_unlinked() && !node.inode().hard {
             return Ok(None);
         }
-        let found = self.fetch_entry(location.parent, &location.name, false).await?;
-        if let Some(found) = found.filter(|found| found.inode.oid == node.oid) {
-            return Ok(Some((location, found)));
+        let hard = node.inode().hard;
+        let found = self.fetch_known(location.parent, &location.name, node.oid, hard).await?;
+        Ok(found.map(|found| (location, found)))
+    }
+
+    /// The inode of an object that is known by a name; of a file with several names (`hard`) also
+    /// when it lost this one. `None` when it is gone, or named otherwise.
+    async fn fetch_known(
+        &self,
+        dir: Oid,
+        name: &[u8],
+        oid: Oid,
+        hard: bool,
+    ) -> Result<Option<Found>> {
+        let found = self.fetch_entry(dir, name, false).await?;
+        match found.filter(|found| found.inode.oid == oid) {
+            // The file has other names, perhaps; its inode is with the object in any case.
+            None if hard => self.fetch_hard(oid).await,
+            found => Ok(found),
         }
-        if !node.inode().hard {
-            return Ok(None);
-        }
-        // The file has other names, perhaps; its inode is with the object in any case.
-        Ok(self.fetch_hard(node.oid).await?.map(|found| (location, found)))
     }
 
     /// The inode of a file with several names, by its object; `None` when it is gone. What is to
@@ -256,18 +267,15 @@ impl Shared {
         found: Found,
         mut change: impl FnMut(&Found) -> Result<Inode>,
     ) -> Result<Found> {
+        let (oid, hard) = (found.inode.oid, found.inode.hard);
         let mut current = Some(found);
-        let wanted = current.as_ref().map(|found| found.inode.oid);
         retry(self, async || {
             let found = match current.take() {
-                Some(found) => found,
-                None if wanted.is_some_and(|oid| self.is_root(oid)) => self.fetch_root().await?,
-                None => self
-                    .fetch_entry(dir, name, false)
-                    .await?
-                    .filter(|found| Some(found.inode.oid) == wanted)
-                    .ok_or_else(|| Error::bare(Code::NonExist))?,
+                Some(found) => Some(found),
+                None if self.is_root(oid) => Some(self.fetch_root().await?),
+                None => self.fetch_known(dir, name, oid, hard).await?,
             };
+            let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
             let found = self.settle_mtime(found).await?;
             let inode = change(&found)?;
             let raw = Inode { hard: false, ..inode }.encode(&found.target);

@@ -4,7 +4,7 @@ mod harness;
 
 use dfs::check::Mend;
 use dfs::sys::Sys;
-use dfs::{Code, CreateOptions, Credentials, Dfs, DirAnchor, OpenFlags, RenameFlags};
+use dfs::{Code, CreateOptions, Credentials, Dfs, DirAnchor, OpenFlags, RenameFlags, SetAttr};
 use futures_util::future::join_all;
 use harness::{LAYOUTS, World};
 use std::cell::Cell;
@@ -291,6 +291,44 @@ fn hard_link_counts_survive_a_crowd() {
         .await;
         assert_eq!(sys.stat(b"/f").await.unwrap().nlink, 17);
         assert_eq!(mounts[0].check(Mend::Nothing).await.unwrap().findings, []);
+    });
+}
+
+/// A file that lost the name it was opened under, but has or had others, is changed through its
+/// handles by all of them at once: a change that lost the race looked for the file under the old
+/// name, and failed with `NonExist`.
+#[test]
+fn attributes_of_a_file_without_its_first_name_are_changed_by_a_crowd() {
+    with_clients(4, 4, async |_, mounts| {
+        let sys = Sys::new(mounts[0].clone());
+        for last_name_goes in [false, true] {
+            sys.write_file(b"/f", b"x", 0o644).await.unwrap();
+            sys.link(b"/f", b"/g").await.unwrap();
+            let open = mounts.iter().map(|fs| fs.lookup(b"/f", OpenFlags::READ_WRITE));
+            let open = futures_util::future::try_join_all(open).await.unwrap();
+            sys.unlink(b"/f").await.unwrap();
+            if last_name_goes {
+                sys.unlink(b"/g").await.unwrap();
+            }
+            join_all(mounts.iter().zip(&open).enumerate().map(|(client, (fs, file))| async move {
+                for i in 0..8 {
+                    let mode = Some(0o600 + 8 * client as u32 + i);
+                    let set = SetAttr { mode, ..SetAttr::default() };
+                    let stat = fs.setattr(file, &set).await.unwrap();
+                    assert_eq!(Some(stat.mode & 0o777), mode);
+                    fs.touch_atime(file).await.unwrap();
+                }
+            }))
+            .await;
+            let modes = open.iter().zip(mounts).map(|(file, fs)| fs.ostat(file));
+            let stats = join_all(modes).await;
+            let nlink = if last_name_goes { 0 } else { 1 };
+            for stat in stats {
+                let stat = stat.unwrap();
+                assert_eq!(stat.nlink, nlink);
+                assert_eq!(stat.mode & 0o7, 7, "the last change of one of them stays");
+            }
+        }
     });
 }
 

@@ -19,6 +19,7 @@ mod coordinate_targets;
 pub mod corpus;
 pub mod driver;
 mod fuse_targets;
+mod intercept_targets;
 pub mod mutate;
 mod placement_targets;
 pub mod rng;

@@ -1,8 +1,8 @@
 //! The list of targets: each a decoder, its seeds and its memory allowance.
 
 use crate::{
-    capi_targets, coordinate_targets, corpus, fuse_targets, placement_targets, upper_targets,
-    vos_targets, wire_targets,
+    capi_targets, coordinate_targets, corpus, fuse_targets, intercept_targets, placement_targets,
+    upper_targets, vos_targets, wire_targets,
 };
 use types::{CsumKind, Durability, ObjClass, Oid};
 
@@ -39,6 +39,7 @@ pub fn all() -> Vec<Target> {
     targets.extend(coordinate_targets::all());
     targets.extend(capi_targets::all());
     targets.extend(fuse_targets::all());
+    targets.extend(intercept_targets::all());
     let text = |name, run, seeds| Target { name, run, seeds, amplification_max: FLAT };
     targets.extend([
         text(

@@ -27,6 +27,10 @@ pub fn all() -> Vec<Target> {
         target("reply-sums", client::fuzz::reply_sums, || vec![client::fuzz::reply_sums_seed()]),
         target("dfs-inode", dfs_inode, || vec![vec![1; 100], vec![0; 64]]),
         target("dfs-superblock", dfs_superblock, || vec![vec![1; 64]]),
+        target("shared-obj", shared_obj, || {
+            let head = [&b"AZO1"[..], &CONT, &[3, 0, 0, 0], &[9; 16], &[4, 0], b"name"].concat();
+            [&INODE[..], &[], &[1]].iter().map(|inode| [&head, *inode].concat()).collect()
+        }),
         target("dir-anchor", dir_anchor, || vec![DirAnchor::start().to_bytes()]),
         target("short-dir-anchor", short_dir_anchor, || {
             let mut marked = DirAnchor::start().to_bytes();
@@ -59,6 +63,34 @@ fn dfs_inode(bytes: &[u8]) {
     }
 }
 
+/// The container that [`shared_obj`] is asked about.
+const CONT: [u8; 16] = [5; 16];
+
+/// A record of an inode of a regular file, without a symbolic link's target: version 1, array
+/// link, mode 0100644.
+const INODE: [u8; 86] = {
+    let mut raw = [0; 86];
+    (raw[0], raw[1], raw[4], raw[5]) = (1, 1, 0xa4, 0x81);
+    (raw[8], raw[24], raw[32]) = (77, 1, 1);
+    (raw[80], raw[81], raw[82], raw[83]) = (255, 255, 255, 255);
+    raw
+};
+
+/// An open file handed over by another process: what is understood is handed on as it was.
+fn shared_obj(bytes: &[u8]) {
+    if let Ok(obj) = dfs::SharedObj::from_global(CONT, bytes) {
+        let again = dfs::SharedObj::from_global(CONT, &obj.to_global(CONT)).expect("our own bytes");
+        assert_eq!((again.oid(), again.parent_oid()), (obj.oid(), obj.parent_oid()));
+        assert_eq!(
+            (again.name(), again.mode(), again.flags()),
+            (obj.name(), obj.mode(), obj.flags())
+        );
+        assert!(obj.name().len() <= bytes.len());
+        // Its layout is computed from these bytes, too.
+        let _ = obj.oid().class();
+    }
+}
+
 fn dfs_superblock(bytes: &[u8]) {
     if let Ok(superblock) = Superblock::decode(bytes) {
         let again = Superblock::decode(&superblock.encode()).expect("what we write can be read");
@@ -87,5 +119,19 @@ fn object_anchor(bytes: &[u8]) {
 fn engine_config(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = EngineConfig::parse(text, "fuzz.toml");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_of_an_open_file_is_understood() {
+        let targets = all();
+        let target = targets.iter().find(|target| target.name == "shared-obj").unwrap();
+        let seeds = (target.seeds)();
+        assert!(dfs::SharedObj::from_global(CONT, &seeds[0]).is_ok());
+        assert!(dfs::SharedObj::from_global([0; 16], &seeds[0]).is_err());
     }
 }

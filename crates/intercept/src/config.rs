@@ -6,8 +6,9 @@
 //! | `AZEKURA_INTERCEPT_LOG` | a file, or `stderr`, or a level (`warn`, `info`, `debug`), or level and file with a colon |
 //! | `AZEKURA_INTERCEPT_SUMMARY` | `1`: at exit, say what was taken and what was not |
 //!
-//! Mounts of type `fuse.azekura` in `/proc/self/mountinfo` are prefixes too.
+//! Mounts of type `fuse.azekura` in `/proc/self/mountinfo` that can be written are prefixes too.
 
+use crate::mountinfo;
 use crate::report::Level;
 use client::SystemAddress;
 use std::ffi::OsString;
@@ -111,8 +112,12 @@ pub fn load() {
 impl Config {
     fn add(&mut self, prefix: Prefix) {
         match self.prefixes.iter_mut().find(|known| known.path == prefix.path) {
-            // Named by hand and mounted: what is not done here goes to the mount.
-            Some(known) => known.is_mount |= prefix.is_mount,
+            // Named by hand and mounted: what is not done here goes to the mount, unless
+            // something else is mounted there.
+            Some(known) if prefix.is_mount && known.url() == prefix.url() => {
+                (known.is_mount, known.device) = (true, prefix.device);
+            }
+            Some(_) => {}
             None => self.prefixes.push(prefix),
         }
     }
@@ -196,48 +201,15 @@ fn make(url: &[u8], path: &[u8], mount: Option<u64>) -> Option<Prefix> {
     Some(Prefix { index: 0, pool, cont, sub, path: clean, is_mount, device })
 }
 
-/// The prefix of a line of `mountinfo`, if it is a mount of ours.
+/// The prefix of a mount of ours. Where nothing may be changed the kernel does all: what is shown
+/// there may be a snapshot.
 fn mount_of(line: &[u8]) -> Option<Prefix> {
-    let at = line.windows(3).position(|three| three == b" - ")?;
-    let mut tail = line[at + 3..].split(|byte| *byte == b' ');
-    if tail.next()? != b"fuse.azekura" {
+    let mount = mountinfo::parse(line).filter(|mount| mount.kind == b"fuse.azekura")?;
+    // Of a directory of a mount that is bound elsewhere the kernel knows what it leads to.
+    if mount.root != b"/" || mount.is_read_only {
         return None;
     }
-    let source = unescape(tail.next()?);
-    let head: Vec<&[u8]> = line[..at].split(|byte| *byte == b' ').collect();
-    let (device, root, point) = (head.get(2)?, head.get(3)?, head.get(4)?);
-    if *root != b"/" {
-        // A directory of the mount bound elsewhere: the kernel knows what it leads to.
-        return None;
-    }
-    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
-    let device = libc::makedev(major.parse().ok()?, minor.parse().ok()?);
-    make(&source, &unescape(point), Some(device))
-}
-
-/// The kernel writes blanks and the like as `\040`.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let digits = text.get(at + 1..at + 4).filter(|_| text[at] == b'\\');
-        let value = digits.and_then(|digits| {
-            digits.iter().try_fold(0u32, |value, digit| {
-                (b'0'..=b'7').contains(digit).then(|| value * 8 + u32::from(digit - b'0'))
-            })
-        });
-        match value.and_then(|value| u8::try_from(value).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                at += 4;
-            }
-            None => {
-                out.push(text[at]);
-                at += 1;
-            }
-        }
-    }
-    out
+    make(&mount.source, &mount.point, Some(libc::makedev(mount.device.0, mount.device.1)))
 }
 
 fn log_of(text: &OsString) -> (Level, Option<std::path::PathBuf>) {
@@ -282,8 +254,27 @@ mod tests {
         assert!(mount_of(bound).is_none());
         let other = b"36 35 98:0 / /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
         assert!(mount_of(other).is_none());
-        for cut in 0..line.len() {
-            let _ = mount_of(&line[..cut]);
+        let read_only = [
+            &b"36 35 0:51 / /mnt/x ro,nosuid - fuse.azekura azk://tank/home rw,user_id=0"[..],
+            b"36 35 0:51 / /mnt/x rw,nosuid - fuse.azekura azk://tank/home ro,user_id=0",
+        ];
+        assert!(read_only.iter().all(|line| mount_of(line).is_none()));
+    }
+
+    #[test]
+    fn a_prefix_named_by_hand_is_a_mount_only_of_the_same() {
+        let mounted = b"36 35 0:51 / /mnt/x rw,nosuid - fuse.azekura azk://tank/home rw";
+        for (by_hand, is_mount) in
+            [("azk://tank/home=/mnt/x", true), ("azk://tank/home/sub=/mnt/x", false)]
+        {
+            let (level, log) = (Level::Off, None);
+            let mut config = Config { prefixes: Vec::new(), level, log, summary: false };
+            config.add(parse(by_hand.as_bytes()).unwrap());
+            config.add(mount_of(mounted).unwrap());
+            assert_eq!(config.prefixes.len(), 1);
+            let prefix = &config.prefixes[0];
+            assert_eq!(prefix.is_mount, is_mount, "{by_hand}");
+            assert_eq!(prefix.device == libc::makedev(0, 51), is_mount);
         }
     }
 

@@ -4,8 +4,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`hooks`] | the functions that stand in for the C library's, one family per file |
-//! | [`config`], [`path`], [`cwd`] | which paths are ours |
-//! | [`table`], [`open`], [`head`] | which descriptors are ours, and what they share with other processes |
+//! | [`config`], [`mountinfo`], [`path`], [`cwd`] | which paths are ours |
+//! | [`table`], [`open`], [`head`], [`about`] | which descriptors are ours, and what they share with other processes |
 //! | [`mount`], [`walk`], [`act`], [`caller`] | the way of a call to `dfs` |
 //! | [`acl`], [`listing`], [`temporary`], [`program`] | directory streams, temporary names, programs that are executed |
 //! | [`inside`], [`report`], [`real`], [`errno`] | being inside, counters and log, the C library |
@@ -32,6 +32,7 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("file offsets are taken to be 64 bits wide in every form of a call");
 
+mod about;
 mod acl;
 mod act;
 mod caller;
@@ -44,6 +45,7 @@ mod hooks;
 mod inside;
 mod listing;
 mod mount;
+mod mountinfo;
 mod open;
 mod path;
 mod program;

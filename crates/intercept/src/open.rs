@@ -1,8 +1,9 @@
 //! An open file of ours, as this process knows it: what the kernel calls an open file
 //! description. Descriptors that `dup` makes share one.
 
+use crate::about::About;
 use crate::config::{self, Prefix};
-use crate::head::{About, Head, Locked, Page};
+use crate::head::{Head, Locked, Page};
 use crate::mount::Mount;
 use crate::{inside, table};
 use dfs::{Dfs, FileKind, Obj, OpenFlags, SharedObj};

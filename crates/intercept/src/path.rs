@@ -111,8 +111,8 @@ pub fn below_any(config: &'static config::Config, path: &[u8]) -> Option<Spot> {
     })
 }
 
-/// Longest path that is looked into.
-const PATH_BYTES: usize = libc::PATH_MAX as usize;
+/// Room that a path has, with the byte that ends it.
+pub const PATH_BYTES: usize = libc::PATH_MAX as usize;
 
 /// What follows a prefix in an absolute path; none when it is not below it.
 fn below(prefix: &[u8], path: &[u8]) -> Option<Vec<u8>> {

@@ -1,7 +1,8 @@
 //! The calls as system calls below a directory.
 //!
 //! Users are changed for the calling thread alone, by raw system calls (the library's own change
-//! all threads), and only when the process is the superuser's. Invariant: the thread that uses a
+//! all threads), and only when the process is the superuser's; a preload library does not see raw
+//! calls, so for those there is [`LibcSystem::of_process`]. Invariant: the thread that uses a
 //! [`LibcSystem`] does nothing else in between; umask and credentials are back to the superuser's
 //! whenever a call of [`System::be`] said so.
 
@@ -17,6 +18,8 @@ pub struct LibcSystem {
     files: Vec<Option<OwnedFd>>,
     lacks: Vec<String>,
     user: User,
+    /// The whole process becomes another user, by calls that a preload library sees.
+    changes_process: bool,
 }
 
 fn errno() -> Errno {
@@ -41,9 +44,18 @@ impl LibcSystem {
             lacks.push("umask".into());
         }
         let top = top.trim_end_matches('/').to_string();
-        let mut system = LibcSystem { top, files: Vec::new(), lacks, user: User::ROOT };
+        let (user, changes_process) = (User::ROOT, false);
+        let mut system = LibcSystem { top, files: Vec::new(), lacks, user, changes_process };
         system.umask(0);
         system.find_out();
+        system
+    }
+
+    /// The same for a process that does nothing else: all of it becomes another user, by calls of
+    /// the C library.
+    pub fn of_process(top: &str, lacks: &[&str]) -> LibcSystem {
+        let mut system = LibcSystem::new(top, lacks);
+        system.changes_process = true;
         system
     }
 
@@ -111,11 +123,11 @@ fn timespec(time: NewTime) -> libc::timespec {
     libc::timespec { tv_sec, tv_nsec }
 }
 
-fn coarse_now() -> (i64, i64) {
+fn now(clock: libc::clockid_t) -> (i64, i64) {
     // SAFETY: the kernel fills the struct; all zero is a value of it.
     unsafe {
         let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut now);
+        libc::clock_gettime(clock, &mut now);
         (now.tv_sec, now.tv_nsec)
     }
 }
@@ -128,12 +140,19 @@ impl System for LibcSystem {
             return;
         }
         let groups: Vec<libc::gid_t> = [Some(user.id), user.group].into_iter().flatten().collect();
-        // SAFETY: the list lives through the call. Back to the superuser first, who may change.
+        // Back to the superuser first, who may change. SAFETY: the list lives through the call.
         let changed = unsafe {
-            libc::syscall(libc::SYS_setresuid, -1i64, 0i64, -1i64) == 0
-                && libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0
-                && libc::syscall(libc::SYS_setresgid, -1i64, user.id as i64, -1i64) == 0
-                && libc::syscall(libc::SYS_setresuid, -1i64, user.id as i64, -1i64) == 0
+            if self.changes_process {
+                libc::seteuid(0) == 0
+                    && libc::setgroups(groups.len(), groups.as_ptr()) == 0
+                    && libc::setegid(user.id) == 0
+                    && libc::seteuid(user.id) == 0
+            } else {
+                libc::syscall(libc::SYS_setresuid, -1i64, 0i64, -1i64) == 0
+                    && libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) == 0
+                    && libc::syscall(libc::SYS_setresgid, -1i64, user.id as i64, -1i64) == 0
+                    && libc::syscall(libc::SYS_setresuid, -1i64, user.id as i64, -1i64) == 0
+            }
         };
         assert!(changed, "becoming user {}: {}", user.id, std::io::Error::last_os_error());
         self.user = user;
@@ -149,8 +168,10 @@ impl System for LibcSystem {
     }
 
     fn tick(&mut self) {
-        let before = coarse_now();
-        while coarse_now() == before {
+        // A server may take times from the fine clock, the kernel takes them from the coarse one,
+        // which may stand for a time that is over when it moves.
+        let before = now(libc::CLOCK_REALTIME);
+        while now(libc::CLOCK_REALTIME_COARSE) <= before {
             std::thread::yield_now();
         }
     }

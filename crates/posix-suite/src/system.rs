@@ -106,7 +106,8 @@ pub trait System {
     fn umask(&mut self, bits: u32);
     /// True when cases that need this cannot run: `users` (to be somebody else), `dev` (making
     /// device nodes), `dir-nlink` (2 + subdirectories), `xattr-user`, `trusted`, `tmpfile`, `ofd`,
-    /// `special-open` (opening fifos and sockets means something), `zero-range`, `exchange`.
+    /// `special-open` (opening fifos and sockets means something), `zero-range`, `exchange`, `holes`
+    /// (`SEEK_DATA` and `SEEK_HOLE` find them), `exact-blocks` (also of open files).
     fn lacks(&self, what: &str) -> bool;
     /// Waits until the clock of the file system has moved on.
     fn tick(&mut self);

@@ -29,8 +29,8 @@ pub fn start(session: &Session, log: Option<&Path>) -> Outcome {
             .into(),
     };
     let mut args: Vec<_> = super::fstab::arguments().collect();
-    args.push("--reporting".into());
-    args.push("--json".into());
+    let options_end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    args.insert(options_end, "--reporting".into());
     let mut command = Command::new(&program);
     command.args(&args[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
     // SAFETY: the closure makes two system calls and touches no memory of the parent, so it may

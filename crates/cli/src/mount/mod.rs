@@ -105,6 +105,11 @@ impl MountArgs {
         self.foreground || self.reporting
     }
 
+    /// Whoever started it waits on its standard output for a report, as JSON.
+    pub fn is_reporting(&self) -> bool {
+        self.reporting
+    }
+
     fn options(&self) -> Result<Options> {
         let mut options = Options::default();
         for list in &self.options {

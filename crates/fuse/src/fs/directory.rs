@@ -7,6 +7,7 @@ use super::listing::{ENTRIES_FROM, Item, Listing, Page};
 use super::table::Inode;
 use super::worker::Worker;
 use crate::low::{Attr, DirSink, Entry, Fh, FileKind, NodeId, Opened, Request};
+use dfs::Access;
 use parking_lot::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -15,9 +16,13 @@ use std::time::Duration;
 const PAGE_TTL_MAX: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Opens a directory. Nobody is asked: the kernel has looked it up.
-    pub fn opendir(&self, node: NodeId) -> Answer<Opened> {
+    /// Opens a directory. Nobody is asked where the kernel checks permissions: it has looked the
+    /// directory up.
+    pub async fn opendir(&self, req: &Request, node: NodeId) -> Answer<Opened> {
         let inode = self.inode(node)?;
+        if !self.volume.options.kernel_checks {
+            self.access(req, node, Access::READ.0).await?;
+        }
         let listing = Some(futures_util::lock::Mutex::new(Listing::default()));
         let fh = self.volume.files.add(OpenFile {
             inode,
@@ -61,7 +66,9 @@ impl Worker {
         let mut at = offset.saturating_sub(ENTRIES_FROM);
         let dfs = self.dfs_for(req);
         let dir = self.obj(&file.inode, dfs::OpenFlags::READ);
-        let plus = sink.is_plus();
+        // Who may only read the directory gets names.
+        let may_search = || dfs.oaccess(&dir, Access::EXECUTE).is_ok();
+        let plus = sink.is_plus() && (self.volume.options.kernel_checks || may_search());
         loop {
             let now = || self.volume.table.now();
             if !listing.seek(&dfs, &dir, at, plus, now).await? {

@@ -59,9 +59,9 @@ impl Worker {
         let made = self.change_names(&dir, made, |made| made.changed_ns).await?;
         let (obj, stat) = (made.obj, made.stat);
         let inode = self.learn_of(&obj.share(), as_of);
-        let entry = self.entry(&inode, &stat);
         let flags = self.pages(&inode, bits, &stat, bits.has(libc::O_TRUNC));
-        Ok((entry, Opened { fh: self.keep(inode, obj, &stat, bits), flags }))
+        let fh = self.keep(inode.clone(), obj, &stat, bits);
+        Ok((self.entry(&inode, &stat), Opened { fh, flags }))
     }
 
     /// Makes and opens a file without a name.
@@ -80,9 +80,9 @@ impl Worker {
         let obj = dfs.tmpfile(&at, flags, new.mode & 0o7777, &options).await?;
         let stat = dfs.ostat(&obj).await?;
         let inode = self.learn_of(&obj.share(), as_of);
-        let entry = self.entry(&inode, &stat);
         let flags = self.pages(&inode, bits, &stat, false);
-        Ok((entry, Opened { fh: self.keep(inode, obj, &stat, bits), flags }))
+        let fh = self.keep(inode.clone(), obj, &stat, bits);
+        Ok((self.entry(&inode, &stat), Opened { fh, flags }))
     }
 
     /// How the kernel shall treat the pages of a file that was opened.

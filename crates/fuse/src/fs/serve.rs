@@ -254,11 +254,11 @@ impl FileSystem for MountedFs {
 
     async fn opendir(
         &self,
-        _req: &Request,
+        req: &Request,
         node: NodeId,
         _flags: OpenFlags,
     ) -> Result<Opened, Errno> {
-        self.0.opendir(node).map_err(super::fault::Fault::errno)
+        self.run(req, self.0.opendir(req, node)).await
     }
 
     async fn readdir(

@@ -10,7 +10,7 @@ use crate::low::{
     Attr, Entry, Fh, NodeId, Notifier, OpenFlags as OpenBits, Request, Stat as Told, WorkerSeat,
 };
 use client::Client;
-use dfs::{Dfs, Obj, OpenFlags, SharedObj, Stat};
+use dfs::{Dfs, FileKind, Obj, OpenFlags, SharedObj, Stat};
 use env::Env;
 use foldhash::HashMap;
 use parking_lot::Mutex;
@@ -119,9 +119,17 @@ impl Worker {
 
     fn attr(&self, inode: &Inode, stat: &Stat) -> Attr {
         inode.tell(Version { size: stat.size, mtime_ns: stat.mtime_ns });
+        if !self.volume.options.policy.writes_back() {
+            return convert::attr(stat, convert::BLOCK_BYTES);
+        }
         // With write-back the kernel cuts pages at block borders, so blocks are pages there.
-        let writes_back = self.volume.options.policy.writes_back();
-        convert::attr(stat, if writes_back { 4096 } else { convert::BLOCK_BYTES })
+        let attr = convert::attr(stat, 4096);
+        if stat.kind() != FileKind::Regular || !inode.is_open() {
+            return attr;
+        }
+        // The kernel may have data that is nowhere else; who saw no blocks would take the file for
+        // a hole (tar does).
+        Attr { blocks: attr.blocks.max(attr.size.div_ceil(512)).max(1), ..attr }
     }
 
     /// The kernel learns of an object and holds a lookup of it.

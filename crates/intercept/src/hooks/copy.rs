@@ -27,7 +27,7 @@ hook!([copy_file_range](
     if !table::is_ours(to) && !table::is_ours(from) {
         return real::copy_file_range(from, from_offset, to, to_offset, bytes, flags);
     }
-    if flags != 0 {
+    if flags != 0 || overlaps(from, from_offset, to, to_offset, bytes) {
         return errno::number(Err(libc::EINVAL));
     }
     copy(from, from_offset, to, to_offset, bytes)
@@ -43,6 +43,36 @@ hook!([splice](
     }
     real::splice(from, from_offset, to, to_offset, bytes, flags)
 });
+
+/// True when what is to be copied and where it is to go are one part of one file.
+///
+/// # Safety
+/// Offsets are null or valid.
+unsafe fn overlaps(
+    from: c_int,
+    from_offset: *const off_t,
+    to: c_int,
+    to_offset: *const off_t,
+    bytes: size_t,
+) -> bool {
+    let (Some(source), Some(target)) = (table::get(from), table::get(to)) else { return false };
+    if (source.cont, source.known().oid()) != (target.cont, target.known().oid()) {
+        return false;
+    }
+    // SAFETY: valid places; offsets by the caller's promise.
+    unsafe {
+        let place = |fd: c_int, offset: *const off_t| {
+            offset.as_ref().copied().unwrap_or_else(|| super::seek::lseek(fd, 0, libc::SEEK_CUR))
+        };
+        let mut stat: libc::stat = std::mem::zeroed();
+        if super::stat::fstat(from, &mut stat) != 0 {
+            return false;
+        }
+        let (at, to_at) = (place(from, from_offset), place(to, to_offset));
+        let left = u64::try_from(stat.st_size.saturating_sub(at)).unwrap_or(0);
+        at.abs_diff(to_at) < left.min(bytes as u64)
+    }
+}
 
 /// Copies by reading and writing.
 ///

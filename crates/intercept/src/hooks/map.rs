@@ -1,6 +1,7 @@
 //! `mmap`.
 //!
-//! Pages of a file of ours are not the kernel's. With a mount the file is opened there and mapped.
+//! Pages of a file of ours are not the kernel's. With a mount the file is opened there and mapped;
+//! if what has the path there by now is another file, or nothing, it is as without a mount.
 //! Without one a private mapping is memory with the file's bytes in it; so is a shared one
 //! of a file opened for reading, as long as nobody wants to see changes made meanwhile. A shared
 //! mapping that writes is refused with `ENODEV`, which programs know from file systems that cannot.
@@ -22,10 +23,14 @@ hook!([mmap mmap64](
     let Some(open) = table::get(fd) else {
         return real::mmap64(address, bytes, access, flags, fd, offset);
     };
-    let mapped = if open.prefix.is_mount {
-        map_on_mount(&open, address, bytes, access, flags, offset)
-    } else {
-        map_copy(&open, fd, address, bytes, access, flags, offset)
+    let mapped = match open_on_mount(&open) {
+        Some(mounted) => {
+            let mapped = real::mmap64(address, bytes, access, flags, mounted, offset);
+            let error = errno::get();
+            real::close(mounted);
+            if mapped == libc::MAP_FAILED { Err(error) } else { Ok(mapped) }
+        }
+        None => map_copy(&open, fd, address, bytes, access, flags, offset),
     };
     mapped.unwrap_or_else(|error| {
         errno::set(error);
@@ -33,33 +38,32 @@ hook!([mmap mmap64](
     })
 });
 
-/// Maps the same file on the mount.
-///
-/// # Safety
-/// As for `mmap`.
-unsafe fn map_on_mount(
-    open: &Open,
-    address: *mut c_void,
-    bytes: size_t,
-    access: c_int,
-    flags: c_int,
-    offset: off_t,
-) -> Result<*mut c_void, c_int> {
-    let path = [&open.prefix.path[..], &open.path()].concat();
-    report::passed(Family::Map, Why::Mount, format_args!("{}", path.escape_ascii()));
-    let path = CString::new(path).map_err(|_| libc::ENOENT)?;
-    let how = open.head().status.load(Relaxed) as c_int & libc::O_ACCMODE | libc::O_CLOEXEC;
-    // SAFETY: the path is a string.
-    let fd = unsafe { real::open(path.as_ptr(), how, 0) };
-    if fd < 0 {
-        return Err(errno::get());
+/// Opens the same file on the mount; none when there is no mount, or the file is not to be
+/// found there.
+fn open_on_mount(open: &Open) -> Option<c_int> {
+    if !open.prefix.is_mount {
+        return None;
     }
-    // SAFETY: by the caller's promise.
-    let mapped = unsafe { real::mmap64(address, bytes, access, flags, fd, offset) };
-    let error = errno::get();
+    let path = [&open.prefix.path[..], &open.path()].concat();
+    let mode = open.head().status.load(Relaxed) as c_int & libc::O_ACCMODE;
+    // Not to wait for anybody if it is a pipe by now.
+    let how = mode | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let name = CString::new(&path[..]).ok()?;
+    // SAFETY: the path is a string.
+    let fd = unsafe { real::open(name.as_ptr(), how, 0) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: just opened, and closed by this function or its caller.
+    let stat = rustix::fs::fstat(unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) });
+    let (device, number) = (open.prefix.device, open.known().oid().lo);
+    if stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (device, number)) {
+        report::passed(Family::Map, Why::Mount, format_args!("{}", path.escape_ascii()));
+        return Some(fd);
+    }
     // SAFETY: opened above.
     unsafe { real::close(fd) };
-    if mapped == libc::MAP_FAILED { Err(error) } else { Ok(mapped) }
+    None
 }
 
 /// Maps memory with the file's bytes in it.

@@ -93,7 +93,7 @@ hook!([linkat](
         numbered(from)
     };
     if let Some(open) = by_number {
-        let Some(spot) = path::locate(to_dir, to) else { return errno::zero(Err(libc::EXDEV)) };
+        let Some(spot) = path::locate(to_dir, to) else { return across(&[to]) };
         return errno::zero(link_open(&open, &spot));
     }
     match (path::locate(from_dir, from), path::locate(to_dir, to)) {
@@ -107,10 +107,8 @@ hook!([linkat](
             });
             two_done(done, |one, two| real::linkat(AT_FDCWD, one, AT_FDCWD, two, flags))
         }
-        _ => {
-            errno::set(libc::EXDEV);
-            -1
-        }
+        _ if flags & libc::AT_EMPTY_PATH != 0 => across(&[to]),
+        _ => across(&[from, to]),
     }
 });
 
@@ -339,6 +337,22 @@ fn lost_name(removed: &Removed) {
     }
 }
 
+/// Why a name cannot be given across file systems: that a path can be none comes first.
+///
+/// # Safety
+/// Null or strings.
+unsafe fn across(paths: &[*const c_char]) -> c_int {
+    let wrong = paths.iter().find_map(|path| {
+        // SAFETY: by the caller's promise.
+        match unsafe { path::bytes(*path) } {
+            None => Some(libc::EFAULT),
+            Some([]) => Some(libc::ENOENT),
+            Some(path) => (path.len() >= path::PATH_BYTES).then_some(libc::ENAMETOOLONG),
+        }
+    });
+    errno::zero(Err(wrong.unwrap_or(libc::EXDEV)))
+}
+
 /// Renames.
 ///
 /// # Safety
@@ -356,10 +370,8 @@ unsafe fn move_name(
     let (one, two) = match (one, two) {
         (None, None) => return real(),
         (Some(one), Some(two)) => (one, two),
-        _ => {
-            errno::set(libc::EXDEV);
-            return -1;
-        }
+        // SAFETY: by the caller's promise.
+        _ => return unsafe { across(&[from, to]) },
     };
     if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
         errno::set(libc::EINVAL);

@@ -4,11 +4,12 @@ use super::finish;
 use crate::act::{self, Answer, Step};
 use crate::open::Open;
 use crate::path::{self, Spot};
-use crate::report::Family;
+use crate::report::{self, Family, Why};
 use crate::walk::{self, End};
 use crate::{inside, real, table};
 use dfs::{CreateOptions, FileKind, Obj, OpenFlags};
 use libc::{AT_FDCWD, c_char, c_int, mode_t};
+use std::ffi::CString;
 use std::sync::Arc;
 use types::{Code, Error};
 
@@ -90,11 +91,26 @@ pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int
             FileKind::Symlink if name_only => {}
             _ if name_only => {}
             // What is behind a device or a pipe is not in the container.
-            _ => return Err(Error::new(Code::NotSupported, "a special file cannot be opened")),
+            _ => return Ok(Step::Done(None)),
         }
-        Ok(Step::Done(enter(scene, path, obj, flags)))
+        Ok(Step::Done(Some(enter(scene, path, obj, flags))))
     });
-    give(opened?, flags)
+    match opened? {
+        Answer::Done(Some(open)) => give(Answer::Done(open), flags),
+        Answer::Done(None) => special(spot),
+        Answer::Outside(path) => Ok(Answer::Outside(path)),
+    }
+}
+
+/// Opens a pipe, socket or device: what that means the kernel knows, if there is a mount.
+fn special(spot: &Spot) -> Result<Answer<c_int>, c_int> {
+    let path = spot.full();
+    let why = if spot.prefix.is_mount { Why::Mount } else { Why::Refused };
+    report::passed(Family::Open, why, format_args!("special file {}", path.escape_ascii()));
+    if !spot.prefix.is_mount {
+        return Err(libc::EOPNOTSUPP);
+    }
+    CString::new(path).map(Answer::Outside).map_err(|_| libc::ENOENT)
 }
 
 /// Opens a new file without a name (`O_TMPFILE`).

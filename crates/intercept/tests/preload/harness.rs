@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use types::{ContLayout, Durability};
+use wire::control::{Name, OpenMode};
 
 /// A program that runs longer hangs.
 const RUN_TIME_MAX: Duration = Duration::from_secs(120);
@@ -117,6 +118,47 @@ impl Place {
         let clean = |text: String, dir: &str| text.replace(dir, "DIR");
         let kernel = clean(kernel, &self.dir().display().to_string());
         assert_eq!(clean(ours, &self.azk), kernel);
+    }
+}
+
+/// A mount of the same file system, served by this process; gone with the value.
+pub struct Mounted {
+    // Before its directory.
+    _mount: fuse::mount::Mount,
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Mounts with options as `mount -o` takes them. None, said loudly, where that is not possible.
+    pub fn new(options: &str) -> Option<Mounted> {
+        let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+        if let Err(error) = device {
+            eprintln!("SKIPPED: nothing is mounted in this test: /dev/fuse: {error}");
+            return None;
+        }
+        let mut parsed = fuse::options::Options { threads: 2, ..Default::default() };
+        parsed.apply(options).unwrap();
+        let connect = {
+            let system = system().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            system.options(false)
+        };
+        let client = client::Client::connect(connect).unwrap();
+        let read_only = parsed.read_only;
+        let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+        let flags = if read_only { dfs::MountFlags::READ_ONLY } else { dfs::MountFlags::NONE };
+        let fs = client.block_on(async {
+            let pool = client.pool_open(&Name::Label("p".into()), mode).await.unwrap();
+            let cont = pool.cont_open(&Name::Label("c".into()), mode).await.unwrap();
+            dfs::Dfs::mount(&cont, flags, dfs::Credentials::root()).await.unwrap()
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let mount = fuse::mount::Mount::start(fs, dir.path(), "azk://p/c".into(), &parsed).unwrap();
+        Some(Mounted { _mount: mount, dir })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod calls;
 mod harness;
+mod mounts;
 mod posix;
 mod processes;
 mod shells;

@@ -1,7 +1,35 @@
-//! A table of rules of POSIX, one case per rule, is run elsewhere through the library; here are
-//! those that only interception can break: paths that cross the border.
+//! The table of rules of POSIX, one case per rule, in a process with the library loaded; and rules
+//! that only interception can break: paths that cross the border.
 
-use crate::harness::Place;
+use crate::harness::{PREFIX, Place};
+use posix_suite::{LibcSystem, run};
+
+/// Says to [`the_suites_process`] where to work.
+const TOP: &str = "POSIX_SUITE_TOP";
+
+/// What interception does not do without a mount, by docs/intercept.md: opening fifos, sockets and
+/// devices; and directories do not count what is in them.
+const LACKS: [&str; 2] = ["special-open", "dir-nlink"];
+
+#[test]
+fn the_rules_of_posix_hold_below_a_prefix() {
+    let place = Place::new("suite");
+    let mut suite = place.command(std::env::current_exe().unwrap());
+    suite.args(["--exact", "posix::the_suites_process", "--nocapture", "--test-threads=1"]);
+    let said = place.run(suite.env(TOP, &place.azk));
+    assert!(said.contains("rules hold"), "the suite did not run:\n{said}");
+    assert!(place.azk.starts_with(PREFIX) && !std::path::Path::new(&place.azk).exists());
+}
+
+/// Not a test by itself: the process that the one above starts.
+#[test]
+fn the_suites_process() {
+    let Some(top) = std::env::var_os(TOP) else { return };
+    let report = run(&mut LibcSystem::of_process(top.to_str().unwrap(), &LACKS), "");
+    report.demand("a prefix");
+    assert!(report.passed > 200, "{} cases", report.passed);
+    println!("{} rules hold", report.passed);
+}
 
 #[test]
 fn links_lead_in_and_out_of_the_prefix() {

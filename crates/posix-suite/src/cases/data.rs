@@ -91,8 +91,13 @@ const RULES: &Rules = &[
     ),
     (
         "an empty file has no blocks, a written one has",
-        &[],
+        &["exact-blocks"],
         "open f x creat,w\n stat x blocks=none size=0\n write f 0 9000*a\n fsync f\n stat x blocks=some",
+    ),
+    (
+        "a written file has blocks, whether it is closed or not",
+        &[],
+        "open f x creat,w\n write f 0 9000*a\n stat x blocks=some\n close f\n stat x blocks=some size=9000",
     ),
     (
         "fallocate extends",
@@ -146,12 +151,12 @@ const RULES: &Rules = &[
     ),
     (
         "SEEK_DATA and SEEK_HOLE around a hole",
-        &[],
+        &["holes"],
         "open f x creat,rw\n write f 0 65536*a\n write f 262144 65536*b\n data f 65536 262144\n data f 200000 262144\n hole f 0 65536\n hole f 100000 100000\n hole f 262144 327680\n data f 262200 262200",
     ),
     (
         "SEEK_DATA of a file that is all hole is ENXIO",
-        &[],
+        &["holes"],
         "open f x creat,rw\n ftruncate f 100000\n ENXIO data f 0 0\n hole f 0 0\n ENXIO data f 99999 0\n hole f 50000 50000",
     ),
     (

@@ -11,6 +11,8 @@ const BY_KIND: &Rules = &[
     ("a link changes ctime and the directory", &[], "
         make {kind} a\n mark a\n mark .\n tick\n link a b\n newer a ctime\n newer . mtime ctime\n same a mtime"),
     ("an unlink of one name changes ctime", &[], "make {kind} a\n link a b\n tick\n mark b\n tick\n unlink a\n newer b ctime\n same b mtime"),
+    ("a name that went may be given again", &[], "
+        make {kind} a\n link a b\n unlink a\n link b a\n lstat b nlink=2\n same-object a b\n rename a c\n link b a\n lstat c nlink=3\n unlink b\n unlink c\n link a b\n lstat b nlink=2 kind={kind}"),
     ("a rename of a second name keeps them", &[], "make {kind} a\n link a b\n mkdir d 755\n rename b d/c\n lstat a nlink=2\n same-object a d/c"),
 ];
 
@@ -21,6 +23,10 @@ const RULES: &Rules = &[
     ("a failed link changes no ctime", &["users"], "create x\n mkdir d 755\n mark x\n mark d\n tick\n @1 EACCES|EPERM link x d/y\n same x ctime\n same d mtime ctime"),
     ("data is shared by all names", &[], "open f x creat,rw\n link x y\n write f 0 abc\n open g y rw\n read g 0 9 abc\n truncate y 1\n stat x size=1\n chmod y 640\n stat x mode=640"),
     ("a hard-linked file lives while open", &[], "open f x creat,rw\n write f 0 abc\n link x y\n unlink x\n unlink y\n read f 0 9 abc\n fstat f nlink=0"),
+    ("names of 255 bytes come and go", &[], "
+        create 255*n\n link 255*n x\n unlink 255*n\n link x 255*n\n lstat x nlink=2\n unlink x\n link 255*n x\n lstat x nlink=2"),
+    ("an open file keeps its attributes when its names change", &[], "
+        open f x creat,rw\n link x y\n unlink x\n fchmod f 640\n stat y mode=640 nlink=1\n rename y z\n fchmod f 600\n stat z mode=600\n unlink z\n fchmod f 400\n fstat f mode=400 nlink=0"),
     ("readlink gives the target as it was", &[], "symlink a/b/../c x\n readlink x a/b/../c\n symlink 4095*t y\n lstat y size=4095\n readlink y 4095*t"),
     ("a target of 4096 bytes is ENAMETOOLONG", &[], "ENAMETOOLONG symlink 4096*t x"),
     ("an empty target is ENOENT", &[], "ENOENT symlink '' x"),
