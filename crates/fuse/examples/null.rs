@@ -1,14 +1,17 @@
 //! A file system that does nothing, and how fast it is: what a mount could reach at best on this
 //! kernel. Files keep no data, names are not remembered; each request still makes the whole way.
 //!
-//!     cargo run --release -p fuse --example null -- [dev|uring] [SECONDS] [PROCESSES] [THREADS]
+//!     cargo run --release -p fuse --example null -- [dev|uring|auto] [SECONDS] [PROCESSES] [TTL]
+//!     cargo run --release -p fuse --example null -- on DIRECTORY [SECONDS] [PROCESSES]
 //!
-//! Time-outs are zero, so a `stat` is two requests and a create three. Prints operations per
-//! second (for transfers MB/s) of all client processes together, and CPU time per operation.
+//! The second form measures any other directory with the same clients: a mount to hold against it.
+//! Each process makes files of its own for the given time; when their names and attributes are
+//! no longer kept (TTL, default one second, as a mount's) it looks at each once, and then moves
+//! data in one file of 64 MiB, direct. Prints operations per second (for transfers MB/s) of all
+//! processes together, and for the first form CPU time per operation.
 
 use fuse::low::*;
 use std::fs::OpenOptions;
-use std::io::BufRead;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,10 +21,14 @@ use std::time::{Duration, Instant};
 
 const OPERATIONS: [&str; 6] =
     ["create", "stat", "write 1MiB", "read 1MiB", "write 4KiB", "read 4KiB"];
-const FILE_BYTES: u64 = 1 << 30;
+const FILE_BYTES: u64 = 64 << 20;
+const PROCESS_COUNT_MAX: usize = 16;
 
 struct Null {
     next_node: Arc<AtomicU64>,
+    /// Files made by each client process.
+    made: Arc<[AtomicU64; PROCESS_COUNT_MAX]>,
+    ttl: Duration,
 }
 
 impl Null {
@@ -32,42 +39,48 @@ impl Null {
 
     fn entry(&self) -> Entry {
         let node = NodeId(self.next_node.fetch_add(1, Ordering::Relaxed));
-        let mut entry = Entry::negative(Duration::ZERO);
-        (entry.node, entry.attr) = (node, self.attr(node));
+        let mut entry = Entry::negative(self.ttl);
+        (entry.node, entry.attr, entry.attr_ttl) = (node, self.attr(node), self.ttl);
         entry
     }
 }
 
+/// Whose a name is, and which of theirs: `PROCESS-NUMBER`.
+fn parse(name: &[u8]) -> Option<(usize, u64)> {
+    let (process, number) = std::str::from_utf8(name).ok()?.split_once('-')?;
+    Some((process.parse().ok()?, number.parse().ok()?))
+}
+
 impl FileSystem for Null {
     async fn lookup(&self, _: &Request, _: NodeId, name: &[u8]) -> Result<Entry, Errno> {
-        // Names of files to be made are not there before.
-        if name.starts_with(b"new") {
+        let (process, number) = parse(name).ok_or(Errno::NOENT)?;
+        if number >= self.made[process].load(Ordering::Relaxed) {
             return Err(Errno::NOENT);
         }
-        let mut entry = self.entry();
         // One name is one file, or the kernel would see it replaced all the time.
-        if let Some(number) = std::str::from_utf8(name).ok().and_then(|text| text.parse().ok()) {
-            entry.node = NodeId(number);
-            entry.attr = self.attr(entry.node);
-        }
-        Ok(entry)
+        let node = NodeId((process as u64 + 1) << 32 | number);
+        Ok(Entry { node, attr: self.attr(node), ..self.entry() })
     }
 
     fn forget(&self, _: NodeId, _: u64) {}
 
     async fn getattr(&self, _: &Request, node: NodeId, _: Option<Fh>) -> Result<Stat, Errno> {
-        Ok(Stat { attr: self.attr(node), attr_ttl: Duration::ZERO })
+        Ok(Stat { attr: self.attr(node), attr_ttl: self.ttl })
     }
 
     async fn create(
         &self,
         _: &Request,
         _: NodeId,
-        _: &[u8],
+        name: &[u8],
         _: NewNode,
         _: OpenFlags,
     ) -> Result<(Entry, Opened), Errno> {
-        Ok((self.entry(), Opened { fh: Fh(0), flags: 0 }))
+        let (process, number) = parse(name).ok_or(Errno::INVAL)?;
+        self.made[process].store(number + 1, Ordering::Relaxed);
+        let node = NodeId((process as u64 + 1) << 32 | number);
+        let flags = open_reply::DIRECT_IO | open_reply::PARALLEL_DIRECT_WRITES;
+        Ok((Entry { node, attr: self.attr(node), ..self.entry() }, Opened { fh: Fh(0), flags }))
     }
 
     async fn open(&self, _: &Request, _: NodeId, _: OpenFlags) -> Result<Opened, Errno> {
@@ -98,10 +111,10 @@ impl FileSystem for Null {
     }
 }
 
-/// Does one operation over and over; prints how often.
-fn client(dir: &Path, operation: &str, number: u64, seconds: f64) {
-    let until = Instant::now() + Duration::from_secs_f64(seconds);
-    let file = dir.join((1000 + number).to_string());
+/// Does one operation over and over, for a time or (stat) once for each file made; prints how
+/// often, and in how many seconds.
+fn client(dir: &Path, operation: &str, process: u64, seconds: f64, files: u64) {
+    let name = |number: u64| dir.join(format!("{process}-{number}"));
     let bytes = if operation.ends_with("4KiB") { 4 << 10 } else { 1 << 20 };
     // Direct I/O wants aligned memory.
     let mut memory = vec![1u8; bytes + 4096];
@@ -109,24 +122,36 @@ fn client(dir: &Path, operation: &str, number: u64, seconds: f64) {
     let memory = &mut memory[at..at + bytes];
     let transfer = operation.contains("iB").then(|| {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_DIRECT).open(&file).unwrap()
+        options.read(true).write(true).custom_flags(libc::O_DIRECT).open(name(0)).unwrap()
     });
+    if let Some(file) = transfer.as_ref().filter(|_| operation.starts_with("read")) {
+        for offset in (0..FILE_BYTES).step_by(bytes) {
+            file.write_all_at(memory, offset).unwrap();
+        }
+    }
+    let begin = Instant::now();
     let mut count = 0u64;
-    while Instant::now() < until {
+    loop {
         let offset = count * bytes as u64 % FILE_BYTES;
         match (operation.split(' ').next(), &transfer) {
             (Some("create"), _) => {
-                let name = dir.join(format!("new-{number}-{count}"));
-                OpenOptions::new().write(true).create_new(true).open(name).unwrap();
+                OpenOptions::new().write(true).create_new(true).open(name(count)).unwrap();
             }
-            (Some("stat"), _) => drop(std::fs::metadata(&file).unwrap()),
+            (Some("stat"), _) => drop(std::fs::metadata(name(count)).unwrap()),
             (Some("write"), Some(file)) => file.write_all_at(memory, offset).unwrap(),
             (Some("read"), Some(file)) => file.read_exact_at(memory, offset).unwrap(),
             _ => panic!("unknown operation {operation}"),
         }
         count += 1;
+        let over = match operation {
+            "stat" => count == files,
+            _ => begin.elapsed().as_secs_f64() > seconds,
+        };
+        if over {
+            break;
+        }
     }
-    println!("{count}");
+    println!("{count} {}", begin.elapsed().as_secs_f64());
 }
 
 fn cpu_seconds(who: i32) -> f64 {
@@ -140,55 +165,88 @@ fn cpu_seconds(who: i32) -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-fn measure(dir: &Path, operation: &str, seconds: f64, processes: u64) {
+/// Files that each process made, for `stat`.
+fn measure(dir: &Path, operation: &str, seconds: f64, made: &mut [u64]) {
     let cpu = || cpu_seconds(libc::RUSAGE_SELF) + cpu_seconds(libc::RUSAGE_CHILDREN);
     let before = cpu();
-    let children: Vec<_> = (0..processes)
-        .map(|number| {
+    let children: Vec<_> = made
+        .iter()
+        .enumerate()
+        .map(|(process, files)| {
             Command::new(std::env::current_exe().unwrap())
-                .args(["client", operation, &number.to_string(), &seconds.to_string()])
+                .args(["client", operation, &process.to_string(), &seconds.to_string()])
+                .arg(files.to_string())
                 .arg(dir)
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap()
         })
         .collect();
-    let mut total = 0u64;
-    for child in children {
+    let (mut total, mut rate) = (0, 0.0);
+    for (child, made) in children.into_iter().zip(made) {
         let output = child.wait_with_output().unwrap();
-        let line = output.stdout.lines().next().expect("a client failed").unwrap();
-        total += line.parse::<u64>().unwrap();
+        let line = String::from_utf8(output.stdout).unwrap();
+        let (count, took) = line.trim().split_once(' ').expect("a client failed");
+        let (count, took): (u64, f64) = (count.parse().unwrap(), took.parse().unwrap());
+        if operation == "create" {
+            *made = count;
+        }
+        total += count;
+        rate += count as f64 / took;
     }
     let cpu_us = (cpu() - before) * 1e6 / total.max(1) as f64;
-    let rate = total as f64 / seconds;
     match operation.ends_with("1MiB") {
         true => println!("{operation:>12} {:>12.0} MB/s {cpu_us:>9.1} µs CPU", rate * 1.048576),
         false => println!("{operation:>12} {rate:>12.0} op/s {cpu_us:>9.1} µs CPU"),
     }
 }
 
+fn measure_all(dir: &Path, seconds: f64, processes: usize, ttl: Duration) {
+    let mut made = vec![0; processes.min(PROCESS_COUNT_MAX)];
+    for operation in OPERATIONS {
+        if operation == "stat" {
+            std::thread::sleep(ttl + Duration::from_millis(100));
+        }
+        measure(dir, operation, seconds, &mut made);
+    }
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let arg = |at: usize| args.get(at).map(String::as_str);
+    let number = |at: usize, default: f64| {
+        arg(at).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("number: {text}")))
+    };
     if arg(0) == Some("client") {
-        let dir = PathBuf::from(&args[4]);
-        return client(&dir, &args[1], args[2].parse().unwrap(), args[3].parse().unwrap());
+        let dir = PathBuf::from(&args[5]);
+        return client(
+            &dir,
+            &args[1],
+            number(2, 0.0) as u64,
+            number(3, 0.0),
+            number(4, 0.0) as u64,
+        );
+    }
+    if arg(0) == Some("on") {
+        let dir = PathBuf::from(arg(1).expect("a directory"));
+        return measure_all(&dir, number(2, 2.0), number(3, 2.0) as usize, Duration::from_secs(1));
     }
     let transport = match arg(0) {
         Some("dev") => Transport::Dev,
         Some("uring") => Transport::Uring,
         _ => Transport::Auto,
     };
-    let seconds: f64 = arg(1).map_or(2.0, |text| text.parse().expect("seconds"));
-    let processes: u64 = arg(2).map_or(2, |text| text.parse().expect("processes"));
-    let threads: usize = arg(3).map_or(0, |text| text.parse().expect("threads"));
-    let only = arg(4);
+    let (seconds, processes) = (number(1, 2.0), number(2, 2.0) as usize);
+    let ttl = Duration::from_secs_f64(number(3, 1.0));
     let dir = std::env::temp_dir().join(format!("fuse-null-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory to mount on");
-    let config = Config { transport, threads, ..Config::default() };
-    let next_node = Arc::new(AtomicU64::new(1 << 20));
-    let made = move |_: WorkerSeat| Ok(Null { next_node: next_node.clone() });
-    let session = Session::start(&dir, &config, made).expect("mounting");
+    let config = Config { transport, default_permissions: true, ..Config::default() };
+    let (next_node, made) = (Arc::new(AtomicU64::new(1 << 20)), Arc::default());
+    let start = move |_: WorkerSeat| {
+        let made: Arc<[AtomicU64; PROCESS_COUNT_MAX]> = Arc::clone(&made);
+        Ok(Null { next_node: next_node.clone(), made, ttl })
+    };
+    let session = Session::start(&dir, &config, start).expect("mounting");
     let agreed = session.negotiated();
     println!(
         "FUSE 7.{}, {}, {} threads, {processes} client processes, requests up to {} KiB",
@@ -197,9 +255,7 @@ fn main() {
         config.thread_count(),
         agreed.max_write_bytes / 1024,
     );
-    for operation in OPERATIONS.iter().filter(|name| only.is_none_or(|one| name.contains(one))) {
-        measure(&dir, operation, seconds, processes);
-    }
+    measure_all(&dir, seconds, processes, ttl);
     session.unmount(false).expect("unmounting");
     session.wait();
     std::fs::remove_dir(&dir).expect("removing the mount point");
