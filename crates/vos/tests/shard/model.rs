@@ -242,7 +242,8 @@ impl Model {
         Ok(())
     }
 
-    fn check(&self, step: &Step) -> Result<(), Code> {
+    /// What the step must answer.
+    pub fn check(&self, step: &Step) -> Result<(), Code> {
         let object = self.0.get(&step.oid);
         let dkey = object.and_then(|object| object.dkeys.get(&step.dkey));
         let akey = dkey.and_then(|dkey| dkey.1.get(&step.akey));

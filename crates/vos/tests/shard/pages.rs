@@ -9,11 +9,11 @@ use types::{ClientId, Code, Durability, Epoch, ObjType, TargetId};
 use vos::{Shard, ShardConfig, Store};
 use wire::obj::*;
 
-const ROOMY: ShardConfig =
+pub const ROOMY: ShardConfig =
     ShardConfig { durability: Durability::Wal, scm_bytes: 64 << 20, nvme_bytes: 32 << 20 };
 
 /// A step on one of many small objects, or on one of three large ones.
-fn wide_step(rng: &Rng) -> Step {
+pub fn wide_step(rng: &Rng) -> Step {
     let mut step = Step::random(rng);
     let kind = step.oid.obj_type().expect("a known kind");
     if rng.below(2) == 0 {
