@@ -256,6 +256,19 @@ impl Shard {
         }
     }
 
+    /// All objects of a container whose hash is in the bucket that holds `hash`, also those that only
+    /// snapshots see, and the first hash after it. Loads the bucket.
+    pub(crate) async fn oids_at(&self, cont: ContId, hash: u64) -> Result<(Vec<Oid>, Option<u64>)> {
+        self.ready_bucket(cont, hash).await?;
+        let container = self.look(cont)?;
+        let (bucket, next) = container.bucket_at(hash);
+        let inside = |oid: &Oid| next.is_none_or(|next| oid.list_order().0 < next);
+        let large = container.large_from(bucket.prefix).take_while(inside);
+        let mut oids: Vec<Oid> = bucket.objects.keys().copied().chain(large).collect();
+        oids.sort_unstable();
+        Ok((oids, next))
+    }
+
     /// Loads one part of an object, if it has parts.
     pub(crate) async fn ready_part(&self, cont: ContId, oid: Oid, start: &Key) -> Result<()> {
         let ticket = self.take_ticket();

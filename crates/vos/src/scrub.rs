@@ -7,20 +7,17 @@ use std::collections::BTreeSet;
 
 use env::AlignedBuf;
 use serde::{Deserialize, Serialize};
-use types::{Code, ContId, CsumKind, Epoch, Error, Key, Oid, Result};
+use types::{Code, ContId, CsumKind, Error, Key, Oid, Result};
 
 use crate::Lsn;
 use crate::index::extent::Place;
-use crate::index::object::Object;
-use crate::index::slot::AkeyRef;
+use crate::index::object::{DkeyName, Object};
+use crate::index::slot::{AkeyRef, Single};
 use crate::payload::{Core, Medium};
 use crate::record::RecordDf;
 use crate::shard::Shard;
 use crate::space::{BLOCK_BYTES, ReadGuard, Run};
 use crate::sums::BadMark;
-
-/// Objects looked at in one go when the holder of a block is searched.
-const SEARCH_COUNT: usize = 1000;
 
 /// Where a shard's scrubber is; survives restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -69,6 +66,8 @@ pub struct Holder {
     pub offset: u64,
     /// Bytes of the value in the block.
     pub bytes: u64,
+    /// Only snapshots see it.
+    pub is_past: bool,
 }
 
 impl Shard {
@@ -179,99 +178,144 @@ impl Shard {
         count * BLOCK_BYTES
     }
 
-    /// Searches all values for those that touch the blocks. Goes in slices; what is written
-    /// meanwhile may be missed.
+    /// Searches all values for those that touch the blocks, first those of the present, then those
+    /// that only snapshots see. Goes in slices; what is written meanwhile may be missed.
     pub async fn holders(&self, blocks: &[u64]) -> Vec<Holder> {
-        let wanted: BTreeSet<u64> = blocks.iter().copied().collect();
-        let mut found = Vec::new();
+        let mut search = Search { wanted: blocks.iter().copied().collect(), found: Vec::new() };
         for cont in self.conts() {
-            let mut after = None;
-            while let Ok(list) = self.list_objects(cont, Epoch::ZERO, after, SEARCH_COUNT).await {
-                for oid in &list.oids {
-                    self.search_object(cont, *oid, &wanted, &mut found).await;
+            let mut at = Some(0);
+            while let Some(hash) = at {
+                // What cannot be loaded holds nothing that can be told.
+                let Ok((oids, next)) = self.oids_at(cont, hash).await else { break };
+                for oid in oids {
+                    self.search_object(cont, oid, &mut search).await;
                 }
-                after = list.oids.last().copied();
-                if list.complete || after.is_none() {
-                    break;
-                }
+                at = next;
                 self.core.env.yield_now().await;
             }
         }
-        found.sort_by_key(|holder: &Holder| holder.block);
+        let mut found = search.found;
+        found.sort_by_key(|holder| (holder.block, holder.is_past));
         found
     }
 
-    async fn search_object(
-        &self,
-        cont: ContId,
-        oid: Oid,
-        wanted: &BTreeSet<u64>,
-        found: &mut Vec<Holder>,
-    ) {
-        // Part by part; what cannot be loaded holds nothing that can be told.
+    async fn search_object(&self, cont: ContId, oid: Oid, search: &mut Search) {
+        // Part by part.
         let mut start = Some(Key::default());
         while let Some(from) = start.take() {
             let whole = self.ready_bucket(cont, oid.list_order().0).await;
             if whole.is_err() || self.ready_part(cont, oid, &from).await.is_err() {
                 return;
             }
-            let Ok(view) = self.view(cont) else { return };
-            let Some(object) = view.cont.object(oid) else { return };
+            let Ok(container) = self.look(cont) else { return };
+            let Some(object) = container.whole(oid) else { return };
             let end = object.parts.as_ref().and_then(|parts| parts.end_of(&from));
-            search_range(cont, oid, object, (&from, end.as_deref()), wanted, found);
+            search.range((cont, oid), object, (&from, end.as_deref()), false);
+            if from.is_empty() {
+                search.past((cont, oid), object);
+            }
             start = end;
         }
     }
 }
 
-/// Searches dkeys of an object that are in memory.
-fn search_range(
-    cont: ContId,
-    oid: Oid,
-    object: &Object,
-    (from, end): (&[u8], Option<&[u8]>),
-    wanted: &BTreeSet<u64>,
-    found: &mut Vec<Holder>,
-) {
-    for (name, dkey) in object.range(from, end) {
-        for (akey, value) in dkey.akeys() {
-            // Where a run begins in its value.
-            let mut each = |offset: u64, run: Run| {
-                for &block in wanted.range(run.first_block()..run.end_block()) {
-                    let start = run.at.max(block * BLOCK_BYTES);
-                    let end = (run.at + run.bytes).min((block + 1) * BLOCK_BYTES);
-                    found.push(Holder {
-                        block,
-                        cont,
-                        oid,
-                        dkey: name.with_bytes(<[u8]>::to_vec),
-                        akey: akey.to_vec(),
-                        offset: offset + (start - run.at),
-                        bytes: end - start,
-                    });
-                }
-            };
-            match value {
-                // What only snapshots see is not walked here.
-                AkeyRef::Inline(..) | AkeyRef::Old(_) => {}
-                AkeyRef::Runs(_, runs) => {
-                    let mut offset = 0;
-                    for &run in runs {
-                        each(offset, run);
-                        offset += run.bytes;
-                    }
-                }
-                AkeyRef::Array(array) => {
-                    let record = array.record_bytes as u64;
-                    for (index, extent) in array.iter() {
-                        if let Place::Blocks(at) = extent.place {
-                            let run = Run { at, bytes: extent.count * record };
-                            each(index.saturating_mul(record), run);
+/// A search for what touches some blocks.
+struct Search {
+    wanted: BTreeSet<u64>,
+    found: Vec<Holder>,
+}
+
+impl Search {
+    /// Dkeys of an object that are in memory.
+    fn range(
+        &mut self,
+        whose: (ContId, Oid),
+        object: &Object,
+        (from, end): (&[u8], Option<&[u8]>),
+        is_past: bool,
+    ) {
+        for (name, dkey) in object.range(from, end) {
+            for (akey, value) in dkey.akeys() {
+                let mut each = |offset: u64, run: Run| {
+                    self.run(whose, name, akey, (offset, run), is_past);
+                };
+                match value {
+                    AkeyRef::Inline(..) | AkeyRef::Old(_) => {}
+                    AkeyRef::Runs(_, runs) => each_of(runs, each),
+                    AkeyRef::Array(array) => {
+                        let record = array.record_bytes as u64;
+                        for (index, extent) in array.iter() {
+                            if let Place::Blocks(at) = extent.place {
+                                let run = Run { at, bytes: extent.count * record };
+                                each(index.saturating_mul(record), run);
+                            }
                         }
                     }
                 }
             }
         }
+    }
+
+    /// What an object has lost, and the lives it had.
+    fn past(&mut self, whose: (ContId, Oid), object: &Object) {
+        let Some(past) = &object.past else { return };
+        for (order, dkey) in past.dkeys.iter() {
+            let name = object.name_of(order);
+            for (akey, values) in dkey.akeys.iter() {
+                let mut each =
+                    |offset: u64, run: Run| self.run(whose, name, akey, (offset, run), true);
+                for piece in &values.singles {
+                    if let Single::Runs(runs) = &piece.value {
+                        each_of(runs, &mut each);
+                    }
+                }
+                for (&(index, _), piece) in &values.extents {
+                    if let Place::Blocks(at) = piece.place {
+                        let record = piece.record_bytes as u64;
+                        let run = Run { at, bytes: piece.count * record };
+                        each(index.saturating_mul(record), run);
+                    }
+                }
+            }
+        }
+        for life in &past.lives {
+            self.range(whose, &life.object, (b"", None), true);
+            self.past(whose, &life.object);
+        }
+    }
+
+    /// A run of a value, and where it begins in it.
+    fn run(
+        &mut self,
+        (cont, oid): (ContId, Oid),
+        name: DkeyName<'_>,
+        akey: &[u8],
+        (offset, run): (u64, Run),
+        is_past: bool,
+    ) {
+        for &block in self.wanted.range(run.first_block()..run.end_block()) {
+            let start = run.at.max(block * BLOCK_BYTES);
+            let end = (run.at + run.bytes).min((block + 1) * BLOCK_BYTES);
+            self.found.push(Holder {
+                block,
+                cont,
+                oid,
+                dkey: name.with_bytes(<[u8]>::to_vec),
+                akey: akey.to_vec(),
+                offset: offset + (start - run.at),
+                bytes: end - start,
+                is_past,
+            });
+        }
+    }
+}
+
+/// The runs of a single value, with where each begins in it.
+fn each_of(runs: &[Run], mut each: impl FnMut(u64, Run)) {
+    let mut offset = 0;
+    for &run in runs {
+        each(offset, run);
+        offset += run.bytes;
     }
 }
 

@@ -752,11 +752,15 @@ impl Shard {
     }
 
     /// Writes a checkpoint now, however short the log is; returns when the old part of the log is
-    /// gone. One that runs already ends first. No effect for `memory`.
+    /// gone. One that runs already ends first. No effect for `memory`. `Closed` after the end.
     pub async fn checkpoint(&self) -> Result<()> {
         let (Some(_), Some(me)) = (&self.wal, self.me.upgrade()) else { return Ok(()) };
         while self.checkpointing.get() {
             self.core.env.sleep(Duration::from_millis(1)).await;
+        }
+        // Whoever opens it again has the log to himself.
+        if self.closed.get() {
+            return Err(Error::new(Code::Closed, "the shard is closed"));
         }
         self.checkpointing.set(true);
         let result = crate::checkpoint::checkpoint(&me).await;

@@ -302,11 +302,12 @@ impl Store {
                 let data = self.open_data(pool, options).await?;
                 data.allocate(0, config.nvme_bytes.next_multiple_of(4096)).await?;
                 data.sync().await?;
-                self.sync_data_dirs(pool).await
+                self.sync_data_dirs(pool).await?;
+                wal::make(&self.disk, &dir).await
             };
             if let Err(error) = made.await {
                 self.remove_dirs(pool).await?;
-                return Err(error.context(format!("making the data area of pool {pool}")));
+                return Err(error.context(format!("making data area and log of pool {pool}")));
             }
         }
         let settings = ShardDf {

@@ -293,56 +293,13 @@ impl Shard {
     /// all there is. To be called in stage [`ContStage::RollingBack`]; may be called again after it was cut off, with
     /// a newer epoch. Orphans of the container are forgotten: they were of the time after.
     pub async fn roll_back(&self, cont: ContId, to: Epoch, epoch: Epoch) -> Result<Lsn> {
-        let mut oids: Vec<Oid> = Vec::new();
         let mut at = Some(0);
         while let Some(hash) = at {
-            self.ready_bucket(cont, hash).await?;
-            let container = self.look(cont)?;
-            let (bucket, next) = container.bucket_at(hash);
-            oids.extend(bucket.objects.keys());
-            at = next;
-        }
-        oids.extend(self.look(cont)?.large_from(0));
-        oids.sort_unstable();
-        let mut last = self.last_lsn();
-        for oid in oids {
-            let mut after: Option<Vec<u8>> = None;
-            loop {
-                self.writable()?;
-                if self.versions_of(cont)?.stage != ContStage::RollingBack(to) {
-                    return Err(Error::new(Code::Canceled, "the rollback was called off"));
-                }
-                self.ready_for(cont, |container| {
-                    rollback::touch(container, oid, to, after.as_deref(), SLICE_DKEYS);
-                })
-                .await?;
-                let (lsn, next) = self.change(|state, effects| {
-                    let from = after.as_deref();
-                    let before = effects.blocks.len();
-                    let step =
-                        state.index.roll_back(cont, oid, (to, epoch), from, SLICE_DKEYS, effects);
-                    debug_assert!(effects.blocks.len() >= before);
-                    if !step.is_change {
-                        return Ok((last, step.next));
-                    }
-                    state.saw_epoch(epoch);
-                    let lsn = self.log_record(&RecordDf::RollBack {
-                        cont,
-                        oid,
-                        to,
-                        epoch,
-                        after: after.as_deref(),
-                        count: SLICE_DKEYS as u32,
-                    });
-                    Ok((lsn, step.next))
-                })?;
-                last = lsn;
-                self.core.env.yield_now().await;
-                match next {
-                    Some(next) => after = Some(next),
-                    None => break,
-                }
+            let (oids, next) = self.oids_at(cont, hash).await?;
+            for oid in oids {
+                self.roll_back_object(cont, oid, to, epoch).await?;
             }
+            at = next;
         }
         let (lsn, ()) = self.change(|state, _| {
             state.forget_orphans(cont);
@@ -350,5 +307,48 @@ impl Shard {
         })?;
         self.sweep_in_background();
         Ok(lsn)
+    }
+
+    async fn roll_back_object(
+        &self,
+        cont: ContId,
+        oid: Oid,
+        to: Epoch,
+        epoch: Epoch,
+    ) -> Result<()> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            self.writable()?;
+            if self.versions_of(cont)?.stage != ContStage::RollingBack(to) {
+                return Err(Error::new(Code::Canceled, "the rollback was called off"));
+            }
+            self.ready_for(cont, |container| {
+                rollback::touch(container, oid, to, after.as_deref(), SLICE_DKEYS);
+            })
+            .await?;
+            let (_, next) = self.change(|state, effects| {
+                let from = after.as_deref();
+                let step =
+                    state.index.roll_back(cont, oid, (to, epoch), from, SLICE_DKEYS, effects);
+                if !step.is_change {
+                    return Ok((self.last_lsn(), step.next));
+                }
+                state.saw_epoch(epoch);
+                let lsn = self.log_record(&RecordDf::RollBack {
+                    cont,
+                    oid,
+                    to,
+                    epoch,
+                    after: from,
+                    count: SLICE_DKEYS as u32,
+                });
+                Ok((lsn, step.next))
+            })?;
+            self.core.env.yield_now().await;
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(()),
+            }
+        }
     }
 }

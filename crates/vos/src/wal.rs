@@ -32,6 +32,8 @@ use crate::table::TableRefDf;
 
 /// Least size of a segment, bytes.
 const SEGMENT_BYTES: u64 = 16 << 20;
+/// Number of the segment that a new log begins with.
+const FIRST_SEGMENT: u64 = 1;
 /// Emptied segments kept for use again.
 const SPARE_COUNT_MAX: usize = 4;
 /// How long a relaxed log gathers.
@@ -139,9 +141,14 @@ fn segment_options() -> OpenOptions {
 pub(crate) async fn read_head(disk: &Rc<dyn Disk>, dir: &Path) -> Result<HeadDf> {
     match crate::store::read_sealed(disk, &dir.join("head")).await {
         Ok(raw) => decode_head(&raw),
-        Err(error) if error.code == Code::NonExist => {
-            Ok(HeadDf { segment: 1, sequence: 1, chain: 0, lsn: 1, applied: 0, table: None })
-        }
+        Err(error) if error.code == Code::NonExist => Ok(HeadDf {
+            segment: FIRST_SEGMENT,
+            sequence: 1,
+            chain: 0,
+            lsn: 1,
+            applied: 0,
+            table: None,
+        }),
         Err(error) => Err(error),
     }
 }
@@ -184,8 +191,7 @@ impl Wal {
             ..State::default()
         };
         let mut number = head.segment;
-        // Only a log that was never written has no first segment.
-        if head.sequence > 1 && !numbers.contains(&number) {
+        if !numbers.contains(&number) {
             return Err(Error::new(
                 Code::Csum,
                 format!("{} is missing: the log begins there", segment_path(dir, number).display()),
@@ -442,7 +448,7 @@ impl Wal {
                     return Ok((segment.file.clone(), state.offset));
                 }
                 Some(segment) => segment.number + 1,
-                None => 1,
+                None => FIRST_SEGMENT,
             };
             if rotate {
                 state.rotated = Some(Rotation {
@@ -466,7 +472,7 @@ impl Wal {
                 self.disk.rename(&segment_path(&self.dir, old), &path).await?;
                 (self.disk.open(&path, segment_options()).await?, bytes)
             }
-            None => (self.make_segment(&path, bytes).await?, bytes),
+            None => (make_segment(&self.disk, &path, bytes).await?, bytes),
         };
         self.disk.sync_dir(&self.dir).await?;
         let mut state = self.state.borrow_mut();
@@ -478,25 +484,6 @@ impl Wal {
         state.segment = Some(Segment { number, file: file.clone(), bytes });
         state.offset = 0;
         Ok((file, 0))
-    }
-
-    /// A new segment full of zeros.
-    async fn make_segment(&self, path: &Path, bytes: u64) -> Result<Rc<dyn File>> {
-        let plain = OpenOptions { dsync: false, ..segment_options() };
-        let file = self.disk.open(path, plain).await?;
-        file.allocate(0, bytes).await?;
-        let mut zeros = AlignedBuf::try_zeroed(1 << 20)?;
-        let mut at = 0;
-        while at < bytes {
-            let part = (bytes - at).min(1 << 20);
-            zeros.set_len(part as usize);
-            let (back, result) = file.write_at(at, zeros).await;
-            result?;
-            zeros = back;
-            at += part;
-        }
-        file.sync().await?;
-        self.disk.open(path, segment_options()).await
     }
 
     /// The next batch begins a new segment, from which a trimmed log will begin.
@@ -533,6 +520,31 @@ impl Wal {
         }
         Ok(())
     }
+}
+
+/// Makes the first segment of a log, before there is a shard: one without it has lost its log.
+pub(crate) async fn make(disk: &Rc<dyn Disk>, dir: &Path) -> Result<()> {
+    make_segment(disk, &segment_path(dir, FIRST_SEGMENT), SEGMENT_BYTES).await?;
+    disk.sync_dir(dir).await
+}
+
+/// A new segment full of zeros.
+async fn make_segment(disk: &Rc<dyn Disk>, path: &Path, bytes: u64) -> Result<Rc<dyn File>> {
+    let plain = OpenOptions { dsync: false, ..segment_options() };
+    let file = disk.open(path, plain).await?;
+    file.allocate(0, bytes).await?;
+    let mut zeros = AlignedBuf::try_zeroed(1 << 20)?;
+    let mut at = 0;
+    while at < bytes {
+        let part = (bytes - at).min(1 << 20);
+        zeros.set_len(part as usize);
+        let (back, result) = file.write_at(at, zeros).await;
+        result?;
+        zeros = back;
+        at += part;
+    }
+    file.sync().await?;
+    disk.open(path, segment_options()).await
 }
 
 /// Reads a whole file.

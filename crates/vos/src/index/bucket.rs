@@ -388,7 +388,7 @@ impl Container {
         delta
     }
 
-    /// Removes integer dkeys from `from` upwards.
+    /// Removes integer dkeys from `from` upwards; all of them as [`Container::punch_object`] does.
     pub(crate) fn punch_from(
         &mut self,
         oid: Oid,
@@ -401,6 +401,10 @@ impl Container {
         let large = self.large.get(&oid.list_order());
         if large.is_some_and(|object| !self.keeps(object)) {
             return self.punch_large_from(oid, from, epoch, ledger, graveyard, effects);
+        }
+        let object = large.or_else(|| self.bucket(oid).objects.get(&oid));
+        if object.is_some_and(|o| o.dkey_count > PUNCH_DKEYS_MAX && o.has_none_below(from)) {
+            return self.punch_object(oid, epoch, ledger, graveyard, effects);
         }
         self.change(oid, Scope::Whole, false, Some(epoch), ledger, effects, |object, fx| {
             object.punch_from(from, epoch, fx);

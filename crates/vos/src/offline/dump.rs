@@ -240,62 +240,77 @@ async fn walk(shard: &Rc<Shard>, cont: ContId, oid: Oid, each: &mut EachValue<'_
     }
 }
 
-/// Checks the places of all values, and with `data` reads them.
+/// Checks the places of all values, those that only snapshots see included, and with `data` reads
+/// them.
 pub(super) async fn check_values(
     shard: &Rc<Shard>,
     data: bool,
     add: &dyn Fn(Severity, String),
 ) -> Result<()> {
     let area = shard.core.space.borrow().bytes();
+    let inside = |run: &Run| run.at.checked_add(run.bytes).is_some_and(|end| end <= area);
     for cont in shard.conts() {
-        for oid in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX).await?.oids {
-            let mut runs: Vec<(String, Run)> = Vec::new();
-            let mut values = 0u64;
-            walk(shard, cont, oid, &mut |dkey, akey, value| {
-                values += 1;
-                let name = || {
+        let mut at = Some(0);
+        while let Some(hash) = at {
+            let (oids, next) = shard.oids_at(cont, hash).await?;
+            for oid in oids {
+                let whose = format!("container {cont}, object {oid}");
+                let mut runs: Vec<(String, Run)> = Vec::new();
+                let mut values = 0u64;
+                walk(shard, cont, oid, &mut |dkey, akey, value| {
+                    values += 1;
                     let dkey = text(Some(oid.dkey_kind()), dkey);
-                    format!(
-                        "container {cont}, object {oid}, dkey {dkey}, akey {}",
-                        text(None, akey)
-                    )
-                };
-                value.runs(|run| {
-                    if run.at.checked_add(run.bytes).is_none_or(|end| end > area) {
-                        add(Severity::Damage, format!("{}: lies outside the data area", name()));
+                    let akey = text(None, akey);
+                    value.runs(|run| {
+                        runs.push((format!("{whose}, dkey {dkey}, akey {akey}"), run));
+                    });
+                    Ok(())
+                })
+                .await?;
+                shard.ready_bucket(cont, hash).await?;
+                if let Some(past) =
+                    shard.look(cont)?.whole(oid).and_then(|object| object.past.as_ref())
+                {
+                    values += 1;
+                    past.runs(&mut |run| runs.push((format!("{whose}, seen by snapshots"), run)));
+                }
+                if values == 0 {
+                    add(Severity::Damage, format!("{whose}: holds nothing"));
+                }
+                for (name, run) in runs {
+                    if !inside(&run) {
+                        add(Severity::Damage, format!("{name}: lies outside the data area"));
                     } else if data {
-                        runs.push((name(), run));
+                        check_run(shard, &name, run, add).await;
                     }
-                });
-                Ok(())
-            })
-            .await?;
-            if values == 0 {
-                add(Severity::Damage, format!("container {cont}, object {oid}: holds nothing"));
-            }
-            for (name, run) in runs {
-                let mut at = run.at;
-                while at < run.at + run.bytes {
-                    let stop = (at / BLOCK_BYTES * BLOCK_BYTES + (4 << 20)).min(run.at + run.bytes);
-                    let mut segments = Segments::new();
-                    let part = Run { at, bytes: stop - at };
-                    let outcome = match segments.push_run(&shard.core, part) {
-                        Ok(()) => segments.load().await,
-                        known => known,
-                    };
-                    let text = match outcome {
-                        Ok(()) if segments.damaged().is_empty() => None,
-                        Ok(()) => Some("they differ from their checksums".to_string()),
-                        Err(error) => Some(error.to_string()),
-                    };
-                    if let Some(text) = text {
-                        let text = format!("{name}: bytes {at} to {stop} of the data: {text}");
-                        add(Severity::Damage, text);
-                    }
-                    at = stop;
                 }
             }
+            at = next;
         }
     }
     Ok(())
+}
+
+/// Reads a run and compares it with its sums.
+async fn check_run(shard: &Rc<Shard>, name: &str, run: Run, add: &dyn Fn(Severity, String)) {
+    let mut at = run.at;
+    while at < run.at + run.bytes {
+        let stop = (at / BLOCK_BYTES * BLOCK_BYTES + (4 << 20)).min(run.at + run.bytes);
+        let mut segments = Segments::new();
+        let part = Run { at, bytes: stop - at };
+        let outcome = match segments.push_run(&shard.core, part) {
+            Ok(()) => segments.load().await,
+            known => known,
+        };
+        let text = match outcome {
+            Ok(()) if segments.damaged().is_empty() => None,
+            Ok(()) => Some("they differ from their checksums".to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(text) = text {
+            let text = format!("{name}: bytes {at} to {stop} of the data: {text}");
+            add(Severity::Damage, text);
+        }
+        at = stop;
+    }
 }

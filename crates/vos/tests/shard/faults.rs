@@ -2,7 +2,6 @@
 
 use super::model::*;
 use env::{Rng, SimWorld};
-use std::path::Path;
 use std::rc::Rc;
 use types::{Code, CsumKind, Durability};
 use vos::{Shard, Store, SumPolicy};
@@ -75,14 +74,14 @@ async fn steps(store: &Rc<Store>, seed: u64, env: &env::Env, run: &mut Run) -> O
 }
 
 /// One run; false when it was over before the failing call.
-fn one_call_fails(seed: u64, call: u64, code: Code) -> bool {
+fn one_call_fails(seed: u64, cache: u64, call: u64, code: Code) -> bool {
     let world = SimWorld::new(seed);
     let env = world.node("a");
     let disk = world.disk("a");
     let mut run = Run { acked: Model::default(), in_flight: Model::default(), reached: false };
     world.block_on(async {
         disk.fail_call_after(call, code);
-        if let Ok(store) = Store::open(&env, Path::new("/target")).await
+        if let Ok(store) = open(&env, cache).await
             && let Some(shard) = steps(&store, seed, &env, &mut run).await
         {
             let _ = shard.close().await;
@@ -95,7 +94,7 @@ fn one_call_fails(seed: u64, call: u64, code: Code) -> bool {
     disk.fail_call_after(u64::MAX / 2, code);
     let env = world.node("a");
     world.block_on(async {
-        let store = Store::open(&env, Path::new("/target")).await.unwrap();
+        let store = open(&env, cache).await.unwrap();
         if store.shards().is_empty() {
             // The failure hit its making, before which nothing was acknowledged.
             assert!(run.acked.0.is_empty());
@@ -121,9 +120,16 @@ async fn fresh_shard(store: &Rc<Store>) {
 
 #[test]
 fn an_error_of_any_one_call_loses_nothing() {
-    for (seed, code) in [(1, Code::Io), (2, Code::NoSpace)] {
+    // With all of the index in memory, and with next to nothing.
+    let runs = [
+        (1, u64::MAX, Code::Io),
+        (2, u64::MAX, Code::NoSpace),
+        (4, 0, Code::Io),
+        (5, 0, Code::NoSpace),
+    ];
+    for (seed, cache, code) in runs {
         let mut call = 0;
-        while one_call_fails(seed, call, code) {
+        while one_call_fails(seed, cache, call, code) {
             call += 1;
             assert!(call < 3000, "the steps never finish");
         }
@@ -134,6 +140,11 @@ fn an_error_of_any_one_call_loses_nothing() {
 /// Reading back with a disk whose reads fail one after the other: an error or the right thing.
 #[test]
 fn an_error_of_any_one_call_while_opening_and_reading_is_an_error_and_no_more() {
+    reading_fails(u64::MAX);
+    reading_fails(0);
+}
+
+fn reading_fails(cache: u64) {
     let seed = 3;
     let mut call = 0;
     loop {
@@ -142,7 +153,7 @@ fn an_error_of_any_one_call_while_opening_and_reading_is_an_error_and_no_more() 
         let disk = world.disk("a");
         let reached = world.block_on(async {
             let mut model = Model::default();
-            let (store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+            let (store, shard) = fresh_with(&env, &config(Durability::Wal), cache).await.unwrap();
             let rng = Rng::new(seed);
             for n in 0..30 {
                 let step = Step::random(&rng);
@@ -159,12 +170,18 @@ fn an_error_of_any_one_call_while_opening_and_reading_is_an_error_and_no_more() 
             let shard = loop {
                 tries += 1;
                 assert!(tries < 4, "opening fails with a disk that works");
-                let Ok(store) = Store::open(&env, Path::new("/target")).await else { continue };
+                let Ok(store) = open(&env, cache).await else { continue };
                 match store.open_shard(POOL).await {
                     Ok(shard) => break (store, shard),
                     Err(error) => assert_eq!(error.code, Code::Io, "{error}"),
                 }
             };
+            // Pages are read while looking; and again, since a page that could not be read is not
+            // held against it.
+            match try_dump_at(&shard.1, 0).await {
+                Ok(found) => assert_eq!(found, as_dumped(&model)),
+                Err(error) => assert_eq!(error.code, Code::Io, "{error}"),
+            }
             let reached = disk.call_count() - before > call;
             if reached {
                 compare(&shard.1, &model).await;

@@ -4,6 +4,8 @@
 mod aggregate;
 mod crash;
 mod faults;
+mod flips;
+mod histories;
 mod listing;
 mod log;
 mod memory;

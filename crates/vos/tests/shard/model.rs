@@ -242,7 +242,8 @@ impl Model {
         Ok(())
     }
 
-    fn check(&self, step: &Step) -> Result<(), Code> {
+    /// What the step must answer.
+    pub fn check(&self, step: &Step) -> Result<(), Code> {
         let object = self.0.get(&step.oid);
         let dkey = object.and_then(|object| object.dkeys.get(&step.dkey));
         let akey = dkey.and_then(|dkey| dkey.1.get(&step.akey));
@@ -369,19 +370,31 @@ pub async fn list_all(
     oid: Oid,
     scope: ListScope<'_>,
     page: u32,
-    mut each: impl FnMut(Listed<'_>),
+    each: impl FnMut(Listed<'_>),
 ) {
+    try_list_all(shard, at, oid, scope, page, each).await.unwrap();
+}
+
+/// The same; an error when the index cannot be read.
+async fn try_list_all(
+    shard: &Shard,
+    at: u64,
+    oid: Oid,
+    scope: ListScope<'_>,
+    page: u32,
+    mut each: impl FnMut(Listed<'_>),
+) -> Result<()> {
     let mut anchor = Vec::new();
     loop {
         let op = Op::List { oid, scope, anchor: &anchor, count_max: page, bytes_max: u32::MAX };
-        shard.ready_at(CONT, Epoch(at), &[], &[op]).await.unwrap();
+        shard.ready_at(CONT, Epoch(at), &[], &[op]).await?;
         let view = shard.view_at(CONT, Epoch(at)).unwrap();
         let listing = view.list(oid, scope, &anchor, page, u32::MAX).unwrap();
         assert!(listing.items().len() > 0 || listing.anchor.is_empty());
         listing.items().for_each(&mut each);
         anchor = listing.anchor;
         if anchor.is_empty() {
-            return;
+            return Ok(());
         }
     }
 }
@@ -393,18 +406,23 @@ pub async fn dump(shard: &Shard) -> Model {
 
 /// The same of a snapshot.
 pub async fn dump_at(shard: &Shard, at: u64) -> Model {
+    try_dump_at(shard, at).await.unwrap()
+}
+
+/// The same; an error when the index cannot be read.
+pub async fn try_dump_at(shard: &Shard, at: u64) -> Result<Model> {
     let mut out = Model::default();
     let mut oids = Vec::new();
     loop {
         let after = oids.last().copied();
-        let page = shard.list_objects(CONT, Epoch(at), after, 3).await.unwrap();
+        let page = shard.list_objects(CONT, Epoch(at), after, 3).await?;
         oids.extend(page.oids);
         if page.complete {
             break;
         }
     }
     for oid in oids {
-        shard.ready_at(CONT, Epoch(at), &[], &[Op::Stat { oid }]).await.unwrap();
+        shard.ready_at(CONT, Epoch(at), &[], &[Op::Stat { oid }]).await?;
         let stat = shard.view_at(CONT, Epoch(at)).unwrap().stat(oid);
         let mut object = Object {
             epoch: stat.tail.epoch.0,
@@ -413,42 +431,48 @@ pub async fn dump_at(shard: &Shard, at: u64) -> Model {
         };
         let all = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
         let mut dkeys = Vec::new();
-        list_all(shard, at, oid, all, 3, |item| match item {
+        try_list_all(shard, at, oid, all, 3, |item| match item {
             Listed::Key { key } => dkeys.push(key.to_vec()),
             other => panic!("{other:?}"),
         })
-        .await;
+        .await?;
         assert_eq!(dkeys.len() as u64, stat.dkey_count);
         for dkey in dkeys {
             let mut akeys = Vec::new();
             let scope = ListScope::Akeys { dkey: &dkey };
             let anchor = {
                 let op = Op::List { oid, scope, anchor: b"", count_max: 1, bytes_max: 0 };
-                shard.ready_at(CONT, Epoch(at), &[], &[op]).await.unwrap();
+                shard.ready_at(CONT, Epoch(at), &[], &[op]).await?;
                 let view = shard.view_at(CONT, Epoch(at)).unwrap();
                 view.list(oid, scope, b"", 1, 0).unwrap().keys_epoch
             };
-            list_all(shard, at, oid, scope, 2, |item| match item {
+            try_list_all(shard, at, oid, scope, 2, |item| match item {
                 Listed::Key { key } => akeys.push(key.to_vec()),
                 other => panic!("{other:?}"),
             })
-            .await;
+            .await?;
             let mut values = BTreeMap::new();
             for akey in akeys {
-                let value = read_value(shard, at, oid, &dkey, &akey).await;
+                let value = read_value(shard, at, oid, &dkey, &akey).await?;
                 values.insert(akey, value);
             }
             assert!(object.dkeys.insert(dkey, (anchor.0, values)).is_none(), "listed twice");
         }
         out.0.insert(oid, object);
     }
-    out
+    Ok(out)
 }
 
-async fn read_value(shard: &Shard, at: u64, oid: Oid, dkey: &[u8], akey: &[u8]) -> (u64, Value) {
+async fn read_value(
+    shard: &Shard,
+    at: u64,
+    oid: Oid,
+    dkey: &[u8],
+    akey: &[u8],
+) -> Result<(u64, Value)> {
     let touched = vec![FetchIod { akey, want: FetchWant::Probe }];
     let touched = [Op::Fetch { oid, dkey, cond: Cond::NONE, iods: touched }];
-    shard.ready_at(CONT, Epoch(at), &[], &touched).await.unwrap();
+    shard.ready_at(CONT, Epoch(at), &[], &touched).await?;
     let fetch = |want: FetchWant, segments: &mut Segments| {
         let iods = [FetchIod { akey, want }];
         let view = shard.view_at(CONT, Epoch(at)).unwrap();
@@ -460,26 +484,26 @@ async fn read_value(shard: &Shard, at: u64, oid: Oid, dkey: &[u8], akey: &[u8]) 
         FetchedValue::Single { bytes, .. } => {
             let want = FetchWant::Single { bytes_max: bytes, inline_bytes_max: 64 };
             let found = fetch(want, &mut segments);
-            segments.load().await.unwrap();
+            segments.load().await?;
             let data = match found.value {
                 FetchedValue::Inline(data) => data.to_vec(),
                 FetchedValue::Single { in_bulk: true, .. } => checked_data(&segments),
                 other => panic!("{other:?}"),
             };
             assert_eq!(data.len() as u64, bytes);
-            (probe.epoch.0, Value::Single(data))
+            Ok((probe.epoch.0, Value::Single(data)))
         }
         FetchedValue::Array { record_bytes, end } => {
             let recxs = vec![Recx { index: 0, count: end + 5 }];
             fetch(FetchWant::Array { record_bytes, recxs }, &mut segments);
-            segments.load().await.unwrap();
+            segments.load().await?;
             let data = checked_data(&segments);
             let size = record_bytes as usize;
             assert_eq!(data.len(), (end as usize + 5) * size);
             assert!(data[end as usize * size..].iter().all(|&b| b == 0));
             let mut records = BTreeMap::new();
             let scope = ListScope::Recxs { dkey, akey, descending: end % 2 == 0 };
-            list_all(shard, at, oid, scope, 2, |item| match item {
+            try_list_all(shard, at, oid, scope, 2, |item| match item {
                 Listed::Recx { recx, .. } => {
                     for n in recx.index..recx.index + recx.count {
                         let bytes = data[n as usize * size..][..size].to_vec();
@@ -489,11 +513,11 @@ async fn read_value(shard: &Shard, at: u64, oid: Oid, dkey: &[u8], akey: &[u8]) 
                 }
                 other => panic!("{other:?}"),
             })
-            .await;
+            .await?;
             for (n, bytes) in data.chunks(size).enumerate() {
                 assert!(records.contains_key(&(n as u64)) || bytes.iter().all(|&b| b == 0));
             }
-            (probe.epoch.0, Value::Array(record_bytes, records))
+            Ok((probe.epoch.0, Value::Array(record_bytes, records)))
         }
         other => panic!("{other:?}"),
     }

@@ -23,7 +23,7 @@ async fn flip(env: &Env, bit: u64) {
 }
 
 /// Reads one range as an engine does for a client; the client's view of it.
-async fn read(shard: &Shard, oid: Oid, at: u64, bytes: u64) -> Result<Vec<u8>, Code> {
+pub async fn read(shard: &Shard, oid: Oid, at: u64, bytes: u64) -> Result<Vec<u8>, Code> {
     let want = FetchWant::Array { record_bytes: 1, recxs: vec![Recx { index: at, count: bytes }] };
     let iods = [FetchIod { akey: b"a", want }];
     let mut segments = Segments::new();
@@ -38,7 +38,7 @@ async fn read(shard: &Shard, oid: Oid, at: u64, bytes: u64) -> Result<Vec<u8>, C
     Ok(data)
 }
 
-async fn put(shard: &Shard, epoch: u64, oid: Oid, at: u64, data: &[u8]) {
+pub async fn put(shard: &Shard, epoch: u64, oid: Oid, at: u64, data: &[u8]) {
     let recxs = vec![Recx { index: at, count: data.len() as u64 }];
     let value = UpdateValue::Array { record_bytes: 1, recxs };
     let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];

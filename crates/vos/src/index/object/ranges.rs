@@ -177,6 +177,14 @@ impl Object {
         )
     }
 
+    /// True when no integer dkey in memory is below `from`.
+    pub(crate) fn has_none_below(&self, from: u64) -> bool {
+        match &self.dkeys {
+            Dkeys::Number(map) => map.iter().next().is_none_or(|(&first, _)| first >= from),
+            _ => false,
+        }
+    }
+
     /// Marks the places of dkeys in memory in an allocator.
     pub(crate) fn claim(
         &self,

@@ -1,0 +1,231 @@
+//! Every bit of a small store, flipped one at a time: it is noticed, or nothing is different.
+//!
+//! Files of index and log are tried by opening the store, with nothing of the index in memory, and
+//! reading all of it. Of what is behind the last byte that is not zero only some bits are tried.
+
+use super::model::*;
+use super::sums::{put, read};
+use env::{AlignedBuf, Env, File, OpenOptions, SimWorld};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use types::{Code, Durability, Epoch, ObjType, Oid};
+use vos::{Shard, ShardConfig};
+use wire::obj::*;
+use wire::versions::ContVersions;
+
+const BLOCK: usize = 4096;
+/// In the zeros at the end of a block, one bit of so many bytes.
+const SPARSE: usize = 128;
+
+fn object() -> Oid {
+    oid(ObjType::MultiHashed, 1)
+}
+
+/// What the present and the snapshot show.
+#[derive(Clone, PartialEq, Debug)]
+struct Shown {
+    now: Model,
+    /// `None`: there is no snapshot.
+    then: Option<Model>,
+}
+
+async fn shown(shard: &Shard) -> types::Result<Shown> {
+    let now = try_dump_at(shard, 0).await?;
+    let snapshots = shard.versions(CONT)?.snapshots;
+    let then = match snapshots.first() {
+        Some(at) => Some(try_dump_at(shard, at.0).await?),
+        None => None,
+    };
+    Ok(Shown { now, then })
+}
+
+async fn set(shard: &Shard, epoch: u64, oid: Oid, dkey: &[u8], value: &[u8]) {
+    let value = UpdateValue::Inline(value);
+    let iods = vec![UpdateIod { akey: b"v", cond: Cond::NONE, value }];
+    let ops = [Op::Update { oid, dkey, cond: Cond::NONE, iods }];
+    let lsn = write(shard, epoch, &ops, b"", None).await.unwrap();
+    shard.durable(lsn).await.unwrap();
+}
+
+/// A store with a checkpoint, a snapshot and a log of `later` batches since, killed or closed; what it
+/// shows, and what it showed before the last batch.
+async fn small(env: &Env, later: u64) -> (Shown, Shown) {
+    let config =
+        ShardConfig { durability: Durability::Wal, scm_bytes: 1 << 20, nvme_bytes: 16 * 4096 };
+    let (_store, shard) = fresh_with(env, &config, 0).await.unwrap();
+    set(&shard, 1, object(), b"one", b"before the snapshot").await;
+    put(&shard, 2, object(), 0, &[5; 5000]).await;
+    let versions = ContVersions { revision: 1, snapshots: vec![Epoch(2)], ..Default::default() };
+    shard.durable(shard.set_versions(CONT, &versions).unwrap()).await.unwrap();
+    set(&shard, 3, object(), b"one", b"after it").await;
+    set(&shard, 4, oid(ObjType::ArrayByte, 2), &7u64.to_le_bytes(), b"seven").await;
+    shard.checkpoint().await.unwrap();
+    let mut before = shown(&shard).await.unwrap();
+    for n in 0..later {
+        before = shown(&shard).await.unwrap();
+        set(&shard, 5 + n, object(), b"two", format!("in the log, {n}").as_bytes()).await;
+    }
+    let after = shown(&shard).await.unwrap();
+    if later == 0 {
+        shard.close().await.unwrap();
+    }
+    (after, before)
+}
+
+/// A file and what it held.
+struct Whole {
+    path: PathBuf,
+    file: Rc<dyn File>,
+    content: AlignedBuf,
+}
+
+impl Whole {
+    /// Opens a file, and cuts what was only set aside.
+    async fn open(env: &Env, path: PathBuf) -> Whole {
+        let file = env.disk().open(&path, OpenOptions::default()).await.unwrap();
+        let bytes = file.len().unwrap() as usize;
+        let (mut content, read) = file.read_at(0, AlignedBuf::zeroed(bytes)).await;
+        read.unwrap();
+        let used = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let used = used.next_multiple_of(BLOCK).min(bytes);
+        if used < bytes {
+            content.set_len(used);
+            file.set_len(used as u64).await.unwrap();
+        }
+        file.sync().await.unwrap();
+        Whole { path, file, content }
+    }
+
+    async fn write(&self, content: AlignedBuf) {
+        self.file.write_at(0, content).await.1.unwrap();
+        self.file.sync().await.unwrap();
+    }
+
+    /// Bits to try.
+    fn bits(&self) -> Vec<usize> {
+        let mut bits = Vec::new();
+        for (number, block) in self.content.chunks(BLOCK).enumerate() {
+            let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let first = number * BLOCK;
+            bits.extend((first * 8)..(first + used) * 8);
+            let sparse = (used..block.len()).step_by(SPARSE);
+            bits.extend(sparse.map(|at| (first + at) * 8 + at / SPARSE % 8));
+        }
+        bits
+    }
+}
+
+async fn files_of(env: &Env) -> Vec<Whole> {
+    let home = format!("/target/pool.{POOL}");
+    let mut paths = vec![PathBuf::from("/target/superblock")];
+    for entry in env.disk().list(Path::new(&home)).await.unwrap() {
+        if entry.name != "data" {
+            paths.push(Path::new(&home).join(entry.name));
+        }
+    }
+    let mut files = Vec::new();
+    for path in paths {
+        files.push(Whole::open(env, path).await);
+    }
+    files
+}
+
+/// What a store with a flipped bit shows; an error when it says that it is damaged.
+async fn look(env: &Env) -> types::Result<Shown> {
+    let store = open(env, 0).await?;
+    let shard = store.open_shard(POOL).await?;
+    if !shard.has_cont(CONT) {
+        // The container was made and never changed.
+        return Ok(Shown { now: Model::default(), then: None });
+    }
+    shown(&shard).await
+}
+
+/// Flips of one store; how many were noticed.
+fn flip_all(later: u64) -> (u64, u64) {
+    let world = SimWorld::new(later);
+    let env = world.node("a");
+    let (after, before) = world.block_on(small(&env, later));
+    world.kill("a");
+    world.disk("a").crash();
+    let env = world.node("a");
+    let (mut noticed, mut tried) = (0, 0);
+    world.block_on(async {
+        let files = files_of(&env).await;
+        assert_eq!(look(&env).await.unwrap(), after);
+        for (number, file) in files.iter().enumerate() {
+            let is_log = file.path.to_string_lossy().contains("/wal.");
+            let batches = file.content.len() / BLOCK;
+            for bit in file.bits() {
+                let mut damaged = AlignedBuf::copy_of(&file.content);
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                file.write(damaged).await;
+                let name = || format!("bit {bit} of {}", file.path.display());
+                tried += 1;
+                match look(&env).await {
+                    Ok(shown) if shown == after => {}
+                    // Nobody can tell the last batch from one that was cut off.
+                    Ok(shown) if is_log && bit / 8 / BLOCK + 1 == batches => {
+                        assert!(shown == before, "{}: {shown:?}", name());
+                    }
+                    Ok(shown) => panic!("{}: {shown:?}", name()),
+                    Err(error) => {
+                        assert_eq!(error.code, Code::Csum, "{}: {error}", name());
+                        noticed += 1;
+                    }
+                }
+                for other in &files[..=number] {
+                    other.write(AlignedBuf::copy_of(&other.content)).await;
+                }
+            }
+        }
+        assert_eq!(look(&env).await.unwrap(), after);
+    });
+    world.clear();
+    (noticed, tried)
+}
+
+#[test]
+fn any_flipped_bit_of_a_closed_store_is_noticed_or_harmless() {
+    let (noticed, tried) = flip_all(0);
+    println!("{noticed} of {tried} noticed");
+    assert!(noticed > 4000, "{noticed} of {tried} noticed");
+}
+
+#[test]
+fn any_flipped_bit_of_a_log_is_noticed_or_harmless() {
+    let (noticed, tried) = flip_all(4);
+    println!("{noticed} of {tried} noticed");
+    assert!(noticed > 4000, "{noticed} of {tried} noticed");
+}
+
+#[test]
+fn any_flipped_bit_of_data_is_noticed() {
+    let world = SimWorld::new(1);
+    let env = world.node("a");
+    world.block_on(async {
+        small(&env, 0).await;
+        let store = open(&env, 0).await.unwrap();
+        let shard = store.open_shard(POOL).await.unwrap();
+        let path = format!("/target/pool.{POOL}/data");
+        let data = env.disk().open(Path::new(&path), OpenOptions::default()).await.unwrap();
+        assert_eq!(read(&shard, object(), 0, 5000).await.unwrap(), [5; 5000]);
+        let (content, _) = data.read_at(0, AlignedBuf::zeroed(16 * BLOCK)).await;
+        let blocks = content.chunks(BLOCK).filter(|block| block.iter().any(|byte| *byte != 0));
+        assert_eq!(blocks.count(), 2);
+        let first = content.iter().position(|byte| *byte != 0).unwrap() / BLOCK;
+        for bit in 0..2 * BLOCK * 8 {
+            let at = first * BLOCK + bit / 8;
+            let flipped = [content[at] ^ 1 << (bit % 8)];
+            data.write_at(at as u64, AlignedBuf::copy_of(&flipped)).await.1.unwrap();
+            let found = read(&shard, object(), 0, 5000).await;
+            assert_eq!(found.err(), Some(Code::Csum), "bit {bit}");
+            data.write_at(at as u64, AlignedBuf::copy_of(&content[at..=at])).await.1.unwrap();
+            if bit % 4096 == 0 {
+                data.sync().await.unwrap();
+            }
+        }
+        assert_eq!(read(&shard, object(), 0, 5000).await.unwrap(), [5; 5000]);
+    });
+    world.clear();
+}
