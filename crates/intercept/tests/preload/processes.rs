@@ -49,3 +49,25 @@ fn nothing_is_connected_for_programs_that_do_not_come_near() {
     command.arg(&place.azk).env("AZEKURA_INTERCEPT", "off");
     assert!(!crate::harness::finish(&mut command).status.success(), "off is off");
 }
+
+/// A process that is killed leaves neither its locks nor files without a name: others get the lock,
+/// and the space is free.
+#[test]
+fn what_a_killed_process_held_is_free() {
+    let place = Place::new("killed");
+    let mut holder = place.command("bash");
+    holder.args([
+        "-e",
+        "-c",
+        "cd $D; exec 8>locked 9>gone; flock 8; echo much >&9; rm gone; touch ready; exec sleep 600",
+    ]);
+    let mut holder = holder.stdin(std::process::Stdio::null()).spawn().unwrap();
+    place.bash(
+        "for i in $(seq 600); do if [ -e $D/ready ]; then exit 0; fi; sleep 0.1; done; exit 1",
+    );
+    place.bash("cd $D; exec 8>locked; if flock -n 8; then exit 1; fi");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    place.bash("cd $D; exec 8>locked; flock -w 60 8; rm locked ready; ls -A | (! grep .)");
+    crate::harness::eventually_no_orphans();
+}
