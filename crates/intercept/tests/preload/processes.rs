@@ -16,9 +16,12 @@ fn a_program_on_the_prefix_is_executed() {
         printf 'echo plain $1\\n' > $D/p; chmod 755 $D/p; ./p z
         env -i $D/hello e
         ln -s /bin/echo $D/outside; $D/outside away
+        ln -s /bin/sh $D/sh; ln -s sh $D/sh2; printf '#!'$D'/sh2 -e\\necho inner $0 \"$@\" | sed s:$D::g\\n' > $D/i; chmod 755 $D/i; $D/i x
+        printf '#!'$D'/i one\\n' > $D/j; chmod 755 $D/j; ./j y; printf '#!'$D'/k\\n' > $D/k; chmod 755 $D/k; if ./k 2>&1; then false; fi | grep -c levels
         chmod 644 $D/hello; if ./hello; then false; else echo $?; fi 2>/dev/null";
     let said = place.run(place.command("bash").env("P", program).args(["-e", "-c", script]));
-    let want = "hello a b\nhello c\nhello d\nscript x\nscript y\nplain z\nhello e\naway\n126\n";
+    let want = "hello a b\nhello c\nhello d\nscript x\nscript y\nplain z\nhello e\naway\ninner /i x\n\
+                inner /i one /./j y\n1\n126\n";
     assert_eq!(said, want);
 }
 

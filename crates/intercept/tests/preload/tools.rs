@@ -197,7 +197,7 @@ EOF
             python -c 'import pip' 2> /dev/null || { echo no pip; exit 0; }
             python -m pip install -q --disable-pip-version-check --no-index --find-links wheels answer
             python -c 'import answer; answer.main()'; answer; ls env/lib/python3*/site-packages
-            python -m pip uninstall -q -y --disable-pip-version-check answer; ls env/lib/python3*/site-packages; ls env/bin | grep -c answer || true
+            python -m pip uninstall -q -y --disable-pip-version-check answer; ls env/bin | grep -c answer || true; find env -name "answer*"
             "#,
         );
     }
