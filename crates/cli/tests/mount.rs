@@ -59,6 +59,13 @@ fn is_alive(pid: u64) -> bool {
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
+/// True when nothing is wrong with the file system; false also while others use it.
+fn is_clean(system: &System) -> bool {
+    let output = system.run(&["fs", "check", "azk://tank/home", "--json"]);
+    let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    check["clean"] == true
+}
+
 #[test]
 fn a_container_is_mounted_used_and_unmounted() {
     if !can_mount() {
@@ -85,11 +92,13 @@ fn a_container_is_mounted_used_and_unmounted() {
     let back = system.path("back");
     system.ok(&["fs", "cp", "-r", "azk://tank/home/tree", back.to_str().unwrap()]);
     assert_same_tree(&source, &back);
-    assert_eq!(system.json(&["fs", "check", "azk://tank/home"])["clean"], true);
+    // The check must be alone.
+    system.fails(7, &["must be alone"], &["fs", "check", "azk://tank/home"]);
 
     system.ok(&["umount", point.str()]);
     assert!(!is_mounted(&point.0));
     eventually("the server ends", || !is_alive(pid));
+    eventually("the tree is whole", || is_clean(&system));
     // As fstab does it.
     let helper = system.path("mount.fuse.azekura");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_azekura"), &helper).unwrap();
@@ -163,8 +172,6 @@ fn a_killed_server_leaves_what_umount_clears_and_holds_nothing() {
     let wanted = fs::File::open(other.0.join("locked")).unwrap();
     let refused = flock(&wanted, FlockOperation::NonBlockingLockExclusive);
     assert_eq!(refused, Err(rustix::io::Errno::WOULDBLOCK));
-    let before = system.json(&["fs", "check", "azk://tank/home"]);
-    assert_eq!(before["clean"], true, "{before}");
     let pid = rustix::process::Pid::from_raw(report["pid"].as_u64().unwrap() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     eventually("the mount is dead", || {
@@ -180,13 +187,16 @@ fn a_killed_server_leaves_what_umount_clears_and_holds_nothing() {
     system.ok(&["mount", "azk://tank/home", dead.str()]);
     fs::write(dead.0.join("again"), "x").unwrap();
     assert_eq!(fs::read(other.0.join("again")).unwrap(), b"x");
-    eventually("the file without a name is gone", || {
-        let output = system.run(&["fs", "check", "azk://tank/home", "--json"]);
-        let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        check["clean"] == true
-    });
     system.ok(&["umount", dead.str()]);
     system.ok(&["umount", other.str()]);
+    eventually("the file without a name is gone", || is_clean(&system));
+}
+
+/// Closes a file, and tells how that went.
+fn close(file: fs::File) -> std::io::Result<()> {
+    // SAFETY: the descriptor is ours, and given up.
+    let done = unsafe { libc::close(std::os::fd::IntoRawFd::into_raw_fd(file)) };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 #[test]
@@ -200,13 +210,19 @@ fn a_full_pool_is_no_space_and_leaves_room_to_remove() {
     for mode in ["metadata", "full"] {
         let point = Point::make(&system, mode);
         system.ok(&["mount", "azk://small/c", point.str(), "--cache", mode]);
+        let late = fs::File::create(point.0.join("late")).unwrap();
         let mut file = fs::File::create(point.0.join("big")).unwrap();
         let piece = vec![7u8; 1 << 20];
         let written = (0..200).try_for_each(|_| std::io::Write::write_all(&mut file, &piece));
-        // With write-back the error comes with fsync at the latest.
+        // With write-back the error comes with fsync at the latest; here, because of so much.
         let outcome = written.and_then(|()| file.sync_all());
         assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ENOSPC), "{mode}");
+        // A write that the kernel keeps for later fails when the file is closed.
+        let written = std::io::Write::write_all(&mut &late, &piece);
+        let closed = close(late);
+        assert_eq!(written.and(closed).unwrap_err().raw_os_error(), Some(libc::ENOSPC), "{mode}");
         drop(file);
+        fs::remove_file(point.0.join("late")).unwrap();
         fs::remove_file(point.0.join("big")).unwrap();
         fs::write(point.0.join("small"), "fits again").unwrap();
         assert_eq!(fs::read(point.0.join("small")).unwrap(), b"fits again");

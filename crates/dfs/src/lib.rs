@@ -15,6 +15,7 @@
 //!
 //! - [`Dfs`]: a mount as one caller sees it; names relative to an open directory [`Obj`].
 
+pub mod acl;
 mod attr;
 mod by_object;
 pub mod check;

@@ -1,5 +1,5 @@
-//! What the interception library reads: lists of mounts, access control lists, what another
-//! process says of an open file.
+//! What the interception library reads: lists of mounts, what another process says of an open
+//! file; and access control lists.
 //!
 //! The decoders' files are taken in by their paths: linked as a library, the crate would stand in
 //! for the calls of this program.
@@ -10,9 +10,6 @@ use crate::target::Target;
 #[allow(dead_code, reason = "the library uses it; here it is only decoded")]
 #[path = "../../intercept/src/about.rs"]
 mod about;
-#[allow(dead_code, reason = "as above")]
-#[path = "../../intercept/src/acl.rs"]
-mod acl;
 #[allow(dead_code, reason = "as above")]
 #[path = "../../intercept/src/mountinfo.rs"]
 mod mountinfo;
@@ -67,7 +64,7 @@ fn about(bytes: &[u8]) {
 }
 
 fn acl(bytes: &[u8]) {
-    if let Some(meaning) = acl::meaning(bytes) {
+    if let Some(meaning) = dfs::acl::meaning(bytes) {
         assert!(meaning.mode <= 0o777);
         assert!(!meaning.is_plain || bytes.len() == 4 + 3 * 8);
     }
@@ -90,7 +87,7 @@ mod tests {
             (target.unwrap().seeds)()
         };
         assert!(about::About::decode(&seeds("intercept-about")[0]).is_some());
-        assert!(acl_seeds().iter().all(|raw| acl::meaning(raw).is_some()));
+        assert!(acl_seeds().iter().all(|raw| dfs::acl::meaning(raw).is_some()));
         assert!(seeds("mountinfo").iter().all(|line| mountinfo::parse(line).is_some()));
     }
 }

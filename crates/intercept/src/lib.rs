@@ -7,7 +7,7 @@
 //! | [`config`], [`mountinfo`], [`path`], [`cwd`] | which paths are ours |
 //! | [`table`], [`open`], [`head`], [`about`] | which descriptors are ours, and what they share with other processes |
 //! | [`mount`], [`walk`], [`act`], [`caller`] | the way of a call to `dfs` |
-//! | [`acl`], [`listing`], [`temporary`], [`program`] | directory streams, temporary names, programs that are executed |
+//! | [`listing`], [`temporary`], [`program`] | directory streams, temporary names, programs that are executed |
 //! | [`inside`], [`report`], [`real`], [`errno`] | being inside, counters and log, the C library |
 //!
 //! # Invariants
@@ -33,7 +33,6 @@
 compile_error!("file offsets are taken to be 64 bits wide in every form of a call");
 
 mod about;
-mod acl;
 mod act;
 mod caller;
 mod config;

@@ -4,7 +4,8 @@ use super::fault::{Answer, Fault};
 use super::table::Inode;
 use super::worker::Worker;
 use crate::low::{NodeId, Request, SetXattr};
-use dfs::XattrMode;
+use dfs::inode::S_ISGID;
+use dfs::{XattrMode, acl};
 
 impl Worker {
     /// True when the node had no attributes a moment ago. Programs ask for ACLs and capabilities
@@ -26,13 +27,26 @@ impl Worker {
         let inode = self.inode(node)?;
         let obj = self.named(&inode);
         inode.touch(&self.volume.table);
-        let done = self.dfs_for(req).setxattr(&obj, set.name, set.value, mode).await;
+        let dfs = self.dfs_for(req);
+        let is_acl = set.name == acl::ACCESS;
+        let done = if is_acl {
+            // The kernel leaves to us what the ACL means for the permission bits.
+            let kept = if set.acl_kill_sgid { obj.mode() & !S_ISGID } else { obj.mode() };
+            dfs.set_access_acl(&obj, kept, set.value, mode).await
+        } else {
+            dfs.setxattr(&obj, set.name, set.value, mode).await
+        };
         let made = obj.share();
         inode.change(&self.volume.table, |shared| {
             if done.is_ok() {
                 shared.take_attributes(&made);
             }
         });
+        if done.is_ok() && is_acl && !self.volume.options.policy.attr_ttl.is_zero() {
+            // It does not expect its idea of the permission bits to be wrong now.
+            self.notifier.inval_inode(node, -1, 0);
+            self.notifier.flushed().await;
+        }
         done.map_err(Fault::of_node)
     }
 

@@ -264,6 +264,9 @@ unsafe fn by_shell(path: *const c_char, arguments: Strings, environment: Strings
     }
 }
 
+/// Scripts that are each other's interpreters: as many as the kernel allows.
+const SCRIPTS_MAX: u32 = 5;
+
 /// A program on a prefix, as the kernel can execute it.
 struct Program {
     path: CString,
@@ -279,6 +282,18 @@ impl Program {
     /// # Safety
     /// A list that ends with null.
     unsafe fn find(spot: &Spot, arguments: Strings) -> Result<Program, c_int> {
+        // SAFETY: by the caller's promise.
+        unsafe { Program::find_below(spot, arguments, 0) }
+    }
+
+    /// [`Program::find`] for a script's interpreter, that many scripts down.
+    ///
+    /// # Safety
+    /// A list that ends with null.
+    unsafe fn find_below(spot: &Spot, arguments: Strings, depth: u32) -> Result<Program, c_int> {
+        if depth > SCRIPTS_MAX {
+            return Err(libc::ELOOP);
+        }
         let full = CString::new(spot.full()).map_err(|_| libc::ENOENT)?;
         // SAFETY: by the caller's promise.
         let given = unsafe { strings(arguments) };
@@ -316,7 +331,14 @@ impl Program {
                 strings.extend(argument.and_then(|argument| CString::new(argument).ok()));
                 strings.push(full);
                 strings.extend(given.iter().skip(1).map(|one| (*one).to_owned()));
-                Ok(Program { path: name, pointers: pointers(&strings), _strings: strings })
+                let pointers = pointers(&strings);
+                // SAFETY: a string, and a list that ends with null and outlives the call.
+                match unsafe { path::locate(libc::AT_FDCWD, name.as_ptr()) } {
+                    Some(inner) => unsafe {
+                        Program::find_below(&inner, pointers.as_ptr(), depth + 1)
+                    },
+                    None => Ok(Program { path: name, pointers, _strings: strings }),
+                }
             }
             None if head.starts_with(b"\x7fELF") => in_memory(fd).map(plain),
             None => Err(libc::ENOEXEC),

@@ -4,8 +4,8 @@ use super::finish;
 use crate::act::{self, Answer};
 use crate::path::{self, Spot};
 use crate::report::Family;
-use crate::{acl, errno, real, table};
-use dfs::{Dfs, Obj, OpenFlags, SetAttr, XattrMode};
+use crate::{errno, real, table};
+use dfs::{Dfs, Obj, OpenFlags, XattrMode, acl};
 use libc::{AT_FDCWD, c_char, c_int, c_void, size_t, ssize_t};
 use types::{Code, Error, Result};
 
@@ -168,19 +168,10 @@ unsafe fn arguments<'a>(
 
 /// Sets an attribute, and what goes with it.
 async fn set(fs: &Dfs, obj: &Obj, name: &[u8], value: &[u8], how: XattrMode) -> Result<()> {
-    if name != acl::ACCESS {
-        return fs.setxattr(obj, name, value, how).await;
+    if name == acl::ACCESS {
+        return fs.set_access_acl(obj, obj.mode(), value, how).await;
     }
-    let meaning = acl::meaning(value).ok_or_else(|| Error::bare(Code::Inval))?;
-    let mode = obj.mode() & 0o7000 | meaning.mode;
-    fs.setattr(obj, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await?;
-    if !meaning.is_plain {
-        return fs.setxattr(obj, name, value, how).await;
-    }
-    match fs.removexattr(obj, name).await {
-        Err(error) if error.code != Code::NoAttr => Err(error),
-        _ => Ok(()),
-    }
+    fs.setxattr(obj, name, value, how).await
 }
 
 /// # Safety

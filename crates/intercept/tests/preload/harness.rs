@@ -162,6 +162,31 @@ impl Mounted {
     }
 }
 
+/// Waits until the servers hold no file without a name; other tests have some for a while.
+pub fn eventually_no_orphans() {
+    let connect = {
+        let system = system().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        system.options(false)
+    };
+    let client = client::Client::connect(connect).unwrap();
+    client.block_on(async {
+        let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+        let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
+        let deadline = Instant::now() + RUN_TIME_MAX;
+        loop {
+            let mut left = 0;
+            for target in &pool.map().targets {
+                left += cont.list_orphans(target.id).await.unwrap().len();
+            }
+            if left == 0 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{left} files without a name are never freed");
+            client.env().sleep(Duration::from_millis(20)).await;
+        }
+    });
+}
+
 /// Runs a program to its end.
 pub fn finish(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

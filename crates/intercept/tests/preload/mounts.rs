@@ -106,3 +106,23 @@ fn a_mount_that_is_read_only_is_left_alone() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!told.contains("directory"), "{told}");
 }
+
+/// Processes share the index of a log in memory that the mount maps for them, and read and write
+/// the rest through the library.
+#[test]
+fn sqlite_keeps_a_database_with_a_log_on_the_mount() {
+    let Some(on) = OnMount::new("wal", "") else { return };
+    if !has("sqlite3") {
+        return;
+    }
+    let said = on.bash(
+        r#"
+        cd $D; q() { sqlite3 -bail -cmd '.timeout 60000' db "$@"; }; q 'pragma journal_mode=wal; create table t(a integer primary key, b text);'
+        q 'with recursive n(i) as (select 1 union all select i+1 from n where i<2000) insert into t(b) select hex(i) from n;'
+        for w in 1 2 3; do (for i in $(seq 10); do q "insert into t(b) values('w$w');"; done) & done; wait
+        q "select count(*), count(distinct b) from t where b like 'w_'; pragma integrity_check; pragma wal_checkpoint(truncate);"
+        env -u LD_PRELOAD sqlite3 db 'select count(*) from t; pragma integrity_check'; ls
+        "#,
+    );
+    assert_eq!(said, "wal\n30|3\nok\n0|0|0\n2030\nok\ndb\n");
+}

@@ -159,3 +159,87 @@ fn sqlite_keeps_a_database() {
         );
     }
 }
+
+/// A log needs memory that processes share, which without a mount is not to be had; one process
+/// alone does without it.
+#[test]
+fn sqlite_keeps_a_database_with_a_log() {
+    if has("sqlite3") {
+        Place::new("sqlite-log").compare(
+            r#"
+            q() { sqlite3 -cmd 'pragma locking_mode=exclusive' db "$@" | tail -n +2; }
+            q 'pragma journal_mode=wal; create table t(a integer primary key, b text);'
+            q "with recursive n(i) as (select 1 union all select i+1 from n where i<2000) insert into t select i, hex(i) from n; select count(*) from t;"
+            q 'begin; delete from t where a % 3 = 0; rollback; delete from t where a % 2; pragma wal_checkpoint(truncate); pragma integrity_check; select count(*) from t;'
+            ls
+            "#,
+        );
+    }
+}
+
+#[test]
+fn python_makes_an_environment_and_installs_into_it() {
+    if has("python3") {
+        Place::new("venv").compare(
+            r#"
+            mkdir wheels; cat > m.py <<'EOF'
+import zipfile
+info = 'answer-1.0.dist-info/'
+files = {'answer.py': 'def main():\n    print("answer", 42)\n', info + 'METADATA': 'Metadata-Version: 2.1\nName: answer\nVersion: 1.0\n',
+         info + 'WHEEL': 'Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
+         info + 'entry_points.txt': '[console_scripts]\nanswer = answer:main\n'}
+with zipfile.ZipFile('wheels/answer-1.0-py3-none-any.whl', 'w') as wheel:
+    for path, text in files.items():
+        wheel.writestr(path, text)
+    wheel.writestr(info + 'RECORD', ''.join(f'{path},,\n' for path in [*files, info + 'RECORD']))
+EOF
+            python3 m.py; python3 -m venv --without-pip --system-site-packages env; . env/bin/activate
+            python -c 'import pip' 2> /dev/null || { echo no pip; exit 0; }
+            python -m pip install -q --disable-pip-version-check --no-index --find-links wheels answer
+            python -c 'import answer; answer.main()'; answer; ls env/lib/python3*/site-packages
+            python -m pip uninstall -q -y --disable-pip-version-check answer; ls env/bin | grep -c answer || true; find env -name "answer*"
+            "#,
+        );
+    }
+}
+
+#[test]
+fn vim_saves() {
+    if has("vim") {
+        Place::new("vim").compare(
+            r#"
+            seq 100 > file; chmod 640 file; exec 7< file
+            vim -es -u NONE -N -c 'set backup backupskip= backupcopy=no writebackup' -c '%s/^5$/five/' -c 'wq' file
+            sed -n 5p file; stat -c %a file; sed -n 5p file~; sed -n 5p <&7; ls -A
+            vim -es -u NONE -N -c 'set backupcopy=yes nobackup' -c '%s/^6$/six/' -c 'wq' file; md5sum < file; ls -A
+            "#,
+        );
+    }
+}
+
+#[test]
+fn two_processes_append_to_one_log() {
+    Place::new("appenders").compare(
+        r#"
+        for who in one two; do (for i in $(seq 300); do echo "$who $i $(printf %0$((i % 50))d 0)" >> log; done) & done
+        (exec 9>> log; for i in $(seq 300); do echo "three $i $(printf %0$((i % 90))d 0)" >&9; done) &
+        wait; wc -l < log; sort log | md5sum; for who in one two three; do grep "^$who " log | md5sum; done
+        "#,
+    );
+}
+
+/// The file system's own part of a tool that checks it: what was written is read back.
+#[test]
+fn fio_verifies_what_it_wrote() {
+    let fio = std::env::var("AZEKURA_FIO").unwrap_or_else(|_| "fio".into());
+    if !std::path::Path::new(&fio).exists() && !has(&fio) {
+        return;
+    }
+    Place::new("fio").compare(&format!(
+        r#"
+        go() {{ {fio} --name=t --size=8m --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7 --thread=0 --output=$T/out "$@" || {{ cat $T/out; exit 1; }}; rm -f t.*; }}
+        go --ioengine=psync --rw=randwrite --bs=4k --size=2m; go --ioengine=psync --rw=write --bs=1m --numjobs=2 --fsync=4
+        go --ioengine=psync --rw=randrw --bs=3k --size=1m; go --ioengine=vsync --rw=randwrite --bs=16k; go --ioengine=sync --rw=write --bs=64k; ls
+        "#
+    ));
+}

@@ -1,7 +1,14 @@
 //! The access ACL as an extended attribute (`system.posix_acl_access`): setting it sets the
-//! permission bits too, and one that says no more than permission bits is nothing else.
+//! permission bits too, and one that says no more than permission bits is nothing else. Tools that
+//! copy files set modes so.
 //!
 //! ACLs are stored, and handed on by tools that copy files; only permission bits are enforced.
+
+use crate::flags::SetAttr;
+use crate::fs::Dfs;
+use crate::node::Obj;
+use crate::xattr::XattrMode;
+use types::{Code, Error, Result};
 
 /// Name of the attribute.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -60,6 +67,35 @@ pub fn meaning(raw: &[u8]) -> Option<Meaning> {
     }
     let mode = owner? << 6 | mask.or(group)? << 3 | other?;
     group.map(|_| Meaning { mode, is_plain })
+}
+
+impl Dfs {
+    /// Sets the access ACL of an object, and its permission bits. `mode` is that of the object
+    /// before: the bits beyond read, write and execute stay.
+    ///
+    /// Errors: `Inval` for bytes that are no ACL; `NoPerm` for who is not the owner; those of
+    /// [`Dfs::setxattr`].
+    pub async fn set_access_acl(
+        &self,
+        obj: &Obj,
+        mode: u32,
+        value: &[u8],
+        how: XattrMode,
+    ) -> Result<()> {
+        let meaning = meaning(value).ok_or_else(|| Error::bare(Code::Inval))?;
+        let mode = Some(mode & 0o7000 | meaning.mode);
+        self.setattr(obj, &SetAttr { mode, ..SetAttr::default() }).await?;
+        if !meaning.is_plain {
+            return self.setxattr(obj, ACCESS, value, how).await;
+        }
+        if !obj.node.inode().has_xattrs {
+            return Ok(());
+        }
+        match self.removexattr(obj, ACCESS).await {
+            Err(error) if error.code != Code::NoAttr => Err(error),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
