@@ -112,10 +112,11 @@ impl Mounted {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A shell in the mounted directory.
+    /// A shell in the mounted directory, which is ended after some minutes: then it hangs.
     pub fn shell(&self, script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-euc", script]).current_dir(self.dir()).stdin(Stdio::null());
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "180", "sh", "-euc", script]);
+        command.current_dir(self.dir()).stdin(Stdio::null());
         command.env("LC_ALL", "C");
         command
     }
