@@ -10,7 +10,7 @@ use sim::LocalSystem;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use types::{ContLayout, Durability};
+use types::{Code, ContLayout, Durability};
 use wire::control::{Name, OpenMode, SnapName};
 
 /// Engines in this process, with a pool `p` and a file system in its container `c`.
@@ -121,10 +121,17 @@ impl Mounted {
         command
     }
 
-    /// Unmounts; nobody may use it any more.
+    /// Unmounts; nobody may use it any more, but for a moment: processes that another test starts
+    /// have copies of all descriptors until they execute their program.
     pub fn unmount(mut self) {
         let mount = self.mount.take().unwrap();
-        mount.session().unmount(false).unwrap();
+        eventually("nobody uses the mount", || match mount.session().unmount(false) {
+            Err(error) if error.code == Code::Busy => false,
+            other => {
+                other.unwrap();
+                true
+            }
+        });
         mount.wait();
     }
 }
