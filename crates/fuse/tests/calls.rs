@@ -7,7 +7,6 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::sync::mpsc::channel;
 use system::{System, can_mount};
 use types::Durability;
 
@@ -51,17 +50,10 @@ fn locks_hold_between_mounts() {
     flock(&theirs, FlockOperation::Unlock).unwrap();
     flock(&mine, FlockOperation::NonBlockingLockExclusive).unwrap();
     // Who waits gets it when it is free; closing frees it.
-    let (said, heard) = channel();
-    std::thread::scope(|scope| {
-        let (theirs, said) = (&theirs, said.clone());
-        scope.spawn(move || {
-            flock(theirs, FlockOperation::LockExclusive).unwrap();
-            said.send(()).unwrap();
-        });
-        assert!(heard.try_recv().is_err());
-        drop(mine);
-        heard.recv().unwrap();
-    });
+    let mut waiter = b.shell("flock f true").spawn().unwrap();
+    assert!(waiter.try_wait().unwrap().is_none());
+    drop(mine);
+    assert!(waiter.wait().unwrap().success(), "who waits gets no lock");
     // Byte ranges, of open files so that one process can be several owners.
     let mine = open(&a.path("f"));
     let (set, get) = (libc::F_OFD_SETLK, libc::F_OFD_GETLK);

@@ -10,7 +10,7 @@ use sim::LocalSystem;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use types::{ContLayout, Durability};
+use types::{Code, ContLayout, Durability};
 use wire::control::{Name, OpenMode, SnapName};
 
 /// Engines in this process, with a pool `p` and a file system in its container `c`.
@@ -112,18 +112,26 @@ impl Mounted {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A shell in the mounted directory.
+    /// A shell in the mounted directory, which is ended after some minutes: then it hangs.
     pub fn shell(&self, script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-euc", script]).current_dir(self.dir()).stdin(Stdio::null());
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "180", "sh", "-euc", script]);
+        command.current_dir(self.dir()).stdin(Stdio::null());
         command.env("LC_ALL", "C");
         command
     }
 
-    /// Unmounts; nobody may use it any more.
+    /// Unmounts; nobody may use it any more, but for a moment: processes that another test starts
+    /// have copies of all descriptors until they execute their program.
     pub fn unmount(mut self) {
         let mount = self.mount.take().unwrap();
-        mount.session().unmount(false).unwrap();
+        eventually("nobody uses the mount", || match mount.session().unmount(false) {
+            Err(error) if error.code == Code::Busy => false,
+            other => {
+                other.unwrap();
+                true
+            }
+        });
         mount.wait();
     }
 }

@@ -332,11 +332,13 @@ impl Program {
                 strings.push(full);
                 strings.extend(given.iter().skip(1).map(|one| (*one).to_owned()));
                 let pointers = pointers(&strings);
-                // SAFETY: a string, and a list that ends with null and outlives the call.
-                match unsafe { path::locate(libc::AT_FDCWD, name.as_ptr()) } {
-                    Some(inner) => unsafe {
-                        Program::find_below(&inner, pointers.as_ptr(), depth + 1)
-                    },
+                // SAFETY: a string.
+                match unsafe { path::locate(AT_FDCWD, name.as_ptr()) } {
+                    Some(inner) => {
+                        let list = pointers.as_ptr();
+                        // SAFETY: a list that ends with null and outlives the call.
+                        unsafe { Program::find_below(&inner, list, depth + 1) }
+                    }
                     None => Ok(Program { path: name, pointers, _strings: strings }),
                 }
             }
