@@ -5,7 +5,7 @@ use types::{ContId, Epoch, ObjClass, ObjType, Oid};
 use crate::index::Effects;
 use crate::index::object::Object;
 use crate::index::slot::{NewValue, Single};
-use crate::index::snapshot::encode_range;
+use crate::index::snapshot::{encode_object, encode_range};
 use crate::pages::{self, PageIdDf, PlaceDf};
 use crate::space::Space;
 use crate::state::State;
@@ -104,7 +104,26 @@ pub fn page_seeds() -> Vec<Vec<u8>> {
     }
     let id = PageIdDf::Bucket { cont: ContId(7), prefix: 0, depth: 0 };
     let image = pages::encode(&[0; 16], &id, &body).map(|image| image.to_vec());
-    vec![image.unwrap_or_default(), body]
+    vec![image.unwrap_or_default(), body, past_seed()]
+}
+
+/// The body of a page of a past: a value that a snapshot sees, and a life before.
+fn past_seed() -> Vec<u8> {
+    let oid = Oid { hi: 1, lo: 2 };
+    let versions = Versions { snapshots: vec![Epoch(6), Epoch(9)], ..Versions::default() };
+    let mut effects = Effects { versions: Some(versions.into()), ..Effects::default() };
+    let mut object = Object::new(oid.dkey_kind());
+    for (epoch, ends) in [(5, false), (7, true), (8, false), (10, false)] {
+        object.note(Epoch(epoch), &mut effects);
+        let value = NewValue::Single(Single::Inline(b"value"));
+        object.set(b"dkey", b"a", value, Epoch(epoch), &mut effects);
+        if ends {
+            object.end_life(Epoch(epoch), &mut effects);
+        }
+    }
+    let mut body = Vec::new();
+    encode_object(ContId(7), oid, &object, false, &mut body);
+    body
 }
 
 /// A table to start from: a container with two buckets and a large object, a grave, records.
@@ -166,6 +185,56 @@ mod tests {
         let parts: [&[u8]; 7] = [b"\x01\x07\0\0", buckets, large, versions, unswept, pasts, page];
         let start = parts.concat();
         assert_eq!(&raw[..start.len()], start);
+    }
+
+    #[test]
+    fn golden_bytes_of_a_past() {
+        // A change here is a change of format: bump PAGE_VERSION.
+        let raw = super::past_seed();
+        let value: &[u8] = b"\0\0\0\x04dkey\x01a\x05value";
+        let parts: [&[u8]; 9] = [
+            // The life that ended at 7: a value of 7, the numbers of the time from 5 to 7, and
+            // the value of that time.
+            b"\x35\0\0\0\x0a\x07\x01\x02\x07\x01\x01\x07",
+            value,
+            b"\0\x07\x05\x05\x01\x07\x05\x05\0\x01\x01\x05\x07",
+            value,
+            // What came after, without its present.
+            b"\x2d\0\0\0\x0a\x07\x01\x02",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\0\0",
+            b"\x0a\x08\x08\x01\x0a\x08\x08\0\x01",
+            b"\x01\x08\x0a",
+            value,
+        ];
+        assert_eq!(raw, parts.concat());
+        // It comes back as what it was.
+        let mut body = &raw[..];
+        let mut object = super::Object::new(super::Oid { hi: 1, lo: 2 }.dkey_kind());
+        while !body.is_empty() {
+            let record = crate::record::decode_first(&mut body).unwrap();
+            let crate::record::RecordDf::Part(part) = record else { panic!("{record:?}") };
+            object.absorb(part.oid, &part).unwrap();
+        }
+        assert_eq!(object.past.as_ref().map(|past| past.lives.len()), Some(1));
+        let mut again = Vec::new();
+        let oid = super::Oid { hi: 1, lo: 2 };
+        super::encode_object(super::ContId(7), oid, &object, false, &mut again);
+        assert_eq!(again, raw);
+    }
+
+    #[test]
+    fn golden_bytes_of_free_blocks() {
+        // A change here is a change of format: bump PAGE_VERSION.
+        let mut space = crate::space::Space::new(16 * 4096);
+        let first = space.take(3 * 4096).unwrap();
+        let second = space.take(4096).unwrap();
+        space.take(2 * 4096).unwrap();
+        space.claim(first).unwrap();
+        space.give_back(second);
+        let raw = space.encode();
+        // 16 blocks; free are 1 after 3 used ones, then 10 after 2; blocks 0, 1 and 2 are shared by 2.
+        assert_eq!(raw, [16, 2, 3, 1, 2, 10, 3, 0, 2, 1, 2, 1, 2]);
+        assert_eq!(crate::space::Space::decode(&raw).unwrap().encode(), raw);
     }
 
     proptest! {

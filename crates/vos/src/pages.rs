@@ -348,6 +348,8 @@ mod tests {
         assert_eq!(&raw[32..], b"\0\x07\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01\x01");
         let table = encode(&SHARD, &PageIdDf::Table { number: 3 }, b"").unwrap();
         assert_eq!(&table[32..], b"\x02\x03");
+        let past = PageIdDf::Past { cont: ContId(7), oid: Oid { hi: 1, lo: 2 } };
+        assert_eq!(&encode(&SHARD, &past, b"").unwrap()[32..], b"\x03\x07\x01\x02");
     }
 
     #[test]

@@ -268,3 +268,35 @@ fn values_that_had_to_be_cut_get_sums_of_their_own() {
         world.clear();
     }
 }
+
+/// Story: damage in what only a snapshot shows was counted, but nobody could say whose it was.
+#[test]
+fn the_holder_of_a_block_is_found_in_the_past_too() {
+    let world = SimWorld::new(7);
+    let env = world.node("a");
+    world.block_on(async {
+        let (_store, shard) = fresh_with(&env, &config(Durability::Wal), 0).await.unwrap();
+        let (kept, lived) = (oid(ObjType::MultiHashed, 1), oid(ObjType::MultiHashed, 2));
+        put(&shard, 1, kept, 0, &[1; 4096]).await;
+        put(&shard, 2, lived, 8192, &[2; 4096]).await;
+        let block = async |oid| {
+            let all: Vec<u64> = (0..64).collect();
+            let found = shard.holders(&all).await;
+            found.iter().find(|holder| holder.oid == oid).cloned().unwrap()
+        };
+        let before = [block(kept).await, block(lived).await];
+        let snapshots = vec![Epoch(2)];
+        let versions =
+            wire::versions::ContVersions { revision: 1, snapshots, ..Default::default() };
+        shard.set_versions(CONT, &versions).unwrap();
+        put(&shard, 3, kept, 0, &[3; 4096]).await;
+        let ops = [Op::PunchObj { oid: lived, cond: Cond::NONE, besides: b"" }];
+        write(&shard, 4, &ops, b"", None).await.unwrap();
+        shard.checkpoint().await.unwrap();
+        for holder in before {
+            let found = shard.holders(&[holder.block]).await;
+            assert_eq!(found, [vos::Holder { is_past: true, ..holder }]);
+        }
+    });
+    world.clear();
+}

@@ -284,6 +284,14 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
             assert!(!bed.shard.view(CONT).unwrap().has_object(oid));
             bed.swept().await;
             bed.empty().await;
+            // Nor does it stay when all dkeys are removed from the first one on.
+            fill(&mut bed, oid, COUNT, 1).await;
+            bed.epoch += 1;
+            let all = [Op::PunchDkeysFrom { oid, from: 0 }];
+            write(&bed.shard, bed.epoch, &all, b"", None).await.unwrap();
+            assert_eq!(filled(&bed, oid, 0).await, (0, None));
+            bed.swept().await;
+            bed.empty().await;
             // Two lives, each seen in part only: what came after their snapshots is swept.
             fill(&mut bed, oid, COUNT - 300, 2).await;
             let first = takes(&mut bed).await;
