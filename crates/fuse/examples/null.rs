@@ -240,7 +240,8 @@ fn main() {
     let ttl = Duration::from_secs_f64(number(3, 1.0));
     let dir = std::env::temp_dir().join(format!("fuse-null-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory to mount on");
-    let config = Config { transport, default_permissions: true, ..Config::default() };
+    let mut config = Config { transport, ..Config::default() };
+    config.mount.default_permissions = true;
     let (next_node, made) = (Arc::new(AtomicU64::new(1 << 20)), Arc::default());
     let start = move |_: WorkerSeat| {
         let made: Arc<[AtomicU64; PROCESS_COUNT_MAX]> = Arc::clone(&made);
