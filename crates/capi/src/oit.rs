@@ -1,7 +1,7 @@
 //! The table of a container's objects.
 //!
 //! The table is of the objects that a snapshot shows, or of those that are there while it is listed,
-//! in the order of their ids. Marks belong to the handle and end with it.
+//! in the order of a hash of their ids. Marks belong to the handle and end with it.
 
 use crate::cont::ContHandle;
 use crate::ctx::Local;

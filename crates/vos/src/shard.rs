@@ -80,6 +80,8 @@ pub struct Shard {
     pub(crate) cache: Rc<Cache>,
     pub(crate) loads: Loads,
     pub(crate) hand: RefCell<Hand>,
+    /// With less than this in memory there is no clean page to forget.
+    pub(crate) fruitless_below: Cell<u64>,
     pub(crate) loaded_pages: Cell<u64>,
     closed: Cell<bool>,
     abandoned: Cell<bool>,
@@ -133,6 +135,7 @@ impl Shard {
             cache: cache.clone(),
             loads: Loads::default(),
             hand: RefCell::default(),
+            fruitless_below: Cell::new(0),
             loaded_pages: Cell::new(0),
             closed: Cell::new(false),
             abandoned: Cell::new(false),

@@ -220,7 +220,8 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
     let mut all = Collector::default();
     let bed = Bed::start(&options.dir, binary)?;
     let per_run = options.bytes_per_process * u64::from(options.processes);
-    let library = bed.make_files("paths", (per_run * 2 + (1 << 30)).max(4 << 30), false)?;
+    // Half of a pool is for data. What one way has removed comes back while the next writes.
+    let library = bed.make_files("paths", (per_run * 6 + (1 << 30)).max(4 << 30), false)?;
     let mounted = Mounted::start(&bed, "paths", "files")?;
     for round in 1..=options.rounds {
         say(out, &format!("round {round} of {}", options.rounds))?;

@@ -112,8 +112,7 @@ impl Index {
             if look_max == 0 {
                 return Turned::Paused;
             }
-            look_max -= 1;
-            if !self.evict_one(pinned, hand) {
+            if !self.evict_one(pinned, hand, &mut look_max) {
                 *hand = Hand::default();
                 rounds += 1;
                 if rounds > 2 {
@@ -124,9 +123,11 @@ impl Index {
         Turned::Enough
     }
 
-    /// Looks at the next page; false at the end of the order.
-    fn evict_one(&mut self, pinned: u64, hand: &mut Hand) -> bool {
+    /// Looks at the next bucket, or at parts of large objects until one can go, at most
+    /// `look_max`, which is counted down; false at the end of the order.
+    fn evict_one(&mut self, pinned: u64, hand: &mut Hand, look_max: &mut usize) -> bool {
         let ledger = &mut self.ledger;
+        *look_max = look_max.saturating_sub(1);
         let Some((&cont, container)) = self.conts.range_mut(hand.cont..).next() else {
             return false;
         };
@@ -155,20 +156,31 @@ impl Index {
                 Some((last, start)) if *last == at => Bound::Excluded(&start[..]),
                 _ => Bound::Unbounded,
             };
-            let (start, _) = parts.pages.range::<[u8]>(from, Bound::Unbounded).next()?;
-            Some((at, start.clone(), parts.end_of(start), object))
+            let mut seen = None;
+            for (start, page) in parts.pages.range::<[u8]>(from, Bound::Unbounded) {
+                // Most are dirty when there is too much: going past those must cost next to nothing.
+                if may_go(page) {
+                    return Some((at, start.clone(), Some(parts.end_of(start)), object));
+                }
+                seen = Some(start);
+                *look_max = look_max.saturating_sub(1);
+                if *look_max == 0 {
+                    break;
+                }
+            }
+            Some((at, seen?.clone(), None, object))
         });
-        let Some((at, start, end, object)) = next else {
+        let Some((at, start, goes, object)) = next else {
             match cont.0.checked_add(1) {
                 Some(next) => *hand = Hand { cont: ContId(next), ..Hand::default() },
                 None => return false,
             }
             return true;
         };
-        if let Some(mut parts) = object.parts.take() {
-            if let Some(page) = parts.pages.get_mut::<[u8]>(&start)
-                && may_go(page)
-            {
+        if let Some(end) = goes
+            && let Some(mut parts) = object.parts.take()
+        {
+            if let Some(page) = parts.pages.get_mut::<[u8]>(&start) {
                 object.forget(&start, end.as_deref());
                 ledger.forgotten(page);
             }
