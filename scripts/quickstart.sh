@@ -96,8 +96,14 @@ fi
 if [[ -z $why ]]; then
     mkdir "$dir/mnt"
     run mount azk://tank/home "$dir/mnt"
-    others git clone --quiet . "$dir/mnt/clone"
+    others git init --quiet "$dir/mnt/repo"
+    others cp -a crates docs "$dir/mnt/repo"
+    others git -C "$dir/mnt/repo" add .
+    git -C "$dir/mnt/repo" -c user.name=Quick -c user.email=quick@start.example \
+        commit --quiet -m "A tree"
+    others git clone --quiet "$dir/mnt/repo" "$dir/mnt/clone"
     others git -C "$dir/mnt/clone" fsck --no-progress
+    others diff -r docs "$dir/mnt/clone/docs"
     mkdir "$dir/mnt/build"
     cat >"$dir/mnt/build/sieve.c" <<'SOURCE'
 #include <stdio.h>
