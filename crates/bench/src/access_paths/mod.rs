@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use types::{Code, Error, ObjClass, Result};
+use types::{Code, Error, Result};
 
 const MIB: u64 = 1 << 20;
 
@@ -111,9 +111,9 @@ impl Options {
 
     fn io(&self, transfer_bytes: u64) -> io::Options {
         let transfers = self.bytes_per_process / transfer_bytes.max(1);
+        // Files are of the container's class in every way: programs cannot ask for another.
         io::Options {
             transfer_bytes,
-            class: Some(ObjClass::SX),
             ..io::Options::easy(self.processes, transfers * transfer_bytes)
         }
     }
