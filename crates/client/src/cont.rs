@@ -199,7 +199,9 @@ impl Container {
         if self.0.at != Epoch::ZERO {
             return;
         }
-        self.client().target(target).note_open((self.0.pool.info().id, self.id(), oid));
+        let link = self.client().target(target);
+        link.note_open((self.0.pool.info().id, self.id(), oid));
+        link.keep_connected(self.client(), self.pool());
     }
 
     /// Objects that have a shard on `target`, in [`Oid::list_order`] from after `after`.

@@ -30,9 +30,9 @@ pub(crate) struct TargetLink {
     id: TargetId,
     conn: RefCell<Option<Conn>>,
     dialing: Mutex<()>,
-    /// Incarnation of the engine that knows our open handles.
-    incarnation: Cell<u64>,
-    /// Open handles registered at this target, to register again after an engine restart.
+    /// The session, as the target named it, in which our open handles are registered.
+    session: Cell<u64>,
+    /// Open handles registered at this target, to register again in a new session.
     opens: RefCell<HashMap<Handle, u32>>,
     /// Closed handles not yet told.
     releases: RefCell<Vec<Handle>>,
@@ -55,7 +55,7 @@ impl TargetLink {
             id,
             conn: RefCell::new(None),
             dialing: Mutex::new(()),
-            incarnation: Cell::new(0),
+            session: Cell::new(0),
             opens: RefCell::new(HashMap::new()),
             releases: RefCell::new(Vec::new()),
             notices: RefCell::new(Vec::new()),
@@ -163,12 +163,15 @@ impl TargetLink {
         Err(Error::new(code, format!("engine {} at {}: {last}", engine.rank, engine.tcp)))
     }
 
-    /// After an engine restart, tells it again which objects this client holds open.
+    /// In a new session, after an engine restart or when the target has given us up, tells it again
+    /// which objects this client holds open.
     async fn register_opens(&self, client: &Client, conn: &Conn) -> Result<()> {
-        let incarnation = conn.hello().incarnation;
-        if self.incarnation.replace(incarnation) == incarnation {
+        let session = conn.hello().incarnation;
+        if self.session.get() == session {
             return Ok(());
         }
+        // It knows of no handle that it could release.
+        self.releases.borrow_mut().clear();
         let mut opens: Vec<(Handle, u32)> =
             self.opens.borrow().iter().map(|(handle, count)| (*handle, *count)).collect();
         // In a fixed order, so that simulated runs repeat.
@@ -185,10 +188,15 @@ impl TargetLink {
             });
             let body = wire::encode(&request);
             let answer = self.call_once(client, conn, &body).await?;
-            if let Err(error) = wire::decode::<Result<BatchReply<'_>>>(&answer.body)? {
-                tracing::warn!("object {oid} was open but is gone after a restart: {error}");
+            match wire::decode::<Result<BatchReply<'_>>>(&answer.body)? {
+                Ok(_) => {}
+                Err(error) if error.code == Code::Closed => return Err(error),
+                Err(error) => {
+                    tracing::warn!("object {oid} was open but is gone after a restart: {error}");
+                }
             }
         }
+        self.session.set(session);
         Ok(())
     }
 
@@ -222,8 +230,9 @@ impl TargetLink {
         conn.call(call).await
     }
 
-    /// As long as this client holds locks here, looks whether the connection is there, and makes
-    /// it anew if it is not: who comes back late to a restarted engine may have lost its locks.
+    /// As long as this client holds locks or open objects here, looks whether the connection is
+    /// there, and makes it anew if it is not: who comes back late to a restarted engine may have
+    /// lost its locks, and files that have no name any more.
     pub fn keep_connected(self: &Rc<Self>, client: &Client, pool: &Pool) {
         if self.is_kept.replace(true) {
             return;
@@ -238,7 +247,7 @@ impl TargetLink {
                 let (Some(client), Some(state)) = (client.upgrade(), state.upgrade()) else {
                     break;
                 };
-                if !book.is_needed(id, link.id) {
+                if !book.is_needed(id, link.id) && link.opens.borrow().is_empty() {
                     break;
                 }
                 let broken = link.conn.borrow().as_ref().is_none_or(Conn::is_broken);
@@ -306,14 +315,17 @@ impl TargetLink {
             return;
         }
         releases.sort_unstable();
+        let mut told = 0;
         for run in releases.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let oids = run.iter().map(|(_, _, oid)| *oid).collect();
             let notice = Notice::Release { pool: run[0].0, cont: run[0].1, oids };
             if let Err(error) = conn.notify(Kind::Notice, &wire::encode(&notice)) {
-                // The connection is gone, and with it every handle the target knew of.
+                // The next connection may be in the same session: it hears of them then.
                 tracing::debug!("releasing handles at target {}: {error}", self.id);
+                break;
             }
+            told += run.len();
         }
-        releases.clear();
+        releases.drain(..told);
     }
 }

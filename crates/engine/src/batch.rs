@@ -14,7 +14,7 @@ use types::{ClientId, Code, Epoch, Error, Result};
 use vos::{Origin, Payload, Segments};
 use wire::Header;
 use wire::header::FLAG_RETRY;
-use wire::obj::{Batch, BulkSums, Request, TxId};
+use wire::obj::{Batch, BulkSums, Op, Request, TxId};
 use wire::scrub::FoundBy;
 
 /// A request without a deadline waits this long for a held key, or to be let in.
@@ -112,10 +112,25 @@ impl Target {
                 self.env.sleep(RETRY_PAUSE).await;
             }
             if let Some(answer) = ctx.shard.replayed(tx) {
+                self.hold_again(client, batch);
                 return Ok(Seen::Before(answer));
             }
         }
         Ok(Seen::New(ctx))
+    }
+
+    /// The handles of a batch that was run by an engine that is no more: its answer tells the client
+    /// that it holds them.
+    fn hold_again(&self, client: ClientId, batch: &Batch<'_>) {
+        let mut opens = self.opens.borrow_mut();
+        for op in &batch.ops {
+            if let Op::Open { oid } = op {
+                let handle = (batch.pool, batch.cont, *oid);
+                if !opens.is_held_by(client, &handle) {
+                    opens.open(client, handle);
+                }
+            }
+        }
     }
 
     /// Gets data off the stream. Data that is elsewhere and must wait stays there.

@@ -24,6 +24,11 @@ impl Opens {
         *self.by_client.entry(client).or_default().entry(handle).or_insert(0) += 1;
     }
 
+    /// True when the client has registered a handle on the object.
+    pub fn is_held_by(&self, client: ClientId, handle: &Handle) -> bool {
+        self.by_client.get(&client).is_some_and(|handles| handles.contains_key(handle))
+    }
+
     /// Drops one handle; true when it was the object's last.
     pub fn close(&mut self, client: ClientId, handle: Handle) -> bool {
         let Some(handles) = self.by_client.get_mut(&client) else { return false };
@@ -85,6 +90,7 @@ mod tests {
         assert!(!opens.close(b, handle));
         assert!(!opens.close(b, handle), "b holds none any more");
         assert!(opens.is_open(&handle));
+        assert!(opens.is_held_by(a, &handle) && !opens.is_held_by(b, &handle));
         assert_eq!(opens.close_client(a), vec![handle]);
         assert!(!opens.is_open(&handle));
         assert!(opens.by_object.is_empty());

@@ -45,6 +45,9 @@ pub(crate) struct PoolShard {
     pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
     pub admission: Admission,
     pub scrubber: Scrubber,
+    /// The target's clock until which clients of the engine before this one may tell what they
+    /// hold open; zero when there was none.
+    pub grace_until: Cell<Duration>,
 }
 
 /// Who is at the other end of a connection.
@@ -52,6 +55,14 @@ pub(crate) struct Session {
     pub client: ClientId,
     /// Name of the client's job; may be empty.
     pub job: Rc<str>,
+}
+
+/// A client's latest connection.
+#[derive(Clone, Copy)]
+struct Seat {
+    number: u64,
+    /// The connection from which on the client was never given up: what it holds open is known.
+    since: u64,
 }
 
 impl PoolShard {
@@ -65,6 +76,7 @@ impl PoolShard {
             parked: RefCell::new(Vec::new()),
             admission: Admission::new(env),
             scrubber: Scrubber::default(),
+            grace_until: Cell::new(Duration::ZERO),
         }
     }
 
@@ -118,7 +130,7 @@ pub struct Target {
     pub(crate) reaping: RefCell<HashSet<Handle>>,
     /// Rollbacks ordered, by container.
     pub(crate) rollbacks: RefCell<HashMap<(PoolId, ContId), Rollback>>,
-    sessions: RefCell<HashMap<ClientId, u64>>,
+    sessions: RefCell<HashMap<ClientId, Seat>>,
     next_session: Cell<u64>,
     started: Duration,
     draining: Cell<bool>,
@@ -179,24 +191,21 @@ impl Target {
         for (pool, ctx) in pools {
             self.start_scrubber(&ctx);
             self.clone().resume_transactions(pool, &ctx);
-            let orphans = ctx.shard.orphans();
-            if orphans.is_empty() {
-                continue;
+            if !ctx.is_memory() {
+                ctx.grace_until.set(self.env.now() + ORPHAN_GRACE);
             }
-            let target = self.clone();
-            self.env.spawn(async move {
-                target.env.sleep(ORPHAN_GRACE).await;
-                for (cont, oid) in orphans {
-                    target.clone().reap((pool, cont, oid));
-                }
-            });
+            self.reap_orphans(pool, &ctx);
         }
     }
 
     /// Serves a connection that the control thread accepted, until it closes.
     pub fn adopt(self: &Rc<Self>, handoff: Handoff) {
+        let client = handoff.hello().client;
+        let number = self.next_session.get();
+        let since = self.sessions.borrow().get(&client).map_or(number, |seat| seat.since);
         let reply = HelloReply {
-            incarnation: self.incarnation,
+            // A client that was given up registers its handles again as after a restart.
+            incarnation: types::hash::mix2(self.incarnation, since),
             remote_bulk: false,
             engine_version: env!("CARGO_PKG_VERSION").to_string(),
         };
@@ -207,16 +216,15 @@ impl Target {
                 return;
             }
         };
+        self.next_session.set(number + 1);
+        self.sessions.borrow_mut().insert(client, Seat { number, since });
         let target = self.clone();
-        self.env.spawn(async move { target.serve(conn).await });
+        self.env.spawn(async move { target.serve(conn, number).await });
     }
 
-    async fn serve(self: Rc<Self>, conn: ServerConn) {
+    async fn serve(self: Rc<Self>, conn: ServerConn, number: u64) {
         let client = conn.client();
         let caller = Rc::new(Session { client, job: conn.job().into() });
-        let session = self.next_session.get();
-        self.next_session.set(session + 1);
-        self.sessions.borrow_mut().insert(client, session);
         loop {
             match conn.recv().await {
                 Ok(Some(incoming)) => self.receive(&caller, incoming).await,
@@ -229,7 +237,10 @@ impl Target {
         }
         conn.close();
         self.env.sleep(RECONNECT_GRACE).await;
-        if self.sessions.borrow().get(&client) != Some(&session) {
+        let is_latest = self.sessions.borrow().get(&client).is_some_and(|s| s.number == number);
+        // An engine that is stopping closes connections itself: its clients come back to the next
+        // one, with what they hold open.
+        if !is_latest || self.is_draining() {
             return;
         }
         self.sessions.borrow_mut().remove(&client);

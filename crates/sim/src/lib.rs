@@ -10,3 +10,9 @@ mod local;
 pub use cluster::{Cluster, ClusterSpec};
 
 pub use local::LocalSystem;
+
+/// Seeds of a test: from 0 on, so many; `AZEKURA_SIM_SEEDS` asks for more.
+pub fn seeds(default: u64) -> std::ops::Range<u64> {
+    let count = std::env::var("AZEKURA_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
+    0..count.unwrap_or(default)
+}

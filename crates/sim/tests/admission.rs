@@ -3,7 +3,7 @@
 
 use client::{ArrayObj, Client, Container, Pool, Tx};
 use futures_util::future::{join, join_all};
-use sim::{Cluster, ClusterSpec};
+use sim::{Cluster, ClusterSpec, seeds};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,6 @@ use types::{Code, ContLayout, Durability, ObjType, Result};
 use wire::admission::{AdmissionStat, GateStat};
 use wire::control::{Name, OpenMode};
 use wire::obj::Recx;
-
-/// Seeds to run; `AZEKURA_SIM_SEEDS` asks for more.
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let count = std::env::var("AZEKURA_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
-    0..count.unwrap_or(default)
-}
 
 async fn open(client: &Client) -> Result<Container> {
     let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;

@@ -2,7 +2,7 @@
 //! or nothing, retries apply once, and the same seed gives the same run.
 
 use client::{Client, Code, Container, FetchedValue, KvObj, Tx};
-use sim::{Cluster, ClusterSpec};
+use sim::{Cluster, ClusterSpec, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,12 +10,6 @@ use std::time::Duration;
 use types::{ContLayout, Durability, ObjType, Result};
 use wire::control::{Name, OpenMode};
 use wire::obj::{Cond, FetchIod, FetchWant, UpdateIod, UpdateValue};
-
-/// Seeds to run; `AZEKURA_SIM_SEEDS` asks for more.
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let count = std::env::var("AZEKURA_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
-    0..count.unwrap_or(default)
-}
 
 async fn open(client: &Client) -> Result<Container> {
     let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;

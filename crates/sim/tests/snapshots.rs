@@ -3,7 +3,7 @@
 //! began after it, and the same for ever; and a rollback brings it back.
 
 use client::{Client, Code, Container, KvObj, Tx};
-use sim::{Cluster, ClusterSpec};
+use sim::{Cluster, ClusterSpec, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,6 @@ use wire::control::{Name, OpenMode, SnapName};
 use wire::obj::Cond;
 
 const ACCOUNTS: u64 = 12;
-
-/// Seeds to run; `AZEKURA_SIM_SEEDS` asks for more.
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let count = std::env::var("AZEKURA_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
-    0..count.unwrap_or(default)
-}
 
 fn cont_name() -> Name {
     Name::Label("c".into())

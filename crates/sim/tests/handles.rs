@@ -1,0 +1,145 @@
+//! Open handles of objects that lose their last link: over restarts, lost connections, retries.
+
+use client::{Anchor, ArrayObj, Client, Container};
+use futures_util::future::join;
+use sim::{Cluster, ClusterSpec, seeds};
+use std::time::Duration;
+use transport::SimNet;
+use types::{ContLayout, Durability, ObjType, Oid};
+use wire::control::{Name, OpenMode};
+use wire::obj::{Cond, Op, Recx, UpdateIod, UpdateValue};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn open(client: &Client) -> Container {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+    pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap()
+}
+
+fn array(cont: &Container, number: u64) -> ArrayObj {
+    let oid = cont.generate_oid(ObjType::ArrayByte, "S1".parse().unwrap(), 0, number).unwrap();
+    ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 1 << 20 }
+}
+
+async fn fill(array: &ArrayObj) {
+    array.write(&[Recx { index: 0, count: 5000 }], &[&[7; 5000]]).await.unwrap();
+}
+
+async fn hold(cont: &Container, oid: Oid) {
+    let mut batch = cont.batch();
+    batch.op(Op::Open { oid });
+    batch.run().await.unwrap();
+}
+
+async fn unlink(cont: &Container, oid: Oid) {
+    let mut batch = cont.batch();
+    batch.op(Op::PunchUnlessOpen { oid });
+    batch.run().await.unwrap();
+}
+
+/// Runs a test with an engine, somebody who holds objects open and somebody else.
+fn with_two(seed: u64, test: impl AsyncFn(&Cluster, Container, Container)) {
+    let cluster = Cluster::start(ClusterSpec { seed, engines: 1, targets: 2 }).unwrap();
+    cluster.block_on(async {
+        let setup = cluster.client("setup");
+        cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let (a, b) = (open(&cluster.client("a")).await, open(&cluster.client("b")).await);
+        test(&cluster, a, b).await;
+    });
+}
+
+/// The holder asks nothing of this target, for longer than a restarted engine waits.
+#[test]
+fn who_holds_an_object_and_is_idle_keeps_it_over_a_restart() {
+    with_two(1, async |cluster, a, b| {
+        let array = array(&b, 1);
+        fill(&array).await;
+        hold(&a, array.oid).await;
+        unlink(&b, array.oid).await;
+        for _ in 0..2 {
+            cluster.kill_engine(0);
+            cluster.start_engine(0).await.unwrap();
+        }
+        b.client().env().sleep(60 * SECOND).await;
+        assert_eq!(array.size().await.unwrap(), 5000);
+        a.release(array.oid);
+        ArrayObj { cont: a.clone(), ..array.clone() }.size().await.unwrap();
+        b.client().env().sleep(SECOND).await;
+        assert_eq!(array.size().await.unwrap(), 0, "released, but not freed");
+    });
+}
+
+/// The engine gives a client up that is away for some seconds; when it is back it counts again.
+#[test]
+fn who_comes_back_after_it_was_given_up_holds_its_objects_again() {
+    with_two(2, async |cluster, a, b| {
+        let (kept, left) = (array(&b, 1), array(&b, 2));
+        for array in [&kept, &left] {
+            fill(array).await;
+            hold(&a, array.oid).await;
+        }
+        let net = SimNet::of(cluster.world());
+        net.cut("a", "e0");
+        net.break_connections("a", "e0");
+        b.client().env().sleep(10 * SECOND).await;
+        // Closed while nobody could hear it: it must not count against the new handles.
+        a.release(left.oid);
+        hold_later(&a, left.oid);
+        net.heal("a", "e0");
+        b.client().env().sleep(5 * SECOND).await;
+        for array in [&kept, &left] {
+            unlink(&b, array.oid).await;
+            b.client().env().sleep(10 * SECOND).await;
+            assert_eq!(array.size().await.unwrap(), 5000, "held, but freed");
+        }
+        for array in [&kept, &left] {
+            a.release(array.oid);
+            ArrayObj { cont: a.clone(), ..array.clone() }.size().await.unwrap();
+            b.client().env().sleep(SECOND).await;
+            assert_eq!(array.size().await.unwrap(), 0, "released, but not freed");
+        }
+    });
+}
+
+/// Opens an object as soon as there is a connection.
+fn hold_later(cont: &Container, oid: Oid) {
+    let again = cont.clone();
+    cont.client().env().spawn(async move { hold(&again, oid).await });
+}
+
+/// A batch that opens what it makes, whose answer is lost with the engine that ran it; and the
+/// object is unlinked, perhaps before the next engine has heard of the handle.
+#[test]
+fn a_retried_batch_holds_what_its_first_try_opened() {
+    for seed in seeds(40) {
+        with_two(seed, async |cluster, a, b| {
+            let oid = array(&a, 1).oid;
+            // The first request of a client takes longer: it connects.
+            hold(&a, array(&a, 2).oid).await;
+            let trouble = async {
+                let env = cluster.world().node("trouble");
+                env.sleep(Duration::from_micros(env.random_u64() % 1_000)).await;
+                let net = SimNet::of(cluster.world());
+                net.cut("a", "e0");
+                env.sleep(Duration::from_millis(5)).await;
+                net.break_connections("a", "e0");
+                cluster.kill_engine(0);
+                net.heal("a", "e0");
+                cluster.start_engine(0).await.unwrap();
+            };
+            let work = async {
+                let value = UpdateValue::Inline(b"x");
+                let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
+                let mut batch = a.batch();
+                batch.op(Op::Open { oid });
+                batch.op(Op::Update { oid, dkey: b"integers", cond: Cond::NONE, iods });
+                batch.run().await.unwrap();
+                unlink(&b, oid).await;
+            };
+            join(work, trouble).await;
+            b.client().env().sleep(60 * SECOND).await;
+            let keys = b.object(oid).list_dkeys(None, &mut Anchor::start(), 1).await.unwrap();
+            assert_eq!(keys.len(), 1, "seed {seed}: the object was held, but freed");
+        });
+    }
+}
