@@ -32,6 +32,11 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use types::Error;
 
+/// An index in many small pieces, made and dropped on several threads, is what it is good at:
+/// `docs/decisions/2026-11-21-allocator.md`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const AFTER_HELP: &str = "\
 The system is the one --system names, else the one of the environment variable AZEKURA_SYSTEM,
 else the default directory of 'azekura up' ($XDG_STATE_HOME/azekura/default).

@@ -13,6 +13,10 @@ use types::{ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
 use vos::{Devices, Shard, ShardConfig, Store, StoreOptions};
 use wire::obj::*;
 
+/// As in the engine.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CONT: ContId = ContId(1);
 const DEPTH: u64 = 64;
 

@@ -12,6 +12,10 @@ use types::{ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
 use vos::{Segments, Shard, ShardConfig, Store};
 use wire::obj::*;
 
+/// As in the engine.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const CONT: ContId = ContId(1);
 
 fn name(n: u64) -> [u8; 20] {

@@ -240,7 +240,6 @@ fn install(shard: &Shard, work: &mut Work, slot: u32, id: &PageId, place: PagePl
     if let Some(page) = work.table.pages.get_mut(slot as usize) {
         page.place = Some((&place).into());
     }
-    shard.fruitless_below.set(0);
     let state = &mut *shard.state.borrow_mut();
     match state.index.page_mut(id) {
         // What holds the name now and was made since is dirty: it is not read from here.
@@ -248,6 +247,7 @@ fn install(shard: &Shard, work: &mut Work, slot: u32, id: &PageId, place: PagePl
             let old = page.place.replace(place);
             page.writing = false;
             work.freed.extend(old.into_iter().flat_map(|old| old.runs));
+            state.index.now_clean(id);
         }
         _ => state.index.ledger.retire(Some(place)),
     }

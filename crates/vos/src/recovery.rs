@@ -16,7 +16,6 @@ use wire::obj::{Batch, Op, TxOutcome};
 use crate::Lsn;
 use crate::index::Container;
 use crate::index::page::{PageId, PagePlace};
-use crate::index::residency::Hand;
 use crate::index::rollback;
 use crate::pages::{PageStore, decode};
 use crate::record::{ChangeDf, RecordDf, decode_first};
@@ -29,7 +28,7 @@ use crate::wal::{HeadDf, Replayed};
 const GROUP_BYTES: usize = 2 << 20;
 /// Pages read at a time.
 const READS_MAX: usize = 64;
-/// Pages the clock may look at between groups.
+/// Pages to look at between groups.
 const LOOK_MAX: usize = 1 << 20;
 
 /// A state on its way to what it was.
@@ -41,7 +40,6 @@ pub(crate) struct Recovery {
     pub table_runs: Vec<Run>,
     applied: Lsn,
     limit_bytes: u64,
-    hand: Hand,
     /// Records replayed.
     pub record_count: u64,
 }
@@ -61,7 +59,6 @@ impl Recovery {
             table_runs: Vec::new(),
             applied: Lsn(head.applied),
             limit_bytes,
-            hand: Hand::default(),
             record_count: 0,
         };
         recovery.state.index.ledger.paged = true;
@@ -126,7 +123,7 @@ impl Recovery {
             self.state.replay(record, &mut self.space.borrow_mut())?;
         }
         let (index, limit) = (&mut self.state.index, self.limit_bytes);
-        index.evict(limit, u64::MAX, &mut self.hand, LOOK_MAX);
+        index.evict(limit, u64::MAX, LOOK_MAX);
         Ok(())
     }
 

@@ -20,7 +20,6 @@ use wire::obj::{Batch, Op, ReadCheck, TxId};
 
 use crate::index::Container;
 use crate::index::page::PageId;
-use crate::index::residency::Turned;
 use crate::pages::decode;
 use crate::shard::Shard;
 use crate::space::Space;
@@ -37,9 +36,6 @@ const DIRTY_SHARE: u64 = 3;
 const DIRTY_BYTES_MIN: u64 = 64 << 10;
 /// Pages the clock looks at in one go.
 const LOOK_MAX: usize = 512;
-/// When that found none that can go, the next look waits until this share of the limit was added or
-/// a page was written.
-const FRUITLESS_SHARE: u64 = 1024;
 /// Pages read at a time for one operation.
 const READS_MAX: usize = 32;
 /// Further pages loaded with one that a listing has come to.
@@ -394,22 +390,10 @@ impl Shard {
     /// Forgets clean pages that count `bytes`, or some of them.
     fn forget_some(&self, bytes: u64) {
         let before = self.resident_bytes();
-        // While a checkpoint makes pages clean there may be none; looking for them at each change
-        // would cost more than the change.
-        if before < self.fruitless_below.get() {
-            return;
-        }
-        let target = before.saturating_sub(bytes);
         let pinned = self.oldest_ticket();
-        let index = &mut self.state.borrow_mut().index;
-        let turned = index.evict(target, pinned, &mut self.hand.borrow_mut(), LOOK_MAX);
-        let found = index.ledger.resident_bytes < before;
-        self.fruitless_below.set(if found {
-            0
-        } else {
-            before + self.cache.limit_bytes / FRUITLESS_SHARE
-        });
-        if turned != Turned::Stuck {
+        let target = before.saturating_sub(bytes);
+        self.state.borrow_mut().index.evict(target, pinned, LOOK_MAX);
+        if self.resident_bytes() < before {
             self.notify();
         }
     }
@@ -433,7 +417,6 @@ impl Shard {
 
     pub(crate) fn checkpoint_ended(&self) {
         self.checkpointing.set(false);
-        self.fruitless_below.set(0);
         self.notify();
     }
 

@@ -9,7 +9,6 @@ use types::{ClientId, Code, ContId, Durability, Epoch, Error, Oid, PoolId, Resul
 use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, Sums, TxId, TxOutcome};
 use wire::store::{AggregationStat, LogStat};
 
-use crate::index::residency::Hand;
 use crate::index::{Effects, bucket};
 use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
@@ -79,9 +78,6 @@ pub struct Shard {
     pub(crate) table_runs: RefCell<Vec<Run>>,
     pub(crate) cache: Rc<Cache>,
     pub(crate) loads: Loads,
-    pub(crate) hand: RefCell<Hand>,
-    /// With less than this in memory there is no clean page to forget.
-    pub(crate) fruitless_below: Cell<u64>,
     pub(crate) loaded_pages: Cell<u64>,
     closed: Cell<bool>,
     abandoned: Cell<bool>,
@@ -134,8 +130,6 @@ impl Shard {
             table_runs: RefCell::new(table_runs),
             cache: cache.clone(),
             loads: Loads::default(),
-            hand: RefCell::default(),
-            fruitless_below: Cell::new(0),
             loaded_pages: Cell::new(0),
             closed: Cell::new(false),
             abandoned: Cell::new(false),

@@ -24,13 +24,13 @@ use crate::sums::SumPolicy;
 use crate::versions::Versions;
 
 /// A bucket of more counted memory than this is split, bytes: encoded about three quarters.
-pub(crate) const BUCKET_BYTES_MAX: u64 = 24 << 10;
+pub(crate) const BUCKET_BYTES_MAX: u64 = 8 << 10;
 /// An object of more counted memory gets pages of its own, bytes.
 pub(crate) const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// A part of more counted memory is cut in two, bytes.
-pub(crate) const PART_BYTES_MAX: u64 = 24 << 10;
+pub(crate) const PART_BYTES_MAX: u64 = 8 << 10;
 /// What could not be made smaller is looked at again after growing by this, bytes.
-const GROWTH_BYTES: u64 = 16 << 10;
+const GROWTH_BYTES: u64 = 6 << 10;
 /// The directory has at most this many slots for each bucket, and for sixteen more.
 const SLOTS_PER_BUCKET_MAX: u64 = 64;
 
@@ -553,6 +553,8 @@ impl Container {
         let bit = bit_after(bucket.depth);
         bucket.depth += 1;
         bucket.page.settled_bytes = 0;
+        // Under its old name.
+        bucket.page.queued = false;
         let mut right = Bucket {
             depth: bucket.depth,
             prefix: bucket.prefix | bit,

@@ -13,6 +13,7 @@
 //!   [`Probe`] on, which takes notes; with it off, such a use is a broken invariant and stops us.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 use types::{ContId, Key, Oid};
@@ -135,6 +136,8 @@ pub(crate) struct Page {
     pub slot: u32,
     /// Memory counted when a part was last found to be as small as can be.
     pub settled_bytes: u64,
+    /// It stands in [`Ledger::clean`].
+    pub queued: bool,
     /// Used since the clock's hand came by.
     pub used: Cell<bool>,
     /// The last load that needs it.
@@ -199,6 +202,9 @@ pub(crate) struct Ledger {
     pub dirty_bytes: u64,
     /// Pages not in memory.
     pub absent_count: u64,
+    /// Pages that were clean when they were put here, to be looked at in turn when there is too
+    /// much; some may be dirty again, or gone.
+    pub clean: VecDeque<PageId>,
     /// Places that a durable table may name, and nothing else.
     pub retired: Vec<Run>,
     /// Pages that had to be encoded early, because they changed.

@@ -1,13 +1,13 @@
 //! What of the index is in memory: pages found by name, forgotten by a clock, taken in again.
 //!
-//! The clock gives every page used since its last round another one (second chance, F. Corbató,
-//! "A paging experiment with the Multics system", 1968). Its hand stands between two pages of the
-//! order containers, buckets, large objects, parts.
+//! Pages are forgotten in the order in which they became clean; who was used since it was last
+//! looked at gets another round (second chance, F. Corbató, "A paging experiment with the Multics
+//! system", 1968). Only pages in memory that were clean stand in that queue: what is absent, most
+//! of all when it matters, and what is dirty cost nothing.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
-use types::{Code, ContId, Error, Key, Oid, Result};
+use types::{Code, Error, Oid, Result};
 
 use super::bucket::{Objects, encode_part};
 use super::object::Object;
@@ -17,25 +17,8 @@ use super::{Effects, Index};
 use crate::record::{RecordDf, decode_first};
 use crate::space::Space;
 
-/// Where the clock's hand stands: before a bucket of a container, or, past its buckets, after a
-/// part of a large object.
-#[derive(Debug, Default)]
-pub(crate) struct Hand {
-    cont: ContId,
-    bucket: usize,
-    part: Option<((u64, Oid), Key)>,
-}
-
-/// How one turn of the clock ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turned {
-    /// There is room.
-    Enough,
-    /// It has looked at as much as it may at once.
-    Paused,
-    /// It came round twice and found nothing more to forget.
-    Stuck,
-}
+/// Names in the queue of clean pages, for which it is not worth the while to look for stale ones.
+const QUEUE_MIN: usize = 1024;
 
 impl Index {
     /// The page of this name, if it is there.
@@ -99,95 +82,82 @@ impl Index {
     }
 
     /// Forgets pages until no more than `resident_bytes` are in memory. Pages that a load since
-    /// `pinned` needs stay.
-    pub(crate) fn evict(
-        &mut self,
-        resident_bytes: u64,
-        pinned: u64,
-        hand: &mut Hand,
-        mut look_max: usize,
-    ) -> Turned {
-        let mut rounds = 0;
+    /// `pinned` needs stay. Looks at `look_max` pages at most.
+    pub(crate) fn evict(&mut self, resident_bytes: u64, pinned: u64, look_max: usize) {
+        // Twice round: the first may take nothing but second chances.
+        let mut left = look_max.min(2 * self.ledger.clean.len());
         while self.ledger.resident_bytes > resident_bytes {
-            if look_max == 0 {
-                return Turned::Paused;
+            let next = if left > 0 { self.ledger.clean.pop_front() } else { None };
+            let Some(id) = next else { return };
+            left -= 1;
+            let Some(page) = self.page_mut(&id) else { continue };
+            // A page that had this name before stood here, or one that is dirty again: it comes
+            // back when it is written.
+            if !std::mem::take(&mut page.queued) || !page.is_evictable() {
+                continue;
             }
-            if !self.evict_one(pinned, hand, &mut look_max) {
-                *hand = Hand::default();
-                rounds += 1;
-                if rounds > 2 {
-                    return Turned::Stuck;
-                }
+            if page.used.replace(false) || page.pin.get() >= pinned {
+                page.queued = true;
+                self.ledger.clean.push_back(id);
+            } else {
+                self.forget(&id);
             }
         }
-        Turned::Enough
     }
 
-    /// Looks at the next bucket, or at parts of large objects until one can go, at most
-    /// `look_max`, which is counted down; false at the end of the order.
-    fn evict_one(&mut self, pinned: u64, hand: &mut Hand, look_max: &mut usize) -> bool {
+    /// A page is in memory as it is in its place, so it may be forgotten.
+    pub(crate) fn now_clean(&mut self, id: &PageId) {
+        let Some(page) = self.page_mut(id) else { return };
+        // Pasts stay.
+        if !page.is_evictable() || page.queued || matches!(id, PageId::Past { .. }) {
+            return;
+        }
+        page.queued = true;
+        let clean = &mut self.ledger.clean;
+        clean.push_back(id.clone());
+        if clean.len() == clean.capacity() && clean.len() >= QUEUE_MIN {
+            self.drop_stale();
+        }
+    }
+
+    /// Drops names of pages that are gone from the queue, before it grows.
+    fn drop_stale(&mut self) {
+        let mut clean = std::mem::take(&mut self.ledger.clean);
+        clean.retain(|id| self.page_mut(id).is_some_and(|page| std::mem::take(&mut page.queued)));
+        for id in &clean {
+            if let Some(page) = self.page_mut(id) {
+                page.queued = true;
+            }
+        }
+        self.ledger.clean = clean;
+    }
+
+    fn forget(&mut self, id: &PageId) {
         let ledger = &mut self.ledger;
-        *look_max = look_max.saturating_sub(1);
-        let Some((&cont, container)) = self.conts.range_mut(hand.cont..).next() else {
-            return false;
-        };
-        if cont != hand.cont {
-            *hand = Hand { cont, ..Hand::default() };
-        }
-        let may_go = |page: &Page| {
-            let second_chance = page.used.replace(false);
-            page.is_evictable() && !second_chance && page.pin.get() < pinned
-        };
-        if hand.part.is_none()
-            && let Some(bucket) = container.buckets_mut().get_mut(hand.bucket)
-        {
-            hand.bucket += 1;
-            if may_go(&bucket.page) {
-                bucket.objects = Objects::default();
-                ledger.forgotten(&mut bucket.page);
-            }
-            return true;
-        }
-        let last = hand.part.take();
-        let first = last.as_ref().map_or((0, Oid::NIL), |(at, _)| *at);
-        let next = container.large.range_mut(first..).find_map(|(&at, object)| {
-            let parts = object.parts.as_ref()?;
-            let from = match &last {
-                Some((last, start)) if *last == at => Bound::Excluded(&start[..]),
-                _ => Bound::Unbounded,
-            };
-            let mut seen = None;
-            for (start, page) in parts.pages.range::<[u8]>(from, Bound::Unbounded) {
-                // Most are dirty when there is too much: going past those must cost next to nothing.
-                if may_go(page) {
-                    return Some((at, start.clone(), Some(parts.end_of(start)), object));
-                }
-                seen = Some(start);
-                *look_max = look_max.saturating_sub(1);
-                if *look_max == 0 {
-                    break;
+        match id {
+            PageId::Bucket { cont, prefix, depth } => {
+                let container = self.conts.get_mut(cont);
+                if let Some(bucket) = container.and_then(|cont| cont.bucket_of(*prefix, *depth)) {
+                    bucket.objects = Objects::default();
+                    ledger.forgotten(&mut bucket.page);
                 }
             }
-            Some((at, seen?.clone(), None, object))
-        });
-        let Some((at, start, goes, object)) = next else {
-            match cont.0.checked_add(1) {
-                Some(next) => *hand = Hand { cont: ContId(next), ..Hand::default() },
-                None => return false,
+            PageId::Part { cont, oid, start } => {
+                let container = self.conts.get_mut(cont);
+                let Some(object) = container.and_then(|c| c.large.get_mut(&oid.list_order()))
+                else {
+                    return;
+                };
+                let Some(mut parts) = object.parts.take() else { return };
+                let end = parts.end_of(start);
+                if let Some(page) = parts.pages.get_mut::<[u8]>(start) {
+                    object.forget(start, end.as_deref());
+                    ledger.forgotten(page);
+                }
+                object.parts = Some(parts);
             }
-            return true;
-        };
-        if let Some(end) = goes
-            && let Some(mut parts) = object.parts.take()
-        {
-            if let Some(page) = parts.pages.get_mut::<[u8]>(&start) {
-                object.forget(&start, end.as_deref());
-                ledger.forgotten(page);
-            }
-            object.parts = Some(parts);
+            PageId::Past { .. } => {}
         }
-        hand.part = Some((at, start));
-        true
     }
 
     /// Pages of pasts that are not in memory, as right after a table was read.
@@ -265,6 +235,7 @@ impl Index {
             page.absent = false;
             page.used.set(true);
         }
+        self.now_clean(id);
         Ok(())
     }
 
