@@ -8,7 +8,7 @@ use crate::io::IoTask;
 use crate::ioc::LoadTask;
 use crate::md::MdTask;
 use crate::place::Where;
-use crate::store::UpdateTask;
+use crate::store::StoreTask;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, StdinLock, StdoutLock};
 use std::process::ExitCode;
@@ -87,7 +87,7 @@ fn serve(line: &mut Line) -> Result<()> {
         return Err(Error::inval("a benchmark worker is started by the benchmark, not by hand"));
     };
     if let Job::Store(load) = &assignment.job {
-        return steps(line, UpdateTask::connect(load.clone(), assignment.rank, &assignment.place)?);
+        return steps(line, StoreTask::connect(load.clone(), assignment.rank, &assignment.place)?);
     }
     match &assignment.place {
         Where::Dfs { .. } => {
@@ -114,7 +114,7 @@ fn obey<B: Backend>(line: &mut Line, assignment: &Assignment, backend: B) -> Res
             steps(line, MdTask::new(options.clone(), assignment.rank, dir, backend))
         }
         // Taken care of before: it needs no backend.
-        Job::Store(_) => Err(Error::inval("updates of objects go to a container")),
+        Job::Store(_) => Err(Error::inval("a load of the store goes to a container")),
         // Coordination hooks the calls of the operating system, so that is what it uses.
         Job::Ioc(load) => steps(line, LoadTask::new(load.clone(), assignment.rank, &dir)),
     }

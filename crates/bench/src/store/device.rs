@@ -5,6 +5,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use types::{Error, Result};
 
@@ -68,6 +69,30 @@ pub fn append(file: &File, file_bytes: u64, piece_bytes: u64, count: u64) -> Res
             .map_err(|error| Error::io("writing the yardstick", error))?;
     }
     Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Takes part in writing or reading the first `count` pieces of `piece_bytes` in sequence, with
+/// others that share `cursor`. Returns seconds.
+pub fn transfer(
+    file: &File,
+    cursor: &AtomicU64,
+    piece_bytes: u64,
+    count: u64,
+    write: bool,
+) -> Result<f64> {
+    let mut buf = aligned(piece_bytes as usize);
+    let begun = Instant::now();
+    loop {
+        let at = cursor.fetch_add(1, Ordering::Relaxed);
+        if at >= count {
+            return Ok(begun.elapsed().as_secs_f64());
+        }
+        match write {
+            true => file.write_all_at(&buf, at * piece_bytes),
+            false => file.read_exact_at(&mut buf, at * piece_bytes),
+        }
+        .map_err(|error| Error::io("moving the yardstick", error))?;
+    }
 }
 
 /// Reads `count` pieces of `piece_bytes`; in sequence, or anywhere. Returns seconds.
@@ -139,6 +164,13 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), 64 << 10);
         assert!(read(&file, 64 << 10, 4096, 50, Some(3)).unwrap() > 0.0);
         assert!(read(&file, 64 << 10, 4096, 50, None).unwrap() > 0.0);
+        let cursor = AtomicU64::new(0);
+        for write in [true, false] {
+            cursor.store(0, Ordering::Relaxed);
+            let part = |_| transfer(&file, &cursor, 4096, 16, write);
+            assert!(together(2, part).unwrap() > 0.0);
+            assert_eq!(cursor.load(Ordering::Relaxed), 18, "each looks once too often");
+        }
         // Beyond its end there is nothing to read.
         assert!(read(&file, 1 << 20, 4096, 200, None).is_err());
     }

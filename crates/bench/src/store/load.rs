@@ -1,27 +1,39 @@
-//! The worker's part: many small updates in flight, each acknowledged when it is durable.
+//! The worker's part: operations in flight, each acknowledged when it is durable.
 
 use crate::backend::system_address;
-use crate::crew::Step;
+use crate::crew::{Phase, Step};
 use crate::place::Where;
 use crate::worker::{Task, Work};
-use client::{Client, ConnectOptions, Container, KvObj};
+use client::{ArrayObj, Client, ConnectOptions, Container, KvObj};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::{Deserialize, Serialize};
-use types::{Error, ObjClass, ObjType, Result};
+use std::cell::RefCell;
+use types::{Code, Error, ObjClass, ObjType, Result};
 use wire::control::{Name, OpenMode};
-use wire::obj::Cond;
+use wire::obj::{Cond, Recx};
 
 /// What each worker does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Bytes of a value.
-    pub value_bytes: u64,
-    /// Updates in flight.
+    /// What its operations are.
+    pub kind: Kind,
+    /// Bytes of a value, or of a transfer.
+    pub bytes: u64,
+    /// Operations in flight.
     pub depth: u32,
 }
 
+/// Kinds of load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Kind {
+    /// New keys with small values, each written once.
+    Updates,
+    /// An array of the worker's own, written and read in sequence.
+    Transfers,
+}
+
 /// A worker with its container open.
-pub(crate) struct UpdateTask {
+pub(crate) struct StoreTask {
     load: Load,
     rank: u32,
     client: Client,
@@ -30,8 +42,8 @@ pub(crate) struct UpdateTask {
     next: u64,
 }
 
-impl UpdateTask {
-    pub(crate) fn connect(load: Load, rank: u32, place: &Where) -> Result<UpdateTask> {
+impl StoreTask {
+    pub(crate) fn connect(load: Load, rank: u32, place: &Where) -> Result<StoreTask> {
         let Where::Dfs { system, pool, cont, .. } = place else {
             return Err(Error::inval(format!("{place} is not in a container")));
         };
@@ -40,38 +52,81 @@ impl UpdateTask {
             let pool = client.pool_open(&Name::parse(pool), OpenMode::ReadWrite).await?;
             pool.cont_open(&Name::parse(cont), OpenMode::ReadWrite).await
         })?;
-        Ok(UpdateTask { load, rank, client, cont, next: 0 })
+        Ok(StoreTask { load, rank, client, cont, next: 0 })
     }
-}
 
-impl Task for UpdateTask {
-    fn run(&mut self, step: &Step, _: &mut dyn FnMut(u64) -> Result<u64>) -> Result<Work> {
+    fn update(&mut self, count: u64) -> Result<()> {
         let oid =
             self.cont.generate_oid(ObjType::KvHashed, ObjClass::SX, 0, u64::from(self.rank) + 1)?;
         let kv = KvObj { object: self.cont.object(oid) };
-        let value = vec![0x5a; self.load.value_bytes as usize];
-        let (first, end) = (self.next, self.next + step.item_count);
+        let value = vec![0x5a; self.load.bytes as usize];
+        let (first, end) = (self.next, self.next + count);
         self.next = end;
-        self.client.block_on(async {
-            let put = |number: u64| {
-                let (kv, value) = (kv.clone(), &value);
-                async move {
-                    let key = format!("{number:032}");
-                    kv.put(None, Cond::NONE, key.as_bytes(), value).await
-                }
-            };
-            let mut flying = FuturesUnordered::new();
-            for number in first..end {
-                if flying.len() >= self.load.depth as usize {
-                    flying.next().await.unwrap_or(Ok(()))?;
-                }
-                flying.push(put(number));
-            }
-            while let Some(done) = flying.next().await {
-                done?;
-            }
-            Ok::<_, Error>(())
-        })?;
-        Ok(Work { ops: step.item_count, bytes: step.item_count * self.load.value_bytes })
+        self.client.block_on(in_flight(self.load.depth, first..end, async |number| {
+            let key = format!("{number:032}");
+            kv.put(None, Cond::NONE, key.as_bytes(), &value).await
+        }))
     }
+
+    fn transfer(&self, phase: Phase, count: u64) -> Result<()> {
+        let number = u64::from(self.rank) + 1;
+        let oid = self.cont.generate_oid(ObjType::ArrayByte, ObjClass::SX, 0, number)?;
+        let bytes = self.load.bytes;
+        let array =
+            ArrayObj { cont: self.cont.clone(), oid, record_bytes: 1, chunk_records: bytes };
+        let range = |at: u64| [Recx { index: at * bytes, count: bytes }];
+        let depth = self.load.depth;
+        match phase {
+            Phase::Write => {
+                let data: Vec<u8> = (0..bytes).map(|at| (at * 7 + 1) as u8).collect();
+                self.client.block_on(in_flight(depth, 0..count, async |at| {
+                    array.write(&range(at), &[&data]).await
+                }))
+            }
+            Phase::Read => {
+                let idle = RefCell::new(vec![vec![0; bytes as usize]; depth as usize]);
+                self.client.block_on(in_flight(depth, 0..count, async |at| {
+                    let mut buf = idle.borrow_mut().pop().unwrap_or_default();
+                    array.read(&range(at), &mut [&mut buf]).await?;
+                    // Zeros come from a hole: nothing would have been read.
+                    if buf.first() != Some(&1) {
+                        return Err(Error::new(Code::Io, format!("nothing at transfer {at}")));
+                    }
+                    buf[0] = 0;
+                    idle.borrow_mut().push(buf);
+                    Ok(())
+                }))
+            }
+            _ => self.client.block_on(self.cont.object(oid).punch(Cond::NONE)),
+        }
+    }
+}
+
+impl Task for StoreTask {
+    fn run(&mut self, step: &Step, _: &mut dyn FnMut(u64) -> Result<u64>) -> Result<Work> {
+        match self.load.kind {
+            Kind::Updates => self.update(step.item_count)?,
+            Kind::Transfers => self.transfer(step.phase, step.item_count)?,
+        }
+        Ok(Work { ops: step.item_count, bytes: step.item_count * self.load.bytes })
+    }
+}
+
+/// Runs an operation for each number, `depth` of them at a time.
+async fn in_flight(
+    depth: u32,
+    numbers: std::ops::Range<u64>,
+    op: impl AsyncFn(u64) -> Result<()>,
+) -> Result<()> {
+    let mut flying = FuturesUnordered::new();
+    for number in numbers {
+        if flying.len() >= depth as usize {
+            flying.next().await.unwrap_or(Ok(()))?;
+        }
+        flying.push(op(number));
+    }
+    while let Some(done) = flying.next().await {
+        done?;
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What a durable store costs beside the bare device, in one run: small synced updates against
-//! an appender that writes batches of the same size; large writes and reads and small random
-//! reads against direct I/O on a file of the same file system.
+//! an appender that writes batches of the same size; large writes and reads, as many in flight,
+//! and small random reads against direct I/O on files of the same file system.
 //!
 //! The store's side runs over everything a user's call runs over (client, shared memory, engine,
 //! log), with durability `wal`; the yardsticks are threads that do nothing but the I/O.
@@ -8,10 +8,10 @@
 mod device;
 mod load;
 
-pub use load::Load;
-pub(crate) use load::UpdateTask;
+pub(crate) use load::StoreTask;
+pub use load::{Kind, Load};
 
-use crate::crew::{Crew, Job, Phase, Step};
+use crate::crew::{Crew, Job, Phase, PhaseSamples, Step};
 use crate::place::Where;
 use crate::report::Machine;
 use crate::suite::bed::Bed;
@@ -24,6 +24,7 @@ use device::Sync;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use types::{Durability, Error, ObjClass, Result};
 use wire::control::{Name, OpenMode};
 
@@ -41,6 +42,8 @@ pub struct Options {
     pub processes: u32,
     /// Small updates in flight in each process.
     pub depth: u32,
+    /// Large transfers in flight in each process, and of each yardstick beside it.
+    pub transfers: u32,
     /// Rounds of alternation, at least 1.
     pub rounds: u32,
     /// Factor on all amounts of work.
@@ -56,6 +59,7 @@ impl Default for Options {
         Options {
             processes: 2,
             depth: 64,
+            transfers: 4,
             rounds: 3,
             scale: 1.0,
             dir: std::env::temp_dir(),
@@ -72,6 +76,9 @@ impl Options {
         }
         if self.depth == 0 || self.depth > 4096 {
             return Err(Error::inval("depth: want 1 to 4,096"));
+        }
+        if self.transfers == 0 || self.transfers > 256 {
+            return Err(Error::inval("transfers: want 1 to 256"));
         }
         if self.rounds == 0 || self.rounds > 1000 {
             return Err(Error::inval("rounds: want 1 to 1,000"));
@@ -136,7 +143,7 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
             say(out, &format!("  {name}"))
         };
         part("updates", &mut |all| updates(options, &bed, &place, all))?;
-        part("large transfers", &mut |all| large(options, &bed, &place, round, all))?;
+        part("large transfers", &mut |all| large(options, &bed, &place, all))?;
         part("random reads", &mut |all| random(options, &bed, &place, round, all))?;
     }
     drop(bed);
@@ -163,17 +170,14 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
 /// Small synced updates, then the bare appender with the batches that the store has made.
 fn updates(options: &Options, bed: &Bed, place: &Where, all: &mut Collector) -> Result<()> {
     let count = options.scaled(200_000, 500);
-    let load = Load { value_bytes: VALUE_BYTES, depth: options.depth };
+    let load = Load { kind: Kind::Updates, bytes: VALUE_BYTES, depth: options.depth };
     let before = batches(bed.client()?)?;
     let mut crew = Crew::start(&Job::Store(load), place, options.processes)?;
     let pids = servers::local_pids(place)?;
     let step = Step { phase: Phase::Write, iteration: 0, item_count: count, wall_ns: None };
     let done = crew.run(step, &pids)?;
     crew.finish()?;
-    let first = done.samples.iter().map(|sample| sample.start_ns).min().unwrap_or(0);
-    let last = done.samples.iter().map(|sample| sample.end_ns).max().unwrap_or(0);
-    let ops: u64 = done.samples.iter().map(|sample| sample.ops).sum();
-    let seconds = (last - first) as f64 / 1e9;
+    let (ops, seconds) = done_in(&done);
     all.put("updates store", "op/s", ops as f64 / seconds);
     if let Some(cpu_ns) = done.server_cpu_ns {
         all.put("updates engine cpu", "µs/op", cpu_ns as f64 / 1e3 / ops as f64);
@@ -229,34 +233,47 @@ fn batches(client: &Client) -> Result<Batches> {
     Ok(sum)
 }
 
-/// Files of 1 MiB transfers, and the same by direct I/O.
-fn large(
-    options: &Options,
-    bed: &Bed,
-    place: &Where,
-    round: u32,
-    all: &mut Collector,
-) -> Result<()> {
-    let bytes = options.file_bytes();
-    let pattern =
-        io::Options { class: Some(ObjClass::SX), ..io::Options::easy(options.processes, bytes) };
-    let report = io::run(&pattern, &place.join(&format!("large{round}")), &mut std::io::sink())?;
-    for phase in &report.summary {
-        let name = format!("{} 1m store", phase.phase.name());
-        all.put(&name, "MiB/s", phase.bytes_per_s.median / MIB as f64);
-        all.put(&format!("{name} cpu"), "µs/op", phase.cpu_us_per_op.median);
+/// Operations of a step, and the time from the first worker's start to the last one's end,
+/// seconds.
+fn done_in(done: &PhaseSamples) -> (u64, f64) {
+    let first = done.samples.iter().map(|sample| sample.start_ns).min().unwrap_or(0);
+    let last = done.samples.iter().map(|sample| sample.end_ns).max().unwrap_or(0);
+    let ops = done.samples.iter().map(|sample| sample.ops).sum();
+    (ops, (last - first) as f64 / 1e9)
+}
+
+/// Arrays written and read in transfers of 1 MiB, and the same by direct I/O.
+fn large(options: &Options, bed: &Bed, place: &Where, all: &mut Collector) -> Result<()> {
+    let pieces = options.file_bytes() / MIB;
+    let load = Load { kind: Kind::Transfers, bytes: MIB, depth: options.transfers };
+    let mut crew = Crew::start(&Job::Store(load), place, options.processes)?;
+    let pids = servers::local_pids(place)?;
+    for phase in [Phase::Write, Phase::Read, Phase::CleanOwn] {
+        let step = Step { phase, iteration: 0, item_count: pieces, wall_ns: None };
+        let done = crew.run(step, &pids)?;
+        if phase == Phase::CleanOwn {
+            continue;
+        }
+        let (ops, seconds) = done_in(&done);
+        let name = format!("{} 1m store", phase.name());
+        all.put(&name, "MiB/s", ops as f64 / seconds);
+        if let Some(cpu_ns) = done.server_cpu_ns {
+            all.put(&format!("{name} engine cpu"), "µs/op", cpu_ns as f64 / 1e3 / ops as f64);
+        }
     }
+    crew.finish()?;
     let files = direct_files(options, bed)?;
-    let pieces = bytes / MIB;
-    let total = (bytes * u64::from(options.processes)) as f64 / MIB as f64;
-    let seconds = device::together(options.processes, |index| {
-        device::append(&files[index as usize], bytes, MIB, pieces)
-    })?;
-    all.put("write 1m direct", "MiB/s", total / seconds);
-    let seconds = device::together(options.processes, |index| {
-        device::read(&files[index as usize], bytes, MIB, pieces, None)
-    })?;
-    all.put("read 1m direct", "MiB/s", total / seconds);
+    let total = (pieces * u64::from(options.processes)) as f64;
+    // As many in flight as in the store's processes, on the same number of files.
+    let threads = options.processes * options.transfers;
+    for (name, write) in [("write 1m direct", true), ("read 1m direct", false)] {
+        let cursors: Vec<AtomicU64> = files.iter().map(|_| AtomicU64::new(0)).collect();
+        let seconds = device::together(threads, |index| {
+            let of = index as usize % files.len();
+            device::transfer(&files[of], &cursors[of], MIB, pieces, write)
+        })?;
+        all.put(name, "MiB/s", total / seconds);
+    }
     Ok(())
 }
 
@@ -330,6 +347,7 @@ mod tests {
         for (options, word) in [
             (Options { processes: 0, ..Options::default() }, "processes"),
             (Options { depth: 0, ..Options::default() }, "depth"),
+            (Options { transfers: 0, ..Options::default() }, "transfers"),
             (Options { rounds: 0, ..Options::default() }, "rounds"),
             (Options { scale: f64::NAN, ..Options::default() }, "scale"),
         ] {

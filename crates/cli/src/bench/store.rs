@@ -26,6 +26,9 @@ pub struct StoreArgs {
     /// Small updates in flight in each process
     #[arg(long, default_value_t = 64)]
     depth: u32,
+    /// Transfers of 1 MiB in flight in each process, and for each yardstick beside it
+    #[arg(long, default_value_t = 4)]
+    transfers: u32,
     /// Rounds of alternation
     #[arg(long, default_value_t = 3)]
     rounds: u32,
@@ -44,6 +47,7 @@ pub fn run(session: &Session, args: &StoreArgs) -> Outcome {
     let options = Options {
         processes: args.processes,
         depth: args.depth,
+        transfers: args.transfers,
         rounds: args.rounds,
         scale: args.scale,
         dir: absolute(&args.on)?,
