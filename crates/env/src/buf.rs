@@ -1,12 +1,30 @@
 //! Page-aligned byte buffers, as direct I/O wants them.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use types::{Code, Error, Result};
 
 /// Alignment of [`AlignedBuf`] and granularity of direct I/O, bytes.
 pub const ALIGN_BYTES: usize = 4096;
+
+/// Buffers from this size on are kept for the next [`AlignedBuf::try_scratch`]: the kernel takes
+/// longer to find fresh pages for them, and to clear those, than a device takes to fill them.
+const KEPT_BYTES_MIN: usize = 64 << 10;
+/// Bytes that a thread keeps at most.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// Buffers that a thread keeps, and their bytes.
+#[derive(Default)]
+struct Kept {
+    bufs: Vec<AlignedBuf>,
+    bytes: usize,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
 
 /// A byte buffer whose address and capacity are multiples of [`ALIGN_BYTES`].
 pub struct AlignedBuf {
@@ -29,6 +47,40 @@ impl AlignedBuf {
         // SAFETY: the layout's size is not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(full)?;
         Ok(AlignedBuf { start, bytes, capacity })
+    }
+
+    /// A buffer of `bytes` of anything: zeros, or what was in an earlier buffer of this thread. For
+    /// who fills all of it or gives nothing of it away. `NoMem` when there is no memory.
+    pub fn try_scratch(bytes: usize) -> Result<AlignedBuf> {
+        let wanted = bytes.max(1).checked_next_multiple_of(ALIGN_BYTES);
+        let found = KEPT.try_with(|kept| {
+            let kept = &mut *kept.try_borrow_mut().ok()?;
+            let at = kept.bufs.iter().rposition(|buf| Some(buf.capacity) == wanted)?;
+            let buf = kept.bufs.swap_remove(at);
+            kept.bytes -= buf.capacity;
+            Some(buf)
+        });
+        match found {
+            Ok(Some(mut buf)) => {
+                buf.bytes = bytes;
+                Ok(buf)
+            }
+            _ => AlignedBuf::try_zeroed(bytes),
+        }
+    }
+
+    /// Hands the memory to the next one that wants as much of it; false when there is enough.
+    fn keep(&self) -> bool {
+        let kept = KEPT.try_with(|kept| {
+            let Ok(mut kept) = kept.try_borrow_mut() else { return false };
+            if kept.bytes + self.capacity > KEPT_BYTES_MAX {
+                return false;
+            }
+            kept.bytes += self.capacity;
+            kept.bufs.push(AlignedBuf { ..*self });
+            true
+        });
+        kept.unwrap_or(false)
     }
 
     /// A buffer of `bytes` zeros; aborts when there is no memory, like `Vec`.
@@ -78,6 +130,9 @@ impl DerefMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
+        if self.capacity >= KEPT_BYTES_MIN && self.keep() {
+            return;
+        }
         if let Ok(layout) = Layout::from_size_align(self.capacity, ALIGN_BYTES) {
             // SAFETY: allocated with this layout.
             unsafe { dealloc(self.start.as_ptr(), layout) };
@@ -107,5 +162,31 @@ mod tests {
         }
         assert_eq!(AlignedBuf::try_zeroed(usize::MAX).unwrap_err().code, Code::NoMem);
         assert_eq!(&*AlignedBuf::copy_of(b"abc"), b"abc");
+    }
+
+    #[test]
+    fn large_buffers_are_used_again_and_zeros_are_zeros() {
+        let bytes = KEPT_BYTES_MIN + 1;
+        let mut first = AlignedBuf::try_scratch(bytes).unwrap();
+        first.fill(7);
+        let at = first.as_ptr();
+        drop(first);
+        assert_eq!(AlignedBuf::zeroed(bytes).iter().max(), Some(&0));
+        // The one of zeros was kept, too: the last one kept comes first.
+        let (one, two) =
+            (AlignedBuf::try_scratch(bytes).unwrap(), AlignedBuf::try_scratch(bytes - 1).unwrap());
+        assert_eq!((one.len(), two.len()), (bytes, bytes - 1));
+        assert!([one.as_ptr(), AlignedBuf::try_scratch(bytes).unwrap().as_ptr()].contains(&at));
+        drop((one, two));
+        // No more than so much is kept, and nothing is lost when the thread ends.
+        let many: Vec<_> = (0..100).map(|_| AlignedBuf::zeroed(1 << 20)).collect();
+        drop(many);
+        KEPT.with(|kept| {
+            let kept = kept.borrow();
+            assert!(kept.bytes <= KEPT_BYTES_MAX && !kept.bufs.is_empty());
+            assert_eq!(kept.bytes, kept.bufs.iter().map(|buf| buf.capacity).sum::<usize>());
+        });
+        let moved = std::thread::spawn(|| AlignedBuf::try_scratch(1 << 20).unwrap());
+        assert_eq!(moved.join().unwrap().iter().max(), Some(&0));
     }
 }

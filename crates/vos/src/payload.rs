@@ -57,6 +57,9 @@ pub(crate) struct Core {
     pub aggregate: bool,
     /// Reads and updates so far: background work yields while it moves.
     pub activity: Cell<u64>,
+    /// Something was written to the data area that the device may not hold yet. The log syncs it
+    /// before the next batch, which may name it.
+    pub unsynced: Rc<Cell<bool>>,
 }
 
 impl Core {
@@ -309,7 +312,7 @@ impl Payload {
     }
 
     /// Writes to the device what belongs there; before [`crate::Shard::apply`] or
-    /// [`crate::Shard::prepare`]. `Io` when the device fails; the payload is then to be dropped.
+    /// [`crate::Shard::prepare`]. It is on stable storage when their record is. `Io` when the device fails; the payload is then to be dropped.
     pub async fn write(&mut self) -> Result<()> {
         let Medium::File(file) = &self.core.medium else { return Ok(()) };
         let Some(reservation) = &self.reservation else { return Ok(()) };
@@ -329,6 +332,7 @@ impl Payload {
         // The task holds the reservation until the device is done, whoever waits.
         let done = Rc::new(RefCell::new((None::<Result<()>>, None::<Waker>)));
         let (told, hold) = (done.clone(), reservation.clone());
+        let unsynced = self.core.unsynced.clone();
         self.core.env.spawn(async move {
             let mut outcome = Ok(());
             for (_, result) in join_all(writes).await {
@@ -337,6 +341,7 @@ impl Payload {
                 }
             }
             drop(hold);
+            unsynced.set(true);
             let waker = {
                 let mut state = told.borrow_mut();
                 state.0 = Some(outcome);
@@ -401,7 +406,13 @@ fn room_for(core: &Core, run: Run) -> Result<Option<AlignedBuf>> {
             unsafe { start.add(run.bytes as usize).write_bytes(0, rest) };
             Ok(None)
         }
-        Medium::File(_) => AlignedBuf::try_zeroed(run.bytes as usize).map(Some),
+        Medium::File(_) => {
+            let mut buf = AlignedBuf::try_scratch(run.bytes as usize)?;
+            buf.set_len(buf.capacity());
+            buf[run.bytes as usize..].fill(0);
+            buf.set_len(run.bytes as usize);
+            Ok(Some(buf))
+        }
     }
 }
 

@@ -333,7 +333,7 @@ async fn read(core: &Core, run: Run) -> Result<AlignedBuf> {
     let Medium::File(file) = &core.medium else {
         return Err(Error::inval("the data area is in memory"));
     };
-    let (buf, result) = file.read_at(run.at, AlignedBuf::try_zeroed(run.bytes as usize)?).await;
+    let (buf, result) = file.read_at(run.at, AlignedBuf::try_scratch(run.bytes as usize)?).await;
     if (result? as u64) < run.bytes {
         return Err(Error::new(Code::Io, "the data file is shorter than its index says"));
     }

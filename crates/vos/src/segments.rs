@@ -176,7 +176,7 @@ impl Segments {
             if let Segment::Disk(run, None) = segment {
                 let start = run.first_block() * BLOCK_BYTES;
                 let bytes = run.end_block() * BLOCK_BYTES - start;
-                let buf = AlignedBuf::try_zeroed(bytes as usize)?;
+                let buf = AlignedBuf::try_scratch(bytes as usize)?;
                 let read = file.read_at(start, buf);
                 reads.push(async move { (at, bytes, read.await) });
             }

@@ -36,7 +36,7 @@ use crate::space::Space;
 use crate::state::State;
 use crate::stripe::{Striped, share_bytes};
 use crate::tier::{self, Devices, Mode, Owner, Places, random_id};
-use crate::wal::{self, Wal};
+use crate::wal::{self, DataSync, Wal};
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
 /// Version of the shard settings. 2: data on devices of its own, a log
@@ -373,6 +373,7 @@ impl Store {
             inline_bytes_max: limits::INLINE_BYTES_MAX as u64,
             aggregate: self.options.aggregate,
             activity: Cell::new(0),
+            unsynced: Rc::default(),
         });
         Ok(Shard::new(pool, config, core, State::default(), &self.cache, None))
     }
@@ -385,7 +386,7 @@ impl Store {
         dir: &Path,
     ) -> Result<Rc<Shard>> {
         let relaxed = config.durability == Durability::Relaxed;
-        let options = OpenOptions { direct: true, dsync: !relaxed, ..OpenOptions::default() };
+        let options = OpenOptions { direct: true, ..OpenOptions::default() };
         let data = self.open_data(pool, options).await?;
         if data.len()? < config.nvme_bytes / 4096 * 4096 {
             return Err(Error::new(
@@ -411,13 +412,15 @@ impl Store {
             inline_bytes_max: self.options.inline_bytes_max as u64,
             aggregate: self.options.aggregate,
             activity: Cell::new(0),
+            unsynced: Rc::default(),
         });
         let wal = Wal::open(
             &self.env,
             &self.disk,
             dir,
             identity,
-            relaxed.then_some(data),
+            relaxed,
+            DataSync { file: data, unsynced: core.unsynced.clone() },
             space,
             &head,
             async |batches| recovery.replay(batches).await,

@@ -100,7 +100,7 @@ impl File for Striped {
         async move {
             let mut reads = Vec::with_capacity(pieces.len());
             for piece in &pieces {
-                let part = match AlignedBuf::try_zeroed(piece.bytes as usize) {
+                let part = match AlignedBuf::try_scratch(piece.bytes as usize) {
                     Ok(part) => part,
                     Err(error) => return (buf, Err(error)),
                 };

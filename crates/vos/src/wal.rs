@@ -116,14 +116,22 @@ struct Figures {
     replay_time: Duration,
 }
 
+/// The data area, as the log sees it: synced before a batch that may name what is unsynced in it.
+/// One sync serves all that has been written since the last one.
+pub(crate) struct DataSync {
+    pub file: Rc<dyn File>,
+    pub unsynced: Rc<Cell<bool>>,
+}
+
 /// See the module.
 pub(crate) struct Wal {
     env: Env,
     disk: Rc<dyn Disk>,
     dir: PathBuf,
     shard: [u8; 16],
-    /// A relaxed log answers at once, gathers longer and syncs the data file itself.
-    relaxed: Option<Rc<dyn File>>,
+    /// It answers at once and gathers longer.
+    relaxed: bool,
+    data: DataSync,
     space: Rc<RefCell<Space>>,
     state: RefCell<State>,
     closed: Cell<bool>,
@@ -171,7 +179,8 @@ impl Wal {
         disk: &Rc<dyn Disk>,
         dir: &Path,
         shard: [u8; 16],
-        relaxed: Option<Rc<dyn File>>,
+        relaxed: bool,
+        data: DataSync,
         space: Rc<RefCell<Space>>,
         head: &HeadDf,
         mut replay: impl AsyncFnMut(&[Replayed<'_>]) -> Result<()>,
@@ -261,6 +270,7 @@ impl Wal {
             dir: dir.to_path_buf(),
             shard,
             relaxed,
+            data,
             space,
             state: RefCell::new(state),
             closed: Cell::new(false),
@@ -350,7 +360,7 @@ impl Wal {
 
     /// Waits as the durability of the pool demands.
     pub(crate) async fn durable(&self, lsn: Lsn) -> Result<()> {
-        if self.relaxed.is_some() {
+        if self.relaxed {
             return self.usable();
         }
         self.written(lsn).await
@@ -359,7 +369,7 @@ impl Wal {
     /// Writes until nothing is pending.
     async fn write_all(self: Rc<Self>) {
         loop {
-            if self.relaxed.is_some() && !self.closed.get() {
+            if self.relaxed && !self.closed.get() {
                 self.env.sleep(RELAXED_DELAY).await;
             }
             let result = self.write_batch().await;
@@ -388,8 +398,10 @@ impl Wal {
 
     /// Writes what is pending now as one batch.
     async fn write_batch(&self) -> Result<()> {
-        let (buf, padded, last, since) = {
+        let (buf, padded, last, since, unsynced) = {
             let mut state = self.state.borrow_mut();
+            // Of a later batch at most: what this one names was written before its records.
+            let unsynced = self.data.unsynced.take();
             let since = state.pending_since;
             let body = std::mem::take(&mut state.pending);
             let record_count = std::mem::take(&mut state.pending_records);
@@ -417,10 +429,10 @@ impl Wal {
                 body.clear();
                 state.pending = body;
             }
-            (buf, padded, state.last, since)
+            (buf, padded, state.last, since, unsynced)
         };
-        if let Some(data) = &self.relaxed {
-            data.sync().await?;
+        if unsynced {
+            self.data.file.sync().await?;
         }
         let (file, offset) = self.place(padded).await?;
         let sum = u32::from_le_bytes([buf[60], buf[61], buf[62], buf[63]]);

@@ -1,5 +1,5 @@
-//! The yardsticks: the same device without a store. Files are preallocated and written once
-//! before they are measured, so that no file system allocates meanwhile.
+//! The yardsticks: the same device without a store. Files are preallocated, so that no file system
+//! allocates meanwhile; those of the appender and of random reads are written once before.
 
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::File;

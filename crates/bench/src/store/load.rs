@@ -28,7 +28,7 @@ pub struct Load {
 pub enum Kind {
     /// New keys with small values, each written once.
     Updates,
-    /// An array of the worker's own, written and read in sequence.
+    /// A new array of the worker's own in each iteration, written and read in sequence.
     Transfers,
 }
 
@@ -68,22 +68,23 @@ impl StoreTask {
         }))
     }
 
-    fn transfer(&self, phase: Phase, count: u64) -> Result<()> {
-        let number = u64::from(self.rank) + 1;
+    fn transfer(&self, step: &Step) -> Result<()> {
+        let count = step.item_count;
+        let number = u64::from(step.iteration) << 32 | u64::from(self.rank);
         let oid = self.cont.generate_oid(ObjType::ArrayByte, ObjClass::SX, 0, number)?;
         let bytes = self.load.bytes;
         let array =
             ArrayObj { cont: self.cont.clone(), oid, record_bytes: 1, chunk_records: bytes };
         let range = |at: u64| [Recx { index: at * bytes, count: bytes }];
         let depth = self.load.depth;
-        match phase {
+        match step.phase {
             Phase::Write => {
                 let data: Vec<u8> = (0..bytes).map(|at| (at * 7 + 1) as u8).collect();
                 self.client.block_on(in_flight(depth, 0..count, async |at| {
                     array.write(&range(at), &[&data]).await
                 }))
             }
-            Phase::Read => {
+            _ => {
                 let idle = RefCell::new(vec![vec![0; bytes as usize]; depth as usize]);
                 self.client.block_on(in_flight(depth, 0..count, async |at| {
                     let mut buf = idle.borrow_mut().pop().unwrap_or_default();
@@ -97,7 +98,6 @@ impl StoreTask {
                     Ok(())
                 }))
             }
-            _ => self.client.block_on(self.cont.object(oid).punch(Cond::NONE)),
         }
     }
 }
@@ -106,7 +106,7 @@ impl Task for StoreTask {
     fn run(&mut self, step: &Step, _: &mut dyn FnMut(u64) -> Result<u64>) -> Result<Work> {
         match self.load.kind {
             Kind::Updates => self.update(step.item_count)?,
-            Kind::Transfers => self.transfer(step.phase, step.item_count)?,
+            Kind::Transfers => self.transfer(step)?,
         }
         Ok(Work { ops: step.item_count, bytes: step.item_count * self.load.bytes })
     }

@@ -130,7 +130,9 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
     options.check()?;
     let bed = Bed::start_with(&options.dir, binary, Durability::Wal)?;
     let per_run = options.file_bytes() * u64::from(options.processes);
-    let place = bed.make_files("store", per_run * 4 + (4 << 30), false)?;
+    // Each round writes where nothing was before.
+    let pool_bytes = per_run * (2 + u64::from(options.rounds)) + (4 << 30);
+    let place = bed.make_files("store", pool_bytes, false)?;
     let mut all = Collector::default();
     for round in 1..=options.rounds {
         say(out, &format!("round {round} of {}", options.rounds))?;
@@ -143,7 +145,7 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
             say(out, &format!("  {name}"))
         };
         part("updates", &mut |all| updates(options, &bed, &place, all))?;
-        part("large transfers", &mut |all| large(options, &bed, &place, all))?;
+        part("large transfers", &mut |all| large(options, &bed, &place, round, all))?;
         part("random reads", &mut |all| random(options, &bed, &place, round, all))?;
     }
     drop(bed);
@@ -242,18 +244,23 @@ fn done_in(done: &PhaseSamples) -> (u64, f64) {
     (ops, (last - first) as f64 / 1e9)
 }
 
-/// Arrays written and read in transfers of 1 MiB, and the same by direct I/O.
-fn large(options: &Options, bed: &Bed, place: &Where, all: &mut Collector) -> Result<()> {
+/// Arrays written and read in transfers of 1 MiB, and the same by direct I/O. Both sides write
+/// to places that are reserved and were never written, as new data does: the file system has to
+/// note that they are written now, which costs as much as the transfer.
+fn large(
+    options: &Options,
+    bed: &Bed,
+    place: &Where,
+    round: u32,
+    all: &mut Collector,
+) -> Result<()> {
     let pieces = options.file_bytes() / MIB;
     let load = Load { kind: Kind::Transfers, bytes: MIB, depth: options.transfers };
     let mut crew = Crew::start(&Job::Store(load), place, options.processes)?;
     let pids = servers::local_pids(place)?;
-    for phase in [Phase::Write, Phase::Read, Phase::CleanOwn] {
-        let step = Step { phase, iteration: 0, item_count: pieces, wall_ns: None };
+    for phase in [Phase::Write, Phase::Read] {
+        let step = Step { phase, iteration: round, item_count: pieces, wall_ns: None };
         let done = crew.run(step, &pids)?;
-        if phase == Phase::CleanOwn {
-            continue;
-        }
         let (ops, seconds) = done_in(&done);
         let name = format!("{} 1m store", phase.name());
         all.put(&name, "MiB/s", ops as f64 / seconds);
@@ -262,11 +269,12 @@ fn large(options: &Options, bed: &Bed, place: &Where, all: &mut Collector) -> Re
         }
     }
     crew.finish()?;
-    let files = direct_files(options, bed)?;
+    let files = direct_files(options, bed, "large", false)?;
     let total = (pieces * u64::from(options.processes)) as f64;
     // As many in flight as in the store's processes, on the same number of files.
     let threads = options.processes * options.transfers;
-    for (name, write) in [("write 1m direct", true), ("read 1m direct", false)] {
+    let passes = [("write 1m direct", true), ("read 1m direct", false), ("write 1m again", true)];
+    for (name, write) in passes {
         let cursors: Vec<AtomicU64> = files.iter().map(|_| AtomicU64::new(0)).collect();
         let seconds = device::together(threads, |index| {
             let of = index as usize % files.len();
@@ -307,7 +315,7 @@ fn random(
         all.put("random read 4k store", "op/s", phase.ops_per_s.median);
         all.put("random read 4k store cpu", "µs/op", phase.cpu_us_per_op.median);
     }
-    let files = direct_files(options, bed)?;
+    let files = direct_files(options, bed, "random", true)?;
     let count = bytes / 4096;
     let seconds = device::together(options.processes, |index| {
         let seed = u64::from(round) * 1000 + u64::from(index);
@@ -321,15 +329,25 @@ fn random(
     Ok(())
 }
 
-/// A written file per process.
-fn direct_files(options: &Options, bed: &Bed) -> Result<Vec<std::fs::File>> {
+/// A new file per process, preallocated; `filled`: and written.
+fn direct_files(
+    options: &Options,
+    bed: &Bed,
+    name: &str,
+    filled: bool,
+) -> Result<Vec<std::fs::File>> {
     let bytes = options.file_bytes();
     (0..options.processes)
         .map(|index| {
-            let path = bed.root().join(format!("direct{index}"));
-            let is_new = !path.exists();
+            let path = bed.root().join(format!("{name}{index}"));
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io(format!("removing {}", path.display()), error));
+                }
+                _ => {}
+            }
             let file = device::open(&path, bytes, Sync::Late)?;
-            if is_new {
+            if filled {
                 device::fill(&file, bytes)?;
             }
             Ok(file)
