@@ -160,7 +160,7 @@ fn cut_after(seed: u64, changes: u64) -> bool {
         acked = in_flight.clone();
         disk.stop_after(changes);
         let rng = Rng::new(seed);
-        for n in 0..16 {
+        for n in 0..24 {
             let step = wide_step(&rng);
             epoch += 1;
             let expected = in_flight.run(epoch, &step);
