@@ -31,6 +31,11 @@ const READS_MAX: usize = 64;
 /// Pages to look at between groups.
 const LOOK_MAX: usize = 1 << 20;
 
+/// A group that needs more pages than this, and this share of those not in memory, has all of them
+/// loaded if there is room.
+const ALL_MIN: u64 = 16;
+const ALL_SHARE: u64 = 8;
+
 /// A state on its way to what it was.
 pub(crate) struct Recovery {
     pub state: State,
@@ -109,7 +114,15 @@ impl Recovery {
             for record in &group {
                 wanted.extend(self.missing(record)?);
             }
+            let count = wanted.len() as u64;
             self.load(wanted).await?;
+            // Most will be needed, and looking for them before each record costs more than they do.
+            if count > ALL_MIN && count * ALL_SHARE > self.state.index.ledger.absent_count {
+                let (all, bytes) = self.state.index.absent_pages();
+                if bytes + self.state.index.ledger.resident_bytes <= self.limit_bytes {
+                    self.load(all).await?;
+                }
+            }
         }
         for record in group {
             while self.state.index.ledger.absent_count > 0 {

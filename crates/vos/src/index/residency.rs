@@ -169,6 +169,31 @@ impl Index {
         absent.map(|parts| PageId::Past { cont: parts.cont, oid: parts.oid }).collect()
     }
 
+    /// All pages that are not in memory, and what they would take there.
+    pub(crate) fn absent_pages(&self) -> (BTreeSet<PageId>, u64) {
+        let mut absent = BTreeSet::new();
+        let mut bytes = 0;
+        let mut look = |page: &Page, id: &dyn Fn() -> PageId| {
+            if page.absent {
+                bytes += page.counts.scm;
+                absent.insert(id());
+            }
+        };
+        for container in self.conts.values() {
+            for bucket in container.buckets() {
+                look(&bucket.page, &|| bucket.id(container.id));
+            }
+            for parts in container.large.values().filter_map(|object| object.parts.as_ref()) {
+                let (cont, oid) = (parts.cont, parts.oid);
+                for (start, page) in parts.pages.iter() {
+                    look(page, &|| PageId::Part { cont, oid, start: start.clone() });
+                }
+                look(&parts.past, &|| PageId::Past { cont, oid });
+            }
+        }
+        (absent, bytes)
+    }
+
     /// Where an absent page lies; `None` when it is in memory or gone.
     pub(crate) fn place_of(&mut self, id: &PageId) -> Option<PagePlace> {
         let page = self.page_mut(id)?;
