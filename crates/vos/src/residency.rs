@@ -34,7 +34,7 @@ const OVERDRAFT_BYTES: u64 = 4 << 20;
 /// A checkpoint begins when this share of the limit is dirty, but not for less than this, bytes.
 const DIRTY_SHARE: u64 = 3;
 const DIRTY_BYTES_MIN: u64 = 64 << 10;
-/// Pages the clock looks at in one go.
+/// Pages looked at in one go for some that can go.
 const LOOK_MAX: usize = 512;
 /// Pages read at a time for one operation.
 const READS_MAX: usize = 32;

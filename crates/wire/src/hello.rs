@@ -45,7 +45,8 @@ pub struct Hello<'a> {
 /// What the engine answers, inside a `Result`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HelloReply {
-    /// Changes whenever the engine process starts; open handles of an older one are gone.
+    /// Changes whenever the engine process starts, and at a target also when it has given the client
+    /// up in between: open handles registered under another one are gone.
     pub incarnation: u64,
     /// The engine reads and writes the caller's memory in place.
     pub remote_bulk: bool,

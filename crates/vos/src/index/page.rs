@@ -138,7 +138,7 @@ pub(crate) struct Page {
     pub settled_bytes: u64,
     /// It stands in [`Ledger::clean`].
     pub queued: bool,
-    /// Used since the clock's hand came by.
+    /// Used since it was last looked at in that queue.
     pub used: Cell<bool>,
     /// The last load that needs it.
     pub pin: Cell<u64>,

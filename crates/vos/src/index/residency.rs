@@ -1,4 +1,4 @@
-//! What of the index is in memory: pages found by name, forgotten by a clock, taken in again.
+//! What of the index is in memory: pages found by name, forgotten in turn, taken in again.
 //!
 //! Pages are forgotten in the order in which they became clean; who was used since it was last
 //! looked at gets another round (second chance, F. Corbató, "A paging experiment with the Multics
