@@ -148,6 +148,23 @@ impl<K: Ord, V> OrdMap<K, V> {
         }
     }
 
+    /// The last entry at or before `key`.
+    pub(crate) fn floor_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<(&K, &mut V)>
+    where
+        K: Borrow<Q>,
+    {
+        match self {
+            OrdMap::Few(few) => {
+                let after = few.partition_point(|(k, _)| k.borrow() <= key);
+                let (key, value) = few[..after].last_mut()?;
+                Some((key, value))
+            }
+            OrdMap::Many(many) => {
+                many.range_mut::<Q, _>((Bound::Unbounded, Bound::Included(key))).next_back()
+            }
+        }
+    }
+
     pub(crate) fn iter(&self) -> Range<'_, K, V> {
         match self {
             OrdMap::Few(few) => Range::Few(few.iter()),
@@ -226,6 +243,9 @@ mod tests {
                             .rev()
                             .collect();
                         prop_assert_eq!(part, want);
+                        let floor = map.floor_mut(&key).map(|(key, value)| (*key, *value));
+                        let want = model.range(..=key).next_back();
+                        prop_assert_eq!(floor, want.map(|(key, value)| (*key, *value)));
                     }
                 }
                 prop_assert_eq!(map.len(), model.len());

@@ -640,6 +640,25 @@ fn change_large(
     let (cont, oid) = (parts.cont, parts.oid);
     let past_only = matches!(scope, Scope::Past);
     let keeps = effects.versions.is_some() || object.past.is_some() || past_only;
+    if let (Scope::Dkey(dkey), false) = (&scope, keeps)
+        && let Some((start, page)) = parts.pages.floor_mut::<[u8]>(&object.place_of(dkey))
+        && !page.frozen
+    {
+        // As below, with one search: nearly every change goes this way.
+        ledger.will_change_thawed(page);
+        let scm_before = effects.scm;
+        let mut delta = run_change(object, false, epoch, effects, run);
+        delta.scm = effects.scm - scm_before;
+        page.has_blocks |= effects.places_blocks;
+        ledger.changed(page, &Delta { objects: 0, ..delta });
+        let settled = page.counts.scm <= PART_BYTES_MAX.max(page.settled_bytes);
+        let unsettled = (!settled || page.counts == Counts::default()).then(|| start.clone());
+        object.parts = Some(parts);
+        if let Some(start) = unsettled {
+            settle_parts(object, vec![start], ledger);
+        }
+        return delta;
+    }
     let starts: Vec<Key> = match scope {
         Scope::Dkey(dkey) => vec![parts.start_of(&object.place_of(dkey))],
         Scope::Dkeys(dkeys) => {
@@ -679,6 +698,14 @@ fn change_large(
     } else {
         recount(object, &mut parts, &starts, delta.scm, effects.places_blocks, ledger);
     }
+    object.parts = Some(parts);
+    settle_parts(object, starts, ledger);
+    delta
+}
+
+/// Cuts changed parts that have become too large, and drops those left empty.
+fn settle_parts(object: &mut Object, starts: Vec<Key>, ledger: &mut Ledger) {
+    let Some(parts) = object.parts.as_mut() else { return };
     let mut crowded = Vec::new();
     for start in starts {
         let Some(page) = parts.pages.get_mut::<[u8]>(&start) else { continue };
@@ -692,11 +719,9 @@ fn change_large(
             ledger.drop_page(page);
         }
     }
-    object.parts = Some(parts);
     for start in crowded {
         split_parts(object, &start, ledger);
     }
-    delta
 }
 
 /// Counts changed parts anew; what is left of the change of memory is of the past.

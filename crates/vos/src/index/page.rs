@@ -218,12 +218,17 @@ impl Ledger {
         page: &mut Page,
         encode: impl FnOnce() -> (PageId, Vec<u8>),
     ) {
-        assert!(!page.absent, "a page is changed while it is not in memory");
         if page.frozen {
             let (id, raw) = encode();
             self.images.push(Image { slot: page.slot, id, raw });
             page.frozen = false;
         }
+        self.will_change_thawed(page);
+    }
+
+    /// The same of one that the checkpoint does not wait for.
+    pub(crate) fn will_change_thawed(&mut self, page: &mut Page) {
+        assert!(!page.absent && !page.frozen, "a page is changed that is not there, or frozen");
         page.writing = false;
         page.used.set(true);
         self.mark_dirty(page);
