@@ -242,7 +242,10 @@ fn block_on_real<F: Future>(real: &Real, fut: F) -> F::Output {
     loop {
         if real.exec.main_woken() {
             let mut cx = Context::from_waker(real.exec.main_waker());
-            if let Poll::Ready(output) = fut.as_mut().poll(&mut cx) {
+            real.hold();
+            let polled = fut.as_mut().poll(&mut cx);
+            if let Poll::Ready(output) = polled {
+                real.release();
                 return output;
             }
         }

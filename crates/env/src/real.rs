@@ -211,15 +211,28 @@ impl Real {
 
     /// Runs ready tasks, polls sources, fires timers, once; true if anything happened.
     pub fn round(&self) -> bool {
+        self.hold();
         let mut progress = self.exec.run_ready(|_| {});
+        self.release();
         progress |= self.poll_sources();
         progress |= self.fire_timers();
         let rounds = self.rounds.get() + 1;
         self.rounds.set(rounds);
-        if rounds >= ROUNDS_PER_EPOLL && self.watch_count.get() > 0 {
+        let watches = self.watch_count.get() > 0 || self.disk.borrow().is_some();
+        if rounds >= ROUNDS_PER_EPOLL && watches {
             progress |= self.poll_fds(Some(Duration::ZERO));
         }
         progress
+    }
+
+    /// Futures are about to run.
+    pub fn hold(&self) {
+        self.sources.borrow().iter().for_each(|source| source.hold());
+    }
+
+    /// Futures have run.
+    pub fn release(&self) {
+        self.sources.borrow().iter().for_each(|source| source.release());
     }
 
     fn poll_sources(&self) -> bool {
@@ -319,7 +332,6 @@ impl Real {
                 (a, b) => a.or(b),
             };
             found |= self.poll_fds(wait);
-            self.exec.woke();
         }
         for source in &sources[..armed_count] {
             source.disarm();
@@ -339,6 +351,8 @@ impl Real {
         });
         // An error is a signal: look again after whatever the signal asked for is done.
         let count = epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()).unwrap_or(0);
+        // Awake before tasks are woken, or they would ring for us.
+        self.exec.woke();
         let mut found = false;
         for event in &events[..count] {
             let key = event.data.u64();

@@ -21,6 +21,11 @@ pub trait Source {
     fn disarm(&self);
     /// What becomes readable when there is work while armed.
     fn fd(&self) -> Option<RawFd>;
+    /// Futures run now: what the source would tell others may wait for [`Source::release`], which
+    /// comes before the loop looks for work, sleeps or ends. Neither may add or remove sources.
+    fn hold(&self) {}
+    /// Futures have run.
+    fn release(&self) {}
 }
 
 /// Readiness of one descriptor, kept by the run loop.

@@ -13,7 +13,7 @@
 //! copy is under way it waits for its end, or for the engine process's.
 
 use crate::ring::{Region, SLOT_COUNT};
-use crate::shm::ShmStream;
+use crate::shm::{Bells, ShmStream};
 use rustix::fd::OwnedFd;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -320,6 +320,7 @@ impl Cursor {
 pub(crate) struct RemoteBulk {
     process: Rc<Process>,
     region: Rc<Region>,
+    bells: Rc<Bells>,
     word: u64,
     slot: u32,
     read: RefCell<Cursor>,
@@ -328,11 +329,17 @@ pub(crate) struct RemoteBulk {
 }
 
 impl RemoteBulk {
-    pub fn new(process: Rc<Process>, region: Rc<Region>, trailer: Trailer) -> RemoteBulk {
+    pub fn new(
+        process: Rc<Process>,
+        region: Rc<Region>,
+        bells: Rc<Bells>,
+        trailer: Trailer,
+    ) -> RemoteBulk {
         let room = trailer.write.iter().map(|range| range.bytes as usize).sum();
         RemoteBulk {
             process,
             region,
+            bells,
             word: trailer.word,
             slot: trailer.slot,
             read: RefCell::new(Cursor::new(trailer.read)),
@@ -368,7 +375,9 @@ impl RemoteBulk {
         Ok(())
     }
 
+    /// Begins a copy. Whoever waits for an answer that is there already need not wait for it.
     fn claim(&self) -> Result<Claim<'_>> {
+        self.bells.ring();
         let state = self.region.slot(self.slot as usize);
         state
             .compare_exchange(self.word, copying(self.word), Ordering::SeqCst, Ordering::SeqCst)
@@ -469,7 +478,7 @@ mod tests {
             read: vec![range(start, 10), range(start, 0), range(start + 10, 90)],
             write: vec![range(room.as_ptr() as u64, 20), range(room.as_ptr() as u64 + 30, 20)],
         };
-        let bulk = RemoteBulk::new(Rc::new(process), region.clone(), trailer);
+        let bulk = RemoteBulk::new(Rc::new(process), region.clone(), Rc::default(), trailer);
         assert_eq!(bulk.room(), 40);
         let mut out = [0; 60];
         bulk.read_into(&mut out[..25]).unwrap();

@@ -194,8 +194,8 @@ impl Serving {
                 return Err(Error::new(Code::Proto, "remote bulk was not agreed on"));
             };
             let trailer = split_trailer(&mut body, header.bulk_bytes)?;
-            let region = shm.region().clone();
-            remote = Some(Rc::new(RemoteBulk::new(process.clone(), region, trailer)));
+            let (region, bells) = (shm.region().clone(), shm.bells().clone());
+            remote = Some(Rc::new(RemoteBulk::new(process.clone(), region, bells, trailer)));
         }
         let mut deferred = None;
         if header.flags & FLAG_DEFERRED_BULK != 0 {

@@ -2,7 +2,10 @@
 //!
 //! Each side has one doorbell (an eventfd) per thread, shared by all its connections. A side that
 //! goes to sleep raises its flag in every connection; who writes bytes, or makes room that is
-//! waited for, rings the doorbell only when the flag is up. Connections that have been silent
+//! waited for, rings the doorbell only when the flag is up. While a thread runs its futures it does
+//! not ring for each message but at the end, or when the first has waited for
+//! [`RING_DELAY_MAX`]: to wake a thread costs more than most requests, and one that is woken for
+//! every message of many goes to sleep between them. Connections that have been silent
 //! for a while are *parked*: their flag stays up and they are looked at rarely, so hundreds of idle
 //! clients cost a target almost nothing. The Unix socket that introduced the two sides stays open;
 //! its hangup tells at once when the peer is gone.
@@ -17,12 +20,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
 
 /// Polls without traffic after which a connection is parked.
 const IDLE_POLLS_MAX: u32 = 512;
 /// Parked connections are looked at in one of this many polls, and after every sleep.
 const POLLS_PER_FULL_SCAN: u32 = 64;
+
+/// Longest that a bell waits for other messages.
+const RING_DELAY_MAX: Duration = Duration::from_micros(20);
 
 /// One end of a shared-memory connection.
 struct End {
@@ -38,6 +45,8 @@ struct End {
     closed: Cell<bool>,
     parked: Cell<bool>,
     idle_polls: Cell<u32>,
+    /// It stands in [`Bells::due`].
+    bell_due: Cell<bool>,
 }
 
 impl End {
@@ -46,6 +55,12 @@ impl End {
             Side::Client => Side::Server,
             Side::Server => Side::Client,
         }
+    }
+
+    /// Whether the peer sleeps. Comes after the store the peer shall see.
+    fn peer_sleeps(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.region.sleeping(self.peer()).load(Ordering::Relaxed) != 0
     }
 
     /// Rings the peer's doorbell if it sleeps. Comes after the store the peer shall see.
@@ -101,9 +116,52 @@ fn park_waker(slot: &RefCell<Option<Waker>>, cx: &Context<'_>) {
     }
 }
 
+/// Peers to be woken when the thread's futures have run.
+#[derive(Default)]
+pub(crate) struct Bells {
+    holding: Cell<bool>,
+    due: RefCell<Vec<Rc<End>>>,
+    /// When the first of them became due.
+    since: Cell<Option<Instant>>,
+}
+
+impl Bells {
+    /// There is something new for the peer: wakes it now or soon.
+    fn tell(&self, end: &Rc<End>) {
+        if !end.peer_sleeps() {
+            return;
+        }
+        if !self.holding.get() {
+            return end.ring_peer();
+        }
+        match self.since.get() {
+            None => self.since.set(Some(Instant::now())),
+            Some(since) if since.elapsed() > RING_DELAY_MAX => {
+                self.ring();
+                return end.ring_peer();
+            }
+            Some(_) => {}
+        }
+        if !end.bell_due.replace(true) {
+            self.due.borrow_mut().push(end.clone());
+        }
+    }
+
+    /// Wakes all that are due: the futures have run, or one does something that takes long.
+    pub fn ring(&self) {
+        if self.since.take().is_some() {
+            for end in self.due.borrow_mut().drain(..) {
+                end.bell_due.set(false);
+                end.ring_peer();
+            }
+        }
+    }
+}
+
 /// All shared-memory connections of a thread.
 pub(crate) struct Hub {
     bell: OwnedFd,
+    bells: Rc<Bells>,
     ends: RefCell<Rc<Vec<Rc<End>>>>,
     polls: Cell<u32>,
     scan_due: Cell<bool>,
@@ -124,6 +182,7 @@ impl Hub {
                 .map_err(|errno| Error::io("making a doorbell", errno.into()))?;
             let hub = Rc::new(Hub {
                 bell,
+                bells: Rc::default(),
                 ends: RefCell::default(),
                 polls: Cell::new(0),
                 scan_due: Cell::new(false),
@@ -222,6 +281,15 @@ impl Source for HubSource {
     fn fd(&self) -> Option<RawFd> {
         Some(self.0.bell.as_raw_fd())
     }
+
+    fn hold(&self) {
+        self.0.bells.holding.set(true);
+    }
+
+    fn release(&self) {
+        self.0.bells.holding.set(false);
+        self.0.bells.ring();
+    }
 }
 
 /// A byte stream over shared memory.
@@ -253,6 +321,7 @@ impl ShmStream {
             closed: Cell::new(false),
             parked: Cell::new(false),
             idle_polls: Cell::new(0),
+            bell_due: Cell::new(false),
         });
         hub.add(end.clone());
         env.spawn(watch_hangup(socket.clone(), Rc::downgrade(&end)));
@@ -273,7 +342,7 @@ impl ShmStream {
             }
             count => {
                 if self.end.consumer.writer_waits() {
-                    self.end.ring_peer();
+                    self.hub.bells.tell(&self.end);
                 }
                 Poll::Ready(Ok(count))
             }
@@ -293,7 +362,7 @@ impl ShmStream {
             park_waker(&self.end.writer, cx);
             return Poll::Pending;
         }
-        self.end.ring_peer();
+        self.hub.bells.tell(&self.end);
         Poll::Ready(Ok(count))
     }
 
@@ -302,6 +371,11 @@ impl ShmStream {
             let _ = rustix::net::shutdown(self.socket.fd(), rustix::net::Shutdown::Both);
             self.end.set_over();
         }
+    }
+
+    /// The thread's peers to be woken.
+    pub fn bells(&self) -> &Rc<Bells> {
+        &self.hub.bells
     }
 
     /// The shared memory.
@@ -318,6 +392,7 @@ impl ShmStream {
 impl Drop for ShmStream {
     fn drop(&mut self) {
         self.close();
+        self.hub.bells.ring();
         self.hub.remove(&self.end);
     }
 }
@@ -355,20 +430,80 @@ mod tests {
     use crate::ring::Producer;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+    /// A stream of this thread, the shared memory, and the bell that it rings.
+    fn stream(env: &Env) -> (ShmStream, Rc<Region>, OwnedFd, OwnedFd) {
+        let (_memory, region) = Region::create().unwrap();
+        let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        let peer_bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let bell = peer_bell.try_clone().unwrap();
+        let socket = Rc::new(env.watch_fd(Rc::new(ours)).unwrap());
+        let made = ShmStream::new(env, Side::Client, region.clone(), peer_bell, socket).unwrap();
+        (made, region, bell, theirs)
+    }
+
+    /// How often the bell was rung since it was last asked.
+    fn rings(bell: &OwnedFd) -> u64 {
+        let mut raw = [0; 8];
+        match rustix::io::read(bell, &mut raw) {
+            Ok(_) => u64::from_ne_bytes(raw),
+            Err(_) => 0,
+        }
+    }
+
+    #[test]
+    fn a_peer_is_woken_once_for_the_messages_of_a_round() {
+        let env = Env::real().unwrap();
+        let (stream, region, bell, _theirs) = stream(&env);
+        let (stream, other) = (Rc::new(stream), region.sleeping(Side::Server));
+        let write = |stream: &ShmStream| {
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(stream.poll_write(&mut cx, &[IoSlice::new(b"hello")]).is_ready());
+        };
+        // Outside of a round at once: nobody comes by later.
+        other.store(1, Ordering::SeqCst);
+        write(&stream);
+        assert_eq!(rings(&bell), 1);
+        // In futures when they have run, spawned ones and the main one.
+        other.store(1, Ordering::SeqCst);
+        for _ in 0..2 {
+            let stream = stream.clone();
+            env.spawn(async move { write(&stream) });
+        }
+        env.turn(Some(Duration::ZERO));
+        assert_eq!(rings(&bell), 1);
+        other.store(1, Ordering::SeqCst);
+        env.block_on(async { write(&stream) });
+        assert_eq!(rings(&bell), 1, "not left to the next round");
+        // Soon when they run for long, and before a long copy.
+        other.store(1, Ordering::SeqCst);
+        env.block_on(async {
+            write(&stream);
+            assert_eq!(rings(&bell), 0);
+            std::thread::sleep(RING_DELAY_MAX * 2);
+            write(&stream);
+            assert_eq!(rings(&bell), 1);
+            other.store(1, Ordering::SeqCst);
+            write(&stream);
+            stream.bells().ring();
+            assert_eq!(rings(&bell), 1);
+        });
+        // Nobody is woken who is awake.
+        env.block_on(async { write(&stream) });
+        assert_eq!(rings(&bell), 0);
+        drop(stream);
+        env.clear();
+    }
+
     /// The run loop looks at descriptors in passing, too, and once took the doorbell's event so. A
     /// connection that was parked was not looked at before the thread slept, and the message
     /// behind the bell lay there until its deadline.
     #[test]
     fn a_bell_taken_in_passing_does_not_hide_a_message() {
         let env = Env::real().unwrap();
-        let (_memory, region) = Region::create().unwrap();
-        let kind = SocketType::STREAM;
-        let (ours, _theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
-        let peer_bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-        let socket = Rc::new(env.watch_fd(Rc::new(ours)).unwrap());
+        let (stream, region, ..) = stream(&env);
         let side = Side::Client;
-        let stream = ShmStream::new(&env, side, region.clone(), peer_bell, socket).unwrap();
         let mut cx = Context::from_waker(Waker::noop());
         let mut out = [0; 8];
         assert!(stream.poll_read(&mut cx, &mut out).is_pending());
