@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use types::{Code, Error, Result};
@@ -9,16 +10,17 @@ use types::{Code, Error, Result};
 /// Alignment of [`AlignedBuf`] and granularity of direct I/O, bytes.
 pub const ALIGN_BYTES: usize = 4096;
 
-/// Buffers from this size on are kept for the next [`AlignedBuf::try_scratch`]: the kernel takes
-/// longer to find fresh pages for them, and to clear those, than a device takes to fill them.
-const KEPT_BYTES_MIN: usize = 64 << 10;
-/// Bytes that a thread keeps at most.
+/// Bytes that a thread keeps at most of buffers that are done with, for the next
+/// [`AlignedBuf::try_scratch`]: the kernel takes longer to find fresh pages, and to clear them, than
+/// a device takes to fill them.
 const KEPT_BYTES_MAX: usize = 16 << 20;
+/// Most buffers looked at for one of the wanted size, from the newest.
+const LOOK_MAX: usize = 64;
 
-/// Buffers that a thread keeps, and their bytes.
+/// Buffers that a thread keeps, the newest last, and their bytes.
 #[derive(Default)]
 struct Kept {
-    bufs: Vec<AlignedBuf>,
+    bufs: VecDeque<AlignedBuf>,
     bytes: usize,
 }
 
@@ -55,8 +57,9 @@ impl AlignedBuf {
         let wanted = bytes.max(1).checked_next_multiple_of(ALIGN_BYTES);
         let found = KEPT.try_with(|kept| {
             let kept = &mut *kept.try_borrow_mut().ok()?;
-            let at = kept.bufs.iter().rposition(|buf| Some(buf.capacity) == wanted)?;
-            let buf = kept.bufs.swap_remove(at);
+            let newest = kept.bufs.iter().enumerate().rev().take(LOOK_MAX);
+            let (at, _) = newest.into_iter().find(|(_, buf)| Some(buf.capacity) == wanted)?;
+            let buf = kept.bufs.remove(at)?;
             kept.bytes -= buf.capacity;
             Some(buf)
         });
@@ -69,18 +72,33 @@ impl AlignedBuf {
         }
     }
 
-    /// Hands the memory to the next one that wants as much of it; false when there is enough.
+    /// Hands the memory to the next one that wants as much of it, in place of the oldest kept;
+    /// false when it is too much, or the thread ends.
     fn keep(&self) -> bool {
         let kept = KEPT.try_with(|kept| {
             let Ok(mut kept) = kept.try_borrow_mut() else { return false };
-            if kept.bytes + self.capacity > KEPT_BYTES_MAX {
+            if self.capacity > KEPT_BYTES_MAX {
                 return false;
             }
+            while kept.bytes + self.capacity > KEPT_BYTES_MAX {
+                let Some(oldest) = kept.bufs.pop_front() else { break };
+                kept.bytes -= oldest.capacity;
+                oldest.free();
+            }
             kept.bytes += self.capacity;
-            kept.bufs.push(AlignedBuf { ..*self });
+            kept.bufs.push_back(AlignedBuf { ..*self });
             true
         });
         kept.unwrap_or(false)
+    }
+
+    /// Gives the memory back.
+    fn free(self) {
+        let this = std::mem::ManuallyDrop::new(self);
+        if let Ok(layout) = Layout::from_size_align(this.capacity, ALIGN_BYTES) {
+            // SAFETY: allocated with this layout; nobody uses it any more.
+            unsafe { dealloc(this.start.as_ptr(), layout) };
+        }
     }
 
     /// A buffer of `bytes` zeros; aborts when there is no memory, like `Vec`.
@@ -130,12 +148,8 @@ impl DerefMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        if self.capacity >= KEPT_BYTES_MIN && self.keep() {
-            return;
-        }
-        if let Ok(layout) = Layout::from_size_align(self.capacity, ALIGN_BYTES) {
-            // SAFETY: allocated with this layout.
-            unsafe { dealloc(self.start.as_ptr(), layout) };
+        if !self.keep() {
+            AlignedBuf { ..*self }.free();
         }
     }
 }
@@ -165,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn large_buffers_are_used_again_and_zeros_are_zeros() {
-        let bytes = KEPT_BYTES_MIN + 1;
+    fn buffers_are_used_again_and_zeros_are_zeros() {
+        let bytes = (64 << 10) + 1;
         let mut first = AlignedBuf::try_scratch(bytes).unwrap();
         first.fill(7);
         let at = first.as_ptr();
@@ -186,6 +200,13 @@ mod tests {
             assert!(kept.bytes <= KEPT_BYTES_MAX && !kept.bufs.is_empty());
             assert_eq!(kept.bytes, kept.bufs.iter().map(|buf| buf.capacity).sum::<usize>());
         });
+        // What is wanted now pushes out what was wanted once.
+        (0..LOOK_MAX).for_each(|_| drop(AlignedBuf::zeroed(4096)));
+        assert!(AlignedBuf::try_scratch(4096).is_ok());
+        drop(AlignedBuf::zeroed(KEPT_BYTES_MAX));
+        KEPT.with(|kept| assert_eq!(kept.borrow().bufs.len(), 1));
+        drop(AlignedBuf::zeroed(KEPT_BYTES_MAX + 1));
+        KEPT.with(|kept| assert_eq!(kept.borrow().bytes, KEPT_BYTES_MAX));
         let moved = std::thread::spawn(|| AlignedBuf::try_scratch(1 << 20).unwrap());
         assert_eq!(moved.join().unwrap().iter().max(), Some(&0));
     }

@@ -419,10 +419,12 @@ impl Wal {
             let padded = header.padded_bytes();
             state.figures.batch_records.record(record_count as u64);
             state.figures.batch_bytes.record(body_bytes as u64);
-            let mut buf = AlignedBuf::try_zeroed(padded as usize)?;
+            let mut buf = AlignedBuf::try_scratch(padded as usize)?;
             let (raw, _) = header.encode();
+            let body_end = BATCH_HEADER_BYTES + body.len();
             buf[..BATCH_HEADER_BYTES].copy_from_slice(&raw);
-            buf[BATCH_HEADER_BYTES..BATCH_HEADER_BYTES + body.len()].copy_from_slice(&body);
+            buf[BATCH_HEADER_BYTES..body_end].copy_from_slice(&body);
+            buf[body_end..].fill(0);
             // Give the buffer back for the next records unless it grew beyond reason.
             if state.pending.is_empty() && body.capacity() <= 4 << 20 {
                 let mut body = body;
