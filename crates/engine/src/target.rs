@@ -14,6 +14,7 @@ use crate::scrub::Scrubber;
 use crate::versions::Rollback;
 use env::Env;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use futures_util::FutureExt;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -326,10 +327,10 @@ impl Target {
     pub(crate) fn spawn_counted(self: &Rc<Self>, work: impl Future<Output = ()> + 'static) {
         let target = self.clone();
         self.in_progress.set(self.in_progress.get() + 1);
-        self.env.spawn(async move {
-            work.await;
+        // Not `work.await` in a block: that would hold the work twice.
+        self.env.spawn(work.map(move |()| {
             target.in_progress.set(target.in_progress.get() - 1);
-        });
+        }));
     }
 
     /// The shard of a pool; shortly after the start, waits to be told of it.

@@ -42,17 +42,21 @@ impl Worker {
     }
 
     /// Runs a change of the names in a directory. `when` says when it was, if that is known.
-    pub(super) async fn change_names<T>(
+    pub(super) fn change_names<T>(
         &self,
         dir: &Inode,
         change: impl Future<Output = Result<T>>,
         when: impl FnOnce(&T) -> Option<i64>,
-    ) -> Answer<T> {
-        let before = dir.touch_names(&self.volume.table);
-        let done = change.await;
-        let changed_ns = done.as_ref().ok().and_then(when);
-        dir.names_changed(&self.volume.table, before, changed_ns);
-        Ok(done?)
+    ) -> impl Future<Output = Answer<T>> {
+        // As an argument and as a local it would be there twice.
+        let change = Box::pin(change);
+        async move {
+            let before = dir.touch_names(&self.volume.table);
+            let done = change.await;
+            let changed_ns = done.as_ref().ok().and_then(when);
+            dir.names_changed(&self.volume.table, before, changed_ns);
+            Ok(done?)
+        }
     }
 
     /// Makes something that is not opened, and tells the kernel of it.

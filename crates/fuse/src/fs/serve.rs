@@ -32,22 +32,27 @@ impl MountedFs {
         Ok(MountedFs(Worker::start(volume, seat)?))
     }
 
-    async fn run<T>(
+    /// The work has a place of its own: futures of many kilobytes inside those that every request
+    /// is served with would be copied for each.
+    fn run<T>(
         &self,
         req: &Request,
         work: impl Future<Output = Answer<T>>,
-    ) -> Result<T, Errno> {
-        let given_up = async {
-            req.interrupted().await;
-            self.0.env().sleep(PATIENCE).await;
-        };
-        let answer = match select(pin!(work), pin!(given_up)).await {
-            Either::Left((done, _)) => done.map_err(super::fault::Fault::errno),
-            Either::Right(_) => Err(Errno::INTR),
-        };
-        let asked = self.0.client().request_count();
-        self.0.volume.requests[self.0.thread].store(asked, Ordering::Relaxed);
-        answer
+    ) -> impl Future<Output = Result<T, Errno>> {
+        let work = Box::pin(work);
+        async move {
+            let given_up = async {
+                req.interrupted().await;
+                self.0.env().sleep(PATIENCE).await;
+            };
+            let answer = match select(work, pin!(given_up)).await {
+                Either::Left((done, _)) => done.map_err(super::fault::Fault::errno),
+                Either::Right(_) => Err(Errno::INTR),
+            };
+            let asked = self.0.client().request_count();
+            self.0.volume.requests[self.0.thread].store(asked, Ordering::Relaxed);
+            answer
+        }
     }
 }
 
@@ -197,7 +202,8 @@ impl FileSystem for MountedFs {
         fh: Fh,
         lock: LockRequest,
     ) -> Result<(), Errno> {
-        self.0.setlk(req, fh, lock).await.map_err(super::fault::Fault::errno)
+        // Many kilobytes; see `run`.
+        Box::pin(self.0.setlk(req, fh, lock)).await.map_err(super::fault::Fault::errno)
     }
 
     async fn fallocate(
