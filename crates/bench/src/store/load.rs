@@ -26,7 +26,8 @@ pub struct Load {
 /// Kinds of load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Kind {
-    /// New keys with small values, each written once.
+    /// New keys with small values, each written once, in an object of the worker's own for each
+    /// iteration.
     Updates,
     /// A new array of the worker's own in each iteration, written and read in sequence.
     Transfers,
@@ -38,8 +39,6 @@ pub(crate) struct StoreTask {
     rank: u32,
     client: Client,
     cont: Container,
-    /// Keys written so far; each is written once.
-    next: u64,
 }
 
 impl StoreTask {
@@ -52,17 +51,15 @@ impl StoreTask {
             let pool = client.pool_open(&Name::parse(pool), OpenMode::ReadWrite).await?;
             pool.cont_open(&Name::parse(cont), OpenMode::ReadWrite).await
         })?;
-        Ok(StoreTask { load, rank, client, cont, next: 0 })
+        Ok(StoreTask { load, rank, client, cont })
     }
 
-    fn update(&mut self, count: u64) -> Result<()> {
-        let oid =
-            self.cont.generate_oid(ObjType::KvHashed, ObjClass::SX, 0, u64::from(self.rank) + 1)?;
+    fn update(&self, step: &Step) -> Result<()> {
+        let number = (u64::from(step.iteration) << 32) + u64::from(self.rank) + 1;
+        let oid = self.cont.generate_oid(ObjType::KvHashed, ObjClass::SX, 0, number)?;
         let kv = KvObj { object: self.cont.object(oid) };
         let value = vec![0x5a; self.load.bytes as usize];
-        let (first, end) = (self.next, self.next + count);
-        self.next = end;
-        self.client.block_on(in_flight(self.load.depth, first..end, async |number| {
+        self.client.block_on(in_flight(self.load.depth, 0..step.item_count, async |number| {
             let key = format!("{number:032}");
             kv.put(None, Cond::NONE, key.as_bytes(), &value).await
         }))
@@ -105,7 +102,7 @@ impl StoreTask {
 impl Task for StoreTask {
     fn run(&mut self, step: &Step, _: &mut dyn FnMut(u64) -> Result<u64>) -> Result<Work> {
         match self.load.kind {
-            Kind::Updates => self.update(step.item_count)?,
+            Kind::Updates => self.update(step)?,
             Kind::Transfers => self.transfer(step)?,
         }
         Ok(Work { ops: step.item_count, bytes: step.item_count * self.load.bytes })

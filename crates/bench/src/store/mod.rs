@@ -40,8 +40,8 @@ const RING_BYTES: u64 = 64 * MIB;
 pub struct Options {
     /// Client processes, and threads of a yardstick.
     pub processes: u32,
-    /// Small updates in flight in each process.
-    pub depth: u32,
+    /// Small updates in flight in each process, one measurement for each.
+    pub depths: Vec<u32>,
     /// Large transfers in flight in each process, and of each yardstick beside it.
     pub transfers: u32,
     /// Rounds of alternation, at least 1.
@@ -58,7 +58,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             processes: 2,
-            depth: 64,
+            depths: vec![1, 8, 64],
             transfers: 4,
             rounds: 3,
             scale: 1.0,
@@ -74,7 +74,7 @@ impl Options {
         if self.processes == 0 || self.processes > 256 {
             return Err(Error::inval("processes: want 1 to 256"));
         }
-        if self.depth == 0 || self.depth > 4096 {
+        if self.depths.is_empty() || self.depths.iter().any(|depth| !(1..=4096).contains(depth)) {
             return Err(Error::inval("depth: want 1 to 4,096"));
         }
         if self.transfers == 0 || self.transfers > 256 {
@@ -114,13 +114,15 @@ pub struct Report {
     pub failures: Vec<(String, String)>,
 }
 
-/// Over, under, goal.
-const GOALS: [(&str, &str, &str, f64); 4] = [
-    ("small updates / appender", "updates store", "updates appender", 0.7),
+/// Over, under, goal; beside the small updates, of which there is one for each depth.
+const GOALS: [(&str, &str, &str, f64); 3] = [
     ("1 MiB write / direct", "write 1m store", "write 1m direct", 0.85),
     ("1 MiB read / direct", "read 1m store", "read 1m direct", 0.85),
     ("4 KiB random read / direct", "random read 4k store", "random read 4k direct", 0.7),
 ];
+
+/// What small updates must reach of the appender.
+const UPDATES_GOAL: f64 = 0.7;
 
 /// Runs the experiment. `binary` is the `azekura` command, expected to be this very program.
 ///
@@ -144,17 +146,24 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
             }
             say(out, &format!("  {name}"))
         };
-        part("updates", &mut |all| updates(options, &bed, &place, all))?;
+        for (index, &depth) in options.depths.iter().enumerate() {
+            let name = format!("updates, {depth} in flight");
+            let run = round * options.depths.len() as u32 + index as u32;
+            part(&name, &mut |all| updates(options, (depth, run), &bed, &place, all))?;
+        }
         part("large transfers", &mut |all| large(options, &bed, &place, round, all))?;
         part("random reads", &mut |all| random(options, &bed, &place, round, all))?;
     }
     drop(bed);
-    let verdicts = GOALS
-        .iter()
-        .map(|(name, over, under, goal)| {
-            Verdict::of(name, "x", Goal::AtLeast(*goal), &all.ratios(over, under))
-        })
-        .collect();
+    let of_updates = options.depths.iter().map(|depth| {
+        let name = format!("small updates / appender, {depth} in flight");
+        let [store, appender] = ["store", "appender"].map(|side| updates_name(side, *depth));
+        Verdict::of(&name, "x", Goal::AtLeast(UPDATES_GOAL), &all.ratios(&store, &appender))
+    });
+    let others = GOALS.iter().map(|(name, over, under, goal)| {
+        Verdict::of(name, "x", Goal::AtLeast(*goal), &all.ratios(over, under))
+    });
+    let verdicts = of_updates.chain(others).collect();
     let (figures, failures) = all.into_parts();
     let report =
         Report { options: options.clone(), machine: Machine::here(), figures, verdicts, failures };
@@ -169,27 +178,41 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
     Ok(report)
 }
 
-/// Small synced updates, then the bare appender with the batches that the store has made.
-fn updates(options: &Options, bed: &Bed, place: &Where, all: &mut Collector) -> Result<()> {
-    let count = options.scaled(200_000, 500);
-    let load = Load { kind: Kind::Updates, bytes: VALUE_BYTES, depth: options.depth };
+/// Name of a figure of the small updates.
+fn updates_name(what: &str, depth: u32) -> String {
+    format!("updates {what}, {depth} in flight")
+}
+
+/// Small synced updates of new keys, then the bare appender with the batches that the store has
+/// made. `run` tells the runs of a report apart.
+fn updates(
+    options: &Options,
+    (depth, run): (u32, u32),
+    bed: &Bed,
+    place: &Where,
+    all: &mut Collector,
+) -> Result<()> {
+    // A second or two at any depth.
+    let count = options.scaled(200_000, 500).min(options.scaled(10_000, 500) * u64::from(depth));
+    let load = Load { kind: Kind::Updates, bytes: VALUE_BYTES, depth };
     let before = batches(bed.client()?)?;
     let mut crew = Crew::start(&Job::Store(load), place, options.processes)?;
     let pids = servers::local_pids(place)?;
-    let step = Step { phase: Phase::Write, iteration: 0, item_count: count, wall_ns: None };
+    let step = Step { phase: Phase::Write, iteration: run, item_count: count, wall_ns: None };
     let done = crew.run(step, &pids)?;
     crew.finish()?;
     let (ops, seconds) = done_in(&done);
-    all.put("updates store", "op/s", ops as f64 / seconds);
+    let name = |what: &str| updates_name(what, depth);
+    all.put(&name("store"), "op/s", ops as f64 / seconds);
     if let Some(cpu_ns) = done.server_cpu_ns {
-        all.put("updates engine cpu", "µs/op", cpu_ns as f64 / 1e3 / ops as f64);
+        all.put(&name("engine cpu"), "µs/op", cpu_ns as f64 / 1e3 / ops as f64);
     }
     let after = batches(bed.client()?)?;
     let count = (after.count - before.count).max(1);
     let records = (after.records - before.records) as f64 / count as f64;
     let bytes = (after.bytes - before.bytes) / count;
-    all.put("updates in a batch", "records", records);
-    all.put("bytes of a batch", "B", bytes as f64);
+    all.put(&name("in a batch"), "records", records);
+    all.put(&name("bytes of a batch"), "B", bytes as f64);
 
     // As many appenders as there are logs.
     let logs = after.logs.max(1);
@@ -206,7 +229,7 @@ fn updates(options: &Options, bed: &Bed, place: &Where, all: &mut Collector) -> 
         device::append(&files[index as usize], RING_BYTES, bytes + 64, each)
     })?;
     let written = each as f64 * f64::from(logs) * records;
-    all.put("updates appender", "op/s", written / seconds);
+    all.put(&name("appender"), "op/s", written / seconds);
     Ok(())
 }
 
@@ -364,7 +387,7 @@ mod tests {
         Options::default().check().unwrap();
         for (options, word) in [
             (Options { processes: 0, ..Options::default() }, "processes"),
-            (Options { depth: 0, ..Options::default() }, "depth"),
+            (Options { depths: vec![8, 0], ..Options::default() }, "depth"),
             (Options { transfers: 0, ..Options::default() }, "transfers"),
             (Options { rounds: 0, ..Options::default() }, "rounds"),
             (Options { scale: f64::NAN, ..Options::default() }, "scale"),

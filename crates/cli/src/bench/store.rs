@@ -15,6 +15,7 @@ use types::Error;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   azekura bench store --on /mnt/nvme0
+  azekura bench store --on /mnt/nvme0 --depth 1,16
   azekura bench store --on /var/tmp --scale 0.1 --rounds 1 --json")]
 pub struct StoreArgs {
     /// A directory on the device to measure
@@ -23,9 +24,9 @@ pub struct StoreArgs {
     /// Client processes, and threads of a yardstick
     #[arg(long, short, default_value_t = 2)]
     processes: u32,
-    /// Small updates in flight in each process
-    #[arg(long, default_value_t = 64)]
-    depth: u32,
+    /// Small updates in flight in each process; several are measured one after the other
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
+    depth: Vec<u32>,
     /// Transfers of 1 MiB in flight in each process, and for each yardstick beside it
     #[arg(long, default_value_t = 4)]
     transfers: u32,
@@ -46,7 +47,7 @@ pub fn run(session: &Session, args: &StoreArgs) -> Outcome {
         .map_err(|error| Error::io("finding this program's own file", error))?;
     let options = Options {
         processes: args.processes,
-        depth: args.depth,
+        depths: args.depth.clone(),
         transfers: args.transfers,
         rounds: args.rounds,
         scale: args.scale,
