@@ -14,6 +14,7 @@
 //!
 //! [[target]]
 //! scm = "/mnt/pmem0/azekura"            # index and log
+//! cores = [2]                           # its thread runs on these only (default: on any)
 //!
 //! [[target]]
 //! scm = "/mnt/pmem1/azekura"
@@ -136,6 +137,9 @@ pub struct TargetConfig {
     /// The devices for data, striped over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nvme: Vec<PathBuf>,
+    /// Cores that the target's thread runs on; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<usize>,
 }
 
 impl TargetConfig {
@@ -383,7 +387,8 @@ mod tests {
 
     #[test]
     fn a_configuration_survives_its_own_text() {
-        let config = config(3, 2);
+        let mut config = config(3, 2);
+        config.targets[1].cores = vec![0, 3];
         assert_eq!(config.inline_bytes_max(), 8192);
         let text = toml::to_string(&config).unwrap();
         assert_eq!(EngineConfig::parse(&text, "x").unwrap(), config);

@@ -14,6 +14,7 @@ mod batch;
 mod commit;
 pub mod config;
 mod control_host;
+mod cores;
 mod links;
 mod locks;
 mod opens;
@@ -25,4 +26,5 @@ pub mod target;
 mod versions;
 
 pub use config::{Bytes, EngineConfig, StoreConfig, TargetConfig};
+pub use cores::usable_cores;
 pub use process::{Engine, EngineHandle};

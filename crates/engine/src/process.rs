@@ -5,6 +5,7 @@
 
 use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
+use crate::cores;
 use crate::target::Target;
 use env::Env;
 use futures_channel::{mpsc, oneshot};
@@ -229,6 +230,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
             host: host.clone(),
             token: token.clone(),
             incarnation,
+            cores: config.targets[number].cores.clone(),
         };
         let inbox = if in_threads {
             let (inbox, thread, life) = start.in_thread().await?;
@@ -292,6 +294,8 @@ struct TargetStart {
     host: String,
     token: Vec<u8>,
     incarnation: u64,
+    /// Where its thread runs; empty: anywhere.
+    cores: Vec<usize>,
 }
 
 type Opened = oneshot::Sender<Result<()>>;
@@ -303,13 +307,15 @@ impl TargetStart {
         let (opened_sender, opened) = oneshot::channel();
         let (alive, life) = oneshot::channel::<()>();
         let id = self.id;
-        let body = move || match Env::real() {
+        // The environment's own threads, if it makes any, belong to the same cores.
+        let real = |cores: &[usize]| cores::bind(cores).and_then(|()| Env::real());
+        let body = move || match real(&self.cores) {
             Ok(env) => {
                 env.block_on(self.live(env.clone(), opened_sender, orders));
                 env.clear();
             }
             // The control thread gives up with us.
-            Err(error) => drop(opened_sender.send(Err(error))),
+            Err(error) => drop(opened_sender.send(Err(error.context(format!("target {id}"))))),
         };
         let thread = std::thread::Builder::new()
             .name(format!("azk-target-{id}"))

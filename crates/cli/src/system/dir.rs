@@ -35,6 +35,24 @@ pub struct Setup {
     pub targets: u32,
     /// Durability of pools whose creator names none.
     pub durability: Durability,
+    /// Each target's thread is bound to a core.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pin_targets: bool,
+}
+
+impl Setup {
+    /// A system whose targets run on any core.
+    pub fn new(engines: u32, targets: u32, durability: Durability) -> Setup {
+        Setup { format: FORMAT, engines, targets, durability, pin_targets: false }
+    }
+
+    /// The core of a target, counted over all engines: one each, again from the first when
+    /// there are more targets than cores.
+    fn core(&self, engine: u32, target: u32) -> Option<usize> {
+        let usable = engine::usable_cores();
+        let number = engine as usize * self.targets as usize + target as usize;
+        self.pin_targets.then(|| usable[number % usable.len()])
+    }
 }
 
 /// A system's directory.
@@ -117,7 +135,7 @@ impl SystemDir {
     }
 
     /// Makes the files of a new system in a directory that holds nothing else.
-    pub fn make(&self, engines: u32, targets: u32, durability: Durability) -> Result<Setup> {
+    pub fn make(&self, setup: Setup) -> Result<Setup> {
         let reading = |error| Error::io(format!("reading {}", self.path.display()), error);
         for entry in fs::read_dir(&self.path).map_err(reading)? {
             let name = entry.map_err(reading)?.file_name();
@@ -129,7 +147,6 @@ impl SystemDir {
                 )));
             }
         }
-        let setup = Setup { format: FORMAT, engines, targets, durability };
         let text = toml::to_string(&setup).expect("plain data serializes");
         write_whole(&self.path.join("setup.toml"), text.as_bytes(), 0o644)?;
         Ok(setup)
@@ -156,7 +173,7 @@ impl SystemDir {
             if !path.exists() {
                 let taken: Vec<&str> = configs.iter().map(|known| known.listen.as_str()).collect();
                 let join = configs.iter().take(1).map(|first| first.listen.clone()).collect();
-                let config = self.new_config(&dir, join, &taken, setup.targets)?;
+                let config = self.new_config(setup, index, join, &taken)?;
                 for device in config.targets.iter().filter_map(|target| target.device.as_ref()) {
                     fs::create_dir_all(device).map_err(|error| {
                         Error::io(format!("making {}", device.display()), error)
@@ -199,21 +216,27 @@ impl SystemDir {
 
     fn new_config(
         &self,
-        dir: &Path,
+        setup: &Setup,
+        index: u32,
         join: Vec<String>,
         taken: &[&str],
-        targets: u32,
     ) -> Result<EngineConfig> {
-        let target = |at| TargetConfig::on(dir.join(format!("target{at}")));
+        let dir = self.engine(index);
+        let target = |at| TargetConfig {
+            device: Some(dir.join(format!("target{at}"))),
+            cores: setup.core(index, at).into_iter().collect(),
+            ..TargetConfig::default()
+        };
+        let targets = (0..setup.targets).map(target).collect();
         Ok(EngineConfig {
-            dir: dir.to_path_buf(),
+            dir,
             listen: free_address(taken)?,
             advertise: None,
             join,
             domain: Vec::new(),
             token_file: Some(self.path.join("token")),
             store: StoreConfig::default(),
-            targets: (0..targets).map(target).collect(),
+            targets,
         })
     }
 
@@ -286,7 +309,7 @@ mod tests {
     fn a_new_system_keeps_its_setup_and_ports() {
         let (_guard, system) = fresh();
         assert_eq!(system.setup().unwrap(), None);
-        let setup = system.make(3, 2, Durability::Relaxed).unwrap();
+        let setup = system.make(Setup::new(3, 2, Durability::Relaxed)).unwrap();
         assert_eq!(system.setup().unwrap(), Some(setup.clone()));
         let first = system.configs(&setup).unwrap();
         assert_eq!(first.len(), 3);
@@ -301,10 +324,24 @@ mod tests {
     }
 
     #[test]
+    fn pinned_targets_are_spread_over_the_cores() {
+        let (_guard, system) = fresh();
+        let setup = Setup { pin_targets: true, ..Setup::new(2, 3, Durability::Wal) };
+        let setup = system.make(setup).unwrap();
+        assert_eq!(system.setup().unwrap(), Some(setup.clone()));
+        let configs = system.configs(&setup).unwrap();
+        let cores: Vec<usize> =
+            configs.iter().flat_map(|config| &config.targets).map(|t| t.cores[0]).collect();
+        let usable = engine::usable_cores();
+        let want: Vec<usize> = usable.iter().copied().cycle().take(6).collect();
+        assert_eq!(cores, want);
+    }
+
+    #[test]
     fn a_directory_with_other_things_is_left_alone() {
         let (_guard, system) = fresh();
         fs::write(system.path.join("thesis.tex"), "x").unwrap();
-        let error = system.make(1, 1, Durability::Wal).unwrap_err();
+        let error = system.make(Setup::new(1, 1, Durability::Wal)).unwrap_err();
         assert!(error.to_string().contains("thesis.tex"), "{error}");
         assert_eq!(system.setup().unwrap(), None);
     }
@@ -312,7 +349,7 @@ mod tests {
     #[test]
     fn typos_in_files_are_named_with_their_line() {
         let (_guard, system) = fresh();
-        let setup = system.make(1, 1, Durability::Wal).unwrap();
+        let setup = system.make(Setup::new(1, 1, Durability::Wal)).unwrap();
         system.configs(&setup).unwrap();
         let path = system.engine(0).join("engine.toml");
         let text = fs::read_to_string(&path).unwrap().replace("listen", "lissten");
@@ -338,7 +375,7 @@ mod tests {
         let (_guard, system) = fresh();
         let long = SystemDir::at(system.path.join("d".repeat(120)));
         long.create().unwrap();
-        let setup = long.make(1, 1, Durability::Wal).unwrap();
+        let setup = long.make(Setup::new(1, 1, Durability::Wal)).unwrap();
         assert_eq!(long.configs(&setup).unwrap_err().code, Code::NameTooLong);
     }
 }

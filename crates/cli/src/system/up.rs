@@ -28,6 +28,7 @@ const LOG_LINES_SHOWN: usize = 8;
 #[command(after_help = "Examples:
   azekura up
   azekura up --dir /scratch/azk --engines 2 --targets 4
+  azekura up --targets 8 --pin-targets   # on a machine that does nothing else
   azekura up --durability memory     # pools forget everything when the system stops")]
 pub struct UpArgs {
     /// Number of engine processes [default: 1; later: as made]
@@ -39,6 +40,9 @@ pub struct UpArgs {
     /// Durability of pools that are created without one: wal, relaxed or memory [default: wal]
     #[arg(long)]
     durability: Option<Durability>,
+    /// Bind each target's thread to a core: for machines that run little else [later: as made]
+    #[arg(long)]
+    pin_targets: bool,
     /// Seconds to wait for the engines
     #[arg(long = "wait", value_name = "SECONDS", default_value_t = 30)]
     wait_s: u64,
@@ -73,11 +77,14 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
             check_unchanged(&system, &setup, args)?;
             setup
         }
-        None => system.make(
-            args.engines.unwrap_or(1),
-            args.targets.unwrap_or(2),
-            args.durability.unwrap_or_default(),
-        )?,
+        None => system.make(Setup {
+            pin_targets: args.pin_targets,
+            ..Setup::new(
+                args.engines.unwrap_or(1),
+                args.targets.unwrap_or(2),
+                args.durability.unwrap_or_default(),
+            )
+        })?,
     };
     let configs = system.configs(&setup)?;
     let deadline = Instant::now() + Duration::from_secs(args.wait_s);
@@ -138,15 +145,17 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
 fn check_unchanged(system: &SystemDir, setup: &Setup, args: &UpArgs) -> Result<()> {
     let differs = args.engines.is_some_and(|engines| engines != setup.engines)
         || args.targets.is_some_and(|targets| targets != setup.targets)
-        || args.durability.is_some_and(|durability| durability != setup.durability);
+        || args.durability.is_some_and(|durability| durability != setup.durability)
+        || args.pin_targets && !setup.pin_targets;
     if differs {
         return Err(Error::inval(format!(
-            "the system at {} was made with --engines {} --targets {} --durability {}; \
-             leave these options out, or use another --dir",
+            "the system at {} was made with --engines {} --targets {} --durability {}{}; \
+             leave these options out, or use another --dir (cores of targets: engine.toml)",
             system.path.display(),
             setup.engines,
             setup.targets,
-            setup.durability
+            setup.durability,
+            if setup.pin_targets { " --pin-targets" } else { "" }
         )));
     }
     Ok(())
