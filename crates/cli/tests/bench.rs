@@ -203,7 +203,7 @@ fn a_durable_store_is_held_against_its_device() {
     std::fs::create_dir(&dir).unwrap();
     let results = system.path("store.json");
     let (dir, file) = (dir.to_str().unwrap(), results.to_str().unwrap());
-    let scale = ["--scale", "0.004", "--rounds", "1", "--depth", "16"];
+    let scale = ["--scale", "0.004", "--rounds", "1", "--depth", "2,16"];
     let args = [&["bench", "store", "--on", dir, "--results", file][..], &scale].concat();
     let report = system.json(&args);
     let names: Vec<&str> = report["verdicts"]
@@ -212,7 +212,7 @@ fn a_durable_store_is_held_against_its_device() {
         .iter()
         .map(|v| v["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names.len(), 4, "{report}");
+    assert_eq!(names.len(), 5, "{report}");
     for verdict in report["verdicts"].as_array().unwrap() {
         assert_eq!(verdict["measured"]["count"], 1, "{verdict}");
     }
@@ -222,8 +222,8 @@ fn a_durable_store_is_held_against_its_device() {
         let found = all.iter().find(|figure| figure["name"] == name).unwrap();
         found["values"][0].as_f64().unwrap()
     };
-    assert!(figure("updates in a batch") >= 1.0, "{report}");
-    assert!(figure("bytes of a batch") > 150.0, "{report}");
+    assert!(figure("updates per batch, 16 in flight") >= 1.0, "{report}");
+    assert!(figure("updates bytes per batch, 2 in flight") > 150.0, "{report}");
     let kept: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&results).unwrap()).unwrap();
     assert_eq!(kept["verdicts"], report["verdicts"]);

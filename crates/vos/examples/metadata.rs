@@ -1,7 +1,7 @@
 //! More metadata than memory: inserts, lookups, restart and replay of a target whose index is
 //! several times what it may keep in memory, in one large object or in as many objects.
 //!
-//! `cargo run --release -p vos --example metadata DIRECTORY [KEYS] [CACHE_MIB]`
+//! `cargo run --release -p vos --example metadata DIRECTORY [KEYS] [CACHE_MIB] [one|many]`
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -128,6 +128,7 @@ async fn run(
 }
 
 const WHAT_WENT_WRONG: &str = "an operation failed";
+const USAGE: &str = "usage: metadata DIRECTORY [KEYS] [CACHE_MIB] [one|many]";
 
 async fn open(env: &Env, dir: &Path, cache: u64) -> Result<Rc<Store>> {
     let options = StoreOptions { metadata_cache: cache, ..StoreOptions::default() };
@@ -194,12 +195,16 @@ async fn recover(env: &Env, dir: &Path, cache: u64) -> Result<()> {
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let Some(dir) = args.next().map(PathBuf::from) else {
-        return Err(types::Error::inval("usage: metadata DIRECTORY [KEYS] [CACHE_MIB]"));
+        return Err(types::Error::inval(USAGE));
     };
     let mut number = |or: u64| args.next().and_then(|text| text.parse().ok()).unwrap_or(or);
     let (keys, cache) = (number(10_000_000), number(512) << 20);
+    let only = args.next();
     let root = dir.join("vos-metadata");
     for (what, kind) in [("one object", Shape::One), ("many objects", Shape::Many)] {
+        if only.as_deref().is_some_and(|only| !what.starts_with(only)) {
+            continue;
+        }
         println!("{keys} keys in {what}, metadata_cache {} MiB", cache >> 20);
         let env = Env::real()?;
         env.block_on(shape(&env, &root, kind, keys, cache))?;

@@ -211,8 +211,8 @@ fn updates(
     let count = (after.count - before.count).max(1);
     let records = (after.records - before.records) as f64 / count as f64;
     let bytes = (after.bytes - before.bytes) / count;
-    all.put(&name("in a batch"), "records", records);
-    all.put(&name("bytes of a batch"), "B", bytes as f64);
+    all.put(&name("per batch"), "records", records);
+    all.put(&name("bytes per batch"), "B", bytes as f64);
 
     // As many appenders as there are logs.
     let logs = after.logs.max(1);
