@@ -242,10 +242,10 @@ fn block_on_real<F: Future>(real: &Real, fut: F) -> F::Output {
     loop {
         if real.exec.main_woken() {
             let mut cx = Context::from_waker(real.exec.main_waker());
-            real.hold();
+            let held = real.hold();
             let polled = fut.as_mut().poll(&mut cx);
+            drop(held);
             if let Poll::Ready(output) = polled {
-                real.release();
                 return output;
             }
         }

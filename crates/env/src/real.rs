@@ -103,6 +103,15 @@ pub(crate) struct Real {
     pub disk: RefCell<Option<Rc<crate::disk_real::RealDisk>>>,
 }
 
+/// Held while futures run; see [`Source::hold`].
+pub(crate) struct Held<'a>(&'a Real);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.sources.borrow().iter().for_each(|source| source.release());
+    }
+}
+
 impl Real {
     pub fn new() -> Result<Real> {
         let doing = "setting up the run loop";
@@ -211,9 +220,9 @@ impl Real {
 
     /// Runs ready tasks, polls sources, fires timers, once; true if anything happened.
     pub fn round(&self) -> bool {
-        self.hold();
+        let held = self.hold();
         let mut progress = self.exec.run_ready(|_| {});
-        self.release();
+        drop(held);
         progress |= self.poll_sources();
         progress |= self.fire_timers();
         let rounds = self.rounds.get() + 1;
@@ -225,14 +234,10 @@ impl Real {
         progress
     }
 
-    /// Futures are about to run.
-    pub fn hold(&self) {
+    /// Futures are about to run; they have when the answer is dropped, by a panic too.
+    pub fn hold(&self) -> Held<'_> {
         self.sources.borrow().iter().for_each(|source| source.hold());
-    }
-
-    /// Futures have run.
-    pub fn release(&self) {
-        self.sources.borrow().iter().for_each(|source| source.release());
+        Held(self)
     }
 
     fn poll_sources(&self) -> bool {
