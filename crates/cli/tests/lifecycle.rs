@@ -175,3 +175,44 @@ fn an_engine_in_the_foreground_stops_when_told() {
         assert!(!system.dir().join("engine0/engine.pid").exists());
     }
 }
+
+/// Cores a thread of a process may run on, as the kernel lists them, by the thread's name.
+fn cores_of(pid: u64, thread: &str) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let paths = tasks.map(|task| task.unwrap().path());
+    let named = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == thread)
+    };
+    let path = paths.into_iter().find(named).unwrap_or_else(|| panic!("no thread {thread}"));
+    let status = std::fs::read_to_string(path.join("status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap().trim().to_string()
+}
+
+#[test]
+fn targets_are_bound_to_cores_on_request() {
+    let system = System::none();
+    let cores = engine::usable_cores();
+    system.ok(&["up", "--targets", "2", "--pin-targets"]);
+    let bound = || {
+        let pid = system.pids()[0];
+        ["azk-target-0", "azk-target-1"].map(|thread| cores_of(pid, thread))
+    };
+    let want = [0, 1].map(|at| cores[at % cores.len()].to_string());
+    assert_eq!(bound(), want);
+    // As made, also without saying it again.
+    system.ok(&["down"]);
+    system.ok(&["up"]);
+    assert_eq!(bound(), want);
+    system.ok(&["down"]);
+    // A core that is not there is refused by name, and nothing is left running.
+    let config = system.dir().join("engine0/engine.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let wrong = text.replace(&format!("cores = [{}]", want[1]), "cores = [1023]");
+    assert_ne!(wrong, text);
+    std::fs::write(&config, wrong).unwrap();
+    system.fails(1, &["core 1023", "target"], &["up"]);
+
+    let plain = System::up(1, 1);
+    plain.fails(2, &["--targets 1", "engine.toml"], &["up", "--pin-targets"]);
+}
