@@ -1,7 +1,8 @@
 //! More metadata than memory: inserts, lookups, restart and replay of a target whose index is
 //! several times what it may keep in memory, in one large object or in as many objects.
 //!
-//! `cargo run --release -p vos --example metadata DIRECTORY [KEYS] [CACHE_MIB] [one|many]`
+//! `cargo run --release -p vos --example metadata DIRECTORY [KEYS] [CACHE_MIB] [one|many]
+//! [fill|restart|recover]`
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use wire::obj::*;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CONT: ContId = ContId(1);
+const POOL: PoolId = PoolId(1);
 const DEPTH: u64 = 64;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -128,22 +130,23 @@ async fn run(
 }
 
 const WHAT_WENT_WRONG: &str = "an operation failed";
-const USAGE: &str = "usage: metadata DIRECTORY [KEYS] [CACHE_MIB] [one|many]";
+const USAGE: &str =
+    "usage: metadata DIRECTORY [KEYS] [CACHE_MIB] [one|many] [fill|restart|recover]";
 
 async fn open(env: &Env, dir: &Path, cache: u64) -> Result<Rc<Store>> {
     let options = StoreOptions { metadata_cache: cache, ..StoreOptions::default() };
     Store::open_with(env, &Devices::one(dir), options).await
 }
 
-async fn shape(env: &Env, dir: &Path, shape: Shape, keys: u64, cache: u64) -> Result<()> {
-    let pool = PoolId(1);
+/// Makes the target.
+async fn fill(env: &Env, dir: &Path, shape: Shape, keys: u64, cache: u64) -> Result<()> {
     let config = ShardConfig {
         durability: Durability::Wal,
         scm_bytes: keys * 600 + (64 << 20),
         nvme_bytes: 64 << 20,
     };
     let store = open(env, dir, cache).await?;
-    let shard = store.create_shard(pool, &config).await?;
+    let shard = store.create_shard(POOL, &config).await?;
     let lsn = shard.create_cont(CONT)?;
     shard.durable(lsn).await?;
     run(env, &shard, "insert", keys, async move |shard, n| {
@@ -159,10 +162,14 @@ async fn shape(env: &Env, dir: &Path, shape: Shape, keys: u64, cache: u64) -> Re
     let began = Instant::now();
     shard.close().await?;
     println!("{:<36} {:>8.2} s", "clean stop", began.elapsed().as_secs_f64());
-    drop((shard, store));
+    Ok(())
+}
+
+/// Opens it again and changes some of it; nothing is closed.
+async fn restart(env: &Env, dir: &Path, shape: Shape, keys: u64, cache: u64) -> Result<()> {
     let began = Instant::now();
     let store = open(env, dir, cache).await?;
-    let shard = store.open_shard(pool).await?;
+    let shard = store.open_shard(POOL).await?;
     println!("{:<36} {:>8.2} s", "start after it", began.elapsed().as_secs_f64());
     assert_eq!(shard.stat().dkey_count, keys);
     let updates = keys.min(1_000_000);
@@ -176,10 +183,9 @@ async fn shape(env: &Env, dir: &Path, shape: Shape, keys: u64, cache: u64) -> Re
 
 /// Opens what was left behind as after a crash: nothing was closed.
 async fn recover(env: &Env, dir: &Path, cache: u64) -> Result<()> {
-    let pool = PoolId(1);
     let began = Instant::now();
     let store = open(env, dir, cache).await?;
-    let shard = store.open_shard(pool).await?;
+    let shard = store.open_shard(POOL).await?;
     let stat = shard.log_stat().unwrap_or_default();
     println!(
         "{:<36} {:>8.2} s, {} records",
@@ -189,29 +195,51 @@ async fn recover(env: &Env, dir: &Path, cache: u64) -> Result<()> {
     );
     shard.close().await?;
     drop(shard);
-    store.destroy_shard(pool).await
+    store.destroy_shard(POOL).await
+}
+
+/// Runs one part of the life of a target.
+fn part(name: &str, dir: &Path, shape: Shape, keys: u64, cache: u64) -> Result<()> {
+    let env = Env::real()?;
+    let outcome = match name {
+        "fill" => env.block_on(fill(&env, dir, shape, keys, cache)),
+        "restart" => env.block_on(restart(&env, dir, shape, keys, cache)),
+        "recover" => env.block_on(recover(&env, dir, cache)),
+        _ => Err(types::Error::inval(USAGE)),
+    };
+    env.clear();
+    outcome
 }
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let Some(dir) = args.next().map(PathBuf::from) else {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some(dir) = args.first().map(PathBuf::from) else {
         return Err(types::Error::inval(USAGE));
     };
-    let mut number = |or: u64| args.next().and_then(|text| text.parse().ok()).unwrap_or(or);
-    let (keys, cache) = (number(10_000_000), number(512) << 20);
-    let only = args.next();
+    let number = |at: usize, or: u64| args.get(at).and_then(|text| text.parse().ok()).unwrap_or(or);
+    let (keys, cache_mib) = (number(1, 10_000_000), number(2, 512));
     let root = dir.join("vos-metadata");
-    for (what, kind) in [("one object", Shape::One), ("many objects", Shape::Many)] {
-        if only.as_deref().is_some_and(|only| !what.starts_with(only)) {
+    for (what, shape) in [("one object", Shape::One), ("many objects", Shape::Many)] {
+        if args.get(3).is_some_and(|only| !what.starts_with(only)) {
             continue;
         }
-        println!("{keys} keys in {what}, metadata_cache {} MiB", cache >> 20);
-        let env = Env::real()?;
-        env.block_on(shape(&env, &root, kind, keys, cache))?;
-        env.clear();
-        let env = Env::real()?;
-        env.block_on(recover(&env, &root, cache))?;
-        env.clear();
+        if let Some(name) = args.get(4) {
+            return part(name, &root, shape, keys, cache_mib << 20);
+        }
+        println!("{keys} keys in {what}, metadata_cache {cache_mib} MiB");
+        // Each in a process of its own, as engines come and go: memory starts from nothing.
+        for name in ["fill", "restart", "recover"] {
+            let failed = |error| types::Error::io(format!("running the part {name}"), error);
+            let program = std::env::current_exe().map_err(failed)?;
+            let status = std::process::Command::new(program)
+                .arg(&dir)
+                .args([&keys.to_string(), &cache_mib.to_string(), &what[..3], name])
+                .status()
+                .map_err(failed)?;
+            if !status.success() {
+                return Err(types::Error::inval(format!("the part {name} has failed: {status}")));
+            }
+        }
     }
     std::fs::remove_dir_all(&root).map_err(|error| types::Error::io("cleaning up", error))
 }

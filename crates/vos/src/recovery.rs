@@ -70,6 +70,7 @@ impl Recovery {
         if let Some(at) = &head.table {
             let (table, runs) = table::read(pages, at).await?;
             let (state, space) = table::restore(&table, &mut |place| pages.claim(place))?;
+            drop(table);
             if space.bytes() != recovery.space.borrow().bytes() {
                 return Err(Error::new(Code::Csum, "the table is of a data area of another size"));
             }

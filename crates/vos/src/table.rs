@@ -10,6 +10,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use types::{Code, ContId, Epoch, Error, Key, Oid, Result};
 
+use crate::index::bucket::Bucket;
 use crate::index::object::Object;
 use crate::index::page::{Counts, Page, PageId, PagePlace};
 use crate::index::parts::Parts;
@@ -23,6 +24,10 @@ use crate::versions::Versions;
 
 /// Size of a piece, bytes.
 const PIECE_BYTES: usize = 512 << 10;
+/// Encoded size of a page and its bucket, bytes, about; what is not used is never touched.
+const PAGE_BYTES: usize = 56;
+/// Most bytes that are reserved because a list of places is long.
+const RESERVED_BYTES_MAX: usize = 256 << 20;
 /// Places are named in the head up to this encoded size, bytes.
 const NAMED_BYTES_MAX: usize = 3000;
 /// No list of lists of places is deeper.
@@ -111,7 +116,9 @@ pub(crate) async fn write(
     table: &TableDf,
     taken: &mut Vec<Run>,
 ) -> Result<TableRefDf> {
-    let mut raw = wire::encode(table);
+    // Room at once: growing would take twice the memory for the moment.
+    let mut raw = Vec::with_capacity(table.pages.len() * PAGE_BYTES + table.records.len());
+    wire::encode_into(table, &mut raw);
     let mut level = 0;
     loop {
         let mut places = Vec::new();
@@ -138,7 +145,8 @@ pub(crate) async fn read(pages: &PageStore, at: &TableRefDf) -> Result<(TableDf,
         return Err(bad("impossible depth"));
     }
     for level in (0..=at.level).rev() {
-        let mut raw = Vec::new();
+        // Pieces are full but for the last; what is not used is never touched.
+        let mut raw = Vec::with_capacity((places.len() * PIECE_BYTES).min(RESERVED_BYTES_MAX));
         for (number, place) in places.iter().enumerate() {
             let place = place.place()?;
             pages.claim(&place)?;
@@ -289,11 +297,11 @@ fn restore_cont(
         index.ledger.absent_count += page.absent as u64;
         sums.map_err(|()| bad("impossible counts"))
     };
-    let mut buckets = Vec::new();
+    let mut buckets = Vec::with_capacity(cont.buckets.len());
     for &(depth, prefix) in &cont.buckets {
         let page = next()?;
         count(index, &page, 0)?;
-        buckets.push((depth, prefix, page));
+        buckets.push(Bucket { depth, prefix, page, ..Bucket::default() });
     }
     let probe = index.probe.clone();
     let mut container = Container::of_buckets(cont.cont, &probe, buckets)
@@ -346,6 +354,7 @@ fn restore_cont(
 /// moment, with their numbers.
 pub(crate) fn describe(index: &mut Index, table: &mut TableDf) -> Vec<(PageId, u32)> {
     let mut todo = Vec::new();
+    table.pages.reserve_exact(index.page_count());
     let ledger = &mut index.ledger;
     let mut retired = Vec::new();
     let mut add = |page: &mut Page, id: &mut dyn FnMut() -> PageId, pages: &mut Vec<PageDf>| {
@@ -369,8 +378,8 @@ pub(crate) fn describe(index: &mut Index, table: &mut TableDf) -> Vec<(PageId, u
         let mut described = ContDf {
             cont,
             sums,
-            buckets: Vec::new(),
-            large: Vec::new(),
+            buckets: Vec::with_capacity(container.buckets().len()),
+            large: Vec::with_capacity(container.large.len()),
             versions: container.versions.durable(),
             unswept: container.is_unswept(),
             pasts: container.pasts.iter().copied().collect(),

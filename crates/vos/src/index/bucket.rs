@@ -134,15 +134,14 @@ impl Container {
     pub(crate) fn of_buckets(
         id: ContId,
         probe: &Rc<Probe>,
-        pages: Vec<(u8, u64, Page)>,
+        buckets: Vec<Bucket>,
     ) -> Option<Container> {
-        let depth = pages.iter().map(|(depth, ..)| *depth).max()?;
-        if !fits_directory(depth, pages.len()) {
+        let depth = buckets.iter().map(|bucket| bucket.depth).max()?;
+        if !fits_directory(depth, buckets.len()) {
             return None;
         }
         let mut directory = vec![u32::MAX; 1 << depth];
-        let mut buckets = Vec::with_capacity(pages.len());
-        for (bits, prefix, page) in pages {
+        for (number, &Bucket { depth: bits, prefix, .. }) in buckets.iter().enumerate() {
             let first = if depth == 0 { 0 } else { (prefix >> (64 - depth)) as usize };
             let count = 1usize << (depth - bits);
             if prefix << bits != 0 {
@@ -152,8 +151,7 @@ impl Container {
             if slots.iter().any(|&slot| slot != u32::MAX) {
                 return None;
             }
-            slots.fill(buckets.len() as u32);
-            buckets.push(Bucket { depth: bits, prefix, page, ..Bucket::default() });
+            slots.fill(number as u32);
         }
         if directory.contains(&u32::MAX) {
             return None;

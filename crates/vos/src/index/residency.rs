@@ -169,6 +169,18 @@ impl Index {
         absent.map(|parts| PageId::Past { cont: parts.cont, oid: parts.oid }).collect()
     }
 
+    /// Number of pages, in memory or not.
+    pub(crate) fn page_count(&self) -> usize {
+        let containers = self.conts.values();
+        containers
+            .map(|container| {
+                let objects = container.large.values();
+                let parts = objects.filter_map(|object| object.parts.as_ref());
+                container.buckets().len() + parts.map(|parts| parts.pages.len() + 1).sum::<usize>()
+            })
+            .sum()
+    }
+
     /// All pages that are not in memory, and what they would take there.
     pub(crate) fn absent_pages(&self) -> (BTreeSet<PageId>, u64) {
         let mut absent = BTreeSet::new();
