@@ -96,6 +96,36 @@ fn buckets_that_were_split_are_forgotten_like_others() {
     });
 }
 
+/// A large object is kept in many parts, and whoever needs one key of it reads one of them.
+#[test]
+fn one_key_of_a_large_object_costs_one_part_of_it() {
+    let world = SimWorld::new(4);
+    let env = world.node("a");
+    world.block_on(async {
+        let (store, shard) = fresh_with(&env, &ROOMY, 0).await.unwrap();
+        let (mut model, mut epoch) = (Model::default(), 0);
+        fill(&shard, &mut model, &mut epoch, 300).await;
+        let (_store, shard) = reopen(&env, shard, store).await;
+        // Three objects of 250 inline values of 1,200 bytes and 50 arrays.
+        assert!(shard.index_stat().absent_pages > 3 * 30, "{:?}", shard.index_stat());
+        for kind in [ObjType::MultiHashed, ObjType::DkeyLexical] {
+            let before = shard.index_stat().loaded_pages;
+            let act = Act::Single { bulk: false, bytes: 1200, fill: 1 };
+            let (oid, dkey) = (oid(kind, 5), b"dkey-00123".to_vec());
+            let step = Step { oid, dkey, akey: vec![], cond: Cond::DKEY_UPDATE, act };
+            epoch += 1;
+            let lsn = run(&shard, epoch, &step).await.unwrap();
+            model.run(epoch, &step).unwrap();
+            shard.durable(lsn).await.unwrap();
+            let stat = shard.index_stat();
+            assert_eq!(stat.loaded_pages, before + 1);
+            assert!(stat.resident_bytes < 64 << 10, "{stat:?}");
+        }
+        compare(&shard, &model).await;
+    });
+    world.clear();
+}
+
 #[test]
 fn what_is_always_forgotten_agrees_with_the_model() {
     for seed in 0..2 {
