@@ -18,7 +18,7 @@ pub fn usable_cores() -> Vec<usize> {
 /// Refuses cores that this process may not use.
 ///
 /// Errors: `Inval`, with those it may.
-pub(crate) fn check(cores: &[usize]) -> Result<()> {
+fn check(cores: &[usize]) -> Result<()> {
     let usable = usable_cores();
     match cores.iter().find(|core| !usable.contains(core)) {
         None => Ok(()),

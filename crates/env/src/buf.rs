@@ -202,7 +202,12 @@ mod tests {
         });
         // What is wanted now pushes out what was wanted once.
         (0..LOOK_MAX).for_each(|_| drop(AlignedBuf::zeroed(4096)));
-        assert!(AlignedBuf::try_scratch(4096).is_ok());
+        let found = AlignedBuf::try_scratch(4096).unwrap();
+        KEPT.with(|kept| {
+            let small = kept.borrow().bufs.iter().filter(|buf| buf.capacity == 4096).count();
+            assert_eq!(small, LOOK_MAX - 1, "one was used again");
+        });
+        drop(found);
         drop(AlignedBuf::zeroed(KEPT_BYTES_MAX));
         KEPT.with(|kept| assert_eq!(kept.borrow().bufs.len(), 1));
         drop(AlignedBuf::zeroed(KEPT_BYTES_MAX + 1));

@@ -3,8 +3,8 @@
 //! Each side has one doorbell (an eventfd) per thread, shared by all its connections. A side that
 //! goes to sleep raises its flag in every connection; who writes bytes, or makes room that is
 //! waited for, rings the doorbell only when the flag is up. While a thread runs its futures it does
-//! not ring for each message but at the end, or when the first has waited for
-//! [`RING_DELAY_MAX`]: to wake a thread costs more than most requests, and one that is woken for
+//! not ring for each message but at the end, before it copies bulk, or with the first message that
+//! comes [`RING_DELAY_MAX`] after one that waits: to wake a thread costs more than most requests, and one that is woken for
 //! every message of many goes to sleep between them. Connections that have been silent
 //! for a while are *parked*: their flag stays up and they are looked at rarely, so hundreds of idle
 //! clients cost a target almost nothing. The Unix socket that introduced the two sides stays open;
@@ -28,7 +28,7 @@ const IDLE_POLLS_MAX: u32 = 512;
 /// Parked connections are looked at in one of this many polls, and after every sleep.
 const POLLS_PER_FULL_SCAN: u32 = 64;
 
-/// Longest that a bell waits for other messages.
+/// A bell that has waited this long is rung with the next message, if the futures still run.
 const RING_DELAY_MAX: Duration = Duration::from_micros(20);
 
 /// One end of a shared-memory connection.
