@@ -6,7 +6,7 @@ use crate::open::Open;
 use crate::path::{Spot, Start};
 use crate::report::{self, Family, Level, Why};
 use crate::walk::{self, End, From};
-use crate::{inside, path};
+use crate::{inside, numbered, path};
 use dfs::{Dfs, FileKind, Obj, OpenFlags};
 use libc::c_int;
 use perthread::{Ctx, Local};
@@ -99,7 +99,8 @@ pub fn at<T>(
             Answer::Done(value) => return Ok(Answer::Done(value)),
             Answer::Outside(left) => {
                 let config = crate::config::get().ok_or(libc::ENOENT)?;
-                match path::below_any(config, left.to_bytes()) {
+                let again = numbered::spot(left.to_bytes(), true);
+                match again.or_else(|| path::below_any(config, left.to_bytes())) {
                     // Out and in again, perhaps to another one.
                     Some(again) => next = Some(again),
                     None => {
@@ -121,8 +122,18 @@ fn at_once<T>(
     with(
         spot.prefix,
         |scene| {
-            let mut from = start(scene, spot)?;
             let client = scene.local.client.clone();
+            if let Some(open) = itself(spot) {
+                let obj = open.object(scene.local)?;
+                let end = End::Open(open, obj);
+                return client.block_on(async {
+                    match operation(scene, &end).await? {
+                        Step::Done(value) => Ok(Answer::Done(value)),
+                        Step::Link(_) => Err(Error::bare(Code::TooManyLinks)),
+                    }
+                });
+            }
+            let mut from = start(scene, spot)?;
             client.block_on(async {
                 loop {
                     let end = walk::walk(scene.mount, &mut from).await?;
@@ -149,6 +160,16 @@ fn at_once<T>(
     )
 }
 
+/// The open file that a spot is as a whole, unless it is a directory to walk from.
+fn itself(spot: &Spot) -> Option<Arc<Open>> {
+    match &spot.start {
+        Start::Dir(open) if spot.text.is_empty() && open.kind() != FileKind::Directory => {
+            Some(open.clone())
+        }
+        _ => None,
+    }
+}
+
 fn outside<T>(path: Vec<u8>) -> Result<Answer<T>> {
     let path = CString::new(path).map_err(|_| Error::bare(Code::NonExist))?;
     Ok(Answer::Outside(path))
@@ -171,6 +192,7 @@ pub fn on<T>(
 pub async fn object(scene: &Scene<'_>, end: &End, follow: bool) -> Result<Step<Obj>> {
     match end {
         End::Dir(dir) => Ok(Step::Done(dir.obj.clone())),
+        End::Open(_, obj) => Ok(Step::Done(obj.dup(OpenFlags::PATH | OpenFlags::NOFOLLOW))),
         End::Outside(_) => Err(Error::bare(Code::Inval)),
         End::Name { dir, name, wants_dir } => {
             let flags = OpenFlags::PATH | OpenFlags::NOFOLLOW;

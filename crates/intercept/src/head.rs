@@ -2,28 +2,37 @@
 //!
 //! POSIX makes both properties of the *open file description*, which `dup`, `fork` and `exec`
 //! hand on. Within a process they are in ordinary memory. Before another process can get the
-//! descriptor they move into a page of shared memory, which *is* the kernel's descriptor: a memory
-//! file opened so that it can neither be read nor written (`O_PATH`), with all that a program
-//! needs to go on with it:
+//! descriptor they move into a page of shared memory, a memory file with all that a program needs
+//! to go on with it:
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 64 | the [`Head`] |
 //! | rest | [`About`] |
 //!
-//! Who reaches the descriptor without this library gets `EBADF`, never other data.
+//! The program's descriptor is a *door*: the name of a socket that was never connected to anything.
+//! It can neither be read nor written, and unlike a file's cannot be opened once more by
+//! its path in `/proc`, by nobody. The page has a descriptor of its own with a high number, which
+//! programs inherit beside the door; it knows its doors by their inode numbers.
+//!
+//! Who reaches the door without this library gets an error, never other data. Only where a process has
+//! no number left for the page, and on the way through a socket to another process, the program's
+//! descriptor is that of the page itself, opened as a name (`O_PATH`) and sealed in its size.
 
 use crate::about::About;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use types::{Code, Error, Result};
 
-const MAGIC: u64 = 0x0150_4143_4b5a_4101;
-/// Size of the memory file; no description is longer.
-const PAGE_BYTES: usize = 16 << 10;
+const MAGIC: u64 = 0x0250_4143_4b5a_4101;
+/// Most bytes of the memory file; no description is longer.
+const PAGE_BYTES_MAX: usize = 16 << 10;
+/// Doors that a page can have: one, and one for each process that got it through a socket.
+const DOORS: usize = 4;
 /// Name of the memory file, as `/proc/self/fd` shows it.
 const NAME: &str = "azekura-open-file";
 /// How long a lock may be waited for before its holder is looked for.
@@ -44,7 +53,9 @@ pub struct Head {
     pub offset: AtomicI64,
     /// [`UNLINKED`].
     pub marks: AtomicU32,
-    spare: [AtomicU32; 7],
+    waiters: AtomicU32,
+    /// Inode numbers of the doors; 0: none.
+    doors: [AtomicU64; DOORS],
 }
 
 const HEAD_BYTES: usize = size_of::<Head>();
@@ -58,7 +69,8 @@ impl Head {
             status: AtomicU32::new(status),
             offset: AtomicI64::new(0),
             marks: AtomicU32::new(0),
-            spare: Default::default(),
+            waiters: AtomicU32::new(0),
+            doors: Default::default(),
         }
     }
 
@@ -69,6 +81,17 @@ impl Head {
         self.marks.store(other.marks.load(order), order);
         self.lock.store(0, order);
         self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Enters a door. False when there is no place for one more.
+    fn add_door(&self, inode: u64) -> bool {
+        let order = Ordering::SeqCst;
+        self.doors.iter().any(|door| door.compare_exchange(0, inode, order, order).is_ok())
+    }
+
+    /// True for the inode number of a door.
+    pub fn has_door(&self, inode: u64) -> bool {
+        inode != 0 && self.doors.iter().any(|door| door.load(Ordering::SeqCst) == inode)
     }
 
     /// Waits until no other thread, of whatever process, works with it. A holder that has died
@@ -118,7 +141,7 @@ impl Drop for Locked<'_> {
         self.0.lock.store(0, Ordering::Release);
         // Waking costs a system call; who waits looks again after a while by itself, so it is
         // done only where somebody may: the word in a page of many processes cannot tell.
-        if self.0.spare[0].load(Ordering::Relaxed) > 0 {
+        if self.0.waiters.load(Ordering::Relaxed) > 0 {
             wake(&self.0.lock);
         }
     }
@@ -137,7 +160,7 @@ fn wait(word: &AtomicU32, holder: u32) {
 fn waiters_of(word: &AtomicU32) -> &AtomicU32 {
     let head = word.as_ptr().cast::<u8>().wrapping_sub(std::mem::offset_of!(Head, lock));
     // SAFETY: the word is the lock of a head, by the only caller.
-    unsafe { &(*head.cast::<Head>()).spare[0] }
+    unsafe { &(*head.cast::<Head>()).waiters }
 }
 
 fn wake(word: &AtomicU32) {
@@ -154,6 +177,10 @@ fn is_dead(thread: u32) -> bool {
 /// A head in shared memory.
 pub struct Page {
     start: std::ptr::NonNull<Head>,
+    /// Inode number of the memory file: the same in all processes.
+    inode: u64,
+    /// The descriptor of the memory file; none when the program's descriptor is that.
+    file: Option<OwnedFd>,
 }
 
 // SAFETY: a head is made of atomics.
@@ -162,25 +189,50 @@ unsafe impl Send for Page {}
 unsafe impl Sync for Page {}
 
 impl Page {
-    /// A new one that begins as `head` is; with the descriptor that stands for it.
-    pub fn create(head: &Head, about: &About) -> Result<(Page, OwnedFd)> {
+    /// A new one that begins as `head` is; with the descriptor that stands for it. `keep` finds
+    /// a place for the page's own descriptor, which programs inherit.
+    pub fn create(
+        head: &Head,
+        about: &About,
+        keep: impl FnOnce(&OwnedFd) -> Option<OwnedFd>,
+    ) -> Result<(Page, OwnedFd)> {
         let failed = |errno: rustix::io::Errno| Error::io("making a descriptor", errno.into());
         let raw = about.encode();
-        if raw.len() > PAGE_BYTES - HEAD_BYTES {
+        let bytes = HEAD_BYTES + raw.len();
+        if bytes > PAGE_BYTES_MAX {
             return Err(Error::bare(Code::NameTooLong));
         }
-        let memory = rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC).map_err(failed)?;
-        rustix::fs::ftruncate(&memory, PAGE_BYTES as u64).map_err(failed)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memory = rustix::fs::memfd_create(NAME, flags).map_err(failed)?;
+        rustix::fs::ftruncate(&memory, bytes as u64).map_err(failed)?;
         rustix::io::pwrite(&memory, &raw, HEAD_BYTES as u64).map_err(failed)?;
-        let page = Page::map(memory.as_fd()).map_err(failed)?;
+        let size = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&memory, size).map_err(failed)?;
+        let mut page = Page::map(memory.as_fd()).map_err(failed)?;
         page.head().copy_from(head);
-        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-        let fd = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        Ok((page, fd.map_err(failed)?))
+        let made = page.own(&memory, keep);
+        Ok((page, made.map_or_else(|| name_of(&memory), Ok).map_err(failed)?))
     }
 
-    /// The page that a descriptor stands for; none when it stands for something else.
-    pub fn of(fd: BorrowedFd<'_>) -> Option<(Page, About)> {
+    /// Gives the page a descriptor of its own and a door. None when one of them is not to be had.
+    pub fn own(
+        &mut self,
+        memory: &OwnedFd,
+        keep: impl FnOnce(&OwnedFd) -> Option<OwnedFd>,
+    ) -> Option<OwnedFd> {
+        let door = door().ok()?;
+        let inode = rustix::fs::fstat(&door).ok()?.st_ino;
+        let file = keep(memory)?;
+        if !self.head().add_door(inode) {
+            return None;
+        }
+        self.file = Some(file);
+        Some(door)
+    }
+
+    /// The page that a program's descriptor is itself, and the page's file opened; none when it is
+    /// something else.
+    pub fn of(fd: BorrowedFd<'_>) -> Option<(Page, About, OwnedFd)> {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let name = rustix::fs::readlink(&*path, Vec::new()).ok()?;
         if !is_name(name.as_bytes()) {
@@ -188,14 +240,47 @@ impl Page {
         }
         let memory =
             rustix::fs::open(&*path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        if rustix::fs::fstat(&memory).ok()?.st_size != PAGE_BYTES as i64 {
+        let (page, about) = Page::read(memory.as_fd())?;
+        Some((page, about, memory))
+    }
+
+    /// The page that a descriptor of the memory file leads to.
+    pub fn read(memory: BorrowedFd<'_>) -> Option<(Page, About)> {
+        let bytes = usize::try_from(rustix::fs::fstat(memory).ok()?.st_size).ok()?;
+        if !(HEAD_BYTES..=PAGE_BYTES_MAX).contains(&bytes) {
             return None;
         }
-        let mut raw = vec![0; PAGE_BYTES - HEAD_BYTES];
-        let got = rustix::io::pread(&memory, &mut raw, HEAD_BYTES as u64).ok()?;
+        let mut raw = vec![0; bytes - HEAD_BYTES];
+        let got = rustix::io::pread(memory, &mut raw, HEAD_BYTES as u64).ok()?;
         let about = About::decode(raw.get(..got)?)?;
-        let page = Page::map(memory.as_fd()).ok()?;
+        let page = Page::map(memory).ok()?;
         (page.head().magic.load(Ordering::Acquire) == MAGIC).then_some((page, about))
+    }
+
+    /// The same page for the process that a fork has made, which has inherited the descriptor.
+    pub fn again(file: OwnedFd) -> Option<(Page, About)> {
+        let (page, about) = Page::read(file.as_fd())?;
+        Some((page.with_file(file), about))
+    }
+
+    fn with_file(mut self, file: OwnedFd) -> Page {
+        self.file = Some(file);
+        self
+    }
+
+    /// A descriptor of the page itself that can only be handed on.
+    pub fn name(&self) -> Option<OwnedFd> {
+        name_of(self.file.as_ref()?).ok()
+    }
+
+    /// The page's own descriptor.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(OwnedFd::as_fd)
+    }
+
+    /// Inode number of the memory file, by which two processes' pages are told apart.
+    pub fn inode(&self) -> u64 {
+        self.inode
     }
 
     fn map(memory: BorrowedFd<'_>) -> rustix::io::Result<Page> {
@@ -206,7 +291,8 @@ impl Page {
         let start =
             unsafe { rustix::mm::mmap(null, HEAD_BYTES, access, MapFlags::SHARED, memory, 0) };
         let start = std::ptr::NonNull::new(start?.cast()).ok_or(rustix::io::Errno::NOMEM)?;
-        Ok(Page { start })
+        let inode = rustix::fs::fstat(memory)?.st_ino;
+        Ok(Page { start, inode, file: None })
     }
 
     /// The head.
@@ -218,6 +304,9 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            crate::table::let_go(file);
+        }
         // SAFETY: it was mapped with this size and nobody uses it any more.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), HEAD_BYTES) };
     }
@@ -228,13 +317,17 @@ pub fn is_name(link: &[u8]) -> bool {
     link.strip_prefix(b"/memfd:").is_some_and(|name| name.starts_with(NAME.as_bytes()))
 }
 
-/// A descriptor that stands for an open file of this process only.
-pub fn placeholder() -> Result<OwnedFd> {
-    let failed = |errno: rustix::io::Errno| Error::io("making a descriptor", errno.into());
-    let memory = rustix::fs::memfd_create("azekura-file-of-one-process", MemfdFlags::CLOEXEC);
-    let memory = memory.map_err(failed)?;
-    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)
+/// A descriptor that stands for an open file and is nothing that could be read, written or opened.
+pub fn door() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    name_of(&socket)
+}
+
+/// A descriptor for the same that only names it.
+fn name_of(fd: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
 #[cfg(test)]
@@ -254,17 +347,44 @@ mod tests {
     fn a_page_is_found_again_through_its_descriptor() {
         let head = Head::new(2);
         head.offset.store(77, Ordering::Relaxed);
-        let (page, fd) = Page::create(&head, &about()).unwrap();
-        let (other, found) = Page::of(fd.as_fd()).unwrap();
-        assert_eq!(found, about());
+        let keep = |memory: &OwnedFd| memory.try_clone().ok();
+        let (page, fd) = Page::create(&head, &about(), keep).unwrap();
+        assert!(page.head().has_door(rustix::fs::fstat(&fd).unwrap().st_ino));
+        let (other, found) = Page::read(page.file().unwrap()).unwrap();
+        assert_eq!((found, other.inode()), (about(), page.inode()));
         assert_eq!(other.head().offset.load(Ordering::Relaxed), 77);
         page.head().offset.store(78, Ordering::Relaxed);
         assert_eq!(other.head().offset.load(Ordering::Relaxed), 78);
-        // Nobody else reads or writes it.
-        assert!(rustix::io::read(&fd, &mut [0; 8]).is_err());
-        assert!(rustix::io::write(&fd, b"x").is_err());
+        let (sent, found, _) = Page::of(page.name().unwrap().as_fd()).unwrap();
+        assert_eq!((found, sent.inode()), (about(), page.inode()));
         assert!(Page::of(std::io::stdin().as_fd()).is_none());
-        assert!(Page::of(placeholder().unwrap().as_fd()).is_none());
+        // Without a place for the page its descriptor is the program's.
+        let (page, fd) = Page::create(&head, &about(), |_| None).unwrap();
+        assert_eq!(Page::of(fd.as_fd()).unwrap().0.inode(), page.inode());
+        assert!(page.file().is_none());
+    }
+
+    /// The descriptor was a memory file's name once, and `/dev/stdout` opened that file: programs
+    /// wrote their output there with success, and read nothing where there was something.
+    #[test]
+    fn a_door_takes_and_gives_nothing_in_whatever_way_it_is_reached() {
+        let keep = |memory: &OwnedFd| memory.try_clone().ok();
+        let (page, fd) = Page::create(&Head::new(2), &about(), keep).unwrap();
+        for door in [&fd, &door().unwrap()] {
+            assert!(rustix::io::read(door, &mut [0; 8]).is_err());
+            assert!(rustix::io::write(door, b"x").is_err());
+            let path = format!("/proc/self/fd/{}", door.as_raw_fd());
+            let create = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+            for how in [OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR, create] {
+                assert!(rustix::fs::open(&*path, how, Mode::RUSR).is_err(), "{how:?}");
+            }
+        }
+        // The page itself, as it is sent, keeps its size.
+        let path = format!("/proc/self/fd/{}", page.name().unwrap().as_raw_fd());
+        let file = page.file().unwrap();
+        assert!(rustix::fs::open(path, OFlags::WRONLY | OFlags::TRUNC, Mode::empty()).is_err());
+        assert!(rustix::fs::ftruncate(file, 0).is_err());
+        assert!(rustix::io::pwrite(file, b"x", PAGE_BYTES_MAX as u64).is_err());
     }
 
     #[test]

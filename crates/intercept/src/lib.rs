@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`hooks`] | the functions that stand in for the C library's, one family per file |
-//! | [`config`], [`mountinfo`], [`path`], [`cwd`] | which paths are ours |
+//! | [`config`], [`mountinfo`], [`path`], [`numbered`], [`cwd`] | which paths are ours |
 //! | [`table`], [`open`], [`head`], [`about`] | which descriptors are ours, and what they share with other processes |
 //! | [`mount`], [`walk`], [`act`], [`caller`] | the way of a call to `dfs` |
 //! | [`listing`], [`temporary`], [`program`] | directory streams, temporary names, programs that are executed |
@@ -45,6 +45,7 @@ mod inside;
 mod listing;
 mod mount;
 mod mountinfo;
+mod numbered;
 mod open;
 mod path;
 mod program;

@@ -9,11 +9,11 @@ use crate::{inside, table};
 use dfs::{Dfs, FileKind, Obj, OpenFlags, SharedObj};
 use parking_lot::Mutex;
 use perthread::{Ctx, Local};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use types::Result;
 
 /// Number of the next open file. Those of mounts' mirrors are below [`FIRST`].
@@ -40,6 +40,10 @@ pub struct Open {
     head: AtomicPtr<Head>,
     own: Box<Head>,
     page: Mutex<Option<Page>>,
+    /// Descriptor of the page, to be found without a lock by a child that `fork` makes; -1: none.
+    page_fd: AtomicI32,
+    /// Inode number of the page; 0: none.
+    page_inode: AtomicU64,
     /// Position of `getdents64`.
     pub listing: Mutex<Option<crate::listing::Listing>>,
 }
@@ -68,6 +72,8 @@ impl Open {
             head: AtomicPtr::new(std::ptr::from_ref(&*head).cast_mut()),
             own: head,
             page: Mutex::new(None),
+            page_fd: AtomicI32::new(-1),
+            page_inode: AtomicU64::new(0),
             listing: Mutex::new(None),
         })
     }
@@ -90,6 +96,8 @@ impl Open {
             home: Mutex::new(None),
             head,
             own,
+            page_fd: AtomicI32::new(fd_of(&page)),
+            page_inode: AtomicU64::new(page.inode()),
             page: Mutex::new(Some(page)),
             listing: Mutex::new(None),
         }))
@@ -159,11 +167,28 @@ impl Open {
             object: self.known().to_global(self.cont),
         };
         let held = self.own.lock();
-        let (made, fd) = Page::create(&self.own, &about)?;
+        let (made, fd) = Page::create(&self.own, &about, table::keep_for_children)?;
+        self.page_fd.store(fd_of(&made), Ordering::Release);
+        self.page_inode.store(made.inode(), Ordering::Release);
         self.head.store(std::ptr::from_ref(made.head()).cast_mut(), Ordering::Release);
         drop(held);
         *page = Some(made);
         Ok(Some(fd))
+    }
+
+    /// Descriptor of its page, this library's own; -1: none.
+    pub fn page_fd(&self) -> RawFd {
+        self.page_fd.load(Ordering::Acquire)
+    }
+
+    /// Inode number of its page; 0: none. Equal for equal descriptions only.
+    pub fn page_inode(&self) -> u64 {
+        self.page_inode.load(Ordering::Acquire)
+    }
+
+    /// A descriptor by which another process gets it through a socket.
+    pub fn name_for_others(&self) -> Option<OwnedFd> {
+        self.page.lock().as_ref()?.name()
     }
 
     /// True when other processes may have it.
@@ -260,7 +285,7 @@ pub fn publish_all() {
         match open.publish() {
             Ok(Some(made)) => {
                 for other in table::numbers_of(&open) {
-                    table::replace_kernel_file(other, &made);
+                    table::replace_kernel_file(other, made.as_fd());
                 }
             }
             Ok(None) => {}
@@ -272,8 +297,22 @@ pub fn publish_all() {
     }
 }
 
-/// The open file behind a descriptor that came from elsewhere, entered into the table.
-pub fn adopt(fd: BorrowedFd<'_>) -> Option<Arc<Open>> {
-    let (page, about) = Page::of(fd)?;
-    Open::adopt(page, &about)
+fn fd_of(page: &Page) -> RawFd {
+    page.file().map_or(-1, |file| file.as_raw_fd())
+}
+
+/// The open file behind a descriptor that came from elsewhere and is a page's own. With a door to
+/// put in its place, if it can have one.
+pub fn adopt(fd: BorrowedFd<'_>) -> Option<(Arc<Open>, Option<OwnedFd>)> {
+    let (mut page, about, memory) = Page::of(fd)?;
+    if let Some(known) = known(page.inode()) {
+        return Some((known, None));
+    }
+    let door = page.own(&memory, table::keep_for_children);
+    Some((Open::adopt(page, &about)?, door))
+}
+
+/// The open file of this process that has a page.
+fn known(inode: u64) -> Option<Arc<Open>> {
+    table::all().into_iter().map(|(_, open)| open).find(|open| open.page_inode() == inode)
 }

@@ -7,7 +7,7 @@
 
 use crate::config::{self, Prefix};
 use crate::open::Open;
-use crate::{cwd, inside, table};
+use crate::{cwd, inside, numbered, table};
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -62,6 +62,25 @@ pub unsafe fn bytes<'a>(path: *const c_char) -> Option<&'a [u8]> {
 /// `path` is null or a string.
 #[inline]
 pub unsafe fn locate(dir: c_int, path: *const c_char) -> Option<Spot> {
+    // SAFETY: by the caller's promise.
+    unsafe { find(dir, path, false) }
+}
+
+/// [`locate`] for calls that follow a symbolic link at the end of a path, if they do (`follows`):
+/// to them `/dev/stdin` and the like are what the descriptor is.
+///
+/// # Safety
+/// `path` is null or a string.
+#[inline]
+pub unsafe fn locate_end(dir: c_int, path: *const c_char, follows: bool) -> Option<Spot> {
+    // SAFETY: by the caller's promise.
+    unsafe { find(dir, path, follows) }
+}
+
+/// # Safety
+/// `path` is null or a string.
+#[inline]
+unsafe fn find(dir: c_int, path: *const c_char, follows: bool) -> Option<Spot> {
     let config = config::get()?;
     if inside::is_inside() {
         return None;
@@ -72,7 +91,18 @@ pub unsafe fn locate(dir: c_int, path: *const c_char) -> Option<Spot> {
     if path.is_empty() || path.len() >= PATH_BYTES {
         return None;
     }
-    locate_bytes(config, dir, path)
+    if table::any()
+        && let Some(spot) = numbered::spot(path, follows)
+    {
+        return Some(spot);
+    }
+    locate_bytes(config, dir, path).or_else(|| {
+        // A relative path may lead there as well.
+        if table::any() && path[0] != b'/' && !table::is_ours(dir) {
+            return numbered::spot_from(dir, path, follows);
+        }
+        None
+    })
 }
 
 /// [`locate`] for bytes, whether the thread is inside or not.

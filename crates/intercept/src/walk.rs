@@ -5,9 +5,11 @@
 //! What is left over then is a path for the kernel.
 
 use crate::mount::{Dir, Mount};
+use crate::open::Open;
 use crate::path;
-use dfs::{FileKind, OpenFlags};
+use dfs::{FileKind, Obj, OpenFlags};
 use std::rc::Rc;
+use std::sync::Arc;
 use types::limits::{NAME_BYTES_MAX, SYMLINK_DEPTH_MAX};
 use types::{Code, Error, Result};
 
@@ -24,6 +26,8 @@ pub enum End {
     },
     /// To a directory as such: the prefix, `.`, `..`.
     Dir(Rc<Dir>),
+    /// To an open file that is no directory, and its object: the path names its descriptor.
+    Open(Arc<Open>, Obj),
     /// Out of the file system: a path for the kernel.
     Outside(Vec<u8>),
 }

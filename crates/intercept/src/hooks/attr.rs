@@ -19,7 +19,7 @@ hook!([lchmod](path: *const c_char, mode: mode_t) -> c_int {
 });
 
 hook!([fchmodat](dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
-    match path::locate(dir, path) {
+    match path::locate_end(dir, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0) {
         None => real::fchmodat(dir, path, mode, flags),
         Some(spot) => {
             let set = SetAttr { mode: Some(mode & 0o7777), ..SetAttr::default() };
@@ -49,7 +49,7 @@ hook!([fchownat](
     if table::is_ours(dir) && flags & libc::AT_EMPTY_PATH != 0 && *path == 0 {
         return fchown(dir, uid, gid);
     }
-    match path::locate(dir, path) {
+    match path::locate_end(dir, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0) {
         None => real::fchownat(dir, path, uid, gid, flags),
         Some(spot) => finish(change(&spot, flags, &owners(uid, gid)), |path| {
             real::fchownat(AT_FDCWD, path, uid, gid, flags)
@@ -67,7 +67,7 @@ hook!([utimensat](
     if path.is_null() && table::is_ours(dir) {
         return futimens(dir, times);
     }
-    match path::locate(dir, path) {
+    match path::locate_end(dir, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0) {
         None => real::utimensat(dir, path, times, flags),
         Some(spot) => {
             let changed = nanoseconds(times).and_then(|set| change(&spot, flags, &set));
@@ -87,7 +87,7 @@ hook!([futimens](fd: c_int, times: *const timespec) -> c_int {
 });
 
 hook!([utime](path: *const c_char, times: *const utimbuf) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::utime(path, times),
         Some(spot) => {
             let set = match times.as_ref() {
@@ -100,7 +100,7 @@ hook!([utime](path: *const c_char, times: *const utimbuf) -> c_int {
 });
 
 hook!([utimes](path: *const c_char, times: *const timeval) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::utimes(path, times),
         Some(spot) => {
             let changed = microseconds(times).and_then(|set| change(&spot, 0, &set));
@@ -131,7 +131,7 @@ hook!([futimes](fd: c_int, times: *const timeval) -> c_int {
 });
 
 hook!([futimesat](dir: c_int, path: *const c_char, times: *const timeval) -> c_int {
-    match path::locate(dir, path) {
+    match path::locate_end(dir, path, true) {
         None => real::futimesat(dir, path, times),
         Some(spot) => {
             let changed = microseconds(times).and_then(|set| change(&spot, 0, &set));
@@ -141,7 +141,7 @@ hook!([futimesat](dir: c_int, path: *const c_char, times: *const timeval) -> c_i
 });
 
 hook!([truncate truncate64](path: *const c_char, size: off_t) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::truncate64(path, size),
         Some(_) if size < 0 => errno::zero(Err(libc::EINVAL)),
         Some(spot) => {

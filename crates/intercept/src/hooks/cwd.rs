@@ -10,7 +10,7 @@ use libc::{AT_FDCWD, c_char, c_int, size_t};
 use types::{Code, Error};
 
 hook!([chdir](path: *const c_char) -> c_int {
-    let Some(spot) = path::locate(AT_FDCWD, path) else {
+    let Some(spot) = path::locate_end(AT_FDCWD, path, true) else {
         let done = real::chdir(path);
         if done == 0 {
             moved();
@@ -80,7 +80,7 @@ hook!([get_current_dir_name]() -> *mut c_char {
 });
 
 hook!([realpath](path: *const c_char, out: *mut c_char) -> *mut c_char {
-    let Some(spot) = path::locate(AT_FDCWD, path) else { return real::realpath(path, out) };
+    let Some(spot) = path::locate_end(AT_FDCWD, path, true) else { return real::realpath(path, out) };
     let found = match physical(&spot) {
         Ok(Answer::Done(found)) => found,
         Ok(Answer::Outside(path)) => return realpath(path.as_ptr(), out),
@@ -150,6 +150,7 @@ fn full(spot: &Spot, end: &End) -> Vec<u8> {
     let below = match end {
         End::Dir(dir) => dir.path.clone(),
         End::Name { dir, name, .. } => walk::below(&dir.path, name),
+        End::Open(open, _) => open.path(),
         End::Outside(path) => return path.clone(),
     };
     or_root([&spot.prefix.path[..], &below].concat())

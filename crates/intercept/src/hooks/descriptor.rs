@@ -5,6 +5,7 @@ use crate::open;
 use crate::report::{self, Family, Why};
 use crate::{config, errno, inside, real, table};
 use libc::{c_int, c_uint, c_ulong, msghdr, ssize_t};
+use rustix::fd::IntoRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 hook!([close](fd: c_int) -> c_int {
@@ -143,38 +144,130 @@ hook!([recvmsg](socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
 
 hook!([sendmsg](socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     inside::cancellation_point();
-    if !message.is_null() && !(*message).msg_control.is_null() && config::get().is_some() {
-        let _ = inside::run(|| {
-            open::publish_all();
-            Ok(())
-        });
+    if message.is_null()
+        || (*message).msg_control.is_null()
+        || !table::any()
+        || inside::is_inside()
+    {
+        return real::sendmsg(socket, message, flags);
     }
-    real::sendmsg(socket, message, flags)
+    let mut parcel = Parcel::new();
+    let _ = inside::run(|| {
+        open::publish_all();
+        parcel.pack(&*message);
+        Ok(())
+    });
+    let sent = real::sendmsg(socket, &parcel.message(&*message), flags);
+    let error = errno::get();
+    let _ = inside::run(|| {
+        parcel.empty();
+        Ok(())
+    });
+    errno::set(error);
+    sent
 });
+
+/// What goes with a message in place of what the program gave: a door means nothing to who gets
+/// it, so the page goes. Nothing of it needs dropping.
+struct Parcel {
+    /// Room for as many descriptors as the kernel sends at once, and what precedes them.
+    room: [u64; PARCEL_BYTES / 8],
+    /// Bytes used; 0: what the program gave is sent.
+    bytes: usize,
+    /// Descriptors made for it.
+    made: [c_int; 256],
+    count: usize,
+}
+
+const PARCEL_BYTES: usize = 2048;
+
+impl Parcel {
+    fn new() -> Parcel {
+        Parcel { room: [0; PARCEL_BYTES / 8], bytes: 0, made: [-1; 256], count: 0 }
+    }
+
+    /// # Safety
+    /// A message that can be sent.
+    unsafe fn pack(&mut self, message: &msghdr) {
+        let bytes = message.msg_controllen;
+        if bytes > PARCEL_BYTES {
+            return;
+        }
+        // SAFETY: so many bytes by the caller's promise, and there is room for them.
+        unsafe {
+            let room = self.room.as_mut_ptr().cast::<u8>();
+            std::ptr::copy_nonoverlapping(message.msg_control.cast::<u8>(), room, bytes);
+        }
+        self.bytes = bytes;
+        let copy = self.message(message);
+        // SAFETY: a copy of a message that can be sent.
+        unsafe {
+            each_descriptor(&copy, |place| {
+                let name = table::find(place.read_unaligned())
+                    .and_then(|open| open.name_for_others())
+                    .filter(|_| self.count < self.made.len());
+                if let Some(name) = name {
+                    let name = name.into_raw_fd();
+                    self.made[self.count] = name;
+                    self.count += 1;
+                    place.write_unaligned(name);
+                }
+            });
+        }
+    }
+
+    fn message(&mut self, given: &msghdr) -> msghdr {
+        let mut message = *given;
+        if self.bytes > 0 {
+            message.msg_control = self.room.as_mut_ptr().cast();
+        }
+        message
+    }
+
+    fn empty(&mut self) {
+        for fd in &self.made[..self.count] {
+            // SAFETY: made by `pack`, and known to nobody here.
+            unsafe { real::close(*fd) };
+        }
+    }
+}
+
+/// Calls a function with the place of each descriptor in a message.
+///
+/// # Safety
+/// A message as the kernel has filled it, or one that can be sent.
+unsafe fn each_descriptor(message: *const msghdr, mut each: impl FnMut(*mut c_int)) {
+    // SAFETY: the macros walk through what is there.
+    unsafe {
+        let mut part = libc::CMSG_FIRSTHDR(message);
+        while !part.is_null() {
+            let head = &*part;
+            if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let bytes = head.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+                let list = libc::CMSG_DATA(part).cast::<c_int>();
+                for at in 0..bytes / size_of::<c_int>() {
+                    each(list.add(at));
+                }
+            }
+            part = libc::CMSG_NXTHDR(message, part);
+        }
+    }
+}
 
 /// Takes descriptors of ours that came with a message into the table.
 ///
 /// # Safety
 /// A message just received.
 unsafe fn adopt_received(message: *const msghdr) {
-    // SAFETY: the macros walk through what the kernel has put there.
+    // SAFETY: by the caller's promise.
     unsafe {
-        let mut part = libc::CMSG_FIRSTHDR(message);
-        while !part.is_null() {
-            let head = &*part;
-            if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let bytes = head.cmsg_len - libc::CMSG_LEN(0) as usize;
-                let list = libc::CMSG_DATA(part).cast::<c_int>();
-                for at in 0..bytes / size_of::<c_int>() {
-                    let fd = list.add(at).read_unaligned();
-                    let _ = inside::run(|| {
-                        table::adopt(fd);
-                        Ok(())
-                    });
-                }
-            }
-            part = libc::CMSG_NXTHDR(message, part);
-        }
+        each_descriptor(message, |place| {
+            let fd = place.read_unaligned();
+            let _ = inside::run(|| {
+                table::adopt(fd);
+                Ok(())
+            });
+        });
     }
 }
 

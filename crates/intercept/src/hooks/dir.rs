@@ -52,7 +52,7 @@ fn make(fd: c_int) -> *mut DIR {
 }
 
 hook!([opendir](path: *const c_char) -> *mut DIR {
-    let Some(spot) = path::locate(AT_FDCWD, path) else { return real::opendir(path) };
+    let Some(spot) = path::locate_end(AT_FDCWD, path, true) else { return real::opendir(path) };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     match open_spot(&spot, flags, 0) {
         Ok(Answer::Done(fd)) => make(fd),

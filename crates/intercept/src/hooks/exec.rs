@@ -23,7 +23,7 @@ hook!([execve](path: *const c_char, arguments: Strings, environment: Strings) ->
     }
     let made = Environment::of(environment);
     publish();
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::execve(path, arguments, made.pointers()),
         Some(spot) => match Program::find(&spot, arguments) {
             Ok(program) => {
@@ -93,7 +93,7 @@ hook!([posix_spawn](
     }
     let made = Environment::of(environment);
     publish();
-    let Some(spot) = path::locate(AT_FDCWD, path) else {
+    let Some(spot) = path::locate_end(AT_FDCWD, path, true) else {
         return real::posix_spawn(pid, path, actions, attributes, arguments, made.pointers());
     };
     match Program::find(&spot, arguments) {
@@ -146,7 +146,7 @@ static ACTIONS: Mutex<Option<HashMap<usize, Vec<c_int>>>> = Mutex::new(None);
 hook!([posix_spawn_file_actions_addopen](
     actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t
 ) -> c_int {
-    if path::locate(AT_FDCWD, path).is_none() {
+    if path::locate_end(AT_FDCWD, path, true).is_none() {
         return real::posix_spawn_file_actions_addopen(actions, fd, path, flags, mode);
     }
     // The child cannot open it: it is opened here, a little early, and handed on.

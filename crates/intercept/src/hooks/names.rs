@@ -7,7 +7,7 @@ use crate::open::Open;
 use crate::path::{self, Spot};
 use crate::report::Family;
 use crate::walk::{self, End};
-use crate::{errno, head, real, table, temporary};
+use crate::{errno, head, numbered, real, table, temporary};
 use dfs::{FileKind, NodeKind, Removed, RenameFlags};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ hook!([linkat](
     let by_number = if flags & libc::AT_EMPTY_PATH != 0 && *from == 0 {
         table::get(from_dir)
     } else {
-        numbered(from)
+        numbered::link(from_dir, from).filter(|_| flags & libc::AT_SYMLINK_FOLLOW != 0)
     };
     if let Some(open) = by_number {
         let Some(spot) = path::locate(to_dir, to) else { return across(&[to]) };
@@ -133,15 +133,15 @@ hook!([symlinkat](target: *const c_char, dir: c_int, path: *const c_char) -> c_i
 });
 
 hook!([readlink](path: *const c_char, out: *mut c_char, bytes: size_t) -> ssize_t {
-    match path::locate(AT_FDCWD, path) {
-        None => real::readlinkat(AT_FDCWD, path, out, bytes),
-        Some(spot) => target_of(&spot, out, bytes),
-    }
+    readlinkat(AT_FDCWD, path, out, bytes)
 });
 
 hook!([readlinkat](
     dir: c_int, path: *const c_char, out: *mut c_char, bytes: size_t
 ) -> ssize_t {
+    if let Some(open) = numbered::link(dir, path) {
+        return errno::number(put_target(&name_of(&open), out, bytes));
+    }
     match path::locate(dir, path) {
         None => real::readlinkat(dir, path, out, bytes),
         Some(spot) => target_of(&spot, out, bytes),
@@ -248,21 +248,13 @@ fn named(end: &End, refused: Code) -> types::Result<(&mount::Dir, &[u8])> {
     }
 }
 
-/// The open file that `/proc/self/fd/N` names.
-///
-/// # Safety
-/// Null or a string.
-unsafe fn numbered(path: *const c_char) -> Option<Arc<Open>> {
-    // SAFETY: by the caller's promise.
-    let number = unsafe { path::bytes(path) }?.strip_prefix(b"/proc/self/fd/")?;
-    table::get(std::str::from_utf8(number).ok()?.parse().ok()?)
-}
-
 /// Gives an open file a name.
 fn link_open(open: &Arc<Open>, spot: &Spot) -> Result<(), c_int> {
     if !std::ptr::eq(open.prefix, spot.prefix) {
         return Err(libc::EXDEV);
     }
+    // What was inherited is made known to this thread, which asks the servers.
+    act::run(Family::Names, open, async |_, _| Ok(()))?;
     let linked = act::at(Family::Names, spot, async |scene, end| {
         let (dir, name) = named(end, Code::Exist)?;
         let obj = open.object(scene.local)?;
@@ -439,17 +431,32 @@ unsafe fn target_of(spot: &Spot, out: *mut c_char, bytes: size_t) -> ssize_t {
         errno::set(libc::EINVAL);
         return -1;
     }
-    let found = read_target(spot).map(|answer| match answer {
-        Answer::Outside(path) => Answer::Outside(path),
-        Answer::Done(target) => {
-            let count = target.len().min(bytes);
-            // SAFETY: by the caller's promise.
-            unsafe { std::ptr::copy_nonoverlapping(target.as_ptr().cast(), out, count) };
-            Answer::Done(count as ssize_t)
-        }
+    let found = read_target(spot).and_then(|answer| match answer {
+        Answer::Outside(path) => Ok(Answer::Outside(path)),
+        // SAFETY: by the caller's promise.
+        Answer::Done(target) => unsafe { put_target(&target, out, bytes) }.map(Answer::Done),
     });
     // SAFETY: as above.
     finish(found, |path| unsafe { real::readlinkat(AT_FDCWD, path, out, bytes) })
+}
+
+/// # Safety
+/// Room for so many bytes.
+unsafe fn put_target(target: &[u8], out: *mut c_char, bytes: size_t) -> Result<ssize_t, c_int> {
+    if bytes == 0 {
+        return Err(libc::EINVAL);
+    }
+    let count = target.len().min(bytes);
+    // SAFETY: by the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(target.as_ptr().cast(), out, count) };
+    Ok(count as ssize_t)
+}
+
+/// Path of an open file as the kernel would show it in `/proc/self/fd`.
+fn name_of(open: &Open) -> Vec<u8> {
+    let is_gone = open.head().marks.load(Relaxed) & head::UNLINKED != 0;
+    let tail: &[u8] = if is_gone { b" (deleted)" } else { b"" };
+    [&open.prefix.path[..], &open.path(), tail].concat()
 }
 
 /// The target of a symbolic link. `EINVAL` for anything else.

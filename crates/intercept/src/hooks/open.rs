@@ -6,25 +6,32 @@ use crate::open::Open;
 use crate::path::{self, Spot};
 use crate::report::{self, Family, Why};
 use crate::walk::{self, End};
-use crate::{inside, real, table};
+use crate::{errno, head, inside, numbered, real, table};
 use dfs::{CreateOptions, FileKind, Obj, OpenFlags};
 use libc::{AT_FDCWD, c_char, c_int, mode_t};
 use std::ffi::CString;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use types::{Code, Error};
 
 hook!([open open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     inside::cancellation_point();
-    match path::locate(AT_FDCWD, path) {
-        None => real::open(path, flags, mode),
+    match path::locate_end(AT_FDCWD, path, follows(flags)) {
+        None => {
+            let fd = real::open(path, flags, mode);
+            if fd < 0 { again(AT_FDCWD, path, flags, mode) } else { fd }
+        }
         Some(spot) => open_at(&spot, flags, mode),
     }
 });
 
 hook!([openat openat64](dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     inside::cancellation_point();
-    match path::locate(dir, path) {
-        None => real::openat(dir, path, flags, mode),
+    match path::locate_end(dir, path, follows(flags)) {
+        None => {
+            let fd = real::openat(dir, path, flags, mode);
+            if fd < 0 { again(dir, path, flags, mode) } else { fd }
+        }
         Some(spot) => open_at(&spot, flags, mode),
     }
 });
@@ -41,6 +48,28 @@ hook!([creat creat64](path: *const c_char, mode: mode_t) -> c_int {
     open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode)
 });
 
+/// True when a symbolic link at the end of a path is followed.
+pub fn follows(flags: c_int) -> bool {
+    let exclusive = libc::O_CREAT | libc::O_EXCL;
+    flags & libc::O_NOFOLLOW == 0 && flags & exclusive != exclusive
+}
+
+/// What the kernel could not open may be a descriptor of ours behind symbolic links.
+///
+/// # Safety
+/// `path` is null or a string.
+unsafe fn again(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    let error = errno::get();
+    if error == libc::ENXIO && follows(flags) {
+        // SAFETY: by the caller's promise.
+        if let Some(spot) = unsafe { numbered::behind_links(dir, path) } {
+            return open_at(&spot, flags, mode);
+        }
+        errno::set(error);
+    }
+    -1
+}
+
 fn open_at(spot: &Spot, flags: c_int, mode: mode_t) -> c_int {
     finish(open_spot(spot, flags, mode), |path| {
         // SAFETY: the path is a string.
@@ -54,7 +83,7 @@ pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int
         return nameless(spot, flags, mode);
     }
     let exclusive = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
-    let follow = flags & libc::O_NOFOLLOW == 0 && !exclusive;
+    let follow = follows(flags);
     let name_only = flags & libc::O_PATH != 0;
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY && !name_only;
     let mut wanted = OpenFlags::from_posix(flags) | OpenFlags::NOFOLLOW;
@@ -63,10 +92,24 @@ pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int
     }
     let creates = wanted.has(OpenFlags::CREATE);
     let opened = act::at(Family::Open, spot, async |scene, end| {
+        let mut unlinked = 0;
         let (obj, path) = match end {
             End::Dir(_) if exclusive => return Err(Error::bare(Code::Exist)),
             End::Dir(_) if creates || writes => return Err(Error::bare(Code::IsDir)),
             End::Dir(dir) => (scene.fs.lookup_rel(&dir.obj, b".", wanted).await?, dir.path.clone()),
+            End::Open(open, obj) => {
+                if flags & libc::O_DIRECTORY != 0 {
+                    return Err(Error::bare(Code::NotDir));
+                }
+                if open.kind() == FileKind::Symlink && !name_only {
+                    return Err(Error::bare(Code::TooManyLinks));
+                }
+                // The same file, whatever name it has by now, and a description of its own.
+                let wanted = wanted.without(OpenFlags::CREATE | OpenFlags::EXCL);
+                let (obj, _) = scene.fs.open_obj(obj, wanted, true).await?;
+                unlinked = open.head().marks.load(Relaxed) & head::UNLINKED;
+                (obj, open.path())
+            }
             End::Name { wants_dir: true, .. } if creates => return Err(Error::bare(Code::IsDir)),
             End::Name { dir, name, wants_dir } => {
                 let wanted = if *wants_dir { wanted | OpenFlags::DIRECTORY } else { wanted };
@@ -93,7 +136,9 @@ pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int
             // What is behind a device or a pipe is not in the container.
             _ => return Ok(Step::Done(None)),
         }
-        Ok(Step::Done(Some(enter(scene, path, obj, flags))))
+        let open = enter(scene, path, obj, flags);
+        open.head().marks.fetch_or(unlinked, Relaxed);
+        Ok(Step::Done(Some(open)))
     });
     match opened? {
         Answer::Done(Some(open)) => give(Answer::Done(open), flags),
@@ -124,7 +169,7 @@ fn nameless(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int>, c_
         let options = CreateOptions::default();
         let obj = scene.fs.tmpfile(&dir, wanted, mode & 0o7777, &options).await?;
         let open = enter(scene, b"/(no name)".to_vec(), obj, flags & !libc::O_TMPFILE);
-        open.head().marks.fetch_or(crate::head::UNLINKED, std::sync::atomic::Ordering::Relaxed);
+        open.head().marks.fetch_or(head::UNLINKED, Relaxed);
         Ok(Step::Done(open))
     });
     give(opened?, flags)

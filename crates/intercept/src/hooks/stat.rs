@@ -12,7 +12,7 @@ use libc::{AT_FDCWD, c_char, c_int, c_uint};
 use types::{Code, Error};
 
 hook!([stat stat64](path: *const c_char, out: *mut libc::stat) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::stat64(path, out),
         Some(spot) => put(&spot, true, out, |path| real::stat64(path, out)),
     }
@@ -41,16 +41,17 @@ hook!([fstatat fstatat64](
     if table::is_ours(dir) && is_empty(path) && flags & libc::AT_EMPTY_PATH != 0 {
         return fstat(dir, out);
     }
-    match path::locate(dir, path) {
+    let follows = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    match path::locate_end(dir, path, follows) {
         None => real::fstatat64(dir, path, out, flags),
-        Some(spot) => put(&spot, flags & libc::AT_SYMLINK_NOFOLLOW == 0, out, |path| {
+        Some(spot) => put(&spot, follows, out, |path| {
             real::fstatat64(AT_FDCWD, path, out, flags)
         }),
     }
 });
 
 hook!([__xstat __xstat64](version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::__xstat64(version, path, out),
         Some(_) => stat(path, out),
     }
@@ -70,7 +71,7 @@ hook!([__fxstat __fxstat64](version: c_int, fd: c_int, out: *mut libc::stat) -> 
 hook!([__fxstatat __fxstatat64](
     version: c_int, dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int
 ) -> c_int {
-    if table::is_ours(dir) || path::locate(dir, path).is_some() {
+    if table::is_ours(dir) || path::locate_end(dir, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0).is_some() {
         return fstatat(dir, path, out, flags);
     }
     real::__fxstatat64(version, dir, path, out, flags)
@@ -86,10 +87,11 @@ hook!([statx](
         let found = of_open(&open).map(|found| *out = extended(open.prefix, &found));
         return errno::zero(found);
     }
-    match path::locate(dir, path) {
+    let follows = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    match path::locate_end(dir, path, follows) {
         None => real::statx(dir, path, flags, mask, out),
         Some(spot) => {
-            let found = find(&spot, flags & libc::AT_SYMLINK_NOFOLLOW == 0);
+            let found = find(&spot, follows);
             let found = done(found, |found| *out = extended(spot.prefix, &found));
             finish(found, |path| real::statx(AT_FDCWD, path, flags, mask, out))
         }
@@ -97,7 +99,7 @@ hook!([statx](
 });
 
 hook!([statfs statfs64](path: *const c_char, out: *mut libc::statfs) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::statfs64(path, out),
         Some(spot) => finish(done(space_at(&spot), |found| *out = found), |path| {
             real::statfs64(path, out)
@@ -113,7 +115,7 @@ hook!([fstatfs fstatfs64](fd: c_int, out: *mut libc::statfs) -> c_int {
 });
 
 hook!([statvfs statvfs64](path: *const c_char, out: *mut libc::statvfs) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::statvfs64(path, out),
         Some(spot) => finish(done(space_at(&spot), |found| *out = volume(&found)), |path| {
             real::statvfs64(path, out)
@@ -129,14 +131,15 @@ hook!([fstatvfs fstatvfs64](fd: c_int, out: *mut libc::statvfs) -> c_int {
 });
 
 hook!([access](path: *const c_char, mode: c_int) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::access(path, mode),
         Some(spot) => finish(permitted(&spot, mode, 0), |path| real::access(path, mode)),
     }
 });
 
 hook!([faccessat](dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
-    match path::locate(dir, path) {
+    let follows = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    match path::locate_end(dir, path, follows) {
         None => real::faccessat(dir, path, mode, flags),
         Some(spot) => finish(permitted(&spot, mode, flags), |path| {
             real::faccessat(AT_FDCWD, path, mode, flags)
@@ -145,7 +148,7 @@ hook!([faccessat](dir: c_int, path: *const c_char, mode: c_int, flags: c_int) ->
 });
 
 hook!([euidaccess eaccess](path: *const c_char, mode: c_int) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::euidaccess(path, mode),
         Some(spot) => finish(permitted(&spot, mode, libc::AT_EACCESS), |path| {
             real::euidaccess(path, mode)
@@ -190,6 +193,7 @@ fn put(
 pub fn find(spot: &Spot, follow: bool) -> Result<Answer<Stat>, c_int> {
     act::at(Family::Stat, spot, async |scene, end| match end {
         End::Dir(dir) => scene.fs.ostat(&dir.obj).await.map(Step::Done),
+        End::Open(_, obj) => scene.fs.ostat(obj).await.map(Step::Done),
         End::Name { dir, name, wants_dir } => {
             let found = scene.fs.stat(&dir.obj, name).await?;
             match found.kind() {

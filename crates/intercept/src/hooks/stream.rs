@@ -7,7 +7,7 @@
 //! files as well.
 
 use super::data::{read, write};
-use super::open::open_spot;
+use super::open::{self, open_spot};
 use super::seek::lseek;
 use crate::act::Answer;
 use crate::path;
@@ -193,8 +193,18 @@ fn failed(error: c_int) -> *mut FILE {
 }
 
 hook!([fopen fopen64](path: *const c_char, mode: *const c_char) -> *mut FILE {
-    let Some(spot) = path::locate(AT_FDCWD, path) else { return real::fopen64(path, mode) };
-    let Some(flags) = path::bytes(mode).and_then(flags_of) else { return failed(libc::EINVAL) };
+    let flags = path::bytes(mode).and_then(flags_of);
+    let follows = flags.is_none_or(open::follows);
+    let Some(spot) = path::locate_end(AT_FDCWD, path, follows) else {
+        let stream = real::fopen64(path, mode);
+        if !stream.is_null() || errno::get() != libc::ENXIO || flags.is_none() {
+            return stream;
+        }
+        // A link of the kernel's to a descriptor of ours, perhaps.
+        let made = open::open(path, flags.unwrap_or(0), 0o666);
+        return if made < 0 { std::ptr::null_mut() } else { make(made, mode) };
+    };
+    let Some(flags) = flags else { return failed(libc::EINVAL) };
     match open_spot(&spot, flags, 0o666) {
         Ok(Answer::Done(fd)) => {
             let stream = make(fd, mode);
@@ -229,7 +239,7 @@ hook!([fdopen](fd: c_int, mode: *const c_char) -> *mut FILE {
 hook!([freopen freopen64](
     path: *const c_char, mode: *const c_char, stream: *mut FILE
 ) -> *mut FILE {
-    let is_ours = path::locate(AT_FDCWD, path).is_some();
+    let is_ours = path::locate_end(AT_FDCWD, path, true).is_some();
     let cookie = cookie_of(stream);
     if !is_ours && cookie.is_none() {
         return real::freopen64(path, mode, stream);

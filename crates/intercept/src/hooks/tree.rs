@@ -21,7 +21,7 @@ hook!([scandirat scandirat64](
     dir: c_int, path: *const c_char, out: *mut *mut *mut dirent, select: Callback,
     compare: Callback
 ) -> c_int {
-    if path::locate(dir, path).is_none() {
+    if path::locate_end(dir, path, true).is_none() {
         return real::scandirat64(dir, path, out, select, compare);
     }
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
@@ -170,7 +170,7 @@ const FTW_SKIP_SUBTREE: c_int = 2;
 const FTW_SKIP_SIBLINGS: c_int = 3;
 
 hook!([nftw nftw64](path: *const c_char, each: Callback, depth: c_int, flags: c_int) -> c_int {
-    if path::locate(AT_FDCWD, path).is_none() {
+    if path::locate_end(AT_FDCWD, path, true).is_none() {
         return real::nftw64(path, each, depth, flags);
     }
     let each = std::mem::transmute::<Callback, Each>(each);
@@ -178,7 +178,7 @@ hook!([nftw nftw64](path: *const c_char, each: Callback, depth: c_int, flags: c_
 });
 
 hook!([ftw ftw64](path: *const c_char, each: Callback, depth: c_int) -> c_int {
-    if path::locate(AT_FDCWD, path).is_none() {
+    if path::locate_end(AT_FDCWD, path, true).is_none() {
         return real::ftw64(path, each, depth);
     }
     let each = std::mem::transmute::<Callback, EachShort>(each);

@@ -12,7 +12,7 @@ use types::{Code, Error, Result};
 hook!([setxattr](
     path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int
 ) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::setxattr(path, name, value, bytes, flags),
         Some(spot) => finish(set_at(&spot, true, name, value, bytes, flags), |path| {
             real::setxattr(path, name, value, bytes, flags)
@@ -50,7 +50,7 @@ hook!([fsetxattr](
 hook!([getxattr](
     path: *const c_char, name: *const c_char, out: *mut c_void, bytes: size_t
 ) -> ssize_t {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::getxattr(path, name, out, bytes),
         Some(spot) => finish(get_at(&spot, true, name, out, bytes), |path| {
             real::getxattr(path, name, out, bytes)
@@ -80,7 +80,7 @@ hook!([fgetxattr](fd: c_int, name: *const c_char, out: *mut c_void, bytes: size_
 });
 
 hook!([listxattr](path: *const c_char, out: *mut c_char, bytes: size_t) -> ssize_t {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::listxattr(path, out, bytes),
         Some(spot) => finish(list_at(&spot, true, out, bytes), |path| {
             real::listxattr(path, out, bytes)
@@ -107,7 +107,7 @@ hook!([flistxattr](fd: c_int, out: *mut c_char, bytes: size_t) -> ssize_t {
 });
 
 hook!([removexattr](path: *const c_char, name: *const c_char) -> c_int {
-    match path::locate(AT_FDCWD, path) {
+    match path::locate_end(AT_FDCWD, path, true) {
         None => real::removexattr(path, name),
         Some(spot) => {
             finish(remove_at(&spot, true, name), |path| real::removexattr(path, name))

@@ -4,6 +4,7 @@
 mod calls;
 mod harness;
 mod mounts;
+mod numbered;
 mod posix;
 mod processes;
 mod shells;
