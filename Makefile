@@ -9,8 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 BIN := target/release/azekura
-IOC := target/release/libazekura_ioc.so
-INTERCEPT := target/release/libazekura_intercept.so
+DEBUG ?=
 # Length of the fuzz runs, seconds over all targets together.
 FUZZ_SECONDS ?= 10
 FUZZ_SECONDS_LONG ?= 600
@@ -18,7 +17,7 @@ FUZZ_SECONDS_LONG ?= 600
 TEST_LIMIT ?= 15m
 LIMITED := --config 'target."cfg(unix)".runner=["timeout","--kill-after=10","$(TEST_LIMIT)"]'
 
-.PHONY: help quickstart build test test-long bench install uninstall clean
+.PHONY: help quickstart build test test-long bench install uninstall packages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -45,13 +44,14 @@ test-long: test ## The same with release code, more random cases and long fuzzin
 bench: build ## Bandwidth and metadata rates of a fresh system on this machine
 	scripts/bench.sh $(BIN)
 
-install: build ## Install below PREFIX (default /usr/local); DESTDIR is put in front
-	scripts/install.sh $(BIN) "$(DESTDIR)$(PREFIX)"
-	install -D -m 755 $(IOC) "$(DESTDIR)$(PREFIX)/lib/libazekura_ioc.so"
-	install -D -m 755 $(INTERCEPT) "$(DESTDIR)$(PREFIX)/lib/libazekura_intercept.so"
+install: build ## Install below PREFIX (default /usr/local); DESTDIR is put in front; DEBUG=1 keeps debug files
+	DEBUG=$(DEBUG) scripts/install.sh $(BIN) "$(DESTDIR)$(PREFIX)"
 
 uninstall: ## Remove what `make install` put below PREFIX
 	scripts/install.sh --remove "$(DESTDIR)$(PREFIX)"
+
+packages: build ## A Debian package, and an RPM where rpmbuild is there: target/packages
+	scripts/packages.sh $(BIN) target/packages
 
 clean: ## Remove build output
 	$(CARGO) clean

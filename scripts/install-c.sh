@@ -42,10 +42,8 @@ if [[ $1 == --remove ]]; then
     exit 0
 fi
 
-# A new file beside the old one and a rename: programs that run keep the old one.
 install -d "$prefix/lib" "$prefix/lib/pkgconfig"
-install -m 755 "$1" "$prefix/lib/$object.new"
-mv -f "$prefix/lib/$object.new" "$prefix/lib/$object"
+"$(dirname "$0")/install-stripped.sh" "$1" "$prefix/lib/$object" "$prefix/lib/debug"
 for name in "${names[@]}"; do
     ln -sf "$object" "$prefix/lib/lib$name.so"
 done

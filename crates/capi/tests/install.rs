@@ -6,6 +6,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What a build leaves, with stand-ins for what is not looked into.
+fn built(dir: &Path) -> PathBuf {
+    let built = dir.join("built");
+    std::fs::create_dir(&built).unwrap();
+    // The program is only asked for shell completions and manual pages.
+    let program = "#!/bin/sh\necho completion\n[ \"$1\" != help ] || echo page >\"$4/azekura.1\"\n";
+    std::fs::write(built.join("azekura"), program).unwrap();
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(built.join("azekura"), executable).unwrap();
+    let library = harness::library_dir().join("libazekura.so");
+    for name in ["libazekura.so", "libazekura_ioc.so", "libazekura_intercept.so"] {
+        std::fs::copy(&library, built.join(name)).unwrap();
+    }
+    built
+}
+
 struct Tree {
     dir: tempfile::TempDir,
     prefix: PathBuf,
@@ -29,14 +45,7 @@ impl Tree {
     /// Installs, then moves the tree to another place.
     fn install() -> Tree {
         let dir = tempfile::tempdir().unwrap();
-        let built = dir.path().join("built");
-        std::fs::create_dir(&built).unwrap();
-        // The program is only asked for shell completions.
-        std::fs::write(built.join("azekura"), "#!/bin/sh\necho completion\n").unwrap();
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(built.join("azekura"), executable).unwrap();
-        std::fs::copy(harness::library_dir().join("libazekura.so"), built.join("libazekura.so"))
-            .unwrap();
+        let built = built(dir.path());
         let tree = Tree { prefix: dir.path().join("moved"), dir };
         let first = tree.dir.path().join("first");
         tree.script(&built.join("azekura"), &first);
@@ -151,4 +160,103 @@ fn removing_leaves_nothing() {
     std::fs::write(tree.prefix.join("include/gurt/other.h"), "").unwrap();
     tree.script(Path::new("--remove"), &tree.prefix);
     assert_eq!(tree.files(), [tree.prefix.join("include/gurt/other.h")]);
+}
+
+/// The libraries carried their debug information along: 40 MB for what has 5 MB of code.
+#[test]
+fn libraries_are_installed_without_debug_information() {
+    let tree = Tree::install();
+    let sections = |path: &Path| {
+        let output = Command::new("readelf").arg("-SW").arg(path).output().unwrap();
+        assert!(output.status.success(), "{}", harness::text(&output));
+        harness::text(&output)
+    };
+    let original = sections(&harness::library_dir().join("libazekura.so"));
+    assert!(original.contains(".debug_line"), "nothing to strip: {original}");
+    for name in ["libazekura.so.0", "libazekura_ioc.so", "libazekura_intercept.so"] {
+        let installed = sections(&tree.prefix.join("lib").join(name));
+        assert!(!installed.contains(".debug_line"), "{name}: {installed}");
+    }
+    // On request debuggers find it where they look.
+    let prefix = tree.dir.path().join("with-debug");
+    let output = Command::new(Tree::root().join("scripts/install.sh"))
+        .arg(tree.dir.path().join("built/azekura"))
+        .arg(&prefix)
+        .env("DEBUG", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", harness::text(&output));
+    assert!(sections(&prefix.join("lib/libazekura.so.0")).contains(".gnu_debuglink"));
+    assert!(sections(&prefix.join("lib/debug/libazekura.so.0.debug")).contains(".debug_line"));
+    tree.script(Path::new("--remove"), &prefix);
+    assert!(!prefix.join("lib/debug/libazekura.so.0.debug").exists());
+}
+
+#[test]
+fn users_of_daos_find_the_names_they_type() {
+    let tree = Tree::install();
+    for (name, place) in [
+        ("bin/daos", "azekura"),
+        ("bin/dmg", "azekura"),
+        ("bin/dfuse", "azekura"),
+        ("lib/libioil.so", "libazekura_intercept.so"),
+        ("lib/libpil4dfs.so", "libazekura_intercept.so"),
+    ] {
+        assert_eq!(std::fs::read_link(tree.prefix.join(name)).unwrap(), Path::new(place), "{name}");
+        assert!(tree.prefix.join(name).exists(), "{name} leads nowhere");
+    }
+    assert!(tree.prefix.join("share/man/man1/azekura.1").exists());
+    // DAOS itself, installed at the same place, is not written over.
+    let prefix = tree.dir.path().join("beside-daos");
+    std::fs::create_dir_all(prefix.join("bin")).unwrap();
+    std::fs::write(prefix.join("bin/daos"), "theirs").unwrap();
+    tree.script(&tree.dir.path().join("built/azekura"), &prefix);
+    assert_eq!(std::fs::read_to_string(prefix.join("bin/daos")).unwrap(), "theirs");
+}
+
+/// A package unpacked into an empty root: everything is where the distribution wants it.
+#[test]
+fn a_debian_package_holds_what_is_installed() {
+    let dpkg = Command::new("dpkg-deb").arg("--version").output();
+    if dpkg.is_err() {
+        eprintln!("SKIPPED: dpkg-deb is not installed");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let built = built(dir.path());
+    let out = dir.path().join("packages");
+    let output = Command::new(Tree::root().join("scripts/packages.sh"))
+        .args([&built.join("azekura"), &out])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", harness::text(&output));
+    let package = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|end| end == "deb"))
+        .expect("a package");
+    let root = dir.path().join("root");
+    let unpacked = Command::new("dpkg-deb").arg("-x").args([&package, &root]).output().unwrap();
+    assert!(unpacked.status.success(), "{}", harness::text(&unpacked));
+    for name in [
+        "usr/bin/azekura",
+        "usr/bin/daos",
+        "usr/lib/libazekura.so.0",
+        "usr/lib/libpil4dfs.so",
+        "usr/include/daos.h",
+        "usr/lib/systemd/system/azekura-engine.service",
+        "usr/lib/sysusers.d/azekura.conf",
+        "usr/share/man/man1/azekura.1.gz",
+        "usr/share/bash-completion/completions/azekura",
+        "etc/azekura/engine.toml",
+        "usr/sbin/mount.fuse.azekura",
+    ] {
+        assert!(root.join(name).exists(), "{name} is missing");
+    }
+    let control = Command::new("dpkg-deb").arg("-f").arg(&package).output().unwrap();
+    let control = harness::text(&control);
+    assert!(
+        control.contains("Package: azekura") && control.contains("Depends: libc6"),
+        "{control}"
+    );
 }

@@ -7,11 +7,14 @@
 mod bench;
 mod completion;
 mod cont;
+mod doctor;
 mod engine;
 mod exit;
 mod fs;
+mod help;
 mod ioc;
 mod mount;
+mod names;
 mod output;
 mod pool;
 mod props;
@@ -24,6 +27,7 @@ mod vos;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use names::shape::Shape;
 use output::{ErrorReport, Output};
 use session::Session;
 use std::io::IsTerminal;
@@ -55,7 +59,8 @@ Examples:
 
 /// Azekura: a parallel file system and object store.
 #[derive(Parser, Debug)]
-#[command(name = "azekura", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "azekura", version, after_help = AFTER_HELP, max_term_width = 100,
+          disable_help_subcommand = true)]
 struct Cli {
     /// The system: a directory, tcp://HOST:PORT or unix:/PATH
     #[arg(long, visible_alias = "dir", global = true, value_name = "SYSTEM")]
@@ -70,6 +75,9 @@ struct Cli {
     #[arg(long = "timeout", global = true, value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout_s: u64,
+    /// Whose JSON it is; for the names of `names`
+    #[arg(long, global = true, hide = true, value_enum, default_value = "own")]
+    answer_as: Shape,
     #[command(subcommand)]
     noun: Noun,
 }
@@ -89,7 +97,9 @@ enum Noun {
     Umount(mount::UmountArgs),
     Bench(bench::BenchArgs),
     Vos(vos::VosArgs),
+    Doctor(doctor::DoctorArgs),
     Completion(completion::CompletionArgs),
+    Help(help::HelpArgs),
 }
 
 impl Noun {
@@ -109,14 +119,16 @@ fn main() -> ExitCode {
     if ::bench::is_worker() {
         return ::bench::worker_main();
     }
-    let cli = match Cli::try_parse_from(mount::fstab::arguments()) {
+    let cli = match names::arguments().and_then(Cli::try_parse_from) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(refuse(&error)),
     };
     start_log(cli.noun.is_server());
-    let json = cli.json || matches!(&cli.noun, Noun::Mount(args) if args.is_reporting());
+    let reporting = matches!(&cli.noun, Noun::Mount(args) if args.is_reporting());
+    // What a mount reports to the one who started it is between the two.
+    let shape = if reporting { Shape::Own } else { cli.answer_as };
     let session = Session {
-        out: Output { json, quiet: cli.quiet },
+        out: Output { json: cli.json || reporting, quiet: cli.quiet, shape },
         system: cli.system,
         timeout: Duration::from_secs(cli.timeout_s),
         snapshot: None,
@@ -134,7 +146,9 @@ fn main() -> ExitCode {
         Noun::Umount(args) => mount::unmount(&session, args),
         Noun::Bench(args) => bench::run(&session, args),
         Noun::Vos(args) => vos::run(&session, args),
+        Noun::Doctor(args) => doctor::run(&session, args),
         Noun::Completion(args) => completion::run::<Cli>(args),
+        Noun::Help(args) => help::run::<Cli>(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -153,7 +167,7 @@ fn refuse(error: &clap::Error) -> u8 {
         let text = error.render().to_string();
         let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
         let report = ErrorReport::of(&Error::inval(text));
-        let _ = Output { json: true, quiet: true }.show(&report, |_| Ok(()));
+        let _ = Output { json: true, quiet: true, shape: Shape::Own }.show(&report, |_| Ok(()));
     }
     if asked_for { 0 } else { exit::USAGE }
 }

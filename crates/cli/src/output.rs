@@ -5,6 +5,7 @@
 //! only to a terminal. A reader that goes away ends the command quietly.
 
 use crate::exit::{Failure, Outcome, exit_code};
+use crate::names::shape::Shape;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -17,6 +18,8 @@ pub struct Output {
     pub json: bool,
     /// No progress bars, no closing remarks.
     pub quiet: bool,
+    /// Whose JSON it is.
+    pub shape: Shape,
 }
 
 impl Output {
@@ -28,13 +31,23 @@ impl Output {
     ) -> Outcome {
         let mut out = BufWriter::new(io::stdout().lock());
         let written = if self.json {
-            serde_json::to_writer_pretty(&mut out, data)
-                .map_err(io::Error::from)
-                .and_then(|()| out.write_all(b"\n"))
+            self.write_json(&mut out, data).and_then(|()| out.write_all(b"\n"))
         } else {
             human(&mut out)
         };
         written.and_then(|()| out.flush()).map_err(write_failure)
+    }
+
+    fn write_json<T: Serialize + ?Sized>(&self, out: impl Write, data: &T) -> io::Result<()> {
+        if self.shape == Shape::Own {
+            return Ok(serde_json::to_writer_pretty(out, data)?);
+        }
+        let ours = serde_json::to_value(data)?;
+        let theirs = match ours.get("error") {
+            Some(_) => self.shape.failure(ours),
+            None => self.shape.report(ours),
+        };
+        Ok(serde_json::to_writer_pretty(out, &theirs)?)
     }
 
     /// Prints one line for people, or `{"done": true}` for programs.

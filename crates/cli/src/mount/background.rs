@@ -28,7 +28,7 @@ pub fn start(session: &Session, log: Option<&Path>) -> Outcome {
             .map_err(|error| Error::io(format!("opening {}", path.display()), error))?
             .into(),
     };
-    let mut args: Vec<_> = super::fstab::arguments().collect();
+    let mut args = crate::names::arguments().map_err(|error| Error::inval(error.to_string()))?;
     let options_end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     args.insert(options_end, "--reporting".into());
     let mut command = Command::new(&program);

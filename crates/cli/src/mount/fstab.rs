@@ -6,13 +6,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// This program's arguments, those of `mount(8)` turned into ours.
-pub fn arguments() -> impl Iterator<Item = OsString> {
-    let args: Vec<OsString> = std::env::args_os().collect();
-    translate(args).into_iter()
-}
-
-fn translate(args: Vec<OsString>) -> Vec<OsString> {
+/// Arguments in our own words; those of another name are left as they are.
+pub fn translate(args: Vec<OsString>) -> Vec<OsString> {
     let name = args.first().and_then(|program| Path::new(program).file_name());
     if !name.is_some_and(|name| name.as_bytes().starts_with(b"mount.")) {
         return args;
