@@ -29,6 +29,7 @@ mod check;
 mod checkpoint;
 mod discard;
 pub mod fuzz;
+mod give_back;
 mod index;
 mod listing;
 mod locks;

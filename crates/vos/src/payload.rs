@@ -398,6 +398,7 @@ impl Drop for Payload {
 fn room_for(core: &Core, run: Run) -> Result<Option<AlignedBuf>> {
     match &core.medium {
         Medium::Arena(arena) => {
+            arena.reserved(&core.env, run);
             let whole = run.end_block() * BLOCK_BYTES - run.at;
             let rest = (whole - run.bytes) as usize;
             let start = arena.address(Run { at: run.at, bytes: whole }).as_ptr();

@@ -88,6 +88,8 @@ pub struct Shard {
     pub(crate) aggregation: Cell<AggregationStat>,
     pub(crate) aggregating: Cell<bool>,
     pub(crate) discarding: Cell<bool>,
+    /// Of a pool in memory: bytes that had been freed when memory was last given back.
+    pub(crate) given_back: Cell<u64>,
     /// A sweep runs in the background.
     pub(crate) sweeping: Cell<bool>,
     effects: RefCell<Effects>,
@@ -139,6 +141,7 @@ impl Shard {
             aggregation: Cell::default(),
             aggregating: Cell::new(false),
             discarding: Cell::new(false),
+            given_back: Cell::new(0),
             sweeping: Cell::new(false),
             effects: RefCell::default(),
             me: me.clone(),
@@ -275,6 +278,8 @@ impl Shard {
             if space.collects_freed() && !self.closed.get() && !self.discarding.replace(true) {
                 self.core.env.spawn(crate::discard::run(self.me.clone()));
             }
+            drop(space);
+            self.give_back_in_background();
         }
         drop(effects);
         self.bury_in_background();
@@ -301,6 +306,7 @@ impl Shard {
 
     /// After opening: goes on with what a crash interrupted.
     pub(crate) fn opened(&self) {
+        self.touch_ahead();
         self.bury_in_background();
         self.make_room();
         self.aggregate_if_due();

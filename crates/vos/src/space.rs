@@ -104,6 +104,8 @@ pub(crate) struct Space {
     readers: BTreeMap<u64, u32>,
     generation: u64,
     durable: Lsn,
+    /// Blocks ever freed.
+    freed_blocks: u64,
     /// Freed runs are collected for the device to be told.
     collects: bool,
     /// Freed runs, joined; parts of them may be in use again.
@@ -384,6 +386,7 @@ impl Space {
     }
 
     fn note_freed(&mut self, first: u64, count: u64) {
+        self.freed_blocks += count;
         if !self.collects {
             return;
         }
@@ -403,6 +406,27 @@ impl Space {
                 self.freed.clear();
             }
         }
+    }
+
+    /// Bytes ever freed: it moves while something becomes free.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        self.freed_blocks * BLOCK_BYTES
+    }
+
+    /// The first free run at or behind `at`, or the part of one that begins there.
+    pub(crate) fn next_free(&self, at: u64) -> Option<Run> {
+        let block = at.div_ceil(BLOCK_BYTES);
+        let around = self.by_start.range(..block).next_back().map(|(&s, &l)| (block, s + l));
+        let around = around.filter(|(from, to)| from < to);
+        let behind = || self.by_start.range(block..).next().map(|(&s, &l)| (s, s + l));
+        let (from, to) = around.or_else(behind)?;
+        Some(Run { at: from * BLOCK_BYTES, bytes: (to - from) * BLOCK_BYTES })
+    }
+
+    /// The longest free run.
+    pub(crate) fn longest_free(&self) -> Option<Run> {
+        let &(length, start) = self.by_length.last()?;
+        Some(Run { at: start * BLOCK_BYTES, bytes: length * BLOCK_BYTES })
     }
 
     /// Takes the next freed run that is large enough off the list, at most `bytes_max` of it.

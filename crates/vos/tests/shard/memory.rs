@@ -3,7 +3,9 @@
 use super::model::*;
 use env::SimWorld;
 use std::path::Path;
+use std::time::Duration;
 use types::{Code, Durability, ObjType};
+use vos::ShardConfig;
 use wire::obj::*;
 
 #[test]
@@ -54,4 +56,54 @@ fn a_store_in_use_is_refused() {
         assert!(!again.has_cont(CONT));
     });
     world.clear();
+}
+
+/// An engine kept 1.1 GiB after all files of a pool in memory were removed. What is free goes back,
+/// which destroys it; what is in use stays as it is.
+#[test]
+fn free_memory_is_given_back_and_nothing_else() {
+    for seed in 1u64..4 {
+        let world = SimWorld::new(seed);
+        let env = world.node("a");
+        world.block_on(async {
+            let large = ShardConfig { nvme_bytes: 64 << 20, ..config(Durability::Memory) };
+            let (_store, shard) = fresh(&env, &large).await.unwrap();
+            let rng = env::Rng::new(seed);
+            let mut model = Model::default();
+            for n in 0..150u64 {
+                let step = if rng.below(3) > 0 {
+                    Step::random(&rng)
+                } else {
+                    // Large pieces that come and go.
+                    let recx = Recx { index: 0, count: (1 + rng.below(6)) << 8 };
+                    let act = match rng.below(2) {
+                        0 => Act::PunchRecords(recx),
+                        _ => Act::Array { record_bytes: 4096, recx, fill: n as u8 },
+                    };
+                    let dkey = rng.below(3).to_le_bytes().to_vec();
+                    let akey = b"large".to_vec();
+                    Step { oid: oid(ObjType::ArrayByte, 1), dkey, akey, cond: Cond::NONE, act }
+                };
+                let got = run(&shard, n + 1, &step).await.map(|_| ()).map_err(|e| e.code);
+                if got == Err(Code::NoSpace) {
+                    continue;
+                }
+                assert_eq!(got, model.run(n + 1, &step), "{step:?}");
+                env.sleep(Duration::from_millis(rng.below(3000))).await;
+            }
+            env.sleep(Duration::from_secs(5)).await;
+            compare(&shard, &model).await;
+            let before = shard.aggregation_stat().discarded_bytes;
+            assert!(before > 64 << 20, "{before}");
+            for oid in model.0.keys() {
+                let op = [Op::PunchObj { oid: *oid, cond: Cond::NONE, besides: b"" }];
+                write(&shard, 1000, &op, b"", None).await.unwrap();
+            }
+            // Within seconds, all but what was never touched.
+            env.sleep(Duration::from_secs(5)).await;
+            assert!(shard.aggregation_stat().discarded_bytes > before);
+            compare(&shard, &Model::default()).await;
+        });
+        world.clear();
+    }
 }
