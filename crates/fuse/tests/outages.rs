@@ -6,149 +6,143 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use system::{System, can_mount, eventually};
+use system::{eventually, systems};
 use types::Durability;
 
 #[test]
 fn an_engine_that_restarts_in_time_is_not_noticed() {
-    if !can_mount() {
-        return;
-    }
-    let mut system = System::start(Durability::Wal);
-    // Without pages in the kernel what is read comes from the engine.
-    let mounted = system.mount("timeout=60,cache=none");
-    let source = tempfile::tempdir().unwrap();
-    let status = std::process::Command::new("sh")
+    for mut system in systems(Durability::Wal) {
+        // Without pages in the kernel what is read comes from the engine.
+        let mounted = system.mount("timeout=60,cache=none");
+        let source = tempfile::tempdir().unwrap();
+        let status = std::process::Command::new("sh")
         .args(["-euc", "for d in 1 2 3 4 5 6; do mkdir d$d; for f in 1 2 3 4 5 6 7 8 9 10; do seq $d$f 9000 > d$d/f$f; done; ln -s f1 d$d/link; done; tar cf all.tar d*"])
         .current_dir(source.path())
         .status()
         .unwrap();
-    assert!(status.success());
-    let archive = source.path().join("all.tar");
-    // What is open and has no name survives, too.
-    let mut nameless = File::create_new(mounted.path("nameless")).unwrap();
-    nameless.write_all(b"still here").unwrap();
-    fs::remove_file(mounted.path("nameless")).unwrap();
-    let mut untar = mounted.shell(&format!("tar xf {}", archive.display())).spawn().unwrap();
-    for _ in 0..2 {
-        system.local.stop_engine(0).unwrap();
-        system.local.start_engine(0).unwrap();
+        assert!(status.success());
+        let archive = source.path().join("all.tar");
+        // What is open and has no name survives, too.
+        let mut nameless = File::create_new(mounted.path("nameless")).unwrap();
+        nameless.write_all(b"still here").unwrap();
+        fs::remove_file(mounted.path("nameless")).unwrap();
+        let mut untar = mounted.shell(&format!("tar xf {}", archive.display())).spawn().unwrap();
+        for _ in 0..2 {
+            system.local.stop_engine(0).unwrap();
+            system.local.start_engine(0).unwrap();
+        }
+        assert!(untar.wait().unwrap().success(), "tar met an error");
+        mounted.sh(&format!(
+            "diff -r --no-dereference --exclude=all.tar {} .",
+            source.path().display()
+        ));
+        let mut back = vec![0; 10];
+        nameless.read_exact_at(&mut back, 0).unwrap();
+        assert_eq!(back, b"still here");
+        drop(nameless);
+        mounted.unmount();
     }
-    assert!(untar.wait().unwrap().success(), "tar met an error");
-    mounted
-        .sh(&format!("diff -r --no-dereference --exclude=all.tar {} .", source.path().display()));
-    let mut back = vec![0; 10];
-    nameless.read_exact_at(&mut back, 0).unwrap();
-    assert_eq!(back, b"still here");
-    drop(nameless);
-    mounted.unmount();
 }
 
 #[test]
 fn without_engines_operations_end_and_the_mount_recovers() {
-    if !can_mount() {
-        return;
+    for mut system in systems(Durability::Wal) {
+        let mounted = system.mount("timeout=1,cache=none");
+        fs::write(mounted.path("f"), "before").unwrap();
+        let open = File::options().read(true).write(true).open(mounted.path("f")).unwrap();
+        system.local.stop_engine(0).unwrap();
+        for failed in [
+            fs::metadata(mounted.path("f")).map(|_| ()),
+            open.write_at(b"x", 0).map(|_| ()),
+            fs::create_dir(mounted.path("d")),
+        ] {
+            let error = failed.unwrap_err().raw_os_error().unwrap();
+            assert!([libc::ETIMEDOUT, libc::EIO].contains(&error), "error {error}");
+        }
+        system.local.start_engine(0).unwrap();
+        eventually("the mount works again", || fs::metadata(mounted.path("f")).is_ok());
+        fs::create_dir(mounted.path("d")).unwrap();
+        open.write_at(b"after.", 0).unwrap();
+        assert_eq!(fs::read(mounted.path("f")).unwrap(), b"after.");
+        drop(open);
+        // It can be unmounted while nobody answers.
+        system.local.stop_engine(0).unwrap();
+        mounted.unmount();
+        system.local.start_engine(0).unwrap();
     }
-    let mut system = System::start(Durability::Wal);
-    let mounted = system.mount("timeout=1,cache=none");
-    fs::write(mounted.path("f"), "before").unwrap();
-    let open = File::options().read(true).write(true).open(mounted.path("f")).unwrap();
-    system.local.stop_engine(0).unwrap();
-    for failed in [
-        fs::metadata(mounted.path("f")).map(|_| ()),
-        open.write_at(b"x", 0).map(|_| ()),
-        fs::create_dir(mounted.path("d")),
-    ] {
-        let error = failed.unwrap_err().raw_os_error().unwrap();
-        assert!([libc::ETIMEDOUT, libc::EIO].contains(&error), "error {error}");
-    }
-    system.local.start_engine(0).unwrap();
-    eventually("the mount works again", || fs::metadata(mounted.path("f")).is_ok());
-    fs::create_dir(mounted.path("d")).unwrap();
-    open.write_at(b"after.", 0).unwrap();
-    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"after.");
-    drop(open);
-    // It can be unmounted while nobody answers.
-    system.local.stop_engine(0).unwrap();
-    mounted.unmount();
-    system.local.start_engine(0).unwrap();
 }
 
 #[test]
 fn what_a_mount_held_open_goes_with_it() {
-    if !can_mount() {
-        return;
+    for system in systems(Durability::Memory) {
+        let objects = || {
+            let dfs = system.dfs();
+            system.block_on(dfs.statfs()).unwrap().object_count
+        };
+        let mounted = system.mount("");
+        fs::write(mounted.path("kept"), "kept").unwrap();
+        let before = objects();
+        let mut nameless = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(mounted.path("nameless"))
+            .unwrap();
+        nameless.write_all(&[7; 5000]).unwrap();
+        fs::remove_file(mounted.path("nameless")).unwrap();
+        assert_eq!(objects(), before + 1);
+        nameless.seek(SeekFrom::Start(0)).unwrap();
+        let mut back = Vec::new();
+        nameless.read_to_end(&mut back).unwrap();
+        assert_eq!(back, [7; 5000]);
+        assert_eq!(nameless.metadata().unwrap().len(), 5000);
+        // Closed by the program: freed soon, with no other request to take it along.
+        drop(nameless);
+        eventually("the file is freed when it is closed", || objects() == before);
+        // Closed by nobody: freed when the mount is gone.
+        let nameless = File::create_new(mounted.path("nameless")).unwrap();
+        nameless.write_at(b"x", 0).unwrap();
+        fs::remove_file(mounted.path("nameless")).unwrap();
+        assert_eq!(objects(), before + 1);
+        mounted.mount().session().unmount(true).unwrap();
+        drop(nameless);
+        drop(mounted);
+        eventually("the file is freed when the mount is gone", || objects() == before);
     }
-    let system = System::start(Durability::Memory);
-    let objects = || {
-        let dfs = system.dfs();
-        system.block_on(dfs.statfs()).unwrap().object_count
-    };
-    let mounted = system.mount("");
-    fs::write(mounted.path("kept"), "kept").unwrap();
-    let before = objects();
-    let mut nameless = File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(mounted.path("nameless"))
-        .unwrap();
-    nameless.write_all(&[7; 5000]).unwrap();
-    fs::remove_file(mounted.path("nameless")).unwrap();
-    assert_eq!(objects(), before + 1);
-    nameless.seek(SeekFrom::Start(0)).unwrap();
-    let mut back = Vec::new();
-    nameless.read_to_end(&mut back).unwrap();
-    assert_eq!(back, [7; 5000]);
-    assert_eq!(nameless.metadata().unwrap().len(), 5000);
-    // Closed by the program: freed soon, with no other request to take it along.
-    drop(nameless);
-    eventually("the file is freed when it is closed", || objects() == before);
-    // Closed by nobody: freed when the mount is gone.
-    let nameless = File::create_new(mounted.path("nameless")).unwrap();
-    nameless.write_at(b"x", 0).unwrap();
-    fs::remove_file(mounted.path("nameless")).unwrap();
-    assert_eq!(objects(), before + 1);
-    mounted.mount().session().unmount(true).unwrap();
-    drop(nameless);
-    drop(mounted);
-    eventually("the file is freed when the mount is gone", || objects() == before);
 }
 
 #[test]
 fn a_thousand_threads_use_one_mount() {
-    if !can_mount() {
-        return;
-    }
-    let system = System::start(Durability::Memory);
-    let mounted = system.mount("cache=none");
-    for index in 0..10 {
-        fs::create_dir(mounted.path(&format!("d{index}"))).unwrap();
-    }
-    let go = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for who in 0..1000 {
-            let (go, path) = (&go, mounted.path(&format!("d{}/f{who}", who % 10)));
-            let work = move || {
-                while !go.load(Ordering::Acquire) {
-                    std::thread::yield_now();
-                }
-                fs::write(&path, format!("thread {who}")).unwrap();
-                assert_eq!(fs::read(&path).unwrap(), format!("thread {who}").as_bytes());
-                let moved = path.with_extension("moved");
-                fs::rename(&path, &moved).unwrap();
-                assert!(fs::metadata(&moved).unwrap().is_file());
-                if who % 2 == 0 {
-                    fs::remove_file(&moved).unwrap();
-                }
-            };
-            std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, work).unwrap();
+    for system in systems(Durability::Memory) {
+        let mounted = system.mount("cache=none");
+        for index in 0..10 {
+            fs::create_dir(mounted.path(&format!("d{index}"))).unwrap();
         }
-        go.store(true, Ordering::Release);
-    });
-    let left: usize = (0..10)
-        .map(|index| fs::read_dir(mounted.path(&format!("d{index}"))).unwrap().count())
-        .sum();
-    assert_eq!(left, 500);
-    mounted.unmount();
+        let go = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for who in 0..1000 {
+                let (go, path) = (&go, mounted.path(&format!("d{}/f{who}", who % 10)));
+                let work = move || {
+                    while !go.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                    fs::write(&path, format!("thread {who}")).unwrap();
+                    assert_eq!(fs::read(&path).unwrap(), format!("thread {who}").as_bytes());
+                    let moved = path.with_extension("moved");
+                    fs::rename(&path, &moved).unwrap();
+                    assert!(fs::metadata(&moved).unwrap().is_file());
+                    if who % 2 == 0 {
+                        fs::remove_file(&moved).unwrap();
+                    }
+                };
+                std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, work).unwrap();
+            }
+            go.store(true, Ordering::Release);
+        });
+        let left: usize = (0..10)
+            .map(|index| fs::read_dir(mounted.path(&format!("d{index}"))).unwrap().count())
+            .sum();
+        assert_eq!(left, 500);
+        mounted.unmount();
+    }
 }

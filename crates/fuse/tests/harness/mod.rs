@@ -4,6 +4,8 @@
 
 pub mod memory;
 pub mod node;
+#[path = "../system/uring.rs"]
+mod uring;
 
 use fuse::low::{Config, Session, Transport};
 use memory::{MemoryFs, Tree};
@@ -28,17 +30,7 @@ pub fn can_mount() -> bool {
 
 /// The transports that can be tested here; says which cannot.
 pub fn transports() -> Vec<Transport> {
-    if !can_mount() {
-        return Vec::new();
-    }
-    let parameter = "/sys/module/fuse/parameters/enable_uring";
-    let on = std::fs::read_to_string(parameter).is_ok_and(|text| text.trim() == "Y")
-        || std::fs::write(parameter, "Y").is_ok();
-    if !on {
-        eprintln!("SKIPPED: FUSE over io_uring is off ({parameter}); only /dev/fuse is tested");
-        return vec![Transport::Dev];
-    }
-    vec![Transport::Dev, Transport::Uring]
+    if can_mount() { uring::transports() } else { Vec::new() }
 }
 
 impl Mount {

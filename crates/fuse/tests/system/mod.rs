@@ -2,8 +2,11 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod uring;
+
 use client::{Client, Container};
 use dfs::{Credentials, Dfs, FormatOptions, MountFlags};
+use fuse::low::Transport;
 use fuse::mount::Mount;
 use fuse::options::Options;
 use sim::LocalSystem;
@@ -19,6 +22,8 @@ pub struct System {
     /// The container as a library user has it open.
     cont: Option<Container>,
     client: Client,
+    /// How mounts of it get requests from the kernel.
+    pub transport: Transport,
 }
 
 /// False, said loudly, where nothing can be mounted.
@@ -30,6 +35,16 @@ pub fn can_mount() -> bool {
     device.is_ok()
 }
 
+/// A system for each transport that can be tested here; none, said loudly, where nothing can be
+/// mounted.
+pub fn systems(durability: Durability) -> impl Iterator<Item = System> {
+    let transports = if can_mount() { uring::transports() } else { Vec::new() };
+    transports.into_iter().map(move |transport| {
+        println!("over {transport:?}");
+        System { transport, ..System::start(durability) }
+    })
+}
+
 impl System {
     /// One engine of two targets, and an empty file system.
     pub fn start(durability: Durability) -> System {
@@ -37,7 +52,7 @@ impl System {
         let client = local.client(false).unwrap();
         let cont = local.container(&client, durability, ContLayout::Posix).unwrap();
         client.block_on(Dfs::format(&cont, &FormatOptions::default())).unwrap();
-        System { local, cont: Some(cont), client }
+        System { local, cont: Some(cont), client, transport: Transport::Auto }
     }
 
     /// The file system as a program sees it that uses the library.
@@ -60,7 +75,7 @@ impl System {
     /// Mounts the container with options as `mount -o` takes them.
     pub fn mount(&self, options: &str) -> Mounted {
         let dir = tempfile::tempdir().unwrap();
-        let mut parsed = Options { threads: 2, ..Options::default() };
+        let mut parsed = Options { threads: 2, transport: self.transport, ..Options::default() };
         parsed.apply(options).unwrap();
         let mut connect = self.local.options(false);
         connect.timeout = parsed.timeout;
@@ -76,6 +91,10 @@ impl System {
             Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap()
         });
         let mount = Mount::start(dfs, dir.path(), "azk://p/c".into(), &parsed).unwrap();
+        if parsed.transport != Transport::Auto {
+            let uring = parsed.transport == Transport::Uring;
+            assert_eq!(mount.session().negotiated().uring, uring);
+        }
         Mounted { mount: Some(mount), dir }
     }
 }
