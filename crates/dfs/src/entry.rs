@@ -159,6 +159,15 @@ impl Shared {
         }
     }
 
+    /// The same, with the mtime written down as by [`Shared::settle_mtime`]: what that needs is asked
+    /// for at the same time.
+    pub async fn fetch_record_settled(&self, entry: Found) -> Result<Option<Found>> {
+        let tail = self.tail(&entry);
+        let (record, tail) =
+            futures_util::future::try_join(self.fetch_record(entry.clone()), tail).await?;
+        Ok(record.map(|found| self.settled(found, &tail)))
+    }
+
     /// The file's size and newest data epoch, with no further question where the entry's
     /// target knows all there is to know.
     pub async fn tail(&self, found: &Found) -> Result<Tail> {
@@ -186,11 +195,15 @@ impl Shared {
             return Ok(found);
         }
         let tail = self.tail(&found).await?;
-        let data = self.data_epoch(&found, &tail);
+        Ok(self.settled(found, &tail))
+    }
+
+    fn settled(&self, found: Found, tail: &Tail) -> Found {
+        let data = self.data_epoch(&found, tail);
         let mut inode = found.inode;
         inode.mtime_ns = inode.mtime_with(data);
         inode.mtime_epoch = inode.mtime_epoch.max(tail.epoch);
-        Ok(Found { inode, ..found })
+        Found { inode, ..found }
     }
 
     /// Registers a handle at the file's home, and makes sure that the entry still names the file.

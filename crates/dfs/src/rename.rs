@@ -7,6 +7,10 @@
 //! also checks the marker of every directory from the new parent up to the root, and rewrites the
 //! marker of the one that moves. Of two moves that together would make a cycle, each rewrites a
 //! marker that the other checks, so one of them runs again and then sees the other.
+//!
+//! A rename sets the ctime of what moves, as local file systems do: backups that go by ctime then
+//! see that it has another name. With the entry that is done; the inode of a file with several
+//! names is in the file's object, and the same batch writes it there.
 
 use crate::by_object::{Removed, Renamed};
 use crate::create::insert;
@@ -14,7 +18,7 @@ use crate::entry::{Found, Place, retry};
 use crate::flags::{Access, RenameFlags};
 use crate::fs::{Dfs, inline};
 use crate::inode::{Inode, S_ISVTX};
-use crate::layout::{INODE, MARKER, PARENT};
+use crate::layout::{INODE, MARKER, PARENT, RECORD};
 use crate::node::{Location, Obj};
 use crate::remove::{drop_name, less_one_name, punch_dir};
 use crate::xattr::{is_bulk, xattr_iod};
@@ -134,10 +138,7 @@ impl Dfs {
         let chain = self.ancestors_if_moving(from, &moved, to).await?;
         let xattrs = self.entry_xattrs(from, akeys).await?;
         stale.retain(|akey| xattrs.iter().all(|(kept, _)| kept != akey));
-        let replaced = match replaced {
-            Some(found) => Some(shared.settle_mtime(found).await?),
-            None => None,
-        };
+        let record = self.moved_inode(&moved);
         let (raw, parent_raw) = (self.moved_record(&moved), to.dir.to_bytes());
         let fewer = replaced.as_ref().map(|found| less_one_name(found, shared.now_ns()));
         let freed = match &replaced {
@@ -157,6 +158,7 @@ impl Dfs {
         }
         put_entry(&mut batch, to, &raw, &xattrs);
         set_parent(&mut batch, from, &moved, to, &parent_raw);
+        put_record(&mut batch, &moved, record.as_deref());
         if let Some(found) = &replaced {
             dispose(&mut batch, found, fewer.as_deref().unwrap_or_default(), &freed);
         }
@@ -199,6 +201,8 @@ impl Dfs {
         let stale_to = only_in(&other_xattrs, &xattrs);
         let (raw, other_raw) = (self.moved_record(&moved), self.moved_record(&other));
         let (to_raw, from_raw) = (to.dir.to_bytes(), from.dir.to_bytes());
+        let record = self.moved_inode(&moved);
+        let other_record = self.moved_inode(&other);
         let mut batch = shared.cont.batch();
         check_entry(&mut batch, from, moved.entry_epoch);
         check_entry(&mut batch, to, other.entry_epoch);
@@ -214,6 +218,8 @@ impl Dfs {
         put_entry(&mut batch, from, &other_raw, &other_xattrs);
         set_parent(&mut batch, from, &moved, to, &to_raw);
         set_parent(&mut batch, to, &other, from, &from_raw);
+        put_record(&mut batch, &moved, record.as_deref());
+        put_record(&mut batch, &other, other_record.as_deref());
         batch.run().await?;
         self.note_moved(from, &moved, to);
         self.note_moved(to, &other, from);
@@ -272,6 +278,13 @@ impl Dfs {
         inode.encode(if inode.hard { b"" } else { &found.target })
     }
 
+    /// The inode of a file with several names as it is after the move; none for anything else,
+    /// whose inode is in the entry.
+    fn moved_inode(&self, found: &Found) -> Option<Vec<u8>> {
+        let inode = Inode { hard: false, ctime_ns: self.shared.now_ns(), ..found.inode };
+        found.inode.hard.then(|| inode.encode(&found.target))
+    }
+
     /// Open handles follow their file.
     fn note_moved(&self, from: Side<'_>, moved: &Found, to: Side<'_>) {
         if let Some(node) = self.shared.open_node(moved.inode.oid)
@@ -302,6 +315,15 @@ fn put_entry<'a>(batch: &mut Batch<'a>, to: Side<'a>, raw: &'a [u8], xattrs: &'a
     for (_, value) in xattrs.iter().filter(|(_, value)| is_bulk(value)) {
         batch.bulk_out(value);
     }
+}
+
+/// Writes the inode of a file with several names, which must be what was read.
+fn put_record<'a>(batch: &mut Batch<'a>, moved: &Found, raw: Option<&'a [u8]>) {
+    let Some(raw) = raw else { return };
+    let oid = moved.inode.oid;
+    batch.check(ReadCheck { oid, of: ReadScope::Akey(RECORD, INODE), seen: moved.epoch });
+    let iods = vec![inline(INODE, raw)];
+    batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
 }
 
 /// Rewrites the marker of a directory that gets a new parent.

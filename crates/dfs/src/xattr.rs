@@ -178,7 +178,8 @@ impl Dfs {
 }
 
 impl Shared {
-    /// An entry, and the akeys of the extended attributes that are kept in it, in one request.
+    /// An entry, and the akeys of the extended attributes that are kept in it, in one request; two
+    /// for a file with several names, whose mtime is then settled.
     pub async fn fetch_entry_with_xattrs(
         &self,
         dir: Oid,
@@ -196,7 +197,7 @@ impl Shared {
             return Ok(None);
         };
         if found.inode.hard {
-            return Ok(self.fetch_record(found).await?.map(|found| (found, Vec::new())));
+            return Ok(self.fetch_record_settled(found).await?.map(|found| (found, Vec::new())));
         }
         let akeys = match replies.get(1) {
             Some(OpReply::Listed { items, anchor: b"", .. }) => xattr_akeys(items).collect(),

@@ -113,6 +113,8 @@ const RULES: &Rules = &[
     ("exchange with NOREPLACE is EINVAL", &["exchange"], "create x\n create y\n EINVAL rename x y noreplace exchange"),
     ("exchange of directories with content", &["exchange"], "mkdir a 755\n mkdir b 755\n create a/x\n create b/y\n rename a b exchange\n list a y\n list b x"),
     ("a trailing slash on a renamed file is ENOTDIR", &[], "create x\n ENOTDIR rename x/ y\n ENOTDIR rename x y/\n stat x"),
+    ("a rename changes the ctime that other names show", &[], "create x\n link x y\n mark y\n tick\n rename x z\n newer y ctime\n same y mtime"),
+    ("an exchange changes both ctimes", &["exchange"], "create x\n link x y\n create a\n link a b\n mark y\n mark b\n tick\n rename x a exchange\n newer y ctime\n newer b ctime\n same y mtime\n same b mtime"),
     ("a renamed replacement drops a name", &[], "create x\n create y\n link y z\n tick\n mark z\n tick\n rename x y\n stat z nlink=1\n newer z ctime"),
     ("rename changes both directories' times", &[], "mkdir a 755\n mkdir b 755\n create a/x\n mark a\n mark b\n tick\n rename a/x b/x\n newer a mtime ctime\n newer b mtime ctime"),
     ("a failed rename changes nothing", &[], "mkdir a 755\n create a/x\n mkdir b 755\n mark a\n mark b\n tick\n EISDIR rename a/x b\n same a mtime ctime\n same b mtime ctime"),
