@@ -57,6 +57,7 @@ fn volume_options(options: &Options, config: &Config) -> VolumeOptions {
     VolumeOptions {
         policy: options.policy(),
         kernel_checks: config.mount.default_permissions,
+        local_locks: !config.locks,
         posix_acl: config.posix_acl,
         keeps_atime: !config.mount.noatime && !config.mount.read_only,
         timeout: options.timeout,

@@ -47,6 +47,8 @@ pub struct Options {
     pub max_read_bytes: Option<u32>,
     /// Read-ahead of the kernel, bytes.
     pub readahead_bytes: Option<u32>,
+    /// Locks are good between programs of this machine only, and the kernel's business.
+    pub local_locks: bool,
     /// Mount a snapshot of the container, read-only.
     pub snapshot: Option<String>,
     /// Which system; `None`: as the environment says.
@@ -74,6 +76,7 @@ impl Default for Options {
             noatime: false,
             max_read_bytes: None,
             readahead_bytes: None,
+            local_locks: false,
             snapshot: None,
             system: None,
         }
@@ -117,7 +120,8 @@ impl Options {
             | "owner" | "group" | "async" | "nodiratime" | "lazytime" => {}
             _ if name.starts_with("x-") || name.starts_with("X-") => {}
             "cache" | "attr_timeout" | "entry_timeout" | "negative_timeout" | "timeout"
-            | "threads" | "io" | "snapshot" | "system" | "max_read" | "readahead" => {
+            | "threads" | "io" | "local_lock" | "snapshot" | "system" | "max_read"
+            | "readahead" => {
                 return Err(Error::inval(format!("option '{name}' wants a value: {name}=…")));
             }
             _ => return Err(unknown(name)),
@@ -142,6 +146,7 @@ impl Options {
                 self.threads = count.ok_or_else(|| bad(name, value, "a number up to 256"))?;
             }
             "io" => self.transport = parse_transport(value)?,
+            "local_lock" => self.local_locks = parse_local_lock(value)?,
             "snapshot" => self.snapshot = Some(value.to_string()),
             "system" => self.system = Some(value.to_string()),
             "max_read" => self.max_read_bytes = Some(size(name, value)?),
@@ -157,7 +162,13 @@ impl Options {
     /// What the kernel may keep.
     pub fn policy(&self) -> CachePolicy {
         let policy = CachePolicy::new(self.cache);
+        // Who says a time means it.
+        let operation_ttl = match self.attr_timeout {
+            Some(_) => Duration::ZERO,
+            None => policy.operation_ttl,
+        };
         CachePolicy {
+            operation_ttl,
             attr_ttl: self.attr_timeout.unwrap_or(policy.attr_ttl),
             entry_ttl: self.entry_timeout.unwrap_or(policy.entry_ttl),
             negative_ttl: self.negative_timeout,
@@ -187,6 +198,7 @@ impl Options {
             transport: self.transport,
             writeback_cache: self.cache == CacheMode::Full,
             cache_symlinks: self.cache != CacheMode::None,
+            locks: !self.local_locks,
             kill_privileges: true,
             readahead_bytes: self.readahead_bytes,
             ..Config::default()
@@ -201,6 +213,15 @@ pub fn parse_transport(text: &str) -> Result<Transport> {
         "dev" => Ok(Transport::Dev),
         "uring" => Ok(Transport::Uring),
         _ => Err(bad("io", text, "auto, uring or dev")),
+    }
+}
+
+/// As the option of that name of NFS has it, which tells kinds of locks apart; here it is both.
+fn parse_local_lock(text: &str) -> Result<bool> {
+    match text {
+        "all" => Ok(true),
+        "none" => Ok(false),
+        _ => Err(bad("local_lock", text, "all or none")),
     }
 }
 
@@ -262,6 +283,7 @@ mod tests {
             ("attr_timeout=NaN", "attr_timeout"),
             ("threads=many", "threads"),
             ("io=fast", "io"),
+            ("local_lock=flock", "local_lock"),
             ("readahead=1", "readahead"),
             ("colour=blue", "'colour'"),
         ] {

@@ -25,7 +25,7 @@ use wire::control::{OpenMode, SnapName};
 /// 'azekura umount', 'umount' or 'fusermount3 -u'. Options of -o: ro, allow_other,
 /// no_allow_other, default_permissions, no_default_permissions, nonempty, auto_unmount, dev, suid,
 /// noexec, noatime, cache=, attr_timeout=, entry_timeout=, negative_timeout=, timeout=, threads=,
-/// io=, max_read=, readahead=, snapshot=, system=. docs/mount.md has them all.
+/// io=, local_lock=, max_read=, readahead=, snapshot=, system=. docs/mount.md has them all.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   azekura mount azk://tank/home /mnt/home

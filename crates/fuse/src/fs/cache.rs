@@ -2,9 +2,16 @@
 //!
 //! | mode | names and attributes | pages | for |
 //! |---|---|---|---|
-//! | `none` | asked each time | reads and writes bypass them; mapped files have them until the next open | several nodes that write the same files |
+//! | `none` | asked by each operation | reads and writes bypass them; mapped files have them until the next open | several nodes that write the same files |
 //! | `metadata` | kept for the time-outs | kept while size and mtime stay the same; written through | most uses |
 //! | `full` | kept for the time-outs | kept, and written back later | one node that writes |
+//!
+//! What `none` means for attributes: the kernel asks for a name (LOOKUP) in each operation, and is
+//! told the attributes with it. Were they good for no time at all it would ask for them again to
+//! check permissions, and again to hand them to the program, so they are good for
+//! [`OPERATION_TTL`]. Nobody can get at older ones: the next operation on a path asks for its names
+//! again, and for what is open attributes are good for no time ([`CachePolicy::attr_ttl_of`]).
+//! Directories are the exception: one that a program is in, or has open, is asked about by no name.
 //!
 //! Why `metadata` is the default: with no caching at all each component of each path costs a
 //! request and `exec` reads programs anew, which nobody expects of a mount; with write-back a
@@ -45,13 +52,20 @@ impl FromStr for CacheMode {
 /// How long names and attributes are kept where the mode keeps them.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(1);
 
+/// How long attributes that came with a name are good where nothing is kept: for the operation that
+/// asked for the name. The kernel counts in ticks of its timer and rounds up, so it is one tick at
+/// least and two at most (1 to 10 ms each).
+pub const OPERATION_TTL: Duration = Duration::from_nanos(1);
+
 /// Mode and time-outs together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CachePolicy {
     /// What is kept.
     pub mode: CacheMode,
-    /// How long attributes are good.
+    /// How long attributes are good, from one operation to another.
     pub attr_ttl: Duration,
+    /// How long they are good within one, where that is longer.
+    pub operation_ttl: Duration,
     /// How long names are good.
     pub entry_ttl: Duration,
     /// How long it is good that a name does not exist.
@@ -62,7 +76,19 @@ impl CachePolicy {
     /// The defaults of a mode.
     pub fn new(mode: CacheMode) -> CachePolicy {
         let ttl = if mode == CacheMode::None { Duration::ZERO } else { TTL_DEFAULT };
-        CachePolicy { mode, attr_ttl: ttl, entry_ttl: ttl, negative_ttl: Duration::ZERO }
+        CachePolicy {
+            mode,
+            attr_ttl: ttl,
+            operation_ttl: OPERATION_TTL,
+            entry_ttl: ttl,
+            negative_ttl: Duration::ZERO,
+        }
+    }
+
+    /// How long attributes are good that the kernel is told now. `seen_without_name`: programs get
+    /// at the attributes without asking for the name before.
+    pub fn attr_ttl_of(&self, seen_without_name: bool) -> Duration {
+        if seen_without_name { self.attr_ttl } else { self.attr_ttl.max(self.operation_ttl) }
     }
 
     /// Writes wait in the kernel's pages.
@@ -129,7 +155,13 @@ mod tests {
 
     #[test]
     fn no_caching_means_no_time_outs() {
-        assert_eq!(CachePolicy::new(CacheMode::None).attr_ttl, Duration::ZERO);
+        let none = CachePolicy::new(CacheMode::None);
+        assert_eq!((none.attr_ttl, none.entry_ttl), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(
+            (none.attr_ttl_of(true), none.attr_ttl_of(false)),
+            (Duration::ZERO, OPERATION_TTL)
+        );
+        assert_eq!(CachePolicy::new(CacheMode::Full).attr_ttl_of(true), TTL_DEFAULT);
         assert_eq!(CachePolicy::new(CacheMode::Metadata).entry_ttl, TTL_DEFAULT);
         assert!("all".parse::<CacheMode>().unwrap_err().to_string().contains("metadata"));
     }

@@ -57,6 +57,11 @@ impl Files {
         self.shard(fh).lock().get(&fh).cloned()
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     /// Takes a file out that was closed.
     pub fn remove(&self, fh: u64) -> Option<Arc<OpenFile>> {
         let file = self.shard(fh).lock().remove(&fh)?;

@@ -36,6 +36,11 @@ impl Worker {
         }
         let flags = self.pages(&inode, bits, &stat, cuts);
         let fh = self.keep(inode.clone(), obj, &stat, bits);
+        let policy = &self.volume.options.policy;
+        if policy.attr_ttl_of(true) < policy.attr_ttl_of(false) {
+            // The kernel got attributes with the name; who has the file open is told new ones.
+            self.notifier.inval_attributes_now(node);
+        }
         if cuts && bits.kill_suidgid {
             self.drop_privileges(&inode).await?;
         }
@@ -60,8 +65,11 @@ impl Worker {
         let (obj, stat) = (made.obj, made.stat);
         let inode = self.learn_of(&obj.share(), as_of);
         let flags = self.pages(&inode, bits, &stat, bits.has(libc::O_TRUNC));
+        // The kernel checks once more whether the program may open it.
+        let attr_ttl = self.volume.options.policy.attr_ttl_of(inode.is_open());
         let fh = self.keep(inode.clone(), obj, &stat, bits);
-        Ok((self.entry(&inode, &stat), Opened { fh, flags }))
+        let entry = Entry { attr_ttl, ..self.entry(&inode, &stat) };
+        Ok((entry, Opened { fh, flags }))
     }
 
     /// Makes and opens a file without a name.
@@ -99,6 +107,10 @@ impl Worker {
         }
         if pages.keep {
             flags |= open_reply::KEEP_CACHE;
+        }
+        // What was written is written, so that `close` is about locks alone.
+        if self.volume.options.local_locks && !self.volume.options.policy.writes_back() {
+            flags |= open_reply::NOFLUSH;
         }
         flags
     }

@@ -21,6 +21,8 @@ pub struct VolumeOptions {
     pub kernel_checks: bool,
     /// The kernel leaves the umask to us, and interprets ACLs.
     pub posix_acl: bool,
+    /// Locks of this mount are this machine's alone, and the kernel's business.
+    pub local_locks: bool,
     /// Reads set access times, by the rule of `relatime`.
     pub keeps_atime: bool,
     /// How long an operation may take, retries included.
@@ -95,6 +97,11 @@ impl Volume {
     /// Questions asked of the engines so far, by all threads.
     pub fn request_count(&self) -> u64 {
         self.requests.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Files and directories that programs have open, those included that are being released.
+    pub fn open_count(&self) -> usize {
+        self.files.len()
     }
 
     /// Nodes the kernel knows, the root not counted.

@@ -100,9 +100,11 @@ impl Worker {
         self.obj(inode, OpenFlags::PATH)
     }
 
-    /// Attributes for the kernel, which may rely on them for the policy's time.
+    /// Attributes for the kernel, which may rely on them for the policy's time. It asked without a
+    /// name; those of directories it wants to check the permissions of a whole path.
     pub fn told(&self, inode: &Inode, stat: &Stat) -> Told {
-        Told { attr: self.attr(inode, stat), attr_ttl: self.volume.options.policy.attr_ttl }
+        let attr_ttl = self.volume.options.policy.attr_ttl_of(!stat.is_dir());
+        Told { attr: self.attr(inode, stat), attr_ttl }
     }
 
     /// An entry for the kernel.
@@ -112,7 +114,7 @@ impl Worker {
             node: NodeId(inode.number()),
             generation: 0,
             attr: self.attr(inode, stat),
-            attr_ttl: policy.attr_ttl,
+            attr_ttl: policy.attr_ttl_of(!stat.is_dir() && inode.is_open()),
             entry_ttl: policy.entry_ttl,
         }
     }

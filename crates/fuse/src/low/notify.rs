@@ -1,11 +1,12 @@
 //! Telling the kernel what to forget.
 //!
 //! A notification may have to wait for the very requests that a worker is answering (dirty pages
-//! are written back first, locks of directories are waited for), so all of them are written by a
-//! thread of their own, in order.
+//! are written back first, locks of directories are waited for), so they are written by a thread of
+//! their own, in order; but for attributes alone, which the kernel forgets without waiting.
 
 use super::NodeId;
 use super::abi::{DeleteOut, InvalEntryOut, InvalInodeOut, OutHeader, bytes_of, notify};
+use parking_lot::RwLock;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,40 +37,56 @@ enum Note {
 /// Tells the kernel what to forget. Cheap to clone, usable from any thread; nothing here waits.
 /// What the kernel does not know is passed over.
 #[derive(Clone)]
-pub struct Notifier(Sender<Note>);
+pub struct Notifier {
+    notes: Sender<Note>,
+    /// For what is written by whoever says it.
+    device: Arc<RwLock<Option<Arc<OwnedFd>>>>,
+}
 
 impl Notifier {
     /// Makes one, with its thread, which ends when all clones are gone.
     pub(crate) fn start() -> std::io::Result<Notifier> {
         let (sender, receiver) = channel();
         std::thread::Builder::new().name("azk-fuse-notify".into()).spawn(move || run(&receiver))?;
-        Ok(Notifier(sender))
+        Ok(Notifier { notes: sender, device: Arc::default() })
     }
 
     pub(crate) fn set_device(&self, device: Option<Arc<OwnedFd>>) {
-        let _ = self.0.send(Note::Device(device));
+        self.device.write().clone_from(&device);
+        let _ = self.notes.send(Note::Device(device));
     }
 
     /// Cached attributes of a node, and its cached pages in `offset..offset+len` (`len` 0: to the
     /// end; a negative `offset`: no pages). Dirty pages are written first.
     pub fn inval_inode(&self, node: NodeId, offset: i64, len: i64) {
-        let _ = self.0.send(Note::Inode { node, offset, len });
+        let _ = self.notes.send(Note::Inode { node, offset, len });
+    }
+
+    /// Cached attributes of a node, before this returns. Only for a node that a request is being
+    /// answered about: the kernel then has it in use, and takes the notification without waiting
+    /// for anything.
+    pub fn inval_attributes_now(&self, node: NodeId) {
+        let device = self.device.read();
+        if let Some(device) = device.as_ref() {
+            let body = InvalInodeOut { ino: node.0, off: -1, len: 0 };
+            send(device, notify::INVAL_INODE, &[bytes_of(&body)]);
+        }
     }
 
     /// A name: the kernel asks for it again. Removed at once, also when it is in use there.
     pub fn inval_entry(&self, parent: NodeId, name: &[u8]) {
-        let _ = self.0.send(Note::Entry { parent, name: name.into(), expire: false });
+        let _ = self.notes.send(Note::Entry { parent, name: name.into(), expire: false });
     }
 
     /// A name: the kernel asks for it again the next time it is used, and mounts and working
     /// directories below stay. Before Linux 6.2 the same as [`Notifier::inval_entry`].
     pub fn expire_entry(&self, parent: NodeId, name: &[u8]) {
-        let _ = self.0.send(Note::Entry { parent, name: name.into(), expire: true });
+        let _ = self.notes.send(Note::Entry { parent, name: name.into(), expire: true });
     }
 
     /// A name was removed; watchers (`inotify`) are told.
     pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) {
-        let _ = self.0.send(Note::Delete { parent, child, name: name.into() });
+        let _ = self.notes.send(Note::Delete { parent, child, name: name.into() });
     }
 
     /// Waits until the kernel has taken all notifications made before. Not for a worker's thread:
@@ -79,7 +96,7 @@ impl Notifier {
         let mark = Box::new(move || {
             let _ = sender.send(());
         });
-        if self.0.send(Note::Mark(mark)).is_ok() {
+        if self.notes.send(Note::Mark(mark)).is_ok() {
             let _ = receiver.recv();
         }
     }
@@ -92,7 +109,7 @@ impl Notifier {
         let mark = Box::new(move || {
             let _ = sender.send(());
         });
-        if self.0.send(Note::Mark(mark)).is_ok() {
+        if self.notes.send(Note::Mark(mark)).is_ok() {
             let _ = receiver.await;
         }
     }

@@ -130,6 +130,12 @@ impl Session {
         self.notifier.clone()
     }
 
+    /// Requests of the kernel that wanted an answer so far. What it sends without waiting (forgets,
+    /// interrupts) does not count.
+    pub fn request_count(&self) -> u64 {
+        self.shared.request_count()
+    }
+
     /// Whether and why the session has ended.
     pub fn ended(&self) -> Option<End> {
         self.shared.ended()

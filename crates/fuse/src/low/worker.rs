@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use types::Result;
@@ -49,6 +50,8 @@ enum Mail {
 struct Mailbox {
     mail: Mutex<Vec<Mail>>,
     waker: AtomicWaker,
+    /// Requests that came to this worker and want an answer. Written by the worker alone.
+    requests: AtomicU64,
 }
 
 /// What the workers of a session share.
@@ -72,6 +75,11 @@ impl Shared {
 
     pub fn ended(&self) -> Option<End> {
         *self.end.lock()
+    }
+
+    /// Requests that wanted an answer so far, of all workers.
+    pub fn request_count(&self) -> u64 {
+        self.boxes.iter().map(|one| one.requests.load(Ordering::Relaxed)).sum()
     }
 
     fn post(&self, mail: impl Fn() -> Mail) {
@@ -152,6 +160,8 @@ impl Core {
 
     /// Enters a request among those that can be interrupted.
     pub fn enter(self: &Rc<Self>, unique: u64) -> Live {
+        let count = &self.shared.boxes[self.index].requests;
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let interruption = Rc::new(Interruption::default());
         if self.ended.get() {
             interruption.happen();
