@@ -363,8 +363,13 @@ impl Shared {
     pub fn node(self: &Rc<Self>, location: Location, inode: Inode) -> Rc<Node> {
         let mut nodes = self.nodes.borrow_mut();
         if let Some(node) = nodes.get(&inode.oid).and_then(Weak::upgrade) {
-            node.set_inode(inode);
-            node.set_location(location);
+            if node.is_nameless() {
+                // Another mirror of the mount has given it a name.
+                node.set_named(location, inode);
+            } else {
+                node.set_inode(inode);
+                node.set_location(location);
+            }
             return node;
         }
         let node = Rc::new(Node::new(self.clone(), location, inode));

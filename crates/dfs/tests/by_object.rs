@@ -113,6 +113,24 @@ fn objects_are_not_confused_with_those_that_took_their_names() {
     });
 }
 
+/// Each thread of a mount has a mirror of its own. One made a file without a name, another gave it
+/// one, and who then looked the name up through the first was told that the file had none.
+#[test]
+fn a_file_that_another_mirror_named_has_a_name() {
+    with_fs(async |world, fs| {
+        let root = fs.root().await.unwrap();
+        let file = fs.tmpfile(&root, RW, 0o600, &CreateOptions::default()).await.unwrap();
+        let elsewhere = world.mount_from("second", dfs::Credentials::root()).await;
+        let far_root = elsewhere.root().await.unwrap();
+        let far = elsewhere.attach(&file.share());
+        elsewhere.link_obj(&far, &far_root, b"named").await.unwrap();
+        let found = fs.lookup_stat(&root, b"named").await.unwrap().0;
+        assert!(!found.is_unlinked());
+        assert_eq!(fs.ostat(&found).await.unwrap().nlink, 1);
+        assert_eq!(fs.ostat(&file).await.unwrap().nlink, 1);
+    });
+}
+
 #[test]
 fn a_held_file_opens_again_without_a_name() {
     with_fs(async |_, fs| {
