@@ -104,6 +104,38 @@ fn locks_of_processes_go_when_they_close_the_file() {
     }
 }
 
+/// The kernel does not wait for the answer to the last close of a file, so a program's next lock
+/// overtook the end of those of a file it had just closed, now and then.
+#[test]
+fn locks_of_open_files_are_gone_after_the_last_close() {
+    for system in systems(Durability::Memory) {
+        let mounted = system.mount("cache=none");
+        std::thread::scope(|scope| {
+            for who in 0..4 {
+                let path = mounted.path(&format!("f{who}"));
+                scope.spawn(move || {
+                    let next = open(&path);
+                    for round in 0..200 {
+                        let file = open(&path);
+                        record_lock(&file, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0).unwrap();
+                        drop(file);
+                        let locked = record_lock(&next, libc::F_OFD_SETLK, libc::F_WRLCK, 0, 0);
+                        assert_eq!(locked.err(), None, "round {round}");
+                        record_lock(&next, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0).unwrap();
+                        let file = open(&path);
+                        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+                        drop(file);
+                        let locked = flock(&next, FlockOperation::NonBlockingLockExclusive);
+                        assert!(locked.is_ok(), "round {round}: {locked:?}");
+                        flock(&next, FlockOperation::Unlock).unwrap();
+                    }
+                });
+            }
+        });
+        mounted.unmount();
+    }
+}
+
 #[test]
 fn space_and_holes() {
     for system in systems(Durability::Memory) {

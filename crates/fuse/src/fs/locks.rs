@@ -3,12 +3,18 @@
 //! The engine that has a file's first part decides; what this mount holds is in a book that all
 //! its threads share, so that any of them gives back what another has locked. A wait is a task
 //! like any other: it holds up nobody, and ends when the program gets a signal.
+//!
+//! Locks of an open file (`flock`, `F_OFD_SETLK`) end with its last close, of which the kernel tells without
+//! waiting (RELEASE): another thread of ours may have that in hand, or be about to, when the
+//! program's next request comes here. So a lock that is refused is asked for once more when all
+//! releases that came before are done.
 
 use super::fault::{Answer, Fault};
 use super::files::OpenFile;
 use super::worker::Worker;
 use crate::low::{Fh, Lock, LockKind as Kind, LockOwner, LockRequest, Request};
 use dfs::{LockAsk, LockInterrupt, LockKind, LockMode, LockRange, Obj, OpenFlags};
+use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use std::pin::pin;
 use types::Code;
@@ -42,20 +48,52 @@ impl Worker {
             pid: asked.lock.pid,
             wait: asked.wait,
         };
+        let done = match self.try_lock(req, &obj, &ask).await {
+            Err(error) if error.code == Code::WouldBlock => {
+                self.earlier_releases(&file).await;
+                self.try_lock(req, &obj, &ask).await
+            }
+            other => other,
+        };
+        match done {
+            // When the program got the lock after all, it learns so from its next call.
+            Err(error) if error.code == Code::Canceled => Err(Fault::Os(libc::EINTR)),
+            other => Ok(other?),
+        }
+    }
+
+    /// Waits until what was released before now on any thread is released.
+    async fn earlier_releases(&self, file: &OpenFile) {
+        for thread in 0..self.volume.options.threads {
+            let (sender, took) = oneshot::channel();
+            self.volume.mail.send(thread, move |worker| {
+                let env = worker.env().clone();
+                worker.env().spawn(async move {
+                    // What has come is taken and begun in the rounds up to here; a system call
+                    // lets the kernel deliver what it holds back for one.
+                    env.yield_now().await;
+                    rustix::thread::sched_yield();
+                    env.yield_now().await;
+                    env.yield_now().await;
+                    let _ = sender.send(());
+                });
+            });
+            // A thread that has ended has nothing in hand.
+            let _ = took.await;
+        }
+        file.inode.releases_over().await;
+    }
+
+    async fn try_lock(&self, req: &Request, obj: &Obj, ask: &LockAsk) -> types::Result<()> {
         let interrupt = LockInterrupt::default();
-        let locked = pin!(self.dfs.lock(&obj, &ask, Some(&interrupt)));
-        let done = match select(locked, pin!(req.interrupted())).await {
+        let locked = pin!(self.dfs.lock(obj, ask, Some(&interrupt)));
+        match select(locked, pin!(req.interrupted())).await {
             Either::Left((done, _)) => done,
             Either::Right(((), locked)) => {
                 interrupt.interrupt();
                 // The engine says which came first, the lock or the signal.
                 locked.await
             }
-        };
-        match done {
-            // When the program got the lock after all, it learns so from its next call.
-            Err(error) if error.code == Code::Canceled => Err(Fault::Os(libc::EINTR)),
-            other => Ok(other?),
         }
     }
 

@@ -12,6 +12,7 @@
 
 use dfs::{SharedObj, Stat};
 use foldhash::HashMap;
+use futures_channel::oneshot;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +46,9 @@ struct State {
     told: Option<Version>,
     /// When the object was last asked about, nanoseconds since 1970.
     known_ns: u64,
+    /// Open files that are being released, and who waits until none is.
+    releases: u32,
+    released: Vec<oneshot::Sender<()>>,
     /// Of a directory: its attributes, kept up to date over what this mount does, and when they
     /// were asked for.
     attributes: Option<(Stat, u64)>,
@@ -60,6 +64,8 @@ impl Inode {
             names_changed: 0,
             told: None,
             known_ns: 0,
+            releases: 0,
+            released: Vec::new(),
             attributes: None,
         };
         Inode { number, state: Mutex::new(state) }
@@ -166,6 +172,27 @@ impl Inode {
         state.opens = state.opens.saturating_sub(1);
     }
 
+    /// An open file of it is being released, as long as the answer lives.
+    pub fn releasing(self: &Arc<Self>) -> Releasing {
+        self.state.lock().releases += 1;
+        Releasing(self.clone())
+    }
+
+    /// Waits until no open file of it is being released.
+    pub async fn releases_over(&self) {
+        let over = {
+            let mut state = self.state.lock();
+            if state.releases == 0 {
+                return;
+            }
+            let (sender, over) = oneshot::channel();
+            state.released.push(sender);
+            over
+        };
+        // The sender is dropped, which says it.
+        let _ = over.await;
+    }
+
     /// Notes that the file reaches to `end` at least, by a write of this mount: the kernel knows.
     pub fn reaches(&self, end: u64) {
         if let Some(told) = &mut self.state.lock().told {
@@ -182,6 +209,19 @@ impl Inode {
     /// kept since are still good.
     pub fn tell(&self, version: Version) -> bool {
         self.state.lock().told.replace(version) == Some(version)
+    }
+}
+
+/// An open file that is being released.
+pub struct Releasing(Arc<Inode>);
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.releases -= 1;
+        if state.releases == 0 {
+            state.released.clear();
+        }
     }
 }
 
