@@ -16,6 +16,7 @@ mod disk;
 mod disk_real;
 mod env;
 mod exec;
+mod idle;
 mod keep;
 mod memory;
 mod real;

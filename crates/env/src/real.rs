@@ -1,17 +1,10 @@
 //! The real run loop: ready tasks, polled sources, timers, epoll.
 //!
-//! Idle policy: when a round finds nothing, the thread yields its core, looking at the sources in
-//! between, for a bounded time; then it arms them and sleeps in epoll until the next timer. The
-//! time adapts to how long the thread was in fact idle: waits that end within [`SPIN_MAX`]
-//! restore it, longer ones halve it, so an idle process sleeps at once and busy processes that
-//! share a core hand it to each other without any system call but `sched_yield`, which costs
-//! less than half of a doorbell and a wake-up. Never an unbounded spin: that would starve others.
-//! And never beside a thread that computes: to yield to it costs a whole time slice, while a
-//! sleeper that is woken comes first. A yield that takes longer than [`YIELD_MAX`] may show such
-//! a thread: the next few waits sleep at once, and more of them each time it happens again
-//! before a spin has gone well.
+//! What it does when there is nothing to do is decided in [`crate::idle`]. Never an unbounded
+//! spin: that would starve others.
 
 use crate::exec::Exec;
+use crate::idle::{FDS_EVERY, Found, Idle, Spin};
 use crate::rng::Rng;
 use crate::source::{Interest, Readiness, Source};
 use crate::timer::Timers;
@@ -24,63 +17,12 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use types::{Error, Result};
 
-/// Longest spin.
-const SPIN_MAX: Duration = Duration::from_micros(100);
-/// Spins shorter than this are not worth their system calls.
-const SPIN_MIN: Duration = Duration::from_micros(3);
 /// A busy loop looks at file descriptors once in this many rounds.
 const ROUNDS_PER_EPOLL: u32 = 32;
-/// A thread that asks without waiting, over and over, looks at file descriptors this often.
-const FDS_EVERY: Duration = Duration::from_micros(20);
 /// Events taken from epoll at once.
 const EVENT_COUNT_MAX: usize = 64;
 /// Epoll key of the doorbell and of sources: there is nothing to look up.
 const KEY_NONE: u64 = u64::MAX;
-
-/// Longest yield that a peer of ours explains.
-const YIELD_MAX: Duration = Duration::from_micros(40);
-/// Waits without a spin after a longer one: the first time, and where doubling ends.
-const HOLD_OFF_MIN: u32 = 4;
-const HOLD_OFF_MAX: u32 = 1024;
-
-/// How long the thread spins before it sleeps.
-struct Idle {
-    spin: Cell<Duration>,
-    /// Waits that sleep at once.
-    hold_off: Cell<u32>,
-    /// As many as the next long yield brings.
-    penalty: Cell<u32>,
-}
-
-impl Idle {
-    /// How long to spin now.
-    fn budget(&self) -> Duration {
-        match self.hold_off.get() {
-            0 => self.spin.get(),
-            left => {
-                self.hold_off.set(left - 1);
-                Duration::ZERO
-            }
-        }
-    }
-
-    /// Learns that a yield has cost a time slice.
-    fn yielded_long(&self) {
-        self.hold_off.set(self.penalty.get());
-        self.penalty.set((self.penalty.get() * 2).min(HOLD_OFF_MAX));
-    }
-
-    /// Learns that a spin has found work in good time.
-    fn spun_well(&self) {
-        self.penalty.set((self.penalty.get() / 2).max(HOLD_OFF_MIN));
-    }
-
-    /// Learns how long the thread had nothing to do.
-    fn was_idle_for(&self, idle: Duration) {
-        let spin = if idle < SPIN_MAX { SPIN_MAX } else { self.spin.get() / 2 };
-        self.spin.set(if spin < SPIN_MIN { Duration::ZERO } else { spin });
-    }
-}
 
 /// One thread's run loop.
 pub(crate) struct Real {
@@ -138,11 +80,7 @@ impl Real {
             watches: RefCell::default(),
             free_watches: RefCell::default(),
             watch_count: Cell::new(0),
-            idle: Idle {
-                spin: Cell::new(SPIN_MAX),
-                hold_off: Cell::new(0),
-                penalty: Cell::new(HOLD_OFF_MIN),
-            },
+            idle: Idle::new(),
             rounds: Cell::new(0),
             fds_seen: Cell::new(Duration::ZERO),
             extensions: RefCell::default(),
@@ -260,21 +198,33 @@ impl Real {
             return self.look();
         }
         let start = Instant::now();
-        let limit = match self.spin(start) {
-            true => {
-                self.idle.was_idle_for(Duration::ZERO);
-                return true;
-            }
-            false => limit.map(|limit| limit.saturating_sub(start.elapsed())),
-        };
-        let found = self.sleep(limit);
-        self.idle.was_idle_for(start.elapsed());
-        found
+        let budget = self.idle.budget();
+        let spins = !budget.is_zero() && self.can_be_looked_at();
+        if spins
+            && let Some(found) = self.spin(start, limit.map_or(budget, |limit| budget.min(limit)))
+        {
+            self.idle.waited(Duration::ZERO, Some(found));
+            return true;
+        }
+        let spun = start.elapsed();
+        let (found, slept) = self.sleep(limit.map(|limit| limit.saturating_sub(spun)));
+        let idle = start.elapsed();
+        if slept && spins && found.is_some_and(|found| found != Found::Timer) {
+            self.idle.slept_after_spin(idle - spun);
+        }
+        self.idle.waited(idle, found);
+        found.is_some()
     }
 
-    /// Looks at file descriptors, but not in each round of a thread that polls in a loop: the
-    /// sources were looked at already, and a system call would cost more than all the rest. Such
-    /// a thread also lets others run now and then: the peer may be waiting for this very core.
+    /// Work can be found without sleeping.
+    fn can_be_looked_at(&self) -> bool {
+        self.watch_count.get() > 0 || !self.sources.borrow().is_empty()
+    }
+
+    /// Looks at file descriptors, but not in each round of a thread that polls in a loop, unless
+    /// work comes from there: the sources were looked at already, and a system call would cost
+    /// more than all the rest. Such a thread also lets others run now and then: the peer may be
+    /// waiting for this very core.
     fn look(&self) -> bool {
         if self.sources.borrow().is_empty() {
             return self.poll_fds(Some(Duration::ZERO));
@@ -282,10 +232,15 @@ impl Real {
         let now = self.now();
         let since = now - self.fds_seen.get();
         if since < FDS_EVERY {
-            return false;
+            let found = self.idle.descriptors_are_hot() && self.poll_fds(Some(Duration::ZERO));
+            if found {
+                self.idle.looked_at_fds(true);
+            }
+            return found;
         }
         self.fds_seen.set(now);
         let found = self.poll_fds(Some(Duration::ZERO));
+        self.idle.looked_at_fds(found);
         if found || since > 2 * FDS_EVERY {
             return found;
         }
@@ -293,32 +248,49 @@ impl Real {
         self.poll_sources() || self.exec.has_work()
     }
 
-    /// Yields until a source has work or the time for it is over.
-    fn spin(&self, start: Instant) -> bool {
-        let spin = self.idle.budget();
-        if spin.is_zero() || self.sources.borrow().is_empty() {
-            return false;
-        }
-        let mut before = Duration::ZERO;
+    /// Yields and looks until there is work, or for as long as `budget`.
+    fn spin(&self, start: Instant, budget: Duration) -> Option<Found> {
+        let due = self.timers.next().map(|deadline| deadline.saturating_sub(self.now()));
+        let mut spin = Spin::new(&self.idle, budget);
         loop {
-            rustix::thread::sched_yield();
-            let found = self.poll_sources() || self.exec.has_work();
-            let now = start.elapsed();
-            if now - before > YIELD_MAX {
-                self.idle.yielded_long();
-                return found;
+            let mut goes_on = true;
+            let mut now = start.elapsed();
+            if spin.yields() {
+                let before = now;
+                rustix::thread::sched_yield();
+                now = start.elapsed();
+                goes_on = spin.yielded(now - before);
             }
-            if found {
+            let found =
+                self.look_everywhere(|| spin.looks_at_fds(now), due.is_some_and(|due| due <= now));
+            if goes_on && found.is_some_and(|found| found != Found::Timer) {
                 self.idle.spun_well();
             }
-            if found || now > spin {
+            if found.is_some() || !goes_on || spin.is_over(now) {
                 return found;
             }
-            before = now;
         }
     }
 
-    fn sleep(&self, limit: Option<Duration>) -> bool {
+    fn look_everywhere(
+        &self,
+        looks_at_fds: impl FnOnce() -> bool,
+        timer_is_due: bool,
+    ) -> Option<Found> {
+        if self.poll_sources() {
+            return Some(Found::Source);
+        }
+        if self.exec.has_work() {
+            return Some(Found::Task);
+        }
+        if self.watch_count.get() > 0 && looks_at_fds() && self.poll_fds(Some(Duration::ZERO)) {
+            return Some(Found::Descriptor);
+        }
+        timer_is_due.then_some(Found::Timer)
+    }
+
+    /// Sleeps until there is work, at most `limit`: what there is, and whether it slept indeed.
+    fn sleep(&self, limit: Option<Duration>) -> (Option<Found>, bool) {
         let sources = self.sources.borrow().clone();
         let mut raced = false;
         let mut armed_count = 0;
@@ -329,19 +301,31 @@ impl Real {
                 break;
             }
         }
-        let mut found = raced;
+        let (mut slept, mut ready) = (false, false);
         if !raced && self.exec.prepare_sleep() {
             let timer = self.timers.next().map(|deadline| deadline.saturating_sub(self.now()));
             let wait = match (limit, timer) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            found |= self.poll_fds(wait);
+            slept = true;
+            ready = self.poll_fds(wait);
         }
         for source in &sources[..armed_count] {
             source.disarm();
         }
-        found | self.poll_sources() | self.fire_timers() | self.exec.has_work()
+        let mut found = None;
+        // All of them are served; the first that holds is what the wait ended with.
+        let mut note = |holds: bool, what: Found| {
+            if holds {
+                found.get_or_insert(what);
+            }
+        };
+        note(ready, Found::Descriptor);
+        note(self.poll_sources() | raced, Found::Source);
+        note(self.fire_timers(), Found::Timer);
+        note(self.exec.has_work(), Found::Task);
+        (found, slept)
     }
 
     /// Takes events from epoll, waiting at most `wait`.
@@ -372,6 +356,7 @@ impl Real {
                 readiness.post(
                     both || flags.intersects(Flags::IN | Flags::RDHUP),
                     both || flags.contains(Flags::OUT),
+                    both || flags.contains(Flags::RDHUP),
                 );
                 found = true;
             }

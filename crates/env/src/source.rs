@@ -33,13 +33,18 @@ pub trait Source {
 pub(crate) struct Readiness {
     readable: Cell<bool>,
     writable: Cell<bool>,
+    /// The peer sends no more, or there was an error.
+    hung_up: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
 }
 
 impl Readiness {
-    /// Takes an event from the kernel.
-    pub fn post(&self, readable: bool, writable: bool) {
+    /// Takes an event from the kernel. `hung_up` tells that no other event may follow.
+    pub fn post(&self, readable: bool, writable: bool, hung_up: bool) {
+        if hung_up {
+            self.hung_up.set(true);
+        }
         if readable {
             self.readable.set(true);
             if let Some(waker) = self.reader.take() {
@@ -104,6 +109,21 @@ impl FdWatch {
     /// A read said `WouldBlock`.
     pub fn clear_readable(&self) {
         self.readiness.readable.set(false);
+    }
+
+    /// A read took less than it had room for, so there is nothing more; what comes from now on is
+    /// another event. For what gives all it has at once, as a TCP socket does. After a hangup it
+    /// stays readable: the end is still to be read, and it may have come with the event of the last
+    /// bytes.
+    pub fn drained(&self) {
+        if !self.readiness.hung_up.get() {
+            self.readiness.readable.set(false);
+        }
+    }
+
+    /// A write may succeed, as far as known.
+    pub fn is_writable(&self) -> bool {
+        self.readiness.writable.get()
     }
 
     /// A write said `WouldBlock`.

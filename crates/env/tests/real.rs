@@ -335,3 +335,126 @@ fn disk_on_a_memory_file_system() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
     disk_works_in(dir.path());
 }
+
+/// Counts how often the thread falls asleep, and does something when it has begun to wait.
+struct Onlooker {
+    sleeps: Cell<u32>,
+    looks: Cell<u32>,
+    /// What it does, once in each wait; true: it is work of this source.
+    act: Box<dyn Fn() -> bool>,
+    acts: Cell<bool>,
+}
+
+impl Onlooker {
+    fn new(act: impl Fn() -> bool + 'static) -> Rc<Onlooker> {
+        let (sleeps, looks, acts) = (Cell::new(0), Cell::new(0), Cell::new(false));
+        Rc::new(Onlooker { sleeps, looks, act: Box::new(act), acts })
+    }
+}
+
+impl Source for Onlooker {
+    fn poll(&self) -> bool {
+        // The first look is that of the round before the wait.
+        self.looks.set(self.looks.get() + 1);
+        self.looks.get() >= 2 && self.acts.replace(false) && (self.act)()
+    }
+    fn arm(&self) -> bool {
+        self.sleeps.set(self.sleeps.get() + 1);
+        self.acts.replace(false) && (self.act)()
+    }
+    fn disarm(&self) {}
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+}
+
+/// Waits, over and over, for what `wait` waits for; how many of the waits did without sleeping.
+/// How many depends on what else the machine does, but not whether any does.
+fn waits_without_sleep(env: &Env, onlooker: &Rc<Onlooker>, mut wait: impl FnMut()) -> u32 {
+    const WAITS: u32 = 1000;
+    env.add_source(onlooker.clone()).unwrap();
+    let mut count = 0;
+    for _ in 0..WAITS {
+        onlooker.looks.set(0);
+        onlooker.acts.set(true);
+        let before = onlooker.sleeps.get();
+        wait();
+        count += u32::from(onlooker.sleeps.get() == before);
+    }
+    let source: Rc<dyn Source> = onlooker.clone();
+    env.remove_source(&source);
+    count
+}
+
+/// The loop once looked at sources only while it spun: whatever came through a descriptor waited
+/// until the spin was over, 100 µs, and found the thread asleep, each time.
+#[test]
+fn a_waiting_loop_sees_a_ready_descriptor_without_sleeping() {
+    let env = Env::real().unwrap();
+    let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+    a.set_nonblocking(true).unwrap();
+    let watch = env.watch_fd(Rc::new(OwnedFd::from(a))).unwrap();
+    let onlooker = Onlooker::new(move || {
+        assert_eq!(rustix::io::write(&b, b"x").unwrap(), 1);
+        false
+    });
+    let count = waits_without_sleep(&env, &onlooker, || {
+        env.block_on(async {
+            let mut buf = [0];
+            while rustix::io::read(watch.fd(), &mut buf).is_err() {
+                watch.clear_readable();
+                watch.readable().await;
+            }
+        });
+    });
+    assert!(count > 0, "it slept each time");
+}
+
+#[test]
+fn a_waiting_loop_sees_work_of_a_source_without_sleeping() {
+    let env = Env::real().unwrap();
+    let waiting: Rc<Cell<Option<Waker>>> = Rc::default();
+    let waker = waiting.clone();
+    let onlooker = Onlooker::new(move || {
+        if let Some(waker) = waker.take() {
+            waker.wake();
+        }
+        true
+    });
+    let count = waits_without_sleep(&env, &onlooker, || {
+        let mut waits = false;
+        env.block_on(std::future::poll_fn(|cx| match std::mem::replace(&mut waits, true) {
+            true => Poll::Ready(()),
+            false => {
+                waiting.set(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        }));
+    });
+    assert!(count > 0, "it slept each time");
+}
+
+/// A timer that was due while the thread spun once waited for the end of the spin.
+#[test]
+fn a_waiting_loop_sees_a_due_timer_without_sleeping() {
+    let env = Env::real().unwrap();
+    let onlooker = Onlooker::new(|| false);
+    let count = waits_without_sleep(&env, &onlooker, || {
+        env.block_on(env.sleep(Duration::from_micros(20)));
+    });
+    assert!(count > 0, "it slept each time");
+}
+
+#[test]
+fn a_waiting_loop_sees_a_completion_of_the_disk_without_sleeping() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::real().unwrap();
+    let options = OpenOptions { create: true, ..OpenOptions::default() };
+    let file = env.block_on(env.disk().open(&dir.path().join("f"), options)).unwrap();
+    let onlooker = Onlooker::new(|| false);
+    let count = waits_without_sleep(&env, &onlooker, || {
+        let (_, outcome) = env.block_on(file.write_at(0, AlignedBuf::zeroed(4096)));
+        outcome.unwrap();
+    });
+    assert!(count > 0, "it slept each time");
+}
