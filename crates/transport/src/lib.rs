@@ -30,6 +30,7 @@ mod ring;
 mod server;
 mod shm;
 mod sim;
+mod socket;
 mod stream;
 
 pub use accept::{Acceptor, Handoff, HelloInfo, Incomer};

@@ -6,17 +6,10 @@
 
 use crate::shm::ShmStream;
 use crate::sim::SimStream;
-use env::{Env, FdWatch};
-use rustix::io::Errno;
-use std::cell::{Cell, RefCell};
-use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::OwnedFd;
-use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use crate::socket::SocketStream;
+use std::io::IoSlice;
+use std::task::{Context, Poll};
 use types::{Code, Error, Result};
-
-/// Bytes read ahead from a socket.
-const READ_AHEAD_BYTES: usize = 16 << 10;
 
 /// A byte stream in both directions.
 pub(crate) enum Stream {
@@ -91,97 +84,4 @@ pub(crate) fn rest_of<'a: 'b, 'b>(
             return;
         }
     }
-}
-
-/// A TCP or Unix stream socket.
-pub(crate) struct SocketStream {
-    watch: FdWatch,
-    ahead: RefCell<ReadAhead>,
-    closed: Cell<bool>,
-}
-
-struct ReadAhead {
-    bytes: Box<[u8]>,
-    start: usize,
-    end: usize,
-}
-
-fn is_retry(errno: Errno) -> bool {
-    errno == Errno::WOULDBLOCK || errno == Errno::INTR
-}
-
-fn broken(errno: Errno) -> Error {
-    Error::new(Code::Closed, format!("the connection broke: {errno}"))
-}
-
-impl SocketStream {
-    /// A stream over a connected nonblocking socket, beginning with bytes read before.
-    pub fn new(env: &Env, fd: OwnedFd, early: &[u8]) -> Result<SocketStream> {
-        let mut bytes = vec![0; READ_AHEAD_BYTES.max(early.len())].into_boxed_slice();
-        bytes[..early.len()].copy_from_slice(early);
-        Ok(SocketStream {
-            watch: env.watch_fd(Rc::new(fd))?,
-            ahead: RefCell::new(ReadAhead { bytes, start: 0, end: early.len() }),
-            closed: Cell::new(false),
-        })
-    }
-
-    fn poll_read(&self, cx: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize>> {
-        let mut ahead = self.ahead.borrow_mut();
-        let ahead = &mut *ahead;
-        if ahead.start < ahead.end {
-            let count = out.len().min(ahead.end - ahead.start);
-            out[..count].copy_from_slice(&ahead.bytes[ahead.start..ahead.start + count]);
-            ahead.start += count;
-            return Poll::Ready(Ok(count));
-        }
-        loop {
-            if self.closed.get() {
-                return Poll::Ready(Ok(0));
-            }
-            ready!(self.watch.poll_readable(cx));
-            let wanted = out.len();
-            let mut rooms = [IoSliceMut::new(out), IoSliceMut::new(&mut ahead.bytes)];
-            match rustix::io::readv(self.watch.fd(), &mut rooms) {
-                Ok(count) => {
-                    let direct = count.min(wanted);
-                    ahead.start = 0;
-                    ahead.end = count - direct;
-                    return Poll::Ready(Ok(direct));
-                }
-                Err(Errno::WOULDBLOCK) => self.watch.clear_readable(),
-                Err(errno) if is_retry(errno) => {}
-                Err(Errno::CONNRESET) => return Poll::Ready(Ok(0)),
-                Err(errno) => return Poll::Ready(Err(broken(errno))),
-            }
-        }
-    }
-
-    fn poll_write(&self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<Result<usize>> {
-        loop {
-            if self.closed.get() {
-                return Poll::Ready(Err(Error::new(Code::Closed, "the connection is closed")));
-            }
-            ready!(self.watch.poll_writable(cx));
-            match send_parts(&self.watch, parts) {
-                Ok(count) => return Poll::Ready(Ok(count)),
-                Err(Errno::WOULDBLOCK) => self.watch.clear_writable(),
-                Err(errno) if is_retry(errno) => {}
-                Err(errno) => return Poll::Ready(Err(broken(errno))),
-            }
-        }
-    }
-
-    fn close(&self) {
-        if !self.closed.replace(true) {
-            // The hangup this causes wakes a waiting reader and writer.
-            let _ = rustix::net::shutdown(self.watch.fd(), rustix::net::Shutdown::Both);
-        }
-    }
-}
-
-fn send_parts(watch: &FdWatch, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
-    let mut control = rustix::net::SendAncillaryBuffer::default();
-    let flags = rustix::net::SendFlags::NOSIGNAL | rustix::net::SendFlags::DONTWAIT;
-    rustix::net::sendmsg(watch.fd(), parts, &mut control, flags)
 }
