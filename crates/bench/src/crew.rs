@@ -11,6 +11,7 @@
 //! whose parent is gone reads the end of its input, and ends.
 
 use crate::place::Where;
+use crate::suite::hop;
 use crate::worker::WORKER_ENV;
 use crate::{clock, io, ioc, md, store};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ pub(crate) enum Job {
     Ioc(ioc::Load),
     /// [`crate::store`].
     Store(store::Load),
+    /// The yardsticks of [`crate::suite`].
+    Hop(hop::Load),
 }
 
 /// The first thing a worker reads.

@@ -1,6 +1,6 @@
 //! Results: what was run, where, on which machine, and what came out; for people and as JSON.
 
-use crate::crew::{Phase, PhaseSamples};
+use crate::crew::{Phase, PhaseSamples, Sample};
 use crate::place::Where;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -105,6 +105,9 @@ pub struct PhaseResult {
     /// CPU time of the server processes on this host, microseconds per operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_cpu_us_per_op: Option<f64>,
+    /// Rate of the slowest process over the mean of all: 1 when they are served alike.
+    #[serde(default)]
+    pub evenness: f64,
 }
 
 impl PhaseResult {
@@ -129,6 +132,7 @@ impl PhaseResult {
             bytes_per_s: bytes as f64 / seconds,
             client_cpu_us_per_op: us_per_op(cpu_ns),
             server_cpu_us_per_op: run.server_cpu_ns.map(us_per_op),
+            evenness: evenness(samples),
         }
     }
 
@@ -136,6 +140,17 @@ impl PhaseResult {
     pub fn cpu_us_per_op(&self) -> f64 {
         self.client_cpu_us_per_op + self.server_cpu_us_per_op.unwrap_or(0.0)
     }
+}
+
+/// Rate of the slowest over the mean.
+fn evenness(samples: &[Sample]) -> f64 {
+    let rate = |sample: &Sample| {
+        sample.ops as f64 / sample.end_ns.saturating_sub(sample.start_ns).max(1) as f64
+    };
+    let rates = || samples.iter().map(rate);
+    let mean = rates().sum::<f64>() / samples.len().max(1) as f64;
+    // Of nothing everybody has the same share.
+    if mean > 0.0 { rates().fold(f64::INFINITY, f64::min) / mean } else { 1.0 }
 }
 
 /// One phase over all iterations.
@@ -213,7 +228,6 @@ fn summarize(phases: &[PhaseResult]) -> Vec<PhaseSummary> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::Sample;
 
     #[test]
     fn rates_count_from_the_earliest_start_to_the_latest_end() {
@@ -230,6 +244,10 @@ mod tests {
         assert_eq!(result.bytes_per_s, 160.0 / 1.5);
         assert_eq!(result.client_cpu_us_per_op, 0.4);
         assert_eq!(result.server_cpu_us_per_op, Some(2.0));
+        assert_eq!(result.evenness, 1.0);
+        // One needs three times as long as the other: rates of 3 and 1.
+        let samples = [sample(0, 1_000), sample(0, 3_000)];
+        assert!((evenness(&samples) - 0.5).abs() < 1e-9);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Plots as SVG: lines with marks, and stacked bars in panels side by side.
+//! Plots as SVG: lines with marks, stacked bars in panels side by side, and goals with what was
+//! reached of each.
 //!
 //! Just what the project's experiments draw, written directly: axes from zero, round ticks, a
 //! legend. All text is escaped; figures that are not finite are left out. The output is the same
@@ -66,6 +67,55 @@ pub struct Panel {
     pub title: String,
     /// The parts of each bar, not negative.
     pub bars: Vec<Vec<f64>>,
+}
+
+/// How far goals were reached: a bar each, and a line that they are to reach.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// Above the plot.
+    pub title: String,
+    /// From the top down.
+    pub rows: Vec<Share>,
+}
+
+/// One goal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Share {
+    /// To the left of the bar.
+    pub name: String,
+    /// What was measured over what was wanted.
+    pub share: f64,
+    /// Decides the colour.
+    pub is_reached: bool,
+}
+
+/// Of [`Shares`]: where bars begin, how high a row is, and where bars are cut off.
+const SHARES_LEFT: f64 = 380.0;
+const SHARES_ROW: f64 = 18.0;
+const SHARES_MAX: f64 = 3.0;
+
+impl Shares {
+    /// The drawing.
+    pub fn svg(&self) -> String {
+        let bottom = TOP + SHARES_ROW * self.rows.len() as f64;
+        let mut page = Page::blank(&self.title, bottom + 30.0);
+        let frame = Frame { left: SHARES_LEFT, right: WIDTH - RIGHT - 40.0 };
+        for (at, row) in self.rows.iter().enumerate() {
+            let y = TOP + SHARES_ROW * at as f64;
+            page.text(SHARES_LEFT - 8.0, y + 13.0, "end", 12, &row.name);
+            if !is_size(row.share) {
+                continue;
+            }
+            let end = frame.x(row.share.min(SHARES_MAX) / SHARES_MAX);
+            let shade = if row.is_reached { COLOURS[2] } else { COLOURS[1] };
+            page.rect(frame.left, y + 2.0, end - frame.left, SHARES_ROW - 4.0, shade);
+            page.text(end + 5.0, y + 13.0, "start", 11, &format!("{:.2}", row.share));
+        }
+        let goal = frame.x(1.0 / SHARES_MAX);
+        page.line(goal, TOP - 4.0, goal, bottom + 4.0, "#000000");
+        page.text(goal, bottom + 19.0, "middle", 12, "goal");
+        page.end()
+    }
 }
 
 impl Lines {
@@ -191,15 +241,21 @@ struct Page {
 }
 
 impl Page {
-    fn new(title: &str, x_label: &str, y_label: &str) -> Page {
+    /// A page of this height.
+    fn blank(title: &str, height: f64) -> Page {
         let mut page = Page { out: String::new() };
         let _ = writeln!(
             page.out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-             viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\">"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+             viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\">"
         );
-        page.rect(0.0, 0.0, WIDTH, HEIGHT, "#ffffff");
+        page.rect(0.0, 0.0, WIDTH, height, "#ffffff");
         page.text(WIDTH / 2.0, 24.0, "middle", 15, title);
+        page
+    }
+
+    fn new(title: &str, x_label: &str, y_label: &str) -> Page {
+        let mut page = Page::blank(title, HEIGHT);
         page.text((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 12.0, "middle", 13, x_label);
         let middle = (TOP + HEIGHT - BOTTOM) / 2.0;
         let _ = writeln!(
@@ -339,6 +395,20 @@ mod tests {
         assert_eq!(y.len(), 7);
         assert!((y[2] + height[2] - y[1]).abs() < 0.11, "the second part stands on the first");
         assert!((y[3] - y[2]).abs() < 0.11, "3 is as high as 1 + 2, also in another panel");
+    }
+
+    #[test]
+    fn goals_that_are_reached_reach_the_line() {
+        let share = |share, is_reached| Share { name: "a < b".into(), share, is_reached };
+        let rows =
+            vec![share(0.5, false), share(1.0, true), share(99.0, true), share(f64::NAN, false)];
+        let svg = Shares { title: "t".into(), rows }.svg();
+        let (x, width) = (values(&svg, "rect", "x"), values(&svg, "rect", "width"));
+        let goal = values(&svg, "line", "x1")[0];
+        // The page, and three bars.
+        assert_eq!(x.len(), 4);
+        assert!(x[1] + width[1] < goal && (x[2] + width[2] - goal).abs() < 0.11);
+        assert!(x[3] + width[3] < WIDTH && svg.contains("a &lt; b") && !svg.contains("NaN"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::ioc::LoadTask;
 use crate::md::MdTask;
 use crate::place::Where;
 use crate::store::StoreTask;
+use crate::suite::hop::HopTask;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, StdinLock, StdoutLock};
 use std::process::ExitCode;
@@ -89,6 +90,9 @@ fn serve(line: &mut Line) -> Result<()> {
     if let Job::Store(load) = &assignment.job {
         return steps(line, StoreTask::connect(load.clone(), assignment.rank, &assignment.place)?);
     }
+    if let Job::Hop(load) = &assignment.job {
+        return steps(line, HopTask::connect(load, assignment.rank)?);
+    }
     match &assignment.place {
         Where::Dfs { .. } => {
             let backend = DfsBackend::connect(&assignment.place)?;
@@ -113,7 +117,8 @@ fn obey<B: Backend>(line: &mut Line, assignment: &Assignment, backend: B) -> Res
         Job::Md(options) => {
             steps(line, MdTask::new(options.clone(), assignment.rank, dir, backend))
         }
-        // Taken care of before: it needs no backend.
+        // Taken care of before: they need no backend.
+        Job::Hop(_) => Err(Error::inval("a round trip has no place")),
         Job::Store(_) => Err(Error::inval("a load of the store goes to a container")),
         // Coordination hooks the calls of the operating system, so that is what it uses.
         Job::Ioc(load) => steps(line, LoadTask::new(load.clone(), assignment.rank, &dir)),

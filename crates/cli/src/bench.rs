@@ -196,6 +196,9 @@ struct SuiteArgs {
     /// Also write the report as JSON into this directory
     #[arg(long, value_name = "DIRECTORY")]
     results: Option<PathBuf>,
+    /// Also draw what was reached of each goal
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -223,6 +226,7 @@ fn run_suite(session: &Session, args: &SuiteArgs) -> Outcome {
         scale: args.scale,
         dir: absolute(&args.memory)?,
         results: args.results.clone(),
+        plot: args.plot.clone(),
     };
     let binary = std::env::current_exe()
         .map_err(|error| Error::io("finding this program's own file", error))?;

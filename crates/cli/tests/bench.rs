@@ -178,9 +178,13 @@ fn the_suite_runs_to_its_end() {
         .arg(&memory)
         .arg("--results")
         .arg(&results)
+        .arg("--plot")
+        .arg(dir.path().join("goals.svg"))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text_of(&output));
+    let picture = std::fs::read_to_string(dir.path().join("goals.svg")).unwrap();
+    assert!(picture.contains("TCP stat / bare exchange"));
     let report = only_file(&results);
     assert_eq!(report["failures"].as_array().unwrap().len(), 0);
     for verdict in report["verdicts"].as_array().unwrap() {

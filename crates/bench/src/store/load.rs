@@ -43,10 +43,12 @@ pub(crate) struct StoreTask {
 
 impl StoreTask {
     pub(crate) fn connect(load: Load, rank: u32, place: &Where) -> Result<StoreTask> {
-        let Where::Dfs { system, pool, cont, .. } = place else {
+        let Where::Dfs { system, pool, cont, tcp_only, .. } = place else {
             return Err(Error::inval(format!("{place} is not in a container")));
         };
-        let client = Client::connect(ConnectOptions::new(system_address(system)?))?;
+        let mut options = ConnectOptions::new(system_address(system)?);
+        options.tcp_only = *tcp_only;
+        let client = Client::connect(options)?;
         let cont = client.block_on(async {
             let pool = client.pool_open(&Name::parse(pool), OpenMode::ReadWrite).await?;
             pool.cont_open(&Name::parse(cont), OpenMode::ReadWrite).await

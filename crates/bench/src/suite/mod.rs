@@ -9,6 +9,7 @@
 pub(crate) mod bed;
 pub(crate) mod collect;
 mod growth;
+pub(crate) mod hop;
 mod rounds;
 mod stream;
 pub(crate) mod verdict;
@@ -40,11 +41,20 @@ pub struct Options {
     pub dir: PathBuf,
     /// Where to write the report as JSON; `None`: nowhere.
     pub results: Option<PathBuf>,
+    /// Where to draw what was reached of each goal, as SVG; `None`: nowhere.
+    pub plot: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { rounds: 3, processes: 2, scale: 1.0, dir: "/dev/shm".into(), results: None }
+        Options {
+            rounds: 3,
+            processes: 2,
+            scale: 1.0,
+            dir: "/dev/shm".into(),
+            results: None,
+            plot: None,
+        }
     }
 }
 
@@ -130,6 +140,10 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
     say(out, &format!("{kept} of {} goals reached", report.verdicts.len()))?;
     if let Some(dir) = &options.results {
         write_results(dir, &report)?;
+    }
+    if let Some(path) = &options.plot {
+        std::fs::write(path, verdict::picture(&report.verdicts).svg())
+            .map_err(|error| Error::io(format!("writing {}", path.display()), error))?;
     }
     Ok(report)
 }

@@ -1,15 +1,24 @@
 //! The alternating part of a suite: each round runs every pattern once on each side.
 
 use super::collect::Collector;
-use super::{Options, bed::Bed, say, stream};
+use super::{Options, bed::Bed, hop, say, stream};
+use crate::crew::{Crew, Job, Phase, Step};
 use crate::place::Where;
-use crate::{io, md};
+use crate::report::PhaseResult;
+use crate::store::{Kind, Load};
+use crate::{io, md, servers};
 use std::io::Write;
 use types::{ObjClass, Result};
 
 /// Bytes of each pool.
 const POOL_BYTES: u64 = 8 << 30;
 const MIB: u64 = 1 << 20;
+/// Clients of the run that shows how many are served beside each other.
+const MANY: u32 = 8;
+/// Operations in flight on one connection.
+const DEPTHS: [u32; 3] = [1, 16, 64];
+/// Bytes of their values.
+const VALUE_BYTES: u64 = 150;
 
 /// One run of a round.
 struct Run {
@@ -27,6 +36,8 @@ enum Side {
     Tmpfs,
     Tcp,
     OneTarget,
+    /// One target, over TCP.
+    TcpOneTarget,
 }
 
 enum What {
@@ -70,6 +81,23 @@ fn plan(options: &Options) -> Vec<Run> {
             ..io::Options::hard(processes, segments)
         })
     };
+    let md_tcp = |processes: u32| {
+        let files = options.scaled(40_000 / u64::from(processes), 20);
+        What::Md(md::Options {
+            dir_class: Some(ObjClass::SX),
+            ..md::Options::easy(processes, files)
+        })
+    };
+    let io_tcp = |bytes: u64| {
+        let transfers = (total_bytes / 2 / bytes).max(2);
+        What::Io(io::Options {
+            processes: 1,
+            transfer_bytes: bytes,
+            block_bytes: transfers * bytes,
+            class: Some(ObjClass::SX),
+            ..io::Options::default()
+        })
+    };
     let run = |pattern, side, place, what| Run { pattern, side, place, what };
     vec![
         run("md easy", "dfs", Side::Dfs, md_easy(processes)),
@@ -85,6 +113,11 @@ fn plan(options: &Options) -> Vec<Run> {
         run("io 64k", "dfs", Side::Dfs, io_easy(processes, false, 64 << 10)),
         run("io hard", "tmpfs", Side::Tmpfs, io_hard()),
         run("io 1m", "tcp", Side::Tcp, io_easy(processes, true, MIB)),
+        run("md", "tcp x1", Side::TcpOneTarget, md_tcp(1)),
+        run("md", "tcp x8", Side::Tcp, md_tcp(MANY)),
+        run("io 47008", "tcp x1", Side::TcpOneTarget, io_tcp(47_008)),
+        run("io 64k", "tcp x1", Side::TcpOneTarget, io_tcp(64 << 10)),
+        run("io 1m", "tcp x1", Side::TcpOneTarget, io_tcp(MIB)),
     ]
 }
 
@@ -92,13 +125,19 @@ fn plan(options: &Options) -> Vec<Run> {
 #[cfg(test)]
 pub fn figure_names() -> Vec<String> {
     let mut names = vec!["bare tcp stream".to_string()];
+    names.extend(hop::figure_names());
+    names.extend(DEPTHS.map(depth_name));
     for run in plan(&Options::default()) {
         let phases: &[&str] = match &run.what {
             What::Md(_) => &["create", "stat", "read", "remove"],
             What::Io(_) => &["write", "read"],
         };
         for phase in phases {
-            names.push(format!("{} {phase} {}", run.pattern, run.side));
+            let figure = format!("{} {phase} {}", run.pattern, run.side);
+            if matches!(run.place, Side::Tcp | Side::TcpOneTarget) {
+                names.push(format!("{figure} evenness"));
+            }
+            names.push(figure);
         }
     }
     names
@@ -113,16 +152,8 @@ pub fn measure(
 ) -> Result<()> {
     let dfs = bed.make_files("rounds", POOL_BYTES, false)?;
     let one_target = bed.make_files("one-target", POOL_BYTES, true)?;
-    let tcp = match &dfs {
-        Where::Dfs { system, pool, cont, dir, .. } => Where::Dfs {
-            system: system.clone(),
-            pool: pool.clone(),
-            cont: cont.clone(),
-            dir: dir.clone(),
-            tcp_only: true,
-        },
-        Where::Posix(_) | Where::PosixWith { .. } => dfs.clone(),
-    };
+    let tcp = over_tcp(&dfs);
+    let tcp_one_target = over_tcp(&one_target);
     let tmpfs = bed.yardstick();
     for round in 1..=options.rounds {
         say(out, &format!("round {round} of {}", options.rounds))?;
@@ -132,6 +163,7 @@ pub fn measure(
                 Side::Tmpfs => &tmpfs,
                 Side::Tcp => &tcp,
                 Side::OneTarget => &one_target,
+                Side::TcpOneTarget => &tcp_one_target,
             };
             one(&run, place, all, out)?;
         }
@@ -139,6 +171,14 @@ pub fn measure(
         match stream::bytes_per_s(MIB as usize, pieces) {
             Ok(rate) => all.put("bare tcp stream", "MiB/s", rate / MIB as f64),
             Err(error) => all.fail("bare tcp stream", &error),
+        }
+        say(out, "  bare exchanges")?;
+        hop::measure(bed, options.processes, &|amount, min| options.scaled(amount, min), all);
+        say(out, "  operations in flight over tcp")?;
+        for depth in DEPTHS {
+            if let Err(error) = in_flight(options, &tcp_one_target, (round, depth), all) {
+                all.fail(&depth_name(depth), &error);
+            }
         }
     }
     for label in ["rounds", "one-target"] {
@@ -149,20 +189,61 @@ pub fn measure(
     Ok(())
 }
 
+fn over_tcp(place: &Where) -> Where {
+    let mut place = place.clone();
+    if let Where::Dfs { tcp_only, .. } = &mut place {
+        *tcp_only = true;
+    }
+    place
+}
+
+fn depth_name(depth: u32) -> String {
+    format!("updates tcp, {depth} in flight")
+}
+
+/// Small updates of one process on one connection, so many at a time.
+fn in_flight(
+    options: &Options,
+    place: &Where,
+    (round, depth): (u32, u32),
+    all: &mut Collector,
+) -> Result<()> {
+    let load = Load { kind: Kind::Updates, bytes: VALUE_BYTES, depth };
+    let mut crew = Crew::start(&Job::Store(load), place, 1)?;
+    // Tells the objects of all runs apart.
+    let iteration = round * 1000 + depth;
+    let item_count = options.scaled(40_000, 100);
+    let step = Step { phase: Phase::Write, iteration, item_count, wall_ns: None };
+    let done = crew.run(step, &servers::local_pids(place)?)?;
+    crew.finish()?;
+    let result = PhaseResult::from_samples(Phase::Write, 0, &done);
+    put_sides(&depth_name(depth), &result, all);
+    all.put(&depth_name(depth), "op/s", result.ops_per_s);
+    Ok(())
+}
+
+/// What an operation costs each of the two sides.
+fn put_sides(figure: &str, result: &PhaseResult, all: &mut Collector) {
+    all.put(&format!("{figure} client cpu"), "µs/op", result.client_cpu_us_per_op);
+    if let Some(cpu) = result.server_cpu_us_per_op {
+        all.put(&format!("{figure} engine cpu"), "µs/op", cpu);
+    }
+}
+
 /// One run; its rates and CPU times become figures.
 fn one(run: &Run, place: &Where, all: &mut Collector, out: &mut dyn Write) -> Result<()> {
     let name = format!("{} {}", run.pattern, run.side);
     let mut quiet = std::io::sink();
-    let (summary, is_io) = match &run.what {
+    let (phases, is_io) = match &run.what {
         What::Md(options) => {
-            (md::run(options, place, &mut quiet).map(|report| report.summary), false)
+            (md::run(options, place, &mut quiet).map(|report| report.phases), false)
         }
         What::Io(options) => {
-            (io::run(options, place, &mut quiet).map(|report| report.summary), true)
+            (io::run(options, place, &mut quiet).map(|report| report.phases), true)
         }
     };
-    let summary = match summary {
-        Ok(summary) => summary,
+    let phases = match phases {
+        Ok(phases) => phases,
         Err(error) => {
             say(out, &format!("  {name}: {error}"))?;
             all.fail(&name, &error);
@@ -170,14 +251,18 @@ fn one(run: &Run, place: &Where, all: &mut Collector, out: &mut dyn Write) -> Re
         }
     };
     let mut line = format!("  {name}:");
-    for phase in summary {
+    for phase in phases {
         let (rate, unit) = match is_io {
-            true => (phase.bytes_per_s.median / MIB as f64, "MiB/s"),
-            false => (phase.ops_per_s.median, "op/s"),
+            true => (phase.bytes_per_s / MIB as f64, "MiB/s"),
+            false => (phase.ops_per_s, "op/s"),
         };
         let figure = format!("{} {} {}", run.pattern, phase.phase.name(), run.side);
         all.put(&figure, unit, rate);
-        all.put(&format!("{figure} cpu"), "µs/op", phase.cpu_us_per_op.median);
+        all.put(&format!("{figure} cpu"), "µs/op", phase.cpu_us_per_op());
+        if matches!(run.place, Side::Tcp | Side::TcpOneTarget) {
+            put_sides(&figure, &phase, all);
+            all.put(&format!("{figure} evenness"), "x", phase.evenness);
+        }
         line.push_str(&format!(" {} {}", phase.phase.name(), crate::table::rate(rate)));
     }
     say(out, &line)

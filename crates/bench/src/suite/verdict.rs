@@ -2,6 +2,7 @@
 
 use super::collect::Collector;
 use crate::report::Spread;
+use crate::svg::{Share, Shares};
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
 
@@ -179,10 +180,78 @@ fn goals() -> Vec<(&'static str, &'static str, Goal, Source)> {
             AtMost(GROWTH_MAX),
             Ratio("cpu remove full", "cpu remove empty"),
         ),
+        ("md easy stat / bare hop", "x", AtLeast(0.5), Ratio("md easy stat dfs", "bare hop")),
+        ("md easy create / bare hop", "x", AtLeast(0.4), Ratio("md easy create dfs", "bare hop")),
+        ("md easy remove / bare hop", "x", AtLeast(0.45), Ratio("md easy remove dfs", "bare hop")),
         ("memory per empty file", "bytes", AtMost(400.0), Figure("memory per file")),
         ("CPU of an idle system", "%", Below(1.0), Figure("idle cpu")),
         ("azekura up answers", "s", Below(2.0), Figure("up seconds")),
     ]
+}
+
+/// What is promised over TCP.
+fn tcp_goals() -> Vec<(&'static str, &'static str, Goal, Source)> {
+    let mut goals = Vec::new();
+    let mut at_least = |name, limit, over, under| {
+        goals.push((name, "x", Goal::AtLeast(limit), Source::Ratio(over, under)));
+    };
+    let bare = "bare tcp exchange";
+    at_least("TCP stat / bare exchange", 0.9, "md stat tcp x1", bare);
+    at_least("TCP remove / bare exchange", 0.9, "md remove tcp x1", bare);
+    at_least("TCP create / bare exchange", 0.7, "md create tcp x1", bare);
+    at_least("TCP open and close / bare exchange", 0.7, "md read tcp x1", bare);
+    at_least("TCP create, 8 clients / one", 1.0, "md create tcp x8", "md create tcp x1");
+    at_least("TCP stat, 8 clients / one", 1.0, "md stat tcp x8", "md stat tcp x1");
+    at_least("TCP open and close, 8 clients / one", 1.0, "md read tcp x8", "md read tcp x1");
+    at_least("TCP remove, 8 clients / one", 1.0, "md remove tcp x8", "md remove tcp x1");
+    let (w, r) = ("io 47008 write tcp x1", "io 47008 read tcp x1");
+    at_least("TCP write of 47,008 bytes / bare", 0.7, w, "bare tcp 47008 write");
+    at_least("TCP read of 47,008 bytes / bare", 0.7, r, "bare tcp 47008 read");
+    let (w, r) = ("io 64k write tcp x1", "io 64k read tcp x1");
+    at_least("TCP write of 64 KiB / bare", 0.7, w, "bare tcp 64k write");
+    at_least("TCP read of 64 KiB / bare", 0.7, r, "bare tcp 64k read");
+    let (w, r) = ("io 1m write tcp x1", "io 1m read tcp x1");
+    at_least("TCP write of 1 MiB / bare", 0.9, w, "bare tcp 1m write");
+    at_least("TCP read of 1 MiB / bare", 0.9, r, "bare tcp 1m read");
+    let [one, some, many] =
+        ["updates tcp, 1 in flight", "updates tcp, 16 in flight", "updates tcp, 64 in flight"];
+    at_least("TCP updates, 16 in flight / one", 2.0, some, one);
+    at_least("TCP updates, 64 in flight / one", 2.0, many, one);
+    for (name, figure) in [
+        ("TCP create, slowest of 8 / mean", "md create tcp x8 evenness"),
+        ("TCP stat, slowest of 8 / mean", "md stat tcp x8 evenness"),
+    ] {
+        goals.push((name, "x", Goal::AtLeast(0.7), Source::Figure(figure)));
+    }
+    goals
+}
+
+fn all_goals() -> impl Iterator<Item = (&'static str, &'static str, Goal, Source)> {
+    goals().into_iter().chain(tcp_goals())
+}
+
+/// How the promises were kept, as a picture.
+pub fn picture(verdicts: &[Verdict]) -> Shares {
+    Shares {
+        title: "what was reached of each goal".to_string(),
+        rows: verdicts
+            .iter()
+            .map(|verdict| {
+                let (limit, is_floor) = match verdict.goal {
+                    Goal::AtLeast(limit) => (limit, true),
+                    Goal::AtMost(limit) | Goal::Below(limit) => (limit, false),
+                };
+                let median = verdict.measured.median;
+                // Of a ceiling, so much less is so much better.
+                let share = if is_floor { median / limit } else { limit / median };
+                Share {
+                    name: format!("{} {}", verdict.name, verdict.goal.text()),
+                    share: if verdict.measured.count > 0 { share } else { 0.0 },
+                    is_reached: verdict.reached,
+                }
+            })
+            .collect(),
+    }
 }
 
 /// Applies the goals. A promise without figures counts as broken.
@@ -194,7 +263,7 @@ pub fn judge(all: &Collector) -> Vec<Verdict> {
         };
         Verdict::of(name, unit, goal, &values)
     };
-    goals().into_iter().map(apply).collect()
+    all_goals().map(apply).collect()
 }
 
 /// The promises, for people.
@@ -254,7 +323,7 @@ mod tests {
         let mut fed = vec!["idle cpu".to_string(), "up seconds".to_string()];
         fed.extend(rounds::figure_names());
         fed.extend(growth::figure_names());
-        for (name, _, _, source) in goals() {
+        for (name, _, _, source) in all_goals() {
             let needs = match source {
                 Source::Figure(figure) => vec![figure],
                 Source::Ratio(over, under) => vec![over, under],
