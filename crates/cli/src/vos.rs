@@ -4,7 +4,7 @@ use crate::exit::{Failure, Outcome};
 use crate::output::{Table, write_failure, write_pairs};
 use crate::session::Session;
 use ::vos::offline::{
-    Consent, DumpFilter, DumpItem, Finding, Offline, Place, Severity, TargetReport,
+    Consent, DumpFilter, DumpItem, Finding, Offline, Place, Repair, Severity, TargetReport,
 };
 use ::vos::{DataDevice, Devices};
 use clap::{Args, Subcommand};
@@ -67,7 +67,7 @@ enum VosVerb {
         #[arg(long)]
         data: bool,
     },
-    /// Put right what can be, and say what was done
+    /// Put right what can be, and say what was done; exit code 1 when something is left
     #[command(after_help = "Examples:
   azekura vos repair /mnt/nvme0/azekura --dry-run --drop-tail
   azekura vos repair /mnt/nvme0/azekura --drop-tail")]
@@ -168,17 +168,19 @@ pub fn run(session: &Session, args: &VosArgs) -> Outcome {
         VosVerb::Check { place, data } => check(session, place, *data),
         VosVerb::Repair { place, dry_run, drop_tail, remove_remains } => {
             let consent = Consent { drop_tail: *drop_tail, remove_remains: *remove_remains };
-            let report = with(place, !dry_run, async |offline| {
-                let done = offline.repair(consent).await?;
-                Ok(Repaired { dry_run: *dry_run, done })
-            })?;
+            let repair =
+                with(place, !dry_run, async |offline| Ok(offline.repair(consent).await?))?;
+            let report = Repaired { dry_run: *dry_run, repair };
+            let Repair { done, left } = &report.repair;
             session.out.show(&report, |out| {
                 let would = if *dry_run { " (not done: dry run)" } else { "" };
-                if report.done.is_empty() {
+                if done.is_empty() && left.is_empty() {
                     writeln!(out, "Nothing to do.")?;
                 }
-                report.done.iter().try_for_each(|line| writeln!(out, "{line}{would}"))
-            })
+                done.iter().try_for_each(|line| writeln!(out, "{line}{would}"))?;
+                left.iter().try_for_each(|line| writeln!(out, "NOT REPAIRED: {line}"))
+            })?;
+            if left.is_empty() { Ok(()) } else { Err(Failure::Reported(1)) }
         }
     }
 }
@@ -186,7 +188,8 @@ pub fn run(session: &Session, args: &VosArgs) -> Outcome {
 #[derive(Serialize)]
 struct Repaired {
     dry_run: bool,
-    done: Vec<String>,
+    #[serde(flatten)]
+    repair: Repair,
 }
 
 #[derive(Serialize)]

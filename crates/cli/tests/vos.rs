@@ -44,5 +44,11 @@ fn a_stopped_target_is_looked_into_and_its_damage_found() {
     let text = all_text(&checked);
     assert_eq!(checked.status.code(), Some(1), "{text}");
     assert!(text.contains(&format!("DAMAGE: pool {pool}")), "{text}");
-    assert!(system.ok(&["vos", "repair", target, "--dry-run"]).contains("nothing can be done"));
+    // It used to end with 0, as if all were well.
+    let repaired = system.run(&["vos", "repair", target]);
+    let text = all_text(&repaired);
+    assert_eq!(repaired.status.code(), Some(1), "{text}");
+    assert!(text.contains("NOT REPAIRED") && text.contains("nothing can be done"), "{text}");
+    let json = all_text(&system.run(&["vos", "repair", target, "--dry-run", "--json"]));
+    assert!(json.contains("\"left\"") && !json.contains("replica"), "{json}");
 }

@@ -8,7 +8,7 @@ use crate::AlignedBuf;
 use crate::disk::{DirEntry, Disk, File, Lock, OpenOptions, Room};
 use crate::rng::Rng;
 use crate::sim::SimClock;
-use crate::sim_file::SimContents;
+use crate::sim_file::{SECTOR_BYTES, SimContents};
 use crate::timer::Sleep;
 use futures_util::future::{FutureExt, LocalBoxFuture, ready};
 use std::cell::{Cell, RefCell};
@@ -498,7 +498,10 @@ impl SimFile {
             .call(&self.name)
             .and_then(|()| self.fault(self.disk.0.faults.borrow().write_error_ppm, "writing"));
         let data: &[u8] = if failed.is_err() {
-            &buf[..self.disk.0.rng.below(buf.len() as u64 + 1) as usize]
+            // Whole sectors, as a device writes them.
+            let end = offset + self.disk.0.rng.below(buf.len() as u64 + 1);
+            let over = if end == offset + buf.len() as u64 { 0 } else { end % SECTOR_BYTES as u64 };
+            &buf[..(end - over).saturating_sub(offset) as usize]
         } else {
             buf
         };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 const PAGE_BYTES: usize = 4096;
 /// What a disk writes atomically, bytes.
-const SECTOR_BYTES: usize = 512;
+pub(crate) const SECTOR_BYTES: usize = 512;
 
 /// Sparse bytes.
 #[derive(Clone, Default)]

@@ -18,7 +18,7 @@ pub fn all() -> Vec<Target> {
     let sealed = |name, run: fn(&[u8])| Target {
         name,
         run,
-        seeds: || vec![vec![0; 64], [&b"AZKW\x02"[..], &[0; 59]].concat()],
+        seeds: || vec![vec![0; 64], [&b"AZKW\x03"[..], &[0; 59]].concat()],
         amplification_max: 64,
     };
     vec![

@@ -1,5 +1,5 @@
-//! A batch of records as it lies in a log segment: a header of 64 bytes, records, zeros up to a
-//! multiple of 4 KiB.
+//! A batch of records of the log: a header of 64 bytes, then the records. In a segment it lies with
+//! a stamp in each sector, up to a multiple of 4 KiB (see `sectors`).
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -88,16 +88,9 @@ impl BatchHeader {
         Ok(Some((header, sum)))
     }
 
-    /// The records behind this header in `raw`, if they are whole.
-    pub(crate) fn body<'a>(&self, raw: &'a [u8]) -> Option<&'a [u8]> {
-        let end = BATCH_HEADER_BYTES.checked_add(self.body_bytes as usize)?;
-        let body = raw.get(BATCH_HEADER_BYTES..end)?;
-        (crc(body) == self.body_crc).then_some(body)
-    }
-
     /// Bytes the batch takes in a segment.
     pub(crate) fn padded_bytes(&self) -> u64 {
-        (BATCH_HEADER_BYTES as u64 + self.body_bytes as u64).next_multiple_of(4096)
+        crate::sectors::padded_bytes(BATCH_HEADER_BYTES as u64 + self.body_bytes as u64)
     }
 }
 
@@ -118,7 +111,7 @@ mod tests {
         };
         let (raw, sum) = header.encode();
         // A change here is a change of format: bump RECORD_VERSION.
-        let want = b"AZKW\x02\x00\x00\x000123456789abcdef\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
+        let want = b"AZKW\x03\x00\x00\x000123456789abcdef\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
             \x04\0\0\0\x05\0\0\0\x06\0\0\0\x07\0\0\0\0\0\0\0";
         assert_eq!(&raw[..60], want);
         assert_eq!(BatchHeader::decode(&raw).unwrap(), Some((header, sum)));
@@ -127,5 +120,13 @@ mod tests {
             damaged[at] ^= 1;
             assert_eq!(BatchHeader::decode(&damaged).unwrap(), None, "byte {at}");
         }
+        // A log of a release before: refused as such, not called damaged.
+        let mut older = raw;
+        older[4] = 2;
+        let sum = crc(&older[..60]);
+        older[60..].copy_from_slice(&sum.to_le_bytes());
+        let refused = BatchHeader::decode(&older).unwrap_err();
+        assert_eq!(refused.code, types::Code::Version);
+        assert!(refused.text.contains("format version 2, this program reads 3"), "{refused}");
     }
 }

@@ -7,6 +7,7 @@ use crate::index::object::Object;
 use crate::index::slot::{NewValue, Single};
 use crate::index::snapshot::{encode_object, encode_range};
 use crate::pages::{self, PageIdDf, PlaceDf};
+use crate::sectors::{self, Expected, Next};
 use crate::space::Space;
 use crate::state::State;
 use crate::sums::SumPolicy;
@@ -15,11 +16,18 @@ use crate::versions::Versions;
 
 /// A batch of the log, replayed into an empty state.
 pub fn wal_batch(bytes: &[u8]) {
-    if let Ok(Some((header, _))) = crate::batch::BatchHeader::decode(bytes)
-        && let Some(body) = header.body(bytes)
-    {
-        records(body, header.record_count);
+    let Ok(Some((header, _))) = crate::batch::BatchHeader::decode(bytes) else { return };
+    let expected = Expected {
+        shard: &header.shard,
+        sequence: header.sequence,
+        chain: header.chain,
+        lsn: header.first_lsn.0,
+    };
+    let mut raw = bytes.to_vec();
+    if let Ok(Next::Batch { header, records: at, .. }) = sectors::next(&mut raw, 0, expected) {
+        records(&raw[at], header.record_count);
     }
+    let _ = sectors::later_batch(bytes, 0, &header.shard, 0);
 }
 
 /// The records of one batch, without its checksums, replayed into an empty state.

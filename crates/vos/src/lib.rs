@@ -18,7 +18,7 @@
 //! - After a failed log write a shard refuses writes.
 //!
 //! What is assumed of the device: a write with dsync survives once acknowledged; a torn write
-//! changes only the blocks it covers. This crate knows no network and no placement.
+//! leaves each sector of 512 bytes old or new, and changes only the blocks it covers. This crate knows no network and no placement.
 
 mod aggregate;
 mod arena;
@@ -45,6 +45,7 @@ mod retry;
 mod runs;
 mod scrub;
 mod sealed;
+mod sectors;
 mod segments;
 mod shard;
 mod space;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use env::{Disk, Env};
 use serde::Serialize;
-use types::{Durability, Error, PoolId, Result};
+use types::{Code, Durability, Error, PoolId, Result};
 use wire::store::DeviceStat;
 
 use crate::overlay::Overlay;
@@ -129,6 +129,15 @@ pub struct Consent {
     pub drop_tail: bool,
     /// Remove directories of shards without settings, with the data in them.
     pub remove_remains: bool,
+}
+
+/// What a repair did, and what it could not do.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Repair {
+    /// What was done.
+    pub done: Vec<String>,
+    /// What is wrong still, and what would help.
+    pub left: Vec<String>,
 }
 
 fn hex(id: &[u8]) -> String {
@@ -269,15 +278,8 @@ impl Offline {
         }
         if settings.durability != Durability::Memory {
             let log = scan::scan(disk, &dir, &settings.shard).await?;
-            if let Some(later) = log.later_batch {
-                add(
-                    Severity::Damage,
-                    format!(
-                        "log: batch {} is damaged, batch {later} after it is not; restore this \
-                         target, or 'repair --drop-tail' gives up everything from there on",
-                        log.next_batch
-                    ),
-                );
+            if let Some(damage) = log.damage {
+                add(Severity::Damage, format!("log: {damage}"));
             } else if log.torn {
                 let text = format!("log: batch {} was cut off by a crash", log.next_batch);
                 add(Severity::Note, text);
@@ -294,65 +296,63 @@ impl Offline {
     }
 
     /// Puts right what can be, as far as `consent` goes; says what was done, or with an overlay
-    /// what would be. Ends with a whole target or with what is left to say.
-    pub async fn repair(&self, consent: Consent) -> Result<Vec<String>> {
-        let mut done = Vec::new();
+    /// what would be, and what is not right after it.
+    pub async fn repair(&self, consent: Consent) -> Result<Repair> {
+        let mut repair = Repair::default();
         for (name, dir) in self.store.remains().await? {
             let what = format!("{name}: {}", dir.display());
             if consent.remove_remains {
                 self.store.remove_remains(&name, &dir).await?;
-                done.push(format!("{what}: removed"));
+                repair.done.push(format!("{what}: removed"));
             } else {
-                done.push(format!("{what}: left alone; --remove-remains removes it"));
+                repair.left.push(format!("{what}: left alone; --remove-remains removes it"));
             }
         }
         for pool in self.store.shards() {
-            let (disk, dir) = self.store.home(pool);
-            let raw = read_sealed(disk, &dir.join("shard")).await;
-            let settings = match raw.and_then(|raw| decode_shard(&raw)) {
-                Ok(settings) => settings,
-                Err(error) => {
-                    done.push(format!("pool {pool}: {error}: nothing can be done here"));
-                    continue;
-                }
-            };
-            if settings.durability == Durability::Memory {
-                continue;
-            }
-            let log = scan::scan(disk, &dir, &settings.shard).await?;
-            if let Some(later) = log.later_batch {
-                if !consent.drop_tail {
-                    done.push(format!(
-                        "pool {pool}: the log is damaged at batch {}; --drop-tail gives up that \
-                         batch and all up to {later} and later, acknowledged or not",
-                        log.next_batch
-                    ));
-                    continue;
-                }
-                let bytes = scan::cut(disk, &dir, &log).await?;
-                done.push(format!(
-                    "pool {pool}: log cut before batch {}; {bytes} bytes of log given up",
-                    log.next_batch
-                ));
-            }
-            match self.store.open_shard(pool).await {
-                Ok(shard) => {
-                    let counted = shard.counted_space().await?;
-                    let (has, should) =
-                        (shard.core.space.borrow().free_bytes(), counted.free_bytes());
-                    if has != should {
-                        // What a checkpoint keeps is what was counted.
-                        shard.core.space.replace(counted);
-                        done.push(format!("pool {pool}: {should} bytes are free, not {has}"));
-                    }
-                    shard.checkpoint().await?;
-                    shard.close().await?;
-                    done.push(format!("pool {pool}: opens; a checkpoint is written"));
-                }
-                Err(error) => done.push(format!("pool {pool}: does not open: {error}")),
+            if let Err(error) = self.repair_pool(pool, consent, &mut repair.done).await {
+                repair.left.push(format!("pool {pool}: {error}"));
             }
         }
-        Ok(done)
+        Ok(repair)
+    }
+
+    async fn repair_pool(
+        &self,
+        pool: PoolId,
+        consent: Consent,
+        done: &mut Vec<String>,
+    ) -> Result<()> {
+        let (disk, dir) = self.store.home(pool);
+        let nothing = |error: Error| error.context("nothing can be done here");
+        let raw = read_sealed(disk, &dir.join("shard")).await.map_err(nothing)?;
+        let settings = decode_shard(&raw).map_err(nothing)?;
+        if settings.durability == Durability::Memory {
+            return Ok(());
+        }
+        let log = scan::scan(disk, &dir, &settings.shard).await?;
+        if let Some(damage) = &log.damage {
+            if !consent.drop_tail {
+                return Err(Error::new(Code::Csum, format!("{damage}, acknowledged or not")));
+            }
+            let bytes = scan::cut(disk, &dir, &log).await?;
+            done.push(format!(
+                "pool {pool}: log cut before batch {}; {bytes} bytes of log given up",
+                log.next_batch
+            ));
+        }
+        let opened = self.store.open_shard(pool).await;
+        let shard = opened.map_err(|error| error.context("does not open"))?;
+        let counted = shard.counted_space().await?;
+        let (has, should) = (shard.core.space.borrow().free_bytes(), counted.free_bytes());
+        if has != should {
+            // What a checkpoint keeps is what was counted.
+            shard.core.space.replace(counted);
+            done.push(format!("pool {pool}: {should} bytes are free, not {has}"));
+        }
+        shard.checkpoint().await?;
+        shard.close().await?;
+        done.push(format!("pool {pool}: opens; a checkpoint is written"));
+        Ok(())
     }
 
     /// True when repairs change the devices.

@@ -15,8 +15,9 @@ use crate::scrub::ScrubProgress;
 use crate::sums::{BadMark, RegionDf, SumPolicy};
 
 /// Version of all records. 1: milestone 1, the whole state in the log. 2: joined extents, sums of
-/// blocks, versions of containers; the log begins at a checkpoint in pages.
-pub(crate) const RECORD_VERSION: u16 = 2;
+/// blocks, versions of containers; the log begins at a checkpoint in pages. 3: the same records, a
+/// stamp in each sector of the log.
+pub(crate) const RECORD_VERSION: u16 = 3;
 
 /// A run of bytes of the data area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

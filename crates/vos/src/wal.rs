@@ -1,8 +1,8 @@
 //! The log of a shard: appended to in memory at once, written by one task in batches.
 //!
 //! Group commit: while a batch is being written, records gather for the next one. One write is
-//! in flight at a time, so at most the last batch of a log can be torn, and a batch that is
-//! damaged with a good one after it is damage, not a crash: replay then refuses to guess.
+//! in flight at a time, so at most the last batch of a log can be torn, which its sectors tell from
+//! damage (see `sectors`): replay refuses to guess what a damaged one held.
 //!
 //! Segments are files `wal.NNNNNNNN` of at least 16 MiB, written with zeros before use (a
 //! durable write into space that was never written costs a file system transaction) and
@@ -25,8 +25,9 @@ use types::{Code, Error, Histogram, Result};
 use wire::store::LogStat;
 
 use crate::Lsn;
-use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::batch::BatchHeader;
 use crate::sealed;
+use crate::sectors::{self, Expected, Next};
 use crate::space::Space;
 use crate::table::TableRefDf;
 
@@ -212,40 +213,42 @@ impl Wal {
             }
             let path = segment_path(dir, number);
             let file = disk.open(&path, segment_options()).await?;
-            let raw = read_whole(&file).await?;
+            let mut raw = read_whole(&file).await?;
             let mut offset = 0;
-            let mut batches = Vec::new();
-            while let Some(part) = raw.get(offset..) {
-                let Some((header, sum)) = BatchHeader::decode(part)? else { break };
-                let expected = header.shard == shard
-                    && header.sequence == state.sequence
-                    && header.chain == state.chain
-                    && header.first_lsn.0 == state.last.0 + 1;
-                if !expected {
-                    break;
-                }
-                let Some(body) = header.body(part) else { break };
-                let Lsn(last) = state.last;
-                let next = last.checked_add(header.record_count as u64);
+            let mut found = Vec::new();
+            let damaged = loop {
+                let expected = Expected {
+                    shard: &shard,
+                    sequence: state.sequence,
+                    chain: state.chain,
+                    lsn: state.last.0 + 1,
+                };
+                let (header, sum, records, end) = match sectors::next(&mut raw, offset, expected)? {
+                    Next::Batch { header, sum, records, end } => (header, sum, records, end),
+                    Next::End { .. } => break None,
+                    Next::Damaged { at } => break Some(at),
+                };
+                let next = state.last.0.checked_add(header.record_count as u64);
                 let next = next.ok_or_else(|| Error::new(Code::Csum, "impossible log batch"))?;
-                let (first_lsn, record_count) = (header.first_lsn, header.record_count);
-                batches.push(Replayed { first_lsn, record_count, body });
+                found.push((header, records));
                 state.sequence += 1;
                 state.chain = sum;
                 state.last = Lsn(next);
-                offset += header.padded_bytes() as usize;
+                offset = end;
+            };
+            let later = sectors::later_batch(&raw, offset, &shard, state.sequence)?;
+            if damaged.is_some() || later.is_some() {
+                let text = damage_text(state.sequence, damaged.unwrap_or(offset) as u64, later);
+                return Err(Error::new(Code::Csum, format!("{}: {text}", path.display())));
             }
-            if let Some(later) = later_batch(&raw, offset, &shard, state.sequence)? {
-                return Err(Error::new(
-                    Code::Csum,
-                    format!(
-                        "{}: batch {} is damaged but batch {later} is not; restore this target \
-                         from its replicas",
-                        path.display(),
-                        state.sequence
-                    ),
-                ));
-            }
+            let batches: Vec<Replayed<'_>> = found
+                .into_iter()
+                .map(|(header, records)| Replayed {
+                    first_lsn: header.first_lsn,
+                    record_count: header.record_count,
+                    body: &raw[records],
+                })
+                .collect();
             replay(&batches).await.map_err(|error| error.context(path.display()))?;
             // A segment in which nothing continues the log is not part of it (yet).
             if offset == 0 && state.segment.is_some() {
@@ -398,7 +401,7 @@ impl Wal {
 
     /// Writes what is pending now as one batch.
     async fn write_batch(&self) -> Result<()> {
-        let (buf, padded, last, since, unsynced) = {
+        let (buf, padded, sum, last, since, unsynced) = {
             let mut state = self.state.borrow_mut();
             // Of a later batch at most: what this one names was written before its records.
             let unsynced = self.data.unsynced.take();
@@ -420,24 +423,20 @@ impl Wal {
             state.figures.batch_records.record(record_count as u64);
             state.figures.batch_bytes.record(body_bytes as u64);
             let mut buf = AlignedBuf::try_scratch(padded as usize)?;
-            let (raw, _) = header.encode();
-            let body_end = BATCH_HEADER_BYTES + body.len();
-            buf[..BATCH_HEADER_BYTES].copy_from_slice(&raw);
-            buf[BATCH_HEADER_BYTES..body_end].copy_from_slice(&body);
-            buf[body_end..].fill(0);
+            let (raw, sum) = header.encode();
+            sectors::spread(&raw, &body, sum, &mut buf);
             // Give the buffer back for the next records unless it grew beyond reason.
             if state.pending.is_empty() && body.capacity() <= 4 << 20 {
                 let mut body = body;
                 body.clear();
                 state.pending = body;
             }
-            (buf, padded, state.last, since, unsynced)
+            (buf, padded, sum, state.last, since, unsynced)
         };
         if unsynced {
             self.data.file.sync().await?;
         }
         let (file, offset) = self.place(padded).await?;
-        let sum = u32::from_le_bytes([buf[60], buf[61], buf[62], buf[63]]);
         let (_, result) = file.write_at(offset, buf).await;
         result?;
         let mut state = self.state.borrow_mut();
@@ -542,10 +541,13 @@ pub(crate) async fn make(disk: &Rc<dyn Disk>, dir: &Path) -> Result<()> {
     disk.sync_dir(dir).await
 }
 
-/// A new segment full of zeros.
+/// A new segment full of zeros. It gets its name when they are durable: what lay on the device
+/// before would be taken for damage.
 async fn make_segment(disk: &Rc<dyn Disk>, path: &Path, bytes: u64) -> Result<Rc<dyn File>> {
     let plain = OpenOptions { dsync: false, ..segment_options() };
-    let file = disk.open(path, plain).await?;
+    let making = path.with_file_name("wal.new");
+    let file = disk.open(&making, plain).await?;
+    file.set_len(0).await?;
     file.allocate(0, bytes).await?;
     let mut zeros = AlignedBuf::try_zeroed(1 << 20)?;
     let mut at = 0;
@@ -558,7 +560,20 @@ async fn make_segment(disk: &Rc<dyn Disk>, path: &Path, bytes: u64) -> Result<Rc
         at += part;
     }
     file.sync().await?;
+    disk.rename(&making, path).await?;
     disk.open(path, segment_options()).await
+}
+
+/// What is said of a log that is damaged at byte `at` of a segment, where batch `sequence` should be.
+pub(crate) fn damage_text(sequence: u64, at: u64, later: Option<u64>) -> String {
+    let later = match later {
+        Some(later) => format!("; batch {later} after it is whole"),
+        None => " (it was not cut off by a crash: what was written has changed since)".to_string(),
+    };
+    format!(
+        "batch {sequence} is damaged, byte {at}{later}; azekura vos repair --drop-tail gives up \
+         this batch and all after it"
+    )
 }
 
 /// Reads a whole file.
@@ -572,28 +587,4 @@ pub(crate) async fn read_whole(file: &Rc<dyn File>) -> Result<AlignedBuf> {
     let count = result?.min(bytes);
     buf.set_len(count - count % 4096);
     Ok(buf)
-}
-
-/// A whole batch of this shard from `offset` on that should come later than `expected`.
-pub(crate) fn later_batch(
-    raw: &[u8],
-    offset: usize,
-    shard: &[u8; 16],
-    expected: u64,
-) -> Result<Option<u64>> {
-    let mut at = offset;
-    while let Some(part) = raw.get(at..) {
-        if part.len() < BATCH_HEADER_BYTES {
-            break;
-        }
-        if let Some((header, _)) = BatchHeader::decode(part)?
-            && header.shard == *shard
-            && header.sequence > expected
-            && header.body(part).is_some()
-        {
-            return Ok(Some(header.sequence));
-        }
-        at += 4096;
-    }
-    Ok(None)
 }

@@ -7,7 +7,7 @@ use env::{AlignedBuf, Disk, OpenOptions};
 use serde::Serialize;
 use types::Result;
 
-use crate::batch::BatchHeader;
+use crate::sectors::{self, Expected, Next};
 use crate::wal;
 
 /// What a log looks like.
@@ -29,8 +29,8 @@ pub struct LogScan {
     pub next_batch: u64,
     /// A batch begins there but is not whole.
     pub torn: bool,
-    /// A whole batch that comes later: the log is damaged between.
-    pub later_batch: Option<u64>,
+    /// What is wrong with the log there, when that is not its end.
+    pub damage: Option<String>,
 }
 
 /// Scans the log of a shard in `dir`.
@@ -42,32 +42,42 @@ pub(crate) async fn scan(disk: &Rc<dyn Disk>, dir: &Path, shard: &[u8; 16]) -> R
         next_batch: head.sequence,
         ..LogScan::default()
     };
-    let (mut chain, mut number) = (head.chain, head.segment);
+    let (mut chain, mut number, mut lsn) = (head.chain, head.segment, head.lsn);
     let mut ended = false;
-    while let Some(raw) = segment(disk, dir, number).await? {
+    while log.damage.is_none()
+        && let Some(mut raw) = segment(disk, dir, number).await?
+    {
         let mut at = 0;
-        while !ended && let Some(part) = raw.get(at..) {
-            let Some((header, sum)) = BatchHeader::decode(part)? else { break };
-            if header.shard != *shard || header.sequence != log.next_batch || header.chain != chain
-            {
-                break;
+        let damaged = loop {
+            if ended {
+                break None;
             }
-            if header.body(part).is_none() {
-                log.torn = true;
-                break;
+            let expected = Expected { shard, sequence: log.next_batch, chain, lsn };
+            match sectors::next(&mut raw, at, expected)? {
+                Next::Batch { header, sum, end, .. } => {
+                    log.batches += 1;
+                    log.records += header.record_count as u64;
+                    log.bytes += header.padded_bytes();
+                    log.next_batch += 1;
+                    lsn = lsn.saturating_add(header.record_count as u64);
+                    (chain, at) = (sum, end);
+                    (log.segment_last, log.end) = (number, end as u64);
+                }
+                Next::End { torn } => {
+                    log.torn |= torn;
+                    break None;
+                }
+                Next::Damaged { at } => break Some(at),
             }
-            log.batches += 1;
-            log.records += header.record_count as u64;
-            log.bytes += header.padded_bytes();
-            log.next_batch += 1;
-            chain = sum;
-            at += header.padded_bytes() as usize;
-            (log.segment_last, log.end) = (number, at as u64);
-        }
+        };
         // The next segment may go on where this one ends; once one does not, the log has ended.
         ended |= at == 0 && number > head.segment;
-        let from = if number == log.segment_last { log.end as usize } else { 0 };
-        log.later_batch = log.later_batch.or(wal::later_batch(&raw, from, shard, log.next_batch)?);
+        let later = sectors::later_batch(&raw, at, shard, log.next_batch)?;
+        if damaged.is_some() || later.is_some() {
+            let at = damaged.unwrap_or(at) as u64;
+            let text = wal::damage_text(log.next_batch, at, later);
+            log.damage = Some(format!("{}: {text}", wal::segment_path(dir, number).display()));
+        }
         number += 1;
     }
     Ok(log)

@@ -14,7 +14,8 @@ use wire::obj::*;
 use wire::versions::ContVersions;
 
 const BLOCK: usize = 4096;
-/// In the zeros at the end of a block, one bit of so many bytes.
+const SECTOR: usize = 512;
+/// In the zeros at the end of a sector, one bit of so many bytes.
 const SPARSE: usize = 128;
 
 fn object() -> Oid {
@@ -48,8 +49,8 @@ async fn set(shard: &Shard, epoch: u64, oid: Oid, dkey: &[u8], value: &[u8]) {
 }
 
 /// A store with a checkpoint, a snapshot and a log of `later` batches since, killed or closed; what it
-/// shows, and what it showed before the last batch.
-async fn small(env: &Env, later: u64) -> (Shown, Shown) {
+/// shows.
+async fn small(env: &Env, later: u64) -> Shown {
     let config =
         ShardConfig { durability: Durability::Wal, scm_bytes: 1 << 20, nvme_bytes: 16 * 4096 };
     let (_store, shard) = fresh_with(env, &config, 0).await.unwrap();
@@ -60,16 +61,14 @@ async fn small(env: &Env, later: u64) -> (Shown, Shown) {
     set(&shard, 3, object(), b"one", b"after it").await;
     set(&shard, 4, oid(ObjType::ArrayByte, 2), &7u64.to_le_bytes(), b"seven").await;
     shard.checkpoint().await.unwrap();
-    let mut before = shown(&shard).await.unwrap();
     for n in 0..later {
-        before = shown(&shard).await.unwrap();
         set(&shard, 5 + n, object(), b"two", format!("in the log, {n}").as_bytes()).await;
     }
     let after = shown(&shard).await.unwrap();
     if later == 0 {
         shard.close().await.unwrap();
     }
-    (after, before)
+    after
 }
 
 /// A file and what it held.
@@ -80,14 +79,14 @@ struct Whole {
 }
 
 impl Whole {
-    /// Opens a file, and cuts what was only set aside.
+    /// Opens a file, and cuts what was only set aside but for a block.
     async fn open(env: &Env, path: PathBuf) -> Whole {
         let file = env.disk().open(&path, OpenOptions::default()).await.unwrap();
         let bytes = file.len().unwrap() as usize;
         let (mut content, read) = file.read_at(0, AlignedBuf::zeroed(bytes)).await;
         read.unwrap();
         let used = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let used = used.next_multiple_of(BLOCK).min(bytes);
+        let used = (used.next_multiple_of(BLOCK) + BLOCK).min(bytes);
         if used < bytes {
             content.set_len(used);
             file.set_len(used as u64).await.unwrap();
@@ -104,11 +103,16 @@ impl Whole {
     /// Bits to try.
     fn bits(&self) -> Vec<usize> {
         let mut bits = Vec::new();
-        for (number, block) in self.content.chunks(BLOCK).enumerate() {
-            let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            let first = number * BLOCK;
+        for (number, sector) in self.content.chunks(SECTOR).enumerate() {
+            // The end of a sector may be a stamp.
+            let (body, stamp) = sector.split_at(sector.len() - 8);
+            let used = body.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            let first = number * SECTOR;
             bits.extend((first * 8)..(first + used) * 8);
-            let sparse = (used..block.len()).step_by(SPARSE);
+            if stamp.iter().any(|byte| *byte != 0) {
+                bits.extend((first + body.len()) * 8..(first + sector.len()) * 8);
+            }
+            let sparse = (used..sector.len()).step_by(SPARSE);
             bits.extend(sparse.map(|at| (first + at) * 8 + at / SPARSE % 8));
         }
         bits
@@ -145,7 +149,7 @@ async fn look(env: &Env) -> types::Result<Shown> {
 fn flip_all(later: u64) -> (u64, u64) {
     let world = SimWorld::new(later);
     let env = world.node("a");
-    let (after, before) = world.block_on(small(&env, later));
+    let after = world.block_on(small(&env, later));
     world.kill("a");
     world.disk("a").crash();
     let env = world.node("a");
@@ -154,8 +158,6 @@ fn flip_all(later: u64) -> (u64, u64) {
         let files = files_of(&env).await;
         assert_eq!(look(&env).await.unwrap(), after);
         for (number, file) in files.iter().enumerate() {
-            let is_log = file.path.to_string_lossy().contains("/wal.");
-            let batches = file.content.len() / BLOCK;
             for bit in file.bits() {
                 let mut damaged = AlignedBuf::copy_of(&file.content);
                 damaged[bit / 8] ^= 1 << (bit % 8);
@@ -164,10 +166,6 @@ fn flip_all(later: u64) -> (u64, u64) {
                 tried += 1;
                 match look(&env).await {
                     Ok(shown) if shown == after => {}
-                    // Nobody can tell the last batch from one that was cut off.
-                    Ok(shown) if is_log && bit / 8 / BLOCK + 1 == batches => {
-                        assert!(shown == before, "{}: {shown:?}", name());
-                    }
                     Ok(shown) => panic!("{}: {shown:?}", name()),
                     Err(error) => {
                         assert_eq!(error.code, Code::Csum, "{}: {error}", name());
@@ -192,6 +190,8 @@ fn any_flipped_bit_of_a_closed_store_is_noticed_or_harmless() {
     assert!(noticed > 4000, "{noticed} of {tried} noticed");
 }
 
+/// A flip in the last batch of a log used to undo it silently: it looked like one that a crash had cut
+/// off, and the tools called the target whole.
 #[test]
 fn any_flipped_bit_of_a_log_is_noticed_or_harmless() {
     let (noticed, tried) = flip_all(4);
