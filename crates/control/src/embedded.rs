@@ -1,176 +1,241 @@
-//! The catalog in one file of one machine, kept by redb.
+//! The catalog in memory, and in two files of one machine (see `copies` and `frame`).
 //!
-//! redb is copy-on-write with two checksummed roots (its `design.md`): a commit is visible whole
-//! or not at all after a crash. It is slow for small writes, which does not matter here.
+//! A commit is one frame appended to both files. When they have grown to several times what they
+//! hold, they are replaced by the whole. They keep some room ahead, so that what makes room on a
+//! full file system (removing a pool) can be committed.
 //!
 //! Assumed of the disk: what was synced stays, and a write that was not synced may be lost or
-//! torn but touches no other page.
+//! torn but touches nothing else.
 
 use crate::catalog::{Catalog, Change, Compare, Revision, Versioned};
+use crate::copies::{CatalogFiles, RealFiles, choose};
+use crate::frame::{self, Entries};
 use futures_util::future::{LocalBoxFuture, ready};
-use redb::{
-    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, StorageError,
-    TableDefinition,
-};
+use std::cell::RefCell;
 use std::fmt;
+use std::io;
 use std::path::Path;
 use types::{Code, Error, Result};
 
-/// Version of the tables below. 1: first release.
-const FORMAT: u64 = 1;
+/// Zeros kept behind the last commit, at least this; files grow by twice as much, bytes.
+const ROOM_BYTES: u64 = 32 << 10;
+/// Files larger than this and than so many times what they hold are written anew, bytes.
+const GARBAGE_BYTES_MIN: u64 = 256 << 10;
+const GARBAGE_FACTOR: u64 = 4;
 
-/// Key to (revision, value).
-const ENTRIES: TableDefinition<&str, (u64, &[u8])> = TableDefinition::new("entries");
-/// Facts of the file itself.
-const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
-const META_FORMAT: &str = "format";
-const META_REVISION: &str = "revision";
-
-/// Pages kept in memory, bytes; the whole of most catalogs.
-const CACHE_BYTES: usize = 16 << 20;
-
-/// A catalog in one file. One process opens it at a time.
+/// A catalog in two files, or in memory. One process opens it at a time.
 pub struct EmbeddedCatalog {
-    database: Database,
+    files: Option<Box<dyn CatalogFiles>>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Entries,
+    revision: u64,
+    copies: [Place; 2],
+    /// Bytes of a whole catalog when one was last written.
+    whole_bytes: u64,
+    /// Why nothing more is committed.
+    failed: Option<Error>,
+}
+
+/// How far a file is written.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Where the next commit goes, bytes.
+    end: u64,
+    /// Length with the zeros behind, bytes.
+    bytes: u64,
 }
 
 impl EmbeddedCatalog {
-    /// Opens the file, or makes a new catalog if there is none.
+    /// Opens the files `PATH.0` and `PATH.1`, or makes a new catalog if there are none.
     ///
-    /// Fails with `Busy` when it is open already (here or in another process), `Version` when a
-    /// newer version of this program wrote it, `Io` or `NoSpace` otherwise.
+    /// Fails with `Busy` when it is open already (here or in another process), `Version` when
+    /// another version of this program wrote it, `Csum` when both files are damaged, `Io` or
+    /// `NoSpace` otherwise. One damaged file is written anew from the other.
     pub fn open(path: &Path) -> Result<EmbeddedCatalog> {
-        let what = format!("catalog {}", path.display());
-        let is_new = !path.exists();
-        let database = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create(path)
-            .map_err(|error| open_error(&what, error))?;
-        let catalog = Self::checked(database).map_err(|error| error.context(&what))?;
-        if is_new && let Some(parent) = path.parent() {
-            // The file's name must be as durable as its contents.
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            std::fs::File::open(parent)
-                .and_then(|directory| directory.sync_all())
-                .map_err(|error| Error::io(format!("{what}: cannot sync its directory"), error))?;
-        }
-        Ok(catalog)
+        EmbeddedCatalog::on_files(Box::new(RealFiles::open(path)?))
     }
 
     /// A catalog that lives in memory and ends with this value, for simulations.
     pub fn in_memory() -> Result<EmbeddedCatalog> {
-        Self::on_backend(redb::backends::InMemoryBackend::new())
+        Ok(EmbeddedCatalog { files: None, state: RefCell::default() })
     }
 
-    /// A catalog on storage of the caller's making, for simulations and fault injection.
-    pub fn on_backend(backend: impl StorageBackend) -> Result<EmbeddedCatalog> {
-        let database = Database::builder()
-            .set_cache_size(CACHE_BYTES)
-            .create_with_backend(backend)
-            .map_err(|error| open_error("catalog", error))?;
-        Self::checked(database)
-    }
-
-    fn checked(database: Database) -> Result<EmbeddedCatalog> {
-        let catalog = EmbeddedCatalog { database };
-        match catalog.format()? {
-            Some(FORMAT) => {}
-            Some(format) => {
-                return Err(Error::new(
-                    Code::Version,
-                    format!(
-                        "it has format {format}, this program knows up to {FORMAT}: \
-                         use the version that wrote it or a newer one"
-                    ),
-                ));
-            }
-            None => catalog.initialize()?,
+    /// A catalog on files of the caller's making, for simulations and fault injection. Errors as
+    /// [`EmbeddedCatalog::open`].
+    pub fn on_files(files: Box<dyn CatalogFiles>) -> Result<EmbeddedCatalog> {
+        let names = [files.name(0), files.name(1)];
+        let names = [names[0].as_str(), names[1].as_str()];
+        let mut raw = [None, None];
+        for (copy, raw) in raw.iter_mut().enumerate() {
+            *raw = files.read(copy).map_err(|error| failed(names[copy], error))?;
         }
+        let chosen = choose(names, [raw[0].as_deref(), raw[1].as_deref()])?;
+        for note in &chosen.notes {
+            tracing::warn!("catalog: {note}");
+        }
+        let mut state = State {
+            entries: chosen.found.entries,
+            revision: chosen.found.revision.unwrap_or(0),
+            ..State::default()
+        };
+        let catalog = EmbeddedCatalog { files: Some(files), state: RefCell::default() };
+        let Some(best) = chosen.copy else {
+            for copy in [0, 1] {
+                catalog.rewrite(&mut state, copy)?;
+            }
+            catalog.state.replace(state);
+            return Ok(catalog);
+        };
+        state.whole_bytes = frame::encode_whole(state.revision, &state.entries)?.len() as u64;
+        let good = raw[best].take().unwrap_or_default();
+        for copy in [best, 1 - best] {
+            let content = if copy == best { Some(&good) } else { raw[copy].as_ref() };
+            match (content, chosen.ends[copy]) {
+                (Some(content), Some(end)) => {
+                    let (missing, whole_end) = match chosen.complete[copy] {
+                        true => (&good[..0], end),
+                        false => (&good[end..chosen.found.end], chosen.found.end),
+                    };
+                    // Over what was cut off or damaged, in place: it takes no room.
+                    if !chosen.complete[copy] && content[..end] != good[..end] {
+                        catalog.rewrite(&mut state, copy)?;
+                        continue;
+                    }
+                    let rest = content.get(whole_end..).unwrap_or_default();
+                    if !missing.is_empty() || rest.iter().any(|byte| *byte != 0) {
+                        let tail = [missing, &vec![0; rest.len()]].concat();
+                        catalog.write(copy, end as u64, &tail)?;
+                    }
+                    let bytes = content.len().max(whole_end) as u64;
+                    state.copies[copy] = Place { end: whole_end as u64, bytes };
+                }
+                _ => catalog.rewrite(&mut state, copy)?,
+            }
+        }
+        catalog.state.replace(state);
         Ok(catalog)
     }
 
-    fn format(&self) -> Result<Option<u64>> {
-        let read = self.database.begin_read().map_err(failed)?;
-        let meta = match read.open_table(META) {
-            Ok(meta) => meta,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
-        Ok(meta.get(META_FORMAT).map_err(failed)?.map(|format| format.value()))
+    fn write(&self, copy: usize, offset: u64, bytes: &[u8]) -> Result<()> {
+        let Some(files) = &self.files else { return Ok(()) };
+        files
+            .write(copy, offset, bytes)
+            .and_then(|()| files.sync(copy))
+            .map_err(|error| failed(&files.name(copy), error))
     }
 
-    fn initialize(&self) -> Result<()> {
-        let write = self.database.begin_write().map_err(failed)?;
-        {
-            let mut meta = write.open_table(META).map_err(failed)?;
-            meta.insert(META_FORMAT, FORMAT).map_err(failed)?;
-            meta.insert(META_REVISION, 0).map_err(failed)?;
-            write.open_table(ENTRIES).map_err(failed)?;
-        }
-        write.commit().map_err(failed)
+    /// Replaces a file by the whole catalog.
+    fn rewrite(&self, state: &mut State, copy: usize) -> Result<()> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let mut raw = frame::encode_whole(state.revision, &state.entries)?;
+        let end = raw.len() as u64;
+        raw.resize(raw.len() + 2 * ROOM_BYTES as usize, 0);
+        files.replace(copy, &raw).map_err(|error| failed(&files.name(copy), error))?;
+        state.copies[copy] = Place { end, bytes: raw.len() as u64 };
+        state.whole_bytes = end;
+        Ok(())
     }
 
-    fn get_now(&self, key: &str) -> Result<Option<Versioned>> {
-        let read = self.database.begin_read().map_err(failed)?;
-        let entries = read.open_table(ENTRIES).map_err(failed)?;
-        let found = entries.get(key).map_err(failed)?;
-        Ok(found.map(|entry| versioned(entry.value())))
-    }
-
-    fn list_now(&self, prefix: &str) -> Result<Vec<(String, Versioned)>> {
-        let read = self.database.begin_read().map_err(failed)?;
-        let entries = read.open_table(ENTRIES).map_err(failed)?;
-        let mut found = Vec::new();
-        for entry in entries.range(prefix..).map_err(failed)? {
-            let (key, value) = entry.map_err(failed)?;
-            if !key.value().starts_with(prefix) {
-                break;
+    /// Appends a commit to both files.
+    fn append(&self, state: &mut State, raw: &[u8]) -> Result<()> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let bytes = raw.len() as u64;
+        for copy in [0, 1] {
+            // Room that is lacking is found before anything of the commit is written.
+            let place = &mut state.copies[copy];
+            if place.end + bytes > place.bytes {
+                grow(&**files, copy, place, bytes)?;
             }
-            found.push((key.value().to_string(), versioned(value.value())));
         }
-        Ok(found)
+        for copy in [0, 1] {
+            let place = &mut state.copies[copy];
+            if let Err(error) = self.write(copy, place.end, raw) {
+                // What the files hold is not known any more.
+                state.failed = Some(error.clone());
+                return Err(error);
+            }
+            place.end += bytes;
+        }
+        Ok(())
+    }
+
+    /// After a commit: makes the files small again when they are mostly garbage, and keeps room.
+    fn tidy(&self, state: &mut State) {
+        let Some(files) = &self.files else { return };
+        let grown = state.copies.iter().map(|place| place.end).max().unwrap_or(0);
+        let due = grown > GARBAGE_BYTES_MIN && grown > GARBAGE_FACTOR * state.whole_bytes;
+        for copy in [0, 1] {
+            if due && let Err(error) = self.rewrite(state, copy) {
+                tracing::warn!("catalog: {error}");
+                if error.code != Code::NoSpace {
+                    // It may have happened or not, and commits must go to the file that counts.
+                    state.failed = Some(error);
+                    return;
+                }
+            }
+            let place = &mut state.copies[copy];
+            if place.end + ROOM_BYTES > place.bytes {
+                // When there is no room there is still what was kept.
+                let _ = grow(&**files, copy, place, ROOM_BYTES);
+            }
+        }
     }
 
     fn commit_now(&self, compares: &[Compare], changes: &[Change]) -> Result<bool> {
-        let write = self.database.begin_write().map_err(failed)?;
-        {
-            let mut entries = write.open_table(ENTRIES).map_err(failed)?;
-            for compare in compares {
-                let found = entries.get(compare.key.as_str()).map_err(failed)?;
-                if found.map_or(0, |entry| entry.value().0) != compare.revision.0 {
-                    // Dropping the transaction undoes it.
-                    return Ok(false);
-                }
-            }
-            let mut meta = write.open_table(META).map_err(failed)?;
-            let last = meta.get(META_REVISION).map_err(failed)?.map_or(0, |last| last.value());
-            let revision = last + 1;
-            meta.insert(META_REVISION, revision).map_err(failed)?;
-            for change in changes {
-                match change {
-                    Change::Put(key, bytes) => {
-                        entries
-                            .insert(key.as_str(), (revision, bytes.as_slice()))
-                            .map_err(failed)?;
-                    }
-                    Change::Delete(key) => {
-                        entries.remove(key.as_str()).map_err(failed)?;
-                    }
-                }
+        let state = &mut *self.state.borrow_mut();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        for compare in compares {
+            let found = state.entries.get(&compare.key);
+            if found.map_or(Revision::ABSENT, |entry| entry.revision) != compare.revision {
+                return Ok(false);
             }
         }
-        write.commit().map_err(failed)?;
+        let revision = state.revision + 1;
+        if self.files.is_some() {
+            let raw = frame::encode_changes(revision, changes)?;
+            self.append(state, &raw)?;
+        }
+        state.revision = revision;
+        frame::apply(&mut state.entries, revision, changes.to_vec());
+        self.tidy(state);
         Ok(true)
     }
+
+    fn list_now(&self, prefix: &str) -> Vec<(String, Versioned)> {
+        let state = self.state.borrow();
+        let from = state
+            .entries
+            .range::<str, _>((std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded));
+        from.take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(key, stored)| (key.clone(), stored.clone()))
+            .collect()
+    }
+}
+
+/// Adds zeros behind a file: room for `bytes` more and some.
+fn grow(files: &dyn CatalogFiles, copy: usize, place: &mut Place, bytes: u64) -> Result<()> {
+    let zeros = vec![0; (bytes + 2 * ROOM_BYTES) as usize];
+    files
+        .write(copy, place.bytes, &zeros)
+        .and_then(|()| files.sync(copy))
+        .map_err(|error| failed(&files.name(copy), error))?;
+    place.bytes += zeros.len() as u64;
+    Ok(())
 }
 
 impl Catalog for EmbeddedCatalog {
     fn get<'a>(&'a self, key: &'a str) -> LocalBoxFuture<'a, Result<Option<Versioned>>> {
-        Box::pin(ready(self.get_now(key)))
+        Box::pin(ready(Ok(self.state.borrow().entries.get(key).cloned())))
     }
 
     fn list<'a>(&'a self, prefix: &'a str) -> LocalBoxFuture<'a, Result<Vec<(String, Versioned)>>> {
-        Box::pin(ready(self.list_now(prefix)))
+        Box::pin(ready(Ok(self.list_now(prefix))))
     }
 
     fn commit<'a>(
@@ -188,35 +253,11 @@ impl fmt::Debug for EmbeddedCatalog {
     }
 }
 
-fn versioned((revision, bytes): (u64, &[u8])) -> Versioned {
-    Versioned { revision: Revision(revision), bytes: bytes.to_vec() }
-}
-
-fn open_error(what: &str, error: DatabaseError) -> Error {
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => Error::new(
-            Code::Busy,
-            format!(
-                "{what} is in use by another engine; stop that engine or use another directory"
-            ),
-        ),
-        DatabaseError::UpgradeRequired(version) => Error::new(
-            Code::Version,
-            format!(
-                "{what} has the retired file format {version}; open it with the version that wrote it"
-            ),
-        ),
-        DatabaseError::Storage(StorageError::Io(error)) => {
-            Error::io(format!("cannot open {what}"), error)
+fn failed(name: &str, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::new(Code::NoSpace, format!("catalog {name}: the file system is full"))
         }
-        other => Error::new(Code::Io, format!("cannot open {what}: {other}")),
-    }
-}
-
-/// An error of the file behind an open catalog. redb refuses all further work after one.
-fn failed(error: impl Into<redb::Error>) -> Error {
-    match error.into() {
-        redb::Error::Io(error) => Error::io("catalog", error),
-        other => Error::new(Code::Io, format!("catalog: {other}")),
+        _ => Error::io(format!("catalog {name}"), error),
     }
 }

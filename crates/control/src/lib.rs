@@ -14,13 +14,17 @@
 //! - Numbers of pools, containers, targets and objects are never given out twice.
 
 mod catalog;
+mod copies;
 mod embedded;
+mod frame;
+pub mod fuzz;
 mod keys;
 mod records;
 mod service;
 mod store;
 
 pub use catalog::{Catalog, Change, Compare, Revision, Versioned};
+pub use copies::CatalogFiles;
 pub use embedded::EmbeddedCatalog;
 pub use records::{
     AdmissionDf, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, RollbackDf,

@@ -65,7 +65,7 @@ impl ControlHost {
         token: Vec<u8>,
     ) -> Result<Rc<ControlHost>> {
         let role = if config.join.is_empty() {
-            let catalog = EmbeddedCatalog::open(&config.dir.join("catalog.redb"))?;
+            let catalog = EmbeddedCatalog::open(&config.dir.join("catalog"))?;
             let (wall, random) = (env.clone(), env.clone());
             let service = Service::new(
                 Box::new(catalog),

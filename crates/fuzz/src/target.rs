@@ -40,6 +40,13 @@ pub fn all() -> Vec<Target> {
     targets.extend(capi_targets::all());
     targets.extend(fuse_targets::all());
     targets.extend(intercept_targets::all());
+    targets.push(Target {
+        name: "catalog-files",
+        run: control::fuzz::catalog_files,
+        seeds: control::fuzz::catalog_seeds,
+        // An empty entry of three bytes is one of a map.
+        amplification_max: 1024,
+    });
     let text = |name, run, seeds| Target { name, run, seeds, amplification_max: FLAT };
     targets.extend([
         text(
