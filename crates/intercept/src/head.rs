@@ -202,6 +202,9 @@ impl Page {
         if bytes > PAGE_BYTES_MAX {
             return Err(Error::bare(Code::NameTooLong));
         }
+        if !crate::size::fits(bytes as u64) {
+            return Err(Error::new(Code::FileTooBig, "the limit of file sizes (`ulimit -f`)"));
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memory = rustix::fs::memfd_create(NAME, flags).map_err(failed)?;
         rustix::fs::ftruncate(&memory, bytes as u64).map_err(failed)?;

@@ -8,6 +8,7 @@
 //! | [`table`], [`open`], [`head`], [`about`] | which descriptors are ours, and what they share with other processes |
 //! | [`mount`], [`walk`], [`act`], [`caller`] | the way of a call to `dfs` |
 //! | [`listing`], [`temporary`], [`program`] | directory streams, temporary names, programs that are executed |
+//! | [`size`], [`pending`] | the limit of file sizes, what a stream has not written |
 //! | [`inside`], [`report`], [`real`], [`errno`] | being inside, counters and log, the C library |
 //!
 //! # Invariants
@@ -23,7 +24,7 @@
 //!
 //! # What it does not see
 //!
-//! Programs linked statically, system calls made directly (Go), io_uring and `aio_*`, and calls
+//! Programs linked statically, system calls made directly (Go; by `syscall` some are seen), io_uring and `aio_*`, and calls
 //! that the C library makes inside itself; `docs/intercept.md` lists which of those matter.
 
 // A test program must not have its own calls stood in for; without the hooks much is unused.
@@ -48,9 +49,11 @@ mod mountinfo;
 mod numbered;
 mod open;
 mod path;
+mod pending;
 mod program;
 mod real;
 mod report;
+mod size;
 mod table;
 mod temporary;
 mod walk;

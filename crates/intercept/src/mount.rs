@@ -254,6 +254,9 @@ fn map_changes() -> Option<&'static [AtomicU64; WORDS]> {
     }
     let bytes = size_of::<[AtomicU64; WORDS]>();
     if (stat.st_size as usize) < bytes {
+        if !crate::size::fits(bytes as u64) {
+            return None;
+        }
         rustix::fs::ftruncate(&file, bytes as u64).ok()?;
     }
     let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;

@@ -112,6 +112,7 @@ pub type wint_t = c_uint;
 pub type Callback = *mut c_void;
 
 real! {
+    syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
     open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     close(fd: c_int) -> c_int;

@@ -152,6 +152,9 @@ async fn connect_unix(env: &Env, path: &Path, dial: &Dial<'_>) -> Result<Conn> {
     }
     let engine_pid = sockopt::socket_peercred(&fd).map_err(unreachable)?.pid;
     let introducer = Introducer::new(env, fd)?;
+    if !Region::is_allowed() {
+        return introduce(env, introducer, dial, None).await;
+    }
     let (memory, region) = Region::create()?;
     let may_reach = allow_access(engine_pid.as_raw_nonzero().get());
     introduce(env, introducer, dial, Some(SharedMemory { memory, region, may_reach })).await

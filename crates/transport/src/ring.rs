@@ -47,6 +47,12 @@ pub(crate) struct Region {
 }
 
 impl Region {
+    /// False when the process may not make a file of this size (`ulimit -f`): to try would end it.
+    pub fn is_allowed() -> bool {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+        limit.current.is_none_or(|limit| limit >= REGION_BYTES as u64)
+    }
+
     /// Makes a sealed file and maps it.
     pub fn create() -> Result<(OwnedFd, Rc<Region>)> {
         let doing = "making shared memory";

@@ -5,6 +5,7 @@ use crate::act::{self, Answer};
 use crate::mount;
 use crate::path::{self, Spot};
 use crate::report::Family;
+use crate::size::Guard;
 use crate::{errno, real, table};
 use dfs::{OpenFlags, SetAttr, SetTime};
 use libc::{AT_FDCWD, c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
@@ -145,10 +146,14 @@ hook!([truncate truncate64](path: *const c_char, size: off_t) -> c_int {
         None => real::truncate64(path, size),
         Some(_) if size < 0 => errno::zero(Err(libc::EINVAL)),
         Some(spot) => {
+            let guard = Guard::new();
             let cut = act::on(Family::Attr, &spot, true, async |scene, obj| {
+                if guard.is_set() {
+                    guard.check_growth(scene.fs.size(obj).await?, size as u64)?;
+                }
                 scene.fs.truncate(obj, size as u64).await.map(|()| 0)
             });
-            finish(cut, |path| real::truncate64(path, size))
+            finish(guard.tell(cut), |path| real::truncate64(path, size))
         }
     }
 });
@@ -156,14 +161,18 @@ hook!([truncate truncate64](path: *const c_char, size: off_t) -> c_int {
 hook!([ftruncate ftruncate64](fd: c_int, size: off_t) -> c_int {
     let Some(open) = table::get(fd) else { return real::ftruncate64(fd, size) };
     let Ok(size) = u64::try_from(size) else { return errno::zero(Err(libc::EINVAL)) };
+    let guard = Guard::new();
     let cut = act::run(Family::Attr, &open, async |fs, obj| {
         if !obj.flags().has(OpenFlags::WRITE) {
             let is_name = obj.flags().has(OpenFlags::PATH);
             return Err(Error::bare(if is_name { Code::BadHandle } else { Code::Inval }));
         }
+        if guard.is_set() {
+            guard.check_growth(fs.size(obj).await?, size)?;
+        }
         fs.truncate(obj, size).await
     });
-    errno::zero(cut)
+    errno::zero(guard.tell(cut))
 });
 
 fn owners(uid: uid_t, gid: gid_t) -> SetAttr {

@@ -3,6 +3,7 @@
 use super::data::{pread, pwrite, read, write};
 use crate::{errno, inside, real, table};
 use libc::{c_int, c_uint, off_t, size_t, ssize_t};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes copied at a time.
 const STEP_BYTES: usize = 1 << 20;
@@ -27,6 +28,9 @@ hook!([copy_file_range](
     if !table::is_ours(to) && !table::is_ours(from) {
         return real::copy_file_range(from, from_offset, to, to_offset, bytes, flags);
     }
+    if table::get(to).is_some_and(|open| open.head().status.load(Relaxed) & APPENDS != 0) {
+        return errno::number(Err(libc::EBADF));
+    }
     if flags != 0 || overlaps(from, from_offset, to, to_offset, bytes) {
         return errno::number(Err(libc::EINVAL));
     }
@@ -37,12 +41,147 @@ hook!([splice](
     from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, bytes: size_t,
     flags: c_uint
 ) -> ssize_t {
+    inside::cancellation_point();
     if table::is_ours(to) || table::is_ours(from) {
-        // Callers know that not all files can be spliced, and read and write instead.
-        return errno::number(Err(libc::EINVAL));
+        return errno::number(splice_ours(from, from_offset, to, to_offset, bytes, flags));
     }
     real::splice(from, from_offset, to, to_offset, bytes, flags)
 });
+
+/// A file opened in this way has no place to write to.
+const APPENDS: u32 = libc::O_APPEND as u32;
+/// Bytes that a pipe takes whole when it says that it takes something.
+const PIPE_STEP_BYTES: usize = libc::PIPE_BUF;
+/// Bytes of one splice: what a pipe holds, as pipes are made.
+const SPLICE_BYTES: usize = 64 << 10;
+
+/// Splices between a pipe and a file of ours.
+///
+/// # Safety
+/// Offsets are null or valid.
+unsafe fn splice_ours(
+    from: c_int,
+    from_offset: *mut off_t,
+    to: c_int,
+    to_offset: *mut off_t,
+    bytes: size_t,
+    flags: c_uint,
+) -> Result<ssize_t, c_int> {
+    let known = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE;
+    if flags & !(known | libc::SPLICE_F_GIFT) != 0 {
+        return Err(libc::EINVAL);
+    }
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let ours = table::get(from).or_else(|| table::get(to)).ok_or(libc::EBADF)?;
+    let at_once = flags & libc::SPLICE_F_NONBLOCK != 0;
+    let is_from_pipe = table::is_ours(to);
+    let (pipe, pipe_offset) = if is_from_pipe { (from, from_offset) } else { (to, to_offset) };
+    if !is_pipe(pipe)? || ours.kind() != dfs::FileKind::Regular {
+        return Err(libc::EINVAL);
+    }
+    if !pipe_offset.is_null() {
+        return Err(libc::ESPIPE);
+    }
+    let status = ours.head().status.load(Relaxed);
+    let (needed, wrong) = match is_from_pipe {
+        true => (libc::O_WRONLY, libc::O_RDONLY),
+        false => (libc::O_RDONLY, libc::O_WRONLY),
+    };
+    let mode = status as c_int & libc::O_ACCMODE;
+    if mode == wrong || (mode != needed && mode != libc::O_RDWR) {
+        return Err(libc::EBADF);
+    }
+    let mut room = vec![0u8; bytes.min(SPLICE_BYTES)];
+    // SAFETY: the room is as long; offsets by the caller's promise.
+    unsafe {
+        if is_from_pipe {
+            if status & APPENDS != 0 {
+                return Err(libc::EINVAL);
+            }
+            if at_once && !is_ready(pipe, libc::POLLIN) {
+                return Err(libc::EAGAIN);
+            }
+            let got = usize::try_from(read(pipe, room.as_mut_ptr().cast(), room.len()));
+            let got = got.map_err(|_| errno::get())?;
+            return put(to, to_offset, &room[..got]);
+        }
+        let first = match from_offset.as_ref() {
+            Some(at) => *at,
+            None => super::seek::lseek(from, 0, libc::SEEK_CUR),
+        };
+        let got = usize::try_from(pread(from, room.as_mut_ptr().cast(), room.len(), first));
+        let got = got.map_err(|_| errno::get())?;
+        let mut done = 0;
+        while done < got {
+            // What does not fit any more is for the next call.
+            if (done > 0 || at_once) && !is_ready(pipe, libc::POLLOUT) {
+                break;
+            }
+            let step = &room[done..got.min(done + PIPE_STEP_BYTES)];
+            match write(pipe, step.as_ptr().cast(), step.len()) {
+                wrote if wrote > 0 => done += wrote as usize,
+                _ if done > 0 => break,
+                _ => return Err(errno::get()),
+            }
+        }
+        if done == 0 && got > 0 {
+            return Err(libc::EAGAIN);
+        }
+        match from_offset.as_mut() {
+            Some(at) => *at += done as off_t,
+            None => {
+                super::seek::lseek(from, first + done as off_t, libc::SEEK_SET);
+            }
+        }
+        Ok(done as ssize_t)
+    }
+}
+
+/// Writes all of it, or as much as can be written.
+///
+/// # Safety
+/// The offset is null or valid.
+unsafe fn put(to: c_int, to_offset: *mut off_t, bytes: &[u8]) -> Result<ssize_t, c_int> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        // SAFETY: so many bytes; the offset by the caller's promise.
+        let wrote = unsafe {
+            match to_offset.as_mut() {
+                Some(at) => pwrite(to, rest.as_ptr().cast(), rest.len(), *at),
+                None => write(to, rest.as_ptr().cast(), rest.len()),
+            }
+        };
+        if wrote <= 0 {
+            return if done > 0 { Ok(done as ssize_t) } else { Err(errno::get()) };
+        }
+        done += wrote as usize;
+        // SAFETY: by the caller's promise.
+        if let Some(at) = unsafe { to_offset.as_mut() } {
+            *at += wrote as off_t;
+        }
+    }
+    Ok(done as ssize_t)
+}
+
+fn is_pipe(fd: c_int) -> Result<bool, c_int> {
+    if table::is_ours(fd) {
+        return Ok(false);
+    }
+    // SAFETY: only borrowed; when nothing is open there the call fails.
+    let stat = rustix::fs::fstat(unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) });
+    let stat = stat.map_err(|error| error.raw_os_error())?;
+    Ok(stat.st_mode & libc::S_IFMT == libc::S_IFIFO)
+}
+
+/// True when a pipe has something, or takes something, now.
+fn is_ready(fd: c_int, events: i16) -> bool {
+    let mut one = libc::pollfd { fd, events, revents: 0 };
+    // SAFETY: one element.
+    unsafe { real::poll(&mut one, 1, 0) > 0 }
+}
 
 /// True when what is to be copied and where it is to go are one part of one file.
 ///

@@ -3,6 +3,7 @@
 use crate::act;
 use crate::open::Open;
 use crate::report::Family;
+use crate::size::Guard;
 use crate::{errno, inside, real, table};
 use dfs::{Dfs, FILE_BYTES_MAX, Obj, OpenFlags, Recx};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
@@ -241,8 +242,9 @@ fn write_from(
 ) -> std::result::Result<usize, c_int> {
     let (pieces, bytes) = taken(pieces)?;
     let given = offset.map(u64::try_from).transpose().map_err(|_| libc::EINVAL)?;
-    act::run(Family::Write, open, async |fs, obj| {
-        let memory: Vec<&[u8]> = pieces
+    let guard = Guard::new();
+    let written = act::run(Family::Write, open, async |fs, obj| {
+        let mut memory: Vec<&[u8]> = pieces
             .iter()
             // SAFETY: the caller of the C function promises so many bytes there.
             .map(|p| unsafe {
@@ -255,20 +257,40 @@ fn write_from(
         }
         let appends = how.has(OpenFlags::APPEND);
         let obj = &obj.dup(how);
+        let end = if appends && guard.is_set() { Some(fs.size(obj).await?) } else { None };
         if let Some(offset) = given {
+            let bytes = cut(&guard, end.unwrap_or(offset), bytes, &mut memory)?;
             let range = [Recx { index: offset, count: bytes as u64 }];
             return fs.writev(obj, &range, &memory).await;
         }
         let head = open.lock();
         if appends && bytes > 0 {
+            let bytes = cut(&guard, end.unwrap_or(0), bytes, &mut memory)?;
             let offset = fs.append(obj, &memory).await?;
             head.offset.store((offset + bytes as u64) as i64, Relaxed);
             return Ok(bytes);
         }
         let offset = head.offset.load(Relaxed) as u64;
+        let bytes = cut(&guard, offset, bytes, &mut memory)?;
         let range = [Recx { index: offset, count: bytes as u64 }];
         let done = fs.writev(obj, &range, &memory).await?;
         head.offset.store((offset + done as u64) as i64, Relaxed);
         Ok(done)
-    })
+    });
+    guard.tell(written)
+}
+
+/// Leaves what the limit of file sizes lets through; how many bytes that is.
+fn cut(guard: &Guard, offset: u64, bytes: usize, memory: &mut Vec<&[u8]>) -> Result<usize> {
+    let mut left = guard.cut(offset, bytes)?;
+    if left == bytes {
+        return Ok(bytes);
+    }
+    let allowed = left;
+    memory.retain_mut(|piece| {
+        *piece = &piece[..piece.len().min(left)];
+        left -= piece.len();
+        !piece.is_empty()
+    });
+    Ok(allowed)
 }

@@ -96,6 +96,10 @@ hook!([fcntl fcntl64](fd: c_int, command: c_int, argument: c_ulong) -> c_int {
         libc::F_GETFL => {
             (open.head().status.load(Relaxed) | libc::O_LARGEFILE as u32) as c_int
         }
+        // A name only: nothing else is to be done with it.
+        _ if open.head().status.load(Relaxed) & libc::O_PATH as u32 != 0 => {
+            errno::zero(Err(libc::EBADF))
+        }
         libc::F_SETFL => {
             let changing = libc::O_APPEND | libc::O_NONBLOCK | libc::O_DIRECT | libc::O_NOATIME;
             let kept = open.head().status.load(Relaxed) & !(changing as u32);
@@ -105,6 +109,13 @@ hook!([fcntl fcntl64](fd: c_int, command: c_int, argument: c_ulong) -> c_int {
         libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK
         | libc::F_OFD_SETLKW => lock::record(&open, command, argument as *mut libc::flock),
         libc::F_GETOWN => 0,
+        libc::F_GETLEASE => libc::F_UNLCK,
+        // Others may have the file open, here or elsewhere, and would not be held up.
+        libc::F_SETLEASE => match argument as c_int {
+            libc::F_RDLCK | libc::F_WRLCK | libc::F_UNLCK => errno::zero(Err(libc::EAGAIN)),
+            _ => errno::zero(Err(libc::EINVAL)),
+        },
+        libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => errno::zero(Err(libc::EBADF)),
         _ => errno::zero(Err(libc::EINVAL)),
     }
 });

@@ -368,6 +368,9 @@ fn in_memory(fd: c_int) -> Result<CString, c_int> {
         match usize::try_from(got) {
             Ok(0) => break,
             Ok(got) => {
+                if !crate::size::fits(offset as u64 + got as u64) {
+                    return Err(libc::EFBIG);
+                }
                 let put = rustix::io::pwrite(&memory, &room[..got], offset as u64);
                 offset += put.map_err(|error| error.raw_os_error())? as i64;
             }

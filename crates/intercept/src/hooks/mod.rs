@@ -35,6 +35,7 @@ mod lock;
 mod map;
 mod names;
 mod open;
+mod raw;
 mod seek;
 mod space;
 mod start;

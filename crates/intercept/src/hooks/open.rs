@@ -79,6 +79,10 @@ fn open_at(spot: &Spot, flags: c_int, mode: mode_t) -> c_int {
 
 /// Opens a path of ours and gives it a descriptor.
 pub fn open_spot(spot: &Spot, flags: c_int, mode: mode_t) -> Result<Answer<c_int>, c_int> {
+    let both = libc::O_CREAT | libc::O_DIRECTORY;
+    if flags & both == both && flags & libc::O_PATH == 0 {
+        return Err(libc::EINVAL);
+    }
     if flags & libc::O_TMPFILE == libc::O_TMPFILE {
         return nameless(spot, flags, mode);
     }

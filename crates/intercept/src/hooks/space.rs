@@ -3,6 +3,7 @@
 use crate::act;
 use crate::open::Open;
 use crate::report::{self, Family, Why};
+use crate::size::Guard;
 use crate::{errno, inside, real, table};
 use dfs::{AllocateFlags, OpenFlags};
 use libc::{c_int, c_uint, off_t, size_t, ssize_t};
@@ -93,5 +94,13 @@ fn allocate(open: &Arc<Open>, mode: c_int, offset: off_t, bytes: off_t) -> Resul
         report::passed(Family::Space, Why::Refused, format_args!("fallocate mode {mode:#x}"));
         return Err(libc::EOPNOTSUPP);
     }
-    act::run(Family::Space, open, async |fs, obj| fs.fallocate(obj, flags, offset, bytes).await)
+    let guard = Guard::new();
+    let done = act::run(Family::Space, open, async |fs, obj| {
+        let grows = !flags.has(AllocateFlags::KEEP_SIZE);
+        if guard.is_set() && grows {
+            guard.check_growth(fs.size(obj).await?, offset.saturating_add(bytes))?;
+        }
+        fs.fallocate(obj, flags, offset, bytes).await
+    });
+    guard.tell(done)
 }

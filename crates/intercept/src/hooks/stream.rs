@@ -10,9 +10,9 @@ use super::data::{read, write};
 use super::open::{self, open_spot};
 use super::seek::lseek;
 use crate::act::Answer;
-use crate::path;
 use crate::report::{self, Family, Why};
 use crate::{config, errno, inside, real, table};
+use crate::{path, pending};
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -35,7 +35,6 @@ struct Functions {
 // SAFETY: the forms are those of the C library.
 unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
-    fn __fpending(stream: *mut FILE) -> size_t;
     fn __fpurge(stream: *mut FILE);
     fn mbrtowc(
         out: *mut libc::wchar_t,
@@ -56,10 +55,6 @@ const WEOF: wint_t = wint_t::MAX;
 /// What conversions return for bytes that are no character, and for too few.
 const INVALID: size_t = size_t::MAX;
 const INCOMPLETE: size_t = size_t::MAX - 1;
-/// Where a stream has what functions of wide characters use. The C library gives streams with
-/// foreign functions none, and does not check in all of them.
-const WIDE: usize = 160;
-
 /// Streams of ours and their cookies, by address.
 static STREAMS: RwLock<Option<HashMap<usize, usize>>> = RwLock::new(None);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -157,9 +152,7 @@ fn make(fd: c_int, mode: *const c_char) -> *mut FILE {
         drop(unsafe { Box::from_raw(cookie) });
         return stream;
     }
-    // SAFETY: a stream just made; what is not stood in for fails then instead of reading anywhere.
-    unsafe { *stream.byte_add(WIDE).cast::<*mut c_void>() = std::ptr::null_mut() };
-    // SAFETY: as above.
+    // SAFETY: a stream just made.
     unsafe { libc::setvbuf(stream, std::ptr::null_mut(), libc::_IOFBF, BUFFER_BYTES) };
     remember(stream, cookie);
     report::taken(Family::Stream);
@@ -410,20 +403,21 @@ pub fn descriptor_changed(fd: c_int) {
         }
         if fd != 0 {
             // What was printed and not written yet goes where the descriptor leads now.
-            let pending = __fpending(old);
-            if pending > 0 {
-                let start = *old.byte_add(WRITE_BASE).cast::<*const c_void>();
-                libc::fwrite(start, 1, pending, made);
-                __fpurge(old);
+            match pending::of(old) {
+                Some([]) => {}
+                Some(bytes) => {
+                    libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), made);
+                    __fpurge(old);
+                }
+                None => {
+                    let what = format_args!("what was printed before {fd} was redirected is lost");
+                    report::passed(Family::Stream, Why::Refused, what);
+                }
             }
         }
         *variable = made;
     }
 }
-
-/// Where a stream has the address of its first byte not written: after a number and three
-/// addresses, in all versions of the C library with 64 bits.
-const WRITE_BASE: usize = 32;
 
 /// Before a fork.
 pub fn fork_lock() {

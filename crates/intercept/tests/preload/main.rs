@@ -3,6 +3,7 @@
 
 mod calls;
 mod harness;
+mod limits;
 mod mounts;
 mod numbered;
 mod posix;
