@@ -13,7 +13,7 @@
 use crate::client::Client;
 use crate::cont::Container;
 use crate::target::Ask;
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use futures_util::future::{Either, select};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -87,6 +87,15 @@ struct Book {
     /// This process, as targets know it; 0: not chosen yet.
     holder: u64,
     held: HashMap<Key, Entry>,
+    /// Owners that other processes have, too.
+    shared: HashSet<u64>,
+}
+
+impl Book {
+    fn owner(&self, id: u64) -> LockOwner {
+        let is_shared = self.shared.contains(&id);
+        LockOwner { holder: if is_shared { LockOwner::SHARED } else { self.holder }, id }
+    }
 }
 
 struct Entry {
@@ -112,6 +121,21 @@ impl LockBook {
             book.holder = client.env().random_u64();
         }
         book.holder
+    }
+
+    /// Says that an owner is one that other processes have, too: a random number. What it holds
+    /// lasts until the last client that holds it has gone ([`Container::join_lock`]).
+    pub fn share(&self, owner: u64) {
+        self.lock().shared.insert(owner);
+    }
+
+    /// Forgets a shared owner.
+    pub fn unshare(&self, owner: u64) {
+        self.lock().shared.remove(&owner);
+    }
+
+    fn is_shared(&self, owner: u64) -> bool {
+        self.lock().shared.contains(&owner)
     }
 
     fn granted(&self, key: Key, target: TargetId, client: ClientId, ask: &LockAsk) {
@@ -178,7 +202,7 @@ impl LockBook {
                 cont,
                 oid,
                 kind: entry.kind,
-                owner: LockOwner { holder: book.holder, id },
+                owner: book.owner(id),
                 op: LockOp::Reclaim { locks: entry.ranges.iter().collect(), pid: entry.pid },
             })
             .collect()
@@ -235,7 +259,9 @@ impl Container {
     }
 
     fn lock_owner(&self, owner: u64) -> LockOwner {
-        LockOwner { holder: self.client().options().locks.holder(self.client()), id: owner }
+        let book = &self.client().options().locks;
+        book.holder(self.client());
+        book.lock().owner(owner)
     }
 
     async fn ask_lock(
@@ -329,7 +355,27 @@ impl Container {
         }
     }
 
-    /// Unlocks a range of an object. Asks nobody when the owner holds nothing of it.
+    /// Holds what a shared owner holds, too, `ask` of which is known; the lock outlives then the
+    /// client that took it. `NonExist` when the owner holds nothing.
+    pub async fn join_lock(&self, oid: Oid, ask: &LockAsk) -> Result<()> {
+        let target = self.home(oid)?;
+        self.ask_lock(target, oid, ask.kind, ask.owner, LockOp::Join).await?;
+        let key = self.lock_key(oid, ask.kind, ask.owner);
+        self.client().options().locks.granted(key, target, self.client().id(), ask);
+        self.client().target(target).keep_connected(self.client(), self.pool());
+        Ok(())
+    }
+
+    /// Holds no more what a shared owner holds; other processes may.
+    pub async fn part_lock(&self, oid: Oid, kind: LockKind, owner: u64) -> Result<()> {
+        let key = self.lock_key(oid, kind, owner);
+        self.client().options().locks.cleared(key, LockRange::WHOLE);
+        let target = self.home(oid)?;
+        self.ask_lock(target, oid, kind, owner, LockOp::Part).await.map(|_| ())
+    }
+
+    /// Unlocks a range of an object. Asks nobody when the owner holds nothing of it, unless it is
+    /// a shared one.
     pub async fn unlock(
         &self,
         oid: Oid,
@@ -339,7 +385,7 @@ impl Container {
     ) -> Result<()> {
         let book = &self.client().options().locks;
         let key = self.lock_key(oid, kind, owner);
-        if !book.holds(&key) {
+        if !book.holds(&key) && !book.is_shared(owner) {
             return Ok(());
         }
         book.check_lost(&key)?;

@@ -58,6 +58,28 @@ impl Dfs {
         Ok(())
     }
 
+    /// Says that an owner is one that other processes have, too, as an open file description that was
+    /// inherited: a random number. What it holds lasts until the last client that holds it has
+    /// gone; see [`Dfs::join_lock`].
+    pub fn share_lock_owner(&self, owner: u64) {
+        self.shared.cont.client().options().locks.share(owner);
+    }
+
+    /// Forgets a shared owner.
+    pub fn unshare_lock_owner(&self, owner: u64) {
+        self.shared.cont.client().options().locks.unshare(owner);
+    }
+
+    /// Holds what a shared owner holds, too, as far as `ask` says. `NonExist` when that is nothing.
+    pub async fn join_lock(&self, obj: &Obj, ask: &LockAsk) -> Result<()> {
+        self.shared.cont.join_lock(obj.oid(), ask).await
+    }
+
+    /// Holds no more what a shared owner holds; other processes may.
+    pub async fn part_lock(&self, obj: &Obj, kind: LockKind, owner: u64) -> Result<()> {
+        self.shared.cont.part_lock(obj.oid(), kind, owner).await
+    }
+
     /// Who would be in the way of a lock; `None`: nobody.
     pub async fn test_lock(&self, obj: &Obj, ask: &LockAsk) -> Result<Option<LockHolder>> {
         self.shared.cont.test_lock(obj.oid(), ask).await

@@ -6,7 +6,7 @@ use crate::open::Open;
 use crate::path::{Spot, Start};
 use crate::report::{self, Family, Level, Why};
 use crate::walk::{self, End, From};
-use crate::{inside, numbered, path};
+use crate::{inside, locks, numbered, path};
 use dfs::{Dfs, FileKind, Obj, OpenFlags};
 use libc::c_int;
 use perthread::{Ctx, Local};
@@ -92,6 +92,7 @@ pub fn at<T>(
     operation: impl AsyncFn(&Scene<'_>, &End) -> Result<Step<T>>,
 ) -> Result<Answer<T>, c_int> {
     report::taken(family);
+    locks::look();
     let mut next: Option<Spot> = None;
     for _ in 0..CROSSINGS_MAX {
         let spot = next.as_ref().unwrap_or(spot);
@@ -272,6 +273,7 @@ pub fn run<T>(
     operation: impl AsyncFnOnce(&Dfs, &Obj) -> Result<T>,
 ) -> Result<T, c_int> {
     report::taken(family);
+    locks::look();
     inside::run(|| {
         let run = || {
             mount::prepare()?;

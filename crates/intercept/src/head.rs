@@ -21,7 +21,7 @@
 
 use crate::about::About;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ const MAGIC: u64 = 0x0250_4143_4b5a_4101;
 /// Most bytes of the memory file; no description is longer.
 const PAGE_BYTES_MAX: usize = 16 << 10;
 /// Doors that a page can have: one, and one for each process that got it through a socket.
-const DOORS: usize = 4;
+const DOORS: usize = 3;
 /// Name of the memory file, as `/proc/self/fd` shows it.
 const NAME: &str = "azekura-open-file";
 /// How long a lock may be waited for before its holder is looked for.
@@ -40,6 +40,16 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The file has no name any more.
 pub const UNLINKED: u32 = 1;
+/// The description is locked by `flock`, for sharing or not.
+pub const FLOCK_SHARED: u32 = 2;
+/// As above, exclusively.
+pub const FLOCK_EXCLUSIVE: u32 = 4;
+/// Ranges are locked for the description.
+pub const RANGES: u32 = 8;
+/// Something is locked for the description.
+pub const LOCKED: u32 = FLOCK_SHARED | FLOCK_EXCLUSIVE | RANGES;
+/// Marks from here on count how often the description came to be locked.
+pub const TIMES: u32 = 1 << 8;
 
 /// The shared state.
 #[repr(C)]
@@ -51,11 +61,13 @@ pub struct Head {
     pub status: AtomicU32,
     /// Where the next read or write is.
     pub offset: AtomicI64,
-    /// [`UNLINKED`].
+    /// [`UNLINKED`] and what is [`LOCKED`].
     pub marks: AtomicU32,
     waiters: AtomicU32,
     /// Inode numbers of the doors; 0: none.
     doors: [AtomicU64; DOORS],
+    /// Owner of its locks; 0: none yet.
+    owner: AtomicU64,
 }
 
 const HEAD_BYTES: usize = size_of::<Head>();
@@ -71,6 +83,7 @@ impl Head {
             marks: AtomicU32::new(0),
             waiters: AtomicU32::new(0),
             doors: Default::default(),
+            owner: AtomicU64::new(0),
         }
     }
 
@@ -79,8 +92,23 @@ impl Head {
         self.status.store(other.status.load(order), order);
         self.offset.store(other.offset.load(order), order);
         self.marks.store(other.marks.load(order), order);
+        self.owner.store(other.owner.load(order), order);
         self.lock.store(0, order);
         self.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Who locks for the description, the same in all processes that have it.
+    pub fn owner(&self) -> u64 {
+        let known = self.owner.load(Ordering::SeqCst);
+        if known != 0 {
+            return known;
+        }
+        // Above the numbers of processes.
+        let made = crate::temporary::random() | 1 << 63;
+        match self.owner.compare_exchange(0, made, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => made,
+            Err(other) => other,
+        }
     }
 
     /// Enters a door. False when there is no place for one more.
@@ -225,6 +253,8 @@ impl Page {
     ) -> Option<OwnedFd> {
         let door = door().ok()?;
         let inode = rustix::fs::fstat(&door).ok()?.st_ino;
+        // Held by all who inherit the description of the page, until the last has closed it.
+        rustix::fs::flock(memory, FlockOperation::NonBlockingLockShared).ok()?;
         let file = keep(memory)?;
         if !self.head().add_door(inode) {
             return None;
@@ -281,18 +311,32 @@ impl Page {
         self.file.as_ref().map(OwnedFd::as_fd)
     }
 
+    /// Closes the page's own descriptor. True when no other process has it: the description ends.
+    pub fn leave(&mut self) -> bool {
+        let Some(file) = self.file.take() else { return false };
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let own = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        crate::table::let_go(file);
+        own.is_ok_and(|own| {
+            rustix::fs::flock(own, FlockOperation::NonBlockingLockExclusive).is_ok()
+        })
+    }
+
     /// Inode number of the memory file, by which two processes' pages are told apart.
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
     fn map(memory: BorrowedFd<'_>) -> rustix::io::Result<Page> {
+        // Not by the same description: a mapping holds on to it, and its end is to be noticed.
+        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        let own = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let null = std::ptr::null_mut();
         // SAFETY: a new mapping at no particular address overlaps nothing. The file has at least
         // this size and nobody who has it can make it smaller by accident.
         let start =
-            unsafe { rustix::mm::mmap(null, HEAD_BYTES, access, MapFlags::SHARED, memory, 0) };
+            unsafe { rustix::mm::mmap(null, HEAD_BYTES, access, MapFlags::SHARED, &own, 0) };
         let start = std::ptr::NonNull::new(start?.cast()).ok_or(rustix::io::Errno::NOMEM)?;
         let inode = rustix::fs::fstat(memory)?.st_ino;
         Ok(Page { start, inode, file: None })
@@ -388,6 +432,19 @@ mod tests {
         assert!(rustix::fs::open(path, OFlags::WRONLY | OFlags::TRUNC, Mode::empty()).is_err());
         assert!(rustix::fs::ftruncate(file, 0).is_err());
         assert!(rustix::io::pwrite(file, b"x", PAGE_BYTES_MAX as u64).is_err());
+    }
+
+    #[test]
+    fn the_last_process_that_has_a_page_knows_it() {
+        let keep = |memory: &OwnedFd| memory.try_clone().ok();
+        let (mut page, _) = Page::create(&Head::new(2), &about(), keep).unwrap();
+        // A descriptor of the same description is what a child inherits.
+        let (mut child, _) =
+            Page::again(page.file().unwrap().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(child.head().owner(), page.head().owner());
+        assert!(!page.leave());
+        assert!(child.leave());
+        assert!(!child.leave(), "it has left");
     }
 
     #[test]

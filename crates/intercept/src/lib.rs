@@ -7,6 +7,7 @@
 //! | [`config`], [`mountinfo`], [`path`], [`numbered`], [`cwd`] | which paths are ours |
 //! | [`table`], [`open`], [`head`], [`about`] | which descriptors are ours, and what they share with other processes |
 //! | [`mount`], [`walk`], [`act`], [`caller`] | the way of a call to `dfs` |
+//! | [`locks`] | locks of descriptions that several processes have |
 //! | [`listing`], [`temporary`], [`program`] | directory streams, temporary names, programs that are executed |
 //! | [`size`], [`pending`] | the limit of file sizes, what a stream has not written |
 //! | [`inside`], [`report`], [`real`], [`errno`] | being inside, counters and log, the C library |
@@ -44,6 +45,7 @@ mod head;
 mod hooks;
 mod inside;
 mod listing;
+mod locks;
 mod mount;
 mod mountinfo;
 mod numbered;

@@ -85,7 +85,7 @@ fn connect() -> Result<()> {
 }
 
 extern "C" fn in_child() {
-    table::hold_unlinked();
+    table::hold_inherited();
 }
 
 /// Makes the thread ready for [`perthread::Ctx::of_thread`].

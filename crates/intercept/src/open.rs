@@ -13,7 +13,7 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use types::Result;
 
 /// Number of the next open file. Those of mounts' mirrors are below [`FIRST`].
@@ -44,6 +44,9 @@ pub struct Open {
     page_fd: AtomicI32,
     /// Inode number of the page; 0: none.
     page_inode: AtomicU64,
+    /// This process is among those for whom the servers hold the description's locks, as of that
+    /// time in [`crate::head::TIMES`] when it came to be locked; 0: it is not.
+    pub joined: AtomicU32,
     /// Position of `getdents64`.
     pub listing: Mutex<Option<crate::listing::Listing>>,
 }
@@ -74,6 +77,7 @@ impl Open {
             page: Mutex::new(None),
             page_fd: AtomicI32::new(-1),
             page_inode: AtomicU64::new(0),
+            joined: AtomicU32::new(0),
             listing: Mutex::new(None),
         })
     }
@@ -99,6 +103,7 @@ impl Open {
             page_fd: AtomicI32::new(fd_of(&page)),
             page_inode: AtomicU64::new(page.inode()),
             page: Mutex::new(Some(page)),
+            joined: AtomicU32::new(0),
             listing: Mutex::new(None),
         }))
     }
@@ -184,6 +189,18 @@ impl Open {
     /// Inode number of its page; 0: none. Equal for equal descriptions only.
     pub fn page_inode(&self) -> u64 {
         self.page_inode.load(Ordering::Acquire)
+    }
+
+    /// The process has no descriptor of it any more. True when no other process has one either.
+    pub fn leave(&self) -> bool {
+        let mut page = self.page.lock();
+        match page.as_mut() {
+            None => true,
+            Some(page) => {
+                self.page_fd.store(-1, Ordering::Release);
+                page.leave()
+            }
+        }
     }
 
     /// A descriptor by which another process gets it through a socket.

@@ -243,6 +243,12 @@ real! {
     posix_spawn_file_actions_addopen(actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, to: c_int) -> c_int;
     posix_spawn_file_actions_destroy(actions: *mut c_void) -> c_int;
+    fork() -> libc::pid_t;
+    waitpid(pid: libc::pid_t, status: *mut c_int, options: c_int) -> libc::pid_t;
+    wait(status: *mut c_int) -> libc::pid_t;
+    wait3(status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> libc::pid_t;
+    wait4(pid: libc::pid_t, status: *mut c_int, options: c_int, usage: *mut libc::rusage) -> libc::pid_t;
+    waitid(kind: libc::idtype_t, id: libc::id_t, info: *mut libc::siginfo_t, options: c_int) -> c_int;
     system(command: *const c_char) -> c_int;
     popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
     sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;

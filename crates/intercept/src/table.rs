@@ -297,13 +297,15 @@ pub fn adopt(fd: c_int) {
     }
 }
 
-/// Holds inherited files that have no name any more: their object lasts only a moment longer
-/// than whoever held it before.
-pub fn hold_unlinked() {
+/// Holds inherited files that have no name any more, and locks: the servers keep them only a moment
+/// longer than whoever held them before.
+pub fn hold_inherited() {
     for (_, open) in all() {
-        if open.is_shared() && open.head().marks.load(Ordering::Relaxed) & head::UNLINKED != 0 {
+        let marks = open.head().marks.load(Ordering::Relaxed);
+        if open.is_shared() && marks & head::UNLINKED != 0 {
             let _ = crate::act::run(crate::report::Family::Open, &open, async |_, _| Ok(()));
         }
+        crate::locks::join(&open);
     }
 }
 

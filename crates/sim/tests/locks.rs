@@ -200,3 +200,33 @@ fn clients_that_share_a_book_share_their_owners() {
         b.lock(oid, &whole(1, false), None).await.unwrap();
     });
 }
+
+/// Processes that have one open file description have its locks together: one takes it, another
+/// that goes on after its end has it still, and one unlock is for all.
+#[test]
+fn a_lock_of_a_shared_owner_outlives_the_client_that_took_it() {
+    with_two(8, Durability::Memory, async |cluster, a, b| {
+        let (oid, shared) = (object(&a, 1), 0x7777_1234);
+        for cont in [&a, &b] {
+            cont.client().options().locks.share(shared);
+        }
+        let flock = |owner, wait| LockAsk { kind: LockKind::Flock, ..whole(owner, wait) };
+        assert_eq!(code(b.join_lock(oid, &flock(shared, false)).await), Code::NonExist);
+        a.lock(oid, &flock(shared, false), None).await.unwrap();
+        b.join_lock(oid, &flock(shared, false)).await.unwrap();
+        cluster.world().kill("a");
+        let c = open(&cluster.client("c")).await;
+        c.client().env().sleep(Duration::from_secs(10)).await;
+        assert_eq!(code(c.lock(oid, &flock(1, false), None).await), Code::WouldBlock);
+        b.part_lock(oid, LockKind::Flock, shared).await.unwrap();
+        c.lock(oid, &flock(1, false), None).await.unwrap();
+        c.unlock(oid, LockKind::Flock, 1, WHOLE).await.unwrap();
+        // Another that shares it unlocks it for all.
+        let d = open(&cluster.client("d")).await;
+        d.client().options().locks.share(shared);
+        b.lock(oid, &flock(shared, false), None).await.unwrap();
+        d.unlock(oid, LockKind::Flock, shared, WHOLE).await.unwrap();
+        c.lock(oid, &flock(1, false), None).await.unwrap();
+        std::mem::forget(a);
+    });
+}

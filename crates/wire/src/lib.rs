@@ -31,7 +31,7 @@ use types::{Code, Error, Result};
 
 /// Version of all messages. 1: first release; 2: figures of stores, sums of bulk data, locks, appends, written ranges,
 /// files without a name, snapshots.
-pub const WIRE_VERSION: u16 = 2;
+pub const WIRE_VERSION: u16 = 3;
 
 /// Encodes a message body.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {

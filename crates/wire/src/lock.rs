@@ -78,6 +78,17 @@ pub struct LockOwner {
     pub id: u64,
 }
 
+impl LockOwner {
+    /// The holder of owners that several processes share: an open file description that was
+    /// inherited. Their `id` is a random number.
+    pub const SHARED: u64 = 0;
+
+    /// True for an owner whose locks last until the last client that holds them has gone.
+    pub fn is_shared(self) -> bool {
+        self.holder == LockOwner::SHARED
+    }
+}
+
 /// What to do.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LockOp {
@@ -113,6 +124,10 @@ pub enum LockOp {
         /// As in `Set`.
         pid: u32,
     },
+    /// The client holds what the shared owner holds, too. `NonExist` when that is nothing.
+    Join,
+    /// The client does not hold what the shared owner holds any more; others may.
+    Part,
 }
 
 /// A request about one owner's locks on one object. The reply is a [`LockReply`].

@@ -153,6 +153,15 @@ impl Target {
                 let found = locks.table.borrow().test(key, &wish(range, mode, 0));
                 Ok(found.map_or(LockReply::Done, LockReply::Held))
             }
+            LockOp::Join => match locks.table.borrow_mut().join(key, owner, client) {
+                true => Ok(LockReply::Done),
+                false => Err(Error::bare(Code::NonExist)),
+            },
+            LockOp::Part => {
+                locks.table.borrow_mut().part(key, owner, client, &mut granted);
+                locks.wake(granted);
+                Ok(LockReply::Done)
+            }
             LockOp::Reclaim { locks: held, pid } => {
                 held.iter().try_for_each(|(range, _)| check_range(*range))?;
                 if held.len() > table::LOCKS_PER_CLIENT_MAX as usize {

@@ -8,6 +8,7 @@
 //! - A wait of a `Posix` owner that would close a circle of waits is refused. Only circles within
 //!   this table are seen.
 //! - A `Flock` owner gives up what it holds before it waits for another mode, as on Linux.
+//! - What a shared owner holds lasts as long as one of the clients that hold it.
 //!
 //! Invariant: between calls nobody waits who could have what it waits for.
 
@@ -64,7 +65,10 @@ pub enum Outcome {
 struct Held {
     owner: LockOwner,
     pid: u32,
+    /// Its ranges count among this client's.
     client: ClientId,
+    /// Others that hold the same, of a shared owner.
+    others: Vec<ClientId>,
     ranges: HeldRanges,
 }
 
@@ -105,6 +109,8 @@ pub struct LockTable {
     holds: HashMap<(LockOwner, u8), HashSet<Handle>>,
     /// Ranges held and awaited through each client.
     counts: HashMap<ClientId, u32>,
+    /// Clients that have been among the others of a lock.
+    joined: HashSet<ClientId>,
 }
 
 impl LockTable {
@@ -233,14 +239,15 @@ impl LockTable {
 
     /// Takes everything from a client; waits of others that end with it go to `granted`.
     pub fn drop_client(&mut self, client: ClientId, granted: &mut Vec<Ticket>) {
-        if !self.counts.contains_key(&client) {
+        let has_joined = self.joined.remove(&client);
+        if !has_joined && !self.counts.contains_key(&client) {
             return;
         }
         let mut touched: Vec<Key> = self
             .queues
             .iter()
             .filter(|(_, queue)| {
-                queue.held.iter().any(|held| held.client == client)
+                queue.held.iter().any(|held| held.client == client || held.others.contains(&client))
                     || queue.waiting.iter().any(|waiter| waiter.ticket.client == client)
             })
             .map(|(key, _)| *key)
@@ -250,19 +257,57 @@ impl LockTable {
         for key in &touched {
             let Some(queue) = self.queues.get_mut(key) else { continue };
             queue.waiting.retain(|waiter| waiter.ticket.client != client);
-            let gone: Vec<LockOwner> = queue
-                .held
-                .iter()
-                .filter(|held| held.client == client)
-                .map(|held| held.owner)
-                .collect();
+            let of_client = |held: &&Held| held.client == client || held.others.contains(&client);
+            let gone: Vec<LockOwner> =
+                queue.held.iter().filter(of_client).map(|held| held.owner).collect();
             for owner in gone {
-                self.clear(*key, owner, LockRange::WHOLE);
+                self.part_from(*key, owner, client);
             }
         }
         self.waits.retain(|ticket, _| ticket.client != client);
         self.counts.remove(&client);
         self.settle(touched, granted);
+    }
+
+    /// A client holds what a shared owner holds, too. False when that is nothing.
+    pub fn join(&mut self, key: Key, owner: LockOwner, client: ClientId) -> bool {
+        let held = self.queues.get_mut(&key).map(|queue| &mut queue.held);
+        let held = held.and_then(|all| all.iter_mut().find(|held| held.owner == owner));
+        let Some(held) = held.filter(|_| owner.is_shared()) else { return false };
+        if held.client != client && !held.others.contains(&client) {
+            held.others.push(client);
+            self.joined.insert(client);
+        }
+        true
+    }
+
+    /// A client holds no more what a shared owner holds; with the last one it is unlocked, and
+    /// waits that end with it go to `granted`.
+    pub fn part(
+        &mut self,
+        key: Key,
+        owner: LockOwner,
+        client: ClientId,
+        granted: &mut Vec<Ticket>,
+    ) {
+        self.part_from(key, owner, client);
+        self.settle(vec![key], granted);
+    }
+
+    fn part_from(&mut self, key: Key, owner: LockOwner, client: ClientId) {
+        let held = self.queues.get_mut(&key).map(|queue| &mut queue.held);
+        let held = held.and_then(|all| all.iter_mut().find(|held| held.owner == owner));
+        let Some(held) = held else { return };
+        if held.client != client {
+            held.others.retain(|other| *other != client);
+        } else if held.others.is_empty() {
+            self.clear(key, owner, LockRange::WHOLE);
+        } else {
+            held.client = held.others.remove(0);
+            let (heir, ranges) = (held.client, held.ranges.len() as i64);
+            self.count(client, -ranges);
+            self.count(heir, ranges);
+        }
     }
 
     /// Changes a client's count of ranges.
@@ -281,7 +326,7 @@ impl LockTable {
             None => {
                 let ranges = HeldRanges::default();
                 let (owner, pid, client) = (wish.owner, wish.pid, wish.client);
-                queue.held.push(Held { owner, pid, client, ranges });
+                queue.held.push(Held { owner, pid, client, others: Vec::new(), ranges });
                 queue.held.len() - 1
             }
         };
@@ -289,6 +334,11 @@ impl LockTable {
         let (client_before, before) = (held.client, held.ranges.len() as i64);
         held.ranges.set(wish.range, wish.mode);
         (held.client, held.pid) = (wish.client, wish.pid);
+        if client_before != wish.client && wish.owner.is_shared() {
+            held.others.retain(|other| *other != wish.client);
+            held.others.push(client_before);
+            self.joined.insert(client_before);
+        }
         let after = held.ranges.len() as i64;
         if client_before != wish.client {
             self.count(client_before, -before);

@@ -287,3 +287,45 @@ fn a_client_has_only_so_many_locks() {
     // Another client has its own.
     assert_eq!(ask(1 << 41, 1).unwrap(), Outcome::Granted);
 }
+
+/// A lock of a description that two processes have ended with the process that took it:
+/// `flock 9` in a script locked nothing for the commands after it.
+#[test]
+fn a_shared_owners_lock_lasts_until_the_last_client_that_holds_it_has_gone() {
+    let (mut table, mut granted) = (LockTable::default(), Vec::new());
+    let at = key(0, LockKind::Flock);
+    let shared = LockOwner { holder: LockOwner::SHARED, id: 77 };
+    let whole = (0, u64::MAX);
+    let taken = |client, owner| Wish {
+        owner,
+        client: ClientId(client),
+        ..wish(LockKind::Flock, 0, whole, LockMode::Exclusive)
+    };
+    assert!(!table.join(at, shared, ClientId(2)), "there is nothing to hold");
+    let outcome = table.acquire(at, taken(1, shared), None, &mut granted).unwrap();
+    assert_eq!(outcome, Outcome::Granted);
+    assert!(table.join(at, shared, ClientId(2)) && table.join(at, shared, ClientId(3)));
+    table.drop_client(ClientId(1), &mut granted);
+    let other = taken(4, owner(5));
+    assert!(matches!(table.acquire(at, other, None, &mut granted), Ok(Outcome::Refused(_))));
+    table.part(at, shared, ClientId(2), &mut granted);
+    table.part(at, shared, ClientId(2), &mut granted);
+    let ticket = Ticket { client: ClientId(4), number: 1 };
+    let waits = table.acquire(at, other, Some(ticket), &mut granted).unwrap();
+    assert_eq!((waits, &granted[..]), (Outcome::Waiting, &[][..]));
+    table.drop_client(ClientId(3), &mut granted);
+    assert_eq!(granted, [ticket]);
+    // Whoever changes it is one that holds it; one unlock is an unlock for all.
+    table.release(at, owner(5), LockRange::WHOLE, &mut granted);
+    for client in [1, 2, 1] {
+        let outcome = table.acquire(at, taken(client, shared), None, &mut granted).unwrap();
+        assert_eq!(outcome, Outcome::Granted);
+    }
+    table.drop_client(ClientId(1), &mut granted);
+    assert!(table.held_by(at, shared).is_some());
+    table.release(at, shared, LockRange::WHOLE, &mut granted);
+    assert!(table.is_empty() && table.counts.is_empty() && table.holds.is_empty());
+    // An owner of one process is not joined.
+    table.acquire(at, other, None, &mut granted).unwrap();
+    assert!(!table.join(at, owner(5), ClientId(2)));
+}

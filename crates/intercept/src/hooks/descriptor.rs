@@ -3,7 +3,7 @@
 use super::{lock, stream};
 use crate::open;
 use crate::report::{self, Family, Why};
-use crate::{config, errno, inside, real, table};
+use crate::{config, errno, inside, locks, real, table};
 use libc::{c_int, c_uint, c_ulong, msghdr, ssize_t};
 use rustix::fd::IntoRawFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -287,7 +287,7 @@ pub fn forget(fd: c_int) {
     report::taken(Family::Descriptor);
     let taken = table::take(fd);
     if let Some(open) = taken {
-        lock::closed(&open);
+        locks::closed(&open);
         let _ = inside::run(|| {
             drop(open);
             Ok(())

@@ -173,7 +173,9 @@ hook!([posix_spawn_file_actions_destroy](actions: *mut c_void) -> c_int {
 
 hook!([system](command: *const c_char) -> c_int {
     publish();
-    real::system(command)
+    let status = real::system(command);
+    super::start::waited(1);
+    status
 });
 
 hook!([popen](command: *const c_char, mode: *const c_char) -> *mut FILE {
@@ -183,12 +185,13 @@ hook!([popen](command: *const c_char, mode: *const c_char) -> *mut FILE {
 
 hook!([vfork]() -> pid_t {
     // A child that borrows its parent's memory would change the parent's table of descriptors.
-    libc::fork()
+    super::start::fork()
 });
 
 /// Makes open files ones that a program can inherit.
 fn publish() {
     if config::get().is_some() {
+        crate::locks::look();
         let _ = inside::run(|| {
             open::publish_all();
             Ok(())

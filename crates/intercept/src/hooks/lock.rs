@@ -1,18 +1,20 @@
 //! Locks on files of ours, which hold between all clients of the container.
 //!
-//! Record locks belong to the process, the others to the open file description. A request that
+//! Record locks belong to the process, the others to the open file description
+//! ([`crate::locks`]). A request that
 //! waits is asked again and again with pauses in which signals are handled, so that it ends with
 //! `EINTR` as the kernel's does; who waits so long is not served in turn, and a circle of waiting
 //! processes is not noticed.
 
 use crate::act;
+use crate::locks;
 use crate::open::Open;
 use crate::report::Family;
 use crate::{errno, real, table};
 use dfs::{Code, LockAsk, LockKind, LockMode, LockRange};
 use libc::{c_int, c_ulong, off_t};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 hook!([flock](fd: c_int, operation: c_int) -> c_int {
     let Some(open) = table::get(fd) else { return real::flock(fd, operation) };
@@ -50,16 +52,9 @@ hook!([lockf lockf64](fd: c_int, command: c_int, bytes: off_t) -> c_int {
     }
 });
 
-/// Something was locked in this process.
-static USED: AtomicBool = AtomicBool::new(false);
 /// First and longest pause between two questions, nanoseconds.
 const PAUSE_NS_MIN: i64 = 500_000;
 const PAUSE_NS_MAX: i64 = 20_000_000;
-
-fn owner(open: &Open, kind: LockKind) -> u64 {
-    // Numbers of open files are above those of processes.
-    if kind == LockKind::Posix { u64::from(std::process::id()) } else { open.id }
-}
 
 /// Locks, or unlocks.
 fn set(
@@ -69,21 +64,21 @@ fn set(
     mode: Option<LockMode>,
     wait: bool,
 ) -> Result<(), c_int> {
-    let owner = owner(open, kind);
     let Some(mode) = mode else {
         return act::run(Family::Lock, open, async |fs, obj| {
-            fs.unlock(obj, kind, owner, range).await
+            locks::unset(open, fs, obj, kind, range).await
         });
     };
-    USED.store(true, Relaxed);
+    let owner = locks::owner(open, kind);
     let ask = LockAsk { kind, owner, range, mode, pid: std::process::id(), wait: false };
     let mut pause_ns = PAUSE_NS_MIN;
     loop {
-        let asked =
-            act::run(Family::Lock, open, async |fs, obj| match fs.lock(obj, &ask, None).await {
+        let asked = act::run(Family::Lock, open, async |fs, obj| {
+            match locks::set(open, fs, obj, &ask).await {
                 Err(error) if error.code == Code::WouldBlock => Ok(false),
                 other => other.map(|()| true),
-            })?;
+            }
+        })?;
         match asked {
             true => return Ok(()),
             false if !wait => return Err(libc::EAGAIN),
@@ -121,9 +116,14 @@ pub unsafe fn record(open: &Arc<Open>, command: c_int, lock: *mut libc::flock) -
             return set(open, kind, range, mode, wait);
         }
         let mode = mode.ok_or(libc::EINVAL)?;
-        let owner = owner(open, kind);
+        let owner = locks::owner(open, kind);
         let ask = LockAsk { kind, owner, range, mode, pid: std::process::id(), wait: false };
-        let holder = act::run(Family::Lock, open, async |fs, obj| fs.test_lock(obj, &ask).await)?;
+        let holder = act::run(Family::Lock, open, async |fs, obj| {
+            if is_ofd {
+                fs.share_lock_owner(owner);
+            }
+            fs.test_lock(obj, &ask).await
+        })?;
         match holder {
             None => wanted.l_type = libc::F_UNLCK as _,
             Some(holder) => {
@@ -160,19 +160,4 @@ fn range_of(open: &Arc<Open>, lock: &libc::flock) -> Result<LockRange, c_int> {
     let first = u64::try_from(first).map_err(|_| libc::EINVAL)?;
     let last = end.map_or(u64::MAX, |end| (end - 1) as u64);
     Ok(LockRange { first, last })
-}
-
-/// A descriptor of a file was closed: POSIX ends all record locks of the process on it then, and
-/// with the last one those of the description.
-pub fn closed(open: &Arc<Open>) {
-    if !USED.load(Relaxed) || open.head().status.load(Relaxed) & libc::O_PATH as u32 != 0 {
-        return;
-    }
-    let process = owner(open, LockKind::Posix);
-    let is_last = table::numbers_of(open).is_empty();
-    // Closing does not fail for it; the connection's end would do the same.
-    let _ = act::run(Family::Lock, open, async |fs, obj| {
-        fs.unlock(obj, LockKind::Posix, process, LockRange::WHOLE).await?;
-        if is_last { fs.unlock_owner(obj, open.id).await } else { Ok(()) }
-    });
 }

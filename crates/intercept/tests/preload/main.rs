@@ -4,6 +4,7 @@
 mod calls;
 mod harness;
 mod limits;
+mod locked;
 mod mounts;
 mod numbered;
 mod posix;

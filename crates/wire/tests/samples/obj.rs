@@ -207,6 +207,8 @@ fn locks(visitor: &mut impl Visitor) {
         "request.lock.reclaim",
         request(LockKind::Posix, LockOp::Reclaim { locks, pid: 99 }),
     );
+    visitor.message("request.lock.join", request(LockKind::Flock, LockOp::Join));
+    visitor.message("request.lock.part", request(LockKind::Ofd, LockOp::Part));
     let leave = Notice::LockLeave {
         pool: POOL,
         cont: CONT,
