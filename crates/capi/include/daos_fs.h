@@ -8,7 +8,6 @@
 #define AZK_DAOS_FS_H
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <sys/stat.h>
 #include <sys/types.h>

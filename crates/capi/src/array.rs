@@ -7,7 +7,7 @@ use crate::ctypes::{
     daos_obj_id_t, daos_range_t, daos_size_t,
 };
 use crate::errno::Sign;
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::obj::{oid_in, require_open, writable_mode};
 use crate::tx::TxHandle;
@@ -93,8 +93,8 @@ fn shape(cell_size: daos_size_t, chunk_size: daos_size_t) -> Result<(u32, u64)> 
 }
 
 /// Makes an array and writes down its cell and chunk size; `chunk_size` in cells, 0 for 1 MiB.
-/// `-DER_EXIST` when the object is an array already; `-DER_INVAL` for an id that is not
-/// `DAOS_OT_ARRAY`.
+/// `-DER_EXIST` when the object is an array already; `-DER_INVAL` for an id that is not an
+/// array's.
 ///
 /// # Safety
 /// `oh` is good for writing until completion; `ev` is NULL or an event.
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn daos_array_create(
     });
     let (cont, (record_bytes, chunk_records)) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let oh = User(oh);
     launch(ev, Sign::Der, move |local| async move {
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn daos_array_open(
     });
     let (cont, writable) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (oh, cell_size, chunk_size) = (User(oh), User(cell_size), User(chunk_size));
     launch(ev, Sign::Der, move |local| async move {
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn daos_array_open_with_attr(
     });
     let (cont, writable, oid, (record_bytes, chunk_records)) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let oh = User(oh);
     launch(ev, Sign::Der, move |local| async move {
@@ -353,7 +353,7 @@ pub unsafe extern "C" fn daos_array_read(
     let transfer = guard::catch(|| unsafe { Transfer::new(ArrayHandle::of(oh)?, th, iod) });
     let transfer = match transfer {
         Ok(transfer) => transfer,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (iod, sgl) = (User(iod), User(sgl));
     launch(ev, Sign::Der, move |local| async move {
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn daos_array_write(
     let transfer = guard::catch(|| unsafe { Transfer::new(ArrayHandle::writable(oh)?, th, iod) });
     let transfer = match transfer {
         Ok(transfer) => transfer,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let sgl = User(sgl);
     launch(ev, Sign::Der, move |local| async move {
@@ -431,7 +431,7 @@ pub unsafe extern "C" fn daos_array_get_size(
     });
     let array = match arguments {
         Ok(array) => array,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let size = User(size);
     launch(ev, Sign::Der, move |local| async move {
@@ -458,7 +458,7 @@ pub unsafe extern "C" fn daos_array_stat(
     });
     let array = match arguments {
         Ok(array) => array,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let stbuf = User(stbuf);
     launch(ev, Sign::Der, move |local| async move {
@@ -486,7 +486,7 @@ pub unsafe extern "C" fn daos_array_set_size(
     });
     let array = match arguments {
         Ok(array) => array,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move { array.enter(&local)?.set_size(size).await })
 }
@@ -508,7 +508,7 @@ pub unsafe extern "C" fn daos_array_destroy(
     });
     let array = match arguments {
         Ok(array) => array,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move { array.enter(&local)?.destroy().await })
 }
@@ -531,7 +531,7 @@ pub unsafe extern "C" fn daos_array_punch(
     });
     let transfer = match transfer {
         Ok(transfer) => transfer,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (array, _) = transfer.enter(&local)?;

@@ -7,7 +7,7 @@ use crate::cont::ContHandle;
 use crate::ctx::Local;
 use crate::ctypes::{daos_event_t, daos_handle_t};
 use crate::errno::Sign;
-use crate::event::launch;
+use crate::event::{fail, launch};
 use crate::guard::{self, User};
 use crate::pool::PoolHandle;
 use std::collections::BTreeMap;
@@ -101,17 +101,20 @@ unsafe fn list(
     });
     let (subject, room) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (buffer, size) = (User(buffer.cast::<u8>()), User(size));
     launch(ev, Sign::Der, move |local| async move {
         let attrs = read(&local, subject).await?;
-        let (mut total, mut at, mut fits) = (0, 0, true);
-        for name in attrs.keys().filter(|name| !name.starts_with(RESERVED)) {
+        let (mut total, mut at) = (0, 0);
+        let mut names: Vec<&String> = attrs.keys().collect();
+        names.retain(|name| !name.starts_with(RESERVED));
+        // In little room there are then as many as can be.
+        names.sort_by_key(|name| name.len());
+        for name in names {
             let bytes = name.len() + 1;
             total += bytes;
-            fits &= at + bytes <= room;
-            if fits {
+            if at + bytes <= room {
                 // SAFETY: the room is the caller's until completion, and long enough.
                 unsafe {
                     std::ptr::copy_nonoverlapping(name.as_ptr(), buffer.0.add(at), name.len());
@@ -143,16 +146,14 @@ unsafe fn get(
     });
     let (subject, names) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (buffers, sizes) = (User(buffers.cast_mut()), User(sizes));
     launch(ev, Sign::Der, move |local| async move {
         let attrs = read(&local, subject).await?;
         for (at, name) in names.iter().enumerate() {
             let found = attrs.get(name).filter(|_| !name.starts_with(RESERVED));
-            let value = found.ok_or_else(|| {
-                Error::new(Code::NonExist, format!("there is no attribute '{name}'"))
-            })?;
+            let value = found.map_or(&[][..], |value| value);
             // SAFETY: `at` is below `n`; the memory is the caller's until completion.
             unsafe {
                 let size = &mut *sizes.0.add(at);
@@ -204,7 +205,7 @@ unsafe fn set(
     });
     let (subject, attrs) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move { change(&local, subject, attrs).await })
 }
@@ -221,13 +222,17 @@ unsafe fn del(
         // SAFETY: the caller's promise.
         let names = unsafe { names_of(n, names) }?;
         refuse_reserved(&names)?;
-        Ok((subject?, names.into_iter().map(|name| (name, None)).collect()))
+        Ok((subject?, names))
     });
-    let (subject, attrs) = match arguments {
+    let (subject, names) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
-    launch(ev, Sign::Der, move |local| async move { change(&local, subject, attrs).await })
+    launch(ev, Sign::Der, move |local| async move {
+        let there = read(&local, subject.clone()).await?;
+        let gone = names.into_iter().filter(|name| there.contains_key(name));
+        change(&local, subject, gone.map(|name| (name, None)).collect()).await
+    })
 }
 
 /// Names of a pool's attributes, each with a NUL at its end, as many whole ones as fit into
@@ -247,7 +252,7 @@ pub unsafe extern "C" fn daos_pool_list_attr(
 }
 
 /// Reads attributes of a pool. A value longer than its room is cut; its size becomes the whole
-/// length. `-DER_NONEXIST` when one is not there.
+/// length, 0 for one that is not there.
 ///
 /// # Safety
 /// All arrays have `n` entries; each buffer (or NULL) is as long as its size says, until
@@ -282,7 +287,7 @@ pub unsafe extern "C" fn daos_pool_set_attr(
     unsafe { set(pool_of(poh, true), n, names, values, sizes, ev) }
 }
 
-/// Removes attributes of a pool, all or none. `-DER_NONEXIST` when one is not there.
+/// Removes attributes of a pool, those of them that are there.
 ///
 /// # Safety
 /// `names` holds `n` C strings.

@@ -3,7 +3,7 @@
 use crate::ctx::{Ctx, Local};
 use crate::ctypes::{d_iov_t, daos_cont_info_t, daos_event_t, daos_handle_t, daos_prop_t, uuid_t};
 use crate::errno::Sign;
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::pool::{PoolHandle, gone_is_closed, mode_of, name_of};
 use crate::prop_map::ContSpec;
@@ -19,6 +19,30 @@ use wire::control::{ContInfo, OpenMode};
 const COO_RO: u32 = 1;
 const COO_RW: u32 = 2;
 const COO_EX: u32 = 4;
+/// `DAOS_COO_EVICT`, `DAOS_COO_EVICT_ALL`.
+const COO_EVICT: u32 = 32;
+const COO_EVICT_ALL: u32 = 64;
+/// All bits of `DAOS_COO_*`.
+const COO_ALL: u32 = 255;
+
+/// The open mode in `DAOS_COO_*` bits. `Inval` for ones that do not go together, `NotSupported` for
+/// those that close the handles of others.
+fn open_mode(flags: u32) -> Result<OpenMode> {
+    let mode = mode_of(flags, COO_RO, COO_RW, COO_EX)?;
+    let evicts = flags & (COO_EVICT | COO_EVICT_ALL);
+    let fits = match mode {
+        OpenMode::Exclusive => evicts != COO_EVICT,
+        _ => evicts != COO_EVICT_ALL,
+    };
+    if flags & !COO_ALL != 0 || !fits || evicts == COO_EVICT | COO_EVICT_ALL {
+        return Err(Error::inval(format!("the flags {flags:#x} do not go together")));
+    }
+    if evicts != 0 {
+        let text = "handles of others are not closed by an open; azekura cont destroy --force does";
+        return Err(Error::new(Code::NotSupported, text));
+    }
+    Ok(mode)
+}
 
 /// An open container.
 pub struct ContHandle {
@@ -109,7 +133,7 @@ pub unsafe extern "C" fn daos_cont_create_with_label(
             return guard::told(Sign::Der, &Error::inval("the label is empty"));
         }
         Ok(label) => label,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     // SAFETY: the caller's promise.
     unsafe { create_labeled(poh, Some(label), cont_prop, uuid, ev) }
@@ -132,7 +156,7 @@ unsafe fn create_labeled(
     });
     let (pool, label, spec) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let uuid = User(uuid);
     launch(ev, Sign::Der, move |local| async move {
@@ -142,7 +166,7 @@ unsafe fn create_labeled(
     })
 }
 
-/// Opens a container by label or UUID.
+/// Opens a container by label or UUID; for writing too in a pool that was opened read-only.
 ///
 /// # Safety
 /// `cont` is a C string; `coh` and `info` (or NULL) are good for writing until completion.
@@ -161,17 +185,14 @@ pub unsafe extern "C" fn daos_cont_open(
         }
         // SAFETY: the caller's promise.
         let name = name_of(unsafe { guard::utf8(cont) }?)?;
-        Ok((PoolHandle::of(poh)?, name, mode_of(flags, COO_RO, COO_RW, COO_EX)?))
+        Ok((PoolHandle::of(poh)?, name, open_mode(flags)?))
     });
     let (pool, name, mode) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (coh, info) = (User(coh), User(info));
     launch(ev, Sign::Der, move |local| async move {
-        if mode != OpenMode::ReadOnly {
-            pool.require_writable()?;
-        }
         let opened = pool.mirror(&local)?.cont_open(&name, mode).await?;
         info.set(info_of(opened.info()));
         let home = Some(local.ctx()?);
@@ -226,7 +247,7 @@ pub unsafe extern "C" fn daos_cont_destroy(
         guard::catch(|| Ok((PoolHandle::of(poh)?, name_of(unsafe { guard::utf8(cont) }?)?)));
     let (pool, name) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         pool.require_writable()?;
@@ -293,7 +314,7 @@ pub unsafe extern "C" fn daos_cont_query(
 ) -> i32 {
     let cont = match ContHandle::of(coh) {
         Ok(cont) => cont,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (info, prop) = (User(info), User(cont_prop));
     launch(ev, Sign::Der, move |local| async move {
@@ -324,7 +345,7 @@ pub unsafe extern "C" fn daos_cont_alloc_oids(
     });
     let cont = match arguments {
         Ok(cont) => cont,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let oid = User(oid);
     launch(ev, Sign::Der, move |local| async move {

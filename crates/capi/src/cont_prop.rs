@@ -9,7 +9,7 @@ use crate::cont::ContHandle;
 use crate::ctx::Local;
 use crate::ctypes::{daos_acl, daos_event_t, daos_handle_t, daos_prop_entry, daos_prop_t};
 use crate::errno::{DER_NOMEM, Sign};
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::prop::{self, Value, cont};
 use crate::prop_map::{KEPT_ATTR, cont_values, encode_kept, fill_cont_kept, kept_in};
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn daos_cont_set_prop(
     });
     let (handle, values) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move { set(&local, &handle, values).await })
 }
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn daos_cont_get_acl(
         guard::catch(|| if acl_prop.is_null() { Err(guard::null()) } else { ContHandle::of(coh) });
     let handle = match arguments {
         Ok(handle) => handle,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let acl_prop = User(acl_prop);
     launch(ev, Sign::Der, move |local| async move {
@@ -202,7 +202,7 @@ fn change_acl(
     });
     let (handle, apply): (Arc<ContHandle>, Change) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let info = catalog(&local, &handle).await?;
@@ -383,7 +383,7 @@ unsafe fn set_owner(
     });
     let (handle, changes) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let mut kept = kept(&local, &handle).await?;

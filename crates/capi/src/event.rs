@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, Location};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -225,9 +225,14 @@ impl Event {
         }
     }
 
-    /// Finalizes an event, and its children. `Busy` while it runs.
+    /// Finalizes an event, and its children. `Busy` while it runs. Once more does nothing.
     pub fn fini(user: *mut UserEvent) -> Result<()> {
-        let (number, event) = Event::find(user)?;
+        let (number, event) = match Event::find(user) {
+            Ok(found) => found,
+            // SAFETY: `find` wants a live event too.
+            Err(_) if unsafe { guard::get(user) }?.ev_private.space[0] == MARK => return Ok(()),
+            Err(error) => return Err(error),
+        };
         let children = {
             let mut inner = event.inner.lock();
             if inner.state == State::Running || inner.children_running > 0 {
@@ -245,7 +250,6 @@ impl Event {
         }
         event.leave_queue();
         handle::remove::<Event>(number)?;
-        event.user.with(|user| user.ev_private.space[0] = 0);
         Ok(())
     }
 
@@ -487,11 +491,13 @@ impl Afterwards for Event {
 /// background, its result going to the event. The error told at once is the launch's.
 ///
 /// `op` makes the operation's future; it is called inside the context and must not wait.
+#[track_caller]
 pub fn launch<O, F>(user: *mut UserEvent, sign: Sign, op: O) -> i32
 where
     O: FnOnce(Rc<Local>) -> F + 'static,
     F: Future<Output = Result<()>> + 'static,
 {
+    let place = Location::caller();
     guard::number(sign, || {
         if user.is_null() {
             let ctx = Ctx::of_thread()?;
@@ -531,8 +537,8 @@ where
             let result = run.catch_unwind().await;
             let error = match result {
                 Ok(Ok(())) => 0,
-                Ok(Err(error)) => guard::told(sign, &error),
-                Err(panic) => guard::told(sign, &guard::panicked(&*panic)),
+                Ok(Err(error)) => guard::told_at(place, sign, &error),
+                Err(panic) => guard::told_at(place, sign, &guard::panicked(&*panic)),
             };
             event.complete(error);
         });
@@ -545,6 +551,7 @@ where
 
 /// Completes an event at once with a result, or returns it when there is no event: for functions
 /// that ask nobody.
+#[track_caller]
 pub fn settle(
     user: *mut UserEvent,
     sign: Sign,
@@ -554,6 +561,13 @@ pub fn settle(
         return guard::number(sign, body);
     }
     launch(user, sign, move |_| async move { body() })
+}
+
+/// Tells of an error that was found before anything began: by the event if there is one, whose
+/// launch has then succeeded, as in DAOS.
+#[track_caller]
+pub fn fail(user: *mut UserEvent, sign: Sign, error: Error) -> i32 {
+    settle(user, sign, move || Err(error))
 }
 
 /// A wait of C's in microseconds: negative for ever.

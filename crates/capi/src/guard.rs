@@ -1,20 +1,26 @@
 //! The edge between C and us: no panic crosses it, every error becomes a number.
 
 use crate::errno::Sign;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::gurt::log;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use types::{Code, Error, Result};
 
 /// Runs the body of a `daos_*` function: 0 or a negative DAOS error.
+#[track_caller]
 pub fn daos(body: impl FnOnce() -> Result<()>) -> i32 {
     number(Sign::Der, body)
 }
 
 /// Runs the body of a `dfs_*` or `duns_*` function: 0 or an `errno`.
+#[track_caller]
 pub fn posix(body: impl FnOnce() -> Result<()>) -> i32 {
     number(Sign::Errno, body)
 }
 
 /// Runs a body whose error is told as `sign` says.
+#[track_caller]
 pub fn number(sign: Sign, body: impl FnOnce() -> Result<()>) -> i32 {
     match catch(body) {
         Ok(()) => 0,
@@ -23,16 +29,62 @@ pub fn number(sign: Sign, body: impl FnOnce() -> Result<()>) -> i32 {
 }
 
 /// Runs a `daos_*` body that returns a count.
+#[track_caller]
 pub fn count(body: impl FnOnce() -> Result<i32>) -> i32 {
-    catch(body).unwrap_or_else(|error| told(Sign::Der, &error))
+    match catch(body) {
+        Ok(count) => count,
+        Err(error) => told(Sign::Der, &error),
+    }
 }
 
-/// The number for an error; its sentence goes to the log.
+/// The number for an error. Its sentence goes to the log of C programs, which is standard error
+/// unless they say otherwise, once for each function of the API and kind of error.
+#[track_caller]
 pub fn told(sign: Sign, error: &Error) -> i32 {
+    told_at(Location::caller(), sign, error)
+}
+
+/// [`told`] for the function at `place`.
+pub fn told_at(place: &Location<'_>, sign: Sign, error: &Error) -> i32 {
     if !error.text.is_empty() {
         tracing::debug!("{error}");
+        if !is_an_answer(error.code) && log::is_enabled(log::ERR) && is_first(place, error.code) {
+            log::line(log::ERR, &error.to_string());
+        }
     }
     sign.number(error.code)
+}
+
+/// Errors that programs ask for: what they look for is not there, or is; what they race for is lost.
+fn is_an_answer(code: Code) -> bool {
+    use Code::{
+        Canceled, Deadlock, Exist, NoAttr, NoData, NonExist, NotEmpty, Range, RecordTooBig,
+        TxRestart, WouldBlock,
+    };
+    let answers = [
+        Canceled,
+        Deadlock,
+        Exist,
+        NoAttr,
+        NoData,
+        NonExist,
+        NotEmpty,
+        Range,
+        RecordTooBig,
+        TxRestart,
+        WouldBlock,
+    ];
+    answers.contains(&code)
+}
+
+/// True the first time. Two that share a bit are taken for one. No lock: see [`log`].
+fn is_first(place: &Location<'_>, code: Code) -> bool {
+    static SEEN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+    let mut hasher = DefaultHasher::new();
+    (place.file(), place.line(), code as u64).hash(&mut hasher);
+    let hash = hasher.finish();
+    let bit = 1 << (hash & 63);
+    SEEN[(hash >> 6) as usize % SEEN.len()].fetch_or(bit, Ordering::Relaxed) & bit == 0
 }
 
 /// Runs `body`; a panic becomes an error.

@@ -6,11 +6,11 @@ use crate::ctypes::{
     daos_size_t,
 };
 use crate::errno::Sign;
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::handle;
 use crate::obj::list::Page;
-use crate::obj::{conds, oid_in, require_open, writable_mode};
+use crate::obj::{conds, judge, oid_in, require_open, writable_mode};
 use crate::tx::TxHandle;
 use client::{Container, FetchedValue, KvObj, Tx};
 use std::sync::Arc;
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn daos_kv_destroy(
     });
     let (kv, tx) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (store, tx) = kv.enter(&tx, &local)?;
@@ -173,22 +173,26 @@ pub unsafe extern "C" fn daos_kv_put(
         // SAFETY: the caller's promise.
         let call = unsafe { Call::new(oh, th, flags, allowed, key) }?;
         call.kv.require_writable()?;
-        if buf.is_null() {
+        if buf.is_null() && size > 0 {
             return Err(guard::null());
         }
         if size > limits::BULK_BYTES_MAX as u64 {
             return Err(Error::new(Code::RecordTooBig, format!("a value of {size} bytes")));
         }
-        // SAFETY: not NULL, and the caller's promise.
-        let value = unsafe { std::slice::from_raw_parts(buf.cast::<u8>(), size as usize) };
+        let value: &'static [u8] = match size {
+            0 => &[],
+            // SAFETY: not NULL, and the caller's promise.
+            _ => unsafe { std::slice::from_raw_parts(buf.cast::<u8>(), size as usize) },
+        };
         Ok((call, value))
     });
     let (call, value) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (store, tx) = call.kv.enter(&call.tx, &local)?;
+        judge(&store.object, tx.as_ref(), call.cond, call.key, &[]).await?;
         store.put(tx.as_ref(), call.cond, call.key, value).await
     })
 }
@@ -219,7 +223,7 @@ pub unsafe extern "C" fn daos_kv_get(
     });
     let (call, bytes) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (size, buf) = (User(size), User(buf.cast::<u8>()));
     launch(ev, Sign::Der, move |local| async move {
@@ -253,7 +257,7 @@ pub unsafe extern "C" fn daos_kv_get(
                     return Err(Error::new(Code::RecordTooBig, text));
                 }
             }
-            Some(FetchedValue::Array { .. }) => {
+            Some(FetchedValue::Array { .. } | FetchedValue::Sparse { .. }) => {
                 return Err(Error::inval("the key holds an array, not a value"));
             }
             Some(FetchedValue::Absent) | None => size.set(0),
@@ -282,10 +286,13 @@ pub unsafe extern "C" fn daos_kv_remove(
     });
     let call = match arguments {
         Ok(call) => call,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (store, tx) = call.kv.enter(&call.tx, &local)?;
+        if call.cond.has(Cond::PUNCH) {
+            judge(&store.object, tx.as_ref(), Cond::DKEY_UPDATE, call.key, &[]).await?;
+        }
         store.remove(tx.as_ref(), call.cond, call.key).await
     })
 }
@@ -313,7 +320,7 @@ pub unsafe extern "C" fn daos_kv_list(
     });
     let (kv, tx) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (store, tx) = kv.enter(&tx, &local)?;

@@ -9,7 +9,7 @@ use crate::ctypes::{
     d_iov_t, daos_anchor_t, daos_epoch_t, daos_event_t, daos_handle_t, daos_obj_id_t,
 };
 use crate::errno::Sign;
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::handle;
 use crate::obj::{anchor, oid_in, oid_out, require_open};
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn daos_oit_open(
     });
     let cont = match arguments {
         Ok(cont) => cont,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let oh = User(oh);
     launch(ev, Sign::Der, move |local| async move {
@@ -170,7 +170,7 @@ unsafe fn list(
     });
     let oit = match arguments {
         Ok(oit) => oit,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (oids, oids_nr, anchor) = (User(oids), User(oids_nr), User(anchor));
     launch(ev, Sign::Der, move |local| async move {
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn daos_oit_mark(
     });
     let (oit, mark) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let oid = oid_in(oid);
     launch(ev, Sign::Der, move |local| async move {

@@ -6,7 +6,7 @@ use crate::ctypes::{
     daos_prop_t, daos_space,
 };
 use crate::errno::Sign;
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::{global, handle};
 use client::{Pool, TargetSpace};
@@ -22,6 +22,9 @@ const PC_RW: u32 = 2;
 const PC_EX: u32 = 4;
 /// `DPI_SPACE` of `pi_bits`: ask the targets for their space.
 const DPI_SPACE: u64 = 1;
+
+/// `DRS_COMPLETED`: nothing is being rebuilt.
+const DRS_COMPLETED: i32 = 2;
 
 /// An open pool.
 pub struct PoolHandle {
@@ -66,14 +69,15 @@ pub fn name_of(text: &str) -> Result<Name> {
     })
 }
 
-/// The open mode in flags of which `read`, `write` and `exclusive` are bits; exactly one of the
-/// first two, or the last.
+/// The open mode in flags of which `read`, `write` and `exclusive` are bits; exactly one of them.
 pub fn mode_of(flags: u32, read: u32, write: u32, exclusive: u32) -> Result<OpenMode> {
     match (flags & read != 0, flags & write != 0, flags & exclusive != 0) {
         (true, false, false) => Ok(OpenMode::ReadOnly),
         (false, true, false) => Ok(OpenMode::ReadWrite),
-        (false, _, true) => Ok(OpenMode::Exclusive),
-        _ => Err(Error::inval(format!("the flags {flags:#x} want one of read-only, read-write"))),
+        (false, false, true) => Ok(OpenMode::Exclusive),
+        _ => Err(Error::inval(format!(
+            "the flags {flags:#x} want one of read-only, read-write, exclusive"
+        ))),
     }
 }
 
@@ -101,7 +105,7 @@ pub unsafe extern "C" fn daos_pool_connect(
     });
     let (name, mode) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (poh, info) = (User(poh), User(info));
     launch(ev, Sign::Der, move |local| async move {
@@ -206,7 +210,7 @@ pub unsafe extern "C" fn daos_pool_query(
 ) -> i32 {
     let pool = match PoolHandle::of(poh) {
         Ok(pool) => pool,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (ranks, info, prop) = (User(ranks), User(info), User(pool_prop));
     launch(ev, Sign::Der, move |local| async move {
@@ -254,6 +258,8 @@ async fn fill_info(pool: &Pool, user: User<daos_pool_info_t>) -> Result<()> {
         pi_bits: bits,
         ..daos_pool_info_t::default()
     };
+    // Zero would say that one is in progress, and programs wait for it to end.
+    info.pi_rebuild_st.rs_state = DRS_COMPLETED;
     // Callers that leave the bits 0 read the space all the same.
     if bits == 0 || bits & DPI_SPACE != 0 {
         let space = pool.query().await?;

@@ -7,7 +7,7 @@ use crate::ctypes::{
     daos_pool_cont_info2, daos_prop_t, daos_size_t, daos_target_info_t,
 };
 use crate::errno::Sign;
-use crate::event::launch;
+use crate::event::{fail, launch};
 use crate::guard::{self, User};
 use crate::pool::{PoolHandle, space_of};
 use std::ffi::{c_char, c_int};
@@ -41,7 +41,7 @@ unsafe fn give<T>(
     // SAFETY: checked not to be NULL before the launch, and the caller's promise.
     let given = unsafe { room.0.read() };
     room.set(count);
-    if entries.0.is_null() {
+    if entries.0.is_null() || given == 0 {
         return Ok(());
     }
     if count > given {
@@ -56,7 +56,7 @@ unsafe fn give<T>(
 }
 
 /// Lists the containers of a pool. `*ncont` is the room in `cbuf`, then their number; with `cbuf`
-/// NULL only the number. `-DER_TRUNC` when there are more than room.
+/// NULL, or with room for none, only the number. `-DER_TRUNC` when there are more than room.
 ///
 /// # Safety
 /// `cbuf` is NULL or has room for `*ncont`, until completion.
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn daos_pool_list_cont(
             },
         ) {
             Ok(pool) => pool,
-            Err(error) => return guard::told(Sign::Der, &error),
+            Err(error) => return fail(ev, Sign::Der, error),
         };
     let (ncont, cbuf) = (User(ncont), User(cbuf));
     launch(ev, Sign::Der, move |local| async move {
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn daos_pool_filter_cont(
     });
     let (pool, conditions) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (ncont, cbuf) = (User(ncont), User(cbuf));
     launch(ev, Sign::Der, move |local| async move {
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn daos_pool_query_target(
         if info.is_null() { Err(guard::null()) } else { PoolHandle::of(poh) }
     }) {
         Ok(pool) => pool,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let info = User(info);
     launch(ev, Sign::Der, move |local| async move {

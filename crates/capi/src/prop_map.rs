@@ -27,6 +27,7 @@ const CSUM_CRC32: u64 = 2;
 const CSUM_CRC64: u64 = 3;
 const CSUM_SHA1: u64 = 4;
 const CSUM_SHA256: u64 = 5;
+const CSUM_SHA512: u64 = 6;
 const CSUM_ADLER32: u64 = 7;
 /// Bytes under one checksum.
 const CSUM_CHUNK_BYTES: u64 = types::sums::SUM_CHUNK_BYTES as u64;
@@ -50,14 +51,15 @@ fn refused(what: &str) -> Error {
     Error::new(Code::NotSupported, format!("{what} is not offered"))
 }
 
-/// The checksum for a number of DAOS's: the same, or a stronger one of ours.
+/// The checksum for a number of DAOS's: the same, or the nearest of ours.
 fn csum_of(number: u64) -> Result<CsumKind> {
     match number {
         0 => Ok(CsumKind::Off),
         CSUM_CRC16 | CSUM_CRC32 | CSUM_ADLER32 => Ok(CsumKind::Crc32c),
         CSUM_CRC64 => Ok(CsumKind::Crc64),
-        CSUM_SHA1 | CSUM_SHA256 => Ok(CsumKind::Sha256),
-        _ => Err(refused("a SHA-512 checksum")),
+        // The strongest there is.
+        CSUM_SHA1 | CSUM_SHA256 | CSUM_SHA512 => Ok(CsumKind::Sha256),
+        _ => Err(refused("this checksum")),
     }
 }
 
@@ -326,7 +328,7 @@ mod tests {
             let error = spec(&[(property, Value::Number(1))]).unwrap_err();
             assert_eq!(error.code, Code::NotSupported);
         }
-        assert!(spec(&[(cont::CSUM, Value::Number(6))]).is_err());
+        assert!(spec(&[(cont::CSUM, Value::Number(8))]).is_err());
         let error = spec(&[(cont::REDUN_FAC, Value::Number(9))]).unwrap_err();
         assert_eq!(error.code, Code::Inval);
         for csum in 0..=7 {

@@ -130,6 +130,7 @@ pub fn scatter(pieces: &mut [&mut [u8]], mut at: usize, mut bytes: &[u8]) {
     }
 }
 
+#[cfg(test)]
 /// Copies `count` bytes that begin `at` bytes into pieces; fewer if the pieces end.
 pub fn gather(pieces: &[&mut [u8]], mut at: usize, count: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count);

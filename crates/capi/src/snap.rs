@@ -9,7 +9,7 @@ use crate::ctypes::{
     daos_handle_t,
 };
 use crate::errno::Sign;
-use crate::event::launch;
+use crate::event::{fail, launch};
 use crate::guard::{self, User};
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn daos_cont_create_snap_opt(
     });
     let (cont, name) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let epoch = User(epoch);
     launch(ev, Sign::Der, move |local| async move {
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn daos_cont_list_snap(
     });
     let (cont, room) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (nr, epochs, names, anchor) = (User(nr), User(epochs), User(names), User(anchor));
     launch(ev, Sign::Der, move |local| async move {
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn daos_cont_destroy_snap(
     });
     let cont = match arguments {
         Ok(cont) => cont,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let found = in_range(&cont, &local, epr).await?;
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn daos_cont_rollback(
     });
     let cont = match arguments {
         Ok(cont) => cont,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let pool = cont.pool.mirror(&local)?;
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn daos_cont_snap_oit_create(
 ) -> c_int {
     let cont = match guard::catch(|| ContHandle::of(coh)) {
         Ok(cont) => cont,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let range = daos_epoch_range_t { epr_lo: epoch, epr_hi: epoch };

@@ -6,7 +6,7 @@
 use crate::cont::ContHandle;
 use crate::ctypes::{daos_event_t, daos_handle_t};
 use crate::errno::Sign;
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::handle;
 use client::{Container, SharedTx, Tx};
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn daos_tx_open(
 pub unsafe extern "C" fn daos_tx_commit(th: daos_handle_t, ev: *mut daos_event_t) -> i32 {
     let tx = match handle::get::<TxHandle>(th.cookie) {
         Ok(tx) => tx,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let cont = tx.cont.mirror(&local)?;
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn daos_tx_open_snap(
     });
     let cont = match arguments {
         Ok(cont) => cont,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let th = User(th);
     launch(ev, Sign::Der, move |local| async move {

@@ -6,7 +6,7 @@ mod harness;
 #[test]
 fn files() {
     let system = harness::System::start();
-    for program in ["dfs", "dfs_list", "dfs_share"] {
+    for program in ["dfs", "dfs_list", "dfs_share", "dfs_connect"] {
         system.run(program, &[]);
     }
 }

@@ -9,6 +9,16 @@ fn objects() {
 }
 
 #[test]
+fn memory_of_what_is_not_there() {
+    harness::System::start().run("sparse", &[]);
+}
+
+#[test]
+fn answers_that_programs_count_on() {
+    harness::System::start().run("answers", &[]);
+}
+
+#[test]
 fn arrays() {
     harness::System::start().run("array", &[]);
 }

@@ -247,8 +247,8 @@ impl ArrayObj {
                 let scope = dkey.to_le_bytes();
                 tx.saw(load.target, self.oid, ReadScope::Akey(&scope, DATA), iod.epoch);
             }
-            if let Some(Fetched::Array { end, .. }) = iods.first().map(|iod| iod.value)
-                && end > 0
+            if let Some(Fetched::Array { end, .. }) = iods.first().map(|iod| &iod.value)
+                && *end > 0
             {
                 size_min = size_min.max((dkey - 1) * self.chunk_records + end);
             }

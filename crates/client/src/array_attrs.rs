@@ -31,7 +31,7 @@ fn decode(raw: &[u8]) -> Option<(u32, u64)> {
 }
 
 impl ArrayObj {
-    /// Makes an array and writes down its shape. The id's type must be [`ObjType::Array`].
+    /// Makes an array and writes down its shape. The id's type is one of an array.
     ///
     /// Errors: `Exist` when the object is an array already; `Inval` for a zero size or an id of
     /// another type.
@@ -85,10 +85,10 @@ impl ArrayObj {
 }
 
 fn require_attrs(oid: Oid) -> Result<()> {
-    if oid.obj_type() != Some(ObjType::Array) {
-        return Err(Error::inval(format!("object {oid} is not of the type that keeps attributes")));
+    match oid.obj_type() {
+        Some(ObjType::Array | ObjType::ArrayAttr | ObjType::ArrayByte) => Ok(()),
+        _ => Err(Error::inval(format!("object {oid} is not of an array's type"))),
     }
-    Ok(())
 }
 
 #[cfg(test)]

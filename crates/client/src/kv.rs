@@ -66,7 +66,7 @@ impl KvObj {
             Some(FetchedValue::Inline(value)) => Ok(Some(value.len() as u64)),
             Some(FetchedValue::Single { bytes, .. }) => Ok(Some(bytes)),
             Some(FetchedValue::Absent) | None => Ok(None),
-            Some(FetchedValue::Array { .. }) => {
+            Some(FetchedValue::Array { .. } | FetchedValue::Sparse { .. }) => {
                 Err(Error::new(Code::Inval, "the key holds an array, not a value"))
             }
         }

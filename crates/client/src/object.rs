@@ -40,6 +40,15 @@ pub enum FetchedValue {
         /// One past the last written record under this akey and dkey.
         end: u64,
     },
+    /// Records that were asked for by [`FetchWant::Sparse`](wire::obj::FetchWant::Sparse).
+    Sparse {
+        /// Size of a record.
+        record_bytes: u32,
+        /// One past the last written record under this akey and dkey.
+        end: u64,
+        /// What of the asked-for ranges was never written, in their order.
+        holes: Vec<Recx>,
+    },
 }
 
 /// Where a listing stands. Starts at [`Anchor::start`] or one of [`Object::split`].
@@ -508,10 +517,17 @@ fn integer(key: &[u8]) -> u64 {
 }
 
 fn fetched_value(value: &Fetched<'_>) -> FetchedValue {
-    match *value {
+    match value {
         Fetched::Absent => FetchedValue::Absent,
         Fetched::Inline(bytes) => FetchedValue::Inline(bytes.to_vec()),
-        Fetched::Single { bytes, in_bulk } => FetchedValue::Single { bytes, fitted: in_bulk },
-        Fetched::Array { record_bytes, end } => FetchedValue::Array { record_bytes, end },
+        Fetched::Single { bytes, in_bulk } => {
+            FetchedValue::Single { bytes: *bytes, fitted: *in_bulk }
+        }
+        Fetched::Array { record_bytes, end } => {
+            FetchedValue::Array { record_bytes: *record_bytes, end: *end }
+        }
+        Fetched::Sparse { record_bytes, end, holes } => {
+            FetchedValue::Sparse { record_bytes: *record_bytes, end: *end, holes: holes.clone() }
+        }
     }
 }

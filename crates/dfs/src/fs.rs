@@ -143,7 +143,7 @@ impl Dfs {
         let result = batch.run().await?;
         let replies = result.replies()?;
         let superblock = match replies.first() {
-            Some(OpReply::Fetched(iods)) => match iods.first().map(|iod| iod.value) {
+            Some(OpReply::Fetched(iods)) => match iods.first().map(|iod| &iod.value) {
                 Some(Fetched::Inline(raw)) => Superblock::decode(raw)?,
                 Some(Fetched::Absent) => {
                     return Err(Error::new(

@@ -92,9 +92,9 @@ impl Dfs {
         let Some(OpReply::Fetched(iods)) = replies.first() else {
             return Err(reply_kind());
         };
-        match iods.first().map(|iod| (iod.value, iod.epoch)) {
+        match iods.first().map(|iod| (&iod.value, iod.epoch)) {
             Some((Fetched::Inline(raw), epoch)) => {
-                let raw: [u8; 16] = raw.try_into().map_err(|_| reply_kind())?;
+                let raw: [u8; 16] = (*raw).try_into().map_err(|_| reply_kind())?;
                 Ok((Oid::from_bytes(raw), epoch))
             }
             Some((Fetched::Absent, _)) => Err(Error::bare(Code::NonExist)),

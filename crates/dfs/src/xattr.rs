@@ -258,11 +258,11 @@ impl Shared {
         let Some(OpReply::Fetched(iods)) = replies.first() else {
             return Err(reply_kind());
         };
-        match iods.first().map(|iod| iod.value) {
+        match iods.first().map(|iod| &iod.value) {
             Some(Fetched::Absent) => Ok(None),
             Some(Fetched::Inline(value)) => Ok(Some(value.to_vec())),
-            Some(Fetched::Single { bytes, in_bulk: true }) if bytes <= room.len() as u64 => {
-                room.truncate(bytes as usize);
+            Some(Fetched::Single { bytes, in_bulk: true }) if *bytes <= room.len() as u64 => {
+                room.truncate(*bytes as usize);
                 Ok(Some(room))
             }
             _ => Err(reply_kind()),

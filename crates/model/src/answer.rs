@@ -23,6 +23,7 @@ pub(crate) enum OwnedFetch {
     Inline(Vec<u8>),
     Single(u64, bool),
     Array(u32, u64),
+    Sparse(u32, u64, Vec<Recx>),
 }
 
 /// One listed item.
@@ -49,6 +50,11 @@ impl Answer {
                             OwnedFetch::Array(record_bytes, end) => {
                                 Fetched::Array { record_bytes: *record_bytes, end: *end }
                             }
+                            OwnedFetch::Sparse(record_bytes, end, holes) => Fetched::Sparse {
+                                record_bytes: *record_bytes,
+                                end: *end,
+                                holes: holes.clone(),
+                            },
                         },
                     })
                     .collect(),

@@ -219,8 +219,38 @@ impl Shard {
                 }
             }
             Op::Fetch { oid, dkey, iods, .. } => {
-                let fetched = iods.iter().map(|iod| before.fetch(*oid, dkey, iod, outcome));
-                return Ok(Answer::Fetched(fetched.collect()));
+                let holes: Vec<Vec<Recx>> =
+                    iods.iter().map(|iod| before.holes(*oid, dkey, iod)).collect();
+                let told_first = |iod: &FetchIod<'_>, holes: &Vec<Recx>| {
+                    matches!(iod.want, FetchWant::Sparse { with_holes: false, .. })
+                        && !holes.is_empty()
+                };
+                let bulk_before = outcome.bulk.len();
+                let no_data = iods.iter().zip(&holes).any(|(iod, holes)| told_first(iod, holes));
+                let fetched = iods
+                    .iter()
+                    .zip(holes)
+                    .map(|(iod, holes)| {
+                        let (epoch, fetched) = before.fetch(*oid, dkey, iod, outcome);
+                        let fetched = match (fetched, &iod.want) {
+                            (OwnedFetch::Array(record_bytes, end), FetchWant::Sparse { .. }) => {
+                                OwnedFetch::Sparse(record_bytes, end, holes)
+                            }
+                            (OwnedFetch::Inline(value), _) if no_data => {
+                                OwnedFetch::Single(value.len() as u64, false)
+                            }
+                            (OwnedFetch::Single(bytes, _), _) if no_data => {
+                                OwnedFetch::Single(bytes, false)
+                            }
+                            (other, _) => other,
+                        };
+                        (epoch, fetched)
+                    })
+                    .collect();
+                if no_data {
+                    outcome.bulk.truncate(bulk_before);
+                }
+                return Ok(Answer::Fetched(fetched));
             }
             Op::PunchObj { oid, .. } => {
                 self.objects.remove(oid);
@@ -423,6 +453,29 @@ impl Shard {
         }
     }
 
+    /// What was never written of the ranges that are asked for by their holes.
+    fn holes(&self, oid: Oid, dkey: &[u8], iod: &FetchIod<'_>) -> Vec<Recx> {
+        let FetchWant::Sparse { recxs, .. } = &iod.want else { return Vec::new() };
+        let records = match self.akey(oid, dkey, iod.akey).map(|found| &found.value) {
+            Some(Value::Array { records, .. }) => Some(records),
+            _ => None,
+        };
+        let mut holes: Vec<Recx> = Vec::new();
+        for recx in recxs {
+            let first = holes.len();
+            for index in recx.index..recx.index + recx.count {
+                if records.is_some_and(|records| records.contains_key(&index)) {
+                    continue;
+                }
+                match holes[first..].last_mut() {
+                    Some(hole) if hole.index + hole.count == index => hole.count += 1,
+                    _ => holes.push(Recx { index, count: 1 }),
+                }
+            }
+        }
+        holes
+    }
+
     fn fetch(
         &self,
         oid: Oid,
@@ -431,7 +484,9 @@ impl Shard {
         outcome: &mut Outcome,
     ) -> (Epoch, OwnedFetch) {
         let found = self.akey(oid, dkey, iod.akey);
-        if let FetchWant::Array { record_bytes, recxs } = &iod.want {
+        if let FetchWant::Array { record_bytes, recxs }
+        | FetchWant::Sparse { record_bytes, recxs, .. } = &iod.want
+        {
             let (records, stored_bytes) = match found.map(|found| &found.value) {
                 Some(Value::Array { records, record_bytes }) => (Some(records), *record_bytes),
                 _ => (None, *record_bytes),

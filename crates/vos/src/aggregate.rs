@@ -203,7 +203,7 @@ async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> 
                 readable = segments.push_run(&shard.core, run);
             }
             ReadPart::Blocks(_) => {}
-            ReadPart::Zero(bytes) => segments.push_zeros(bytes),
+            ReadPart::Zero(bytes) | ReadPart::Hole(bytes) => segments.push_zeros(bytes),
         });
     }
     if readable.is_err() {

@@ -138,13 +138,14 @@ fn check_record_bytes(stored: u32, given: u32) -> Result<()> {
 pub(crate) fn check_want(value: Option<AkeyRef<'_>>, want: &FetchWant) -> Result<()> {
     let Some(value) = value else { return Ok(()) };
     match (value.array(), want) {
-        (Some(array), FetchWant::Array { record_bytes, .. }) if *record_bytes != 0 => {
-            check_record_bytes(array.record_bytes(), *record_bytes)
-        }
+        (
+            Some(array),
+            FetchWant::Array { record_bytes, .. } | FetchWant::Sparse { record_bytes, .. },
+        ) if *record_bytes != 0 => check_record_bytes(array.record_bytes(), *record_bytes),
         (Some(_), FetchWant::Single { .. }) => {
             Err(Error::inval("the akey holds an array, not a single value"))
         }
-        (None, FetchWant::Array { .. }) => {
+        (None, FetchWant::Array { .. } | FetchWant::Sparse { .. }) => {
             Err(Error::inval("the akey holds a single value, not an array"))
         }
         _ => Ok(()),

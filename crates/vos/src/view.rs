@@ -63,6 +63,15 @@ pub enum FetchedValue {
         /// One past the last written record.
         end: u64,
     },
+    /// Records, in the segments unless there are holes that the caller must hear of first.
+    Sparse {
+        /// Size of a record.
+        record_bytes: u32,
+        /// One past the last written record.
+        end: u64,
+        /// What of the asked-for ranges was never written.
+        holes: Vec<Recx>,
+    },
 }
 
 impl FetchedOwned {
@@ -76,6 +85,9 @@ impl FetchedOwned {
             }
             FetchedValue::Array { record_bytes, end } => {
                 Fetched::Array { record_bytes: *record_bytes, end: *end }
+            }
+            FetchedValue::Sparse { record_bytes, end, holes } => {
+                Fetched::Sparse { record_bytes: *record_bytes, end: *end, holes: holes.clone() }
             }
         };
         FetchedIod { epoch: self.epoch, value }
@@ -132,11 +144,23 @@ impl View<'_> {
         let found = object.and_then(|object| object.dkey(dkey));
         check::check_common(object.is_some(), found, cond)?;
         let mut out = Vec::with_capacity(iods.len());
+        let data_wanted = !leaves_data_out(found, iods)?;
         for iod in iods {
             let value = found.and_then(|dkey| dkey.akey(iod.akey));
             check::check_akey(value, cond)?;
             check::check_want(value, &iod.want)?;
-            out.push(self.fetch_one(value, &iod.want, segments)?);
+            let mut fetched = match data_wanted {
+                true => self.fetch_one(value, &iod.want, segments)?,
+                false => self.fetch_one(value, &FetchWant::Probe, segments)?,
+            };
+            if let FetchWant::Sparse { recxs, .. } = &iod.want
+                && let Some(array) = value.and_then(|value| value.array())
+            {
+                let holes = holes_of(array, recxs)?;
+                let (record_bytes, end) = (array.record_bytes(), array.end());
+                fetched.value = FetchedValue::Sparse { record_bytes, end, holes };
+            }
+            out.push(fetched);
         }
         Ok(out)
     }
@@ -148,7 +172,9 @@ impl View<'_> {
         segments: &mut Segments,
     ) -> Result<FetchedOwned> {
         let Some(value) = value else {
-            if let FetchWant::Array { record_bytes, recxs } = want {
+            if let FetchWant::Array { record_bytes, recxs }
+            | FetchWant::Sparse { record_bytes, recxs, .. } = want
+            {
                 // Nothing is there: all asked-for records are zeros.
                 let empty = ArrayValue::new((*record_bytes).max(1));
                 if *record_bytes > 0 {
@@ -158,7 +184,7 @@ impl View<'_> {
             return Ok(FetchedOwned { epoch: Epoch::ZERO, value: FetchedValue::Absent });
         };
         if let Some(array) = value.array() {
-            if let FetchWant::Array { recxs, .. } = want {
+            if let FetchWant::Array { recxs, .. } | FetchWant::Sparse { recxs, .. } = want {
                 self.read_array(array, recxs, segments)?;
             }
             let (record_bytes, end) = (array.record_bytes(), array.end());
@@ -216,7 +242,7 @@ impl View<'_> {
                     pushed = segments.push_run(self.core, run);
                 }
                 ReadPart::Blocks(_) => {}
-                ReadPart::Zero(bytes) => segments.push_zeros(bytes),
+                ReadPart::Zero(bytes) | ReadPart::Hole(bytes) => segments.push_zeros(bytes),
             });
             pushed?;
         }
@@ -285,6 +311,46 @@ impl View<'_> {
             name.with_bytes(|bytes| find_in(dkey, bytes, akey, flags, numbers))
         }))
     }
+}
+
+/// True when a hole was found that the caller must hear of before data come.
+fn leaves_data_out(found: Option<DkeyRef<'_>>, iods: &[FetchIod<'_>]) -> Result<bool> {
+    for iod in iods {
+        let FetchWant::Sparse { recxs, with_holes: false, .. } = &iod.want else { continue };
+        let array = found.and_then(|dkey| dkey.akey(iod.akey)).and_then(|value| value.array());
+        let any = match array {
+            Some(array) => !holes_of(array, recxs)?.is_empty(),
+            None => recxs.iter().any(|recx| recx.count > 0),
+        };
+        if any {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What of the ranges was never written, in their order.
+fn holes_of(array: ArrayRef<'_>, recxs: &[Recx]) -> Result<Vec<Recx>> {
+    let record = array.record_bytes() as u64;
+    crate::changes::check_recxs(array.record_bytes(), recxs)?;
+    let mut holes = Vec::new();
+    for recx in recxs {
+        let mut at = recx.index;
+        array.read(recx.index, recx.count, |part| {
+            let (bytes, hole) = match part {
+                ReadPart::Inline(data) => (data.len() as u64, false),
+                ReadPart::Blocks(run) => (run.bytes, false),
+                ReadPart::Zero(bytes) => (bytes, false),
+                ReadPart::Hole(bytes) => (bytes, true),
+            };
+            let count = bytes / record;
+            if hole {
+                holes.push(Recx { index: at, count });
+            }
+            at += count;
+        });
+    }
+    Ok(holes)
 }
 
 fn check_room(segments: &Segments, bytes: u64) -> Result<()> {

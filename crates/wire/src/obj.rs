@@ -134,6 +134,17 @@ pub enum FetchWant {
     },
     /// Only what is known without reading: kind, size, epoch, end.
     Probe,
+    /// As `Array`; the answer names the holes. When anything asked for in this way by an op is a
+    /// hole, the op has no bulk at all unless `with_holes`: data that come at once for memory
+    /// whose holes must stay as they are.
+    Sparse {
+        /// Size of a record.
+        record_bytes: u32,
+        /// Which.
+        recxs: Vec<Recx>,
+        /// The data come even if there are holes, which are zeros in them.
+        with_holes: bool,
+    },
 }
 
 /// Fetch from one akey.

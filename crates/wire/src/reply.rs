@@ -40,7 +40,7 @@ pub struct FetchedIod<'a> {
 }
 
 /// A fetched value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Fetched<'a> {
     /// No such akey (an array fetch still fills the bulk with zeros).
     Absent,
@@ -60,6 +60,15 @@ pub enum Fetched<'a> {
         record_bytes: u32,
         /// One past the last written record of the akey.
         end: u64,
+    },
+    /// Records, for [`FetchWant::Sparse`](crate::obj::FetchWant::Sparse).
+    Sparse {
+        /// Size of a record.
+        record_bytes: u32,
+        /// One past the last written record of the akey.
+        end: u64,
+        /// What of the asked-for ranges was never written, in their order.
+        holes: Vec<Recx>,
     },
 }
 

@@ -12,16 +12,22 @@ use crate::handle;
 use crate::init::{daos_fini, daos_init};
 use crate::pool::{PoolHandle, name_of};
 use crate::prop::cont;
-use ::dfs::{Dfs, FormatOptions};
+use ::dfs::{Dfs, FormatOptions, MountFlags};
 use client::{Container, Pool};
 use libc::c_char;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{Code, ContLayout, ContProps, Epoch, Error, ObjClass, Result, Scheme};
 use uuid::Uuid;
 use wire::control::{ContInfo, Name, OpenMode};
+
+/// How long one that comes second waits for a container to be made.
+const CREATION_WAIT_MAX: Duration = Duration::from_secs(30);
+const CREATION_PAUSE_MIN: Duration = Duration::from_millis(2);
+const CREATION_PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// How many `dfs_init`s have no `dfs_fini` yet.
 static USERS: Mutex<u64> = Mutex::new(0);
@@ -73,6 +79,7 @@ fn require_init() -> Result<()> {
 }
 
 /// Class, properties and label of a container to be made.
+#[derive(Clone)]
 pub(crate) struct Wanted {
     pub props: ContProps,
     pub label: String,
@@ -110,8 +117,7 @@ impl Wanted {
         props.dir_oclass = dir.unwrap_or(redundant(props.dir_oclass));
         props.oclass = all.unwrap_or(redundant(props.oclass));
         if attr.da_chunk_size != 0 {
-            types::props::check_chunk_bytes(attr.da_chunk_size)?;
-            props.chunk_bytes = attr.da_chunk_size;
+            props.chunk_bytes = super::chunk_of(attr.da_chunk_size)?;
         }
         for class in [props.file_oclass, props.dir_oclass] {
             if class.scheme.redundancy_factor() < props.rd_fac {
@@ -145,10 +151,10 @@ pub(crate) async fn create(pool: &Pool, wanted: Wanted) -> Result<Container> {
     let name = Name::Uuid(made.uuid);
     let formatted = async {
         let cont = pool.cont_open(&name, OpenMode::ReadWrite).await?;
-        let who = credentials();
-        let options = FormatOptions { mode: 0o755, uid: who.uid, gid: who.gid };
-        match Dfs::format(&cont, &options).await {
+        match Dfs::format(&cont, &format_options()).await {
             Ok(()) => Ok(cont),
+            // Somebody who opened it by its label meanwhile has done it: see `mount_or_format`.
+            Err(error) if error.code == Code::Exist => Ok(cont),
             Err(error) => {
                 let _ = cont.close().await;
                 Err(error)
@@ -160,6 +166,25 @@ pub(crate) async fn create(pool: &Pool, wanted: Wanted) -> Result<Container> {
         let _ = pool.cont_destroy(name, true).await;
     }
     formatted
+}
+
+fn format_options() -> FormatOptions {
+    let who = credentials();
+    FormatOptions { mode: 0o755, uid: who.uid, gid: who.gid }
+}
+
+/// Mounts a container that somebody may have made just now and not formatted yet; then it is done
+/// here, for only one of several succeeds with it.
+async fn mount_or_format(cont: &Container, how: MountFlags) -> Result<Dfs> {
+    match Dfs::mount(cont, how, credentials()).await {
+        Err(error) if error.code == Code::NonExist && !cont.is_read_only() => {
+            match Dfs::format(cont, &format_options()).await {
+                Err(error) if error.code != Code::Exist => return Err(error),
+                _ => Dfs::mount(cont, how, credentials()).await,
+            }
+        }
+        outcome => outcome,
+    }
 }
 
 /// Enters a container opened in this context.
@@ -207,7 +232,7 @@ unsafe fn create_for_c(
         let fs = match dfs.is_null() {
             true => None,
             false => {
-                let how = ::dfs::MountFlags::NO_PERM_CHECK;
+                let how = MountFlags::NO_PERM_CHECK;
                 Some(Dfs::mount(&made, how, credentials()).await?)
             }
         };
@@ -315,7 +340,11 @@ pub unsafe extern "C" fn dfs_connect(
             let entered = enter_cont(local, handle, made)?;
             let mounted = async {
                 let how = mount_flags(flags, &entered)?;
-                let fs = Dfs::mount(&*entered.mirror(local)?, how, credentials()).await?;
+                let cont = entered.mirror(local)?;
+                let fs = match creates {
+                    true => mount_or_format(&cont, how).await?,
+                    false => Dfs::mount(&cont, how, credentials()).await?,
+                };
                 MountHandle::give(local, entered.clone(), fs, flags, Origin::Connected).await
             };
             match mounted.await {
@@ -348,7 +377,7 @@ async fn close_cont(local: &Rc<Local>, cont: &ContHandle) {
     }
 }
 
-/// `O_CREAT`: of several processes that come here together one makes it.
+/// `O_CREAT`: of several processes that come here together one makes it, the others wait for it.
 async fn open_or_create(
     pool: &Pool,
     cont: &str,
@@ -357,24 +386,42 @@ async fn open_or_create(
     mut wanted: Wanted,
 ) -> Result<Container> {
     let name = name_of(cont)?;
-    if !excl {
-        match pool.cont_open(&name, mode).await {
-            Err(error) if error.code == Code::NonExist => {}
-            other => return other,
+    let env = pool.client().env().clone();
+    let until = env.now() + CREATION_WAIT_MAX;
+    let mut pause = CREATION_PAUSE_MIN;
+    let mut made_here = false;
+    loop {
+        let failed = match excl && !made_here {
+            true => Error::from(Code::NonExist),
+            false => match pool.cont_open(&name, mode).await {
+                Err(error) => error,
+                opened => return opened,
+            },
+        };
+        match failed.code {
+            Code::NonExist => {
+                let Name::Label(label) = &name else {
+                    let text = "a container is made by label, not by UUID";
+                    return Err(Error::new(Code::NonExist, text));
+                };
+                wanted.label = label.clone();
+                match create(pool, wanted.clone()).await {
+                    Ok(made) if mode == OpenMode::ReadWrite => return Ok(made),
+                    Ok(made) => {
+                        made_here = true;
+                        made.close().await?;
+                    }
+                    Err(error) if error.code == Code::Exist && !excl => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            // Somebody is making it.
+            Code::Busy if env.now() < until => {
+                env.sleep(pause).await;
+                pause = (pause * 2).min(CREATION_PAUSE_MAX);
+            }
+            _ => return Err(failed),
         }
-    }
-    let Name::Label(label) = &name else {
-        return Err(Error::new(Code::NonExist, "a container is made by label, not by UUID"));
-    };
-    wanted.label = label.clone();
-    match create(pool, wanted).await {
-        Ok(made) if mode == OpenMode::ReadWrite => Ok(made),
-        Ok(made) => {
-            made.close().await?;
-            pool.cont_open(&name, mode).await
-        }
-        Err(error) if error.code == Code::Exist && !excl => pool.cont_open(&name, mode).await,
-        Err(error) => Err(error),
     }
 }
 

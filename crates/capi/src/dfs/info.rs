@@ -159,6 +159,7 @@ pub unsafe extern "C" fn dfs_obj_set_chunk_size(
             return Err(Error::new(Code::NotSupported, text));
         }
         let known = here.obj.share();
+        let csize = super::chunk_of(csize)?;
         here.fs.set_layout(&here.obj, known.file_class(), known.dir_class(), csize).await?;
         here.publish();
         Ok(())
@@ -251,7 +252,7 @@ pub unsafe extern "C" fn dfs_get_size_by_oid(
         }
         let fs = MountHandle::of(dfs)?.mirror(local)?.fs.clone();
         let oid = types::Oid { hi: oid.hi, lo: oid.lo };
-        let bytes = fs.size_of(oid, chunk_size).await?;
+        let bytes = fs.size_of(oid, super::chunk_of(chunk_size)?).await?;
         // SAFETY: the caller's promise.
         unsafe { guard::put(size, bytes) }
     })

@@ -78,13 +78,19 @@ pub(crate) fn wait<T>(op: impl AsyncFnOnce(&Rc<Local>) -> Result<T>) -> Result<T
 }
 
 /// The body of a function without an event: 0 or an `errno`.
+#[track_caller]
 pub(crate) fn now(op: impl AsyncFnOnce(&Rc<Local>) -> Result<()>) -> i32 {
     guard::posix(|| wait(op))
 }
 
 /// How to open, from the `O_*` bits of `fcntl.h`. Bits that only descriptors have a use for
-/// (`O_APPEND`, `O_CLOEXEC` and the like) mean nothing here. Whoever may write may read.
+/// (`O_CLOEXEC` and the like) mean nothing here; `NotSupported` for `O_APPEND`, since writes name their
+/// place. Whoever may write may read.
 pub(crate) fn open_flags(bits: i32) -> Result<OpenFlags> {
+    if bits & libc::O_APPEND != 0 {
+        let text = "O_APPEND: writes say where, there is no end to add to";
+        return Err(Error::new(Code::NotSupported, text));
+    }
     let mut flags = match bits & libc::O_ACCMODE {
         libc::O_RDONLY => OpenFlags::READ,
         libc::O_RDWR | libc::O_WRONLY => OpenFlags::READ_WRITE,
@@ -104,7 +110,19 @@ pub(crate) fn open_flags(bits: i32) -> Result<OpenFlags> {
     Ok(flags)
 }
 
+/// A chunk size as the store has it: rounded up to whole blocks of 4 KiB. 0 stays 0.
+pub(crate) fn chunk_of(bytes: u64) -> Result<u64> {
+    let whole = bytes.checked_next_multiple_of(4096).unwrap_or(u64::MAX);
+    if whole > 0 {
+        types::props::check_chunk_bytes(whole)?;
+    }
+    Ok(whole)
+}
+
 /// Class and chunk size for something new.
 pub(crate) fn create_options(fs: &Dfs, class: u32, chunk_bytes: u64) -> Result<CreateOptions> {
-    Ok(CreateOptions { class: class::of_id(class, fs.container().pool())?, chunk_bytes })
+    Ok(CreateOptions {
+        class: class::of_id(class, fs.container().pool())?,
+        chunk_bytes: chunk_of(chunk_bytes)?,
+    })
 }

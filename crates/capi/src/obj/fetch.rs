@@ -1,8 +1,10 @@
 //! `daos_obj_fetch`: akeys of a dkey, read together.
 //!
-//! All rooms of a request are one row of memory, which the answer fills from its start. A value
-//! that is shorter than its room lets what follows come too early; it is moved into place
-//! afterwards ([`Row::settle`]). Values of up to 4 KiB come in the message and never do that.
+//! All rooms of a request are one row of memory, which the answer fills from its start. Where the
+//! answer may not lie as the rooms do, it goes to memory of ours first, and what was found is copied
+//! ([`Row::deliver`]): the caller's memory keeps its bytes where there is nothing. That is so after
+//! a single value, which may be absent or shorter than its room, and for records with holes. Large
+//! reads of records go straight to the caller's memory when a target says that there are none.
 
 use super::iod::{self, Iods, Shape, Supply};
 use super::{COND_PER_AKEY, ObjHandle, akey_in, conds, enter};
@@ -10,7 +12,7 @@ use crate::ctypes::{
     d_sg_list_t, daos_event_t, daos_handle_t, daos_iod_t, daos_iom_t, daos_key_t, daos_recx_t,
 };
 use crate::errno::Sign;
-use crate::event::launch;
+use crate::event::{fail, launch};
 use crate::tx::TxHandle;
 use crate::{guard, sgl};
 use client::{Anchor, FetchedValue, Object, Tx};
@@ -21,8 +23,10 @@ use wire::obj::{Cond, FetchIod, FetchWant, Recx};
 const ALLOWED: Cond = Cond(Cond::DKEY_FETCH.0 | Cond::AKEY_FETCH.0);
 /// A single value up to this size comes in the message when it is the only thing asked for.
 const INLINE_BYTES_MAX: u32 = 1024;
-/// The same when there are others: what comes in the message needs no moving.
+/// The same when there are others.
 const INLINE_AMONG_OTHERS_BYTES_MAX: u32 = limits::INLINE_BYTES_MAX as u32;
+/// Records up to this size in all are copied rather than asked for twice if there are holes.
+const COPIED_BYTES_MAX: usize = 64 << 10;
 /// `DAOS_IOMF_DETAIL`: all ranges, not only the first and the last.
 const IOMF_DETAIL: u32 = 1;
 /// Ranges asked for at a time.
@@ -53,15 +57,16 @@ struct Row<'a> {
 }
 
 /// Whose room it is: number of the descriptor, bytes, and what is to come into it.
-#[derive(Clone, Copy)]
 struct Owner {
     asked: usize,
     room: usize,
     shape: Shape,
+    /// Records to come.
+    recxs: Vec<Recx>,
 }
 
 /// Reads `nr` akeys of a dkey. `iod_size` becomes what is stored, 0 for nothing. Without memory
-/// only that is told. Holes read as zeros.
+/// only that is told. Memory of what does not exist stays as it is.
 ///
 /// `-DER_REC2BIG` when something does not fit its memory, or records have another size than the
 /// one given, with `iod_size` set; `-DER_NONEXIST` when a condition does not hold.
@@ -91,7 +96,7 @@ pub unsafe extern "C" fn daos_obj_fetch(
     });
     let (handle, tx, cond, dkey) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let per_akey = flags & COND_PER_AKEY != 0;
     launch(ev, Sign::Der, move |local| async move {
@@ -200,12 +205,7 @@ async fn fetch(
     // SAFETY: the caller of `daos_obj_fetch` promises the memory until completion.
     let rows = unsafe { rows(iods, asked) }?;
     for mut row in rows {
-        let row_iods = std::mem::take(&mut row.iods);
-        let found = object.fetch(tx, cond, dkey, row_iods, &mut row.room).await?;
-        if found.len() != row.owners.len() {
-            return Err(Error::new(Code::Proto, "an answer lacks akeys"));
-        }
-        row.settle(&found);
+        let found = row.fetch(object, tx, cond, dkey).await?;
         for (value, owner) in found.iter().zip(&row.owners) {
             let one = &mut asked[owner.asked];
             if *value == FetchedValue::Absent && one.must_exist {
@@ -228,7 +228,13 @@ async fn fetch(
                 FetchedValue::Array { record_bytes, end } => {
                     // Beyond the last record nothing is stored.
                     let beyond = one.recxs.iter().all(|recx| recx.index >= *end);
-                    one.found_bytes = if beyond && one.filled == 0 && !one.recxs.is_empty() {
+                    let nothing = beyond && !one.recxs.is_empty();
+                    one.found_bytes = if nothing { 0 } else { (*record_bytes).into() };
+                }
+                FetchedValue::Sparse { record_bytes, holes, .. } => {
+                    let count = |recxs: &[Recx]| recxs.iter().map(|recx| recx.count).sum::<u64>();
+                    let nothing = count(holes) == count(&owner.recxs) && one.filled == 0;
+                    one.found_bytes = if nothing && !one.recxs.is_empty() {
                         0
                     } else {
                         one.filled += owner.room;
@@ -286,7 +292,7 @@ unsafe fn rows<'a>(iods: &Iods, asked: &mut [Asked<'a>]) -> Result<Vec<Row<'a>>>
             if recxs.is_empty() && run == 0 && bytes == 0 && !one.recxs.is_empty() {
                 continue;
             }
-            let want = FetchWant::Array { record_bytes, recxs };
+            let want = FetchWant::Sparse { record_bytes, recxs, with_holes: true };
             push(&mut rows, FetchIod { akey, want }, at, bytes, one.shape);
             memory.take(bytes, &mut last(&mut rows).room)?;
             last(&mut rows).bytes += bytes;
@@ -306,42 +312,129 @@ fn last<'a, 'b>(rows: &'b mut Vec<Row<'a>>) -> &'b mut Row<'a> {
 
 fn push<'a>(rows: &mut Vec<Row<'a>>, iod: FetchIod<'a>, asked: usize, room: usize, shape: Shape) {
     let row = last(rows);
+    let recxs = match &iod.want {
+        FetchWant::Sparse { recxs, .. } => recxs.clone(),
+        _ => Vec::new(),
+    };
     row.iods.push(iod);
-    row.owners.push(Owner { asked, room, shape });
+    row.owners.push(Owner { asked, room, shape, recxs });
 }
 
-impl Row<'_> {
-    /// Puts what came too early, and what came in the message, where it belongs.
-    fn settle(&mut self, found: &[FetchedValue]) {
-        // (where it came, where it belongs, bytes) of what is in the row.
-        let mut moves = Vec::new();
-        let (mut came, mut belongs) = (0, 0);
-        let mut messages: Vec<(usize, &[u8])> = Vec::new();
-        for (value, &Owner { room, shape, .. }) in found.iter().zip(&self.owners) {
-            let bytes = match value {
-                // Records that do not exist come as zeros.
-                FetchedValue::Array { .. } | FetchedValue::Absent if shape == Shape::Array => room,
-                FetchedValue::Single { bytes, fitted: true } => *bytes as usize,
-                FetchedValue::Inline(bytes) => {
-                    messages.push((belongs, bytes));
-                    0
-                }
-                _ => 0,
-            };
-            if came != belongs && bytes > 0 {
-                moves.push((came, belongs, bytes));
+impl<'a> Row<'a> {
+    /// True when the data of the answer lie in the caller's memory as they belong, unless there
+    /// are holes: what is shorter than its room comes last.
+    fn comes_in_place(&self) -> bool {
+        let filled = self.owners.iter().filter(|owner| owner.room > 0);
+        let mut singles = filled.enumerate().filter(|(_, owner)| owner.shape == Shape::Single);
+        let count = self.owners.iter().filter(|owner| owner.room > 0).count();
+        singles.all(|(at, _)| at + 1 == count)
+    }
+
+    /// The row's iods, with data or without if there are holes.
+    fn iods(&self, data_with_holes: bool) -> Vec<FetchIod<'a>> {
+        let mut iods = self.iods.clone();
+        for iod in &mut iods {
+            if let FetchWant::Sparse { with_holes, .. } = &mut iod.want {
+                *with_holes = data_with_holes;
             }
-            came += bytes;
+        }
+        iods
+    }
+
+    /// Asks for the row, and fills the caller's memory with what is there and nothing else.
+    async fn fetch(
+        &mut self,
+        object: &Object,
+        tx: Option<&Tx>,
+        cond: Cond,
+        dkey: &[u8],
+    ) -> Result<Vec<FetchedValue>> {
+        let records = self.owners.iter().any(|owner| !owner.recxs.is_empty());
+        if self.comes_in_place() && (!records || self.bytes > COPIED_BYTES_MAX) {
+            let found = object.fetch(tx, cond, dkey, self.iods(false), &mut self.room).await?;
+            let found = self.checked(found)?;
+            if !self.has_holes(&found) {
+                self.deliver_messages(&found);
+                return Ok(found);
+            }
+        }
+        let mut scratch = vec![0; self.bytes];
+        let found = object.fetch(tx, cond, dkey, self.iods(true), &mut [&mut scratch]).await?;
+        let found = self.checked(found)?;
+        self.deliver(&found, &scratch).ok_or_else(|| {
+            Error::new(Code::Proto, "an answer names other records than were asked for")
+        })?;
+        Ok(found)
+    }
+
+    fn checked(&self, found: Vec<FetchedValue>) -> Result<Vec<FetchedValue>> {
+        if found.len() != self.owners.len() {
+            return Err(Error::new(Code::Proto, "an answer lacks akeys"));
+        }
+        Ok(found)
+    }
+
+    fn has_holes(&self, found: &[FetchedValue]) -> bool {
+        found.iter().zip(&self.owners).any(|(value, owner)| match value {
+            FetchedValue::Sparse { holes, .. } => !holes.is_empty(),
+            FetchedValue::Absent => owner.room > 0 && owner.shape == Shape::Array,
+            _ => false,
+        })
+    }
+
+    /// Puts what came in the message where it belongs.
+    fn deliver_messages(&mut self, found: &[FetchedValue]) {
+        let mut belongs = 0;
+        for (value, owner) in found.iter().zip(&self.owners) {
+            if let FetchedValue::Inline(bytes) = value {
+                sgl::scatter(&mut self.room, belongs, bytes);
+            }
+            belongs += owner.room;
+        }
+    }
+
+    /// Copies what was found, and nothing else, to where it belongs; `stream` is the answer's data.
+    /// `None` when they do not fit together.
+    fn deliver(&mut self, found: &[FetchedValue], stream: &[u8]) -> Option<()> {
+        self.deliver_messages(found);
+        let (mut came, mut belongs) = (0, 0);
+        for (value, owner) in found.iter().zip(&self.owners) {
+            let room = owner.room;
+            match value {
+                FetchedValue::Single { bytes, fitted: true } => {
+                    let bytes = *bytes as usize;
+                    sgl::scatter(&mut self.room, belongs, stream.get(came..)?.get(..bytes)?);
+                    came += bytes;
+                }
+                FetchedValue::Sparse { record_bytes, holes, .. } => {
+                    let record = *record_bytes as usize;
+                    let mut holes = holes.iter().peekable();
+                    let mut at = 0;
+                    for recx in &owner.recxs {
+                        let end = recx.index + recx.count;
+                        let mut index = recx.index;
+                        while index < end {
+                            // The next hole, if it is in this range; the order is that of ranges.
+                            let hole =
+                                holes.next_if(|hole| hole.index >= index && hole.index < end);
+                            let stop = hole.map_or(end, |hole| hole.index);
+                            let bytes = (stop - index) as usize * record;
+                            let data = stream.get(came + at..)?.get(..bytes)?;
+                            sgl::scatter(&mut self.room, belongs + at, data);
+                            let skipped = hole.map_or(0, |hole| hole.count.min(end - stop));
+                            at += bytes + skipped as usize * record;
+                            index = stop + skipped;
+                        }
+                    }
+                    came += room;
+                }
+                // They come as zeros.
+                FetchedValue::Absent if owner.shape == Shape::Array => came += room,
+                _ => {}
+            }
             belongs += room;
         }
-        // From the last on: what is moved goes up, over nothing that is still to be moved.
-        for (came, belongs, bytes) in moves.into_iter().rev() {
-            let early = sgl::gather(&self.room, came, bytes);
-            sgl::scatter(&mut self.room, belongs, &early);
-        }
-        for (belongs, bytes) in messages {
-            sgl::scatter(&mut self.room, belongs, bytes);
-        }
+        Some(())
     }
 }
 
@@ -434,7 +527,7 @@ async unsafe fn map_ranges(
     iom.iom_nr_out = ranges.len() as u32;
     if let (Some(first), Some(end)) = (ranges.first(), ranges.last()) {
         iom.iom_recx_lo = out(first);
-        iom.iom_recx_hi = if ranges.len() > 1 { out(end) } else { none };
+        iom.iom_recx_hi = out(end);
     }
     if iom.iom_flags & IOMF_DETAIL == 0 {
         return Ok(());
@@ -462,43 +555,60 @@ async unsafe fn map_ranges(
 mod tests {
     use super::*;
 
-    /// Values of three kinds and all lengths beside each other: each ends up at the start of its
-    /// own room.
+    /// Values of all kinds and lengths beside each other: each ends up at the start of its own
+    /// room, and all other bytes stay as they were.
     #[test]
-    fn what_came_too_early_is_moved_into_place() {
+    fn what_is_found_goes_where_it_belongs_and_the_rest_stays() {
         for lengths in (0..4usize.pow(4)).map(|n| [n & 3, n >> 2 & 3, n >> 4 & 3, n >> 6]) {
             let rooms = [3usize, 4, 3, 5];
-            let mut memory = vec![0u8; rooms.iter().sum()];
+            let mut memory = vec![0xee; rooms.iter().sum()];
+            let mut wanted = memory.clone();
             let mut stream = Vec::new();
             let mut found = Vec::new();
             let mut owners = Vec::new();
+            let mut start = 0;
             for (asked, (&bytes, &room)) in lengths.iter().zip(&rooms).enumerate() {
                 let value: Vec<u8> = (1..=bytes as u8).map(|at| at + 10 * asked as u8).collect();
                 let mut shape = Shape::Single;
+                let mut recxs = Vec::new();
                 match asked {
-                    1 => found.push(FetchedValue::Inline(value)),
-                    2 if bytes == 0 => {
+                    1 => {
+                        wanted[start..start + bytes].copy_from_slice(&value);
+                        found.push(FetchedValue::Inline(value));
+                    }
+                    2 => {
+                        // Record `bytes` of three is a hole; with 3 there is nothing at all.
                         shape = Shape::Array;
-                        stream.extend(vec![0; room]);
-                        found.push(FetchedValue::Absent);
+                        recxs = vec![Recx { index: 7, count: 1 }, Recx { index: 20, count: 2 }];
+                        let indices = [7, 20, 21];
+                        let mut data = vec![0; room];
+                        for at in (0..room).filter(|at| *at != bytes && bytes < 3) {
+                            data[at] = 90 + at as u8;
+                            wanted[start + at] = data[at];
+                        }
+                        stream.extend(data);
+                        found.push(match indices.get(bytes) {
+                            None => FetchedValue::Absent,
+                            Some(index) => FetchedValue::Sparse {
+                                record_bytes: 1,
+                                end: 22,
+                                holes: vec![Recx { index: *index, count: 1 }],
+                            },
+                        });
                     }
                     _ => {
+                        wanted[start..start + bytes].copy_from_slice(&value);
                         found.push(FetchedValue::Single { bytes: bytes as u64, fitted: true });
                         stream.extend(value);
                     }
                 }
-                owners.push(Owner { asked, room, shape });
-            }
-            memory[..stream.len()].copy_from_slice(&stream);
-            let (first, second) = memory.split_at_mut(5);
-            let mut row = Row { iods: Vec::new(), owners, room: vec![first, second], bytes: 0 };
-            row.settle(&found);
-            let mut start = 0;
-            for (asked, (&bytes, &room)) in lengths.iter().zip(&rooms).enumerate() {
-                let wanted: Vec<u8> = (1..=bytes as u8).map(|at| at + 10 * asked as u8).collect();
-                assert_eq!(memory[start..start + bytes], wanted, "{lengths:?}, value {asked}");
+                owners.push(Owner { asked, room, shape, recxs });
                 start += room;
             }
+            let (first, second) = memory.split_at_mut(5);
+            let mut row = Row { iods: Vec::new(), owners, room: vec![first, second], bytes: 0 };
+            row.deliver(&found, &stream).unwrap();
+            assert_eq!(memory, wanted, "{lengths:?}");
         }
     }
 }

@@ -81,6 +81,22 @@ pub(super) unsafe fn recxs(iod: &daos_iod_t) -> Result<Vec<Recx>> {
     Ok(recxs)
 }
 
+/// `Inval` for ranges of which two have a record in common: which of its bytes would be written?
+pub(super) fn require_apart(recxs: &[Recx]) -> Result<()> {
+    let apart = |recxs: &[Recx]| {
+        recxs.windows(2).all(|two| two[0].end().is_some_and(|end| end <= two[1].index))
+    };
+    if apart(recxs) {
+        return Ok(());
+    }
+    let mut sorted: Vec<Recx> = recxs.iter().copied().filter(|recx| recx.count > 0).collect();
+    sorted.sort_unstable_by_key(|recx| recx.index);
+    match apart(&sorted) {
+        true => Ok(()),
+        false => Err(Error::inval("two ranges of an update have records in common")),
+    }
+}
+
 /// Bytes of ranges of records. `RecordTooBig` when that is more than can be addressed.
 pub(super) fn bytes_of(recxs: &[Recx], record_bytes: u32) -> Result<usize> {
     recxs

@@ -6,7 +6,7 @@ use crate::ctypes::{
     daos_key_t, daos_recx_t, daos_size_t,
 };
 use crate::errno::Sign;
-use crate::event::launch;
+use crate::event::{fail, launch};
 use crate::guard::{self, User};
 use crate::sgl;
 use crate::tx::TxHandle;
@@ -156,7 +156,7 @@ unsafe fn list(
     });
     let (handle, tx, dkey) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (object, tx) = enter(&handle, &tx, &local)?;
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn daos_obj_list_recx(
     });
     let (handle, tx, dkey, akey) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (size, nr, recxs) = (User(size), User(nr), User(recxs));
     let (eprs, anchor) = (User(eprs), User(anchor));

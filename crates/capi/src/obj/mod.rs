@@ -20,14 +20,14 @@ use crate::cont::ContHandle;
 use crate::ctx::Local;
 use crate::ctypes::{daos_event_t, daos_handle_t, daos_key_t, daos_obj_id_t};
 use crate::errno::Sign;
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::tx::TxHandle;
 use crate::{handle, sgl};
-use client::{Object, Tx};
+use client::{FetchedValue, Object, Tx};
 use std::sync::Arc;
 use types::{Code, Error, ObjType, Oid, Result};
-use wire::obj::Cond;
+use wire::obj::{Cond, FetchIod, FetchWant};
 
 /// Bits of `DAOS_OO_*`: read-only, read-write, exclusive, and the two kinds of advice.
 const OO_RO: u32 = 1 << 1;
@@ -92,6 +92,45 @@ pub(crate) fn enter(
     let object = TxHandle::look(tx, &*handle.cont.mirror(local)?).object(handle.oid);
     let tx = tx.as_ref().map(|tx| tx.attach(object.cont()));
     Ok((object, tx))
+}
+
+/// Judges the conditions of a write in a transaction when it is added, as DAOS does; the commit
+/// judges them again. What the transaction itself has written is not seen. `akeys` are those that
+/// the conditions on akeys are about, each with its own conditions beside `cond`.
+pub(crate) async fn judge(
+    object: &Object,
+    tx: Option<&Tx>,
+    cond: Cond,
+    dkey: &[u8],
+    akeys: &[(&[u8], Cond)],
+) -> Result<()> {
+    if tx.is_none() || cond == Cond::NONE && akeys.iter().all(|(_, own)| *own == Cond::NONE) {
+        return Ok(());
+    }
+    let iods = akeys.iter().map(|(akey, _)| FetchIod { akey, want: FetchWant::Probe }).collect();
+    let exist = Error::new(Code::Exist, "the key is there already");
+    let absent = Error::new(Code::NonExist, "the key is not there");
+    let found = match object.fetch(None, Cond::DKEY_FETCH, dkey, iods, &mut []).await {
+        Ok(_) if cond.has(Cond::DKEY_INSERT) => return Err(exist),
+        Ok(found) => found,
+        Err(error) if error.code == Code::NonExist => {
+            if cond.has(Cond::DKEY_UPDATE) {
+                return Err(absent);
+            }
+            vec![FetchedValue::Absent; akeys.len()]
+        }
+        Err(error) => return Err(error),
+    };
+    for (value, (_, own)) in found.iter().zip(akeys) {
+        let (cond, there) = (cond.and(*own), *value != FetchedValue::Absent);
+        if there && cond.has(Cond::AKEY_INSERT) {
+            return Err(exist);
+        }
+        if !there && (cond.has(Cond::AKEY_UPDATE) || cond.has(Cond::PUNCH)) {
+            return Err(absent);
+        }
+    }
+    Ok(())
 }
 
 /// `BadHandle` when the container's handle was closed while something in it was still open.
@@ -223,7 +262,7 @@ pub unsafe extern "C" fn daos_obj_punch(
     });
     let (handle, tx, cond) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (object, tx) = enter(&handle, &tx, &local)?;
@@ -259,10 +298,13 @@ pub unsafe extern "C" fn daos_obj_punch_dkeys(
     });
     let (handle, tx, cond, dkeys) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (object, tx) = enter(&handle, &tx, &local)?;
+        for dkey in dkeys.iter().filter(|_| cond.has(Cond::PUNCH)) {
+            judge(&object, tx.as_ref(), Cond::DKEY_UPDATE, dkey, &[]).await?;
+        }
         object.punch_dkeys(tx.as_ref(), cond, &dkeys).await
     })
 }
@@ -291,10 +333,12 @@ pub unsafe extern "C" fn daos_obj_punch_akeys(
     });
     let (handle, tx, cond, dkey, akeys) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     launch(ev, Sign::Der, move |local| async move {
         let (object, tx) = enter(&handle, &tx, &local)?;
+        let judged: Vec<(&[u8], Cond)> = akeys.iter().map(|akey| (*akey, Cond::NONE)).collect();
+        judge(&object, tx.as_ref(), cond, dkey, &judged).await?;
         object.punch_akeys(tx.as_ref(), cond, dkey, &akeys).await
     })
 }

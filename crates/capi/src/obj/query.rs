@@ -7,7 +7,7 @@ use crate::ctypes::{
     daos_obj_attr, daos_obj_id_t, daos_recx_t,
 };
 use crate::errno::Sign;
-use crate::event::{launch, settle};
+use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::sgl;
 use crate::tx::TxHandle;
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn daos_obj_query(
 ) -> i32 {
     let handle = match ObjHandle::of(oh) {
         Ok(handle) => handle,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (oa, ranks) = (User(oa), User(ranks));
     launch(ev, Sign::Der, move |local| async move {
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn daos_obj_query_key(
     });
     let (handle, tx, wanted, dkey_given, akey_given) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let (dkey, akey, recx) = (User(dkey), User(akey), User(recx));
     launch(ev, Sign::Der, move |local| async move {
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn daos_obj_query_max_epoch(
     });
     let (handle, tx) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let epoch = User(epoch);
     launch(ev, Sign::Der, move |local| async move {

@@ -1,12 +1,12 @@
 //! `daos_obj_update`: akeys of a dkey, written together.
 
 use super::iod::{self, Iods, Shape, Supply};
-use super::{COND_PER_AKEY, ObjHandle, akey_in, conds, enter};
+use super::{COND_PER_AKEY, ObjHandle, akey_in, conds, enter, judge};
 use crate::ctypes::{
     d_sg_list_t, daos_event_t, daos_handle_t, daos_iod_t, daos_key_t, daos_size_t,
 };
 use crate::errno::Sign;
-use crate::event::launch;
+use crate::event::{fail, launch};
 use crate::tx::TxHandle;
 use crate::{guard, sgl};
 use client::{Object, Tx};
@@ -60,13 +60,16 @@ pub unsafe extern "C" fn daos_obj_update(
     });
     let (handle, tx, cond, dkey) = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return guard::told(Sign::Der, &error),
+        Err(error) => return fail(ev, Sign::Der, error),
     };
     let per_akey = flags & COND_PER_AKEY != 0;
     launch(ev, Sign::Der, move |local| async move {
         let (object, tx) = enter(&handle, &tx, &local)?;
         // SAFETY: the caller's promise.
         let (loads, punched) = unsafe { plan(handle.oid, &iods, per_akey) }?;
+        let written = loads.iter().flat_map(|load| &load.iods).map(|iod| (iod.akey, iod.cond));
+        let judged: Vec<(&[u8], Cond)> = written.collect();
+        judge(&object, tx.as_ref(), cond, dkey, &judged).await?;
         write(&object, tx.as_ref(), cond, dkey, loads, &punched).await
     })
 }
@@ -106,6 +109,7 @@ unsafe fn plan<'a>(
             Shape::Array => {
                 // SAFETY: the caller's promise.
                 let recxs = unsafe { iod::recxs(iod) }?;
+                iod::require_apart(&recxs)?;
                 let record_bytes = iod::record_bytes(iod.iod_size)?;
                 // Before they are cut: ranges beyond the memory would be cut without end.
                 let given: usize = memory.iter().map(|piece| piece.len()).sum();

@@ -38,7 +38,8 @@ main(int argc, char **argv)
 	CHECK_EQ(daos_array_generate_oid(coh, &plain, false, OC_SX, 0, 0), 0);
 	CHECK_EQ(daos_array_open(coh, oid, DAOS_TX_NONE, DAOS_OO_RW, &cell, &chunk, &oh, NULL), -DER_NONEXIST);
 	CHECK_EQ(daos_array_create(coh, oid, DAOS_TX_NONE, 0, 1000, &oh, NULL), -DER_INVAL);
-	CHECK_EQ(daos_array_create(coh, plain, DAOS_TX_NONE, 8, 1000, &oh, NULL), -DER_INVAL);
+	CHECK_EQ(daos_array_create(coh, new_id(DAOS_OT_KV_HASHED, OC_S1), DAOS_TX_NONE, 8, 1000, &oh, NULL),
+		 -DER_INVAL);
 	CHECK_EQ(daos_array_create(coh_ro, oid, DAOS_TX_NONE, 8, 1000, &oh, NULL), -DER_NO_PERM);
 	CHECK_EQ(daos_array_create(coh, oid, DAOS_TX_NONE, 8, 1000, &oh, NULL), 0);
 	CHECK_EQ(daos_array_create(coh, oid, DAOS_TX_NONE, 8, 1000, &other, NULL), -DER_EXIST);

@@ -33,9 +33,13 @@ attributes(bool of_pool)
 	sizes[1] = 0;
 	CHECK_EQ(ATTR(get, coh_ro, 3, names, NULL, sizes, NULL), 0);
 	CHECK_EQ(sizes[1], 7);
-	CHECK_EQ(ATTR(get, coh_ro, 2, absent, buffers, sizes, NULL), -DER_NONEXIST);
+	/* One that is not there has no bytes; it was an error. */
+	CHECK_EQ(ATTR(get, coh_ro, 2, absent, buffers, sizes, NULL), 0);
+	CHECK(sizes[0] == 1 && sizes[1] == 0);
 	CHECK_EQ(ATTR(get, coh_ro, 0, names, buffers, sizes, NULL), -DER_INVAL);
-	CHECK_EQ(ATTR(get, coh_ro, 1, reserved, buffers, sizes, NULL), -DER_NONEXIST);
+	CHECK_EQ(ATTR(get, coh_ro, 1, reserved, buffers, sizes, NULL), 0);
+	CHECK_EQ(sizes[0], 0);
+	sizes[0] = 1;
 	CHECK_EQ(ATTR(set, coh, 1, reserved, (void const *const *)values, sizes, NULL), -DER_INVAL);
 	size = 0;
 	CHECK_EQ(ATTR(list, coh_ro, NULL, &size, NULL), 0);
@@ -47,11 +51,19 @@ attributes(bool of_pool)
 	CHECK_STR(list, "first");
 	CHECK_STR(list + 6, "second");
 	CHECK(list[13] == 'x');
+	/* Little room: as many names as there can be, not those up to the first that is too long. */
+	size = 12;
+	memset(list, 'x', sizeof(list));
+	CHECK_EQ(ATTR(list, coh_ro, list, &size, NULL), 0);
+	CHECK_EQ(size, 23);
+	CHECK_STR(list, "first");
+	CHECK(list[6] == 'x');
+	/* Those that are there go; one that is not is no error. */
 	rc = ATTR(del, coh, 2, absent, NULL);
-	CHECK_EQ(rc, -DER_NONEXIST);
+	CHECK_EQ(rc, 0);
 	size = 0;
 	CHECK_EQ(ATTR(list, coh_ro, NULL, &size, NULL), 0);
-	CHECK_EQ(size, 23);
+	CHECK_EQ(size, 17);
 	CHECK_EQ(ATTR(del, coh, 3, names, NULL), 0);
 	CHECK_EQ(ATTR(list, coh_ro, NULL, &size, NULL), 0);
 	CHECK_EQ(size, 0);
@@ -271,7 +283,7 @@ pools(const char *pool, const char *name)
 	CHECK_EQ(daos_pool_list_cont(poh, &count, NULL, NULL), 0);
 	CHECK(count >= 1 && count <= 64);
 	at = count - 1;
-	CHECK_EQ(daos_pool_list_cont(poh, &at, conts, NULL), -DER_TRUNC);
+	CHECK_EQ(daos_pool_list_cont(poh, &at, conts, NULL), count > 1 ? -DER_TRUNC : 0);
 	CHECK_EQ(at, count);
 	CHECK_EQ(daos_pool_list_cont(poh, &count, conts, NULL), 0);
 	for (at = 0; at < count; at++)

@@ -592,7 +592,7 @@ events(dfs_t *dfs, dfs_obj_t *file)
 	FS_ERROR(dfs_write(dfs, file, &sgl, 0, &ev));
 	CHECK_EQ(daos_eq_poll(eqh, 1, DAOS_EQ_WAIT, 1, &done), 1);
 	CHECK_EQ(daos_event_fini(&ev), 0);
-	DAOS_ERROR(daos_event_fini(&ev));
+	CHECK_EQ(daos_event_fini(&ev), 0);
 	FS_ERROR(dfs_write(dfs, file, &sgl, 0, &ev));
 	/* A copy made while it lived. */
 	DAOS_ERROR(daos_event_test(&copy, DAOS_EQ_NOWAIT, &flag));

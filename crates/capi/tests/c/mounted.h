@@ -54,7 +54,7 @@ begin(const char *pool, const char *label)
 	CHECK_EQ(daos_init(), 0);
 	CHECK_EQ(daos_pool_connect(pool, NULL, DAOS_PC_RW, &poh, NULL, NULL), 0);
 	memset(&attr, 0, sizeof(attr));
-	attr.da_chunk_size = 12345;
+	attr.da_chunk_size = (1ULL << 30) + 1;
 	CHECK_EQ(dfs_cont_create_with_label(poh, label, &attr, &uuid, &coh, &dfs), EINVAL);
 	attr.da_chunk_size = 1 << 20;
 	strcpy(attr.da_hints, "file:single,dir:single");

@@ -267,7 +267,7 @@ records(void)
 	CHECK_EQ(iovs[0].iov_len + iovs[1].iov_len, 64);
 	CHECK(memcmp(back, memory + 20, 12) == 0);
 	CHECK(memcmp(back + 40, memory, 20) == 0);
-	CHECK(back[12] == 0 && back[39] == 0 && back[63] == 0 && back[64] == 0xee);
+	CHECK(back[12] == 0xee && back[39] == 0xee && back[63] == 0xee && back[64] == 0xee);
 	CHECK_EQ(iom.iom_nr_out, 2);
 	CHECK_EQ(iom.iom_recx_lo.rx_idx, 0);
 	CHECK_EQ(iom.iom_recx_hi.rx_idx, 10);
@@ -322,8 +322,9 @@ records(void)
 	iovs[0] = iov_of(back, 64);
 	sgl     = list_of(iovs, 1);
 	iod     = array("r", 4, &all, 1);
+	memset(back, 0xee, 64);
 	CHECK_EQ(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &key, 1, &iod, &sgl, NULL, NULL), 0);
-	CHECK(memcmp(back, memory + 20, 4) == 0 && back[4] == 0 && back[51] == 0);
+	CHECK(memcmp(back, memory + 20, 4) == 0 && back[4] == 0xee && back[51] == 0xee);
 	CHECK(memcmp(back + 52, memory + 12, 8) == 0);
 
 	/* More than one request carries. */

@@ -370,6 +370,9 @@ trap_17(void)
 	info.pi_bits = DPI_SPACE;
 	CHECK_EQ(daos_pool_connect(pool_name, NULL, DAOS_PC_RO, &again, &info, NULL), 0);
 	CHECK(info.pi_space.ps_space.s_total[DAOS_MEDIA_NVME] > 0);
+	/* 0 is "in progress": programs that wait for a rebuild waited for ever. */
+	CHECK_EQ(info.pi_rebuild_st.rs_state, DRS_COMPLETED);
+	CHECK_EQ(info.pi_rebuild_st.rs_errno, 0);
 	CHECK_EQ(daos_pool_disconnect(again, NULL), 0);
 }
 

@@ -83,7 +83,9 @@ main(int argc, char **argv)
 	/* A condition that does not hold undoes all of it. */
 	CHECK_EQ(daos_tx_open(coh, &th, 0, NULL), 0);
 	CHECK_EQ(put(kv, th, 0, "d", "4"), 0);
-	CHECK_EQ(put(other, th, DAOS_COND_KEY_INSERT, "c", "4"), 0);
+	CHECK_EQ(put(other, th, DAOS_COND_KEY_INSERT, "c", "4"), -DER_EXIST);
+	CHECK_EQ(put(other, th, DAOS_COND_KEY_INSERT, "late", "4"), 0);
+	CHECK_EQ(put(other, DAOS_TX_NONE, 0, "late", "first"), 0);
 	CHECK_EQ(daos_tx_commit(th, NULL), -DER_EXIST);
 	expect(kv, "d", "");
 	CHECK_EQ(daos_tx_close(th, NULL), 0);

@@ -75,6 +75,8 @@ pub(crate) enum ReadPart<'a> {
     Blocks(Run),
     /// This many bytes of zero.
     Zero(u64),
+    /// This many bytes that were never written; they read as zero.
+    Hole(u64),
 }
 
 impl ArrayValue {
@@ -405,7 +407,7 @@ pub(crate) fn read_parts<'a>(
             break;
         }
         if start > at {
-            part(ReadPart::Zero((start - at) * record));
+            part(ReadPart::Hole((start - at) * record));
             at = start;
         }
         let stop = end.min(start + length);
@@ -418,7 +420,7 @@ pub(crate) fn read_parts<'a>(
         at = stop;
     }
     if at < end {
-        part(ReadPart::Zero((end - at) * record));
+        part(ReadPart::Hole((end - at) * record));
     }
 }
 
@@ -485,7 +487,7 @@ mod tests {
                 ReadPart::Blocks(run) => {
                     read.extend_from_slice(&device[run.at as usize..(run.at + run.bytes) as usize])
                 }
-                ReadPart::Zero(bytes) => read.resize(read.len() + bytes as usize, 0),
+                ReadPart::Zero(bytes) | ReadPart::Hole(bytes) => read.resize(read.len() + bytes as usize, 0),
             });
             prop_assert_eq!(read.len(), RECORDS * record);
             for (at, slot) in model.iter().enumerate() {

@@ -501,6 +501,18 @@ async fn read_value(
             let size = record_bytes as usize;
             assert_eq!(data.len(), (end as usize + 5) * size);
             assert!(data[end as usize * size..].iter().all(|&b| b == 0));
+            let recxs = vec![Recx { index: 0, count: end + 5 }];
+            let want = FetchWant::Sparse { record_bytes, recxs: recxs.clone(), with_holes: true };
+            let mut sparse = Segments::new();
+            let told = fetch(want, &mut sparse);
+            sparse.load().await?;
+            assert_eq!(checked_data(&sparse), data);
+            let want = FetchWant::Sparse { record_bytes, recxs, with_holes: false };
+            let mut whole = Segments::new();
+            assert_eq!(fetch(want, &mut whole), told);
+            let FetchedValue::Sparse { holes, .. } = told.value else { panic!("{told:?}") };
+            // There is always one beyond the end.
+            assert_eq!(whole.bytes(), 0);
             let mut records = BTreeMap::new();
             let scope = ListScope::Recxs { dkey, akey, descending: end % 2 == 0 };
             try_list_all(shard, at, oid, scope, 2, |item| match item {
@@ -516,6 +528,10 @@ async fn read_value(
             .await?;
             for (n, bytes) in data.chunks(size).enumerate() {
                 assert!(records.contains_key(&(n as u64)) || bytes.iter().all(|&b| b == 0));
+                let n = n as u64;
+                let hole =
+                    holes.iter().any(|hole| (hole.index..hole.index + hole.count).contains(&n));
+                assert_eq!(hole, !records.contains_key(&n), "record {n}, holes {holes:?}");
             }
             Ok((probe.epoch.0, Value::Array(record_bytes, records)))
         }

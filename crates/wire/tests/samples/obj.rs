@@ -80,6 +80,10 @@ fn ops() -> Vec<(&'static str, Op<'static>)> {
         ("fetch.single", fetch(FetchWant::Single { bytes_max: 70_000, inline_bytes_max: 512 })),
         ("fetch.array", fetch(FetchWant::Array { record_bytes: 1, recxs: recxs() })),
         ("fetch.probe", fetch(FetchWant::Probe)),
+        (
+            "fetch.sparse",
+            fetch(FetchWant::Sparse { record_bytes: 1, recxs: recxs(), with_holes: true }),
+        ),
         ("punch_obj", Op::PunchObj { oid: OID, cond: Cond::OBJ_EMPTY, besides: b"/" }),
         (
             "punch_dkeys",
@@ -293,6 +297,10 @@ fn op_replies() -> Vec<(&'static str, OpReply<'static>)> {
         ("fetched.inline", fetched(Fetched::Inline(b"value"))),
         ("fetched.single", fetched(Fetched::Single { bytes: 70_000, in_bulk: true })),
         ("fetched.array", fetched(Fetched::Array { record_bytes: 1, end: 300 })),
+        (
+            "fetched.sparse",
+            fetched(Fetched::Sparse { record_bytes: 1, end: 300, holes: vec![RANGE] }),
+        ),
         ("listed.key", item(Listed::Key { key: b"name" })),
         (
             "listed.entry",
