@@ -38,7 +38,7 @@ if [[ $1 == --remove ]]; then
         rm -f "$prefix/include/$header"
     done
     # Only what is empty now.
-    rmdir --ignore-fail-on-non-empty "$prefix/include/gurt" "$prefix/lib/pkgconfig" 2>/dev/null || true
+    rmdir --ignore-fail-on-non-empty "$prefix/include/gurt" "$prefix/include/daos" "$prefix/lib/pkgconfig" 2>/dev/null || true
     exit 0
 fi
 

@@ -1,6 +1,12 @@
 /*
- * Operations as tasks of a scheduler. The types are here so that programs compile; the functions return
- * -DER_NOSYS or NULL.
+ * Operations as tasks of a scheduler (daos/tse.h). Make one, fill in its arguments, schedule it, and
+ * call daos_progress():
+ *
+ *	daos_task_create(DAOS_OPC_OBJ_FETCH, &sched, 0, NULL, &task);
+ *	args = (daos_obj_fetch_t *)daos_task_get_args(task);
+ *
+ * The result of the operation is that of the task. Operations without a case in
+ * daos/task_ops.h end with -DER_NOSYS.
  */
 #ifndef AZK_DAOS_TASK_H
 #define AZK_DAOS_TASK_H
@@ -14,13 +20,11 @@
 #include <daos_pool.h>
 #include <daos_prop.h>
 #include <daos_types.h>
+#include <daos/tse.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct tse_task tse_task_t;
-typedef struct tse_sched tse_sched_t;
 
 /* Operations. */
 typedef enum {
@@ -508,16 +512,18 @@ typedef struct {
 	daos_anchor_t *anchor;
 } daos_kv_list_t;
 
-int daos_task_create(daos_opc_t opc, tse_sched_t *sched, unsigned int num_deps, tse_task_t *dep_tasks[],
-		     tse_task_t **taskp);
-int daos_task_reset(tse_task_t *task, daos_opc_t opc);
+/* Arguments of a task, zeros at first; the user's data of it. */
 void *daos_task_get_args(tse_task_t *task);
 void *daos_task_get_priv(tse_task_t *task);
 void *daos_task_set_priv(tse_task_t *task, void *priv);
+
+/* Runs tasks until none is left, or for `timeout` microseconds (negative: for ever). */
 int daos_progress(tse_sched_t *sched, int64_t timeout, bool *is_empty);
 
 #ifdef __cplusplus
 }
 #endif
+
+#include <daos/task_ops.h>
 
 #endif

@@ -45,6 +45,7 @@ pub mod prop;
 pub mod prop_map;
 pub mod sgl;
 pub mod snap;
+pub mod tse;
 pub mod tx;
 mod version;
 

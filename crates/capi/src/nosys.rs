@@ -1,58 +1,11 @@
 //! Functions that have nothing to do here: `-DER_NOSYS`, at once and without touching an event.
 //!
-//! The task scheduler, orders to a pool's service, and switches of DAOS's own tests. Each is in the
+//! Pipelines, buckets, orders to a pool's service, and switches of DAOS's own tests. Each is in the
 //! table of `docs/c-api.md`.
 
 use crate::ctypes::{daos_epoch_t, daos_event_t, daos_handle_t};
 use crate::errno::DER_NOSYS;
-use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::ptr::null_mut;
-
-/// An operation as a task.
-#[unsafe(no_mangle)]
-pub extern "C" fn daos_task_create(
-    _opc: c_int,
-    _sched: *mut c_void,
-    _num_deps: c_uint,
-    _dep_tasks: *mut *mut c_void,
-    _task: *mut *mut c_void,
-) -> c_int {
-    -DER_NOSYS
-}
-
-/// Another operation for a task.
-#[unsafe(no_mangle)]
-pub extern "C" fn daos_task_reset(_task: *mut c_void, _opc: c_int) -> c_int {
-    -DER_NOSYS
-}
-
-/// The arguments of a task: NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn daos_task_get_args(_task: *mut c_void) -> *mut c_void {
-    null_mut()
-}
-
-/// The user's data of a task: NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn daos_task_get_priv(_task: *mut c_void) -> *mut c_void {
-    null_mut()
-}
-
-/// Sets the user's data of a task; what it was before: NULL.
-#[unsafe(no_mangle)]
-pub extern "C" fn daos_task_set_priv(_task: *mut c_void, _data: *mut c_void) -> *mut c_void {
-    null_mut()
-}
-
-/// Runs the tasks of a scheduler.
-#[unsafe(no_mangle)]
-pub extern "C" fn daos_progress(
-    _sched: *mut c_void,
-    _timeout_us: i64,
-    _is_empty: *mut bool,
-) -> c_int {
-    -DER_NOSYS
-}
+use std::ffi::{c_char, c_int, c_uint};
 
 /// Waits for a change of a container.
 #[unsafe(no_mangle)]
@@ -98,4 +51,37 @@ pub extern "C" fn daos_mgmt_get_bs_state(
     _ev: *mut daos_event_t,
 ) -> c_int {
     -DER_NOSYS
+}
+
+/// Functions of which not even the arguments are looked at.
+macro_rules! none_of {
+    ($said:expr, $why:expr, $($name:ident)*) => {
+        $(
+            #[doc = $why]
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name() -> c_int {
+                $said
+            }
+        )*
+    };
+}
+
+none_of! {
+    -DER_NOSYS, "Engines run no pipelines.",
+    daos_pipeline_add
+    daos_filter_add
+    daos_pipeline_check
+    daos_pipeline_free
+    daos_pipeline_run
+}
+
+none_of! {
+    libc::ENOTSUP, "There are no buckets here.",
+    ds3_init ds3_fini ds3_connect ds3_disconnect ds3_user_set ds3_user_remove ds3_user_get
+    ds3_user_get_by_email ds3_user_get_by_key ds3_bucket_list ds3_bucket_create ds3_bucket_destroy
+    ds3_bucket_open ds3_bucket_close ds3_bucket_get_info ds3_bucket_set_info ds3_bucket_list_obj
+    ds3_obj_create ds3_obj_open ds3_obj_close ds3_obj_get_info ds3_obj_set_info ds3_obj_read
+    ds3_obj_destroy ds3_obj_write ds3_obj_mark_latest ds3_bucket_list_multipart
+    ds3_upload_list_parts ds3_upload_init ds3_upload_remove ds3_upload_get_info ds3_part_open
+    ds3_part_close ds3_part_write ds3_part_read ds3_part_set_info
 }

@@ -18,15 +18,18 @@ fn check_total<T: AsRef<[u8]>>(pieces: &[T]) -> Result<()> {
     }
 }
 
-/// The pieces of a list; none for NULL.
+/// The pieces of a list; none for NULL. `Inval` for a list of pieces that are not there.
 ///
 /// # Safety
 /// `sgl` is NULL or a list whose pieces live for `'a` and are used by nobody else.
 unsafe fn pieces<'a>(sgl: *mut d_sg_list_t) -> Result<&'a mut [d_iov_t]> {
     // SAFETY: the caller's promise.
     let Some(sgl) = (unsafe { sgl.as_mut() }) else { return Ok(&mut []) };
-    if sgl.sg_nr == 0 || sgl.sg_iovs.is_null() {
+    if sgl.sg_nr == 0 {
         return Ok(&mut []);
+    }
+    if sgl.sg_iovs.is_null() {
+        return Err(guard::null());
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts_mut(sgl.sg_iovs, sgl.sg_nr as usize) })

@@ -5,7 +5,7 @@
 
 use crate::cont::ContHandle;
 use crate::ctypes::{daos_event_t, daos_handle_t};
-use crate::errno::Sign;
+use crate::errno::{DER_ALREADY, Sign};
 use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
 use crate::handle;
@@ -85,13 +85,15 @@ pub unsafe extern "C" fn daos_tx_open(
 /// Makes the writes of a transaction take effect together.
 ///
 /// `-DER_TX_RESTART` when something it read has changed: `daos_tx_restart` and do it again.
-/// `-DER_EXIST`, `-DER_NONEXIST` when a condition of a write does not hold.
+/// `-DER_EXIST`, `-DER_NONEXIST` when a condition of a write does not hold. `-DER_ALREADY` when it
+/// is committed.
 ///
 /// # Safety
 /// `ev` is NULL or an event.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daos_tx_commit(th: daos_handle_t, ev: *mut daos_event_t) -> i32 {
     let tx = match handle::get::<TxHandle>(th.cookie) {
+        Ok(tx) if ev.is_null() && tx.shared.committed_at().is_some() => return -DER_ALREADY,
         Ok(tx) => tx,
         Err(error) => return fail(ev, Sign::Der, error),
     };

@@ -1,7 +1,7 @@
 //! Every name that programs written for DAOS use is there.
 //!
 //! `tests/api/*.txt` list the functions, macros, types and constants that clients outside DAOS, its
-//! examples and its file system tests name (the task scheduler `tse_*` excepted).
+//! examples and its file system tests name.
 
 mod harness;
 
@@ -27,7 +27,7 @@ fn list(name: &str) -> Vec<Vec<String>> {
 /// All headers, with their path below `include`.
 fn headers() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    for folder in ["", "gurt"] {
+    for folder in ["", "daos", "gurt"] {
         for entry in std::fs::read_dir(crate_dir().join("include").join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "h") {

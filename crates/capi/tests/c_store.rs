@@ -19,6 +19,11 @@ fn answers_that_programs_count_on() {
 }
 
 #[test]
+fn tasks() {
+    harness::System::start().run("tse", &[]);
+}
+
+#[test]
 fn arrays() {
     harness::System::start().run("array", &[]);
 }

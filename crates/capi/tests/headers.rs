@@ -12,7 +12,7 @@ fn include_dir() -> std::path::PathBuf {
 
 fn headers() -> Vec<String> {
     let mut found = Vec::new();
-    for folder in ["", "gurt/"] {
+    for folder in ["", "daos/", "gurt/"] {
         for entry in std::fs::read_dir(include_dir().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if name.ends_with(".h") {

@@ -6,6 +6,27 @@
 #include <gurt/debug.h>
 #include <gurt/types.h>
 
+/* Whether the compiler knows a warning, or is GCC of at least this version. */
+#ifndef D_HAS_WARNING
+#ifdef __has_warning
+#define D_HAS_WARNING(gcc_version, warning) __has_warning(warning)
+#elif defined(__GNUC__)
+#define D_HAS_WARNING(gcc_version, warning) ((gcc_version) <= __GNUC__)
+#else
+#define D_HAS_WARNING(gcc_version, warning) 0
+#endif
+#endif
+
+#ifndef NSEC_PER_SEC
+#define NSEC_PER_SEC 1000000000
+#endif
+#ifndef NSEC_PER_MSEC
+#define NSEC_PER_MSEC 1000000
+#endif
+#ifndef NSEC_PER_USEC
+#define NSEC_PER_USEC 1000
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

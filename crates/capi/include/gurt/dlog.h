@@ -54,6 +54,12 @@ int d_log_init_adv(char *log_tag, char *log_file, unsigned int flavor, d_dbug_t 
 /* Ends the log; what d_log_init() did is counted. */
 void d_log_fini(void);
 
+/* Not 0 when lines of this level are written. */
+static inline int d_log_check(int flags)
+{
+	return azk_log_enabled((flags >> DLOG_PRISHIFT) & 15);
+}
+
 /* Writes out what is buffered. */
 void d_log_sync(void);
 

@@ -29,6 +29,7 @@ pub unsafe extern "C" fn dfs_lookup(
         let path = unsafe { guard::text(path) }?;
         let (mount, fs, _) = parent_of(local, dfs, std::ptr::null())?;
         let found = fs.lookup(path, lookup_flags(flags)?).await?;
+        empty_if_asked(&fs, &found, flags).await?;
         // SAFETY: the caller's promise.
         unsafe { tell(&fs, &found, mode, stbuf) }.await?;
         ObjHandle::give(local, &mount, found, obj)
@@ -58,13 +59,23 @@ pub unsafe extern "C" fn dfs_lookup_rel(
         let (mount, fs, dir) = parent_of(local, dfs, parent)?;
         types::limits::check_name(name)?;
         let found = fs.lookup_rel(&dir, name, lookup_flags(flags)?).await?;
+        empty_if_asked(&fs, &found, flags).await?;
         // SAFETY: the caller's promise.
         unsafe { tell(&fs, &found, mode, stbuf) }.await?;
         ObjHandle::give(local, &mount, found, obj)
     })
 }
 
-/// A lookup makes and cuts nothing, and opens a symbolic link it does not follow.
+/// `O_TRUNC` with `O_RDWR` empties a file that was looked up.
+async fn empty_if_asked(fs: &Dfs, found: &Obj, bits: i32) -> Result<()> {
+    let writes = bits & libc::O_ACCMODE != libc::O_RDONLY;
+    if bits & libc::O_TRUNC != 0 && writes && found.kind() == FileKind::Regular {
+        fs.punch(found, 0, u64::MAX).await?;
+    }
+    Ok(())
+}
+
+/// A lookup makes nothing, and opens a symbolic link it does not follow.
 fn lookup_flags(bits: i32) -> Result<OpenFlags> {
     let changing = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC;
     Ok(open_flags(bits)?.without(changing) | OpenFlags::LINK)

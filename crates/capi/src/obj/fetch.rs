@@ -43,8 +43,10 @@ struct Asked<'a> {
     wanted: bool,
     /// Size of the value or of a record; 0 when there is none.
     found_bytes: u64,
-    /// Bytes that were filled.
+    /// Bytes up to the last that were filled.
     filled: usize,
+    /// Bytes of a hole behind them.
+    hole_behind: usize,
 }
 
 /// The rooms of one request, and whose they are.
@@ -110,7 +112,13 @@ pub unsafe extern "C" fn daos_obj_fetch(
         };
         let fetched = match fetched {
             Err(error) if error.code == Code::Inval => {
-                why_invalid(&object, dkey, &iods, &mut asked, error).await
+                match why_invalid(&object, dkey, &iods, &mut asked, error).await {
+                    // Records have another size than the caller thought: perhaps they fit.
+                    Err(error) if error.code == Code::RecordTooBig => {
+                        fetch(&object, tx.as_ref(), cond, dkey, &iods, &mut asked).await
+                    }
+                    outcome => outcome,
+                }
             }
             outcome => outcome,
         };
@@ -156,6 +164,7 @@ unsafe fn read_iods<'a>(oid: Oid, iods: &Iods, per_akey: bool) -> Result<Vec<Ask
             wanted,
             found_bytes: if shape == Shape::Array { iod.iod_size } else { 0 },
             filled: 0,
+            hole_behind: 0,
         })
     });
     asked.collect()
@@ -232,14 +241,16 @@ async fn fetch(
                     one.found_bytes = if nothing { 0 } else { (*record_bytes).into() };
                 }
                 FetchedValue::Sparse { record_bytes, holes, .. } => {
-                    let count = |recxs: &[Recx]| recxs.iter().map(|recx| recx.count).sum::<u64>();
-                    let nothing = count(holes) == count(&owner.recxs) && one.filled == 0;
-                    one.found_bytes = if nothing && !one.recxs.is_empty() {
-                        0
+                    let record = u64::from(*record_bytes);
+                    let behind = (hole_at_end(&owner.recxs, holes) * record) as usize;
+                    if behind >= owner.room && owner.room > 0 {
+                        one.hole_behind += owner.room;
                     } else {
-                        one.filled += owner.room;
-                        (*record_bytes).into()
-                    };
+                        one.filled += one.hole_behind + owner.room - behind;
+                        one.hole_behind = behind;
+                    }
+                    one.found_bytes =
+                        if one.filled == 0 && one.hole_behind > 0 { 0 } else { record };
                 }
             }
         }
@@ -248,6 +259,24 @@ async fn fetch(
         return Err(Error::new(Code::RecordTooBig, "a value is longer than the memory for it"));
     }
     Ok(())
+}
+
+/// Records at the end of ranges that are a hole, of the holes in the order of the ranges.
+fn hole_at_end(recxs: &[Recx], holes: &[Recx]) -> u64 {
+    let mut holes = holes.iter().rev();
+    let mut records = 0;
+    for recx in recxs.iter().rev().filter(|recx| recx.count > 0) {
+        match holes.next() {
+            Some(hole) if hole.end() == recx.end() && hole.index >= recx.index => {
+                records += hole.count;
+                if hole.count < recx.count {
+                    break;
+                }
+            }
+            _ => break,
+        }
+    }
+    records
 }
 
 /// Plans the requests. `RecordTooBig` when records do not fit their memory.
@@ -461,7 +490,10 @@ async fn why_invalid(
                 differs |= one.found_bytes != iod.iod_size;
             }
             (FetchedValue::Single { bytes, .. }, Shape::Single) => one.found_bytes = *bytes,
-            (FetchedValue::Absent, _) => one.found_bytes = 0,
+            (FetchedValue::Absent, shape) => {
+                one.found_bytes = 0;
+                one.wanted &= shape == Shape::Single;
+            }
             // A value of the other kind.
             _ => return Err(error),
         }
@@ -554,6 +586,22 @@ async unsafe fn map_ranges(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hole_at_the_end_may_go_over_several_ranges() {
+        let recx = |index, count| Recx { index, count };
+        let ranges = [recx(0, 5), recx(10, 3), recx(20, 2)];
+        for (holes, records) in [
+            (vec![], 0),
+            (vec![recx(1, 2)], 0),
+            (vec![recx(21, 1)], 1),
+            (vec![recx(11, 2), recx(20, 2)], 4),
+            (vec![recx(0, 1), recx(3, 2), recx(10, 3), recx(20, 2)], 7),
+            (ranges.to_vec(), 10),
+        ] {
+            assert_eq!(hole_at_end(&ranges, &holes), records, "{holes:?}");
+        }
+    }
 
     /// Values of all kinds and lengths beside each other: each ends up at the start of its own
     /// room, and all other bytes stay as they were.

@@ -141,6 +141,33 @@ ranges_that_overlap(void)
 	CHECK_EQ(daos_obj_update(oh, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL), -DER_INVAL);
 	recxs[2].rx_idx = 5;
 	CHECK_EQ(daos_obj_update(oh, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL), 0);
+	/* Records of another size than was thought are read all the same if they fit. */
+	iod.iod_size    = 3;
+	iod.iod_nr      = 1;
+	recxs[0].rx_idx = 100;
+	recxs[0].rx_nr  = 2;
+	iod.iod_name    = text_of("size");
+	CHECK_EQ(daos_obj_update(oh, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL), 0);
+	iod.iod_size = 1;
+	value        = iov_of(back, sizeof(back));
+	CHECK_EQ(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL, NULL), 0);
+	CHECK(iod.iod_size == 3 && memcmp(back, "123456", 6) == 0 && value.iov_len == 6);
+	iod.iod_size = 1;
+	value        = iov_of(back, 5);
+	CHECK_EQ(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL, NULL), -DER_REC2BIG);
+	CHECK_EQ(iod.iod_size, 3);
+	/* A hole at the end is not counted as read. */
+	iod.iod_size   = 3;
+	recxs[0].rx_nr = 3;
+	value          = iov_of(back, sizeof(back));
+	CHECK_EQ(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL, NULL), 0);
+	CHECK_EQ(value.iov_len, 6);
+	/* A list of pieces that are not there. */
+	sgl.sg_iovs = NULL;
+	CHECK_EQ(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &dkey, 1, &iod, &sgl, NULL, NULL), -DER_INVAL);
+	sgl          = list_of(&value, 1);
+	iod.iod_name = text_of("a");
+	iod.iod_size = 1;
 	/* The only range is the first and the last one. */
 	iod.iod_nr    = 1;
 	iod.iod_recxs = &all;
@@ -203,6 +230,7 @@ files(const char *name)
 	dfs_t        *dfs;
 	dfs_obj_t    *file;
 	daos_size_t   chunk;
+	struct stat   stbuf;
 
 	snprintf(label, sizeof(label), "%s-dfs", name);
 	memset(&attr, 0, sizeof(attr));
@@ -224,6 +252,16 @@ files(const char *name)
 	/* Writes say where: there is no end to add to. It was taken and meant nothing. */
 	CHECK_EQ(dfs_open(dfs, NULL, "b", S_IFREG | 0600, O_RDWR | O_APPEND, 0, 0, NULL, &file), ENOTSUP);
 	CHECK_EQ(dfs_lookup(dfs, "/b", O_RDWR | O_APPEND, &file, NULL, NULL), ENOTSUP);
+	/* A lookup with O_TRUNC empties the file; it did not. */
+	CHECK_EQ(dfs_lookup(dfs, "/b", O_RDWR, &file, NULL, NULL), 0);
+	CHECK_EQ(dfs_punch(dfs, file, 5, DFS_MAX_FSIZE), 0);
+	CHECK_EQ(dfs_release(file), 0);
+	memset(&stbuf, 0, sizeof(stbuf));
+	CHECK_EQ(dfs_stat(dfs, NULL, "b", &stbuf), 0);
+	CHECK_EQ(stbuf.st_size, 5);
+	CHECK_EQ(dfs_lookup(dfs, "/b", O_RDWR | O_TRUNC, &file, NULL, &stbuf), 0);
+	CHECK_EQ(stbuf.st_size, 0);
+	CHECK_EQ(dfs_release(file), 0);
 	CHECK_EQ(dfs_umount(dfs), 0);
 	CHECK_EQ(daos_cont_close(cont, NULL), 0);
 	CHECK_EQ(daos_cont_destroy(poh, label, 0, NULL), 0);

@@ -337,7 +337,7 @@ test_attributes(void)
 	CHECK_EQ(dfs_lookup(dfs, "/wide", O_RDWR, &dir, NULL, NULL), 0);
 	CHECK_EQ(dfs_obj_set_oclass(dfs, dir, 0, OC_SX), 0);
 	CHECK_EQ(dfs_obj_set_chunk_size(dfs, dir, 0, 1 << 16), 0);
-	CHECK_EQ(dfs_obj_set_chunk_size(dfs, dir, 0, 12345), EINVAL);
+	CHECK_EQ(dfs_obj_set_chunk_size(dfs, dir, 0, (1ULL << 30) + 1), EINVAL);
 	file = open_file(dir, "f", O_RDWR | O_CREAT);
 	CHECK_EQ(dfs_obj_get_info(dfs, file, &info), 0);
 	CHECK_EQ(info.doi_chunk_size, 1 << 16);

@@ -264,7 +264,7 @@ records(void)
 	iom.iom_flags = DAOS_IOMF_DETAIL;
 	CHECK_EQ(daos_obj_fetch(oh, DAOS_TX_NONE, 0, &key, 1, &iod, &sgl, &iom, NULL), 0);
 	CHECK_EQ(iod.iod_size, 4);
-	CHECK_EQ(iovs[0].iov_len + iovs[1].iov_len, 64);
+	CHECK_EQ(iovs[0].iov_len + iovs[1].iov_len, 60);
 	CHECK(memcmp(back, memory + 20, 12) == 0);
 	CHECK(memcmp(back + 40, memory, 20) == 0);
 	CHECK(back[12] == 0xee && back[39] == 0xee && back[63] == 0xee && back[64] == 0xee);

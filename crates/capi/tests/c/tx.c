@@ -48,7 +48,7 @@ main(int argc, char **argv)
 	expect(other, "c", "3");
 	CHECK_EQ(daos_tx_hdl2epoch(th, &epoch), 0);
 	CHECK(epoch > 0);
-	CHECK_EQ(daos_tx_commit(th, NULL), -DER_NO_PERM);
+	CHECK_EQ(daos_tx_commit(th, NULL), -DER_ALREADY);
 	CHECK_EQ(daos_tx_restart(th, NULL), -DER_NO_PERM);
 	CHECK_EQ(put(kv, th, 0, "a", "9"), -DER_NO_HDL);
 	CHECK_EQ(daos_tx_close(th, NULL), 0);
