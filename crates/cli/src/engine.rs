@@ -32,11 +32,15 @@ pub struct EngineArgs {
 pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     let config = EngineConfig::read(&args.config)?;
     config.token()?;
+    config.is_exposed()?;
     if args.check {
         return session.out.done(&format!("{}: no mistakes found.", args.config.display()));
     }
     let config = EngineConfig { dir: absolute(&config.dir)?, ..config };
     let signals = BlockedSignals::block()?;
+    engine::rights::take_descriptors();
+    // Of what is kept the engine's own threads tell.
+    engine::rights::give_up(&config)?;
     let dir = config.dir.clone();
     let handle = Engine::start(config)?;
     let pid_file = PidFile::write(&dir)?;

@@ -6,6 +6,7 @@
 //! join = ["10.0.0.1:7710"]              # engines of the system; empty: this one holds the catalog
 //! domain = ["rack1", "node7"]           # fault domain, from the root down
 //! token_file = "/etc/azekura/token"     # shared secret of the system
+//! insecure = false                      # true: listen beyond this machine without a token
 //!
 //! [store]
 //! nvme = ["/dev/nvme0n1"]               # data devices, shared out over the targets
@@ -29,6 +30,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use types::{Code, Error, Result};
 
@@ -53,6 +55,14 @@ pub struct EngineConfig {
     /// File with the shared secret of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// Listen beyond this machine even without a token: whoever reaches the address may do
+    /// anything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
+    /// Memory for messages that are being received or answered (default: a quarter of the machine's,
+    /// 4GiB at most; at least 64MiB). One user or one host may take a quarter of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_memory: Option<Bytes>,
     /// What all targets share.
     #[serde(default, skip_serializing_if = "StoreConfig::is_default")]
     pub store: StoreConfig,
@@ -155,6 +165,8 @@ fn default_listen() -> String {
 
 /// Least memory for the index of a target, bytes.
 const METADATA_CACHE_MIN: u64 = 1 << 20;
+/// Least memory for messages, bytes: a quarter of it holds a few of the largest.
+const MESSAGE_MEMORY_MIN: u64 = 64 << 20;
 /// Most targets of one engine.
 const TARGETS_MAX: usize = 256;
 
@@ -185,6 +197,9 @@ impl EngineConfig {
         }
         if self.metadata_cache() < METADATA_CACHE_MIN {
             return Err(Error::inval("metadata_cache must be at least 1MiB"));
+        }
+        if self.message_memory() < MESSAGE_MEMORY_MIN {
+            return Err(Error::inval("message_memory must be at least 64MiB"));
         }
         let mut seen: BTreeMap<&Path, String> = BTreeMap::new();
         let mut uses: Vec<(&Path, String)> = Vec::new();
@@ -241,6 +256,16 @@ impl EngineConfig {
         self.store.metadata_cache.map_or(vos::METADATA_CACHE_DEFAULT, |bytes| bytes.0)
     }
 
+    /// Memory for messages, bytes.
+    pub fn message_memory(&self) -> u64 {
+        let default = || {
+            let machine = rustix::system::sysinfo();
+            let bytes = machine.totalram as u64 * machine.mem_unit as u64;
+            (bytes / 4).clamp(MESSAGE_MEMORY_MIN, transport::MESSAGE_BYTES_MAX_DEFAULT)
+        };
+        self.message_memory.map_or_else(default, |bytes| bytes.0)
+    }
+
     /// Numbers of the targets that use the engine's data devices.
     fn sharing_targets(&self) -> impl Iterator<Item = usize> {
         let shares = |target: &TargetConfig| target.scm.is_some() && target.nvme.is_empty();
@@ -294,6 +319,38 @@ impl EngineConfig {
         Ok(token)
     }
 
+    /// True when whoever reaches the TCP address may do anything: it is not of this machine alone, and
+    /// no token is asked for. A name is resolved by the C library.
+    ///
+    /// Errors: `Inval` when that is so and `insecure` does not say that it is meant, or when the
+    /// address has no meaning.
+    pub fn is_exposed(&self) -> Result<bool> {
+        if self.token_file.is_some() {
+            return Ok(false);
+        }
+        let listen = &self.listen;
+        let mut addresses = listen
+            .to_socket_addrs()
+            .map_err(|error| Error::inval(format!("listen = \"{listen}\": {error}")))?;
+        let is_exposed = !addresses.all(|address| address.ip().is_loopback());
+        if is_exposed && !self.insecure {
+            return Err(Error::inval(format!(
+                "listen = \"{listen}\" lets other machines in and no token is asked for: set \
+                 token_file, or insecure = true if everybody who reaches it may do anything"
+            )));
+        }
+        Ok(is_exposed)
+    }
+
+    /// Everything that the engine uses by name, but its token file.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let of_targets = self
+            .targets
+            .iter()
+            .flat_map(|target| target.device.iter().chain(&target.scm).chain(&target.nvme));
+        std::iter::once(&self.dir).chain(&self.store.nvme).chain(of_targets).map(|path| &**path)
+    }
+
     /// Path of the engine's Unix socket.
     pub fn unix_path(&self) -> PathBuf {
         self.dir.join("engine.sock")
@@ -311,6 +368,25 @@ mod tests {
         let config = EngineConfig::parse(GOOD, "x.toml").unwrap();
         assert_eq!(config.targets.len(), 1);
         assert!(config.join.is_empty());
+    }
+
+    /// An engine that listened beyond its machine without a token once said nothing about it.
+    #[test]
+    fn everybody_is_let_in_only_if_that_is_meant() {
+        let exposed = |listen: &str, more: &str| {
+            let text = format!("{more}\n{}", GOOD.replace("127.0.0.1:0", listen));
+            EngineConfig::parse(&text, "x").unwrap().is_exposed()
+        };
+        for here in ["127.0.0.1:0", "127.1.2.3:7", "[::1]:7"] {
+            assert!(!exposed(here, "").unwrap(), "{here}");
+        }
+        for open in ["0.0.0.0:7710", "[::]:7710", "10.0.0.1:7710"] {
+            let error = exposed(open, "").unwrap_err().to_string();
+            assert!(error.contains("token_file") && error.contains("insecure"), "{error}");
+            assert!(exposed(open, "insecure = true").unwrap());
+            assert!(!exposed(open, "token_file = '/t'").unwrap());
+        }
+        assert!(exposed("no port", "").is_err());
     }
 
     #[test]
@@ -344,6 +420,7 @@ mod tests {
             &["/n", "number 0", "number 1", "[store]"],
         );
         bad("[store]\ninline_bytes_max = '1MiB'\n[[target]]\ndevice = '/d'\n", &["1048576"]);
+        bad("message_memory = 4096\n[[target]]\ndevice = '/d'\n", &["64MiB"]);
         bad("[store]\nmetadata_cache = 4096\n[[target]]\ndevice = '/d'\n", &["1MiB"]);
         bad("[store]\ninline_bytes_max = 'x'\n[[target]]\ndevice = '/d'\n", &["'x'", "line 3"]);
     }

@@ -14,12 +14,13 @@ use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use transport::{Address, Conn, Handoff, Incoming, ServerConn};
+use transport::{Address, Conn, Handoff, Incoming, Ledger, ServerConn};
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::Kind;
-use wire::control::{ControlReply, ControlRequest, JoinInfo};
+use wire::control::{ControlReply, ControlRequest, EngineState, JoinInfo};
 use wire::hello::{HelloReply, Service as WireService};
 use wire::map::EngineInfo;
 use wire::obj::{AdminOp, AdminReply, Request};
@@ -53,6 +54,8 @@ pub(crate) struct ControlHost {
     silent: RefCell<HashSet<Rank>>,
     next_session: Cell<u64>,
     incarnation: u64,
+    ledger: Arc<Ledger>,
+    is_exposed: bool,
 }
 
 impl ControlHost {
@@ -63,6 +66,7 @@ impl ControlHost {
         engine: &Uuid,
         info: EngineInfo,
         token: Vec<u8>,
+        ledger: Arc<Ledger>,
     ) -> Result<Rc<ControlHost>> {
         let role = if config.join.is_empty() {
             let catalog = EmbeddedCatalog::open(&config.dir.join("catalog"))?;
@@ -93,6 +97,9 @@ impl ControlHost {
             engines: RefCell::new(Vec::new()),
             silent: RefCell::new(HashSet::new()),
             next_session: Cell::new(1),
+            ledger,
+            // One that must not start has not; a simulated one has no address.
+            is_exposed: config.is_exposed().unwrap_or(false),
         });
         host.join_system().await?;
         Ok(host)
@@ -263,6 +270,9 @@ impl ControlHost {
     ) {
         let outcome = if incoming.header.kind == Kind::Control {
             match &self.role {
+                _ if is_engine_query(&incoming.body) => {
+                    Ok(wire::encode(&Ok::<_, Error>(ControlReply::Engine(self.state()))))
+                }
                 Role::Holder(_) => match wire::decode::<ControlRequest>(&incoming.body) {
                     Ok(request) => {
                         let reply = self.handle(session, request).await;
@@ -282,6 +292,15 @@ impl ControlHost {
         };
         if let Err(error) = incoming.responder.reply(0, &body, &[]).await {
             tracing::debug!("control session {}: answer not delivered: {error}", session.0);
+        }
+    }
+
+    /// How this engine does.
+    fn state(&self) -> EngineState {
+        EngineState {
+            message_bytes: self.ledger.used(),
+            message_bytes_max: self.ledger.limit(),
+            is_exposed: self.is_exposed,
         }
     }
 
@@ -331,6 +350,11 @@ impl ControlHost {
         }
         Ok(reply)
     }
+}
+
+/// True for the one request that every engine answers for itself.
+fn is_engine_query(body: &[u8]) -> bool {
+    matches!(wire::decode(body), Ok(ControlRequest::EngineQuery))
 }
 
 /// The way from the control service to targets, here or on other engines.

@@ -21,6 +21,7 @@ mod opens;
 mod peers;
 pub mod process;
 mod reply;
+pub mod rights;
 mod scrub;
 pub mod target;
 mod versions;

@@ -6,6 +6,7 @@
 use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
 use crate::cores;
+use crate::rights;
 use crate::target::Target;
 use env::Env;
 use futures_channel::{mpsc, oneshot};
@@ -51,13 +52,17 @@ pub struct EngineHandle {
 }
 
 impl Engine {
-    /// Starts an engine in threads of this process; returns when it serves.
+    /// Starts an engine in threads of this process, without rights that it does not need; returns
+    /// when it serves.
     pub fn start(config: EngineConfig) -> Result<EngineHandle> {
         let (ready_sender, ready) = std::sync::mpsc::channel();
         let (stop_sender, stop) = oneshot::channel();
         let control = std::thread::Builder::new()
             .name("azk-control".into())
             .spawn(move || {
+                if let Some(path) = rights::give_up(&config)? {
+                    rights::tell_kept(&path);
+                }
                 let env = Env::real()?;
                 let outcome = env.block_on(run(env.clone(), config, &ready_sender, stop));
                 // Tasks that still wait hold the catalog and connections.
@@ -123,6 +128,12 @@ async fn run(
     ready: &Ready,
     stop: oneshot::Receiver<()>,
 ) -> Result<()> {
+    if config.is_exposed()? {
+        tracing::warn!(
+            "INSECURE: whoever reaches {} may read and destroy everything; set token_file",
+            config.listen
+        );
+    }
     let identity = Identity::load(&config.dir, config.targets.len())?;
     let unix = config.unix_path();
     let acceptor = Acceptor::bind(&env, Some(&config.listen), Some(&unix)).await?;
@@ -208,7 +219,9 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let Parts { env, config, engine, info, acceptor, threads: in_threads } = parts;
     let token = config.token()?;
     let (host, tcp) = (info.host.clone(), info.tcp.clone());
-    let control = ControlHost::open(&env, &config, &engine, info, token.clone()).await?;
+    let ledger = acceptor.ledger().clone();
+    ledger.set_limit(config.message_memory());
+    let control = ControlHost::open(&env, &config, &engine, info, token.clone(), ledger).await?;
     let (rank, ids) = control.membership();
     tracing::info!("engine {rank} at {tcp}: targets {ids:?}");
     let incarnation = env.random_u64();

@@ -237,6 +237,12 @@ impl Target {
             }
         }
         conn.close();
+        // In a task of its own: nothing of the connection is kept meanwhile.
+        self.env.clone().spawn(async move { self.outlive(client, number).await });
+    }
+
+    /// After the end of a client's connection: forgets what is kept for its return, in time.
+    async fn outlive(self: Rc<Self>, client: ClientId, number: u64) {
         self.env.sleep(RECONNECT_GRACE).await;
         let is_latest = self.sessions.borrow().get(&client).is_some_and(|s| s.number == number);
         // An engine that is stopping closes connections itself: its clients come back to the next

@@ -70,6 +70,8 @@ impl Cluster {
             join: if at == 0 { Vec::new() } else { vec!["sim:e0".into()] },
             domain: vec![name.clone()],
             token_file: None,
+            insecure: false,
+            message_memory: None,
             store: StoreConfig::default(),
             targets,
         };

@@ -52,6 +52,8 @@ impl LocalSystem {
             join,
             domain: vec![format!("node{at}")],
             token_file: None,
+            insecure: false,
+            message_memory: None,
             store: StoreConfig::default(),
             targets,
             dir,

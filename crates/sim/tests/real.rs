@@ -175,8 +175,8 @@ fn another_wire_version_is_told_so() {
         token: b"",
         job: "",
         pid: 0,
-        memory_probe_address: 0,
-        memory_probe: 0,
+        memory_word_address: 0,
+        memory_word: 0,
     };
     let body = wire::encode(&hello);
     let mut frame = wire::Header::new(wire::Kind::Hello, 1, &body, 0).encode();
@@ -303,6 +303,8 @@ fn two_engines_on_one_directory_or_device_are_refused() {
         join: Vec::new(),
         domain: Vec::new(),
         token_file: None,
+        insecure: false,
+        message_memory: None,
         store: StoreConfig::default(),
         targets: vec![TargetConfig::on(dir.path().join(device))],
     };
@@ -327,6 +329,8 @@ fn a_token_keeps_strangers_out() {
         join: Vec::new(),
         domain: Vec::new(),
         token_file: Some(token_file),
+        insecure: false,
+        message_memory: None,
         store: StoreConfig::default(),
         targets: vec![TargetConfig::on(dir.path().join("t"))],
     })

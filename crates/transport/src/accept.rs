@@ -1,27 +1,35 @@
 //! Accepting: listeners, the first message, the hand-over to the thread that serves.
 //!
 //! Invariants: a first message is limited in size and time, and read beside others, so that no
-//! caller holds up another. Anything else than a well-formed one costs its sender the connection
+//! caller holds up another; how many are read at once is limited as `greetings.rs` says. Anything else than a well-formed one costs its sender the connection
 //! and nobody else anything.
 
+use crate::bell::{BellPair, BellSet};
 use crate::dial::HELLO_BYTES_MAX;
 use crate::fdpass::{Introducer, send};
-use crate::remote::Process;
+use crate::greetings::{Greetings, Origin, Place};
+use crate::ledger::{Account, Ledger};
+use crate::peer::{Mark, Process};
 use crate::ring::{Region, Side};
 use crate::server::ServerConn;
-use crate::shm::{Hub, ShmStream};
+use crate::shm::ShmStream;
 use crate::sim::{Listener, SimNet, SimStream};
 use crate::socket::SocketStream;
 use crate::stream::Stream;
 use env::{Env, FdWatch};
+use futures_util::future::{Either, select};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, UCred, sockopt,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use types::{ClientId, Code, Error, Result};
@@ -30,8 +38,6 @@ use wire::{HEADER_BYTES, Header, Kind};
 
 /// Most time for the first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// First messages read at once; more callers wait in the kernel's queue.
-const GREETING_COUNT_MAX: usize = 256;
 /// Callers that wait in the kernel's queue.
 const BACKLOG: i32 = 1024;
 /// Pause after the kernel refuses a connection for lack of descriptors or memory.
@@ -61,9 +67,9 @@ pub struct HelloInfo {
 struct Arrivals {
     ready: RefCell<VecDeque<Incomer>>,
     waiting: RefCell<Option<Waker>>,
-    greeting_count: Cell<usize>,
     stopped: Cell<bool>,
     listeners: RefCell<Vec<Waker>>,
+    ledger: Arc<Ledger>,
 }
 
 impl Arrivals {
@@ -134,6 +140,11 @@ impl Acceptor {
     /// Where it listens for TCP.
     pub fn tcp_addr(&self) -> Option<SocketAddr> {
         self.tcp_addr
+    }
+
+    /// Memory of the messages of all connections that are accepted here.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.arrivals.ledger
     }
 
     /// The next caller that has said who it is. One task may wait.
@@ -212,24 +223,27 @@ fn listen_unix(path: &Path) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// One accepted socket, or an error to report. `None` when the acceptor has stopped.
-async fn next_socket(watch: &FdWatch, arrivals: &Arrivals) -> Option<Result<OwnedFd, Errno>> {
+/// One accepted socket and where it comes from, or an error to report. `None` when the acceptor has
+/// stopped.
+async fn next_socket(
+    watch: &FdWatch,
+    arrivals: &Arrivals,
+) -> Option<Result<(OwnedFd, Origin), Errno>> {
     std::future::poll_fn(|cx| {
         loop {
             if arrivals.stopped.get() {
                 return Poll::Ready(None);
-            }
-            if arrivals.greeting_count.get() >= GREETING_COUNT_MAX {
-                arrivals.note_listener(cx.waker());
-                return Poll::Pending;
             }
             if watch.poll_readable(cx).is_pending() {
                 arrivals.note_listener(cx.waker());
                 return Poll::Pending;
             }
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match rustix::net::accept_with(watch.fd(), flags) {
-                Ok(fd) => return Poll::Ready(Some(Ok(fd))),
+            match rustix::net::acceptfrom_with(watch.fd(), flags) {
+                Ok((fd, address)) => {
+                    let origin = origin(&fd, address);
+                    return Poll::Ready(Some(Ok((fd, origin))));
+                }
                 Err(Errno::WOULDBLOCK) => watch.clear_readable(),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno) => return Poll::Ready(Some(Err(errno))),
@@ -239,12 +253,23 @@ async fn next_socket(watch: &FdWatch, arrivals: &Arrivals) -> Option<Result<Owne
     .await
 }
 
+fn origin(fd: &OwnedFd, address: Option<SocketAddrAny>) -> Origin {
+    match address.and_then(|address| SocketAddr::try_from(address).ok()) {
+        Some(address) => Origin::Host(address.ip()),
+        None => sockopt::socket_peercred(fd)
+            .map_or(Origin::Unknown, |peer| Origin::User(peer.uid.as_raw())),
+    }
+}
+
 async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Arrivals>) {
+    let greetings = Rc::<Greetings>::default();
     while let Some(accepted) = next_socket(&watch, &arrivals).await {
-        let fd = match accepted {
-            Ok(fd) => fd,
+        let (fd, origin) = match accepted {
+            Ok(accepted) => accepted,
             Err(errno) => {
                 tracing::warn!("a caller could not be accepted: {errno}");
+                // Who is silent gives way to who may not be.
+                greetings.dismiss_one();
                 env.sleep(SHORTAGE_PAUSE).await;
                 continue;
             }
@@ -254,21 +279,47 @@ async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Ar
             let _ = sockopt::set_tcp_nodelay(&fd, true);
             watch_for_death(&fd);
         }
-        arrivals.greeting_count.set(arrivals.greeting_count.get() + 1);
+        let place = greetings.admit(origin);
+        let account = arrivals.ledger.account(origin);
         let (inner, arrivals) = (env.clone(), arrivals.clone());
         env.spawn(async move {
-            let greeted = inner.timeout(HELLO_TIMEOUT, greet_socket(&inner, fd, is_unix));
-            match greeted.await {
-                Some(Ok(incomer)) => arrivals.deliver(incomer),
-                Some(Err(error)) => tracing::debug!("a caller was turned away: {error}"),
-                None => tracing::debug!("a caller did not say who it is in time"),
-            }
-            let count = arrivals.greeting_count.get();
-            arrivals.greeting_count.set(count - 1);
-            if count == GREETING_COUNT_MAX {
-                arrivals.wake_listeners();
+            match greet_in_time(&inner, fd, is_unix, account, &place).await {
+                Ok(incomer) => arrivals.deliver(incomer),
+                Err(error) => tracing::debug!("a caller from {origin:?} was turned away: {error}"),
             }
         });
+        // Who has said something already is heard before the next one comes.
+        let_others_run().await;
+    }
+}
+
+async fn let_others_run() {
+    let mut have_run = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut have_run, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Reads a first message, until its time is over or its place is needed.
+async fn greet_in_time(
+    env: &Env,
+    fd: OwnedFd,
+    is_unix: bool,
+    account: Arc<Account>,
+    place: &Place,
+) -> Result<Incomer> {
+    let greeted = pin!(env.timeout(HELLO_TIMEOUT, greet_socket(env, fd, is_unix, account)));
+    match select(greeted, pin!(place.dismissed())).await {
+        Either::Left((Some(greeted), _)) => greeted,
+        Either::Left((None, _)) => {
+            Err(Error::new(Code::TimedOut, "it did not say who it is in time"))
+        }
+        Either::Right(_) => Err(Error::new(Code::Busy, "too many say nothing")),
     }
 }
 
@@ -307,12 +358,7 @@ fn hello_header(raw: &[u8; HEADER_BYTES]) -> Result<Header> {
     Ok(header)
 }
 
-struct Probe {
-    address: u64,
-    word: u64,
-}
-
-fn decode_hello(header: &Header, body: &[u8]) -> Result<(HelloInfo, Probe)> {
+fn decode_hello(header: &Header, body: &[u8]) -> Result<(HelloInfo, Mark)> {
     header.check_body(body)?;
     let hello: Hello<'_> = wire::decode(body)?;
     let info = HelloInfo {
@@ -322,12 +368,17 @@ fn decode_hello(header: &Header, body: &[u8]) -> Result<(HelloInfo, Probe)> {
         job: hello.job.to_string(),
         pid: hello.pid,
     };
-    Ok((info, Probe { address: hello.memory_probe_address, word: hello.memory_probe }))
+    Ok((info, Mark { address: hello.memory_word_address, word: hello.memory_word }))
 }
 
-async fn greet_socket(env: &Env, fd: OwnedFd, is_unix: bool) -> Result<Incomer> {
-    let peer_pid = match is_unix {
-        true => sockopt::socket_peercred(&fd).ok().map(|cred| cred.pid.as_raw_nonzero().get()),
+async fn greet_socket(
+    env: &Env,
+    fd: OwnedFd,
+    is_unix: bool,
+    account: Arc<Account>,
+) -> Result<Incomer> {
+    let peer = match is_unix {
+        true => sockopt::socket_peercred(&fd).ok(),
         false => None,
     };
     let introducer = Introducer::new(env, fd)?;
@@ -352,19 +403,23 @@ async fn greet_socket(env: &Env, fd: OwnedFd, is_unix: bool) -> Result<Incomer> 
     };
     let mut body = vec![0; header.body_bytes as usize];
     introducer.read_exact(&mut body).await?;
-    let (mut info, probe) = decode_hello(&header, &body)?;
-    if let Some(pid) = peer_pid {
-        info.pid = pid as u32;
+    let (mut info, mark) = decode_hello(&header, &body)?;
+    if let Some(peer) = peer {
+        info.pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
     }
-    let mut fds = introducer.take_fds();
-    let shared = match (is_unix, fds.len()) {
-        (true, 2) => fds.pop().zip(fds.pop()).map(|(bell, memory)| SharedFds { memory, bell }),
-        (_, 0) => None,
-        _ => return Err(Error::new(Code::Proto, "unexpected descriptors")),
-    };
+    // Clients send none; what came is closed.
+    if !introducer.take_fds().is_empty() {
+        return Err(Error::new(Code::Proto, "unexpected descriptors"));
+    }
     let fd = introducer.into_fd().ok_or_else(|| Error::bare(Code::Closed))?;
-    let process = peer_pid.map(|pid| (pid, probe));
-    let route = Route::Socket { fd, shared, process };
+    // What the engine's own threads tell each other may finish what others wait for.
+    let is_own = peer.is_some() && info.pid == std::process::id();
+    let account = (!is_own).then_some(account);
+    let local = match is_unix {
+        true => Some(Local { peer, mark }),
+        false => None,
+    };
+    let route = Route::Socket { fd, local, account };
     Ok(Incomer { env: env.clone(), info, is_local: is_unix, route })
 }
 
@@ -390,16 +445,18 @@ fn reply_frame(reply: &Result<HelloReply>) -> Vec<u8> {
     frame
 }
 
-struct SharedFds {
-    memory: OwnedFd,
-    bell: OwnedFd,
+/// A caller on this host.
+struct Local {
+    /// Its process when it connected; `None` when the kernel does not tell.
+    peer: Option<UCred>,
+    mark: Mark,
 }
 
 enum Route {
     Socket {
         fd: OwnedFd,
-        shared: Option<SharedFds>,
-        process: Option<(i32, Probe)>,
+        local: Option<Local>,
+        account: Option<Arc<Account>>,
     },
     /// Number of a stream kept in the simulated network.
     Sim(u64),
@@ -465,8 +522,8 @@ impl Handoff {
     /// set here, by trying it.
     pub fn serve(self, env: &Env, mut reply: HelloReply) -> Result<ServerConn> {
         let HelloInfo { client, job, .. } = self.info;
-        let (fd, shared, process) = match self.route {
-            Route::Socket { fd, shared, process } => (fd, shared, process),
+        let (fd, local, account) = match self.route {
+            Route::Socket { fd, local, account } => (fd, local, account),
             Route::Sim(number) => {
                 let node = env.sim_node();
                 let stream = node.and_then(|node| SimNet::of(node.world()).take(number));
@@ -474,40 +531,45 @@ impl Handoff {
                     Error::inval("a simulated caller can be served in its own world only")
                 })?;
                 reply.remote_bulk = false;
-                let conn = ServerConn::new(env, Stream::Sim(stream), None, client, job);
+                let conn = ServerConn::new(env, Stream::Sim(stream), None, None, client, job);
                 conn.outbox().post(&[&reply_frame(&Ok(reply))])?;
                 return Ok(conn);
             }
         };
-        let Some(shared) = shared else {
+        let Some(Local { peer, mark }) = local.filter(|_| Region::is_allowed()) else {
             reply.remote_bulk = false;
             let stream = Stream::Socket(SocketStream::new(env, fd, &[])?);
-            let conn = ServerConn::new(env, stream, None, client, job);
+            let conn = ServerConn::new(env, stream, None, account, client, job);
             conn.outbox().post(&[&reply_frame(&Ok(reply))])?;
             return Ok(conn);
         };
-        let region = Region::open(&shared.memory)?;
-        let process =
-            process.and_then(|(pid, probe)| Process::probe(pid, probe.address, probe.word));
+        let process = peer.and_then(|peer| Process::of(&peer, mark));
         reply.remote_bulk = process.is_some();
-        let hub = Hub::of(env)?;
         let frame = reply_frame(&Ok(reply));
+        let (memory, region) = Region::create()?;
+        let BellSet { requests, answers, answers_seen } = BellSet::make()?;
         let socket = Rc::new(env.watch_fd(Rc::new(fd))?);
-        let stream = ShmStream::new(env, Side::Server, region, shared.bell, socket.clone())?;
-        match send(socket.fd(), &frame, &[hub.bell()]) {
+        // In this order at the other end, too.
+        let given = [memory.as_fd(), requests.as_fd(), answers_seen.as_fd()];
+        match send(socket.fd(), &frame, &given) {
             Ok(count) if count == frame.len() => {}
             Ok(_) => return Err(Error::new(Code::Closed, "the caller does not read its answer")),
             Err(errno) => return Err(Error::new(Code::Closed, format!("answering: {errno}"))),
         }
-        Ok(ServerConn::new(env, Stream::Shm(stream), process, client, job))
+        let bells = BellPair { own: requests, peer: answers };
+        let stream = ShmStream::new(env, Side::Server, region, bells, socket)?;
+        Ok(ServerConn::new(env, Stream::Shm(stream), process, account, client, job))
     }
 }
 
 /// Has the kernel end a TCP connection whose other end has vanished.
-fn watch_for_death(fd: &OwnedFd) {
+pub(crate) fn watch_for_death(fd: &OwnedFd) {
     // They fail only on a socket that is closed already; reading tells.
     let _ = sockopt::set_socket_keepalive(fd, true);
     let _ = sockopt::set_tcp_keepidle(fd, SILENCE_MAX);
     let _ = sockopt::set_tcp_keepintvl(fd, PROBE_PAUSE);
     let _ = sockopt::set_tcp_keepcnt(fd, PROBE_COUNT);
+    // The same where something was sent that is not acknowledged: there are no probes then.
+    let silence = SILENCE_MAX + PROBE_PAUSE * PROBE_COUNT;
+    let _ = sockopt::set_tcp_user_timeout(fd, silence.as_millis() as u32);
 }

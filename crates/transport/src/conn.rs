@@ -98,6 +98,8 @@ struct Calling {
     next_check: Cell<Duration>,
     checker: RefCell<Option<Waker>>,
     slots: Option<Slots>,
+    /// What the engine looks at whenever it reaches into our memory: it must stay where it is.
+    _word: Option<Box<u64>>,
     hello: HelloReply,
     /// What the engine last said; see [`Header::bulk_credit`].
     bulk_credit: Cell<Option<u32>>,
@@ -119,7 +121,13 @@ impl Drop for Handle {
 }
 
 impl Conn {
-    pub(crate) fn new(env: &Env, stream: Stream, hello: HelloReply) -> Conn {
+    /// A connection over `stream`; `word` is kept as long as it lives.
+    pub(crate) fn new(
+        env: &Env,
+        stream: Stream,
+        hello: HelloReply,
+        word: Option<Box<u64>>,
+    ) -> Conn {
         let stream = Rc::new(stream);
         let remote = hello.remote_bulk && stream.shm().is_some();
         let calling = Rc::new(Calling {
@@ -135,6 +143,7 @@ impl Conn {
             next_check: Cell::new(Duration::MAX),
             checker: RefCell::default(),
             slots: remote.then(Slots::new),
+            _word: word,
             hello,
             bulk_credit: Cell::new(None),
             bulk_at_work: Cell::new(0),
@@ -518,7 +527,7 @@ impl Drop for Registered<'_> {
 
 /// Reads frames until the connection ends.
 async fn read_frames(calling: Rc<Calling>) {
-    let mut frames = FrameReader::new();
+    let mut frames = FrameReader::new(None);
     loop {
         let frame = std::future::poll_fn(|cx| frames.poll_frame(&calling.stream, cx)).await;
         let dispatched = match frame {
@@ -540,6 +549,9 @@ async fn read_frames(calling: Rc<Calling>) {
     }
 }
 
+/// Longest sleep of the task that looks for deadlines: some kernels cannot be told of longer ones.
+const CHECK_PAUSE_MAX: Duration = Duration::from_secs(3600);
+
 /// Fails calls whose deadline has passed, until the connection ends.
 async fn check_deadlines(calling: Rc<Calling>) {
     let mut sleep: Option<(Duration, Sleep)> = None;
@@ -555,7 +567,7 @@ async fn check_deadlines(calling: Rc<Calling>) {
             }
             if sleep.as_ref().is_none_or(|(at, _)| *at != next) {
                 let left = next.saturating_sub(calling.env.now());
-                sleep = Some((next, calling.env.sleep(left)));
+                sleep = Some((next, calling.env.sleep(left.min(CHECK_PAUSE_MAX))));
             }
             match &mut sleep {
                 Some((_, sleep)) => Pin::new(sleep).poll(cx).map(|()| false),

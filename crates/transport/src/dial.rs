@@ -1,10 +1,12 @@
 //! Connecting: sockets, the first exchange, the switch to shared memory.
 
+use crate::accept::watch_for_death;
 use crate::address::Address;
+use crate::bell::BellPair;
 use crate::conn::Conn;
 use crate::fdpass::Introducer;
 use crate::ring::{Region, Side};
-use crate::shm::{Hub, ShmStream};
+use crate::shm::ShmStream;
 use crate::sim;
 use crate::socket::SocketStream;
 use crate::stream::Stream;
@@ -12,7 +14,6 @@ use env::Env;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -66,15 +67,15 @@ fn unreachable(errno: Errno) -> Error {
     Error::new(Code::Unreach, errno.to_string())
 }
 
-fn hello_frame(dial: &Dial<'_>, memory_probe_address: u64, memory_probe: u64) -> Vec<u8> {
+fn hello_frame(dial: &Dial<'_>, memory_word_address: u64, memory_word: u64) -> Vec<u8> {
     let hello = Hello {
         client: dial.client,
         service: dial.service,
         token: dial.token,
         job: dial.job,
         pid: std::process::id(),
-        memory_probe_address,
-        memory_probe,
+        memory_word_address,
+        memory_word,
     };
     let body = wire::encode(&hello);
     let mut frame = Header::new(Kind::Hello, 0, &body, 0).encode().to_vec();
@@ -120,6 +121,7 @@ async fn open_tcp(env: &Env, address: SocketAddr) -> Result<Introducer> {
         rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(unreachable)?;
     let fd = env::keep(fd);
     sockopt::set_tcp_nodelay(&fd, true).map_err(unreachable)?;
+    watch_for_death(&fd);
     match rustix::net::connect(&fd, &address) {
         Ok(()) | Err(Errno::INPROGRESS) => {}
         Err(errno) => return Err(unreachable(errno)),
@@ -150,20 +152,13 @@ async fn connect_unix(env: &Env, path: &Path, dial: &Dial<'_>) -> Result<Conn> {
             Err(errno) => return Err(unreachable(errno)),
         }
     }
-    let engine_pid = sockopt::socket_peercred(&fd).map_err(unreachable)?.pid;
+    let engine = sockopt::socket_peercred(&fd).map_err(unreachable)?;
     let introducer = Introducer::new(env, fd)?;
-    if !Region::is_allowed() {
-        return introduce(env, introducer, dial, None).await;
-    }
-    let (memory, region) = Region::create()?;
-    let may_reach = allow_access(engine_pid.as_raw_nonzero().get());
-    introduce(env, introducer, dial, Some(SharedMemory { memory, region, may_reach })).await
-}
-
-struct SharedMemory {
-    memory: OwnedFd,
-    region: std::rc::Rc<Region>,
-    may_reach: bool,
+    // Only an engine of our own user may reach our memory; see `peer.rs`.
+    let may_reach =
+        engine.uid == rustix::process::geteuid() && allow_access(engine.pid.as_raw_nonzero().get());
+    let word = may_reach.then(|| Box::new(env.random_u64()));
+    introduce(env, introducer, dial, word).await
 }
 
 /// The one process that may reach our memory where the Yama security module limits it.
@@ -193,44 +188,39 @@ fn process_lives(pid: i32) -> bool {
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// The first exchange over a socket.
+/// The first exchange over a socket. With a `word` the engine may reach our memory, for as long as
+/// the word is where it was.
 async fn introduce(
     env: &Env,
     introducer: Introducer,
     dial: &Dial<'_>,
-    shared: Option<SharedMemory>,
+    word: Option<Box<u64>>,
 ) -> Result<Conn> {
-    // On the heap, where it stays while the engine looks at it.
-    let probe = Box::new(env.random_u64());
-    let reach = shared.as_ref().is_some_and(|shared| shared.may_reach);
-    let address = if reach { &raw const *probe as u64 } else { 0 };
-    let frame = hello_frame(dial, address, std::hint::black_box(*probe));
-    match &shared {
-        Some(shared) => {
-            let hub = Hub::of(env)?;
-            introducer.write_all(&frame, &[shared.memory.as_fd(), hub.bell()]).await?;
-        }
-        None => introducer.write_all(&frame, &[]).await?,
-    }
+    let frame = match &word {
+        Some(word) => hello_frame(dial, &raw const **word as u64, std::hint::black_box(**word)),
+        None => hello_frame(dial, 0, 0),
+    };
+    introducer.write_all(&frame, &[]).await?;
     let mut raw = [0; HEADER_BYTES];
     introducer.read_exact(&mut raw).await?;
     let header = check_hello_header(&raw)?;
     let mut body = vec![0; header.body_bytes as usize];
     introducer.read_exact(&mut body).await?;
     let reply = decode_reply(&header, &body)?;
-    drop(probe);
-    let bell = introducer.take_fds().pop();
-    let stream = match (shared, bell) {
-        (Some(shared), Some(bell)) => {
+    let fds: Result<[_; 3], _> = introducer.take_fds().try_into();
+    let stream = match fds {
+        Ok([memory, requests, answers]) => {
+            let region = Region::open(&memory)?;
             let socket = introducer.watch().clone();
-            Stream::Shm(ShmStream::new(env, Side::Client, shared.region, bell, socket)?)
+            let bells = BellPair { own: answers, peer: requests };
+            Stream::Shm(ShmStream::new(env, Side::Client, region, bells, socket)?)
         }
-        _ => {
+        Err(_) => {
             let fd = introducer.into_fd().ok_or_else(|| Error::bare(Code::Closed))?;
             Stream::Socket(SocketStream::new(env, fd, &[])?)
         }
     };
-    Ok(Conn::new(env, stream, reply))
+    Ok(Conn::new(env, stream, reply, word))
 }
 
 async fn connect_sim(env: &Env, name: &str, dial: &Dial<'_>) -> Result<Conn> {
@@ -246,5 +236,5 @@ async fn connect_sim(env: &Env, name: &str, dial: &Dial<'_>) -> Result<Conn> {
     let header = check_hello_header(&raw)?;
     let mut body = vec![0; header.body_bytes as usize];
     stream.read_exact(&mut body).await?;
-    Ok(Conn::new(env, stream, decode_reply(&header, &body)?))
+    Ok(Conn::new(env, stream, decode_reply(&header, &body)?, None))
 }

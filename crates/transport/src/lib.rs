@@ -8,7 +8,8 @@
 //! Invariants:
 //! - Nothing a peer sends or writes into shared memory harms this process: every byte is checked
 //!   before use, and a breach of the protocol ends that one connection.
-//! - An engine touches a client's buffers only while the call that owns them is alive.
+//! - An engine touches a client's buffers only while the call that owns them is alive, and only
+//!   where the kernel lets any program of the engine's user do so.
 //! - When a connection ends, every call on it fails at once.
 //!
 //! - An engine asks for deferred data before it comes; who waits for it is told when the client
@@ -18,13 +19,17 @@
 
 mod accept;
 mod address;
+mod bell;
 mod conn;
 mod deferred;
 mod dial;
 mod fdpass;
 mod frame;
 pub mod fuzz;
+mod greetings;
+mod ledger;
 mod outbox;
+mod peer;
 mod remote;
 mod ring;
 mod server;
@@ -37,5 +42,6 @@ pub use accept::{Acceptor, Handoff, HelloInfo, Incomer};
 pub use address::Address;
 pub use conn::{Answer, Call, Conn};
 pub use dial::{Dial, connect};
+pub use ledger::{Ledger, MESSAGE_BYTES_MAX_DEFAULT};
 pub use server::{Incoming, IncomingBulk, Responder, ServerConn};
 pub use sim::SimNet;

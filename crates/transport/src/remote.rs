@@ -12,9 +12,9 @@
 //! compare-and-swap before each copy and releases it after. A call that ends revokes it; if a
 //! copy is under way it waits for its end, or for the engine process's.
 
+use crate::peer::Process;
 use crate::ring::{Region, SLOT_COUNT};
 use crate::shm::{Bells, ShmStream};
-use rustix::fd::OwnedFd;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -28,8 +28,6 @@ pub(crate) const REMOTE_BYTES_MIN: usize = wire::admission::BULK_BYTES_MIN;
 pub(crate) const RANGE_COUNT_MAX: usize = 1024;
 const RANGE_BYTES: usize = 16;
 const FOOTER_BYTES: usize = 24;
-/// Ranges handed to the kernel at once; far below its limit of 1,024.
-const IOV_COUNT_MAX: usize = 128;
 
 /// States of a word, in its low bits; the rest is the number of the request.
 const STATE_ACTIVE: u64 = 1;
@@ -175,102 +173,6 @@ pub(crate) struct Ticket {
     pub word: u64,
 }
 
-/// The client's process, as the engine reaches it.
-pub(crate) struct Process {
-    pid: i32,
-    pidfd: OwnedFd,
-}
-
-impl Process {
-    /// The process `pid`, if its memory can be reached: the word at `address` must be `probe`.
-    pub fn probe(pid: i32, address: u64, probe: u64) -> Option<Process> {
-        if address == 0 {
-            return None;
-        }
-        let raw_pid = rustix::process::Pid::from_raw(pid)?;
-        // Opened before the probe: a match proves that pid and descriptor are the client's.
-        let pidfd =
-            rustix::process::pidfd_open(raw_pid, rustix::process::PidfdFlags::empty()).ok()?;
-        let process = Process { pid, pidfd };
-        let mut seen = [0u8; 8];
-        let range = RemoteRange { address, bytes: 8 };
-        let mut cursor = Cursor::new(vec![range]);
-        process.copy(&mut cursor, Local::Into(&mut seen)).ok()?;
-        (u64::from_ne_bytes(seen) == probe).then_some(process)
-    }
-
-    fn is_gone(&self) -> bool {
-        let mut fds = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
-        let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        !matches!(rustix::event::poll(&mut fds, Some(&zero)), Ok(0))
-    }
-
-    /// Copies between our memory and the client's, all of `local`, moving `cursor`.
-    fn copy(&self, cursor: &mut Cursor, mut local: Local<'_>) -> Result<()> {
-        let gone = || Error::new(Code::Closed, "the client is gone");
-        // The number may belong to another process once the client is gone.
-        if self.is_gone() {
-            return Err(gone());
-        }
-        let mut done = 0;
-        while done < local.len() {
-            let mut there =
-                [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; IOV_COUNT_MAX];
-            let count = cursor.fill(local.len() - done, &mut there);
-            let wanted: usize = there[..count].iter().map(|iov| iov.iov_len).sum();
-            if wanted == 0 {
-                return Err(Error::new(Code::Proto, "the client's memory ranges are too short"));
-            }
-            let moved = local.transfer(self.pid, done, wanted, &there[..count]);
-            if moved <= 0 {
-                let error = std::io::Error::last_os_error();
-                return Err(match error.raw_os_error() {
-                    Some(libc::ESRCH) => gone(),
-                    Some(libc::EPERM) => Error::bare(Code::NoPerm),
-                    _ => Error::new(Code::Proto, format!("copying the client's memory: {error}")),
-                });
-            }
-            cursor.advance(moved as usize);
-            done += moved as usize;
-        }
-        Ok(())
-    }
-}
-
-/// Our side of a copy.
-enum Local<'a> {
-    Into(&'a mut [u8]),
-    From(&'a [u8]),
-}
-
-impl Local<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Local::Into(bytes) => bytes.len(),
-            Local::From(bytes) => bytes.len(),
-        }
-    }
-
-    fn transfer(&mut self, pid: i32, from: usize, bytes: usize, there: &[libc::iovec]) -> isize {
-        let count = there.len() as libc::c_ulong;
-        match self {
-            Local::Into(local) => {
-                let local = &mut local[from..from + bytes];
-                let here = libc::iovec { iov_base: local.as_mut_ptr().cast(), iov_len: bytes };
-                // SAFETY: `here` is ours to write; the kernel checks the other process's ranges.
-                unsafe { libc::process_vm_readv(pid, &here, 1, there.as_ptr(), count, 0) }
-            }
-            Local::From(local) => {
-                let local = &local[from..from + bytes];
-                let here =
-                    libc::iovec { iov_base: local.as_ptr().cast_mut().cast(), iov_len: bytes };
-                // SAFETY: `here` is only read; the kernel checks the other process's ranges.
-                unsafe { libc::process_vm_writev(pid, &here, 1, there.as_ptr(), count, 0) }
-            }
-        }
-    }
-}
-
 /// A position in a list of ranges.
 pub(crate) struct Cursor {
     ranges: Vec<RemoteRange>,
@@ -283,7 +185,9 @@ impl Cursor {
         Cursor { ranges, at: 0, within: 0 }
     }
 
-    fn fill(&self, bytes: usize, out: &mut [libc::iovec]) -> usize {
+    /// Ranges of the next `bytes` bytes, as many as `out` holds: their number and bytes. `Proto`
+    /// when there are none.
+    pub fn fill(&self, bytes: usize, out: &mut [libc::iovec]) -> Result<(usize, usize)> {
         let (mut left, mut count, mut within) = (bytes as u64, 0, self.within);
         for range in &self.ranges[self.at..] {
             if left == 0 || count == out.len() {
@@ -298,10 +202,14 @@ impl Cursor {
             }
             within = 0;
         }
-        count
+        match count {
+            0 => Err(Error::new(Code::Proto, "the client's memory ranges are too short")),
+            _ => Ok((count, bytes - left as usize)),
+        }
     }
 
-    fn advance(&mut self, bytes: usize) {
+    /// Moves on by `bytes`, which must be in the ranges.
+    pub fn advance(&mut self, bytes: usize) {
         let mut left = bytes as u64;
         while left > 0 {
             let rest = self.ranges[self.at].bytes - self.within;
@@ -358,19 +266,21 @@ impl RemoteBulk {
         self.region.slot(self.slot as usize).load(Ordering::Relaxed) == self.word
     }
 
-    /// Reads the next bytes of the client's data.
+    /// Reads the next bytes of the client's data. `Closed` and `NoPerm`: its memory can be reached
+    /// no more.
     pub fn read_into(&self, out: &mut [u8]) -> Result<()> {
         let _claim = self.claim()?;
-        self.process.copy(&mut self.read.borrow_mut(), Local::Into(out))
+        self.process.read(&mut self.read.borrow_mut(), out)
     }
 
-    /// Writes all of `parts` to the client, from the start of its room.
+    /// Writes all of `parts` to the client, from the start of its room. Errors as in reading.
     pub fn write_all(&self, parts: &[&[u8]]) -> Result<()> {
         let _claim = self.claim()?;
+        self.process.check()?;
         let mut cursor = self.write.borrow_mut();
         (cursor.at, cursor.within) = (0, 0);
         for part in parts {
-            self.process.copy(&mut cursor, Local::From(part))?;
+            self.process.write(&mut cursor, part)?;
         }
         Ok(())
     }
@@ -401,6 +311,7 @@ impl Drop for Claim<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::Mark;
     use proptest::prelude::*;
 
     fn range(address: u64, bytes: u64) -> RemoteRange {
@@ -461,14 +372,17 @@ mod tests {
         let (_fd, region) = Region::create().unwrap();
         let data: Vec<u8> = (0..100u8).collect();
         let room = [0u8; 50];
-        let probe = Box::new(0x1234_5678_9abc_def0u64);
-        let pid = std::process::id() as i32;
-        let address = &raw const *probe as u64;
-        let Some(process) = Process::probe(pid, address, *probe) else {
+        let kept = Box::new(std::sync::atomic::AtomicU64::new(0x1234_5678_9abc_def0));
+        let word = kept.load(Ordering::SeqCst);
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let peer = rustix::net::sockopt::socket_peercred(&ours).unwrap();
+        let address = kept.as_ptr() as u64;
+        let Some(process) = Process::of(&peer, Mark { address, word }) else {
             panic!("a process may always reach its own memory");
         };
-        assert!(Process::probe(pid, address, *probe + 1).is_none());
-        assert!(Process::probe(pid, 0, 0).is_none());
+        for (address, word) in [(address, word + 1), (0, 0), (8, word)] {
+            assert!(Process::of(&peer, Mark { address, word }).is_none());
+        }
         let slots = Slots::new();
         let ticket = slots.take(&region).unwrap();
         let start = data.as_ptr() as u64;
@@ -490,6 +404,13 @@ mod tests {
         assert_eq!((&written[15..20], &written[20..30]), (&[8; 5][..], &[0; 10][..]));
         assert_eq!(written[30..35], [8; 5]);
         assert_eq!(bulk.write_all(&[&[1; 41]]).unwrap_err().code, Code::Proto);
+        // Another program's memory does not have the word.
+        kept.store(1, Ordering::SeqCst);
+        out.fill(3);
+        assert_eq!(bulk.read_into(&mut out[..10]).unwrap_err().code, Code::Closed);
+        assert_eq!(out[..10], [0; 10], "what was read is wiped");
+        assert_eq!(bulk.write_all(&[&[9; 40]]).unwrap_err().code, Code::Closed);
+        assert_eq!(std::hint::black_box(&room)[..15], [1; 15], "nothing was written");
         region.slot(ticket.slot as usize).store(FREE, Ordering::SeqCst);
         assert_eq!(bulk.read_into(&mut out[..1]).unwrap_err().code, Code::Canceled);
         assert_eq!(bulk.write_all(&[&[9; 40]]).unwrap_err().code, Code::Canceled);

@@ -58,14 +58,14 @@ impl Region {
         let doing = "making shared memory";
         let failed = |errno: rustix::io::Errno| Error::io(doing, errno.into());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = rustix::fs::memfd_create("azekura", flags).map(env::keep).map_err(failed)?;
+        let fd = rustix::fs::memfd_create("azekura", flags).map_err(failed)?;
         rustix::fs::ftruncate(&fd, REGION_BYTES as u64).map_err(failed)?;
         rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(failed)?;
         let region = Region::map(&fd)?;
         Ok((fd, region))
     }
 
-    /// Maps a file the peer made, after checking that it cannot shrink under us.
+    /// Maps a file the engine made, after checking that it cannot shrink under us.
     pub fn open(fd: &OwnedFd) -> Result<Rc<Region>> {
         let bad = |what: &str| Error::new(Code::Proto, format!("shared memory of the peer {what}"));
         let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| bad("is not a memory file"))?;

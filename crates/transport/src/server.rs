@@ -7,12 +7,15 @@
 
 use crate::deferred::{Deferred, DeferredTable, Stage};
 use crate::frame::{Frame, FrameReader, streamed_bulk_bytes};
+use crate::ledger::{Account, Charge};
 use crate::outbox::Outbox;
-use crate::remote::{Process, REMOTE_BYTES_MIN, RemoteBulk, split_trailer};
+use crate::peer::Process;
+use crate::remote::{REMOTE_BYTES_MIN, RemoteBulk, split_trailer};
 use crate::stream::Stream;
 use env::Env;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use types::{ClientId, Code, Error, Result, limits};
 use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK};
@@ -62,6 +65,7 @@ impl ServerConn {
         env: &Env,
         stream: Stream,
         process: Option<Process>,
+        account: Option<Arc<Account>>,
         client: ClientId,
         job: String,
     ) -> ServerConn {
@@ -69,7 +73,7 @@ impl ServerConn {
         ServerConn(Rc::new(Handle(Rc::new(Serving {
             outbox: Outbox::new(env, stream.clone()),
             stream,
-            reader: RefCell::new(FrameReader::new()),
+            reader: RefCell::new(FrameReader::new(account)),
             bulk_lent: Cell::new(false),
             receiver: RefCell::default(),
             deferred: DeferredTable::default(),
@@ -160,6 +164,7 @@ impl Serving {
     }
 
     fn take_in(self: &Rc<Self>, header: Header, mut body: Vec<u8>) -> Result<Option<Incoming>> {
+        let charge = Rc::new(self.reader.borrow_mut().take_charge());
         let answer_kind = match header.kind {
             Kind::Request => Some(Kind::Reply),
             Kind::Control => Some(Kind::ControlReply),
@@ -212,6 +217,7 @@ impl Serving {
             streamed,
             remote: remote.clone(),
             deferred: deferred.clone(),
+            charge: charge.clone(),
         };
         let request_id = header.request_id;
         let responder = Responder {
@@ -221,6 +227,7 @@ impl Serving {
             remote,
             deferred,
             bulk_credit: None,
+            charge,
         };
         Ok(Some(Incoming { header, body, bulk, responder }))
     }
@@ -248,6 +255,7 @@ pub struct IncomingBulk {
     remote: Option<Rc<RemoteBulk>>,
     /// Set while it is not in the stream yet.
     deferred: Option<Rc<Deferred>>,
+    charge: Rc<Charge>,
 }
 
 impl IncomingBulk {
@@ -307,9 +315,18 @@ impl IncomingBulk {
             return Ok(());
         }
         if let Some(remote) = &self.remote {
-            remote.read_into(buf)?;
-            self.remaining -= buf.len();
-            return Ok(());
+            return match remote.read_into(buf) {
+                Ok(()) => {
+                    self.remaining -= buf.len();
+                    Ok(())
+                }
+                // Its memory can be reached no more: it comes back and sends its data.
+                Err(error) if matches!(error.code, Code::NoPerm | Code::Closed) => {
+                    self.serving.close();
+                    Err(Error::new(Code::Closed, error.to_string()))
+                }
+                Err(error) => Err(error),
+            };
         }
         if let Some(deferred) = self.deferred.clone() {
             self.fetch(&deferred).await?;
@@ -322,6 +339,7 @@ impl IncomingBulk {
                 return Err(Error::new(Code::Closed, "the client closed inside a request"));
             }
             done += count;
+            self.charge.add(count);
             self.remaining -= count;
             self.streamed -= count;
         }
@@ -368,6 +386,7 @@ pub struct Responder {
     remote: Option<Rc<RemoteBulk>>,
     deferred: Option<Rc<Deferred>>,
     bulk_credit: Option<u32>,
+    charge: Rc<Charge>,
 }
 
 /// A place among those who are told when a client gives up.
@@ -443,10 +462,16 @@ impl Responder {
                 }
                 // The kernel has changed its mind about our access; the stream always works.
                 Err(error) if error.code == Code::NoPerm => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if error.code == Code::Closed {
+                        self.serving.close();
+                    }
+                    return Err(error);
+                }
             }
         }
         self.answer_kind = None;
+        self.charge.add(body.len() + in_stream.iter().map(|part| part.len()).sum::<usize>());
         self.serving.outbox.send(&header.encode(), body, in_stream).await
     }
 }

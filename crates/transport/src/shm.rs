@@ -1,8 +1,7 @@
 //! Streams over shared memory, and the hub through which a thread polls all of its own.
 //!
-//! Each side has one doorbell (an eventfd) per thread, shared by all its connections. A side that
-//! goes to sleep raises its flag in every connection; who writes bytes, or makes room that is
-//! waited for, rings the doorbell only when the flag is up. While a thread runs its futures it does
+//! A side that goes to sleep raises its flag in every connection; who writes bytes, or makes room
+//! that is waited for, rings the connection's doorbell only when the flag is up. While a thread runs its futures it does
 //! not ring for each message but at the end, before it copies bulk, or with the first message that
 //! comes [`RING_DELAY_MAX`] after one that waits: to wake a thread costs more than most requests, and one that is woken for
 //! every message of many goes to sleep between them. Connections that have been silent
@@ -10,13 +9,13 @@
 //! clients cost a target almost nothing. The Unix socket that introduced the two sides stays open;
 //! its hangup tells at once when the peer is gone.
 
+use crate::bell::{self, BellPair};
 use crate::ring::{Consumer, Producer, Region, Side};
 use env::{Env, FdWatch, Source};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll, Waker};
@@ -68,8 +67,7 @@ impl End {
         fence(Ordering::SeqCst);
         let sleeping = self.region.sleeping(self.peer());
         if sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::SeqCst) != 0 {
-            // A full counter means that the peer is being woken already.
-            let _ = rustix::io::write(&self.peer_bell, &1u64.to_ne_bytes());
+            bell::ring(&self.peer_bell);
         }
     }
 
@@ -160,7 +158,6 @@ impl Bells {
 
 /// All shared-memory connections of a thread.
 pub(crate) struct Hub {
-    bell: OwnedFd,
     bells: Rc<Bells>,
     ends: RefCell<Rc<Vec<Rc<End>>>>,
     polls: Cell<u32>,
@@ -177,11 +174,7 @@ impl Hub {
     /// The hub of this thread.
     pub fn of(env: &Env) -> Result<Rc<Hub>> {
         let registered = env.extension(|| {
-            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-                .map(env::keep)
-                .map_err(|errno| Error::io("making a doorbell", errno.into()))?;
             let hub = Rc::new(Hub {
-                bell,
                 bells: Rc::default(),
                 ends: RefCell::default(),
                 polls: Cell::new(0),
@@ -191,11 +184,6 @@ impl Hub {
             Ok(Registered(hub))
         })?;
         Ok(registered.0.clone())
-    }
-
-    /// The doorbell, to be given to peers.
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
     }
 
     fn add(&self, end: Rc<End>) {
@@ -278,8 +266,9 @@ impl Source for HubSource {
         self.0.scan_due.set(true);
     }
 
+    /// None: each connection's bell is watched by itself, and its event ends the sleep.
     fn fd(&self) -> Option<RawFd> {
-        Some(self.0.bell.as_raw_fd())
+        None
     }
 
     fn hold(&self) {
@@ -297,24 +286,27 @@ pub(crate) struct ShmStream {
     hub: Rc<Hub>,
     end: Rc<End>,
     socket: Rc<FdWatch>,
+    /// Ends this thread's sleep.
+    _own_bell: FdWatch,
 }
 
 impl ShmStream {
-    /// A stream over `region`, between the owner of `peer_bell` and this thread.
+    /// A stream over `region`, between the peer and this thread.
     pub fn new(
         env: &Env,
         side: Side,
         region: Rc<Region>,
-        peer_bell: OwnedFd,
+        bells: BellPair,
         socket: Rc<FdWatch>,
     ) -> Result<ShmStream> {
         let hub = Hub::of(env)?;
+        let own_bell = bell::watch(env, bells.own)?;
         let end = Rc::new(End {
             side,
             producer: Producer::new(&region, side),
             consumer: Consumer::new(&region, side),
             region,
-            peer_bell,
+            peer_bell: bells.peer,
             reader: RefCell::default(),
             writer: RefCell::default(),
             over: Cell::new(false),
@@ -325,7 +317,7 @@ impl ShmStream {
         });
         hub.add(end.clone());
         env.spawn(watch_hangup(socket.clone(), Rc::downgrade(&end)));
-        Ok(ShmStream { hub, end, socket })
+        Ok(ShmStream { hub, end, socket, _own_bell: own_bell })
     }
 
     pub fn poll_read(&self, cx: &mut Context<'_>, out: &mut [u8]) -> Poll<Result<usize>> {
@@ -436,10 +428,11 @@ mod tests {
         let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
-        let peer_bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-        let bell = peer_bell.try_clone().unwrap();
+        let bells = crate::bell::BellSet::make().unwrap();
+        let bell = bells.answers.try_clone().unwrap();
+        let bells = BellPair { own: bells.requests, peer: bells.answers };
         let socket = Rc::new(env.watch_fd(Rc::new(ours)).unwrap());
-        let made = ShmStream::new(env, Side::Client, region.clone(), peer_bell, socket).unwrap();
+        let made = ShmStream::new(env, Side::Client, region.clone(), bells, socket).unwrap();
         (made, region, bell, theirs)
     }
 

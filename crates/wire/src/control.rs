@@ -213,6 +213,19 @@ pub enum ControlRequest {
         /// Even if in use.
         force: bool,
     },
+    /// How the engine that is asked does, itself. Reply: `Engine`.
+    EngineQuery,
+}
+
+/// How an engine does.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EngineState {
+    /// Memory that messages take now, bytes.
+    pub message_bytes: u64,
+    /// Memory that messages may take, bytes.
+    pub message_bytes_max: u64,
+    /// It lets everybody in who reaches its address, from other machines too.
+    pub is_exposed: bool,
 }
 
 /// A pool as the catalog knows it.
@@ -366,4 +379,6 @@ pub enum ControlReply {
         /// The container is being rolled back to this one.
         rolling_back: Option<Epoch>,
     },
+    /// How an engine does.
+    Engine(EngineState),
 }

@@ -35,11 +35,12 @@ pub struct Hello<'a> {
     pub job: &'a str,
     /// On one host: the caller's process id.
     pub pid: u32,
-    /// On one host: where the caller holds `memory_probe`, for the engine to try whether it may
-    /// reach the caller's memory. Address 0: do not try.
-    pub memory_probe_address: u64,
+    /// On one host: where the caller keeps `memory_word` as long as the connection lives. The engine
+    /// looks at it whenever it reaches into the caller's memory, so that it never takes another
+    /// program's for it. Address 0: the engine is not to reach it.
+    pub memory_word_address: u64,
     /// Random word at that address.
-    pub memory_probe: u64,
+    pub memory_word: u64,
 }
 
 /// What the engine answers, inside a `Result`.

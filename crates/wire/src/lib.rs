@@ -30,7 +30,8 @@ use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
 /// Version of all messages. 1: first release; 2: figures of stores, sums of bulk data, locks, appends, written ranges,
-/// files without a name, snapshots.
+/// files without a name, snapshots; 3: on one host the engine makes the shared memory and the doorbells, and the client
+/// keeps its word.
 pub const WIRE_VERSION: u16 = 3;
 
 /// Encodes a message body.

@@ -235,6 +235,8 @@ impl SystemDir {
             join,
             domain: Vec::new(),
             token_file: Some(self.path.join("token")),
+            insecure: false,
+            message_memory: None,
             store: StoreConfig::default(),
             targets,
         })

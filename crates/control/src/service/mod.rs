@@ -92,6 +92,7 @@ impl Service {
         match request {
             R::Join(info) => self.join(info, orders).await,
             R::SystemQuery => self.system_query(orders).await,
+            R::EngineQuery => Err(Error::inval("an engine answers for itself")),
             R::PoolCreate { label, bytes, scm_percent, durability, targets } => {
                 let wanted = pool::Wanted { label, bytes, scm_percent, durability, targets };
                 self.pool_create(wanted, orders).await

@@ -38,6 +38,7 @@ const SERVE_VAR: &str = "TRANSPORT_TEST_SERVE";
 #[test]
 fn server_process() {
     let Some(path) = std::env::var_os(SERVE_VAR) else { return };
+    give_up_rights();
     let env = Env::real().unwrap();
     let seen = Rc::<Seen>::default();
     env.block_on(async {
@@ -46,10 +47,11 @@ fn server_process() {
     });
 }
 
-struct ServerProcess(Child);
+pub struct ServerProcess(Child);
 
 impl ServerProcess {
-    fn start(path: &Path) -> ServerProcess {
+    /// A process that serves at `path`.
+    pub fn start(path: &Path) -> ServerProcess {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["across::server_process", "--exact", "--nocapture"])
             .env(SERVE_VAR, path)
@@ -67,6 +69,13 @@ impl ServerProcess {
     }
 }
 
+impl ServerProcess {
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -74,7 +83,7 @@ impl Drop for ServerProcess {
     }
 }
 
-fn net_to(env: &Env, path: &Path) -> Rc<Net> {
+pub fn net_to(env: &Env, path: &Path) -> Rc<Net> {
     Net::new(NetKind::Shm, env.clone(), Address::Unix(path.into()))
 }
 
@@ -151,6 +160,8 @@ fn a_killed_client_process_is_noticed_and_harms_nobody() {
     let path = dir.path().join("s");
     let env = Env::real().unwrap();
     let seen = Rc::<Seen>::default();
+    // Else the clients would not have the single copy that they are killed in.
+    give_up_rights();
     env.block_on(async {
         let acceptor = Acceptor::bind(&env, None, Some(&path)).await.unwrap();
         env.spawn(serve_all(env.clone(), acceptor, seen.clone()));

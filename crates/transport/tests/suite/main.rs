@@ -2,6 +2,7 @@
 
 mod across;
 mod net;
+mod other_memory;
 mod scenarios;
 mod simulated;
 

@@ -66,6 +66,14 @@ pub fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
+/// Takes this thread's right to reach the memory of every process, as engines do: without it the
+/// kernel decides, with it there is no single copy.
+pub fn give_up_rights() {
+    let mut sets = rustix::thread::capabilities(None).unwrap();
+    sets.effective = rustix::thread::CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, sets).unwrap();
+}
+
 /// Runs a scenario against a server in the same process.
 pub fn run<F: Future<Output = ()>>(kind: NetKind, scenario: impl FnOnce(Rc<Net>) -> F) {
     let dir = tempfile::tempdir().unwrap();

@@ -7,8 +7,8 @@ use types::{
 };
 use uuid::Uuid;
 use wire::control::{
-    ContInfo, ControlReply, ControlRequest, JoinInfo, Name, OpenMode, PoolInfo, SnapInfo, SnapName,
-    Subject, SystemInfo,
+    ContInfo, ControlReply, ControlRequest, EngineState, JoinInfo, Name, OpenMode, PoolInfo,
+    SnapInfo, SnapName, Subject, SystemInfo,
 };
 use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
 
@@ -102,6 +102,7 @@ fn requests(visitor: &mut impl Visitor) {
     let mut request = |name: &str, message| visitor.message(&format!("control.{name}"), message);
     request("join", Join(JoinInfo { engine: uuid(3), info: engine(), target_count: 4 }));
     request("system_query", SystemQuery);
+    request("engine_query", EngineQuery);
     for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {
         request(
             &format!("pool_create.{durability}"),
@@ -179,6 +180,8 @@ fn replies(visitor: &mut impl Visitor) {
     let mut reply =
         |name: &str, message| visitor.message(&format!("control_reply.{name}"), Reply::Ok(message));
     reply("done", Done);
+    let (message_bytes, message_bytes_max) = (4096, 1 << 30);
+    reply("engine", Engine(EngineState { message_bytes, message_bytes_max, is_exposed: true }));
     reply("joined", Joined { rank: Rank(2), targets: vec![TargetId(8)], system: uuid(6) });
     reply(
         "system",

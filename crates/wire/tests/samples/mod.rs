@@ -128,8 +128,8 @@ fn hellos(visitor: &mut impl Visitor) {
         token: b"secret",
         job: "job-7",
         pid: 4242,
-        memory_probe_address: 0x7fff_0000_1000,
-        memory_probe: 0x5555_6666,
+        memory_word_address: 0x7fff_0000_1000,
+        memory_word: 0x5555_6666,
     };
     visitor.message("hello.control", hello(Service::Control));
     visitor.message("hello.target", hello(Service::Target(TargetId(3))));

@@ -1,0 +1,278 @@
+//! A hostile client against a real engine: what it does costs it its connections, and nobody else
+//! anything. After each act a good client's work goes on, and the engine's descriptors and
+//! memory are back.
+
+mod acts;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod wire_client;
+
+use client::{Client, ConnectOptions, KvObj, SystemAddress};
+use harness::{System, all_text};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use transport::Address;
+use types::ObjType;
+use wire::control::{Name, OpenMode};
+use wire::obj::Cond;
+use wire_client::Goal;
+
+const ACT_VAR: &str = "AZEKURA_TEST_HOSTILE_ACT";
+/// Who nobody is.
+const NOBODY: u32 = 65534;
+/// What an engine may have more than before: pages that the allocator keeps.
+const MEMORY_SLACK_BYTES: u64 = 96 << 20;
+
+/// Not a test of its own: the process that is hostile.
+#[test]
+fn hostile_process() {
+    let Ok(act) = std::env::var(ACT_VAR) else { return };
+    let var = |name: &str| std::env::var(format!("{ACT_VAR}_{name}")).unwrap();
+    let goal = Goal { unix: var("UNIX"), tcp: var("TCP"), token: var("TOKEN").into_bytes() };
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    if maximum.is_some_and(|most| most < 5000) {
+        println!("SKIPPED: {act} with fewer connections than it wants: {maximum:?} descriptors");
+    }
+    let mut captured = Vec::new();
+    std::io::stdin().read_to_end(&mut captured).unwrap();
+    let captured: Vec<Vec<u8>> = wire::decode(&captured).unwrap();
+    acts::run(&act, &goal, &captured, || {
+        println!("holding");
+        // Until the test has seen what it wanted, and removes the file.
+        while std::path::Path::new(&var("HOLD")).exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
+/// An engine and what is known of it.
+struct Bench {
+    system: System,
+    goal: Goal,
+    pid: u64,
+    captured: Vec<u8>,
+    /// The user who is hostile; `None`: ours.
+    user: Option<u32>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let system = System::none();
+        system.ok(&["up", "--engines", "1", "--targets", "2"]);
+        for pool in ["tank", "bait"] {
+            system.ok(&["pool", "create", pool, "--size", "256MiB"]);
+        }
+        system.ok(&["cont", "create", "tank", "home"]);
+        system.ok(&["cont", "create", "bait", "home", "--type", "plain"]);
+        let file = client::SystemFile::read(&system.dir()).unwrap();
+        let token = match &file.token_file {
+            Some(path) => std::fs::read(system.dir().join(path)).unwrap().trim_ascii().to_vec(),
+            None => Vec::new(),
+        };
+        let engine = &file.engines[0];
+        let goal = Goal { unix: engine.unix.display().to_string(), tcp: engine.tcp.clone(), token };
+        let pid = system.pids()[0];
+        let mut bench = Bench { system, goal, pid, captured: Vec::new(), user: None };
+        bench.captured = wire::encode(&bench.capture());
+        bench.user = bench.other_user();
+        bench
+    }
+
+    /// What a good client says over TCP, connection by connection.
+    fn capture(&self) -> Vec<Vec<u8>> {
+        let heard = Arc::new(Mutex::new(Vec::<Vec<u8>>::new()));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = listener.local_addr().unwrap().to_string();
+        let (there, all) = (self.goal.tcp.clone(), heard.clone());
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let (near, far) = (socket.unwrap(), TcpStream::connect(&there).unwrap());
+                let index = {
+                    let mut all = all.lock().unwrap();
+                    all.push(Vec::new());
+                    all.len() - 1
+                };
+                let (mut back_from, mut back_to) =
+                    (far.try_clone().unwrap(), near.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut back_from, &mut back_to));
+                let (all, mut near, mut far) = (all.clone(), near, far);
+                std::thread::spawn(move || {
+                    let mut piece = vec![0; 1 << 16];
+                    while let Ok(count @ 1..) = near.read(&mut piece) {
+                        all.lock().unwrap()[index].extend_from_slice(&piece[..count]);
+                        if far.write_all(&piece[..count]).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        // The engine says that it is where we listen, so that its targets are asked there, too.
+        let config = self.system.dir().join("engine0/engine.toml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        let mut set: toml::Table = text.parse().unwrap();
+        set.insert("advertise".into(), proxy.clone().into());
+        self.system.ok(&["down"]);
+        std::fs::write(&config, set.to_string()).unwrap();
+        self.system.ok(&["up"]);
+        let engines = vec![Address::Tcp(proxy)];
+        let mut options =
+            ConnectOptions::new(SystemAddress { engines, token: self.goal.token.clone() });
+        options.tcp_only = true;
+        let client = Client::connect(options).unwrap();
+        client.block_on(async {
+            let name = |text: &str| Name::Label(text.into());
+            let pool = client.pool_open(&name("bait"), OpenMode::ReadWrite).await.unwrap();
+            let cont = pool.cont_open(&name("home"), OpenMode::ReadWrite).await.unwrap();
+            let oid = cont.generate_oid(ObjType::KvHashed, "SX".parse().unwrap(), 0, 7).unwrap();
+            let kv = KvObj { object: cont.object(oid) };
+            for key in 0..20u8 {
+                let value = vec![key; key as usize * 700];
+                kv.put(None, Cond::NONE, &[key], &value).await.unwrap();
+                assert_eq!(kv.get(None, &[key]).await.unwrap().unwrap(), value);
+            }
+            kv.remove(None, Cond::NONE, &[3]).await.unwrap();
+        });
+        drop(client);
+        self.system.ok(&["down"]);
+        std::fs::write(&config, text).unwrap();
+        self.system.ok(&["up"]);
+        let heard = heard.lock().unwrap().clone();
+        assert!(heard.len() >= 3, "the control service and two targets were asked");
+        heard
+    }
+
+    /// A second user to be hostile as, if we may.
+    fn other_user(&self) -> Option<u32> {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: no second user without the superuser; the hostile client is ours");
+            return None;
+        }
+        for dir in
+            [self.system.scratch.path(), &self.system.dir(), &self.system.dir().join("engine0")]
+        {
+            std::fs::set_permissions(dir, PermissionsExt::from_mode(0o711)).unwrap();
+        }
+        let own = std::env::current_exe().unwrap();
+        let mut tried = Command::new(own);
+        tried.args(["--list"]).current_dir("/").uid(NOBODY).gid(NOBODY).stdout(Stdio::null());
+        match tried.status() {
+            Ok(status) if status.success() => Some(NOBODY),
+            other => {
+                println!("SKIPPED: user {NOBODY} cannot run this test's program ({other:?})");
+                None
+            }
+        }
+    }
+
+    /// Descriptors of the engine.
+    fn fd_count(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid)).unwrap().count()
+    }
+
+    /// Memory of the engine, bytes.
+    fn memory_bytes(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// A good client's work.
+    fn work(&self, round: usize) {
+        let (path, back) = (self.system.path("data"), self.system.path("back"));
+        let data = harness::noise(round as u64, 3 << 20);
+        std::fs::write(&path, &data).unwrap();
+        let url = format!("azk://tank/home/f{round}");
+        self.system.ok(&["fs", "put", path.to_str().unwrap(), &url]);
+        let _ = std::fs::remove_file(&back);
+        self.system.ok(&["fs", "get", &url, back.to_str().unwrap()]);
+        assert!(std::fs::read(&back).unwrap() == data);
+        assert_eq!(self.system.pids(), [self.pid], "the engine is the one that was");
+    }
+
+    /// Has the hostile process do something; while it holds what it has, and afterwards, a good
+    /// client works.
+    fn suffer(&self, round: usize, act: &str) {
+        let hold = self.system.path("hold");
+        std::fs::write(&hold, "").unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["hostile_process", "--exact", "--nocapture"]).env(ACT_VAR, act);
+        let token = String::from_utf8(self.goal.token.clone()).unwrap();
+        let hold_text = hold.display().to_string();
+        for (name, value) in [
+            ("UNIX", &self.goal.unix),
+            ("TCP", &self.goal.tcp),
+            ("TOKEN", &token),
+            ("HOLD", &hold_text),
+        ] {
+            command.env(format!("{ACT_VAR}_{name}"), value);
+        }
+        command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&self.captured).unwrap();
+        let mut said = String::new();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if line.contains("holding") {
+                self.work(round);
+                std::fs::remove_file(&hold).unwrap();
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{act}: {said}{}", all_text(&output));
+    }
+}
+
+#[test]
+fn whatever_a_hostile_client_does_others_work_on_and_nothing_is_kept() {
+    let bench = Bench::new();
+    bench.work(1000);
+    for (round, act) in acts::ACTS.into_iter().enumerate() {
+        let (fds, memory) = (bench.fd_count(), bench.memory_bytes());
+        bench.suffer(round, act);
+        bench.work(round + 100);
+        // The good client's own connections end a moment after it.
+        let mut tries = 0;
+        while bench.fd_count() > fds {
+            std::thread::sleep(Duration::from_millis(50));
+            tries += 1;
+            assert!(tries < 1200, "{act}: {} descriptors, {fds} before", bench.fd_count());
+        }
+        let now = bench.memory_bytes();
+        assert!(now <= memory + MEMORY_SLACK_BYTES, "{act}: {now} bytes, {memory} before");
+        println!("{act}: {fds} descriptors, {} -> {} KiB", memory >> 10, now >> 10);
+    }
+}
+
+/// Engines run by the superuser could reach every process; see `docs/security.md`.
+#[test]
+fn an_engine_has_no_capabilities() {
+    let system = System::up(1, 2);
+    let pid = system.pids()[0];
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let text = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        assert_eq!(value("CapEff:"), 0, "{text}");
+        assert_eq!(value("CapInh:"), 0, "{text}");
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(value("CapBnd:"), 0, "{text}");
+        } else {
+            assert_eq!(value("CapPrm:"), 0, "{text}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! A client's process, as the engine reaches its memory.
+//!
+//! Invariants:
+//! - Only *kin* is reached: a process of the engine's own user, and only by a thread that has no
+//!   right to reach more (`CAP_SYS_PTRACE`). So the kernel refuses, at every single copy, whatever it
+//!   would refuse to any program of that user: processes that changed their user or run a set-uid program.
+//! - Only the memory that connected is reached. The client keeps a random word where it said in its
+//!   introduction; each copy looks at it. A process that has executed another program, or one that
+//!   got the number of a process that is gone, does not have it.
+//!
+//! A read takes the word and the data in one call, so they are of one memory. A write looks at the
+//! word just before: in between the process may execute another program, which the kernel then
+//! lets us write to only if this user could write to it anyway.
+
+use crate::remote::Cursor;
+use rustix::net::UCred;
+use rustix::thread::CapabilitySet;
+use types::{Code, Error, Result};
+
+/// Ranges handed to the kernel at once, the word among them; far below its limit of 1,024.
+const IOV_COUNT_MAX: usize = 128;
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// Where a client keeps its word.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    /// Address in the client; 0: it wants no single copy.
+    pub address: u64,
+    pub word: u64,
+}
+
+/// A process whose memory may be reached.
+pub(crate) struct Process {
+    pid: i32,
+    mark: Mark,
+}
+
+impl Process {
+    /// The process that connected, if it is kin and its memory can be reached.
+    pub fn of(peer: &UCred, mark: Mark) -> Option<Process> {
+        let pid = peer.pid.as_raw_nonzero().get();
+        // A process may always reach itself, whatever its rights.
+        let is_self = pid.unsigned_abs() == std::process::id();
+        let is_kin = is_self
+            || (peer.uid == rustix::process::geteuid()
+                && !overrides_memory_check().unwrap_or(true));
+        if mark.address == 0 || !is_kin {
+            return None;
+        }
+        let process = Process { pid, mark };
+        process.check().ok()?;
+        Some(process)
+    }
+
+    fn word_there(&self) -> libc::iovec {
+        iovec(self.mark.address as usize as *mut libc::c_void, WORD_BYTES)
+    }
+
+    /// Checks that the word is in place.
+    pub fn check(&self) -> Result<()> {
+        self.read_with_word(&mut [], &mut [self.word_there()]).map(|_| ())
+    }
+
+    /// Reads all of `out` from the client, moving `cursor`.
+    pub fn read(&self, cursor: &mut Cursor, out: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < out.len() {
+            let mut there = [self.word_there(); IOV_COUNT_MAX];
+            let (count, wanted) = cursor.fill(out.len() - done, &mut there[1..])?;
+            let rest = &mut out[done..done + wanted];
+            let moved = self.read_with_word(rest, &mut there[..count + 1])?;
+            if moved == 0 {
+                return Err(bad_ranges());
+            }
+            cursor.advance(moved);
+            done += moved;
+        }
+        Ok(())
+    }
+
+    /// One read of the word and of what follows it in `there`, into `out`; bytes of the latter.
+    /// What was read of another memory than the client's is wiped.
+    fn read_with_word(&self, out: &mut [u8], there: &mut [libc::iovec]) -> Result<usize> {
+        let mut seen = [0u8; WORD_BYTES];
+        let here = [
+            iovec(seen.as_mut_ptr().cast(), WORD_BYTES),
+            iovec(out.as_mut_ptr().cast(), out.len()),
+        ];
+        let count = there.len() as libc::c_ulong;
+        // SAFETY: `here` is ours to write; the kernel checks the other process's ranges.
+        let moved =
+            unsafe { libc::process_vm_readv(self.pid, here.as_ptr(), 2, there.as_ptr(), count, 0) };
+        let moved = match outcome(moved) {
+            // Not even the word is there.
+            Err(error) if error.code == Code::Proto => return Err(changed()),
+            moved => moved?,
+        };
+        if moved < WORD_BYTES || u64::from_ne_bytes(seen) != self.mark.word {
+            out.fill(0);
+            return Err(changed());
+        }
+        Ok(moved - WORD_BYTES)
+    }
+
+    /// Writes all of `data` to the client, moving `cursor`. [`Process::check`] comes first.
+    pub fn write(&self, cursor: &mut Cursor, data: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let mut there = [iovec(std::ptr::null_mut(), 0); IOV_COUNT_MAX];
+            let (count, wanted) = cursor.fill(data.len() - done, &mut there)?;
+            let here = iovec(data[done..].as_ptr().cast_mut().cast(), wanted);
+            // SAFETY: `here` is only read; the kernel checks the other process's ranges.
+            let moved = unsafe {
+                let count = count as libc::c_ulong;
+                libc::process_vm_writev(self.pid, &here, 1, there.as_ptr(), count, 0)
+            };
+            let moved = outcome(moved)?;
+            if moved == 0 {
+                return Err(bad_ranges());
+            }
+            cursor.advance(moved);
+            done += moved;
+        }
+        Ok(())
+    }
+}
+
+fn iovec(start: *mut libc::c_void, bytes: usize) -> libc::iovec {
+    libc::iovec { iov_base: start, iov_len: bytes }
+}
+
+/// `Closed`: this is not, or no more, the memory that connected; the connection is to be ended.
+fn changed() -> Error {
+    Error::new(Code::Closed, "the client's process is gone or runs another program")
+}
+
+fn bad_ranges() -> Error {
+    Error::new(Code::Proto, "the client's memory ranges cannot be reached")
+}
+
+/// Bytes moved. `Closed` when the process is gone, `NoPerm` when the kernel lets us reach it no more.
+fn outcome(moved: isize) -> Result<usize> {
+    if let Ok(moved) = usize::try_from(moved) {
+        return Ok(moved);
+    }
+    let error = std::io::Error::last_os_error();
+    Err(match error.raw_os_error() {
+        Some(libc::ESRCH) => changed(),
+        Some(libc::EPERM) => Error::bare(Code::NoPerm),
+        Some(libc::EFAULT) => bad_ranges(),
+        _ => Error::new(Code::Proto, format!("copying the client's memory: {error}")),
+    })
+}
+
+/// True when the kernel would let this thread reach processes of other users.
+fn overrides_memory_check() -> Result<bool> {
+    rustix::thread::capabilities(None)
+        .map(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
+        .map_err(|errno| Error::io("asking for this thread's capabilities", errno.into()))
+}
