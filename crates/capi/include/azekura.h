@@ -34,6 +34,15 @@ const char *azk_version(void);
 /* What the library that is loaded can do, AZK_FEATURE_* bits. */
 uint64_t azk_features(void);
 
+/* Patience of azk_set_patience(): operations wait until the engines answer. */
+#define AZK_PATIENCE_HARD UINT32_MAX
+
+/* How long an operation waits for an engine that does not answer, seconds; then it fails with -DER_TIMEDOUT
+ * (ETIMEDOUT). AZK_PATIENCE_HARD: for ever. Without it the environment variable AZEKURA_PATIENCE decides ("hard" or seconds),
+ * else it is 60 seconds. For threads that use the library for the first time after the call: call it right after daos_init(),
+ * or before. Returns 0, or -DER_INVAL for 0 seconds. */
+int azk_set_patience(uint32_t seconds);
+
 /* Whether a line of this level would go anywhere. Levels: 0 debug, 1 information, 2 note, 3 warning,
  * 4 error, 5 critical, 6 alert, 7 fatal, 8 always. */
 int azk_log_enabled(int level);

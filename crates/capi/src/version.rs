@@ -17,6 +17,19 @@ pub extern "C" fn azk_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
+/// How long operations wait for engines that do not answer, seconds; `AZK_PATIENCE_HARD`: for ever.
+/// For threads that use the library for the first time afterwards. `-DER_INVAL` for 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn azk_set_patience(seconds: u32) -> i32 {
+    crate::guard::daos(|| match seconds {
+        0 => Err(types::Error::inval("operations need some time")),
+        seconds => {
+            perthread::set_patience(seconds);
+            Ok(())
+        }
+    })
+}
+
 /// What the library can do, `AZK_FEATURE_*` bits.
 #[unsafe(no_mangle)]
 pub extern "C" fn azk_features() -> u64 {

@@ -71,10 +71,10 @@ struct Cli {
     /// No progress bars, no closing remarks
     #[arg(long, short, global = true)]
     quiet: bool,
-    /// Seconds one operation may take, retries included
-    #[arg(long = "timeout", global = true, value_name = "SECONDS", default_value_t = 60,
-          value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    timeout_s: u64,
+    /// Seconds one operation may take, retries included, or 'hard': until the engines answer
+    /// [default: AZEKURA_PATIENCE, or 60]
+    #[arg(long, global = true, value_name = "SECONDS|hard")]
+    timeout: Option<client::Patience>,
     /// Whose JSON it is; for the names of `names`
     #[arg(long, global = true, hide = true, value_enum, default_value = "own")]
     answer_as: Shape,
@@ -114,6 +114,9 @@ impl Noun {
     }
 }
 
+/// How long one operation may take when nobody says anything.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+
 fn main() -> ExitCode {
     // A benchmark's workers are this program again; their streams and arguments are not ours.
     if ::bench::is_worker() {
@@ -127,10 +130,12 @@ fn main() -> ExitCode {
     let reporting = matches!(&cli.noun, Noun::Mount(args) if args.is_reporting());
     // What a mount reports to the one who started it is between the two.
     let shape = if reporting { Shape::Own } else { cli.answer_as };
+    let patience = cli.timeout.or_else(client::Patience::from_env);
+    let patience = patience.unwrap_or(client::Patience::Soft(TIMEOUT_DEFAULT));
     let session = Session {
         out: Output { json: cli.json || reporting, quiet: cli.quiet, shape },
         system: cli.system,
-        timeout: Duration::from_secs(cli.timeout_s),
+        timeout: patience.limit(),
         snapshot: None,
     };
     let outcome = match &cli.noun {

@@ -1,6 +1,7 @@
 //! The client: identity, connections, control requests.
 
 use crate::lock::LockBook;
+use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
@@ -13,9 +14,16 @@ use std::time::Duration;
 use transport::{Address, Call, Conn, Dial};
 use types::{ClientId, Code, Error, Result, TargetId};
 use wire::Kind;
-use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, SystemInfo};
+use wire::control::{
+    ControlReply, ControlRequest, EngineState, Name, OpenMode, PoolInfo, SystemInfo,
+};
 use wire::hello::Service;
 use wire::map::{EngineInfo, PoolMap};
+
+/// How long an operation may take when nobody says anything.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+/// How long a connection attempt may take; there may be others.
+const DIAL_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -24,7 +32,7 @@ pub struct ConnectOptions {
     pub system: SystemAddress,
     /// Name of the job, for fair sharing and accounting; may be empty.
     pub job: String,
-    /// How long an operation may take, retries included.
+    /// How long an operation may take, retries included; see [`Patience::limit`].
     pub timeout: Duration,
     /// Use TCP even where shared memory would do (for measurements).
     pub tcp_only: bool,
@@ -33,12 +41,12 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Defaults for a system: job from `SLURM_JOB_ID`, 60 s.
+    /// Defaults for a system: job from `SLURM_JOB_ID`, patience from `AZEKURA_PATIENCE`, else 60 s.
     pub fn new(system: SystemAddress) -> ConnectOptions {
         ConnectOptions {
             system,
             job: std::env::var("SLURM_JOB_ID").unwrap_or_default(),
-            timeout: Duration::from_secs(60),
+            timeout: Patience::from_env().map_or(TIMEOUT_DEFAULT, Patience::limit),
             tcp_only: false,
             locks: LockBook::default(),
         }
@@ -148,6 +156,10 @@ impl Client {
                     };
                     conn.call(call).await
                 }
+                // Nobody there yet; nothing was asked.
+                Err(error) if error.code == Code::TimedOut => {
+                    Err(Error::new(Code::Unreach, error.to_string()))
+                }
                 Err(error) => Err(error),
             };
             match outcome {
@@ -194,7 +206,7 @@ impl Client {
             service,
             token: &self.0.options.system.token,
             job: &self.0.options.job,
-            timeout: self.0.options.timeout.min(Duration::from_secs(10)),
+            timeout: self.0.options.timeout.min(DIAL_TIME_MAX),
         };
         transport::connect(&self.0.env, address, &dial).await
     }
@@ -224,6 +236,36 @@ impl Client {
             ControlReply::System(info) => Ok(info),
             _ => Err(unexpected()),
         }
+    }
+
+    /// How an engine does. One try.
+    pub async fn engine_query(&self, engine: &EngineInfo) -> Result<EngineState> {
+        let mut last = Error::bare(Code::Unreach);
+        for address in self.addresses(engine) {
+            let conn = match self.dial(&address, Service::Control).await {
+                Ok(conn) => conn,
+                Err(error) => {
+                    last = error;
+                    continue;
+                }
+            };
+            let call = Call {
+                kind: Kind::Control,
+                request_id: self.next_request(),
+                flags: 0,
+                map_version: 0,
+                deadline: self.0.options.timeout,
+                body: &wire::encode(&ControlRequest::EngineQuery),
+                bulk_out: &[],
+                bulk_in: &mut [],
+            };
+            let answer = conn.call(call).await?;
+            return match wire::decode::<Result<ControlReply>>(&answer.body)?? {
+                ControlReply::Engine(state) => Ok(state),
+                _ => Err(unexpected()),
+            };
+        }
+        Err(last)
     }
 
     /// Makes a pool of `bytes` over all targets.
@@ -303,6 +345,7 @@ fn is_repeatable(request: &ControlRequest) -> bool {
         request,
         ControlRequest::Join(_)
             | ControlRequest::SystemQuery
+            | ControlRequest::EngineQuery
             | ControlRequest::PoolList
             | ControlRequest::PoolQuery(_)
             | ControlRequest::PoolMap(_)

@@ -20,6 +20,9 @@ const RELEASES_HELD_MAX: usize = 64;
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(2);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// How long the catalog is asked where an engine is that cannot be reached.
+const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// How often a client that holds locks looks whether it is still connected.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
@@ -155,9 +158,12 @@ impl TargetLink {
                 Err(error) => last = error,
             }
         }
-        // The engine may have moved; the next try uses what the catalog knows.
-        if let Err(error) = pool.refresh(client).await {
-            tracing::debug!("refreshing the pool map: {error}");
+        // The engine may have moved; the next try uses what the catalog knows. Whoever has the
+        // catalog may be away longer than this engine.
+        match client.env().timeout(REFRESH_TIME_MAX, pool.refresh(client)).await {
+            Some(Err(error)) => tracing::debug!("refreshing the pool map: {error}"),
+            None => tracing::debug!("refreshing the pool map: no answer"),
+            Some(Ok(())) => {}
         }
         let code = if last.code == Code::TimedOut { Code::Unreach } else { last.code };
         Err(Error::new(code, format!("engine {} at {}: {last}", engine.rank, engine.tcp)))

@@ -2,6 +2,7 @@
 
 use crate::fs::{CacheMode, CachePolicy};
 use crate::low::{Config, MountOptions, Transport};
+use client::Patience;
 use std::time::Duration;
 use types::{Error, Result};
 
@@ -62,7 +63,7 @@ impl Default for Options {
             attr_timeout: None,
             entry_timeout: None,
             negative_timeout: Duration::ZERO,
-            timeout: TIMEOUT_DEFAULT,
+            timeout: Patience::from_env().map_or(TIMEOUT_DEFAULT, Patience::limit),
             threads: 0,
             transport: Transport::Auto,
             read_only: false,
@@ -120,7 +121,7 @@ impl Options {
             | "owner" | "group" | "async" | "nodiratime" | "lazytime" => {}
             _ if name.starts_with("x-") || name.starts_with("X-") => {}
             "cache" | "attr_timeout" | "entry_timeout" | "negative_timeout" | "timeout"
-            | "threads" | "io" | "local_lock" | "snapshot" | "system" | "max_read"
+            | "patience" | "threads" | "io" | "local_lock" | "snapshot" | "system" | "max_read"
             | "readahead" => {
                 return Err(Error::inval(format!("option '{name}' wants a value: {name}=…")));
             }
@@ -135,6 +136,11 @@ impl Options {
             "attr_timeout" => self.attr_timeout = Some(seconds(name, value)?),
             "entry_timeout" => self.entry_timeout = Some(seconds(name, value)?),
             "negative_timeout" => self.negative_timeout = seconds(name, value)?,
+            "patience" => {
+                let patience: Result<Patience> = value.parse();
+                let wanted = "'hard' or a number of seconds";
+                self.timeout = patience.map_err(|_| bad(name, value, wanted))?.limit();
+            }
             "timeout" => {
                 self.timeout = seconds(name, value)?;
                 if self.timeout.is_zero() {
@@ -260,10 +266,15 @@ mod tests {
     fn options_as_fstab_has_them() {
         let list = "ro,_netdev,nofail,x-systemd.automount,cache=none,timeout=5,io=dev,threads=3,\
                     attr_timeout=0.5,allow_other,nonempty,readahead=4MiB,system=/srv/azk";
-        let options = parsed(list).unwrap();
+        let mut options = parsed(list).unwrap();
         assert!(options.read_only && options.nonempty);
         assert_eq!(options.allow_other, Some(true));
         assert_eq!(options.timeout, Duration::from_secs(5));
+        options.apply("patience=hard").unwrap();
+        assert_eq!(Patience::of(options.timeout), Patience::Hard);
+        options.apply("patience=2.5").unwrap();
+        assert_eq!(options.timeout, Duration::from_millis(2500));
+        assert!(options.apply("patience=soft").unwrap_err().to_string().contains("hard"));
         assert_eq!((options.transport, options.threads), (Transport::Dev, 3));
         assert_eq!(options.policy().attr_ttl, Duration::from_millis(500));
         assert_eq!(options.policy().entry_ttl, Duration::ZERO);

@@ -72,6 +72,35 @@ fn without_engines_operations_end_and_the_mount_recovers() {
     }
 }
 
+/// A mount that waits for its engines for ever must not keep programs from being killed.
+#[test]
+fn who_waits_on_a_hard_mount_can_be_killed_and_others_go_on() {
+    for mut system in systems(Durability::Wal) {
+        let mounted = system.mount("patience=hard,cache=none");
+        fs::write(mounted.path("f"), "before").unwrap();
+        system.local.stop_engine(0).unwrap();
+        // Not in the mounted directory: to go there would wait before the program begins.
+        let run = |words: &str| {
+            let script = words.replace('@', &mounted.path("").display().to_string());
+            std::process::Command::new("sh").args(["-euc", &script]).spawn().unwrap()
+        };
+        let mut killed: Vec<_> =
+            ["exec cat @/f", "exec 9> @/g", "exec mkdir @/d", "exec flock @/f true"]
+                .map(run)
+                .into();
+        let mut waiting = run("cat @/f > /dev/null && echo after > @/f");
+        // Whether they wait already or are about to does not matter.
+        for child in &mut killed {
+            child.kill().unwrap();
+            assert!(!child.wait().unwrap().success());
+        }
+        system.local.start_engine(0).unwrap();
+        assert!(waiting.wait().unwrap().success());
+        assert_eq!(fs::read(mounted.path("f")).unwrap(), b"after\n");
+        mounted.unmount();
+    }
+}
+
 #[test]
 fn what_a_mount_held_open_goes_with_it() {
     for system in systems(Durability::Memory) {

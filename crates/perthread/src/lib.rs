@@ -13,14 +13,14 @@
 //! Fork: the child must not touch the parent's connections. It sees another generation, leaves
 //! the old contexts where they are and makes new ones; handles go on working.
 
-use client::{Client, ConnectOptions, SystemAddress};
+use client::{Client, ConnectOptions, Patience, SystemAddress};
 use foldhash::HashMap;
 use futures_util::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -309,6 +309,9 @@ static GENERATION: AtomicU64 = AtomicU64::new(1);
 static FORKED_AT: AtomicU64 = AtomicU64::new(1);
 /// How to connect; set by [`open`].
 static OPTIONS: Mutex<Option<ConnectOptions>> = Mutex::new(None);
+/// What the program asked for; stays over [`close`].
+/// Seconds; 0: nothing, the largest number: hard. No lock, because forks do not know of it.
+static PATIENCE_SECONDS: AtomicU32 = AtomicU32::new(0);
 /// Contexts of threads that ended.
 static FREE: Mutex<Vec<Arc<Ctx>>> = Mutex::new(Vec::new());
 
@@ -356,7 +359,28 @@ pub fn open(system: SystemAddress, user: &'static User) {
         // never unloaded while threads use it.
         unsafe { libc::pthread_atfork(Some(fork_prepare), Some(fork_parent), Some(fork_child)) };
     });
-    *OPTIONS.lock() = Some(ConnectOptions::new(system));
+    let mut options = ConnectOptions::new(system);
+    if let Some(patience) = asked_patience() {
+        options.timeout = patience.limit();
+    }
+    *OPTIONS.lock() = Some(options);
+}
+
+/// How long operations wait for engines, in contexts that are made from now on.
+/// Seconds above zero; `u32::MAX`: for ever.
+pub fn set_patience(seconds: u32) {
+    PATIENCE_SECONDS.store(seconds, Ordering::SeqCst);
+    if let (Some(options), Some(patience)) = (&mut *OPTIONS.lock(), asked_patience()) {
+        options.timeout = patience.limit();
+    }
+}
+
+fn asked_patience() -> Option<Patience> {
+    match PATIENCE_SECONDS.load(Ordering::SeqCst) {
+        0 => None,
+        u32::MAX => Some(Patience::Hard),
+        seconds => Some(Patience::Soft(Duration::from_secs(seconds as u64))),
+    }
 }
 
 /// No thread gets a context any more; those that are idle close their connections.

@@ -1,5 +1,6 @@
 /* Events and event queues: with a queue, without, children, callbacks, other threads, use after
  * the end. The operations are container queries: they ask the system and change nothing. */
+#include <azekura.h>
 #include <daos.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -278,6 +279,9 @@ main(int argc, char **argv)
 	CHECK_EQ(daos_pool_connect(argv[1], NULL, DAOS_PC_RW, &poh, NULL, NULL), -DER_UNINIT);
 	CHECK_EQ(daos_fini(), -DER_UNINIT);
 	CHECK_EQ(daos_reinit(), -DER_UNINIT);
+	CHECK_EQ(azk_set_patience(0), -DER_INVAL);
+	CHECK_EQ(azk_set_patience(5), 0);
+	CHECK_EQ(azk_set_patience(AZK_PATIENCE_HARD), 0);
 	CHECK_EQ(daos_init(), 0);
 	CHECK_EQ(daos_init(), 0);
 	CHECK_EQ(daos_fini(), 0);

@@ -7,9 +7,11 @@ use crate::output::Table;
 use crate::session::Session;
 use client::{Client, Result};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Code, Error, size};
-use wire::control::{Name, OpenMode, SystemInfo};
+use types::{Code, Error, TargetId, size};
+use wire::control::{EngineState, Name, OpenMode, SystemInfo};
+use wire::map::EngineInfo;
 
 /// Show engines, pools and space.
 ///
@@ -47,6 +49,14 @@ struct EngineStatus {
     pid: Option<u32>,
     tcp: String,
     targets: Vec<u32>,
+    /// It lets everybody in, from other machines too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    insecure: bool,
+    /// Memory that messages take and may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_bytes_max: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<String>,
 }
@@ -91,13 +101,14 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
     let asked = connected.and_then(|client| {
         let info = client.block_on(client.system_query())?;
         let pools = pools(&client)?;
-        Ok((info, pools))
+        let states = engine_states(&client, &info);
+        Ok((info, pools, states))
     });
-    let (info, pools, problem) = match asked {
-        Ok((info, pools)) => (Some(info), pools, None),
-        Err(error) => (None, Vec::new(), Some(error.to_string())),
+    let (info, pools, states, problem) = match asked {
+        Ok((info, pools, states)) => (Some(info), pools, states, None),
+        Err(error) => (None, Vec::new(), BTreeMap::new(), Some(error.to_string())),
     };
-    let engines = match &local {
+    let mut engines = match &local {
         Some((system, setup)) => {
             let configs = system.configs(setup)?;
             let known = |(index, config): (usize, &engine::EngineConfig)| {
@@ -123,6 +134,13 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
             .map(|(engine, ..)| engine_status(info.as_ref(), &engine.unix))
             .collect::<Vec<_>>(),
     };
+    for engine in &mut engines {
+        if let Some(state) = engine.rank.and_then(|rank| states.get(&rank)) {
+            engine.insecure = state.is_exposed;
+            engine.message_bytes = Some(state.message_bytes);
+            engine.message_bytes_max = Some(state.message_bytes_max);
+        }
+    }
     let up = engines.iter().filter(|engine| engine.state == "up").count();
     let state = match up {
         0 => "stopped",
@@ -151,8 +169,22 @@ fn engine_status(info: Option<&SystemInfo>, unix: &str) -> EngineStatus {
         pid: None,
         tcp: known.map(|(engine, ..)| engine.tcp.clone()).unwrap_or_default(),
         targets: known.map_or_else(Vec::new, |(_, ids, _)| ids.iter().map(|id| id.0).collect()),
+        insecure: false,
+        message_bytes: None,
+        message_bytes_max: None,
         log: None,
     }
+}
+
+/// What engines that answer say of themselves, by rank.
+fn engine_states(client: &Client, info: &SystemInfo) -> BTreeMap<u32, EngineState> {
+    let reachable = info.engines.iter().filter(|(.., reachable)| *reachable);
+    let state_of = |(engine, ..): &(EngineInfo, Vec<TargetId>, bool)| {
+        // One that has gone meanwhile is shown without.
+        let state = client.block_on(client.engine_query(engine)).ok()?;
+        Some((engine.rank.0, state))
+    };
+    reachable.filter_map(state_of).collect()
 }
 
 fn pools(client: &Client) -> Result<Vec<PoolStatus>> {
@@ -191,7 +223,7 @@ fn write_human(out: &mut dyn std::io::Write, report: &StatusReport) -> std::io::
         writeln!(out, "No answer: {problem}")?;
     }
     writeln!(out)?;
-    let mut table = Table::new(&[">RANK", "STATE", ">PID", "ADDRESS", "TARGETS"]);
+    let mut table = Table::new(&[">RANK", "STATE", ">PID", "ADDRESS", "TARGETS", "MESSAGES"]);
     let dash = || "-".to_string();
     for engine in &report.engines {
         table.row(vec![
@@ -200,9 +232,16 @@ fn write_human(out: &mut dyn std::io::Write, report: &StatusReport) -> std::io::
             engine.pid.map_or_else(dash, |pid| pid.to_string()),
             engine.tcp.clone(),
             engine.targets.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+            engine.message_bytes.zip(engine.message_bytes_max).map_or_else(dash, |(now, most)| {
+                format!("{} of {}", size::format(now), size::format(most))
+            }),
         ]);
     }
     table.write(out)?;
+    for engine in report.engines.iter().filter(|engine| engine.insecure) {
+        let rank = engine.rank.unwrap_or_default();
+        writeln!(out, "INSECURE: engine {rank} lets everybody in who reaches {}.", engine.tcp)?;
+    }
     if report.pools.is_empty() {
         return Ok(());
     }

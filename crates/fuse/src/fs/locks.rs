@@ -11,6 +11,7 @@
 
 use super::fault::{Answer, Fault};
 use super::files::OpenFile;
+use super::serve::PATIENCE;
 use super::worker::Worker;
 use crate::low::{Fh, Lock, LockKind as Kind, LockOwner, LockRequest, Request};
 use dfs::{LockAsk, LockInterrupt, LockKind, LockMode, LockRange, Obj, OpenFlags};
@@ -91,8 +92,12 @@ impl Worker {
             Either::Left((done, _)) => done,
             Either::Right(((), locked)) => {
                 interrupt.interrupt();
-                // The engine says which came first, the lock or the signal.
-                locked.await
+                // The engine says which came first, the lock or the signal; if it is there.
+                let given_up = pin!(self.env().sleep(PATIENCE));
+                match select(locked, given_up).await {
+                    Either::Left((done, _)) => done,
+                    Either::Right(_) => Err(types::Error::bare(Code::Canceled)),
+                }
             }
         }
     }
