@@ -25,7 +25,10 @@ use wire_client::Goal;
 const ACT_VAR: &str = "AZEKURA_TEST_HOSTILE_ACT";
 /// Who nobody is.
 const NOBODY: u32 = 65534;
-/// What an engine may have more than before: pages that the allocator keeps.
+/// Descriptors that an engine may have more than before: files of its own. Each act would leave
+/// hundreds.
+const FD_SLACK: usize = 10;
+/// Memory that it may have more: pages that the allocator keeps.
 const MEMORY_SLACK_BYTES: u64 = 96 << 20;
 
 /// Not a test of its own: the process that is hostile.
@@ -78,9 +81,10 @@ impl Bench {
         };
         let engine = &file.engines[0];
         let goal = Goal { unix: engine.unix.display().to_string(), tcp: engine.tcp.clone(), token };
-        let pid = system.pids()[0];
-        let mut bench = Bench { system, goal, pid, captured: Vec::new(), user: None };
+        let mut bench = Bench { system, goal, pid: 0, captured: Vec::new(), user: None };
         bench.captured = wire::encode(&bench.capture());
+        // It was restarted meanwhile.
+        bench.pid = bench.system.pids()[0];
         bench.user = bench.other_user();
         bench
     }
@@ -144,7 +148,8 @@ impl Bench {
         self.system.ok(&["down"]);
         std::fs::write(&config, text).unwrap();
         self.system.ok(&["up"]);
-        let heard = heard.lock().unwrap().clone();
+        let mut heard = heard.lock().unwrap().clone();
+        heard.retain(|bytes| !bytes.is_empty());
         assert!(heard.len() >= 3, "the control service and two targets were asked");
         heard
     }
@@ -245,7 +250,7 @@ fn whatever_a_hostile_client_does_others_work_on_and_nothing_is_kept() {
         bench.work(round + 100);
         // The good client's own connections end a moment after it.
         let mut tries = 0;
-        while bench.fd_count() > fds {
+        while bench.fd_count() > fds + FD_SLACK {
             std::thread::sleep(Duration::from_millis(50));
             tries += 1;
             assert!(tries < 1200, "{act}: {} descriptors, {fds} before", bench.fd_count());
