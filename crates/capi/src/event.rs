@@ -229,8 +229,7 @@ impl Event {
     pub fn fini(user: *mut UserEvent) -> Result<()> {
         let (number, event) = match Event::find(user) {
             Ok(found) => found,
-            // SAFETY: `find` wants a live event too.
-            Err(_) if unsafe { guard::get(user) }?.ev_private.space[0] == MARK => return Ok(()),
+            Err(_) if is_marked(user) => return Ok(()),
             Err(error) => return Err(error),
         };
         let children = {
@@ -470,6 +469,12 @@ impl Event {
         }
         self.user.0
     }
+}
+
+/// True for an event that was initialized once.
+fn is_marked(user: *const UserEvent) -> bool {
+    // SAFETY: the API demands an event, finalized or not.
+    unsafe { guard::get(user) }.is_ok_and(|event| event.ev_private.space[0] == MARK)
 }
 
 impl guard::User<UserEvent> {

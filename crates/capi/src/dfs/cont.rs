@@ -179,7 +179,7 @@ async fn mount_or_format(cont: &Container, how: MountFlags) -> Result<Dfs> {
     match Dfs::mount(cont, how, credentials()).await {
         Err(error) if error.code == Code::NonExist && !cont.is_read_only() => {
             match Dfs::format(cont, &format_options()).await {
-                Err(error) if error.code != Code::Exist => return Err(error),
+                Err(error) if error.code != Code::Exist => Err(error),
                 _ => Dfs::mount(cont, how, credentials()).await,
             }
         }
