@@ -28,7 +28,7 @@ struct Known {
 }
 
 fn content(number: u64) -> Vec<u8> {
-    let bytes = if number % 5 == 0 { 40_000 + number % 9_000 } else { 10 + number % 700 };
+    let bytes = if number.is_multiple_of(5) { 40_000 + number % 9_000 } else { 10 + number % 700 };
     noise(number, bytes as usize)
 }
 

@@ -70,9 +70,10 @@ unsafe fn openat2(dir: c_int, name: c_long, how: c_long, bytes: c_long) -> c_lon
     match (found, wanted) {
         // Nobody walks a path of ours under rules of this kind; callers know kernels that do not.
         (Some(_), Some(how)) if how.resolve != 0 => errno::number(Err(libc::ENOSYS)),
-        // SAFETY: by the caller's promise.
         (Some(_), Some(how)) => {
-            (unsafe { openat(dir, pointer(name), flags, how.mode as mode_t) }).into()
+            // SAFETY: by the caller's promise.
+            let fd = unsafe { openat(dir, pointer(name), flags, how.mode as mode_t) };
+            fd.into()
         }
         // SAFETY: by the caller's promise.
         _ => unsafe { real::syscall(libc::SYS_openat2, dir.into(), name, how, bytes, 0, 0) },
