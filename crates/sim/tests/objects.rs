@@ -308,7 +308,10 @@ fn arrays_that_know_their_shape() {
         opened.destroy().await.unwrap();
         assert_eq!(ArrayObj::open(cont, id).await.err().unwrap().code, Code::NonExist);
         let bytes = oid(cont, ObjType::ArrayByte, "S1", 41);
-        assert_eq!(ArrayObj::create(cont, bytes, 1, 10).await.err().unwrap().code, Code::Inval);
+        ArrayObj::create(cont, bytes, 1, 10).await.unwrap();
+        assert_eq!(ArrayObj::open(cont, bytes).await.unwrap().chunk_records, 10);
+        let other = oid(cont, ObjType::KvHashed, "S1", 42);
+        assert_eq!(ArrayObj::create(cont, other, 1, 10).await.err().unwrap().code, Code::Inval);
         assert!(ArrayObj::open_with_attrs(cont, bytes, 0, 10).is_err());
     });
 }
