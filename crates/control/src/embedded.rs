@@ -140,6 +140,22 @@ impl EmbeddedCatalog {
         Ok(())
     }
 
+    /// The same over the file itself, which takes no room. The other file holds everything until it
+    /// is done.
+    fn rewrite_in_place(&self, state: &mut State, copy: usize) -> Result<()> {
+        let mut raw = frame::encode_whole(state.revision, &state.entries)?;
+        let end = raw.len() as u64;
+        let Place { bytes, .. } = state.copies[copy];
+        if end + ROOM_BYTES > bytes {
+            return Ok(());
+        }
+        raw.resize(bytes as usize, 0);
+        self.write(copy, 0, &raw)?;
+        state.copies[copy].end = end;
+        state.whole_bytes = end;
+        Ok(())
+    }
+
     /// Appends a commit to both files.
     fn append(&self, state: &mut State, raw: &[u8]) -> Result<()> {
         let Some(files) = &self.files else { return Ok(()) };
@@ -178,9 +194,15 @@ impl EmbeddedCatalog {
                 }
             }
             let place = &mut state.copies[copy];
-            if place.end + ROOM_BYTES > place.bytes {
-                // When there is no room there is still what was kept.
-                let _ = grow(&**files, copy, place, ROOM_BYTES);
+            // When there is no room there is still what was kept, and what is garbage in it.
+            if place.end + ROOM_BYTES > place.bytes
+                && grow(&**files, copy, place, ROOM_BYTES).is_err()
+                && place.end > GARBAGE_FACTOR * state.whole_bytes
+                && let Err(error) = self.rewrite_in_place(state, copy)
+            {
+                tracing::warn!("catalog: {error}");
+                state.failed = Some(error);
+                return;
             }
         }
     }

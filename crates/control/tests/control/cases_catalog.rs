@@ -143,13 +143,13 @@ fn a_full_disk_refuses_what_is_large_and_loses_nothing() {
     let large = [put("large", &"x".repeat(1 << 20))];
     assert_eq!(block_on(catalog.commit(&[], &large)).unwrap_err().code, Code::NoSpace);
     // What makes room is small, and there is room for it.
-    for number in 0..100 {
+    for number in 0..3000 {
         assert!(commit(&catalog, &[], &[put("stage", &number.to_string())]));
     }
     assert!(commit(&catalog, &[], &[Change::Delete("pool".into())]));
     drop(catalog);
     let catalog = EmbeddedCatalog::on_files(Box::new(disk)).unwrap();
-    assert_eq!(contents(&catalog), BTreeMap::from([("stage", "99")].map(owned)));
+    assert_eq!(contents(&catalog), BTreeMap::from([("stage", "2999")].map(owned)));
 }
 
 /// Two files that die at a given write or sync. What was written since the last sync survives in
