@@ -218,8 +218,10 @@ fn a_lock_of_a_shared_owner_outlives_the_client_that_took_it() {
         let c = open(&cluster.client("c")).await;
         c.client().env().sleep(Duration::from_secs(10)).await;
         assert_eq!(code(c.lock(oid, &flock(1, false), None).await), Code::WouldBlock);
+        // The last one that parts leaves time for another to join.
         b.part_lock(oid, LockKind::Flock, shared).await.unwrap();
-        c.lock(oid, &flock(1, false), None).await.unwrap();
+        assert_eq!(code(c.lock(oid, &flock(1, false), None).await), Code::WouldBlock);
+        c.lock(oid, &flock(1, true), None).await.unwrap();
         c.unlock(oid, LockKind::Flock, 1, WHOLE).await.unwrap();
         // Another that shares it unlocks it for all.
         let d = open(&cluster.client("d")).await;

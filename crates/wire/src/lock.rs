@@ -126,7 +126,8 @@ pub enum LockOp {
     },
     /// The client holds what the shared owner holds, too. `NonExist` when that is nothing.
     Join,
-    /// The client does not hold what the shared owner holds any more; others may.
+    /// The client does not hold what the shared owner holds any more. Others do, or will have said so
+    /// in two seconds.
     Part,
 }
 

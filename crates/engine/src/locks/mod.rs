@@ -36,6 +36,11 @@ const WAIT_SLICE: Duration = Duration::from_secs(10);
 /// A wait that nobody asks for again ends after this long.
 const UNATTENDED: Duration = Duration::from_secs(5);
 
+/// What a shared owner holds is kept for this long after the last client has parted: a process that
+/// was just made by `fork` has not said yet that it shares it. As long as a client that is gone is
+/// waited for.
+const JOIN_GRACE: Duration = Duration::from_secs(2);
+
 /// The locks of a target.
 #[derive(Default)]
 pub(crate) struct Locks {
@@ -158,6 +163,18 @@ impl Target {
                 false => Err(Error::bare(Code::NonExist)),
             },
             LockOp::Part => {
+                if locks.table.borrow().is_last(key, owner, client) {
+                    // Others that share the owner may be about to join.
+                    let target = self.clone();
+                    self.env.spawn(async move {
+                        target.env.sleep(JOIN_GRACE).await;
+                        let mut granted = Vec::new();
+                        let locks = &target.locks;
+                        locks.table.borrow_mut().part(key, owner, client, &mut granted);
+                        locks.wake(granted);
+                    });
+                    return Ok(LockReply::Done);
+                }
                 locks.table.borrow_mut().part(key, owner, client, &mut granted);
                 locks.wake(granted);
                 Ok(LockReply::Done)

@@ -281,6 +281,13 @@ impl LockTable {
         true
     }
 
+    /// True when a client alone holds what a shared owner holds.
+    pub fn is_last(&self, key: Key, owner: LockOwner, client: ClientId) -> bool {
+        let held = self.queues.get(&key).map_or(&[][..], |queue| &queue.held);
+        let held = held.iter().find(|held| held.owner == owner && owner.is_shared());
+        held.is_some_and(|held| held.client == client && held.others.is_empty())
+    }
+
     /// A client holds no more what a shared owner holds; with the last one it is unlocked, and
     /// waits that end with it go to `granted`.
     pub fn part(

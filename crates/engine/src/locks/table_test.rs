@@ -313,6 +313,7 @@ fn a_shared_owners_lock_lasts_until_the_last_client_that_holds_it_has_gone() {
     let ticket = Ticket { client: ClientId(4), number: 1 };
     let waits = table.acquire(at, other, Some(ticket), &mut granted).unwrap();
     assert_eq!((waits, &granted[..]), (Outcome::Waiting, &[][..]));
+    assert!(table.is_last(at, shared, ClientId(3)) && !table.is_last(at, shared, ClientId(2)));
     table.drop_client(ClientId(3), &mut granted);
     assert_eq!(granted, [ticket]);
     // Whoever changes it is one that holds it; one unlock is an unlock for all.
