@@ -121,7 +121,9 @@ impl Target {
                     ctx.admission.close();
                     ctx.shard.close().await?;
                 }
-                self.store.destroy_shard(pool).await
+                self.store.destroy_shard(pool).await?;
+                self.failed.borrow_mut().remove(&pool);
+                Ok(())
             }
             AdminOp::CreateCont { pool, cont, csum, server_verify } => {
                 let ctx = self.shard(pool).await?;

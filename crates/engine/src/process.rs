@@ -228,6 +228,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
     let mut alive = Vec::new();
+    let mut failed: Vec<(TargetId, Error)> = Vec::new();
     for (number, id) in ids.iter().enumerate().take(config.targets.len()) {
         let owner = vos::Owner { engine: *engine.as_bytes(), number: number as u32 };
         let start = TargetStart {
@@ -245,21 +246,35 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
             incarnation,
             cores: config.targets[number].cores.clone(),
         };
-        let inbox = if in_threads {
-            let (inbox, thread, life) = start.in_thread().await?;
-            threads.push(thread);
-            alive.push((*id, life));
-            inbox
-        } else {
-            start.in_task(&env).await?
+        let started = match in_threads {
+            true => start.in_thread().await.map(|(inbox, thread, life)| {
+                threads.push(thread);
+                alive.push((*id, life));
+                inbox
+            }),
+            false => start.in_task(&env).await,
         };
-        inboxes.push((*id, inbox));
+        match started {
+            Ok(inbox) => inboxes.push((*id, inbox)),
+            // Damage costs one target; what the configuration has wrong is for who wrote it.
+            Err(error) if matches!(error.code, Code::Csum | Code::Io) => {
+                tracing::error!("{error}; the other targets of this engine are served");
+                inboxes.push((*id, refuser(&env, error.clone())));
+                failed.push((*id, error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if failed.len() == ids.len().min(config.targets.len())
+        && let Some((_, error)) = failed.pop()
+    {
+        return Err(error);
     }
     control.attach(inboxes.clone());
     let accepting = (env.clone(), control.clone(), inboxes.clone());
     env.spawn(async move {
         let (env, control, inboxes) = accepting;
-        accept_loop(&env, acceptor, control, inboxes, token).await;
+        accept_loop(&env, acceptor, control, Doors { inboxes, failed }, token).await;
     });
     control.introduce();
     ready(rank);
@@ -398,12 +413,48 @@ impl TargetStart {
     }
 }
 
+/// Answers the control service for a target that cannot be served.
+fn refuser(env: &Env, error: Error) -> Inbox {
+    let (inbox, mut orders) = mpsc::unbounded();
+    env.spawn(async move {
+        while let Some(order) = orders.next().await {
+            match order {
+                Order::Adopt(handoff) => drop(handoff),
+                // Whoever asked may have given up waiting.
+                Order::Admin(_, answer) => drop(answer.send(Err(error.clone()))),
+                Order::Drain(answer) => {
+                    let _ = answer.send(Ok(()));
+                    return;
+                }
+            }
+        }
+    });
+    inbox
+}
+
+/// The targets of an engine, for who comes to them.
+struct Doors {
+    inboxes: Vec<(TargetId, Inbox)>,
+    /// Those that cannot be served, and why.
+    failed: Vec<(TargetId, Error)>,
+}
+
+impl Doors {
+    /// The way to a target; `None` when it is not here.
+    fn of(&self, id: TargetId) -> Result<Option<&Inbox>> {
+        match self.failed.iter().find(|(failed, _)| *failed == id) {
+            Some((_, error)) => Err(error.clone()),
+            None => Ok(self.inboxes.iter().find(|(known, _)| *known == id).map(|(_, i)| i)),
+        }
+    }
+}
+
 /// Accepts connections for ever and hands each to whom it is for.
 async fn accept_loop(
     env: &Env,
     acceptor: Acceptor,
     control: std::rc::Rc<ControlHost>,
-    inboxes: Vec<(TargetId, Inbox)>,
+    doors: Doors,
     token: Vec<u8>,
 ) {
     loop {
@@ -424,13 +475,14 @@ async fn accept_loop(
         }
         match incomer.hello().service {
             Service::Control => control.clone().adopt(incomer.into_handoff()),
-            Service::Target(id) => match inboxes.iter().find(|(known, _)| *known == id) {
-                Some((_, inbox)) => {
+            Service::Target(id) => match doors.of(id) {
+                Err(error) => incomer.refuse(error),
+                Ok(Some(inbox)) => {
                     if inbox.unbounded_send(Order::Adopt(incomer.into_handoff())).is_err() {
                         tracing::error!("target {id} is gone; its connections are dropped");
                     }
                 }
-                None => incomer.refuse(Error::new(
+                Ok(None) => incomer.refuse(Error::new(
                     Code::Stale,
                     format!("target {id} is not on this engine; get the newest pool map"),
                 )),

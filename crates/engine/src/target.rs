@@ -111,6 +111,8 @@ pub struct Target {
     pub(crate) id: TargetId,
     pub(crate) store: Rc<Store>,
     pub(crate) shards: RefCell<HashMap<PoolId, Rc<PoolShard>>>,
+    /// Pools whose part here cannot be opened, and why.
+    pub(crate) failed: RefCell<HashMap<PoolId, Error>>,
     pub(crate) opens: RefCell<Opens>,
     pub(crate) locks: Locks,
     /// Objects that are being appended to.
@@ -141,7 +143,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens every shard of a store.
+    /// Opens every shard of a store. One that is damaged costs its pool's part here, not the target.
     pub async fn open(
         env: Env,
         id: TargetId,
@@ -151,9 +153,18 @@ impl Target {
         incarnation: u64,
     ) -> Result<Rc<Target>> {
         let mut shards = HashMap::new();
+        let mut failed = HashMap::new();
         for pool in store.shards() {
-            let shard = store.open_shard(pool).await?;
-            shards.insert(pool, Rc::new(PoolShard::new(&env, shard)));
+            match store.open_shard(pool).await {
+                Ok(shard) => {
+                    shards.insert(pool, Rc::new(PoolShard::new(&env, shard)));
+                }
+                Err(error) => {
+                    let error = error.context(format!("target {id}: pool {pool} cannot be served"));
+                    tracing::error!("{error}");
+                    failed.insert(pool, error);
+                }
+            }
         }
         // A target without shards has had no clients.
         let locks = Locks::new(env.now(), !shards.is_empty());
@@ -163,6 +174,7 @@ impl Target {
             id,
             store,
             shards: RefCell::new(shards),
+            failed: RefCell::new(failed),
             opens: RefCell::new(Opens::default()),
             locks,
             appends: RefCell::default(),
@@ -344,6 +356,9 @@ impl Target {
         loop {
             if let Some(ctx) = self.shards.borrow().get(&pool) {
                 return Ok(ctx.clone());
+            }
+            if let Some(error) = self.failed.borrow().get(&pool) {
+                return Err(error.clone());
             }
             if self.env.now() > self.started + INTRODUCTION_TIME_MAX {
                 return Err(Error::new(

@@ -3,6 +3,8 @@
 //! The table brings every page as absent. Records are replayed in groups: what a group touches is
 //! loaded at once, so that the device works at depth, then its records are applied one by one;
 //! what an earlier record of the group has made large or moved is looked for again before each.
+//! A page that is damaged costs its objects, not the shard: changes of it are left out, and it is never
+//! read again, so that what it was before them does not come back.
 //! Clean pages are forgotten between groups.
 
 use std::cell::RefCell;
@@ -134,6 +136,14 @@ impl Recovery {
                 self.load(missing).await?;
             }
             self.record_count += 1;
+            // Changes of what is lost are left out one by one; these records are one change each.
+            let is_one = matches!(
+                record,
+                RecordDf::Sweep { .. } | RecordDf::RollBack { .. } | RecordDf::Join { .. }
+            );
+            if is_one && !self.state.index.lost.is_empty() && !self.touched(&record)?.is_empty() {
+                continue;
+            }
             self.state.replay(record, &mut self.space.borrow_mut())?;
         }
         let (index, limit) = (&mut self.state.index, self.limit_bytes);
@@ -141,8 +151,17 @@ impl Recovery {
         Ok(())
     }
 
-    /// Absent pages that a record touches.
+    /// Absent pages that a record touches and that are not lost.
     fn missing(&self, record: &RecordDf<'_>) -> Result<BTreeSet<PageId>> {
+        let mut touched = self.touched(record)?;
+        if !self.state.index.lost.is_empty() {
+            touched.retain(|id| !self.state.index.lost.contains(id));
+        }
+        Ok(touched)
+    }
+
+    /// Absent pages that a record touches.
+    fn touched(&self, record: &RecordDf<'_>) -> Result<BTreeSet<PageId>> {
         let index = &self.state.index;
         let probe = &index.probe;
         let cont = match record {
@@ -209,19 +228,29 @@ impl Recovery {
             })
             .buffer_unordered(READS_MAX);
         while let Some((id, place, image)) = reads.next().await {
-            let image = image.map_err(|error| error.context(id.to_string()))?;
-            let (of, body) = decode(&pages.shard, &image)?;
-            if of != (&id).into() {
-                return Err(Error::new(Code::Csum, format!("{id}: another page is in its place")));
+            let taken = match &image {
+                Ok(image) => decode(&pages.shard, image).and_then(|(of, body)| {
+                    if of != (&id).into() {
+                        return Err(Error::new(Code::Csum, "another page is in its place"));
+                    }
+                    self.state.index.take_in(&id, &place, body)
+                }),
+                Err(error) => Err(error.clone()),
+            };
+            match taken {
+                Err(error) if error.code == Code::Csum && !matches!(id, PageId::Past { .. }) => {
+                    tracing::error!("{id}: {error}: what it holds is lost, the rest is served");
+                    self.state.index.lose(&id);
+                }
+                taken => taken.map_err(|error| error.context(id.to_string()))?,
             }
-            self.state.index.take_in(&id, &place, body)?;
         }
         Ok(())
     }
 }
 
 /// Goes the ways that a change will go.
-fn touch(container: &Container, change: &ChangeDf<'_>) {
+pub(crate) fn touch(container: &Container, change: &ChangeDf<'_>) {
     let dkey = |oid: Oid, dkey: &[u8]| {
         container.touch_home(oid);
         if let Some(object) = container.whole(oid) {

@@ -186,7 +186,9 @@ impl State {
             RecordDf::Apply { cont, epoch, changes, origin, orphans, sums } => {
                 changes.iter().try_for_each(check_change)?;
                 if self.index.conts.contains_key(&cont) {
-                    changes.iter().try_for_each(|change| claim_change(change, space))?;
+                    let mut kept =
+                        changes.iter().filter(|change| !self.index.is_lost(cont, change));
+                    kept.try_for_each(|change| claim_change(change, space))?;
                 }
                 for change in &changes {
                     each_fresh_run(change, |run| self.replayed_sums.clear_run(run));

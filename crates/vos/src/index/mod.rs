@@ -19,7 +19,7 @@ pub(crate) mod rollback;
 pub(crate) mod slot;
 pub(crate) mod snapshot;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use types::{ContId, Epoch, Key, Oid};
@@ -32,7 +32,7 @@ pub(crate) use bucket::Container;
 use bucket::Scope;
 use extent::Place;
 use graveyard::Graveyard;
-use page::{Delta, Ledger, Probe};
+use page::{Delta, Ledger, PageId, Probe};
 use past::{Kept, PastValue, SweepAt, Swept};
 use slot::{NewValue, Single};
 
@@ -98,6 +98,8 @@ pub(crate) struct Index {
     pub graveyard: Graveyard,
     /// Looks for what is not in memory.
     pub probe: Rc<Probe>,
+    /// Pages that replay has found damaged. They stay absent.
+    pub lost: BTreeSet<PageId>,
 }
 
 impl Index {
@@ -144,6 +146,9 @@ impl Index {
         change: &ChangeDf<'_>,
         effects: &mut Effects,
     ) {
+        if self.is_lost(cont, change) {
+            return;
+        }
         let Some(container) = self.conts.get_mut(&cont) else { return };
         let ledger = &mut self.ledger;
         effects.places_blocks = places_blocks(change);
@@ -184,6 +189,28 @@ impl Index {
             }
         };
         self.count(&delta);
+    }
+
+    /// True when a change concerns a page that replay has found damaged.
+    pub(crate) fn is_lost(&self, cont: ContId, change: &ChangeDf<'_>) -> bool {
+        if self.lost.is_empty() {
+            return false;
+        }
+        let Some(container) = self.conts.get(&cont) else { return false };
+        container.probe.on.set(true);
+        crate::recovery::touch(container, change);
+        container.probe.on.set(false);
+        container.probe.missed.take().iter().any(|id| self.lost.contains(id))
+    }
+
+    /// Replay has found a page damaged: it is not to be read any more, after a checkpoint either.
+    pub(crate) fn lose(&mut self, id: &PageId) {
+        if self.lost.insert(id.clone())
+            && let Some(place) = self.page_mut(id).and_then(|page| page.place.as_mut())
+        {
+            // No image has this checksum and is the one that belongs here.
+            place.crc = !place.crc;
+        }
     }
 
     /// Follows a change of a container.
