@@ -504,11 +504,14 @@ async fn read_value(
             let recxs = vec![Recx { index: 0, count: end + 5 }];
             let want = FetchWant::Sparse { record_bytes, recxs: recxs.clone(), with_holes: true };
             let mut sparse = Segments::new();
+            // Pages may have been forgotten while the data were read.
+            shard.ready_at(CONT, Epoch(at), &[], &touched).await?;
             let told = fetch(want, &mut sparse);
             sparse.load().await?;
             assert_eq!(checked_data(&sparse), data);
             let want = FetchWant::Sparse { record_bytes, recxs, with_holes: false };
             let mut whole = Segments::new();
+            shard.ready_at(CONT, Epoch(at), &[], &touched).await?;
             assert_eq!(fetch(want, &mut whole), told);
             let FetchedValue::Sparse { holes, .. } = told.value else { panic!("{told:?}") };
             // There is always one beyond the end.
