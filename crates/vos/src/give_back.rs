@@ -1,8 +1,9 @@
 //! Memory of a pool in memory that nothing is in goes back to the kernel.
 //!
 //! A busy pool is left alone: what it freed it will fill again, and memory that was given back
-//! has to be cleared anew. When little was written for two seconds after something was freed,
-//! all that is free goes back; what was touched in advance and never used, after half a minute.
+//! has to be cleared anew. In a virtual machine it may even go back to the host, and the next touch
+//! takes a millisecond a MiB. When little was written for half a minute, all that is free goes back,
+//! what was touched in advance and never used, too.
 
 use std::rc::Weak;
 use std::time::Duration;
@@ -15,10 +16,8 @@ use crate::space::Run;
 const TICK: Duration = Duration::from_secs(1);
 /// More than this written in a tick is a busy pool, bytes.
 const BUSY_BYTES_MIN: u64 = 16 << 20;
-/// Ticks that a pool must not be busy before what was freed goes back.
-const QUIET_TICKS_FREED: u32 = 2;
-/// … before what was touched in advance does.
-const QUIET_TICKS_UNUSED: u32 = 30;
+/// Ticks that a pool must not be busy before what is free goes back.
+const QUIET_TICKS: u32 = 30;
 /// Most bytes given back before others get their turn.
 const STEP_BYTES_MAX: u64 = 64 << 20;
 
@@ -53,13 +52,10 @@ pub(crate) async fn run(shard: Weak<Shard>) {
         let is_busy = before.is_some_and(|before| reserved - before > BUSY_BYTES_MIN);
         before = Some(reserved);
         quiet_ticks = if is_busy { 0 } else { quiet_ticks + 1 };
-        let has_freed = shard.core.space.borrow().freed_bytes() > shard.given_back.get();
-        let wait = if has_freed { QUIET_TICKS_FREED } else { QUIET_TICKS_UNUSED };
-        if quiet_ticks < wait {
+        if quiet_ticks < QUIET_TICKS {
             continue;
         }
         // What is freed from now on is for the next task.
-        shard.given_back.set(shard.core.space.borrow().freed_bytes());
         shard.discarding.set(false);
         give_back(&shard).await;
         return;

@@ -88,8 +88,6 @@ pub struct Shard {
     pub(crate) aggregation: Cell<AggregationStat>,
     pub(crate) aggregating: Cell<bool>,
     pub(crate) discarding: Cell<bool>,
-    /// Of a pool in memory: bytes that had been freed when memory was last given back.
-    pub(crate) given_back: Cell<u64>,
     /// A sweep runs in the background.
     pub(crate) sweeping: Cell<bool>,
     effects: RefCell<Effects>,
@@ -141,7 +139,6 @@ impl Shard {
             aggregation: Cell::default(),
             aggregating: Cell::new(false),
             discarding: Cell::new(false),
-            given_back: Cell::new(0),
             sweeping: Cell::new(false),
             effects: RefCell::default(),
             me: me.clone(),

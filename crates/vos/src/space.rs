@@ -104,8 +104,6 @@ pub(crate) struct Space {
     readers: BTreeMap<u64, u32>,
     generation: u64,
     durable: Lsn,
-    /// Blocks ever freed.
-    freed_blocks: u64,
     /// Freed runs are collected for the device to be told.
     collects: bool,
     /// Freed runs, joined; parts of them may be in use again.
@@ -386,7 +384,6 @@ impl Space {
     }
 
     fn note_freed(&mut self, first: u64, count: u64) {
-        self.freed_blocks += count;
         if !self.collects {
             return;
         }
@@ -406,11 +403,6 @@ impl Space {
                 self.freed.clear();
             }
         }
-    }
-
-    /// Bytes ever freed: it moves while something becomes free.
-    pub(crate) fn freed_bytes(&self) -> u64 {
-        self.freed_blocks * BLOCK_BYTES
     }
 
     /// The first free run at or behind `at`, or the part of one that begins there.

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::md;
 use crate::place::Where;
 use std::io::Write;
+use std::time::Duration;
 use types::{ObjClass, Result};
 
 /// Files of the full directory.
@@ -15,6 +16,9 @@ const FILES: u64 = 1_000_000;
 /// Files made, looked at and removed to see what an operation costs.
 const PROBE_FILES: u64 = 20_000;
 const POOL_BYTES: u64 = 8 << 30;
+/// Engines whose memory did not move for so long have made themselves ready.
+const SETTLE_TIME: Duration = Duration::from_millis(250);
+const SETTLE_LOOKS_MAX: u32 = 40;
 
 /// Measures operations in one directory, empty and full, and what filling it took.
 pub fn measure(
@@ -54,7 +58,16 @@ fn fill_and_probe(options: &Options, files: u64, bed: &Bed, all: &mut Collector)
     // Counted from before the first file: nothing the engines have freed can hide growth.
     let pids = bed.engine_pids()?;
     let resident = || pids.iter().map(|&pid| clock::resident_bytes(pid)).sum::<Result<u64>>();
-    let before = resident()?;
+    let mut before = resident()?;
+    // A pool in memory touches in the background what it will use first.
+    for _ in 0..SETTLE_LOOKS_MAX {
+        std::thread::sleep(SETTLE_TIME);
+        let now = resident()?;
+        if now == before {
+            break;
+        }
+        before = now;
+    }
     probe_cpu(&probe, &place, "empty", all)?;
     let filled = md::run(&stay, &place, &mut std::io::sink())?;
     let after = resident()?;

@@ -89,9 +89,9 @@ fn free_memory_is_given_back_and_nothing_else() {
                     continue;
                 }
                 assert_eq!(got, model.run(n + 1, &step), "{step:?}");
-                env.sleep(Duration::from_millis(rng.below(3000))).await;
+                env.sleep(Duration::from_secs(rng.below(60))).await;
             }
-            env.sleep(Duration::from_secs(5)).await;
+            env.sleep(Duration::from_secs(60)).await;
             compare(&shard, &model).await;
             let before = shard.aggregation_stat().discarded_bytes;
             assert!(before > 64 << 20, "{before}");
@@ -99,8 +99,8 @@ fn free_memory_is_given_back_and_nothing_else() {
                 let op = [Op::PunchObj { oid: *oid, cond: Cond::NONE, besides: b"" }];
                 write(&shard, 1000, &op, b"", None).await.unwrap();
             }
-            // Within seconds, all but what was never touched.
-            env.sleep(Duration::from_secs(5)).await;
+            // Within a minute, all but what was never touched.
+            env.sleep(Duration::from_secs(60)).await;
             assert!(shard.aggregation_stat().discarded_bytes > before);
             compare(&shard, &Model::default()).await;
         });
