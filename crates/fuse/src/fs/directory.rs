@@ -4,7 +4,7 @@ use super::convert;
 use super::fault::{Answer, Fault};
 use super::files::OpenFile;
 use super::listing::{ENTRIES_FROM, Item, Listing, Page};
-use super::table::Inode;
+use super::table::{ClosingMark, Inode};
 use super::worker::Worker;
 use crate::low::{Attr, DirSink, Entry, Fh, FileKind, NodeId, Opened, Request};
 use dfs::Access;
@@ -29,6 +29,7 @@ impl Worker {
             thread: self.thread,
             append: false,
             lockers: Mutex::default(),
+            closing: ClosingMark::default(),
             atime_due: AtomicBool::new(false),
             listing,
         });

@@ -1,7 +1,7 @@
 //! Open files and directories, process-wide: handle number → what was opened.
 
 use super::listing::Listing;
-use super::table::Inode;
+use super::table::{ClosingMark, Inode};
 use crate::low::LockOwner;
 use foldhash::HashMap;
 use parking_lot::Mutex;
@@ -21,6 +21,9 @@ pub struct OpenFile {
     pub append: bool,
     /// Owners that took `fcntl` locks through it.
     pub lockers: Mutex<Vec<LockOwner>>,
+    /// A descriptor of it was closed and no lock asked for through it since, so it may be about to
+    /// be released; see [`Inode::may_close`].
+    pub closing: ClosingMark,
     /// The first read sets the access time.
     pub atime_due: AtomicBool,
     /// Of a directory: where its listing stands.

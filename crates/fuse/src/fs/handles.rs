@@ -119,6 +119,7 @@ impl Worker {
     pub async fn release(self: &Rc<Self>, fh: Fh, release: Release) {
         let Some(file) = self.volume.files.remove(fh.0) else { return };
         let _releasing = file.inode.releasing();
+        file.inode.stays_open(&file.closing);
         self.unlock_closed(&file, release.lock_owner.filter(|_| release.flock_unlock)).await;
         // The space of what has no name comes back now, not with the next request.
         let at_once = file.inode.shared().is_unlinked() && !file.inode.is_open();

@@ -5,9 +5,10 @@
 //! like any other: it holds up nobody, and ends when the program gets a signal.
 //!
 //! Locks of an open file (`flock`, `F_OFD_SETLK`) end with its last close, of which the kernel tells without
-//! waiting (RELEASE): another thread of ours may have that in hand, or be about to, when the
-//! program's next request comes here. So a lock that is refused is asked for once more when all
-//! releases that came before are done.
+//! waiting (RELEASE): another thread of ours may have that in hand, or the kernel still hold it
+//! back, when the program's next request comes here. It does wait for each `close` (FLUSH),
+//! though, so it is known which open files may be about to end. A lock that is refused is asked
+//! for once more when those have ended, or after a while ([`LAST_CLOSE`]).
 
 use super::fault::{Answer, Fault};
 use super::files::OpenFile;
@@ -15,10 +16,15 @@ use super::serve::PATIENCE;
 use super::worker::Worker;
 use crate::low::{Fh, Lock, LockKind as Kind, LockOwner, LockRequest, Request};
 use dfs::{LockAsk, LockInterrupt, LockKind, LockMode, LockRange, Obj, OpenFlags};
-use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use std::pin::pin;
+use std::time::Duration;
 use types::Code;
+
+/// How long the kernel may take at most to tell of the last close of a file after the program went
+/// on. A lock that is refused waits that long once after a descriptor was closed that was not the
+/// last of its open file, unless that was used for a lock since.
+const LAST_CLOSE: Duration = Duration::from_millis(500);
 
 impl Worker {
     fn lock_obj(&self, file: &OpenFile) -> Obj {
@@ -29,6 +35,7 @@ impl Worker {
     /// Takes, changes or lets go of a lock.
     pub async fn setlk(&self, req: &Request, fh: Fh, asked: LockRequest) -> Answer {
         let file = self.file(fh)?;
+        file.inode.stays_open(&file.closing);
         let obj = self.lock_obj(&file);
         let kind = kind_of(&asked);
         let range = range_of(&asked.lock);
@@ -50,8 +57,8 @@ impl Worker {
             wait: asked.wait,
         };
         let done = match self.try_lock(req, &obj, &ask).await {
-            Err(error) if error.code == Code::WouldBlock => {
-                self.earlier_releases(&file).await;
+            Err(error) if error.code == Code::WouldBlock && !req.is_interrupted() => {
+                select(pin!(self.earlier_releases(&file)), pin!(req.interrupted())).await;
                 self.try_lock(req, &obj, &ask).await
             }
             other => other,
@@ -63,26 +70,13 @@ impl Worker {
         }
     }
 
-    /// Waits until what was released before now on any thread is released.
+    /// Waits until those open files of a node are released that may have been closed before now.
     async fn earlier_releases(&self, file: &OpenFile) {
-        for thread in 0..self.volume.options.threads {
-            let (sender, took) = oneshot::channel();
-            self.volume.mail.send(thread, move |worker| {
-                let env = worker.env().clone();
-                worker.env().spawn(async move {
-                    // What has come is taken and begun in the rounds up to here; a system call
-                    // lets the kernel deliver what it holds back for one.
-                    env.yield_now().await;
-                    rustix::thread::sched_yield();
-                    env.yield_now().await;
-                    env.yield_now().await;
-                    let _ = sender.send(());
-                });
-            });
-            // A thread that has ended has nothing in hand.
-            let _ = took.await;
+        let over = pin!(file.inode.releases_over());
+        let too_long = pin!(self.env().sleep(LAST_CLOSE));
+        if let Either::Right(_) = select(over, too_long).await {
+            file.inode.all_stay_open();
         }
-        file.inode.releases_over().await;
     }
 
     async fn try_lock(&self, req: &Request, obj: &Obj, ask: &LockAsk) -> types::Result<()> {
@@ -133,6 +127,7 @@ impl Worker {
     pub async fn close_locks(&self, fh: Fh, owner: LockOwner) -> Answer {
         let file = self.file(fh)?;
         self.unlock_all(&file, LockKind::Posix, owner).await;
+        file.inode.may_close(&file.closing);
         Ok(())
     }
 

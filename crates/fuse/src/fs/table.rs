@@ -49,6 +49,9 @@ struct State {
     /// Open files that are being released, and who waits until none is.
     releases: u32,
     released: Vec<oneshot::Sender<()>>,
+    /// Open files with a mark of this round ([`Inode::may_close`]).
+    closing: u32,
+    closing_round: u64,
     /// Of a directory: its attributes, kept up to date over what this mount does, and when they
     /// were asked for.
     attributes: Option<(Stat, u64)>,
@@ -66,6 +69,8 @@ impl Inode {
             known_ns: 0,
             releases: 0,
             released: Vec::new(),
+            closing: 0,
+            closing_round: 1,
             attributes: None,
         };
         Inode { number, state: Mutex::new(state) }
@@ -178,11 +183,40 @@ impl Inode {
         Releasing(self.clone())
     }
 
-    /// Waits until no open file of it is being released.
+    /// A descriptor of an open file was closed. If it was the last, the kernel tells so too
+    /// (RELEASE), but nobody waits for that, and what the program asks for next may come first.
+    pub fn may_close(&self, mark: &ClosingMark) {
+        let mut state = self.state.lock();
+        if mark.0.swap(state.closing_round, Ordering::Relaxed) != state.closing_round {
+            state.closing += 1;
+        }
+    }
+
+    /// An open file is used, so it was not closed for good; or its release is counted now.
+    pub fn stays_open(&self, mark: &ClosingMark) {
+        if mark.0.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        if mark.0.swap(0, Ordering::Relaxed) == state.closing_round {
+            state.closing -= 1;
+            state.end_wait();
+        }
+    }
+
+    /// Takes all open files for open: time has shown that their last close was not it.
+    pub fn all_stay_open(&self) {
+        let mut state = self.state.lock();
+        state.closing = 0;
+        state.closing_round += 1;
+        state.end_wait();
+    }
+
+    /// Waits until no open file of it is being released, or may be about to.
     pub async fn releases_over(&self) {
         let over = {
             let mut state = self.state.lock();
-            if state.releases == 0 {
+            if state.releases == 0 && state.closing == 0 {
                 return;
             }
             let (sender, over) = oneshot::channel();
@@ -219,13 +253,22 @@ impl Drop for Releasing {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.releases -= 1;
-        if state.releases == 0 {
-            state.released.clear();
-        }
+        state.end_wait();
     }
 }
 
+/// Says that an open file may be about to be released: the round of marks in which that was noted.
+#[derive(Default)]
+pub struct ClosingMark(AtomicU64);
+
 impl State {
+    /// Lets those go on who wait for releases, if none is left.
+    fn end_wait(&mut self) {
+        if self.releases == 0 && self.closing == 0 {
+            self.released.clear();
+        }
+    }
+
     fn replace(&mut self, shared: &SharedObj) {
         let (hard, unlinked) = (self.shared.is_hard(), self.shared.is_unlinked());
         self.shared = shared.clone();

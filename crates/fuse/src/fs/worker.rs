@@ -4,7 +4,7 @@ use super::caller::credentials;
 use super::convert;
 use super::fault::{Answer, Fault};
 use super::files::OpenFile;
-use super::table::{Inode, Version};
+use super::table::{ClosingMark, Inode, Version};
 use super::volume::Volume;
 use crate::low::{
     Attr, Entry, Fh, NodeId, Notifier, OpenFlags as OpenBits, Request, Stat as Told, WorkerSeat,
@@ -155,9 +155,16 @@ impl Worker {
         let due = self.volume.options.keeps_atime && stat.is_atime_due(self.env.wall_ns() as i64);
         let atime_due = AtomicBool::new(due);
         let append = bits.has(libc::O_APPEND);
-        let lockers = Mutex::default();
         let thread = self.thread;
-        let file = OpenFile { inode, thread, append, lockers, atime_due, listing: None };
+        let file = OpenFile {
+            inode,
+            thread,
+            append,
+            lockers: Mutex::default(),
+            closing: ClosingMark::default(),
+            atime_due,
+            listing: None,
+        };
         let fh = self.volume.files.add(file);
         self.handles.borrow_mut().insert(fh, obj);
         Fh(fh)
