@@ -10,7 +10,6 @@
 //! |---|---|
 //! | [`message`] | the frames between a client and its coordinator |
 //! | [`queue`] | who may go when: a state machine without I/O |
-//! | [`auto`] | the limit that finds itself |
 //! | [`pattern`] | patterns for names |
 //! | [`server`] | the coordinator |
 //! | [`monitor`] | asking a coordinator for its state |
@@ -19,7 +18,6 @@
 //! | [`client`] | the connection of a process that does I/O to its coordinator |
 //! | [`rules`] | which target a file belongs to, whom to ask, settings |
 
-pub mod auto;
 pub mod client;
 pub mod figure;
 pub mod load;

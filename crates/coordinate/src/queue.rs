@@ -5,9 +5,8 @@
 //! says. A request enters all its lanes at once or none, so nobody holds one target while waiting
 //! for another, and there is no deadlock.
 //!
-//! Order in a lane: higher priority first; within a priority, jobs share by weight (start-time fair
-//! queueing with several outstanding requests, SFQ(D) of Jin, Chase and Kaur, 2004); within a job,
-//! first come first served. With one job and one priority that is the paper's FIFO.
+//! Order in a lane: higher priority first; within a priority, jobs share by weight; within a job,
+//! first come first served ([`admit::FairQueue`]). With one job and one priority that is the paper's FIFO.
 //!
 //! Two counters keep anybody from waiting for ever. Both count grants, not time: a bound in time would be
 //! exceeded by everybody under overload, and order would end just when it matters.
@@ -23,7 +22,6 @@
 //! - when `step` returns, no waiting request could be let in (among the first
 //!   [`LOOKAHEAD`] of each lane).
 
-mod fair;
 mod lane;
 mod stats;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Layers from the bottom up; the index is the layer's number.
 const LAYERS: [&[&str]; 8] = [
     &["types"],
-    &["wire", "placement", "codec"],
+    &["wire", "placement", "codec", "admit"],
     &["env", "transport"],
     &["vos", "control"],
     &["engine", "client"],

@@ -1,9 +1,14 @@
 //! One target in one direction: its limit, who is in, and the order of those who wait.
 
-use super::fair::{self, Order};
 use super::stats::Totals;
-use crate::auto::Auto;
+use admit::{FairQueue, LimitFinder};
 use std::collections::BTreeSet;
+
+/// What a request costs beside its bytes, bytes: one without any is not free.
+const REQUEST_BYTES: u64 = 64 << 10;
+/// Least time in which a limit is judged, microseconds: short bursts into some cache say nothing
+/// of the device.
+const WINDOW_US_MIN: u64 = 100_000;
 
 /// How many may be in a lane at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,14 +55,14 @@ pub(super) struct Waiter {
 enum Gate {
     Off,
     Fixed(u32),
-    Auto(Box<Auto>),
+    Auto(Box<LimitFinder>),
 }
 
 #[derive(Clone)]
 pub(super) struct Lane {
     gate: Gate,
     active: u32,
-    waiting: Order,
+    waiting: FairQueue<usize, ()>,
     /// The same requests by arrival.
     by_age: BTreeSet<u64>,
     /// Those that reserve, by turn.
@@ -74,12 +79,12 @@ impl Lane {
         let gate = match limit {
             Limit::Off => Gate::Off,
             Limit::Fixed(limit) => Gate::Fixed(limit.max(1)),
-            Limit::Auto { max } => Gate::Auto(Box::new(Auto::new(max))),
+            Limit::Auto { max } => Gate::Auto(Box::new(LimitFinder::new(max, WINDOW_US_MIN))),
         };
         Lane {
             gate,
             active: 0,
-            waiting: Order::default(),
+            waiting: FairQueue::default(),
             by_age: BTreeSet::new(),
             reserving: BTreeSet::new(),
             overtakes: 0,
@@ -93,7 +98,7 @@ impl Lane {
         match &self.gate {
             Gate::Off => None,
             Gate::Fixed(limit) => Some(*limit),
-            Gate::Auto(auto) => Some(auto.limit()),
+            Gate::Auto(finder) => Some(finder.limit()),
         }
     }
 
@@ -116,7 +121,7 @@ impl Lane {
 
     /// Nobody is in, waits, or is about to.
     pub fn is_idle(&self) -> bool {
-        self.active == 0 && self.waiting.len() == 0 && !self.pinned
+        self.active == 0 && self.waiting.is_empty() && !self.pinned
     }
 
     /// Keeps the lane from being forgotten until [`Lane::enqueue`].
@@ -140,14 +145,15 @@ impl Lane {
     /// A request begins to wait.
     pub fn enqueue(&mut self, now_us: u64, waiter: Waiter, weight: u16, bytes: u64) {
         self.pinned = false;
-        if self.active == 0 && self.waiting.len() == 0 {
+        if self.active == 0 && self.waiting.is_empty() {
             self.waiting.forget();
         }
-        if let Gate::Auto(auto) = &mut self.gate {
-            auto.pass_time(now_us, self.active);
+        if let Gate::Auto(finder) = &mut self.gate {
+            finder.pass_time(now_us, self.active);
         }
         let Waiter { arrival, job, priority, .. } = waiter;
-        self.waiting.insert(arrival, job, priority, fair::cost(bytes, weight));
+        let cost = admit::cost(bytes.saturating_add(REQUEST_BYTES), weight);
+        self.waiting.push(arrival, job, priority, cost, ());
         if self.by_age.is_empty() {
             self.overtakes = 0;
         }
@@ -173,8 +179,12 @@ impl Lane {
     }
 
     fn remove(&mut self, waiter: Waiter, goes: bool) {
-        let Waiter { arrival, job, priority, reserves } = waiter;
-        self.waiting.remove(arrival, job, priority, goes);
+        let Waiter { arrival, reserves, .. } = waiter;
+        if goes {
+            self.waiting.take(arrival);
+        } else {
+            self.waiting.withdraw(arrival);
+        }
         if self.by_age.first() == Some(&arrival) {
             self.overtakes = 0;
         }
@@ -190,8 +200,8 @@ impl Lane {
             self.overtakes = self.overtakes.saturating_add(1);
         }
         self.remove(waiter, true);
-        if let Gate::Auto(auto) = &mut self.gate {
-            auto.pass_time(now_us, self.active);
+        if let Gate::Auto(finder) = &mut self.gate {
+            finder.pass_time(now_us, self.active);
         }
         self.active += 1;
         self.totals.grant(waited_us);
@@ -210,11 +220,11 @@ impl Lane {
     /// A request goes out, with its share of bytes if it was completed.
     pub fn release(&mut self, now_us: u64, held_us: u64, bytes: Option<u64>) {
         debug_assert!(self.active > 0, "who goes out was in");
-        if let Gate::Auto(auto) = &mut self.gate {
-            auto.pass_time(now_us, self.active);
+        if let Gate::Auto(finder) = &mut self.gate {
+            finder.pass_time(now_us, self.active);
             match bytes {
-                Some(bytes) => auto.completed(now_us, bytes, self.active),
-                None => auto.disturbed(),
+                Some(bytes) => finder.completed(now_us, bytes, self.active),
+                None => finder.disturbed(),
             }
         }
         self.active -= 1;
@@ -223,8 +233,8 @@ impl Lane {
 
     /// True when the waiting request is in all the lists it belongs to.
     pub fn holds(&self, waiter: Waiter) -> bool {
-        let Waiter { arrival, job, priority, reserves } = waiter;
-        self.waiting.contains(arrival, job, priority)
+        let Waiter { arrival, reserves, .. } = waiter;
+        self.waiting.contains(arrival)
             && self.by_age.contains(&arrival)
             && reserves.is_none_or(|turn| self.reserving.contains(&(turn, arrival)))
     }

@@ -4,8 +4,7 @@
 //! or was set, and forced ones. While fewer are at work, nobody waits. A place in the queue ends
 //! with the future that holds it, a slot when it is dropped.
 
-use super::finder::Finder;
-use super::queue::{FairQueue, Ticket};
+use admit::{FairQueue, LimitFinder, Ticket};
 use env::Env;
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
@@ -26,20 +25,30 @@ const JOB_COUNT_MAX: usize = 1024;
 const OTHER_JOBS: &str = "(others)";
 /// Jobs in a report.
 const JOBS_REPORTED_MAX: usize = 64;
+/// Priority of transfers of jobs.
+const JOBS: u8 = 0;
+/// Priority of transfers that go before all jobs.
+const FIRST: u8 = 1;
+/// Largest limit that is tried.
+const FOUND_LIMIT_MAX: u32 = 64;
+/// Least time in which a limit is judged, microseconds.
+const WINDOW_US_MIN: u64 = 10_000;
 
 /// Lets transfers of one direction in.
 pub(crate) struct Gate {
     env: Env,
     on: Cell<bool>,
     staged_bytes: Cell<u64>,
-    state: RefCell<State>,
+    traffic: RefCell<Traffic>,
 }
 
-struct State {
+struct Traffic {
     limit: Limit,
-    finder: Finder,
+    finder: LimitFinder,
     at_work: u32,
-    queue: FairQueue<Waiter>,
+    queue: FairQueue<Rc<str>, Waiter>,
+    ticket_last: Ticket,
+    weights: Weights,
     closed: bool,
     /// Totals; those that describe the present are made when asked for.
     total: GateStat,
@@ -53,7 +62,7 @@ struct Waiter {
     bytes: u64,
 }
 
-impl State {
+impl Traffic {
     fn limit_now(&self) -> u32 {
         match self.limit {
             Limit::Off => u32::MAX,
@@ -68,8 +77,20 @@ impl State {
         self.jobs.entry(name).or_default()
     }
 
+    fn cost(&self, job: &str, bytes: u64) -> u128 {
+        admit::cost(bytes, self.weights.of(job))
+    }
+
+    /// Tells the finder how many have been at work until now; before every change of that.
+    fn pass_time(&mut self, env: &Env) {
+        if self.limit == Limit::Auto {
+            self.finder.pass_time(now_us(env), self.at_work);
+        }
+    }
+
     /// Counts one that goes to work.
-    fn note_granted(&mut self, job: &Rc<str>, bytes: u64, waited: Option<Duration>) {
+    fn note_granted(&mut self, env: &Env, job: &Rc<str>, bytes: u64, waited: Option<Duration>) {
+        self.pass_time(env);
         self.at_work += 1;
         self.total.at_work_max = self.total.at_work_max.max(self.at_work);
         let wait_us = waited.map_or(0, |time| time.as_micros() as u64);
@@ -92,11 +113,13 @@ impl Gate {
             env: env.clone(),
             on: Cell::new(false),
             staged_bytes: Cell::new(0),
-            state: RefCell::new(State {
+            traffic: RefCell::new(Traffic {
                 limit: Limit::Off,
-                finder: Finder::new(),
+                finder: new_finder(),
                 at_work: 0,
-                queue: FairQueue::new(Weights::default()),
+                queue: FairQueue::default(),
+                ticket_last: 0,
+                weights: Weights::default(),
                 closed: false,
                 total: GateStat::default(),
                 jobs: HashMap::new(),
@@ -112,15 +135,18 @@ impl Gate {
     /// Takes a new limit and weights.
     pub fn set(self: &Rc<Self>, limit: Limit, weights: &Weights) {
         {
-            let mut state = self.state.borrow_mut();
-            if state.closed {
+            let mut traffic = self.traffic.borrow_mut();
+            if traffic.closed {
                 return;
             }
-            if limit == Limit::Auto && state.limit != Limit::Auto {
-                state.finder = Finder::new();
+            if limit == Limit::Auto && traffic.limit != Limit::Auto {
+                traffic.finder = new_finder();
             }
-            state.limit = limit;
-            state.queue.set_weights(weights.clone());
+            traffic.limit = limit;
+            if traffic.weights != *weights {
+                traffic.weights = weights.clone();
+                traffic.queue.set_costs(|job, waiter| admit::cost(waiter.bytes, weights.of(job)));
+            }
             self.on.set(limit != Limit::Off);
         }
         self.let_in();
@@ -128,12 +154,13 @@ impl Gate {
 
     /// A slot, if one is free and nobody waits.
     pub fn try_enter(self: &Rc<Self>, job: &Rc<str>, bytes: u64) -> Option<Slot> {
-        let mut state = self.state.borrow_mut();
-        if !state.queue.is_empty() || state.at_work >= state.limit_now() {
+        let mut traffic = self.traffic.borrow_mut();
+        if !traffic.queue.is_empty() || traffic.at_work >= traffic.limit_now() {
             return None;
         }
-        state.queue.pass(job, bytes);
-        state.note_granted(job, bytes, None);
+        let cost = traffic.cost(job, bytes);
+        traffic.queue.pass(job.clone(), JOBS, cost);
+        traffic.note_granted(&self.env, job, bytes, None);
         Some(Slot::new(self, bytes))
     }
 
@@ -149,8 +176,7 @@ impl Gate {
         if let Some(slot) = self.try_enter(job, bytes) {
             return Ok(slot);
         }
-        let (place, admitted) =
-            self.line_up(|queue, waiter| queue.push(job, bytes, waiter), job, bytes)?;
+        let (place, admitted) = self.line_up(job, JOBS, bytes)?;
         let abandoned = pin!(abandoned);
         let admitted = select(admitted, abandoned);
         let outcome = match self.env.timeout(patience, admitted).await {
@@ -171,38 +197,39 @@ impl Gate {
     pub async fn enter_first(self: &Rc<Self>, bytes: u64, patience: Duration) -> Slot {
         let nobody: Rc<str> = "".into();
         {
-            let mut state = self.state.borrow_mut();
-            if state.at_work < state.limit_now() {
-                state.note_granted(&nobody, bytes, None);
+            let mut traffic = self.traffic.borrow_mut();
+            if traffic.at_work < traffic.limit_now() {
+                traffic.note_granted(&self.env, &nobody, bytes, None);
                 return Slot::new(self, bytes);
             }
         }
-        let lined_up =
-            self.line_up(|queue, waiter| queue.push_first(bytes, waiter), &nobody, bytes);
-        if let Ok((_place, admitted)) = lined_up
+        if let Ok((_place, admitted)) = self.line_up(&nobody, FIRST, bytes)
             && let Some(Ok(Ok(slot))) = self.env.timeout(patience, admitted).await
         {
             return slot;
         }
-        let mut state = self.state.borrow_mut();
-        state.total.forced += 1;
-        state.note_granted(&nobody, bytes, None);
+        let mut traffic = self.traffic.borrow_mut();
+        traffic.total.forced += 1;
+        traffic.note_granted(&self.env, &nobody, bytes, None);
         Slot::new(self, bytes)
     }
 
     fn line_up(
         self: &Rc<Self>,
-        push: impl FnOnce(&mut FairQueue<Waiter>, Waiter) -> Ticket,
         job: &Rc<str>,
+        priority: u8,
         bytes: u64,
     ) -> Result<(Place<'_>, oneshot::Receiver<Result<Slot>>)> {
-        let mut state = self.state.borrow_mut();
-        if state.closed {
+        let mut traffic = self.traffic.borrow_mut();
+        if traffic.closed {
             return Err(closed());
         }
         let (admit, admitted) = oneshot::channel();
         let waiter = Waiter { admit, since: self.env.now(), job: job.clone(), bytes };
-        let ticket = push(&mut state.queue, waiter);
+        let cost = traffic.cost(job, bytes);
+        traffic.ticket_last += 1;
+        let ticket = traffic.ticket_last;
+        traffic.queue.push(ticket, job.clone(), priority, cost, waiter);
         Ok((Place { gate: self, ticket }, admitted))
     }
 
@@ -210,13 +237,13 @@ impl Gate {
     fn let_in(self: &Rc<Self>) {
         loop {
             let waiter = {
-                let mut state = self.state.borrow_mut();
-                if state.at_work >= state.limit_now() {
+                let mut traffic = self.traffic.borrow_mut();
+                if traffic.at_work >= traffic.limit_now() {
                     return;
                 }
-                let Some(waiter) = state.queue.pop() else { return };
+                let Some(waiter) = traffic.queue.pop() else { return };
                 let waited = self.env.now().saturating_sub(waiter.since);
-                state.note_granted(&waiter.job, waiter.bytes, Some(waited));
+                traffic.note_granted(&self.env, &waiter.job, waiter.bytes, Some(waited));
                 waiter
             };
             // One that has gone just now gives its slot back by dropping it.
@@ -226,13 +253,16 @@ impl Gate {
 
     fn leave(self: &Rc<Self>, bytes: u64, moved: bool) {
         {
-            let mut state = self.state.borrow_mut();
-            state.at_work -= 1;
-            if moved && state.limit == Limit::Auto {
-                let now_us = self.env.now().as_micros() as u64;
-                let saturated = !state.queue.is_empty();
-                state.finder.completed(now_us, bytes, saturated);
+            let mut traffic = self.traffic.borrow_mut();
+            traffic.pass_time(&self.env);
+            if traffic.limit == Limit::Auto {
+                let active = traffic.at_work;
+                match moved {
+                    true => traffic.finder.completed(now_us(&self.env), bytes, active),
+                    false => traffic.finder.disturbed(),
+                }
             }
+            traffic.at_work -= 1;
         }
         self.let_in();
     }
@@ -241,12 +271,12 @@ impl Gate {
     pub fn close(&self) {
         let mut waiting = Vec::new();
         {
-            let mut state = self.state.borrow_mut();
-            state.closed = true;
-            state.limit = Limit::Off;
+            let mut traffic = self.traffic.borrow_mut();
+            traffic.closed = true;
+            traffic.limit = Limit::Off;
             self.on.set(false);
-            waiting.extend(std::iter::from_fn(|| state.queue.pop()));
-            state.total.left += waiting.len() as u64;
+            waiting.extend(std::iter::from_fn(|| traffic.queue.pop()));
+            traffic.total.left += waiting.len() as u64;
         }
         for waiter in waiting {
             let _ = waiter.admit.send(Err(closed()));
@@ -270,19 +300,19 @@ impl Gate {
         if !self.on.get() {
             return None;
         }
-        let state = self.state.borrow();
-        let free = state.limit_now().saturating_sub(state.at_work);
-        Some(if state.queue.is_empty() { free } else { 0 })
+        let traffic = self.traffic.borrow();
+        let free = traffic.limit_now().saturating_sub(traffic.at_work);
+        Some(if traffic.queue.is_empty() { free } else { 0 })
     }
 
     /// What has happened since the start.
     pub fn stat(&self) -> GateStat {
-        let state = self.state.borrow();
+        let traffic = self.traffic.borrow();
         let mut jobs: HashMap<&str, JobStat> = HashMap::new();
-        for (name, stat) in &state.jobs {
+        for (name, stat) in &traffic.jobs {
             jobs.insert(name, JobStat { job: name.to_string(), ..stat.clone() });
         }
-        for (name, count) in state.queue.waiting_by_job() {
+        for (name, count) in traffic.queue.waiting_by_job(JOBS) {
             let name: &str = if jobs.contains_key(&**name) { name } else { OTHER_JOBS };
             let stat = jobs.entry(name).or_default();
             stat.job = name.to_string();
@@ -291,16 +321,24 @@ impl Gate {
         let mut jobs: Vec<JobStat> = jobs.into_values().collect();
         jobs.sort_unstable_by(|a, b| (b.bytes, &a.job).cmp(&(a.bytes, &b.job)));
         jobs.truncate(JOBS_REPORTED_MAX);
-        let limit_now = if state.limit == Limit::Off { 0 } else { state.limit_now() };
+        let limit_now = if traffic.limit == Limit::Off { 0 } else { traffic.limit_now() };
         GateStat {
-            limit: state.limit,
+            limit: traffic.limit,
             limit_now,
-            at_work: state.at_work,
-            waiting: state.queue.len() as u64,
+            at_work: traffic.at_work,
+            waiting: traffic.queue.len() as u64,
             jobs,
-            ..state.total.clone()
+            ..traffic.total.clone()
         }
     }
+}
+
+fn new_finder() -> LimitFinder {
+    LimitFinder::new(FOUND_LIMIT_MAX, WINDOW_US_MIN)
+}
+
+fn now_us(env: &Env) -> u64 {
+    env.now().as_micros() as u64
 }
 
 fn closed() -> Error {
@@ -316,9 +354,9 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let waiter = {
-            let mut state = self.gate.state.borrow_mut();
-            let waiter = state.queue.remove(self.ticket);
-            state.total.left += u64::from(waiter.is_some());
+            let mut traffic = self.gate.traffic.borrow_mut();
+            let waiter = traffic.queue.withdraw(self.ticket);
+            traffic.total.left += u64::from(waiter.is_some());
             waiter
         };
         drop(waiter);
@@ -344,7 +382,7 @@ impl Slot {
 
     /// The transfer takes too long; it goes on without the slot.
     pub fn lapse(self) {
-        self.gate.state.borrow_mut().total.lapsed += 1;
+        self.gate.traffic.borrow_mut().total.lapsed += 1;
     }
 }
 

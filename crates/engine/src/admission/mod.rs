@@ -12,9 +12,7 @@
 //!
 //! Off, the default, is one comparison for a bulk request and nothing for others.
 
-mod finder;
 mod gate;
-mod queue;
 
 pub(crate) use gate::{Gate, Slot, Staged};
 

@@ -1,5 +1,8 @@
-//! `max_writers = auto`: finds how many may be in a lane at a time so that most bytes per second
-//! come out of it, and follows that point when it moves.
+//! Finds how many requests may be at work at a time so that most bytes per second are moved, and
+//! follows that point when it moves.
+//!
+//! Throughput as a function of requests at work has one peak on all storage targets known to us: it
+//! rises, then falls.
 //!
 //! It measures *windows*: after a change of the limit it lets those go out who went in before,
 //! then counts bytes over at least 8 completions (more where rates are noisy) and at least as many as the limit, in whole rounds
@@ -80,9 +83,11 @@ enum Mode {
     Probe,
 }
 
-/// The limit of a lane and what it has learnt.
+/// A limit and what is known of others.
+///
+/// Times are of any clock that does not go back; a request is *active* from being let in to its end.
 #[derive(Clone, Debug)]
-pub struct Auto {
+pub struct LimitFinder {
     /// Limits that are tried, ascending.
     levels: Vec<u32>,
     arms: Vec<Arm>,
@@ -98,6 +103,7 @@ pub struct Auto {
     spread: f64,
     /// Highest level that was in use when last tried.
     usable: usize,
+    window_us_min: u64,
     window: Window,
 }
 
@@ -118,13 +124,14 @@ fn levels(max: u32) -> Vec<u32> {
     levels
 }
 
-impl Auto {
-    /// A limit to be found between 1 and `max`.
-    pub fn new(max: u32) -> Auto {
+impl LimitFinder {
+    /// A limit to be found between 1 and `max`, by windows of at least `window_us_min`: of two times
+    /// in which a target's throughput can be told, the shorter one finds the limit sooner.
+    pub fn new(max: u32, window_us_min: u64) -> LimitFinder {
         let levels = levels(max.max(1));
         let at = (START.min(max.max(1)) - 1) as usize;
-        let window = Window::new(levels[at], 0, COMPLETIONS_MIN);
-        Auto {
+        let window = Window::new(levels[at], 0, COMPLETIONS_MIN, window_us_min);
+        LimitFinder {
             arms: vec![Arm::default(); levels.len()],
             best: at,
             at,
@@ -134,6 +141,7 @@ impl Auto {
             off: 0.0,
             spread: 0.0,
             usable: levels.len() - 1,
+            window_us_min,
             window,
             levels,
         }
@@ -149,7 +157,7 @@ impl Auto {
         self.window.pass_time(now_us, active);
     }
 
-    /// A request completed when `active` were in, itself included; it transferred `bytes`.
+    /// A request completed when `active` were in, itself included; it moved `bytes`.
     pub fn completed(&mut self, now_us: u64, bytes: u64, active: u32) {
         match self.window.completed(now_us, bytes, active) {
             Verdict::Open => {}
@@ -172,7 +180,7 @@ impl Auto {
         // Where windows deviate much, longer ones deviate less.
         let stretch = (self.spread / SPREAD_USUAL).powi(2).clamp(1.0, 4.0);
         let completions = (f64::from(COMPLETIONS_MIN) * stretch) as u32;
-        self.window = Window::new(limit, settle, completions);
+        self.window = Window::new(limit, settle, completions, self.window_us_min);
     }
 
     fn measured(&mut self, rate: f64, active: u32) {

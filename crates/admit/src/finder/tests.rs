@@ -1,13 +1,11 @@
-//! The limiter on simulated devices: what matters is how much of the best fixed limit it reaches.
+//! The finder on simulated devices: what matters is how much of the best fixed limit it reaches.
 //!
 //! A device shares its rate equally among the requests that are in; the rate depends on their number by a
 //! curve. Requests take more or less work at random. Time is simulated, so runs are the same
 //! everywhere.
 
-use super::Auto;
-use crate::message::IoKind;
-use crate::pattern::Pattern;
-use crate::queue::{Action, ClientId, Event, Limit, Limits, Queue, Settings};
+use super::LimitFinder;
+use std::collections::VecDeque;
 
 const BYTES: u64 = 16 << 20;
 /// Bytes per microsecond at the best point.
@@ -48,10 +46,29 @@ impl Random {
     }
 }
 
+/// Window of the runs, microseconds.
+const WINDOW_US_MIN: u64 = 100_000;
+
+/// What says how many may be in.
+enum Limit {
+    Fixed(u32),
+    Found(LimitFinder),
+}
+
+impl Limit {
+    fn now(&self) -> u32 {
+        match self {
+            Limit::Fixed(limit) => *limit,
+            Limit::Found(finder) => finder.limit(),
+        }
+    }
+}
+
 struct Run {
-    /// Bytes completed from `counted_s` on.
+    /// Bytes completed in the spans counted.
     bytes: u64,
-    limit: Option<u32>,
+    /// The limit at the end.
+    limit: u32,
 }
 
 /// Clients that ask again as soon as they are done, on a device whose curve may change.
@@ -71,20 +88,15 @@ impl Site {
     }
 
     /// Runs until `end_s`; counts what is completed in the given spans of seconds.
-    fn run(&self, limit: Limit, seed: u64, counted: &[(u64, u64)], end_s: u64) -> Run {
-        let limits = Limits { write: limit, read: Limit::Off };
-        let targets = vec![(Pattern::new("a"), limits)];
-        let mut queue = Queue::new(Settings { targets, hold_us_max: 0, ..Settings::default() });
-        let (mut random, mut actions) = (Random(seed), Vec::new());
+    fn run(&self, mut limit: Limit, seed: u64, counted: &[(u64, u64)], end_s: u64) -> Run {
+        let mut random = Random(seed);
         let (mut now, mut bytes) = (0.0_f64, 0);
-        // Work left of those who are in; requests made in this phase, and when to ask next.
+        // Who waits; work left of those who are in; requests made in this phase, and when to ask
+        // next.
+        let mut waiting: VecDeque<u64> = VecDeque::new();
         let mut work: Vec<(u64, f64)> = Vec::new();
         let mut made = vec![0_u32; self.clients as usize];
         let mut asks: Vec<(f64, u64)> = (0..self.clients).map(|client| (0.0, client)).collect();
-        for client in 0..self.clients {
-            let join = Event::Joined { client: ClientId(client), job: "", weight: 1, priority: 0 };
-            queue.step(0, join, &mut actions).unwrap();
-        }
         while now < (end_s * 1_000_000) as f64 {
             let curve =
                 self.curves.iter().rev().find(|(from_s, _)| now >= (from_s * 1_000_000) as f64);
@@ -102,16 +114,21 @@ impl Site {
             };
             work.iter_mut().for_each(|(_, left)| *left -= (time - now) * each);
             now = time;
+            let active = work.len() as u32;
+            if let Limit::Found(finder) = &mut limit {
+                finder.pass_time(now as u64, active);
+            }
             if asking {
-                let client = ClientId(asks.swap_remove(at).1);
-                let (kind, targets) = (IoKind::Write, &["a"]);
-                let ask = Event::Asked { client, id: 0, kind, bytes: BYTES, targets };
-                queue.step(now as u64, ask, &mut actions).unwrap();
+                waiting.push_back(asks.swap_remove(at).1);
             } else {
                 let client = work.swap_remove(at).0;
+                let now_us = now as u64;
+                if let Limit::Found(finder) = &mut limit {
+                    finder.completed(now_us, BYTES, active);
+                }
                 if counted
                     .iter()
-                    .any(|(from, to)| (from * 1_000_000..to * 1_000_000).contains(&(now as u64)))
+                    .any(|(from_s, to_s)| (from_s * 1_000_000..to_s * 1_000_000).contains(&now_us))
                 {
                     bytes += BYTES;
                 }
@@ -119,22 +136,18 @@ impl Site {
                 let (length, pause_s) = self.phase;
                 let pauses = length > 0 && made[client as usize].is_multiple_of(length);
                 asks.push((now + if pauses { (pause_s * 1_000_000) as f64 } else { 0.0 }, client));
-                let done =
-                    Event::Completed { client: ClientId(client), id: 0, bytes: BYTES, io_us: 0 };
-                queue.step(now as u64, done, &mut actions).unwrap();
             }
-            for action in actions.drain(..) {
-                if let Action::Grant(grant) = action {
-                    let factor = 1.0 + self.noise * (2.0 * random.next() - 1.0);
-                    work.push((grant.client.0, BYTES as f64 * factor));
-                }
+            while work.len() < limit.now() as usize
+                && let Some(client) = waiting.pop_front()
+            {
+                let factor = 1.0 + self.noise * (2.0 * random.next() - 1.0);
+                work.push((client, BYTES as f64 * factor));
             }
         }
-        let stats = queue.stats(now as u64, 1);
-        Run { bytes, limit: stats.targets[0].write.limit }
+        Run { bytes, limit: limit.now() }
     }
 
-    /// Part of the best fixed limit's bytes that `auto` reaches, and its limit at the end.
+    /// Part of the best fixed limit's bytes that the finder reaches, and its limit at the end.
     fn compare(&self, counted: &[(u64, u64)], end_s: u64) -> (f64, u32) {
         let fixed = [1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32];
         // A best limit for each span, as somebody who knows the future would set it.
@@ -148,10 +161,11 @@ impl Site {
             .sum();
         let mut worst = (f64::MAX, 0);
         for seed in 1..=5 {
-            let run = self.run(Limit::Auto { max: 32 }, seed, counted, end_s);
+            let run =
+                self.run(Limit::Found(LimitFinder::new(32, WINDOW_US_MIN)), seed, counted, end_s);
             let part = run.bytes as f64 / best as f64;
             if part < worst.0 {
-                worst = (part, run.limit.unwrap());
+                worst = (part, run.limit);
             }
         }
         worst
@@ -224,21 +238,87 @@ fn it_learns_over_pauses() {
 #[test]
 fn the_limit_stays_in_its_bounds() {
     for max in [0, 1, 2, 3, 7, 8, 9, 64, 1000] {
-        let mut auto = Auto::new(max);
+        let mut finder = LimitFinder::new(max, WINDOW_US_MIN);
         let mut random = Random(u64::from(max));
         let mut now_us = 0;
         for _ in 0..20_000 {
-            let active = auto.limit();
+            let active = finder.limit();
             assert!((1..=max.max(1)).contains(&active));
-            auto.pass_time(now_us, active);
+            finder.pass_time(now_us, active);
             now_us += (random.next() * 100_000.0) as u64;
-            auto.pass_time(now_us, active);
+            finder.pass_time(now_us, active);
             match (random.next() * 20.0) as u32 {
-                0 => auto.disturbed(),
-                1 => auto.pass_time(now_us + 1_000_000, 0),
-                _ => auto.completed(now_us, (random.next() * 1e9) as u64, active),
+                0 => finder.disturbed(),
+                1 => finder.pass_time(now_us + 1_000_000, 0),
+                _ => finder.completed(now_us, (random.next() * 1e9) as u64, active),
             }
         }
+    }
+}
+
+/// Bytes per second that a fast device moves from half of `seconds` on, when requests wait all the
+/// time and `rate` tells it by the number of those that are in. `from_us`: when that is.
+fn fast(finder: &mut LimitFinder, rate: &dyn Fn(f64) -> f64, from_us: u64, seed: u64) -> f64 {
+    const SECONDS: f64 = 40.0;
+    // Bytes left and bytes in all.
+    let mut work: Vec<(f64, u64)> = Vec::new();
+    let (mut now, mut done, mut random) = (0.0_f64, 0, Random(seed));
+    let us = |now: f64| from_us + (now * 1e6) as u64;
+    while now < SECONDS {
+        finder.pass_time(us(now), work.len() as u32);
+        while work.len() < finder.limit() as usize {
+            let bytes = ((0.5 + random.next()) * (1 << 20) as f64) as u64;
+            work.push((bytes as f64, bytes));
+        }
+        let each = rate(work.len() as f64) / work.len() as f64;
+        let least = work.iter().map(|(left, _)| *left).fold(f64::MAX, f64::min);
+        now += least / each;
+        work.iter_mut().for_each(|(left, _)| *left -= least);
+        let mut active = work.len() as u32;
+        work.retain(|(left, bytes)| {
+            let over = *left < 1e-6;
+            if over {
+                finder.pass_time(us(now), active);
+                finder.completed(us(now), *bytes, active);
+                active -= 1;
+                done += if now >= SECONDS / 2.0 { *bytes } else { 0 };
+            }
+            !over
+        });
+    }
+    done as f64 / (SECONDS / 2.0)
+}
+
+/// As a target of an engine sees it: transfers of 1 MB, short windows, the peak up to 64.
+#[test]
+fn on_fast_devices_it_follows_the_peak() {
+    for speed in [200e6, 2e9] {
+        let mut finder = LimitFinder::new(64, 10_000);
+        for (run, peak) in (0..).zip([2.0, 24.0, 1.0, 9.0, 64.0, 4.0]) {
+            let rate = |n: f64| {
+                let x = n / peak;
+                speed * if x <= 1.0 { 0.4 + 0.6 * x } else { 1.0 / (0.7 + 0.3 * x) }
+            };
+            let part = fast(&mut finder, &rate, run * 50_000_000, run + 1) / speed;
+            println!("{speed:e}, peak at {peak}: {part:.3}, limit {}", finder.limit());
+            assert!(part >= 0.9, "{speed:e}, peak at {peak}: {part:.3}, limit {}", finder.limit());
+        }
+    }
+}
+
+/// With fewer requests than the limit would let in, throughput says nothing about the limit.
+#[test]
+fn without_a_queue_nothing_is_tried() {
+    let mut finder = LimitFinder::new(64, 10_000);
+    let first = finder.limit();
+    let mut now_us = 0;
+    for _ in 0..10_000 {
+        finder.pass_time(now_us, 0);
+        finder.pass_time(now_us, 1);
+        now_us += 1000;
+        finder.pass_time(now_us, 1);
+        finder.completed(now_us, 1 << 20, 1);
+        assert_eq!(finder.limit(), first);
     }
 }
 

@@ -1,7 +1,5 @@
-//! Measuring the rate of a lane over some completions at one limit.
+//! Measuring the rate over some completions at one limit.
 
-/// Least time of a window, microseconds: short bursts into some cache say nothing of the device.
-const TIME_US_MIN: u64 = 100_000;
 /// A window ends after so many completions however short it was.
 const COMPLETIONS_MAX: u32 = 4096;
 /// The limit is in use when on average so many of its slots are.
@@ -23,6 +21,8 @@ pub(super) struct Window {
     limit: u32,
     /// Least completions it takes.
     completions_min: u32,
+    /// Least time it takes.
+    time_us_min: u64,
     /// Completions to let pass before it begins.
     settle: u32,
     /// Set when it has begun.
@@ -36,10 +36,11 @@ pub(super) struct Window {
 
 impl Window {
     /// A window at a limit over some completions, beginning after `settle` others.
-    pub fn new(limit: u32, settle: u32, completions_min: u32) -> Window {
+    pub fn new(limit: u32, settle: u32, completions_min: u32, time_us_min: u64) -> Window {
         Window {
             limit,
             completions_min,
+            time_us_min,
             settle,
             begin_us: None,
             completions: 0,
@@ -51,10 +52,8 @@ impl Window {
 
     /// Begins again after `settle` completions.
     pub fn restart(&mut self, settle: u32) {
-        *self = Window {
-            last_us: self.last_us,
-            ..Window::new(self.limit, settle, self.completions_min)
-        };
+        let new = Window::new(self.limit, settle, self.completions_min, self.time_us_min);
+        *self = Window { last_us: self.last_us, ..new };
     }
 
     /// Since the last call `active` slots were in use.
@@ -88,7 +87,7 @@ impl Window {
         self.bytes = self.bytes.saturating_add(bytes);
         let whole_round = self.completions.is_multiple_of(self.limit);
         let passed_us = now_us.saturating_sub(begin_us);
-        let enough = self.completions >= self.completions_min && passed_us >= TIME_US_MIN;
+        let enough = self.completions >= self.completions_min && passed_us >= self.time_us_min;
         if !(whole_round && enough || self.completions >= COMPLETIONS_MAX) {
             return Verdict::Open;
         }
