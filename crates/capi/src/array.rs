@@ -335,9 +335,10 @@ impl Transfer {
     }
 }
 
-/// Reads ranges of cells; ranges and memory are cut independently and are equally long. Holes
-/// read as zeros. `arr_nr_read` and `arr_nr_short_read` tell how many cells were inside the array
-/// and how many beyond its end.
+/// Reads ranges of cells; ranges and memory are cut independently and are equally long. Memory of
+/// cells that were never written stays as it is; in a `DAOS_OT_ARRAY_BYTE` only beyond its end, and
+/// before it they are zeros. `arr_nr_read` and `arr_nr_short_read` tell how many cells were inside
+/// the array and how many beyond its end.
 ///
 /// # Safety
 /// All that is pointed to is there, used by nobody else, until completion.
@@ -366,12 +367,16 @@ pub unsafe extern "C" fn daos_array_read(
         if transfer.cells > 0 {
             let end = |range: &Recx| range.index.saturating_add(range.count);
             let end_max = transfer.ranges.iter().map(end).max();
-            let mut size = array.read_in(tx.as_ref(), &transfer.ranges, &mut memory).await?;
+            let read = array.read_present(tx.as_ref(), &transfer.ranges, &mut memory).await?;
+            let mut size = read.size_min;
             if end_max.is_some_and(|end| size < end) {
                 size = size.max(array.size().await?);
             }
             let beyond = |range: &Recx| end(range).saturating_sub(size.max(range.index));
             short = transfer.ranges.iter().map(beyond).sum();
+            if array.oid.obj_type() == Some(ObjType::ArrayByte) {
+                read.zero_below(size, &mut memory);
+            }
         }
         // SAFETY: checked not to be NULL, and the caller's promise.
         let iod = unsafe { &mut *iod.0 };

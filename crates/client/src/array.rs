@@ -33,21 +33,23 @@ pub struct ArrayObj {
 pub(crate) struct Piece {
     pub dkey: u64,
     pub recx: Recx,
-    bytes: usize,
+    pub bytes: usize,
+    /// Where its bytes begin in the memory of the whole transfer.
+    pub at: usize,
 }
 
 /// Pieces that one request carries.
-struct Load {
-    target: TargetId,
-    pieces: SmallVec<[Piece; 2]>,
-    bytes: usize,
+pub(crate) struct Load {
+    pub target: TargetId,
+    pub pieces: SmallVec<[Piece; 2]>,
+    pub bytes: usize,
 }
 
 /// Memory of a load, cut to its pieces' lengths but not at their borders.
-type Memory<T> = SmallVec<[T; 4]>;
+pub(crate) type Memory<T> = SmallVec<[T; 4]>;
 
 /// Requests to be sent, each with the memory it fills or empties.
-type Loads<T> = SmallVec<[(Load, Memory<T>); 1]>;
+pub(crate) type Loads<T> = SmallVec<[(Load, Memory<T>); 1]>;
 
 pub(crate) fn dkey_of(chunk: u64) -> u64 {
     chunk + 1
@@ -65,6 +67,7 @@ impl ArrayObj {
     /// Cuts ranges at chunk borders, in order.
     pub(crate) fn pieces(&self, ranges: &[Recx]) -> Result<SmallVec<[Piece; 2]>> {
         let mut pieces = SmallVec::new();
+        let mut memory_at = 0usize;
         for range in ranges {
             let end = range.end().filter(|end| *end <= i64::MAX as u64).ok_or_else(|| {
                 Error::new(
@@ -78,7 +81,9 @@ impl ArrayObj {
                 let left_bytes_max = limits::BULK_BYTES_MAX as u64 / self.record_bytes as u64;
                 let count = (end - at).min(self.chunk_records - within).min(left_bytes_max.max(1));
                 let recx = Recx { index: within, count };
-                pieces.push(Piece { dkey: dkey_of(chunk), recx, bytes: self.bytes(count)? });
+                let bytes = self.bytes(count)?;
+                pieces.push(Piece { dkey: dkey_of(chunk), recx, bytes, at: memory_at });
+                memory_at = memory_at.saturating_add(bytes);
                 at += count;
             }
         }
@@ -86,15 +91,24 @@ impl ArrayObj {
     }
 
     /// Spreads pieces and the memory they fill or empty over requests: one per target and
-    /// [`limits::BULK_BYTES_MAX`].
-    fn loads<T: Cut>(&self, ranges: &[Recx], memory: impl Iterator<Item = T>) -> Result<Loads<T>> {
+    /// [`limits::BULK_BYTES_MAX`]. A piece of more than `alone_bytes` has one for itself.
+    pub(crate) fn loads<T: Cut>(
+        &self,
+        ranges: &[Recx],
+        memory: impl Iterator<Item = T>,
+        alone_bytes: usize,
+    ) -> Result<Loads<T>> {
         let mut memory = memory.filter(|piece| piece.length() > 0);
         let mut current: Option<T> = None;
         let mut loads = Loads::new();
         for piece in self.pieces(ranges)? {
             let target = self.cont.target_of(self.oid, &piece.dkey.to_le_bytes())?;
             let fits = |(load, _): &(Load, Memory<T>)| {
-                load.target == target && load.bytes + piece.bytes <= limits::BULK_BYTES_MAX
+                let is_full = load.pieces.len() == 1 && load.bytes > alone_bytes;
+                load.target == target
+                    && load.bytes + piece.bytes <= limits::BULK_BYTES_MAX
+                    && piece.bytes <= alone_bytes
+                    && !is_full
             };
             let at = loads.iter().rposition(fits).unwrap_or_else(|| {
                 loads.push((Load { target, pieces: SmallVec::new(), bytes: 0 }, Memory::new()));
@@ -125,7 +139,7 @@ impl ArrayObj {
 
     /// The same inside a transaction.
     pub async fn write_in(&self, tx: Option<&Tx>, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
-        let mut loads = self.loads(ranges, memory.iter().copied())?;
+        let mut loads = self.loads(ranges, memory.iter().copied(), usize::MAX)?;
         if loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
@@ -174,7 +188,8 @@ impl ArrayObj {
     /// to know, as it has of most small files.
     pub async fn read_and_size(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
         let shards = self.cont.shard_targets(self.oid)?;
-        let mut loads = self.loads(ranges, memory.iter_mut().map(|piece| &mut **piece))?;
+        let memory = memory.iter_mut().map(|piece| &mut **piece);
+        let mut loads = self.loads(ranges, memory, usize::MAX)?;
         if shards.len() == 1
             && loads.len() == 1
             && let Some((load, slices)) = loads.pop()
@@ -195,7 +210,8 @@ impl ArrayObj {
         ranges: &[Recx],
         memory: &mut [&mut [u8]],
     ) -> Result<u64> {
-        let mut loads = self.loads(ranges, memory.iter_mut().map(|piece| &mut **piece))?;
+        let memory = memory.iter_mut().map(|piece| &mut **piece);
+        let mut loads = self.loads(ranges, memory, usize::MAX)?;
         if loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
@@ -329,7 +345,7 @@ pub(crate) fn data_iod(value: UpdateValue<'static>) -> UpdateIod<'static> {
 }
 
 /// Runs of neighbouring pieces with one dkey.
-fn runs(pieces: &[Piece]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+pub(crate) fn runs(pieces: &[Piece]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
     let mut at = 0;
     pieces.chunk_by(|a, b| a.dkey == b.dkey).map(move |run| {
         let range = at..at + run.len();

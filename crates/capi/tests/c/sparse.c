@@ -131,6 +131,105 @@ holes(daos_size_t record, uint64_t run)
 	CHECK_EQ(daos_obj_close(oh, NULL), 0);
 }
 
+/* Holes of arrays whose cells are more than a byte, and all that lies beyond the end, came as zeros
+ * into memory that the caller had filled; zeros belong only into holes of an array of bytes. Runs of
+ * cells are written into some places of chunks of 1000, and read with the holes around them, in one
+ * range and in many, memory cut in the middle of a cell. */
+static void
+array_holes(bool of_bytes, daos_size_t cell, uint64_t run)
+{
+	uint64_t         cells = 8 * run, at, i, used = of_bytes ? cell * run : run;
+	size_t           unit = cell * run, total = 8 * unit, cut = 3 * unit + unit / 3;
+	unsigned char   *data = (unsigned char *)malloc(total), *back = (unsigned char *)malloc(total);
+	unsigned char   *wanted = (unsigned char *)malloc(total);
+	bool             written[8] = {false, true, false, false, true, true, false, false};
+	daos_range_t     ranges[8];
+	daos_array_iod_t iod;
+	daos_handle_t    oh;
+	daos_obj_id_t    oid;
+	d_iov_t          iovs[2];
+	d_sg_list_t      sgl;
+
+	memset(&oid, 0, sizeof(oid));
+	memset(&iod, 0, sizeof(iod));
+	iod.arr_rgs = ranges;
+	if (of_bytes) {
+		oid = new_id(DAOS_OT_ARRAY_BYTE, OC_SX);
+		CHECK_EQ(daos_array_open_with_attr(coh, oid, DAOS_TX_NONE, DAOS_OO_RW, 1, 1000 * cell, &oh,
+						   NULL),
+			 0);
+		cells *= cell;
+	} else {
+		oid = new_id(DAOS_OT_ARRAY, OC_SX);
+		CHECK_EQ(daos_array_create(coh, oid, DAOS_TX_NONE, cell, 1000, &oh, NULL), 0);
+	}
+	/* Nothing at all. */
+	iovs[0]    = iov_of(back, cut);
+	iovs[1]    = iov_of(back + cut, total - cut);
+	sgl        = list_of(iovs, 2);
+	iod.arr_nr = 1;
+	ranges[0].rg_idx = 0;
+	ranges[0].rg_len = cells;
+	memset(back, PAD, total);
+	CHECK_EQ(daos_array_read(oh, DAOS_TX_NONE, &iod, &sgl, NULL), 0);
+	CHECK_EQ(iod.arr_nr_read, 0);
+	CHECK_EQ(iod.arr_nr_short_read, cells);
+	all_are(back, total, PAD);
+
+	fill(data, total, 7);
+	for (at = 0; at < 8; at++) {
+		ranges[0].rg_idx = at * used;
+		ranges[0].rg_len = used;
+		iovs[0]          = iov_of(data + at * unit, unit);
+		sgl              = list_of(iovs, 1);
+		if (written[at])
+			CHECK_EQ(daos_array_write(oh, DAOS_TX_NONE, &iod, &sgl, NULL), 0);
+	}
+	for (iod.arr_nr = 1; iod.arr_nr <= 8; iod.arr_nr += 7) {
+		for (at = 0; at < iod.arr_nr; at++) {
+			/* The last first. */
+			ranges[at].rg_idx = (iod.arr_nr - 1 - at) * used;
+			ranges[at].rg_len = cells / iod.arr_nr;
+		}
+		memset(wanted, PAD, total);
+		for (at = 0; at < 8; at++) {
+			i = iod.arr_nr == 8 ? 7 - at : at;
+			if (written[i])
+				memcpy(wanted + at * unit, data + i * unit, unit);
+			else if (of_bytes && i < 5)
+				memset(wanted + at * unit, 0, unit);
+		}
+		iovs[0] = iov_of(back, cut);
+		iovs[1] = iov_of(back + cut, total - cut);
+		sgl     = list_of(iovs, 2);
+		memset(back, PAD, total);
+		CHECK_EQ(daos_array_read(oh, DAOS_TX_NONE, &iod, &sgl, NULL), 0);
+		CHECK_EQ(iod.arr_nr_read, 6 * used);
+		CHECK_EQ(iod.arr_nr_short_read, 2 * used);
+		CHECK(memcmp(back, wanted, total) == 0);
+	}
+	/* No hole; and one as long as all that is asked for. */
+	iod.arr_nr       = 1;
+	ranges[0].rg_idx = 4 * used;
+	ranges[0].rg_len = 2 * used;
+	iovs[0]          = iov_of(back, 2 * unit);
+	sgl              = list_of(iovs, 1);
+	CHECK_EQ(daos_array_read(oh, DAOS_TX_NONE, &iod, &sgl, NULL), 0);
+	CHECK_EQ(iod.arr_nr_read, 2 * used);
+	CHECK(memcmp(back, data + 4 * unit, 2 * unit) == 0);
+	ranges[0].rg_idx = 2 * used;
+	memset(back, PAD, total);
+	CHECK_EQ(daos_array_read(oh, DAOS_TX_NONE, &iod, &sgl, NULL), 0);
+	CHECK_EQ(iod.arr_nr_read, 2 * used);
+	CHECK_EQ(iod.arr_nr_short_read, 0);
+	all_are(back, 2 * unit, of_bytes ? 0 : PAD);
+
+	CHECK_EQ(daos_array_close(oh, NULL), 0);
+	free(data);
+	free(back);
+	free(wanted);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -143,6 +242,14 @@ main(int argc, char **argv)
 	holes(7, 5000);
 	holes(8, 40000);
 	holes(100000, 1);
+	array_holes(false, 1, 10);
+	array_holes(false, 8, 300);
+	array_holes(false, 7, 3000);
+	array_holes(false, 100, 1000);
+	array_holes(false, 300, 900);
+	array_holes(true, 1, 10);
+	array_holes(true, 7, 3000);
+	array_holes(true, 300, 900);
 	end(argv[2]);
 	return 0;
 }
