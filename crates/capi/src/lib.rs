@@ -30,7 +30,7 @@ pub mod event;
 pub mod fuzz;
 pub mod global;
 pub mod guard;
-mod gurt;
+pub mod gurt;
 pub mod handle;
 pub mod init;
 pub mod kv;

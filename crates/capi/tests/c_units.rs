@@ -9,6 +9,11 @@ fn memory_tables_ranks_environment_errors_log() {
 }
 
 #[test]
+fn heaps_handle_tables_and_descriptors() {
+    harness::run_alone("structures");
+}
+
+#[test]
 fn property_lists() {
     harness::run_alone("prop");
 }

@@ -2,6 +2,8 @@
 //! the struct of the same name in `ctypes`.
 
 use azekura::ctypes::*;
+use azekura::gurt::{heap::*, hhash::*, slab::*};
+use azekura::tse::{tse_sched_t, tse_task_t};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::mem::{align_of, offset_of, size_of};
@@ -79,6 +81,14 @@ fn rust_layouts() -> Vec<Layout> {
         "dfs_predicate_t": dfs_predicate_t { dp_name, dp_newer, dp_size }
         "struct duns_attr_t": duns_attr_t { da_type, da_oclass_id, da_chunk_size, da_props, da_flags, da_pool, da_cont, da_sys, da_rel_path, da_on_lustre, da_no_prefix, da_puuid, da_cuuid, da_dir_oclass_id, da_file_oclass_id, da_hints }
         "d_list_t": d_list_t { next, prev }
+        "struct d_rlink": d_rlink { rl_link, rl_ref, rl_initialized }
+        "struct d_hlink": d_hlink { hl_link, hl_key, hl_ops }
+        "struct d_binheap_ops": d_binheap_ops { hop_enter, hop_exit, hop_compare }
+        "struct d_binheap": d_binheap { d_bh_lock, d_bh_feats, d_bh_nodes_cnt, d_bh_hwm, d_bh_nodes, d_bh_ops, d_bh_priv }
+        "struct d_slab_reg": d_slab_reg { sr_init, sr_reset, sr_release, sr_name, sr_size, sr_offset, sr_max_desc, sr_max_free_desc }
+        "struct d_slab": d_slab { slab_types, slab_arg, slab_lock, slab_init }
+        "tse_task_t": tse_task_t { dt_result }
+        "tse_sched_t": tse_sched_t { ds_result, ds_udata }
         "d_hash_table_ops_t": d_hash_table_ops_t { hop_key_cmp, hop_key_init, hop_key_hash, hop_rec_hash, hop_rec_addref, hop_rec_decref, hop_rec_ndecref, hop_rec_free }
         "struct d_hash_bucket": d_hash_bucket { hb_head }
         "struct d_hash_table": d_hash_table { ht_lock, ht_bits, ht_feats, ht_priv, ht_ops, ht_buckets, ht_locks }
@@ -89,7 +99,8 @@ fn rust_layouts() -> Vec<Layout> {
 fn program(layouts: &[Layout]) -> String {
     let mut text = String::from(
         "#include <stddef.h>\n#include <daos.h>\n#include <daos_fs.h>\n#include <daos_fs_sys.h>\n\
-         #include <daos_uns.h>\n#include <gurt/hash.h>\nint main(void)\n{\n",
+         #include <daos_uns.h>\n#include <gurt/hash.h>\n#include <gurt/heap.h>\n#include <gurt/slab.h>\n\
+         #include <daos/tse.h>\nint main(void)\n{\n",
     );
     for Layout { c_name: name, members, .. } in layouts {
         writeln!(text, "printf(\"{name}|%zu %zu\\n\", sizeof({name}), _Alignof({name}));").unwrap();

@@ -22,7 +22,7 @@ typedef struct tse_task {
 	int dt_result;
 	int dt_pad32;
 	struct {
-		uint64_t dt_space[2];
+		uint64_t dt_space[4];
 	} dt_private;
 } tse_task_t;
 
@@ -60,6 +60,9 @@ void tse_sched_complete(tse_sched_t *sched, int ret, bool cancel);
  * somebody later, completes it; without a function it is complete at once. */
 int tse_task_create(tse_task_func_t task_func, tse_sched_t *sched, void *priv, tse_task_t **taskp);
 int tse_task_schedule(tse_task_t *task, bool instant);
+
+/* The same, but it does not begin before `delay` microseconds have gone by. */
+int tse_task_schedule_with_delay(tse_task_t *task, bool instant, uint64_t delay);
 void tse_task_complete(tse_task_t *task, int ret);
 
 /* A task waits for others: to begin or, when it runs, to end. Their errors become its own. */
@@ -75,6 +78,9 @@ int tse_task_register_comp_cb(tse_task_t *task, tse_task_cb_t comp_cb, void *arg
 
 /* Has a task run once more, from its function or a callback; makes a complete one a new one. */
 int tse_task_reinit(tse_task_t *task);
+int tse_task_reinit_with_delay(tse_task_t *task, uint64_t delay);
+int tse_task_register_comp_cb_and_reinit(tse_task_t *task, tse_task_cb_t comp_cb, void *arg,
+					 size_t arg_size, uint64_t delay);
 int tse_task_reset(tse_task_t *task, tse_task_func_t task_func, void *priv);
 
 /* References keep the memory of a task beyond its end. */
@@ -86,6 +92,20 @@ void *tse_task_get_priv(tse_task_t *task);
 void *tse_task_set_priv(tse_task_t *task, void *priv);
 void *tse_task_buf_embedded(tse_task_t *task, int size);
 tse_sched_t *tse_task2sched(tse_task_t *task);
+
+/* Lists of tasks that have not begun; a task is in one list at most, and out of it before it ends.
+ * tse_task_list_depend(): each of the list waits for `task`; tse_task_depend_list(): `task` waits for
+ * each. Both traversals return the last result that was not 0; their callback may take its task out of
+ * the list, with _adv also free the head at the last task. */
+int tse_task_list_add(tse_task_t *task, d_list_t *head);
+void tse_task_list_del(tse_task_t *task);
+tse_task_t *tse_task_list_first(d_list_t *head);
+void tse_task_list_sched(d_list_t *head, bool instant);
+void tse_task_list_abort(d_list_t *head, int rc);
+int tse_task_list_depend(d_list_t *head, tse_task_t *task);
+int tse_task_depend_list(tse_task_t *task, d_list_t *head);
+int tse_task_list_traverse(d_list_t *head, tse_task_cb_t cb, void *arg);
+int tse_task_list_traverse_adv(d_list_t *head, tse_task_cb_t cb, void *arg);
 
 #ifdef __cplusplus
 }

@@ -146,6 +146,77 @@ d_list_t *d_hash_rec_first(struct d_hash_table *htable);
 /* Nothing here: counts of chains are not kept. */
 void d_hash_table_debug(struct d_hash_table *htable);
 
+/*
+ * Handle tables: records under numbers that the table makes and gives once, with the record's type in
+ * their lowest bits. Types are odd; D_HTYPE_PTR is for records under their address.
+ */
+#define D_HTYPE_BITS 4
+#define D_HTYPE_MASK ((1ULL << D_HTYPE_BITS) - 1)
+
+enum {
+	D_HTYPE_PTR = 0
+};
+
+struct d_hlink;
+
+struct d_hlink_ops {
+	/* Called when nobody has a reference to the record any more; may be NULL. */
+	void (*hop_free)(struct d_hlink *hlink);
+};
+
+struct d_rlink {
+	d_list_t rl_link;
+	uint32_t rl_ref;
+	uint32_t rl_initialized;
+};
+
+/* What a record has inside. Members are the library's. */
+struct d_hlink {
+	struct d_rlink hl_link;
+	uint64_t hl_key;
+	struct d_hlink_ops *hl_ops;
+};
+
+/* A handle table. */
+struct d_hhash;
+
+/* Makes a table of 2^bits chains; `feats` as for d_hash_table_create(). Frees it: records in it lose
+ * the table's reference. */
+int d_hhash_create(uint32_t feats, uint32_t bits, struct d_hhash **hhash);
+void d_hhash_destroy(struct d_hhash *hhash);
+
+/* Makes a record ready; its maker has a reference. */
+void d_hhash_hlink_init(struct d_hlink *hlink, struct d_hlink_ops *hl_ops);
+
+/* Puts a record in, under a new number of a type; the table takes a reference. */
+void d_hhash_link_insert(struct d_hhash *hhash, struct d_hlink *hlink, int type);
+
+/* Finds a record and takes a reference; NULL if there is none. */
+struct d_hlink *d_hhash_link_lookup(struct d_hhash *hhash, uint64_t key);
+
+/* Takes and drops a reference. */
+void d_hhash_link_getref(struct d_hhash *hhash, struct d_hlink *hlink);
+void d_hhash_link_putref(struct d_hhash *hhash, struct d_hlink *hlink);
+
+/* Takes a record out, with the table's reference. Whether it was in. */
+bool d_hhash_link_delete(struct d_hhash *hhash, struct d_hlink *hlink);
+
+/* Whether a record is in no table under a number. */
+bool d_hhash_link_empty(struct d_hlink *hlink);
+
+/* The number (or address) of a record; its type; whether it is an address. */
+void d_hhash_link_key(struct d_hlink *hlink, uint64_t *key);
+int d_hhash_key_type(uint64_t key);
+bool d_hhash_key_isptr(uint64_t key);
+
+/* Has a table take records under their address as well. -DER_ALREADY if it has records. */
+int d_hhash_set_ptrtype(struct d_hhash *hhash);
+bool d_hhash_is_ptrtype(struct d_hhash *hhash);
+
+/* Visits the records of a type that are under numbers; nonzero ends the traversal and is returned. */
+typedef int (*d_hhash_traverse_cb_t)(struct d_hlink *link, void *arg);
+int d_hhash_traverse(struct d_hhash *hhash, int type, d_hhash_traverse_cb_t cb, void *arg);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,12 +10,15 @@ mod env;
 mod hash;
 mod hash_lock;
 mod hashing;
+pub mod heap;
+pub mod hhash;
 mod hlc;
 pub mod log;
 mod pointers;
 mod random;
 pub(crate) mod rank_list;
 mod rank_range;
+pub mod slab;
 
 use crate::errno::DER_MISC;
 use std::ffi::c_int;

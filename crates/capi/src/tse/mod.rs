@@ -11,9 +11,10 @@
 //!
 //! Source of the semantics: DAOS's `daos/tse.h`.
 
+mod list;
 mod sched;
 
-use crate::ctypes::daos_event_t;
+use crate::ctypes::{d_list_t, daos_event_t};
 use crate::errno::{DER_INVAL, DER_NO_HDL, DER_NO_PERM};
 use crate::event::wait_of;
 use crate::guard::{self, User};
@@ -22,6 +23,7 @@ use sched::{ARGUMENT_BYTES, Callback, Sched, Task};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{Code, Error, Result};
 
 /// Marks the memory of a task and of a scheduler.
@@ -35,6 +37,8 @@ pub struct tse_task_t {
     dt_pad32: c_int,
     /// Mark and number.
     dt_private: [u64; 2],
+    /// Its place in a list of tasks.
+    dt_list: d_list_t,
 }
 
 /// A scheduler as C sees it; in C's memory.
@@ -200,8 +204,15 @@ pub unsafe extern "C" fn tse_task_create(
         if taskp.is_null() {
             return Err(guard::null());
         }
-        let user = Box::new(tse_task_t { dt_result: 0, dt_pad32: 0, dt_private: [MARK, 0] });
+        let dt_list = d_list_t { next: null_mut(), prev: null_mut() };
+        let dt_private = [MARK, 0];
+        let user = Box::new(tse_task_t { dt_result: 0, dt_pad32: 0, dt_private, dt_list });
         let user = Box::into_raw(user);
+        // SAFETY: just made.
+        unsafe {
+            (*user).dt_list.next = &raw mut (*user).dt_list;
+            (*user).dt_list.prev = &raw mut (*user).dt_list;
+        }
         let task = Arc::new(Task::new(User(user), sched, task_func, User(private)));
         match handle::add(task) {
             // SAFETY: just made.
@@ -223,8 +234,27 @@ pub unsafe extern "C" fn tse_task_create(
 /// `task` is a task.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tse_task_schedule(task: *mut tse_task_t, instant: bool) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { tse_task_schedule_with_delay(task, instant, 0) }
+}
+
+/// [`tse_task_schedule`] of a task that does not begin before `delay` microseconds have gone by.
+/// `-DER_INVAL` for a delay of one that is to begin at once.
+///
+/// # Safety
+/// `task` is a task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tse_task_schedule_with_delay(
+    task: *mut tse_task_t,
+    instant: bool,
+    delay: u64,
+) -> c_int {
     guard::daos(|| {
-        task_of(task)?.schedule(instant);
+        let task = task_of(task)?;
+        if instant && delay > 0 {
+            return Err(Error::inval("a task that is to begin at once cannot be delayed"));
+        }
+        task.schedule(instant, Duration::from_micros(delay));
         Ok(())
     })
 }
@@ -339,8 +369,42 @@ pub unsafe extern "C" fn tse_task_register_deps(
 /// `task` is a task.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tse_task_reinit(task: *mut tse_task_t) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { tse_task_reinit_with_delay(task, 0) }
+}
+
+/// [`tse_task_reinit`] of a task that does not begin before `delay` microseconds have gone by.
+///
+/// # Safety
+/// `task` is a task.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tse_task_reinit_with_delay(task: *mut tse_task_t, delay: u64) -> c_int {
     match task_of(task) {
-        Ok(task) if task.begin_anew() => 0,
+        Ok(task) if task.begin_anew(None, Duration::from_micros(delay)) => 0,
+        Ok(_) => -DER_NO_PERM,
+        Err(_) => -DER_NO_HDL,
+    }
+}
+
+/// [`tse_task_register_comp_cb`] and [`tse_task_reinit_with_delay`] together: without the second there
+/// is not the first.
+///
+/// # Safety
+/// As for both.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tse_task_register_comp_cb_and_reinit(
+    task: *mut tse_task_t,
+    comp_cb: Option<TaskCallback>,
+    arg: *mut c_void,
+    arg_size: usize,
+    delay: u64,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Ok(Some(callback)) = (unsafe { callback(comp_cb, arg, arg_size) }) else {
+        return -DER_INVAL;
+    };
+    match task_of(task) {
+        Ok(task) if task.begin_anew(Some(callback), Duration::from_micros(delay)) => 0,
         Ok(_) => -DER_NO_PERM,
         Err(_) => -DER_NO_HDL,
     }

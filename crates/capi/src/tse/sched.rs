@@ -12,7 +12,7 @@ use crate::errno::DER_CANCELED;
 use crate::event::{Event, Queue};
 use crate::guard::User;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,6 +44,8 @@ pub(super) struct Callback {
 struct Inner {
     state: State,
     scheduled: bool,
+    /// It is among [`Work::sleeping`].
+    asleep: bool,
     function: Option<TaskFunction>,
     private: User<c_void>,
     prepare: Vec<Callback>,
@@ -72,6 +74,10 @@ unsafe impl Sync for Task {}
 #[derive(Default)]
 struct Work {
     ready: VecDeque<Arc<Task>>,
+    /// Tasks that do not begin before a time, which comes first; the number tells those of the same
+    /// time apart.
+    sleeping: BTreeMap<(Instant, u64), Arc<Task>>,
+    slept: u64,
     /// Scheduled and not complete, by address.
     pending: HashMap<usize, Arc<Task>>,
     /// Tasks whose operation runs, by the address of its event.
@@ -120,6 +126,7 @@ impl Sched {
     pub fn progress(&self) -> Result<()> {
         loop {
             let mut moved = self.take_completions(Some(Duration::ZERO))?;
+            self.wake();
             loop {
                 let next = self.work.lock().ready.pop_front();
                 let Some(task) = next else { break };
@@ -134,6 +141,31 @@ impl Sched {
         Ok(())
     }
 
+    /// Lets tasks begin whose time has come.
+    fn wake(&self) {
+        let due = {
+            let mut work = self.work.lock();
+            if work.sleeping.is_empty() {
+                return;
+            }
+            let later = work.sleeping.split_off(&(Instant::now(), u64::MAX));
+            std::mem::replace(&mut work.sleeping, later)
+        };
+        for task in due.into_values() {
+            let mut inner = task.inner.lock();
+            inner.asleep = false;
+            if inner.dependencies_left == 0 {
+                drop(inner);
+                self.work.lock().ready.push_back(task);
+            }
+        }
+    }
+
+    /// The earliest time at which a task is to be woken.
+    fn next_wake(&self) -> Option<Instant> {
+        self.work.lock().sleeping.keys().next().map(|(at, _)| *at)
+    }
+
     /// [`Sched::progress`] until nothing is left, or for so long.
     pub fn progress_for(&self, wait: Option<Duration>) -> Result<()> {
         let until = wait.map(|wait| Instant::now() + wait);
@@ -143,10 +175,12 @@ impl Sched {
             if self.is_idle() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(());
             }
+            let asleep = self.next_wake().map(|at| at.saturating_duration_since(Instant::now()));
             if self.work.lock().operating.is_empty() {
-                std::thread::sleep(left.map_or(OTHERS_PAUSE, |left| left.min(OTHERS_PAUSE)));
+                let pause = OTHERS_PAUSE.min(asleep.unwrap_or(OTHERS_PAUSE));
+                std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
             } else {
-                self.take_completions(left)?;
+                self.take_completions(left.into_iter().chain(asleep).min())?;
             }
         }
     }
@@ -174,7 +208,11 @@ impl Sched {
         self.work.lock().ending = true;
         if cancel {
             let pending = self.work.lock().pending.clone();
-            self.work.lock().ready.clear();
+            {
+                let mut work = self.work.lock();
+                work.ready.clear();
+                work.sleeping.clear();
+            }
             for task in pending.into_values() {
                 let waits = task.inner.lock().state == State::Waiting;
                 if waits {
@@ -237,6 +275,7 @@ impl Task {
         let inner = Inner {
             state: State::Waiting,
             scheduled: false,
+            asleep: false,
             function,
             private,
             prepare: Vec::new(),
@@ -308,6 +347,16 @@ impl Task {
         self.inner.lock().references += 1;
     }
 
+    /// Adds a reference, unless the task is complete: it may have no memory any more then.
+    fn hold_unless_complete(&self) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.state == State::Completed {
+            return false;
+        }
+        inner.references += 1;
+        true
+    }
+
     /// True when that was the last one.
     pub fn drop_reference(&self) -> bool {
         let mut inner = self.inner.lock();
@@ -315,14 +364,37 @@ impl Task {
         inner.references == 0
     }
 
-    /// Lets it begin when it can; with `instant` now, if it can.
-    pub fn schedule(self: &Arc<Task>, instant: bool) {
+    /// True when it has not begun.
+    pub fn waits(&self) -> bool {
+        self.inner.lock().state == State::Waiting
+    }
+
+    /// From now on it sleeps, or does not.
+    fn sleep(self: &Arc<Task>, inner: &mut Inner, delay: Duration) {
+        inner.asleep = false;
+        // Beyond what a clock can tell nobody waits for it.
+        let far = Duration::from_secs(1 << 32);
+        if let Some(at) = Instant::now().checked_add(delay.min(far)).filter(|_| !delay.is_zero()) {
+            inner.asleep = true;
+            let mut work = self.sched.work.lock();
+            work.slept += 1;
+            let key = (at, work.slept);
+            work.sleeping.insert(key, self.clone());
+        }
+    }
+
+    /// Lets it begin when it can and the delay is over; with `instant` now, if it can.
+    pub fn schedule(self: &Arc<Task>, instant: bool, delay: Duration) {
         {
             let mut inner = self.inner.lock();
             if std::mem::replace(&mut inner.scheduled, true) {
                 return;
             }
             self.sched.work.lock().pending.insert(self.user.0.addr(), self.clone());
+            self.sleep(&mut inner, delay);
+            if inner.asleep {
+                return;
+            }
             if inner.dependencies_left > 0 {
                 return;
             }
@@ -336,7 +408,9 @@ impl Task {
 
     fn run(self: &Arc<Task>) {
         // A callback may complete it.
-        self.add_reference();
+        if !self.hold_unless_complete() {
+            return;
+        }
         self.run_held();
         super::release(self);
     }
@@ -385,7 +459,9 @@ impl Task {
     /// begin the task anew.
     pub fn complete(self: &Arc<Task>, result: i32) {
         // A callback may complete it too.
-        self.add_reference();
+        if !self.hold_unless_complete() {
+            return;
+        }
         self.complete_held(result);
         super::release(self);
     }
@@ -399,6 +475,10 @@ impl Task {
             let mut inner = self.inner.lock();
             if inner.state == State::Waiting {
                 inner.state = State::Running;
+            }
+            if std::mem::replace(&mut inner.asleep, false) {
+                let mut work = self.sched.work.lock();
+                work.sleeping.retain(|_, task| !Arc::ptr_eq(task, self));
             }
         }
         loop {
@@ -433,7 +513,8 @@ impl Task {
             let (free, state, scheduled) = {
                 let mut inner = dependent.inner.lock();
                 inner.dependencies_left -= 1;
-                (inner.dependencies_left == 0, inner.state, inner.scheduled)
+                let scheduled = inner.scheduled && !inner.asleep;
+                (inner.dependencies_left == 0, inner.state, scheduled)
             };
             // One that was cancelled may have no memory any more.
             if passes_on && state != State::Completed {
@@ -451,12 +532,14 @@ impl Task {
         super::release(self);
     }
 
-    /// Has it run once more. False when it has not begun.
-    pub fn begin_anew(self: &Arc<Task>) -> bool {
+    /// Has it run once more, after a delay, and adds a callback for its end. False when it has not begun,
+    /// and for a callback of one that is complete.
+    pub fn begin_anew(self: &Arc<Task>, callback: Option<Callback>, delay: Duration) -> bool {
         {
             let mut inner = self.inner.lock();
             match inner.state {
                 State::Waiting => return false,
+                State::Completed if callback.is_some() => return false,
                 State::Running => {}
                 State::Completed => {
                     // Which its completion gives back.
@@ -466,8 +549,10 @@ impl Task {
             }
             inner.state = State::Waiting;
             inner.scheduled = true;
+            inner.complete.extend(callback);
             self.clear_result();
-            if inner.dependencies_left > 0 {
+            self.sleep(&mut inner, delay);
+            if inner.asleep || inner.dependencies_left > 0 {
                 return true;
             }
         }

@@ -176,6 +176,165 @@ errors(void)
 	CHECK_EQ(tse_task_create(work, &sched, NULL, &a), -DER_NO_HDL);
 }
 
+static int
+sleepy(tse_task_t *task, void *arg)
+{
+	int *left = *(int **)arg;
+
+	if (--*left > 0)
+		CHECK_EQ(tse_task_register_comp_cb_and_reinit(task, sleepy, &left, sizeof(left), 100), 0);
+	return 0;
+}
+
+static int
+again_later(tse_task_t *task, void *arg)
+{
+	if (--*(int *)arg > 0)
+		CHECK_EQ(tse_task_reinit_with_delay(task, 100), 0);
+	return 0;
+}
+
+/* Tasks do not begin before their time, nor before those they wait for; what sleeps is cancelled as
+ * anything else. */
+static void
+delays(void)
+{
+	const uint64_t hour = 3600000000ULL;
+	tse_sched_t    sched;
+	tse_task_t    *a, *b, *c, *first;
+	bool           empty = true;
+	int            rounds = 3, *left = &rounds;
+
+	said[0] = '\0';
+	CHECK_EQ(tse_sched_init(&sched, NULL, NULL), 0);
+	a = task_of(&sched, work, "a");
+	b = task_of(&sched, work, "b");
+	c = task_of(&sched, work, "c");
+	CHECK_EQ(tse_task_schedule_with_delay(a, true, 1), -DER_INVAL);
+	CHECK_EQ(tse_task_register_deps(c, 1, &b), 0);
+	tse_task_addref(a);
+	CHECK_EQ(tse_task_schedule_with_delay(a, false, hour), 0);
+	CHECK_EQ(tse_task_schedule_with_delay(c, false, 10), 0);
+	CHECK_EQ(tse_task_schedule_with_delay(b, false, 1000), 0);
+	do {
+		CHECK_EQ(daos_progress(&sched, 1000, &empty), 0);
+		CHECK(!empty);
+	} while (strlen(said) < 2);
+	CHECK_STR(said, "bc");
+	/* One that waits for what sleeps. */
+	b = task_of(&sched, work, "d");
+	CHECK_EQ(tse_task_register_deps(b, 1, &a), 0);
+	CHECK_EQ(tse_task_schedule(b, false), 0);
+	/* Completed by somebody else while it sleeps: it does not begin later. */
+	first = task_of(&sched, work, "x");
+	CHECK_EQ(tse_task_schedule_with_delay(first, false, ~0ULL), 0);
+	tse_task_complete(first, 0);
+	CHECK_EQ(daos_progress(&sched, 0, &empty), 0);
+	CHECK(!empty);
+	CHECK_STR(said, "bc");
+	tse_sched_complete(&sched, 0, true);
+	CHECK_EQ(a->dt_result, -DER_CANCELED);
+	CHECK(tse_sched_check_complete(&sched));
+	CHECK_STR(said, "bc");
+	/* Anew after a while, from a callback. */
+	CHECK_EQ(tse_task_reset(a, work, (void *)"r"), 0);
+	CHECK_EQ(tse_task_register_comp_cb_and_reinit(a, sleepy, &left, sizeof(left), 0), -DER_NO_PERM);
+	CHECK_EQ(tse_task_reinit_with_delay(a, 0), -DER_NO_PERM);
+	CHECK_EQ(tse_task_register_comp_cb(a, sleepy, &left, sizeof(left)), 0);
+	tse_task_addref(a);
+	CHECK_EQ(tse_task_schedule(a, true), 0);
+	CHECK_EQ(daos_progress(&sched, DAOS_EQ_WAIT, &empty), 0);
+	CHECK(empty);
+	CHECK_STR(said, "bcrrr");
+	CHECK_EQ(tse_task_reset(a, work, (void *)"s"), 0);
+	rounds = 2;
+	CHECK_EQ(tse_task_register_comp_cb(a, again_later, &rounds, 0), 0);
+	CHECK_EQ(tse_task_schedule_with_delay(a, false, 1), 0);
+	CHECK_EQ(daos_progress(&sched, DAOS_EQ_WAIT, &empty), 0);
+	CHECK_STR(said, "bcrrrss");
+	/* Left behind, asleep. */
+	b = task_of(&sched, work, "b");
+	CHECK_EQ(tse_task_schedule_with_delay(b, false, hour), 0);
+	tse_sched_fini(&sched);
+	CHECK_STR(said, "bcrrrss");
+}
+
+static int
+spell(tse_task_t *task, void *arg)
+{
+	say(*(char *)tse_task_get_priv(task));
+	return *(char *)tse_task_get_priv(task) == 'b' ? *(int *)arg : 0;
+}
+
+static int
+take_out(tse_task_t *task, void *arg)
+{
+	d_list_t *other = (d_list_t *)arg;
+
+	tse_task_list_del(task);
+	return tse_task_list_add(task, other);
+}
+
+static void
+lists(void)
+{
+	const char *letters[] = {"a", "b", "c"};
+	tse_sched_t sched;
+	tse_task_t *tasks[3], *before, *after;
+	d_list_t    list, other;
+	int         at, told = 5;
+
+	said[0] = '\0';
+	D_INIT_LIST_HEAD(&list);
+	D_INIT_LIST_HEAD(&other);
+	CHECK_EQ(tse_sched_init(&sched, NULL, NULL), 0);
+	CHECK(tse_task_list_first(&list) == NULL);
+	for (at = 0; at < 3; at++) {
+		tasks[at] = task_of(&sched, work, letters[at]);
+		CHECK_EQ(tse_task_list_add(tasks[at], &list), 0);
+		CHECK_EQ(tse_task_list_add(tasks[at], &other), -DER_INVAL);
+	}
+	CHECK(tse_task_list_first(&list) == tasks[0]);
+	CHECK_EQ(tse_task_list_traverse(&list, spell, &told), 5);
+	CHECK_STR(said, "abc");
+	CHECK_EQ(tse_task_list_traverse_adv(&list, take_out, &other), 0);
+	CHECK(d_list_empty(&list) && tse_task_list_first(&other) == tasks[0]);
+	tse_task_list_del(tasks[1]);
+	tse_task_list_del(tasks[1]);
+	CHECK_EQ(tse_task_list_add(tasks[1], &other), 0);
+	/* All of them after one, and another after all of them. */
+	before = task_of(&sched, work, "<");
+	after  = task_of(&sched, work, ">");
+	CHECK_EQ(tse_task_list_depend(&other, before), 0);
+	CHECK_EQ(tse_task_depend_list(after, &other), 0);
+	said[0] = '\0';
+	CHECK_EQ(tse_task_schedule(after, false), 0);
+	tse_task_list_sched(&other, false);
+	CHECK(d_list_empty(&other));
+	tse_sched_progress(&sched);
+	CHECK_STR(said, "");
+	CHECK_EQ(tse_task_schedule(before, false), 0);
+	tse_sched_progress(&sched);
+	CHECK_STR(said, "<acb>");
+	CHECK(tse_sched_check_complete(&sched));
+	/* Given up: none runs. */
+	for (at = 0; at < 3; at++) {
+		tasks[at] = task_of(&sched, work, letters[at]);
+		tse_task_addref(tasks[at]);
+		CHECK_EQ(tse_task_list_add(tasks[at], &list), 0);
+	}
+	tse_task_list_abort(&list, -DER_IO);
+	CHECK(d_list_empty(&list));
+	for (at = 0; at < 3; at++) {
+		CHECK_EQ(tasks[at]->dt_result, -DER_IO);
+		CHECK_EQ(tse_task_list_add(tasks[at], &list), -DER_NO_PERM);
+		tse_task_decref(tasks[at]);
+	}
+	tse_sched_progress(&sched);
+	CHECK_STR(said, "<acb>");
+	tse_sched_fini(&sched);
+}
+
 /* A value is written and read back by tasks that wait for each other. */
 static void
 operations(void)
@@ -280,6 +439,8 @@ main(int argc, char **argv)
 	begin(argv[1], argv[2]);
 	order();
 	errors();
+	delays();
+	lists();
 	operations();
 	left_behind();
 	end(argv[2]);
