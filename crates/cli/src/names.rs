@@ -34,6 +34,29 @@ fn translate(args: Vec<OsString>) -> Result<Vec<OsString>, clap::Error> {
     Ok(std::iter::once(OsString::from("azekura")).chain(ours).collect())
 }
 
+/// What `daos` and `dmg` take before and after each command.
+#[derive(clap::Args, Debug)]
+struct Common {
+    /// Print JSON, in the envelope that DAOS uses
+    #[arg(long, short, global = true)]
+    json: bool,
+    /// The system: a directory, tcp://HOST:PORT or unix:/PATH
+    #[arg(long, global = true, value_name = "SYSTEM")]
+    system: Option<String>,
+}
+
+impl Common {
+    /// Our own arguments for a command; `answer` names the shape of its JSON ([`shape::Shape`]).
+    fn ours(&self, answer: &str, command: Words) -> Vec<OsString> {
+        Words::default()
+            .option("system", self.system.as_ref())
+            .flag("json", self.json)
+            .option("answer-as", self.json.then_some(answer))
+            .words(command.0)
+            .0
+    }
+}
+
 /// Arguments put together one after the other.
 #[derive(Default)]
 struct Words(Vec<OsString>);
@@ -105,6 +128,11 @@ mod tests {
             ),
             ("daos -j cont ls tank", "azekura --json --answer-as=daos-cont-list cont list -- tank"),
             ("daos cont query tank home", "azekura cont query -- tank home"),
+            (
+                "daos cont query --json tank home --system unix:/s",
+                "azekura --system=unix:/s --json --answer-as=daos-cont cont query -- tank home",
+            ),
+            ("dmg --system /tmp/x pool list", "azekura --system=/tmp/x pool list"),
             ("daos cont destroy tank home -f", "azekura cont destroy --force -- tank home"),
             ("daos cont get-prop tank home", "azekura cont get-prop -- tank home"),
             (

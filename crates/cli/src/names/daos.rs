@@ -2,7 +2,7 @@
 //!
 //! Options and their spelling as in the manual of DAOS 2.x ("daos" utility).
 
-use super::{Words, assignments};
+use super::{Common, Words, assignments};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 
@@ -10,12 +10,8 @@ use std::ffi::OsString;
 #[derive(Parser, Debug)]
 #[command(name = "daos", version, max_term_width = 100)]
 pub struct Daos {
-    /// Print JSON, in the envelope that DAOS uses
-    #[arg(long, short, global = true)]
-    json: bool,
-    /// The system: a directory, tcp://HOST:PORT or unix:/PATH
-    #[arg(long, global = true, value_name = "SYSTEM")]
-    system: Option<String>,
+    #[command(flatten)]
+    common: Common,
     /// Accepted for scripts; the system is chosen with --system or AZEKURA_SYSTEM
     #[arg(long, short = 'G', global = true, value_name = "NAME", hide = true)]
     sys_name: Option<String>,
@@ -296,12 +292,7 @@ impl Daos {
             Noun::System(System::Query) => ("daos-system", Words::new(&["status"])),
             Noun::Version => ("plain", Words::new(&["--version"])),
         };
-        Words::default()
-            .option("system", self.system.as_ref())
-            .flag("json", self.json)
-            .option("answer-as", self.json.then_some(answer))
-            .words(words.0)
-            .0
+        self.common.ours(answer, words)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Options and their spelling as in the manual of DAOS 2.x ("dmg" utility).
 
-use super::{Words, assignments};
+use super::{Common, Words, assignments};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use types::{Error, Result};
@@ -11,12 +11,8 @@ use types::{Error, Result};
 #[derive(Parser, Debug)]
 #[command(name = "dmg", version, max_term_width = 100)]
 pub struct Dmg {
-    /// Print JSON, in the envelope that DAOS uses
-    #[arg(long, short, global = true)]
-    json: bool,
-    /// The system: a directory, tcp://HOST:PORT or unix:/PATH
-    #[arg(long, global = true, value_name = "SYSTEM")]
-    system: Option<String>,
+    #[command(flatten)]
+    common: Common,
     /// Accepted for scripts; there are no certificates
     #[arg(long, short, global = true, hide = true)]
     insecure: bool,
@@ -140,12 +136,7 @@ impl Dmg {
             Noun::System(System::Query) => ("dmg-system", Words::new(&["status"])),
             Noun::Version => ("plain", Words::new(&["--version"])),
         };
-        Words::default()
-            .option("system", self.system.as_ref())
-            .flag("json", self.json)
-            .option("answer-as", self.json.then_some(answer))
-            .words(words.0)
-            .0
+        self.common.ours(answer, words)
     }
 }
 
