@@ -16,8 +16,10 @@ use types::{Code, Error, Result, TargetId};
 use wire::control::ContInfo;
 use wire::map::TargetState;
 
-/// Most conditions in a filter.
+/// Most conditions that a filter can be given.
 const PARTS_MAX: u32 = 64;
+/// Most conditions of a filter that is used (`DAOS_POOL_CONT_FILTER_MAX_NPARTS`).
+const PARTS_USED_MAX: u32 = 8;
 
 fn id_of(info: &ContInfo) -> daos_pool_cont_info {
     let mut label = [0; DAOS_PROP_LABEL_MAX_LEN + 1];
@@ -175,7 +177,10 @@ type Conditions = (bool, Vec<(u32, u32, u64)>);
 unsafe fn conditions(filter: *const daos_pool_cont_filter_t) -> Result<Conditions> {
     // SAFETY: the caller's promise.
     let Some(filter) = (unsafe { filter.as_ref() }) else { return Ok((true, Vec::new())) };
-    if filter.pcf_nparts > PARTS_MAX || filter.pcf_nparts > 0 && filter.pcf_parts.is_null() {
+    if filter.pcf_nparts > PARTS_USED_MAX {
+        return Err(Error::inval(format!("a filter of more than {PARTS_USED_MAX} conditions")));
+    }
+    if filter.pcf_nparts > 0 && filter.pcf_parts.is_null() {
         return Err(Error::inval("the filter was not initialized"));
     }
     let parts = (0..filter.pcf_nparts as usize).map(|at| {

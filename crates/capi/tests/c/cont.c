@@ -305,6 +305,14 @@ pools(const char *pool, const char *name)
 		mine += strcmp(found[at].pci_id.pci_label, name) == 0;
 	}
 	CHECK_EQ(mine, 1);
+	/* More conditions than DAOS takes: they may be added, and it is the use that fails. */
+	part.pcfp_key = PCF_KEY_NUM_HANDLES;
+	for (at = 1; at < DAOS_POOL_CONT_FILTER_MAX_NPARTS; at++)
+		CHECK_EQ(daos_pool_cont_filter_add(&filter, &part), 0);
+	count = 64;
+	CHECK_EQ(daos_pool_filter_cont(poh, &filter, &count, found, NULL), 0);
+	CHECK_EQ(daos_pool_cont_filter_add(&filter, &part), 0);
+	CHECK_EQ(daos_pool_filter_cont(poh, &filter, &count, found, NULL), -DER_INVAL);
 	daos_pool_cont_filter_fini(&filter);
 
 	CHECK_EQ(daos_pool_query_target(poh, 1, 1, &target, NULL), 0);

@@ -8,7 +8,7 @@ use crate::dfs::xattr::{joined, mode_of, put_value, value_of};
 use crate::guard;
 use ::dfs::{SetAttr, SetTime};
 use libc::{c_char, c_void, gid_t, mode_t, timespec, uid_t};
-use types::Result;
+use types::{Code, Error, Result};
 
 /// True when the last symbolic link of a path is to be followed.
 fn follows(flags: i32) -> bool {
@@ -162,7 +162,21 @@ pub unsafe extern "C" fn dfs_sys_stat(
     })
 }
 
-/// Names of all extended attributes; as `dfs_listxattr`.
+/// As [`put_value`], and `Range` for a room of 0 that is too small.
+///
+/// # Safety
+/// As there.
+unsafe fn fill(found: &[u8], value: *mut c_void, size: *mut u64) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let room = unsafe { guard::get(size) }?;
+    let is_short = *room < found.len() as u64;
+    // SAFETY: the caller's promise.
+    unsafe { put_value(found, value, size) }?;
+    if is_short { Err(Error::bare(Code::Range)) } else { Ok(()) }
+}
+
+/// Names of all extended attributes; as `dfs_listxattr`, but `ERANGE` also when there is no room at
+/// all for something.
 ///
 /// # Safety
 /// `path` is a C string; `list` is NULL or has room for `*size` bytes.
@@ -179,11 +193,12 @@ pub unsafe extern "C" fn dfs_sys_listxattr(
         let path = unsafe { guard::text(path) }?;
         let names = SysHandle::here(dfs_sys, local)?.listxattr(path, follows(flags)).await?;
         // SAFETY: the caller's promise.
-        unsafe { put_value(&joined(names), list.cast(), size) }
+        unsafe { fill(&joined(names), list.cast(), size) }
     })
 }
 
-/// The value of an extended attribute; as `dfs_getxattr`.
+/// The value of an extended attribute; as `dfs_getxattr`, but `ERANGE` also when there is no room at all
+/// for something.
 ///
 /// # Safety
 /// `path` and `name` are C strings; `value` is NULL or has room for `*size` bytes.
@@ -202,7 +217,7 @@ pub unsafe extern "C" fn dfs_sys_getxattr(
         let here = SysHandle::here(dfs_sys, local)?;
         let found = here.getxattr(path, name, follows(flags)).await?;
         // SAFETY: the caller's promise.
-        unsafe { put_value(&found, value, size) }
+        unsafe { fill(&found, value, size) }
     })
 }
 
