@@ -39,7 +39,6 @@ mod act;
 mod caller;
 mod config;
 mod cwd;
-mod errno;
 mod head;
 #[cfg(not(test))]
 mod hooks;
@@ -59,3 +58,5 @@ mod size;
 mod table;
 mod temporary;
 mod walk;
+
+use preload::errno;

@@ -1,108 +1,9 @@
-//! The C library's functions that ours stand in front of.
-//!
-//! All are found when the library is loaded; a call before that (another library's start-up code)
-//! looks its own up. A function that this C library does not have fails with `ENOSYS`.
+//! The C library's functions that ours stand in front of, found when the library is loaded.
 
 use libc::{
     DIR, FILE, c_char, c_int, c_long, c_uint, c_ulong, c_void, dev_t, dirent, gid_t, iovec, mode_t,
     off_t, size_t, ssize_t, statfs, statvfs, timespec, timeval, uid_t, utimbuf,
 };
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-/// The next function of a name behind ours.
-pub struct Real {
-    address: AtomicPtr<c_void>,
-    name: &'static str,
-}
-
-impl Real {
-    const fn new(name: &'static str) -> Real {
-        Real { address: AtomicPtr::new(std::ptr::null_mut()), name }
-    }
-
-    /// Its address; null when there is none.
-    #[inline]
-    fn find(&self) -> *mut c_void {
-        let address = self.address.load(Ordering::Relaxed);
-        if address.is_null() { self.look() } else { address }
-    }
-
-    #[cold]
-    fn look(&self) -> *mut c_void {
-        // SAFETY: names are written with a zero at the end.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr().cast()) };
-        self.address.store(found, Ordering::Relaxed);
-        found
-    }
-}
-
-/// What a function that is not there returns.
-trait Missing {
-    const VALUE: Self;
-}
-
-impl Missing for c_int {
-    const VALUE: c_int = -1;
-}
-
-impl Missing for c_long {
-    const VALUE: c_long = -1;
-}
-
-impl Missing for ssize_t {
-    const VALUE: ssize_t = -1;
-}
-
-impl Missing for size_t {
-    const VALUE: size_t = 0;
-}
-
-impl Missing for c_uint {
-    const VALUE: c_uint = 0;
-}
-
-impl Missing for () {
-    const VALUE: () = ();
-}
-
-impl<T> Missing for *mut T {
-    const VALUE: *mut T = std::ptr::null_mut();
-}
-
-macro_rules! real {
-    ($($name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        #[allow(non_upper_case_globals, reason = "named as the functions are")]
-        mod at {
-            $(pub static $name: super::Real = super::Real::new(concat!(stringify!($name), "\0"));)*
-        }
-
-        $(
-            #[doc = concat!("`", stringify!($name), "`.")]
-            ///
-            /// # Safety
-            /// As for the C library's.
-            #[inline]
-            #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
-            pub unsafe fn $name($($arg: $type),*) $(-> $result)? {
-                let address = at::$name.find();
-                if address.is_null() {
-                    crate::errno::set(libc::ENOSYS);
-                    return Missing::VALUE;
-                }
-                type Form = unsafe extern "C-unwind" fn($($type),*) $(-> $result)?;
-                // SAFETY: the address is that of the function of this name, which has this form.
-                let function: Form = unsafe { std::mem::transmute(address) };
-                // SAFETY: the caller's promise.
-                unsafe { function($($arg),*) }
-            }
-        )*
-
-        /// Finds all functions. Called once, when the library is loaded.
-        pub fn find_all() {
-            $(at::$name.look();)*
-        }
-    };
-}
 
 /// A wide character, or `WEOF`.
 #[allow(non_camel_case_types, reason = "named as in C")]
@@ -111,7 +12,7 @@ pub type wint_t = c_uint;
 /// `int (*)(const char *, const struct stat *, int)` and the like: passed on only.
 pub type Callback = *mut c_void;
 
-real! {
+preload::real! {
     syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
     open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;

@@ -16,6 +16,7 @@ use coordinate::client::{Answer, Fault, Patience, now};
 use coordinate::message::{IoKind, Targets};
 use coordinate::rules::targets_of;
 use libc::c_int;
+use preload::errno;
 use rustix::fd::BorrowedFd;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -71,18 +72,14 @@ pub fn end(permit: Option<Permit>, transferred: isize) {
 /// way, for there are values on the stack that need dropping. A panic in it would be a mistake of
 /// ours, for which the program must not pay: coordination ends there.
 fn aside<T: Copy>(half: impl FnOnce() -> Option<T>) -> Option<T> {
-    // SAFETY: the address of the thread's own `errno` is always valid.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    let before = unsafe { *errno };
+    let before = errno::get();
     let cancelling = cancel_state(CANCEL_DISABLE);
     let result = catch_unwind(AssertUnwindSafe(half)).unwrap_or_else(|_| {
         gate::shut();
         None
     });
     cancel_state(cancelling);
-    // SAFETY: as above.
-    unsafe { *errno = before };
+    errno::set(before);
     result
 }
 

@@ -12,6 +12,8 @@ mod write;
 
 use libc::{c_int, iovec};
 
+/// The caller wants an answer at once, so it must not wait for a coordinator.
+const AT_ONCE: c_int = libc::RWF_NOWAIT;
 /// Most pieces a vectored call may have; one with more fails.
 const PIECES_MAX: usize = 1024;
 

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 8] = [
     &["env", "transport"],
     &["vos", "control"],
     &["engine", "client"],
-    &["dfs", "perthread"],
+    &["dfs", "perthread", "preload"],
     &["capi", "fuse", "intercept", "python", "gateway", "coordinate", "ioc", "tier", "bench"],
     &["cli"],
 ];

@@ -9,6 +9,7 @@ use crate::size::Guard;
 use crate::{errno, real, table};
 use dfs::{OpenFlags, SetAttr, SetTime};
 use libc::{AT_FDCWD, c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
+use preload::hook;
 use types::{Code, Error};
 
 hook!([chmod](path: *const c_char, mode: mode_t) -> c_int {

@@ -3,6 +3,7 @@
 use super::data::{pread, pwrite, read, write};
 use crate::{errno, inside, real, table};
 use libc::{c_int, c_uint, off_t, size_t, ssize_t};
+use preload::hook;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes copied at a time.

@@ -7,6 +7,7 @@ use crate::walk::{self, End};
 use crate::{act::Step, config, cwd, errno, inside, real, table};
 use dfs::{Access, FileKind};
 use libc::{AT_FDCWD, c_char, c_int, size_t};
+use preload::hook;
 use types::{Code, Error};
 
 hook!([chdir](path: *const c_char) -> c_int {

@@ -7,6 +7,7 @@ use crate::size::Guard;
 use crate::{errno, inside, real, table};
 use dfs::{Dfs, FILE_BYTES_MAX, Obj, OpenFlags, Recx};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
+use preload::hook;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use types::Result;

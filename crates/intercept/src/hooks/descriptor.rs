@@ -5,6 +5,7 @@ use crate::open;
 use crate::report::{self, Family, Why};
 use crate::{config, errno, inside, locks, real, table};
 use libc::{c_int, c_uint, c_ulong, msghdr, ssize_t};
+use preload::hook;
 use rustix::fd::IntoRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -13,6 +13,7 @@ use crate::{errno, real, table};
 use dfs::FileKind;
 use libc::{AT_FDCWD, DIR, c_char, c_int, c_long, c_void, dirent, size_t, ssize_t};
 use parking_lot::Mutex;
+use preload::hook;
 use std::sync::Arc;
 
 /// The lower half is a negative descriptor.

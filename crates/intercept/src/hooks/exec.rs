@@ -7,6 +7,7 @@ use crate::report::{self, Family, Why};
 use crate::{config, cwd, errno, inside, open, program, real};
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_void, mode_t, pid_t};
 use parking_lot::Mutex;
+use preload::hook;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 

@@ -13,6 +13,7 @@ use crate::report::Family;
 use crate::{errno, real, table};
 use dfs::{Code, LockAsk, LockKind, LockMode, LockRange};
 use libc::{c_int, c_ulong, off_t};
+use preload::hook;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -11,6 +11,7 @@ use crate::open::Open;
 use crate::report::{self, Family, Why};
 use crate::{errno, real, table};
 use libc::{c_int, c_void, off_t, size_t};
+use preload::hook;
 use std::ffi::CString;
 use std::sync::atomic::Ordering::Relaxed;
 

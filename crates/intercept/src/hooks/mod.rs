@@ -3,27 +3,6 @@
 //! Each asks whether the call concerns us and hands it to the real function if not. While the
 //! real function runs nothing on our stack needs dropping: a thread may be cancelled there.
 
-/// Defines functions that stand in for those of these names: forms of one function that are the
-/// same on this machine.
-macro_rules! hook {
-    ([$($name:ident)*] $arguments:tt -> $result:ty $body:block) => {
-        $(hook!(@one $name $arguments -> $result $body);)*
-    };
-    (@one $name:ident ($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block) => {
-        #[doc = concat!("Stands in for `", stringify!($name), "`.")]
-        ///
-        /// # Safety
-        /// As for the function it stands in for.
-        #[unsafe(no_mangle)]
-        #[allow(clippy::too_many_arguments, reason = "as many as the function has")]
-        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            // SAFETY: the caller promises what the C library's function demands; the body does
-            // no more with its arguments than that function does.
-            unsafe { $body }
-        }
-    };
-}
-
 mod attr;
 mod copy;
 mod cwd;

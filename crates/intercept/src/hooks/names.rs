@@ -10,6 +10,7 @@ use crate::walk::{self, End};
 use crate::{errno, head, numbered, real, table, temporary};
 use dfs::{FileKind, NodeKind, Removed, RenameFlags};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
+use preload::hook;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use types::{Code, Error, Oid};

@@ -9,6 +9,7 @@ use crate::walk::{self, End};
 use crate::{errno, head, inside, numbered, real, table};
 use dfs::{CreateOptions, FileKind, Obj, OpenFlags};
 use libc::{AT_FDCWD, c_char, c_int, mode_t};
+use preload::hook;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

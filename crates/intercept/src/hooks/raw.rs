@@ -10,6 +10,7 @@ use super::open::openat;
 use super::stat::{faccessat, statx};
 use crate::{config, errno, inside, path, real};
 use libc::{c_int, c_long, c_uint, mode_t, size_t};
+use preload::hook;
 
 /// `struct open_how`.
 #[repr(C)]

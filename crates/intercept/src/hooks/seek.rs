@@ -5,6 +5,7 @@ use crate::report::Family;
 use crate::{errno, real, table};
 use dfs::FileKind;
 use libc::{c_int, off_t};
+use preload::hook;
 use std::sync::atomic::Ordering::Relaxed;
 use types::{Code, Error};
 

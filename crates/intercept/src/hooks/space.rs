@@ -7,6 +7,7 @@ use crate::size::Guard;
 use crate::{errno, inside, real, table};
 use dfs::{AllocateFlags, OpenFlags};
 use libc::{c_int, c_uint, off_t, size_t, ssize_t};
+use preload::hook;
 use std::sync::Arc;
 use types::{Code, Error};
 

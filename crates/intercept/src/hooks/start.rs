@@ -4,6 +4,7 @@
 use super::{exec, stream};
 use crate::{config, cwd, inside, locks, open, program, real, report, table};
 use libc::{c_char, c_int, pid_t};
+use preload::hook;
 
 type Strings = *const *mut c_char;
 

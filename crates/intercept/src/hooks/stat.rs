@@ -9,6 +9,7 @@ use crate::walk::End;
 use crate::{caller, errno, real, table};
 use dfs::{Access, FileKind, Stat};
 use libc::{AT_FDCWD, c_char, c_int, c_uint};
+use preload::hook;
 use types::{Code, Error};
 
 hook!([stat stat64](path: *const c_char, out: *mut libc::stat) -> c_int {

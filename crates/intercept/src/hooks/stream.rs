@@ -15,6 +15,7 @@ use crate::{config, errno, inside, real, table};
 use crate::{path, pending};
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 use parking_lot::RwLock;
+use preload::hook;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 

@@ -6,6 +6,7 @@ use super::stat::{lstat, stat};
 use crate::report::{self, Family};
 use crate::{config, errno, inside, path, real, walk};
 use libc::{AT_FDCWD, DIR, c_char, c_int, c_void, dirent};
+use preload::hook;
 use real::Callback;
 
 type Select = unsafe extern "C-unwind" fn(*const dirent) -> c_int;

@@ -2,6 +2,7 @@
 
 use crate::{errno, inside, real, table};
 use libc::{c_int, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+use preload::hook;
 
 /// What a regular file is ready for.
 const READY: i16 = libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;

@@ -2,6 +2,7 @@
 
 use crate::{caller, config, inside, real};
 use libc::{c_char, c_int, gid_t, mode_t, size_t, uid_t};
+use preload::hook;
 
 /// Remembers that something changed.
 fn after(done: c_int) -> c_int {

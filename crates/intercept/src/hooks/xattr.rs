@@ -7,6 +7,7 @@ use crate::report::Family;
 use crate::{errno, real, table};
 use dfs::{Dfs, Obj, OpenFlags, XattrMode, acl};
 use libc::{AT_FDCWD, c_char, c_int, c_void, size_t, ssize_t};
+use preload::hook;
 use types::{Code, Error, Result};
 
 hook!([setxattr](

@@ -1,5 +1,6 @@
 //! Running programs with the library loaded, against an engine in this process.
 
+use preload::harness::RUN_TIME_MAX;
 use sim::LocalSystem;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,18 +9,12 @@ use std::time::{Duration, Instant};
 use types::{ContLayout, Durability};
 use wire::control::{Name, OpenMode};
 
-/// A program that runs longer hangs.
-const RUN_TIME_MAX: Duration = Duration::from_secs(120);
-
 /// Where the files appear in programs. Nothing is there in the kernel.
 pub const PREFIX: &str = "/azekura-intercept-test";
 
-/// The library: cargo builds it beside the tests, because it builds a crate's library for them.
-pub fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.with_file_name("libazekura_intercept.so");
-    assert!(library.exists(), "{} is not there; run the tests by cargo", library.display());
-    library
+/// The library.
+fn library() -> PathBuf {
+    preload::harness::library("libazekura_intercept.so")
 }
 
 /// The one system of this test process, with a file system in it.
@@ -69,14 +64,9 @@ impl Place {
 
     /// A program with the library loaded.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        let inherited = std::env::vars().map(|(name, _)| name);
-        inherited.filter(|name| name.starts_with("AZEKURA_")).for_each(|name| {
-            command.env_remove(name);
-        });
+        let mut command = preload::harness::command(program, &library());
         command
             .current_dir(self.dir())
-            .env("LD_PRELOAD", library())
             .env("AZEKURA_SYSTEM", address())
             .env("AZEKURA_INTERCEPT", format!("azk://p/c={PREFIX}"))
             .env("D", &self.azk)
@@ -89,11 +79,7 @@ impl Place {
 
     /// Runs a program to its end, which must be a success.
     pub fn run(&self, command: &mut Command) -> String {
-        let output = finish(command);
-        let told = String::from_utf8_lossy(&output.stderr);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{command:?}\n{}\n{said}\n{told}", output.status);
-        said.into_owned()
+        preload::harness::succeeded(&finish(command))
     }
 
     /// Runs a script of bash; `$D` is the directory on the prefix, `$T` the kernel's.
@@ -189,49 +175,13 @@ pub fn eventually_no_orphans() {
 
 /// Runs a program to its end.
 pub fn finish(command: &mut Command) -> Output {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let pid = rustix::process::Pid::from_child(&child);
-    let waiting = std::thread::spawn(move || child.wait_with_output());
-    let deadline = Instant::now() + RUN_TIME_MAX;
-    while !waiting.is_finished() {
-        if Instant::now() > deadline {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            panic!("hangs: {command:?}: {:?}", waiting.join());
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    waiting.join().unwrap().unwrap()
+    preload::harness::finish(preload::harness::start(command.stdin(Stdio::null())))
 }
 
-/// True when a program is installed; otherwise its test says so and passes.
-pub fn has(program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&paths).any(|dir| dir.join(program).exists());
-    if !found {
-        eprintln!("skipped: {program} is not installed");
-    }
-    found
-}
-
-/// Compiles a program of this directory's `c/`, once per test process.
+/// Compiles a program of this directory's `c/`, once per test process: with fortified functions,
+/// as distributions build.
 pub fn c_program(name: &str) -> PathBuf {
-    static DONE: Mutex<Vec<(String, PathBuf)>> = Mutex::new(Vec::new());
-    let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some((_, path)) = done.iter().find(|(known, _)| known == name) {
-        return path.clone();
-    }
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = manifest.join("tests/preload/c").join(name).with_extension("c");
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    let mut compiler = Command::new("cc");
-    // With fortified functions, as distributions build.
-    compiler.args(["-O2", "-D_FORTIFY_SOURCE=2", "-D_GNU_SOURCE", "-Wall", "-Wextra"]);
-    compiler.args(["-Wno-unused-result", "-pthread", "-o"]).arg(&out).arg(&source);
-    let output = compiler.output().expect("cc runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    done.push((name.to_string(), out.clone()));
-    out
+    preload::c_program!(name, &["-O2", "-D_FORTIFY_SOURCE=2", "-D_GNU_SOURCE"])
 }
 
 /// Runs a program of `c/` on a directory of its own.

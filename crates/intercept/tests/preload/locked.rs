@@ -1,6 +1,7 @@
 //! Locks belong to open file descriptions, and those to all processes that have them.
 
-use crate::harness::{Place, has, run_c};
+use crate::harness::{Place, run_c};
+use preload::harness::has;
 
 /// A lock ended with the process that took it: the commands after `flock 9` were not excluded by
 /// anything. A description's lock was not one of its other processes', and what a process held that

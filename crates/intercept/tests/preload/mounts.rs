@@ -1,6 +1,7 @@
 //! Below a mount: calls are taken, and what the library cannot do the kernel does there.
 
-use crate::harness::{Mounted, Place, c_program, has};
+use crate::harness::{Mounted, Place, c_program};
+use preload::harness::has;
 use std::process::Command;
 
 /// A place on a mount, and programs that know of it by the mount only.

@@ -1,6 +1,7 @@
 //! `/dev/stdin`, `/dev/fd/N`, `/proc/self/fd/N`: paths that name a descriptor of a file of ours.
 
-use crate::harness::{Place, has, run_c};
+use crate::harness::{Place, run_c};
+use preload::harness::has;
 
 /// Such a path led to the memory file that the descriptor was for the kernel: `wc` counted nothing,
 /// `dd` and `tar` wrote into it and ended with success, `tee` died of a bus error.

@@ -1,6 +1,7 @@
 //! Real programs.
 
-use crate::harness::{Place, has};
+use crate::harness::Place;
+use preload::harness::has;
 
 #[test]
 fn coreutils_and_findutils() {

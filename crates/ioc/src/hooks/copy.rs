@@ -6,7 +6,8 @@ use super::read;
 use crate::call::Permit;
 use crate::{call, file, gate, real};
 use coordinate::message::IoKind::Write;
-use libc::{c_int, c_uint, off_t, size_t, ssize_t, syscall};
+use libc::{c_int, c_uint, off_t, size_t, ssize_t};
+use preload::hook;
 use rustix::fd::BorrowedFd;
 
 /// Asks for a copy of at most `most` bytes from one file to another.
@@ -30,13 +31,7 @@ unsafe fn begin(from: c_int, offset: *const off_t, to: c_int, most: size_t) -> O
     call::begin(to, Write, bytes)
 }
 
-/// Stands in for `copy_file_range`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn copy_file_range(
+hook!([copy_file_range](
     from: c_int,
     from_offset: *mut off_t,
     to: c_int,
@@ -45,69 +40,27 @@ pub unsafe extern "C-unwind" fn copy_file_range(
     flags: c_uint,
 ) -> ssize_t {
     let asks = bytes >= gate::write_bytes_min();
-    // SAFETY: by the caller's promise, here and below.
-    let permit = if asks { unsafe { begin(from, from_offset, to, bytes) } } else { None };
-    // SAFETY: by the caller's promise.
-    let copied = unsafe {
-        match real::COPY_FILE_RANGE.get() {
-            Some(copy) => copy(from, from_offset, to, to_offset, bytes, flags),
-            None => {
-                let number = libc::SYS_copy_file_range;
-                syscall(number, from, from_offset, to, to_offset, bytes, flags) as ssize_t
-            }
-        }
-    };
+    let permit = if asks { begin(from, from_offset, to, bytes) } else { None };
+    let copied = real::copy_file_range(from, from_offset, to, to_offset, bytes, flags);
     call::end(permit, copied);
     copied
-}
+});
 
-/// Stands in for `sendfile`. To anything but a regular file it is a read of the source.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sendfile(
-    to: c_int,
-    from: c_int,
-    offset: *mut off_t,
-    bytes: size_t,
+// To anything but a regular file it is a read of the source.
+hook!([sendfile sendfile64](
+    to: c_int, from: c_int, offset: *mut off_t, bytes: size_t
 ) -> ssize_t {
     let mut permit = None;
     if bytes >= gate::write_bytes_min() {
-        // SAFETY: by the caller's promise.
-        permit = unsafe { begin(from, offset, to, bytes) };
+        permit = begin(from, offset, to, bytes);
     }
     if permit.is_none() && bytes >= gate::read_bytes_min() && !is_regular(to) {
-        // SAFETY: by the caller's promise.
-        permit = read::begin(from, bytes, unsafe { offset.as_ref() }.copied());
+        permit = read::begin(from, bytes, offset.as_ref().copied());
     }
-    // SAFETY: by the caller's promise.
-    let sent = unsafe {
-        match real::SENDFILE.get() {
-            Some(sendfile) => sendfile(to, from, offset, bytes),
-            None => syscall(libc::SYS_sendfile, to, from, offset, bytes) as ssize_t,
-        }
-    };
+    let sent = real::sendfile(to, from, offset, bytes);
     call::end(permit, sent);
     sent
-}
-
-/// Stands in for `sendfile64`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sendfile64(
-    to: c_int,
-    from: c_int,
-    offset: *mut off_t,
-    bytes: size_t,
-) -> ssize_t {
-    // SAFETY: the same function on this machine.
-    unsafe { sendfile(to, from, offset, bytes) }
-}
+});
 
 fn is_regular(fd: c_int) -> bool {
     // SAFETY: looked at only; when it stands for nothing the look fails.

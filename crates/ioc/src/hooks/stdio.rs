@@ -12,6 +12,7 @@ use crate::call::{self, Permit};
 use crate::{gate, real};
 use coordinate::message::IoKind::Write;
 use libc::{c_char, c_int, c_void, size_t};
+use preload::{errno, hook};
 use real::Stream;
 
 /// Buffer of a stream that has not made one yet.
@@ -68,13 +69,11 @@ unsafe fn coordinated<T: Copy>(
         // SAFETY: by the caller's promise.
         unsafe { flockfile(stream) };
     }
+    let before = errno::get();
     // SAFETY: by the caller's promise. It may set `errno` for a stream without a file.
-    let permit = unsafe {
-        let errno = *libc::__errno_location();
-        let fd = fileno(stream);
-        *libc::__errno_location() = errno;
-        ask(fd)
-    };
+    let fd = unsafe { fileno(stream) };
+    errno::set(before);
+    let permit = ask(fd);
     let result = real();
     call::end(permit, isize::try_from(bytes_done(result)).unwrap_or(isize::MAX));
     if lock {
@@ -108,82 +107,42 @@ unsafe fn put<T: Copy>(
     unsafe { coordinated(stream, lock, ask, real, |result| bytes_done(result) + pending) }
 }
 
-/// Stands in for `fwrite`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fwrite(
-    data: *const c_void,
-    size: size_t,
-    count: size_t,
-    stream: Stream,
+hook!([fwrite](
+    data: *const c_void, size: size_t, count: size_t, stream: Stream
 ) -> size_t {
-    let Some(fwrite) = real::FWRITE.find() else { return 0 };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fwrite(data, size, count, stream) };
-    // SAFETY: by the caller's promise.
-    unsafe { put(stream, true, size.saturating_mul(count), real, |done| done * size) }
-}
+    let real = || real::fwrite(data, size, count, stream);
+    put(stream, true, size.saturating_mul(count), real, |done| done * size)
+});
 
-/// Stands in for `fwrite_unlocked`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fwrite_unlocked(
-    data: *const c_void,
-    size: size_t,
-    count: size_t,
-    stream: Stream,
+hook!([fwrite_unlocked](
+    data: *const c_void, size: size_t, count: size_t, stream: Stream
 ) -> size_t {
-    let Some(fwrite) = real::FWRITE_UNLOCKED.find() else { return 0 };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fwrite(data, size, count, stream) };
-    // SAFETY: by the caller's promise.
-    unsafe { put(stream, false, size.saturating_mul(count), real, |done| done * size) }
-}
+    let real = || real::fwrite_unlocked(data, size, count, stream);
+    put(stream, false, size.saturating_mul(count), real, |done| done * size)
+});
 
-/// Stands in for `fputs`.
+hook!([fputs](text: *const c_char, stream: Stream) -> c_int {
+    let bytes = libc::strlen(text);
+    let real = || real::fputs(text, stream);
+    put(stream, true, bytes, real, |done| if done < 0 { 0 } else { bytes })
+});
+
+hook!([fputs_unlocked](text: *const c_char, stream: Stream) -> c_int {
+    let bytes = libc::strlen(text);
+    let real = || real::fputs_unlocked(text, stream);
+    put(stream, false, bytes, real, |done| if done < 0 { 0 } else { bytes })
+});
+
+/// Empties a stream's buffer; asks before if that much is in it. All streams at once, by a null
+/// pointer, do not ask.
 ///
 /// # Safety
 ///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fputs(text: *const c_char, stream: Stream) -> c_int {
-    let Some(fputs) = real::FPUTS.find() else { return libc::EOF };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fputs(text, stream) };
-    // SAFETY: by the caller's promise.
-    let bytes = unsafe { libc::strlen(text) };
-    // SAFETY: by the caller's promise.
-    unsafe { put(stream, true, bytes, real, |done| if done < 0 { 0 } else { bytes }) }
-}
-
-/// Stands in for `fputs_unlocked`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fputs_unlocked(text: *const c_char, stream: Stream) -> c_int {
-    let Some(fputs) = real::FPUTS_UNLOCKED.find() else { return libc::EOF };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fputs(text, stream) };
-    // SAFETY: by the caller's promise.
-    let bytes = unsafe { libc::strlen(text) };
-    // SAFETY: by the caller's promise.
-    unsafe { put(stream, false, bytes, real, |done| if done < 0 { 0 } else { bytes }) }
-}
-
-/// Empties a stream's buffer, if that much is in it that it has to ask.
-///
-/// # Safety
-///
-/// As for [`coordinated`].
+/// As for [`coordinated`], or null.
 unsafe fn flush(stream: Stream, lock: bool, real: impl FnOnce() -> c_int) -> c_int {
+    if stream.is_null() {
+        return real();
+    }
     // SAFETY: by the caller's promise.
     let pending = unsafe { __fpending(stream) };
     if pending < gate::write_bytes_min() {
@@ -194,60 +153,22 @@ unsafe fn flush(stream: Stream, lock: bool, real: impl FnOnce() -> c_int) -> c_i
     unsafe { coordinated(stream, lock, ask, real, |result| if result == 0 { pending } else { 0 }) }
 }
 
-/// Stands in for `fflush`. Flushing all streams at once does not ask.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fflush(stream: Stream) -> c_int {
-    let Some(fflush) = real::FFLUSH.find() else { return libc::EOF };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fflush(stream) };
-    if stream.is_null() {
-        return real();
-    }
-    // SAFETY: by the caller's promise.
-    unsafe { flush(stream, true, real) }
-}
+hook!([fflush](stream: Stream) -> c_int {
+    flush(stream, true, || real::fflush(stream))
+});
 
-/// Stands in for `fflush_unlocked`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fflush_unlocked(stream: Stream) -> c_int {
-    let Some(fflush) = real::FFLUSH_UNLOCKED.find() else { return libc::EOF };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fflush(stream) };
-    if stream.is_null() {
-        return real();
-    }
-    // SAFETY: by the caller's promise.
-    unsafe { flush(stream, false, real) }
-}
+hook!([fflush_unlocked](stream: Stream) -> c_int {
+    flush(stream, false, || real::fflush_unlocked(stream))
+});
 
-/// Stands in for `fclose`: what is pending is flushed first, which may ask. If that fails, closing
-/// tries again and reports it.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fclose(stream: Stream) -> c_int {
-    let Some(fclose) = real::FCLOSE.find() else { return libc::EOF };
-    if let Some(fflush) = real::FFLUSH.find()
-        && !stream.is_null()
-        // SAFETY: by the caller's promise.
-        && unsafe { __fpending(stream) } >= gate::write_bytes_min()
-    {
-        // SAFETY: by the caller's promise.
-        unsafe { flush(stream, true, || fflush(stream)) };
+// What is pending is flushed first, which may ask. If that fails, closing tries again and reports
+// it.
+hook!([fclose](stream: Stream) -> c_int {
+    if !stream.is_null() && __fpending(stream) >= gate::write_bytes_min() {
+        flush(stream, true, || real::fflush(stream));
     }
-    // SAFETY: by the caller's promise.
-    unsafe { fclose(stream) }
-}
+    real::fclose(stream)
+});
 
 /// Takes bytes from a stream. What is in its buffer already is not told apart.
 ///
@@ -270,80 +191,26 @@ unsafe fn get(
     unsafe { coordinated(stream, lock, ask, real, |done| done * size) }
 }
 
-/// Stands in for `fread`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fread(
-    data: *mut c_void,
-    size: size_t,
-    count: size_t,
-    stream: Stream,
-) -> size_t {
-    let Some(fread) = real::FREAD.find() else { return 0 };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fread(data, size, count, stream) };
-    // SAFETY: by the caller's promise.
-    unsafe { get(stream, true, size, count, real) }
-}
+hook!([fread](data: *mut c_void, size: size_t, count: size_t, stream: Stream) -> size_t {
+    get(stream, true, size, count, || real::fread(data, size, count, stream))
+});
 
-/// Stands in for `fread_unlocked`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fread_unlocked(
-    data: *mut c_void,
-    size: size_t,
-    count: size_t,
-    stream: Stream,
+hook!([fread_unlocked](
+    data: *mut c_void, size: size_t, count: size_t, stream: Stream
 ) -> size_t {
-    let Some(fread) = real::FREAD_UNLOCKED.find() else { return 0 };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fread(data, size, count, stream) };
-    // SAFETY: by the caller's promise.
-    unsafe { get(stream, false, size, count, real) }
-}
+    get(stream, false, size, count, || real::fread_unlocked(data, size, count, stream))
+});
 
-/// Stands in for `__fread_chk`: what `fread` is in programs compiled with checks of buffer sizes.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __fread_chk(
-    data: *mut c_void,
-    room: size_t,
-    size: size_t,
-    count: size_t,
-    stream: Stream,
+// What the calls are in programs compiled with checks of buffer sizes.
+hook!([__fread_chk](
+    data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: Stream
 ) -> size_t {
-    let Some(fread) = real::FREAD_CHK.find() else { return 0 };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fread(data, room, size, count, stream) };
-    // SAFETY: by the caller's promise.
-    unsafe { get(stream, true, size, count, real) }
-}
+    get(stream, true, size, count, || real::__fread_chk(data, room, size, count, stream))
+});
 
-/// Stands in for `__fread_unlocked_chk`.
-///
-/// # Safety
-///
-/// As for the function it stands in for.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __fread_unlocked_chk(
-    data: *mut c_void,
-    room: size_t,
-    size: size_t,
-    count: size_t,
-    stream: Stream,
+hook!([__fread_unlocked_chk](
+    data: *mut c_void, room: size_t, size: size_t, count: size_t, stream: Stream
 ) -> size_t {
-    let Some(fread) = real::FREAD_UNLOCKED_CHK.find() else { return 0 };
-    // SAFETY: by the caller's promise, here and below.
-    let real = || unsafe { fread(data, room, size, count, stream) };
-    // SAFETY: by the caller's promise.
-    unsafe { get(stream, false, size, count, real) }
-}
+    let real = || real::__fread_unlocked_chk(data, room, size, count, stream);
+    get(stream, false, size, count, real)
+});

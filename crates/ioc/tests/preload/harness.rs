@@ -2,6 +2,7 @@
 //! decides and sees.
 
 use coordinate::message::{ClientMessage, CoordinatorMessage, FRAME_BYTES_MAX, IoKind};
+use preload::harness::RUN_TIME_MAX;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -13,15 +14,9 @@ use std::time::{Duration, Instant};
 pub const BYTES: usize = 100_000;
 /// Bytes from which calls ask in the tests.
 pub const MIN_BYTES: usize = 65_536;
-/// A program that runs longer hangs.
-const RUN_TIME_MAX: Duration = Duration::from_secs(120);
-
-/// The library: cargo builds it beside the tests, because it builds a crate's library for them.
+/// The library.
 pub fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let library = test.with_file_name("libazekura_ioc.so");
-    assert!(library.exists(), "{} is not there; run the tests by cargo", library.display());
-    library
+    preload::harness::library("libazekura_ioc.so")
 }
 
 /// A request as the coordinator got it.
@@ -169,14 +164,9 @@ impl Coordinator {
 
     /// A program in the coordinator's directory, with the library loaded and this coordinator.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        let inherited = std::env::vars().map(|(name, _)| name);
-        inherited.filter(|name| name.starts_with("AZEKURA_")).for_each(|name| {
-            command.env_remove(name);
-        });
+        let mut command = preload::harness::command(program, &library());
         command
             .current_dir(self.dir())
-            .env("LD_PRELOAD", library())
             .env("AZEKURA_IOC", format!("unix:{}", self.socket().display()))
             .env("AZEKURA_IOC_CONFIG", "")
             .env("AZEKURA_IOC_MIN_SIZE", MIN_BYTES.to_string());
@@ -280,20 +270,7 @@ pub fn data(bytes: usize) -> Vec<u8> {
 
 /// Compiles a program of this directory's `c/`, once per test process.
 pub fn c_program(name: &str) -> PathBuf {
-    static DONE: Mutex<Vec<(String, PathBuf)>> = Mutex::new(Vec::new());
-    let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some((_, path)) = done.iter().find(|(known, _)| known == name) {
-        return path.clone();
-    }
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = manifest.join("tests/preload/c").join(name).with_extension("c");
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-Wall", "-Wextra", "-Wno-unused-result", "-pthread", "-o"]);
-    let output = compiler.arg(&out).arg(&source).output().expect("cc runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    done.push((name.to_string(), out.clone()));
-    out
+    preload::c_program!(name, &["-O1"])
 }
 
 /// Runs a program of `c/` in a mode on [`BYTES`] bytes.
@@ -310,8 +287,7 @@ pub fn c_command(coordinator: &Coordinator, name: &str, mode: &str) -> Command {
 
 /// Starts a command with its output kept.
 pub fn start(mut command: Command) -> Child {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    preload::harness::start(command.stdin(Stdio::piped()))
 }
 
 /// Runs a command to its end, which must be a success.
@@ -320,19 +296,8 @@ pub fn run(command: Command) -> Output {
 }
 
 /// Waits for the end of a program, which must be a success.
-pub fn finish(mut child: Child) -> Output {
-    let deadline = Instant::now() + RUN_TIME_MAX;
-    // Programs of the tests say little; their output fits the pipes.
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            let output = child.wait_with_output().unwrap();
-            panic!("hangs; {}", String::from_utf8_lossy(&output.stderr));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let output = child.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {told}", output.status);
+pub fn finish(child: Child) -> Output {
+    let output = preload::harness::finish(child);
+    preload::harness::succeeded(&output);
     output
 }

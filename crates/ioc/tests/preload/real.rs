@@ -223,7 +223,7 @@ for size in 900, 2000, 70000, 2000, 900, 1000:
     assert os.write(fd, bytes(size)) == size
 ",
     ]);
-    if crate::tools::has("python3") {
+    if preload::harness::has("python3") {
         run(python);
         site.wait_for(What::Completed, 4);
     }
@@ -232,7 +232,7 @@ for size in 900, 2000, 70000, 2000, 900, 1000:
 /// An MPI program, each process in its place by rank.
 #[test]
 fn an_mpi_program() {
-    if !crate::tools::has("mpicc") || !crate::tools::has("mpirun") {
+    if !preload::harness::has("mpicc") || !preload::harness::has("mpirun") {
         return;
     }
     let coordinator = Coordinator::granting(1);

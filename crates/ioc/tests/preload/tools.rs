@@ -2,19 +2,9 @@
 
 use crate::harness::{Asked, Coordinator, data, run};
 use coordinate::message::IoKind;
-use std::process::Command;
+use preload::harness::has;
 
 const MIB: usize = 1 << 20;
-
-/// Whether the machine has a program; says so loudly when it has not.
-pub fn has(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
-    let found = found.is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("SKIPPED: there is no {program} on this machine");
-    }
-    found
-}
 
 #[test]
 fn dd_and_cp() {
