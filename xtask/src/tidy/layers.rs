@@ -21,8 +21,8 @@ const LAYERS: [&[&str]; 8] = [
 /// Crates for tests: they may use anything, and nothing but tests may use them.
 const TEST_ONLY: [&str; 4] = ["model", "sim", "fuzz", "posix-suite"];
 /// The only edges inside a layer.
-const WITHIN_LAYER: [(&str, &str); 3] =
-    [("placement", "wire"), ("transport", "env"), ("ioc", "coordinate")];
+const WITHIN_LAYER: [(&str, &str); 4] =
+    [("placement", "wire"), ("transport", "env"), ("ioc", "coordinate"), ("bench", "fuse")];
 /// What a crate may not reach even through others: the two sides of the wire never meet.
 const NEVER: [(&str, &str); 2] = [("client", "vos"), ("client", "engine")];
 

@@ -41,6 +41,13 @@ impl From<types::Code> for Errno {
     }
 }
 
+impl From<std::io::Error> for Errno {
+    /// The system's number; `EIO` when it has none.
+    fn from(error: std::io::Error) -> Errno {
+        error.raw_os_error().map_or(Errno::IO, Errno)
+    }
+}
+
 /// What kind of file: the upper bits of its mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]

@@ -4,340 +4,253 @@
 //! cache, so each call reaches the model. An open file is one client of its target. Data are
 //! stored when they come; only the answer waits.
 
-use super::clockwork::{Ask, Reply, Targets};
+use super::clockwork::{Ask, Targets};
 use super::model::Kind;
-use super::params::Params;
-use super::tree::{Change, Maker, NAME_BYTES_MAX, Tree};
-use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+use super::tree::{Change, Maker, NAME_BYTES_MAX, Tree, errno, kind_of, now};
+use fuse::low::{
+    Attr, DirSink, Entry, Errno, Fh, FileSystem, LockOwner, NewNode, NodeId, OpenFlags, Opened,
+    Release, Rename, Request, SetAttr, SetTime, Stat, StatFs, Transfer, open_reply,
 };
+use futures_channel::oneshot;
 use std::ffi::OsStr;
-use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How long the kernel may believe names and attributes: nobody else changes them.
 const BELIEVED: Duration = Duration::from_secs(60);
 /// What `df` shows of each kind of room, blocks or files: more than anybody fills.
 const ROOM: u64 = 1 << 40;
 
-/// The file system.
+/// The file system; clones are the same one.
+#[derive(Clone)]
 pub struct ModelFs {
-    params: Params,
     targets: Arc<Targets>,
-    tree: Mutex<Tree>,
+    tree: Arc<Mutex<Tree>>,
     /// Open files, counted: the next client's number.
-    next_client: AtomicU64,
+    next_client: Arc<AtomicU64>,
 }
 
 impl ModelFs {
     /// A file system over running targets.
-    pub fn new(params: Params, targets: Arc<Targets>, tree: Tree) -> ModelFs {
-        ModelFs { params, targets, tree: Mutex::new(tree), next_client: AtomicU64::new(1) }
+    pub fn new(targets: Arc<Targets>, tree: Tree) -> ModelFs {
+        let next_client = Arc::new(AtomicU64::new(1));
+        ModelFs { targets, tree: Arc::new(Mutex::new(tree)), next_client }
     }
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn new_handle(&self) -> FileHandle {
-        FileHandle(self.next_client.fetch_add(1, Ordering::Relaxed))
+    fn opened(&self) -> Opened {
+        Opened {
+            fh: Fh(self.next_client.fetch_add(1, Ordering::Relaxed)),
+            flags: open_reply::DIRECT_IO | open_reply::PARALLEL_DIRECT_WRITES,
+        }
     }
 
-    /// Answers when the client has nothing on its way.
-    fn settle(&self, ino: INodeNo, fh: FileHandle, reply: ReplyEmpty) {
-        let target = match self.tree().data(ino.0) {
-            Ok((target, _)) => target,
-            Err(error) => return reply.error(error),
+    /// Waits until the target's model has done this.
+    async fn ask(&self, target: u32, ask: Ask) -> Result<(), Errno> {
+        let (done, answered) = oneshot::channel();
+        let reply = move || {
+            // Whoever asked may have gone.
+            let _ = done.send(());
         };
-        let ask = Ask { client: fh.0, kind: Kind::Flush, file: ino.0, offset: 0, bytes: 0 };
-        self.targets.ask(target, ask, Box::new(move || reply.ok()));
+        self.targets.ask(target, ask, Box::new(reply));
+        answered.await.map_err(|_| Errno::IO)
+    }
+
+    /// Waits until the client has nothing on its way.
+    async fn settle(&self, node: NodeId, fh: Fh) -> Result<(), Errno> {
+        let (target, _) = self.tree().data(node.0)?;
+        let ask = Ask { client: fh.0, kind: Kind::Flush, file: node.0, offset: 0, bytes: 0 };
+        self.ask(target, ask).await
     }
 }
 
-fn opened_flags() -> FopenFlags {
-    FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+fn maker(request: &Request, new: NewNode) -> Maker {
+    Maker { uid: request.uid(), gid: request.gid(), mode: new.mode & !new.umask }
 }
 
-fn maker(request: &Request, mode: u32, umask: u32) -> Maker {
-    Maker { uid: request.uid(), gid: request.gid(), mode: mode & !umask }
-}
-
-fn time_of(time: TimeOrNow) -> SystemTime {
+fn time_of(time: SetTime) -> (u64, u32) {
     match time {
-        TimeOrNow::SpecificTime(time) => time,
-        TimeOrNow::Now => SystemTime::now(),
+        SetTime::At { secs, ns } => (secs as u64, ns),
+        SetTime::Now => now(),
     }
 }
 
-fn answer(reply: ReplyEmpty, result: Result<(), Errno>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(error),
-    }
+fn stat(attr: Attr) -> Stat {
+    Stat { attr, attr_ttl: BELIEVED }
 }
 
-fn answer_entry(reply: ReplyEntry, result: Result<fuser::FileAttr, Errno>) {
-    match result {
-        Ok(attr) => reply.entry(&BELIEVED, &attr, Generation(0)),
-        Err(error) => reply.error(error),
-    }
+fn entry(attr: Attr) -> Entry {
+    let node = NodeId(attr.ino);
+    Entry { node, generation: 0, attr, attr_ttl: BELIEVED, entry_ttl: BELIEVED }
 }
 
-impl Filesystem for ModelFs {
-    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // A piece is at most 1 MiB, within what the library takes.
-        let piece_bytes = u32::try_from(self.params.piece_bytes).unwrap_or(u32::MAX);
-        config
-            .set_max_write(piece_bytes)
-            .map(|_| ())
-            .map_err(|most| io::Error::other(format!("the kernel takes at most {most} bytes")))
+impl FileSystem for ModelFs {
+    async fn lookup(&self, _req: &Request, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
+        Ok(entry(self.tree().lookup(parent.0, OsStr::from_bytes(name))?))
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.tree().lookup(parent.0, name);
-        answer_entry(reply, found);
+    /// What has a name or is open stays; nothing else does.
+    fn forget(&self, _node: NodeId, _lookup_count: u64) {}
+
+    async fn getattr(&self, _req: &Request, node: NodeId, _fh: Option<Fh>) -> Result<Stat, Errno> {
+        Ok(stat(self.tree().attr(node.0)?))
     }
 
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let found = self.tree().attr(ino.0);
-        match found {
-            Ok(attr) => reply.attr(&BELIEVED, &attr),
-            Err(error) => reply.error(error),
-        }
+    async fn setattr(&self, _req: &Request, node: NodeId, set: &SetAttr) -> Result<Stat, Errno> {
+        let SetAttr { mode, uid, gid, size, .. } = *set;
+        let (atime, mtime) = (set.atime.map(time_of), set.mtime.map(time_of));
+        Ok(stat(self.tree().change(node.0, Change { mode, uid, gid, size, atime, mtime })?))
     }
 
-    fn setattr(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let (atime, mtime) = (atime.map(time_of), mtime.map(time_of));
-        let changed = self.tree().change(ino.0, Change { mode, uid, gid, size, atime, mtime });
-        match changed {
-            Ok(attr) => reply.attr(&BELIEVED, &attr),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn mkdir(
+    async fn mkdir(
         &self,
         req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        reply: ReplyEntry,
-    ) {
-        let made = self.tree().make_dir(parent.0, name, maker(req, mode, umask));
-        answer_entry(reply, made);
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
+    ) -> Result<Entry, Errno> {
+        Ok(entry(self.tree().make_dir(parent.0, OsStr::from_bytes(name), maker(req, new))?))
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.tree().unlink(parent.0, name);
-        answer(reply, removed);
+    async fn unlink(&self, _req: &Request, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.tree().unlink(parent.0, OsStr::from_bytes(name))
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.tree().remove_dir(parent.0, name);
-        answer(reply, removed);
+    async fn rmdir(&self, _req: &Request, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.tree().remove_dir(parent.0, OsStr::from_bytes(name))
     }
 
-    fn rename(
-        &self,
-        _req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        newparent: INodeNo,
-        newname: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
-            return reply.error(Errno::EINVAL);
+    async fn rename(&self, _req: &Request, rename: Rename<'_>) -> Result<(), Errno> {
+        if rename.flags & !libc::RENAME_NOREPLACE != 0 {
+            return Err(Errno::INVAL);
         }
-        let replace = flags.is_empty();
-        let renamed = self.tree().rename((parent.0, name), (newparent.0, newname), replace);
-        answer(reply, renamed);
+        let from = (rename.parent.0, OsStr::from_bytes(rename.name));
+        let to = (rename.new_parent.0, OsStr::from_bytes(rename.new_name));
+        self.tree().rename(from, to, rename.flags == 0)
     }
 
-    fn create(
+    async fn create(
         &self,
         req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        _flags: i32,
-        reply: ReplyCreate,
-    ) {
-        let made = self.tree().create(parent.0, name, maker(req, mode, umask));
-        match made {
-            Ok(attr) => {
-                let handle = self.new_handle();
-                reply.created(&BELIEVED, &attr, Generation(0), handle, opened_flags());
-            }
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let opened = self.tree().open(ino.0);
-        match opened {
-            Ok(()) => reply.opened(self.new_handle(), opened_flags()),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn read(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        size: u32,
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
+    ) -> Result<(Entry, Opened), Errno> {
+        let made = self.tree().create(parent.0, OsStr::from_bytes(name), maker(req, new))?;
+        Ok((entry(made), self.opened()))
+    }
+
+    async fn open(&self, _req: &Request, node: NodeId, _flags: OpenFlags) -> Result<Opened, Errno> {
+        self.tree().open(node.0)?;
+        Ok(self.opened())
+    }
+
+    async fn read(
+        &self,
+        _req: &Request,
+        node: NodeId,
+        fh: Fh,
+        at: Transfer,
+        memory: &mut [u8],
+    ) -> Result<usize, Errno> {
         let (target, data, file_bytes) = {
             let tree = self.tree();
-            match (tree.data(ino.0), tree.attr(ino.0)) {
-                (Ok((target, data)), Ok(attr)) => (target, data, attr.size),
-                (Err(error), _) | (_, Err(error)) => return reply.error(error),
-            }
+            let (target, data) = tree.data(node.0)?;
+            (target, data, tree.attr(node.0)?.size)
         };
-        let bytes = u64::from(size).min(file_bytes.saturating_sub(offset));
+        let offset = at.offset;
+        let bytes = (memory.len() as u64).min(file_bytes.saturating_sub(offset));
         if bytes == 0 {
-            return reply.data(&[]);
+            return Ok(0);
         }
-        let ask = Ask { client: fh.0, kind: Kind::Read, file: ino.0, offset, bytes };
-        let answer: Reply = Box::new(move || {
-            let mut buf = vec![0; bytes as usize];
-            match data.read_exact_at(&mut buf, offset) {
-                Ok(()) => reply.data(&buf),
-                Err(error) => reply.error(Errno::from(error)),
-            }
-        });
-        self.targets.ask(target, ask, answer);
+        let ask = Ask { client: fh.0, kind: Kind::Read, file: node.0, offset, bytes };
+        self.ask(target, ask).await?;
+        data.read_exact_at(&mut memory[..bytes as usize], offset)?;
+        Ok(bytes as usize)
     }
 
-    fn write(
+    async fn write(
         &self,
         _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
+        node: NodeId,
+        fh: Fh,
+        at: Transfer,
         data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let found = self.tree().data(ino.0);
-        let (target, file) = match found {
-            Ok(found) => found,
-            Err(error) => return reply.error(error),
-        };
-        let Some(end) = offset.checked_add(data.len() as u64) else {
-            return reply.error(Errno::EFBIG);
-        };
-        if let Err(error) = file.write_all_at(data, offset) {
-            return reply.error(Errno::from(error));
+    ) -> Result<usize, Errno> {
+        let (target, file) = self.tree().data(node.0)?;
+        let (offset, bytes) = (at.offset, data.len() as u64);
+        let end = offset.checked_add(bytes).ok_or(errno::FBIG)?;
+        file.write_all_at(data, offset)?;
+        self.tree().wrote(node.0, end);
+        if bytes > 0 {
+            let ask = Ask { client: fh.0, kind: Kind::Write, file: node.0, offset, bytes };
+            self.ask(target, ask).await?;
         }
-        self.tree().wrote(ino.0, end);
-        // The kernel counts in 32 bits.
-        let count = data.len() as u32;
-        if count == 0 {
-            return reply.written(0);
-        }
-        let bytes = u64::from(count);
-        let ask = Ask { client: fh.0, kind: Kind::Write, file: ino.0, offset, bytes };
-        self.targets.ask(target, ask, Box::new(move || reply.written(count)));
+        Ok(data.len())
     }
 
-    fn flush(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        _lock_owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        self.settle(ino, fh, reply);
+    async fn statfs(&self, _req: &Request, _node: NodeId) -> Result<StatFs, Errno> {
+        Ok(StatFs {
+            blocks: ROOM,
+            blocks_free: ROOM,
+            blocks_available: ROOM,
+            files: self.tree().len() as u64 + ROOM,
+            files_free: ROOM,
+            block_bytes: 4096,
+            name_bytes_max: NAME_BYTES_MAX as u32,
+        })
     }
 
-    fn fsync(
+    async fn flush(
         &self,
         _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        _datasync: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.settle(ino, fh, reply);
+        node: NodeId,
+        fh: Fh,
+        _owner: LockOwner,
+    ) -> Result<(), Errno> {
+        self.settle(node, fh).await
     }
 
-    fn release(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
+    async fn release(&self, _req: &Request, node: NodeId, fh: Fh, _release: Release) {
         let mut tree = self.tree();
-        if let Ok((target, _)) = tree.data(ino.0) {
+        if let Ok((target, _)) = tree.data(node.0) {
             self.targets.close(target, fh.0);
         }
-        tree.close(ino.0);
-        drop(tree);
-        reply.ok();
+        tree.close(node.0);
     }
 
-    fn readdir(
+    async fn fsync(
         &self,
         _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
+        node: NodeId,
+        fh: Fh,
+        _data_only: bool,
+    ) -> Result<(), Errno> {
+        self.settle(node, fh).await
+    }
+
+    async fn readdir(
+        &self,
+        _req: &Request,
+        node: NodeId,
+        _fh: Fh,
         offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
-        let list = match self.tree().list(ino.0) {
-            Ok(list) => list,
-            Err(error) => return reply.error(error),
-        };
+        entries: &mut DirSink<'_>,
+    ) -> Result<(), Errno> {
+        let list = self.tree().list(node.0)?;
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        for (at, (name, ino, kind)) in list.into_iter().enumerate().skip(from) {
-            if reply.add(INodeNo(ino), at as u64 + 1, kind, name) {
+        for (at, (name, attr)) in list.into_iter().enumerate().skip(from) {
+            if !entries.push(attr.ino, kind_of(&attr), at as u64 + 1, name.as_bytes()) {
                 break;
             }
         }
-        reply.ok();
-    }
-
-    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let files = self.tree().len() as u64;
-        let (block, name) = (4096, NAME_BYTES_MAX as u32);
-        reply.statfs(ROOM, ROOM, ROOM, files + ROOM, ROOM, block, name, block);
+        Ok(())
     }
 }

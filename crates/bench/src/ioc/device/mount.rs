@@ -5,8 +5,7 @@ use super::fs::ModelFs;
 use super::model::Done;
 use super::params::Params;
 use super::tree::{Maker, Tree};
-use fuser::{BackgroundSession, Config, MountOption, Session};
-use std::os::unix::ffi::OsStrExt;
+use fuse::low::{Config, MountOptions, Session, Transport};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use types::{Code, Error, Result};
@@ -20,7 +19,7 @@ pub const TARGETS_MAX: u32 = 1024;
 pub struct Mount {
     dir: PathBuf,
     targets: Arc<Targets>,
-    session: Option<BackgroundSession>,
+    session: Option<Session>,
 }
 
 impl Mount {
@@ -39,22 +38,30 @@ impl Mount {
             let text = format!("{} is no directory; the device needs one to mount", dir.display());
             return Err(Error::new(Code::NonExist, text));
         }
-        let start = || format!("mounting the modelled device at {}", dir.display());
-        let targets = Targets::start(*params, count).map_err(|error| Error::io(start(), error))?;
+        let targets = Targets::start(*params, count)
+            .map_err(|error| Error::io("starting the modelled device", error))?;
         let targets = Arc::new(targets);
         // SAFETY: these calls only return numbers.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         let tree = Tree::new(count, Maker { uid, gid, mode: 0o755 }, store.map(Path::to_path_buf));
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName("azekura-ioc-device".to_string()),
-            MountOption::Subtype("storage-model".to_string()),
-            MountOption::DefaultPermissions,
-        ];
-        let fs = ModelFs::new(*params, Arc::clone(&targets), tree);
-        let session = Session::new(fs, dir, &config)
-            .and_then(Session::spawn)
-            .map_err(|error| refused(start(), error))?;
+        let config = Config {
+            mount: MountOptions {
+                source: "azekura-ioc-device".into(),
+                subtype: "storage-model".into(),
+                default_permissions: true,
+                nonempty: true,
+                ..MountOptions::default()
+            },
+            threads: 1,
+            transport: Transport::Dev,
+            // A piece is at most 1 MiB, within what kernels take.
+            max_write_bytes: u32::try_from(params.piece_bytes).unwrap_or(u32::MAX),
+            readdirplus: false,
+            locks: false,
+            ..Config::default()
+        };
+        let fs = ModelFs::new(Arc::clone(&targets), tree);
+        let session = Session::start(dir, &config, move |_| Ok(fs.clone()))?;
         Ok(Mount { dir: dir.to_path_buf(), targets, session: Some(session) })
     }
 
@@ -67,10 +74,15 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        let Err(error) = session.umount_and_join() else { return };
-        // Somebody still works there: the name goes now, the rest when the last one leaves.
-        if let Err(again) = detach(&self.dir) {
-            eprintln!("unmounting {}: {error}; {again}", self.dir.display());
+        match session.unmount(false) {
+            Ok(()) => {
+                session.wait();
+            }
+            // Somebody still works there: the name goes now, the rest when the last one leaves.
+            Err(error) => match session.unmount(true) {
+                Ok(()) => drop(std::thread::spawn(move || session.wait())),
+                Err(again) => eprintln!("unmounting {}: {error}; {again}", self.dir.display()),
+            },
         }
     }
 }
@@ -91,34 +103,4 @@ pub fn check_fuse() -> Result<()> {
             Err(Error::new(Code::NonExist, text))
         }
     }
-}
-
-fn refused(doing: String, error: std::io::Error) -> Error {
-    match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            Error::new(Code::NoPerm, format!("{doing}: {error}"))
-        }
-        std::io::ErrorKind::NotFound => Error::new(
-            Code::NoPerm,
-            format!("{doing}: needs root, or the program fusermount3 ({error})"),
-        ),
-        _ => Error::io(doing, error),
-    }
-}
-
-/// Takes the mount away from its directory, whoever still has files open there.
-fn detach(dir: &Path) -> std::io::Result<()> {
-    let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: the path is a string with its end.
-    if unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) } == 0 {
-        return Ok(());
-    }
-    let error = std::io::Error::last_os_error();
-    if error.raw_os_error() != Some(libc::EPERM) {
-        return Err(error);
-    }
-    // Mounted by the helper, so the helper has to unmount.
-    let status =
-        std::process::Command::new("fusermount3").args(["-u", "-z", "--"]).arg(dir).status()?;
-    if status.success() { Ok(()) } else { Err(std::io::Error::other(format!("{status}"))) }
 }
