@@ -5,7 +5,7 @@ mod machine;
 use crate::exit::{Failure, Outcome};
 use crate::output::Table;
 use crate::session::Session;
-use machine::{Finding, State};
+use machine::{Finding, Verdict};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub struct DoctorArgs {
 #[derive(Serialize)]
 struct Report {
     /// `ok`, `slow` or `broken`: the worst of the findings.
-    state: State,
+    state: Verdict,
     findings: Vec<Finding>,
 }
 
@@ -37,7 +37,7 @@ pub fn run(session: &Session, args: &DoctorArgs) -> Outcome {
         dirs.extend(session.system_dir().ok());
     }
     let findings = machine::examine(Path::new("/"), &dirs);
-    let state = findings.iter().map(|finding| finding.state).max().unwrap_or(State::Ok);
+    let state = findings.iter().map(|finding| finding.state).max().unwrap_or(Verdict::Ok);
     let report = Report { state, findings };
     session.out.show(&report, |out| {
         let mut table = Table::new(&["", "WHAT", "FOUND"]);
@@ -61,13 +61,13 @@ pub fn run(session: &Session, args: &DoctorArgs) -> Outcome {
         }
         writeln!(out)?;
         match report.state {
-            State::Ok => writeln!(out, "Nothing to mend."),
-            State::Slow => writeln!(out, "It works; what is above makes it faster or safer."),
-            State::Broken => writeln!(out, "It will not work before this is mended."),
+            Verdict::Ok => writeln!(out, "Nothing to mend."),
+            Verdict::Slow => writeln!(out, "It works; what is above makes it faster or safer."),
+            Verdict::Broken => writeln!(out, "It will not work before this is mended."),
         }
     })?;
     match state {
-        State::Broken => Err(Failure::Reported(1)),
+        Verdict::Broken => Err(Failure::Reported(1)),
         _ => Ok(()),
     }
 }

@@ -184,7 +184,7 @@ impl Container {
     }
 
     /// Closes an open handle on an object that `Op::Open` or `Op::FetchLink` registered. The
-    /// target hears of it with the next request.
+    /// target is told with the next request.
     pub fn release(&self, oid: Oid) {
         if self.0.at != Epoch::ZERO {
             return;

@@ -113,7 +113,7 @@ impl Pool {
         &self.0.client
     }
 
-    /// The pool map as last heard.
+    /// The newest pool map received.
     pub fn map(&self) -> Rc<PoolMap> {
         self.0.state.map()
     }

@@ -284,7 +284,7 @@ impl TargetLink {
         *self.opens.borrow_mut().entry(handle).or_insert(0) += 1;
     }
 
-    /// Notes a closed handle; the target hears of it with the next request.
+    /// Notes a closed handle; the target is told with the next request.
     pub fn release(&self, handle: Handle) {
         let mut opens = self.opens.borrow_mut();
         match opens.get_mut(&handle) {
@@ -326,7 +326,7 @@ impl TargetLink {
             let oids = run.iter().map(|(_, _, oid)| *oid).collect();
             let notice = Notice::Release { pool: run[0].0, cont: run[0].1, oids };
             if let Err(error) = conn.notify(Kind::Notice, &wire::encode(&notice)) {
-                // The next connection may be in the same session: it hears of them then.
+                // The next connection may be in the same session: it is told then.
                 tracing::debug!("releasing handles at target {}: {error}", self.id);
                 break;
             }

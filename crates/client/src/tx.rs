@@ -21,7 +21,7 @@ pub struct Tx {
 pub struct SharedTx(Arc<Mutex<Gathered>>);
 
 struct Gathered {
-    state: State,
+    state: TxState,
     read_only: bool,
     checks: Vec<(TargetId, Vec<u8>)>,
     writes: Vec<Write>,
@@ -35,7 +35,7 @@ struct Write {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum TxState {
     Open,
     Committed,
     Failed,
@@ -46,7 +46,7 @@ impl SharedTx {
     /// A new transaction, bound to no client yet.
     pub fn new(read_only: bool) -> SharedTx {
         SharedTx(Arc::new(Mutex::new(Gathered {
-            state: State::Open,
+            state: TxState::Open,
             read_only,
             checks: Vec::new(),
             writes: Vec::new(),
@@ -66,22 +66,22 @@ impl SharedTx {
     /// Epoch of the commit; `None` before it.
     pub fn committed_at(&self) -> Option<Epoch> {
         let gathered = self.lock();
-        (gathered.state == State::Committed).then_some(gathered.committed_at)
+        (gathered.state == TxState::Committed).then_some(gathered.committed_at)
     }
 
     /// Gives up the writes.
     pub fn abort(&self) -> Result<()> {
-        self.leave(State::Aborted)
+        self.leave(TxState::Aborted)
     }
 
     /// Begins anew after `TxRestart` (or at any time before a commit succeeded).
     pub fn restart(&self) -> Result<()> {
-        self.leave(State::Open)
+        self.leave(TxState::Open)
     }
 
-    fn leave(&self, state: State) -> Result<()> {
+    fn leave(&self, state: TxState) -> Result<()> {
         let mut gathered = self.lock();
-        if gathered.state == State::Committed {
+        if gathered.state == TxState::Committed {
             return Err(Error::new(Code::NoPerm, "the transaction is committed"));
         }
         gathered.checks.clear();
@@ -94,9 +94,11 @@ impl SharedTx {
 impl Gathered {
     fn must_be_open(&self) -> Result<()> {
         match self.state {
-            State::Open => Ok(()),
-            State::Failed => Err(Error::new(Code::TxRestart, "the transaction must be restarted")),
-            State::Committed | State::Aborted => {
+            TxState::Open => Ok(()),
+            TxState::Failed => {
+                Err(Error::new(Code::TxRestart, "the transaction must be restarted"))
+            }
+            TxState::Committed | TxState::Aborted => {
                 Err(Error::new(Code::BadHandle, "the transaction is over"))
             }
         }
@@ -146,7 +148,7 @@ impl Tx {
             let mut gathered = self.shared.lock();
             gathered.must_be_open()?;
             // Until the answer says otherwise.
-            gathered.state = State::Failed;
+            gathered.state = TxState::Failed;
             (std::mem::take(&mut gathered.checks), std::mem::take(&mut gathered.writes))
         };
         let mut batch = self.cont.batch();
@@ -159,7 +161,7 @@ impl Tx {
         }
         let epoch = if batch.is_empty() { Epoch::ZERO } else { batch.run().await?.epoch };
         let mut gathered = self.shared.lock();
-        gathered.state = State::Committed;
+        gathered.state = TxState::Committed;
         gathered.committed_at = epoch;
         Ok(epoch)
     }

@@ -26,11 +26,11 @@ const GARBAGE_FACTOR: u64 = 4;
 /// A catalog in two files, or in memory. One process opens it at a time.
 pub struct EmbeddedCatalog {
     files: Option<Box<dyn CatalogFiles>>,
-    state: RefCell<State>,
+    state: RefCell<Contents>,
 }
 
 #[derive(Default)]
-struct State {
+struct Contents {
     entries: Entries,
     revision: u64,
     copies: [Place; 2],
@@ -77,10 +77,10 @@ impl EmbeddedCatalog {
         for note in &chosen.notes {
             tracing::warn!("catalog: {note}");
         }
-        let mut state = State {
+        let mut state = Contents {
             entries: chosen.found.entries,
             revision: chosen.found.revision.unwrap_or(0),
-            ..State::default()
+            ..Contents::default()
         };
         let catalog = EmbeddedCatalog { files: Some(files), state: RefCell::default() };
         let Some(best) = chosen.copy else {
@@ -129,7 +129,7 @@ impl EmbeddedCatalog {
     }
 
     /// Replaces a file by the whole catalog.
-    fn rewrite(&self, state: &mut State, copy: usize) -> Result<()> {
+    fn rewrite(&self, state: &mut Contents, copy: usize) -> Result<()> {
         let Some(files) = &self.files else { return Ok(()) };
         let mut raw = frame::encode_whole(state.revision, &state.entries)?;
         let end = raw.len() as u64;
@@ -142,7 +142,7 @@ impl EmbeddedCatalog {
 
     /// The same over the file itself, which takes no room. The other file holds everything until it
     /// is done.
-    fn rewrite_in_place(&self, state: &mut State, copy: usize) -> Result<()> {
+    fn rewrite_in_place(&self, state: &mut Contents, copy: usize) -> Result<()> {
         let mut raw = frame::encode_whole(state.revision, &state.entries)?;
         let end = raw.len() as u64;
         let Place { bytes, .. } = state.copies[copy];
@@ -157,7 +157,7 @@ impl EmbeddedCatalog {
     }
 
     /// Appends a commit to both files.
-    fn append(&self, state: &mut State, raw: &[u8]) -> Result<()> {
+    fn append(&self, state: &mut Contents, raw: &[u8]) -> Result<()> {
         let Some(files) = &self.files else { return Ok(()) };
         let bytes = raw.len() as u64;
         for copy in [0, 1] {
@@ -180,7 +180,7 @@ impl EmbeddedCatalog {
     }
 
     /// After a commit: makes the files small again when they are mostly garbage, and keeps room.
-    fn tidy(&self, state: &mut State) {
+    fn tidy(&self, state: &mut Contents) {
         let Some(files) = &self.files else { return };
         let grown = state.copies.iter().map(|place| place.end).max().unwrap_or(0);
         let due = grown > GARBAGE_BYTES_MIN && grown > GARBAGE_FACTOR * state.whole_bytes;

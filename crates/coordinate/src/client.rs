@@ -251,7 +251,7 @@ impl Client {
         self.id += 1;
         let request = Request { id: self.id, kind, bytes, targets };
         self.send(&ClientMessage::Request(request), began + patience.silence)?;
-        let (mut heard, mut pinged) = (began, false);
+        let (mut last_received, mut pinged) = (began, false);
         loop {
             if self.granted()? {
                 return Ok(Answer::Granted);
@@ -262,16 +262,16 @@ impl Client {
                 self.send(&ClientMessage::Cancel { id: self.id }, time + ping_after)?;
                 return Ok(Answer::WaitedTooLong);
             }
-            if time >= heard + patience.silence {
+            if time >= last_received + patience.silence {
                 return Err(Fault::Silent);
             }
-            if !pinged && time >= heard + ping_after {
-                self.send(&ClientMessage::Ping, heard + patience.silence)?;
+            if !pinged && time >= last_received + ping_after {
+                self.send(&ClientMessage::Ping, last_received + patience.silence)?;
                 pinged = true;
             }
             let quiet = if pinged { patience.silence } else { ping_after };
-            if self.receive(give_up.min(heard + quiet))? {
-                (heard, pinged) = (now(), false);
+            if self.receive(give_up.min(last_received + quiet))? {
+                (last_received, pinged) = (now(), false);
             }
         }
     }

@@ -112,16 +112,16 @@ impl Target {
                 self.env.sleep(RETRY_PAUSE).await;
             }
             if let Some(answer) = ctx.shard.replayed(tx) {
-                self.hold_again(client, batch);
+                self.re_register(client, batch);
                 return Ok(Seen::Before(answer));
             }
         }
         Ok(Seen::New(ctx))
     }
 
-    /// The handles of a batch that was run by an engine that is no more: its answer tells the client
-    /// that it holds them.
-    fn hold_again(&self, client: ClientId, batch: &Batch<'_>) {
+    /// Registers the handles of a batch that was run by an engine that is no more: its answer tells
+    /// the client that it has them.
+    fn re_register(&self, client: ClientId, batch: &Batch<'_>) {
         let mut opens = self.opens.borrow_mut();
         for op in &batch.ops {
             if let Op::Open { oid } = op {

@@ -2,7 +2,7 @@
 //!
 //! The client sends the whole transaction to the target of its first op. That target has every
 //! participant check, log and hold its part (*prepare*), logs the decision (the commit point),
-//! answers, and tells the participants. A participant that hears nothing asks the coordinator;
+//! answers, and tells the participants. A participant that is told nothing asks the coordinator;
 //! a coordinator that knows nothing of a transaction says "aborted" (presumed abort), which is
 //! safe because each attempt has an id of its own.
 //!
@@ -332,7 +332,7 @@ impl Target {
         }
     }
 
-    /// Tells participants the outcome until each has heard; then forgets the decision.
+    /// Tells participants the outcome until each has acknowledged it; then forgets the decision.
     fn tell_decision(
         self: Rc<Self>,
         pool: PoolId,
@@ -344,7 +344,7 @@ impl Target {
         let target = self.clone();
         self.spawn_counted(async move {
             let told = participants.iter().map(|id| target.tell_one(pool, &ctx, tx, outcome, *id));
-            let all = join_all(told).await.into_iter().all(|heard| heard);
+            let all = join_all(told).await.into_iter().all(|acknowledged| acknowledged);
             if all
                 && matches!(outcome, TxOutcome::Committed(_))
                 && let Err(error) = ctx.shard.forget_decision(tx)
@@ -354,8 +354,8 @@ impl Target {
         });
     }
 
-    /// Tells one participant; true when it has heard. An abort is told once: a participant that
-    /// misses it asks. A commit is repeated until heard or this engine stops (then told again
+    /// Tells one participant; true when it has acknowledged it. An abort is told once: a participant that
+    /// misses it asks. A commit is repeated until acknowledged or this engine stops (then told again
     /// after its restart).
     async fn tell_one(
         self: &Rc<Self>,
@@ -436,7 +436,7 @@ impl Target {
         wire::decode::<Result<TxOutcome>>(&answer.body)?
     }
 
-    /// After a restart: repeats decisions that may not have been heard, and asks about parts
+    /// After a restart: repeats decisions that may not have been acknowledged, and asks about parts
     /// that wait for one.
     pub(crate) fn resume_transactions(self: Rc<Self>, pool: PoolId, ctx: &Rc<PoolShard>) {
         for (tx, epoch, participants) in ctx.shard.decisions() {

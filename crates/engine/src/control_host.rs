@@ -115,7 +115,7 @@ impl ControlHost {
         self.inboxes.replace(inboxes);
     }
 
-    /// Tells the system that the targets serve now, so that they hear of their pools.
+    /// Tells the system that the targets serve now, so that they are told their pools.
     pub fn introduce(self: Rc<Self>) {
         let host = self.clone();
         self.env.spawn(async move {
@@ -146,7 +146,7 @@ impl ControlHost {
             for (engine, _) in engines {
                 if engine.rank != self.rank.get() {
                     let answers = self.peers.ping(&engine).await;
-                    self.heard(engine.rank, answers);
+                    self.note_liveness(engine.rank, answers);
                 }
             }
         }
@@ -157,7 +157,7 @@ impl ControlHost {
         inboxes.iter().find(|(id, _)| *id == target).map(|(_, inbox)| inbox.clone())
     }
 
-    fn heard(&self, rank: Rank, answers: bool) {
+    fn note_liveness(&self, rank: Rank, answers: bool) {
         let mut silent = self.silent.borrow_mut();
         if answers {
             silent.remove(&rank);
@@ -336,7 +336,7 @@ impl ControlHost {
         if let ControlReply::Joined { rank, .. } = reply {
             // After the answer: the engine's targets may not serve before it.
             let service = service.clone();
-            self.heard(rank, true);
+            self.note_liveness(rank, true);
             self.env.spawn(async move {
                 match service.resume_engine(rank, &orders).await {
                     Ok(failures) => {
@@ -377,7 +377,7 @@ impl Orders {
         }
         let body = wire::encode(&Request::Admin(op));
         let answer = self.host.peers.ask(&engine, target, &body, &[]).await;
-        self.host.heard(engine.rank, answer.is_ok());
+        self.host.note_liveness(engine.rank, answer.is_ok());
         wire::decode::<Result<AdminReply>>(&answer?.body)?
     }
 }

@@ -68,7 +68,7 @@ impl Engine {
                 // Tasks that still wait hold the catalog and connections.
                 env.clear();
                 if let Err(error) = &outcome {
-                    // The starter hears of a failed start; later failures come with the join.
+                    // A failed start is told to the starter; later failures come with the join.
                     let _ = ready_sender.send(Err(error.clone()));
                 }
                 outcome

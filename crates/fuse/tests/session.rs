@@ -253,7 +253,7 @@ fn wait_for_a_lock(mount: &Mount, count: usize) {
 }
 
 /// A request that waits holds its entry of an io_uring queue: a queue that began with one entry
-/// must grow as they come, or those who wait would keep the unlock from being heard.
+/// must grow as they come, or those who wait would keep the unlock from being read.
 #[test]
 fn queues_grow_with_requests_that_wait() {
     for transport in transports() {

@@ -14,9 +14,7 @@ pub struct About {
     pub url: Vec<u8>,
     /// Path below it.
     pub path: Vec<u8>,
-    /// The container.
     pub cont: [u8; 16],
-    /// The object.
     pub object: Vec<u8>,
 }
 

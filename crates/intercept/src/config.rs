@@ -23,9 +23,7 @@ use wire::control::Name;
 pub struct Prefix {
     /// Place in [`Config::prefixes`].
     pub index: usize,
-    /// Pool.
     pub pool: Name,
-    /// Container.
     pub cont: Name,
     /// Directory in the container that appears at the prefix; empty: its root.
     pub sub: Vec<u8>,

@@ -13,7 +13,6 @@ const PAGE_ENTRIES: u32 = 1024;
 /// An entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Its name.
     pub name: Key,
     /// `d_ino`.
     pub ino: u64,

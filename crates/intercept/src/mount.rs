@@ -31,7 +31,6 @@ const DIRS_MAX: usize = 1024;
 pub struct Dir {
     /// The open directory.
     pub obj: Obj,
-    /// Its path.
     pub path: Vec<u8>,
 }
 
@@ -40,7 +39,6 @@ type Dirs = HashMap<Vec<u8>, (Rc<Dir>, Duration), FixedState>;
 
 /// A file system in a context.
 pub struct Mount {
-    /// Where it is.
     pub prefix: &'static Prefix,
     fs: RefCell<Dfs>,
     caller: Cell<u64>,

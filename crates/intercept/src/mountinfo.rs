@@ -11,7 +11,6 @@ pub struct Mount {
     pub device: (u32, u32),
     /// What of the file system is mounted.
     pub root: Vec<u8>,
-    /// Where.
     pub point: Vec<u8>,
     /// Type of the file system.
     pub kind: Vec<u8>,

@@ -27,7 +27,6 @@ pub struct Open {
     pub id: u64,
     /// The file system.
     pub prefix: &'static Prefix,
-    /// The container.
     pub cont: [u8; 16],
     kind: FileKind,
     known: Mutex<SharedObj>,

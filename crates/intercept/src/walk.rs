@@ -17,9 +17,7 @@ use types::{Code, Error, Result};
 pub enum End {
     /// To a name in a directory; whether something has it is not known yet.
     Name {
-        /// The directory.
         dir: Rc<Dir>,
-        /// The name.
         name: Vec<u8>,
         /// The path ends in a slash.
         wants_dir: bool,

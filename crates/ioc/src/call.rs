@@ -9,8 +9,8 @@
 //! of thread-specific data.
 
 use crate::report::{COUNTERS, Coordinated, Passed};
+use crate::setup::{self, Setup};
 use crate::slot::{self, Index, Slot};
-use crate::state::{self, State};
 use crate::{file, gate};
 use coordinate::client::{Answer, Fault, Patience, now};
 use coordinate::message::{IoKind, Targets};
@@ -99,7 +99,7 @@ pub fn cancel_state(new: c_int) -> c_int {
 }
 
 fn try_begin(fd: c_int, kind: IoKind, bytes: u64) -> Option<Permit> {
-    let state = state::get()?;
+    let state = setup::get()?;
     if state.retry.pausing(now) {
         COUNTERS.passed(Passed::Pausing);
         return None;
@@ -137,7 +137,7 @@ fn try_begin(fd: c_int, kind: IoKind, bytes: u64) -> Option<Permit> {
 }
 
 fn name_targets(
-    state: &State,
+    state: &Setup,
     fd: BorrowedFd<'_>,
     status: &rustix::fs::Statx,
     slot: &mut Slot,
@@ -148,7 +148,7 @@ fn name_targets(
 }
 
 /// Waits for permission; false when the call shall go by.
-fn permission(state: &State, slot: &mut Slot, kind: IoKind, bytes: u64, pid: u32) -> bool {
+fn permission(state: &Setup, slot: &mut Slot, kind: IoKind, bytes: u64, pid: u32) -> bool {
     let mut list = [""; coordinate::message::TARGETS_MAX];
     let mut count = 0;
     for (place, name) in list.iter_mut().zip(slot.names.iter()) {
@@ -170,7 +170,7 @@ fn permission(state: &State, slot: &mut Slot, kind: IoKind, bytes: u64, pid: u32
             let token = slot.scratch.bytes().map_or(&[][..], |room| state.token(room));
             let (remote, hello) = (&state.remote, state.hello(token, pid));
             COUNTERS.connected();
-            slot.client.connect(remote, &hello, state::number_min(), settings.timeout)
+            slot.client.connect(remote, &hello, setup::number_min(), settings.timeout)
         } else {
             Ok(())
         };
@@ -218,7 +218,7 @@ fn finish(permit: Permit, bytes: u64) {
     leave(index);
     let call = Coordinated { read: kind == IoKind::Read, bytes, wait, io };
     COUNTERS.coordinated(&call);
-    if let Some(state) = state::get().filter(|state| state.settings.log_calls) {
+    if let Some(state) = setup::get().filter(|state| state.settings.log_calls) {
         state.log.call(&call);
     }
 }

@@ -61,7 +61,6 @@ impl Mounts {
 pub struct Open<'a> {
     /// Its descriptor.
     pub fd: BorrowedFd<'a>,
-    /// Its status.
     pub status: &'a Statx,
     /// Room for what the system answers.
     pub scratch: &'a mut Scratch,

@@ -11,7 +11,7 @@
 //! | [`slot`] | connections and what belongs to them, each used by one thread at a time |
 //! | [`file`](mod@file) | what rules may know about an open file |
 //! | [`retry`] | when a coordinator that failed is tried again |
-//! | [`state`] | settings, read when the library is loaded |
+//! | [`setup`] | settings, read when the library is loaded |
 //! | [`report`] | counters, log lines, the summary |
 //! | [`real`] | the C library's functions behind ours |
 //!
@@ -50,5 +50,5 @@ mod hooks;
 mod real;
 mod report;
 mod retry;
+mod setup;
 mod slot;
-mod state;

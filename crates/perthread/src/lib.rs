@@ -167,7 +167,7 @@ impl Ctx {
             rung.register(cx.waker());
             Poll::Pending
         }));
-        // The task that hears the bell must have run once.
+        // The task that the bell wakes must have run once.
         env.turn(Some(Duration::ZERO));
         Ok(Arc::new_cyclic(|ctx| {
             let local = Local {

@@ -82,7 +82,7 @@ fn who_comes_back_after_it_was_given_up_holds_its_objects_again() {
         net.cut("a", "e0");
         net.break_connections("a", "e0");
         b.client().env().sleep(10 * SECOND).await;
-        // Closed while nobody could hear it: it must not count against the new handles.
+        // Closed while nobody could be told: it must not count against the new handles.
         a.release(left.oid);
         hold_later(&a, left.oid);
         net.heal("a", "e0");
@@ -108,7 +108,7 @@ fn hold_later(cont: &Container, oid: Oid) {
 }
 
 /// A batch that opens what it makes, whose answer is lost with the engine that ran it; and the
-/// object is unlinked, perhaps before the next engine has heard of the handle.
+/// object is unlinked, perhaps before the next engine knows the handle.
 #[test]
 fn a_retried_batch_holds_what_its_first_try_opened() {
     for seed in seeds(40) {

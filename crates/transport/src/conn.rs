@@ -57,7 +57,7 @@ pub struct Answer {
     pub bulk_bytes: usize,
 }
 
-enum State {
+enum Progress {
     Waiting,
     /// The answer is here, but for bulk that is still in the stream.
     Arrived {
@@ -71,7 +71,7 @@ struct Pending {
     /// Tells calls with the same request id apart.
     serial: u64,
     deadline: Duration,
-    state: State,
+    state: Progress,
     /// The engine has asked for the deferred bulk.
     go: bool,
     waker: Option<Waker>,
@@ -316,7 +316,8 @@ impl Calling {
         let deadline = self.env.now().saturating_add(deadline);
         let serial = self.serial_last.get() + 1;
         self.serial_last.set(serial);
-        let pending = Pending { serial, deadline, state: State::Waiting, go: false, waker: None };
+        let pending =
+            Pending { serial, deadline, state: Progress::Waiting, go: false, waker: None };
         match self.pending.borrow_mut().entry(request_id) {
             std::collections::hash_map::Entry::Occupied(_) => {
                 return Err(Error::inval(format!("request {request_id} is in flight already")));
@@ -342,8 +343,8 @@ impl Calling {
         for pending in self.pending.borrow_mut().values_mut() {
             // An answer that is here, or whose bulk is already being waited for, is judged by
             // its own call.
-            if matches!(pending.state, State::Waiting) {
-                pending.state = State::Failed(error.clone());
+            if matches!(pending.state, Progress::Waiting) {
+                pending.state = Progress::Failed(error.clone());
             }
             wakers.extend(pending.waker.take());
         }
@@ -377,13 +378,13 @@ impl Calling {
         let mut pending = self.pending.borrow_mut();
         let wanted = pending
             .get_mut(&header.request_id)
-            .filter(|pending| matches!(pending.state, State::Waiting));
+            .filter(|pending| matches!(pending.state, Progress::Waiting));
         let Some(call) = wanted else {
             // The caller has given up.
             self.leftover.set(bulk);
             return Ok(bulk > 0);
         };
-        call.state = State::Arrived { header, body };
+        call.state = Progress::Arrived { header, body };
         if bulk > 0 {
             self.turn.replace(Some(Turn { serial: call.serial, remaining: bulk }));
         }
@@ -436,7 +437,7 @@ impl Registered<'_> {
         let Some(call) = pending.get_mut(&self.request_id) else {
             return Poll::Ready(Error::bare(Code::Canceled));
         };
-        if let State::Failed(error) = &call.state {
+        if let Progress::Failed(error) = &call.state {
             return Poll::Ready(error.clone());
         }
         match &mut call.waker {
@@ -460,7 +461,7 @@ impl Registered<'_> {
     /// True when the engine asks for the bulk, false when it has answered without.
     fn poll_go(&self, cx: &mut Context<'_>) -> Poll<Result<bool>> {
         if let Some(call) = self.calling.pending.borrow().get(&self.request_id) {
-            if matches!(call.state, State::Arrived { .. }) {
+            if matches!(call.state, Progress::Arrived { .. }) {
                 return Poll::Ready(Ok(false));
             }
             if call.go {
@@ -474,7 +475,7 @@ impl Registered<'_> {
         {
             let mut pending = self.calling.pending.borrow_mut();
             if let Some(call) = pending.get_mut(&self.request_id)
-                && let State::Arrived { header, body } = &mut call.state
+                && let Progress::Arrived { header, body } = &mut call.state
             {
                 return Poll::Ready(Ok((*header, std::mem::take(body))));
             }
@@ -583,12 +584,12 @@ async fn check_deadlines(calling: Rc<Calling>) {
         let mut next = Duration::MAX;
         let mut wakers = Vec::new();
         for (id, call) in calling.pending.borrow_mut().iter_mut() {
-            if matches!(call.state, State::Failed(_)) {
+            if matches!(call.state, Progress::Failed(_)) {
                 continue;
             }
             if call.deadline <= now {
                 let text = format!("request {id:#x} had no answer before its deadline");
-                call.state = State::Failed(Error::new(Code::TimedOut, text));
+                call.state = Progress::Failed(Error::new(Code::TimedOut, text));
                 wakers.extend(call.waker.take());
             } else {
                 next = next.min(call.deadline);

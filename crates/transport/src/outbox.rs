@@ -21,7 +21,7 @@ const BACKLOG_BYTES_MAX: usize = 8 << 20;
 const PART_COUNT_MAX: usize = 64;
 
 #[derive(Default)]
-struct State {
+struct SendQueue {
     /// Somebody is in the middle of a frame, or the backlog task is at work.
     busy: bool,
     backlog: Vec<u8>,
@@ -36,7 +36,7 @@ struct State {
 pub(crate) struct Outbox {
     env: Env,
     stream: Rc<Stream>,
-    state: RefCell<State>,
+    state: RefCell<SendQueue>,
     flusher: RefCell<Option<Waker>>,
     flushing: Cell<bool>,
 }

@@ -1,5 +1,7 @@
 //! Orders of the control service to targets. All may be repeated without harm.
 
+#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
+
 use crate::admission::Admission;
 use crate::map::PoolMap;
 use crate::scrub::Scrub;
@@ -12,7 +14,6 @@ use types::{ContId, CsumKind, Durability, PoolId};
 pub enum AdminOp {
     /// Make a shard of a pool; succeeds if it is there already with the same settings.
     CreateShard {
-        /// The pool.
         pool: PoolId,
         /// When updates are acknowledged.
         durability: Durability,
@@ -22,15 +23,10 @@ pub enum AdminOp {
         nvme_bytes: u64,
     },
     /// Remove a shard and all it holds; succeeds if it is not there.
-    DestroyShard {
-        /// The pool.
-        pool: PoolId,
-    },
+    DestroyShard { pool: PoolId },
     /// Make a container known; succeeds if it is known.
     CreateCont {
-        /// The pool.
         pool: PoolId,
-        /// The container.
         cont: ContId,
         /// Sums over its data.
         csum: CsumKind,
@@ -38,36 +34,22 @@ pub enum AdminOp {
         server_verify: bool,
     },
     /// Remove a container and all it holds; succeeds if it is not there.
-    DestroyCont {
-        /// The pool.
-        pool: PoolId,
-        /// The container.
-        cont: ContId,
-    },
+    DestroyCont { pool: PoolId, cont: ContId },
     /// Take a newer pool map.
     SetMap(PoolMap),
     /// Take newer settings of admission.
     SetAdmission {
-        /// The pool.
         pool: PoolId,
         /// The settings.
         admission: Admission,
     },
     /// Take newer settings of the scrubber.
     SetScrub {
-        /// The pool.
         pool: PoolId,
         /// The settings.
         scrub: Scrub,
     },
     /// Keep these versions of a container, and carry out what follows. The answer tells the
     /// greatest epoch of the shard; `under_way` until a freeze or a rollback is complete.
-    SetVersions {
-        /// The pool.
-        pool: PoolId,
-        /// The container.
-        cont: ContId,
-        /// The versions.
-        versions: ContVersions,
-    },
+    SetVersions { pool: PoolId, cont: ContId, versions: ContVersions },
 }

@@ -1,6 +1,8 @@
 //! The control service: systems, pools, containers. Any engine answers; engines that do not
 //! hold the catalog pass the request on to the one that does.
 
+#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
+
 use crate::map::PoolMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -72,7 +74,6 @@ pub enum ControlRequest {
     SystemQuery,
     /// Make a pool. Reply: `Pool`.
     PoolCreate {
-        /// Its label.
         label: String,
         /// Space over all targets, both tiers together, bytes.
         bytes: u64,
@@ -89,34 +90,23 @@ pub enum ControlRequest {
     PoolQuery(Name),
     /// Remove a pool. Without `force` it fails while it has containers or handles. Reply: `Done`.
     PoolDestroy {
-        /// Which.
         pool: Name,
         /// Even if in use.
         force: bool,
     },
     /// Open a handle, freed with the caller's connection. Reply: `PoolOpened`.
-    PoolOpen {
-        /// Which.
-        pool: Name,
-        /// How.
-        mode: OpenMode,
-    },
+    PoolOpen { pool: Name, mode: OpenMode },
     /// Close a handle. Reply: `Done`.
-    PoolClose {
-        /// The handle.
-        handle: u64,
-    },
+    PoolClose { handle: u64 },
     /// The current map. Reply: `Map`.
     PoolMap(PoolId),
     /// Make a container. Reply: `Cont`.
     ContCreate {
-        /// In which pool.
         pool: Name,
         /// Its label; empty for none.
         label: String,
         /// Its UUID; nil: choose one.
         uuid: Uuid,
-        /// Properties.
         props: ContProps,
         /// First user attributes.
         attrs: BTreeMap<String, Vec<u8>>,
@@ -127,65 +117,41 @@ pub enum ControlRequest {
     ContQuery(Name, Name),
     /// Remove a container. Without `force` it fails while it has handles. Reply: `Done`.
     ContDestroy {
-        /// In which pool.
         pool: Name,
-        /// Which.
         cont: Name,
         /// Even if in use.
         force: bool,
     },
     /// Open a handle, freed with the caller's connection. Reply: `ContOpened`.
-    ContOpen {
-        /// In which pool.
-        pool: Name,
-        /// Which.
-        cont: Name,
-        /// How.
-        mode: OpenMode,
-    },
+    ContOpen { pool: Name, cont: Name, mode: OpenMode },
     /// Close a handle. Reply: `Done`.
-    ContClose {
-        /// The handle.
-        handle: u64,
-    },
+    ContClose { handle: u64 },
     /// Reserve a range of object numbers. Reply: `Oids`.
     AllocOids {
-        /// The pool.
         pool: PoolId,
-        /// The container.
         cont: ContId,
         /// How many.
         count: u64,
     },
     /// Change properties by name. Reply: `Done`.
     SetProps {
-        /// Of what.
         subject: Subject,
         /// Name and new value, as a user types them.
         props: BTreeMap<String, String>,
     },
     /// Change user attributes; `None` removes one. Reply: `Done`.
     SetAttrs {
-        /// Of what.
         subject: Subject,
         /// Name and new value.
         attrs: BTreeMap<String, Option<Vec<u8>>>,
     },
     /// Read user attributes. Reply: `Attrs`.
-    GetAttrs {
-        /// Of what.
-        subject: Subject,
-    },
+    GetAttrs { subject: Subject },
     /// Read the properties that can be changed. Reply: `Props`.
-    GetProps {
-        /// Of what.
-        subject: Subject,
-    },
+    GetProps { subject: Subject },
     /// Make a snapshot of a container. Reply: `Snap`.
     SnapCreate {
-        /// In which pool.
         pool: Name,
-        /// Of which container.
         cont: Name,
         /// Its name; empty for none.
         name: String,
@@ -193,20 +159,11 @@ pub enum ControlRequest {
     /// Snapshots of a container. Reply: `Snaps`.
     SnapList(Name, Name),
     /// Remove a snapshot. Reply: `Done`.
-    SnapDestroy {
-        /// In which pool.
-        pool: Name,
-        /// Of which container.
-        cont: Name,
-        /// Which.
-        snap: SnapName,
-    },
+    SnapDestroy { pool: Name, cont: Name, snap: SnapName },
     /// Make a container what a snapshot shows. Without `force` it fails while the container has
     /// handles. Reply: `Done`, at the end; `SnapList` tells of one under way.
     Rollback {
-        /// In which pool.
         pool: Name,
-        /// Which container.
         cont: Name,
         /// To what.
         snap: SnapName,
@@ -233,9 +190,7 @@ pub struct EngineState {
 pub struct PoolInfo {
     /// Number.
     pub id: PoolId,
-    /// UUID.
     pub uuid: Uuid,
-    /// Label.
     pub label: String,
     /// When updates are acknowledged.
     pub durability: Durability,
@@ -243,11 +198,9 @@ pub struct PoolInfo {
     pub scm_bytes: u64,
     /// Data tier over all targets, bytes.
     pub nvme_bytes: u64,
-    /// Containers in it.
     pub cont_count: u64,
     /// Open handles.
     pub handle_count: u64,
-    /// The map.
     pub map: PoolMap,
 }
 
@@ -256,11 +209,9 @@ pub struct PoolInfo {
 pub struct ContInfo {
     /// Number.
     pub id: ContId,
-    /// UUID.
     pub uuid: Uuid,
     /// Label; may be empty.
     pub label: String,
-    /// Properties.
     pub props: ContProps,
     /// Open handles.
     pub handle_count: u64,
@@ -314,7 +265,6 @@ pub struct SnapInfo {
 /// A system.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SystemInfo {
-    /// UUID.
     pub uuid: Uuid,
     /// Version of the engine that holds the catalog.
     pub version: String,
@@ -331,11 +281,9 @@ pub enum ControlReply {
     Done,
     /// The engine's rank and its targets' ids, and the system.
     Joined {
-        /// Rank.
         rank: types::Rank,
         /// Targets, in the engine's own order.
         targets: Vec<TargetId>,
-        /// The system.
         system: Uuid,
     },
     /// A system.
@@ -345,12 +293,7 @@ pub enum ControlReply {
     /// Pools.
     Pools(Vec<PoolInfo>),
     /// A pool handle.
-    PoolOpened {
-        /// The handle.
-        handle: u64,
-        /// The pool.
-        pool: PoolInfo,
-    },
+    PoolOpened { handle: u64, pool: PoolInfo },
     /// A map.
     Map(PoolMap),
     /// A container.
@@ -358,12 +301,7 @@ pub enum ControlReply {
     /// Containers.
     Conts(Vec<ContInfo>),
     /// A container handle.
-    ContOpened {
-        /// The handle.
-        handle: u64,
-        /// The container.
-        cont: ContInfo,
-    },
+    ContOpened { handle: u64, cont: ContInfo },
     /// First number of the range.
     Oids(u64),
     /// User attributes.

@@ -5,6 +5,8 @@
 //! and its error is the answer; otherwise all take effect at one epoch. User data of updates is
 //! in the bulk, in the order of ops, iods, recxs; fetched data is in the reply's bulk likewise.
 
+#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
+
 pub use crate::admin::AdminOp;
 pub use crate::reply::*;
 pub use crate::request_kind::RequestKind;
@@ -96,16 +98,12 @@ pub enum UpdateValue<'a> {
         recxs: Vec<Recx>,
     },
     /// Records that go away.
-    PunchRecords {
-        /// Which.
-        recxs: Vec<Recx>,
-    },
+    PunchRecords { recxs: Vec<Recx> },
 }
 
 /// Update of one akey.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UpdateIod<'a> {
-    /// The akey.
     #[serde(with = "serde_bytes", borrow)]
     pub akey: &'a [u8],
     /// Conditions on this akey, beside those of the op.
@@ -129,7 +127,6 @@ pub enum FetchWant {
     Array {
         /// Size of a record as the caller believes; 0: tell me.
         record_bytes: u32,
-        /// Which.
         recxs: Vec<Recx>,
     },
     /// Only what is known without reading: kind, size, epoch, end.
@@ -140,7 +137,6 @@ pub enum FetchWant {
     Sparse {
         /// Size of a record.
         record_bytes: u32,
-        /// Which.
         recxs: Vec<Recx>,
         /// The data come even if there are holes, which are zeros in them.
         with_holes: bool,
@@ -150,7 +146,6 @@ pub enum FetchWant {
 /// Fetch from one akey.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FetchIod<'a> {
-    /// The akey.
     #[serde(with = "serde_bytes", borrow)]
     pub akey: &'a [u8],
     /// What to read.
@@ -172,16 +167,13 @@ pub enum ListScope<'a> {
     },
     /// Akeys of a dkey.
     Akeys {
-        /// The dkey.
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
     },
     /// Written record ranges of an array akey.
     Recxs {
-        /// The dkey.
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
-        /// The akey.
         #[serde(with = "serde_bytes", borrow)]
         akey: &'a [u8],
         /// From the highest down.
@@ -220,9 +212,7 @@ impl QueryFlags {
 pub enum Op<'a> {
     /// Write akeys of a dkey.
     Update {
-        /// The object.
         oid: Oid,
-        /// The dkey.
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         /// Conditions.
@@ -232,9 +222,7 @@ pub enum Op<'a> {
     },
     /// Read akeys of a dkey.
     Fetch {
-        /// The object.
         oid: Oid,
-        /// The dkey.
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         /// Conditions.
@@ -244,7 +232,6 @@ pub enum Op<'a> {
     },
     /// Remove the whole shard. With `Cond::OBJ_EMPTY`, only if no dkey but `besides` is there.
     PunchObj {
-        /// The object.
         oid: Oid,
         /// Conditions.
         cond: Cond,
@@ -254,7 +241,6 @@ pub enum Op<'a> {
     },
     /// Remove dkeys.
     PunchDkeys {
-        /// The object.
         oid: Oid,
         /// Conditions.
         cond: Cond,
@@ -271,20 +257,16 @@ pub enum Op<'a> {
     },
     /// Remove akeys of a dkey.
     PunchAkeys {
-        /// The object.
         oid: Oid,
-        /// The dkey.
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         /// Conditions.
         cond: Cond,
-        /// Which.
         #[serde(borrow)]
         akeys: Vec<&'a serde_bytes::Bytes>,
     },
     /// List keys or ranges.
     List {
-        /// The object.
         oid: Oid,
         /// What to walk over.
         #[serde(borrow)]
@@ -299,7 +281,6 @@ pub enum Op<'a> {
     },
     /// Find the least or greatest dkey, akey, recx.
     Query {
-        /// The object.
         oid: Oid,
         /// What to find.
         flags: QueryFlags,
@@ -311,19 +292,14 @@ pub enum Op<'a> {
         akey: &'a [u8],
     },
     /// Facts about the shard: newest epoch, key count, array tail, bytes used.
-    Stat {
-        /// The object.
-        oid: Oid,
-    },
+    Stat { oid: Oid },
     /// Read the link at (dkey, akey), its tail if the object is held here, and register an open
     /// handle if asked (see [`Op::Open`]).
     FetchLink {
         /// The object that holds the link.
         oid: Oid,
-        /// The dkey.
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
-        /// The akey.
         #[serde(with = "serde_bytes", borrow)]
         akey: &'a [u8],
         /// Register an open handle on the linked object if it is held here.
@@ -343,20 +319,13 @@ pub enum Op<'a> {
     },
     /// Register an open handle of this client: the object outlives its last link until
     /// [`Notice::Release`] or the client's end.
-    Open {
-        /// The object.
-        oid: Oid,
-    },
+    Open { oid: Oid },
     /// Punch the object, or when a client holds it open, as soon as none does.
-    PunchUnlessOpen {
-        /// The object.
-        oid: Oid,
-    },
+    PunchUnlessOpen { oid: Oid },
     /// Write one-byte records behind the last one of an array, all of which must be here; where
     /// that is, is decided when the data take effect. Chunk `i` is dkey `i + 1`, akey empty. The
     /// only op of its batch; in no transaction over several targets.
     Append {
-        /// The object.
         oid: Oid,
         /// Records in a chunk.
         chunk_records: u64,
@@ -377,10 +346,7 @@ pub enum Op<'a> {
     },
     /// Keep an object that [`Op::PunchUnlessOpen`] would free with its last open handle
     /// (`NonExist` when it would not be: it is gone).
-    Adopt {
-        /// The object.
-        oid: Oid,
-    },
+    Adopt { oid: Oid },
 }
 
 impl Op<'_> {
@@ -426,9 +392,7 @@ impl Op<'_> {
 /// What a transaction read and relies on: it fails with `TxRestart` if it has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReadCheck<'a> {
-    /// The object.
     pub oid: Oid,
-    /// What of it.
     #[serde(borrow)]
     pub of: ReadScope<'a>,
     /// The epoch the reader saw; [`Epoch::ZERO`] for "absent".
@@ -462,9 +426,7 @@ pub enum ReadScope<'a> {
 /// Ops on one container that take effect together on one target.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Batch<'a> {
-    /// The pool.
     pub pool: PoolId,
-    /// The container.
     pub cont: ContId,
     /// Read what this snapshot of the container shows; [`Epoch::ZERO`]: the present. With a
     /// snapshot there are no writes, no checks, and opening registers nothing.
@@ -508,7 +470,6 @@ pub enum Request<'a> {
     /// Be the coordinator of a transaction over several targets. `parts` are encoded [`Batch`]es;
     /// bulk of all parts follows in order. The reply is a [`TxReply`].
     Commit {
-        /// The transaction.
         tx: TxId,
         /// Target, encoded batch, and bytes of bulk that belong to it.
         #[serde(borrow)]
@@ -516,7 +477,6 @@ pub enum Request<'a> {
     },
     /// From a coordinator: check and hold this part. The reply is a [`Prepared`].
     Prepare {
-        /// The transaction.
         tx: TxId,
         /// Whom to ask when in doubt.
         coordinator: TargetId,
@@ -528,7 +488,6 @@ pub enum Request<'a> {
     Decide {
         /// The pool the transaction is in.
         pool: PoolId,
-        /// The transaction.
         tx: TxId,
         /// Never `Pending`.
         outcome: TxOutcome,
@@ -537,19 +496,13 @@ pub enum Request<'a> {
     AskOutcome {
         /// The pool the transaction is in.
         pool: PoolId,
-        /// The transaction.
         tx: TxId,
     },
     /// Space and counts of a pool's shard here. The reply is a [`ShardStat`].
-    ShardStat {
-        /// The pool.
-        pool: PoolId,
-    },
+    ShardStat { pool: PoolId },
     /// List objects of a container in this shard, for checkers. The reply is an [`ObjectList`].
     ListObjects {
-        /// The pool.
         pool: PoolId,
-        /// The container.
         cont: ContId,
         /// As [`Batch::at`].
         at: Epoch,
@@ -562,40 +515,23 @@ pub enum Request<'a> {
     Admin(AdminOp),
     /// List objects whose home is here and that live only until their last open handle goes.
     /// The reply is an [`ObjectList`].
-    ListOrphans {
-        /// The pool.
-        pool: PoolId,
-        /// The container.
-        cont: ContId,
-    },
+    ListOrphans { pool: PoolId, cont: ContId },
     /// How bulk transfers of a pool are admitted here. The reply is an
     /// [`crate::admission::AdmissionStat`].
-    AdmissionStat {
-        /// The pool.
-        pool: PoolId,
-    },
+    AdmissionStat { pool: PoolId },
     /// Devices, log and aggregation of a pool's shard here. The reply is a
     /// [`crate::store::StoreStat`].
-    StoreStat {
-        /// The pool.
-        pool: PoolId,
-    },
+    StoreStat { pool: PoolId },
     /// Advisory locks. The reply is a [`crate::lock::LockReply`].
     Lock(LockRequest),
     /// Read what the fetches of this batch read, compare it with its sums, and say how many blocks
     /// are damaged. For a reader that got data that differ from their sums. The reply is a `u64`.
     Verify(#[serde(borrow)] Batch<'a>),
     /// How the data of a pool are checked here. The reply is a [`crate::scrub::ScrubStat`].
-    ScrubStat {
-        /// The pool.
-        pool: PoolId,
-    },
+    ScrubStat { pool: PoolId },
     /// Check all data of a pool now, as fast as it goes. The reply is the number of the pass, a
     /// `u64`: it is over when [`crate::scrub::ScrubStat::passes`] has reached it.
-    Scrub {
-        /// The pool.
-        pool: PoolId,
-    },
+    Scrub { pool: PoolId },
 }
 
 /// A message that needs no answer.
@@ -603,9 +539,7 @@ pub enum Request<'a> {
 pub enum Notice {
     /// Open handles the client has closed.
     Release {
-        /// The pool.
         pool: PoolId,
-        /// The container.
         cont: ContId,
         /// One entry per handle.
         oids: Vec<Oid>,
@@ -613,15 +547,11 @@ pub enum Notice {
     /// Whoever waited for a lock does so no more. With `release`, nor does it want the lock, should
     /// it have been granted already; without a wait this is an unlock that nobody waits for.
     LockLeave {
-        /// The pool.
         pool: PoolId,
-        /// The container.
         cont: ContId,
-        /// The object.
         oid: Oid,
         /// What kind of lock.
         kind: LockKind,
-        /// Whose.
         owner: LockOwner,
         /// What was waited for, or is to be unlocked.
         range: LockRange,

@@ -11,7 +11,7 @@ use types::size;
 /// How bad a finding is.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum Verdict {
     /// As it should be.
     Ok,
     /// Works, slower or less safely than it could.
@@ -20,12 +20,12 @@ pub enum State {
     Broken,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            State::Ok => "ok",
-            State::Slow => "slow",
-            State::Broken => "BROKEN",
+            Verdict::Ok => "ok",
+            Verdict::Slow => "slow",
+            Verdict::Broken => "BROKEN",
         })
     }
 }
@@ -34,7 +34,7 @@ impl fmt::Display for State {
 #[derive(Serialize, Clone, Debug)]
 pub struct Finding {
     /// How bad it is.
-    pub state: State,
+    pub state: Verdict,
     /// What was looked at.
     pub what: &'static str,
     /// What is so.
@@ -48,7 +48,7 @@ pub struct Finding {
 }
 
 fn ok(what: &'static str, found: impl Into<String>) -> Finding {
-    Finding { state: State::Ok, what, found: found.into(), effect: "", mend: None }
+    Finding { state: Verdict::Ok, what, found: found.into(), effect: "", mend: None }
 }
 
 fn slow(
@@ -57,7 +57,7 @@ fn slow(
     effect: &'static str,
     mend: impl Into<String>,
 ) -> Finding {
-    Finding { state: State::Slow, what, found: found.into(), effect, mend: Some(mend.into()) }
+    Finding { state: Verdict::Slow, what, found: found.into(), effect, mend: Some(mend.into()) }
 }
 
 fn broken(
@@ -66,7 +66,7 @@ fn broken(
     effect: &'static str,
     mend: impl Into<String>,
 ) -> Finding {
-    Finding { state: State::Broken, ..slow(what, found, effect, mend) }
+    Finding { state: Verdict::Broken, ..slow(what, found, effect, mend) }
 }
 
 /// All checks; `dirs` are where targets keep their data.
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn a_machine_as_it_should_be_needs_nothing() {
         for finding in Machine::new(GOOD).examine() {
-            assert_eq!(finding.state, State::Ok, "{finding:?}");
+            assert_eq!(finding.state, Verdict::Ok, "{finding:?}");
             assert!(finding.mend.is_none() && finding.effect.is_empty(), "{finding:?}");
         }
     }
@@ -424,7 +424,7 @@ mod tests {
             files.push((path, lack));
             let findings = Machine::new(&files).examine();
             let bad: Vec<_> =
-                findings.iter().filter(|finding| finding.state != State::Ok).collect();
+                findings.iter().filter(|finding| finding.state != Verdict::Ok).collect();
             assert_eq!(bad.len(), 1, "{path}: {bad:?}");
             assert_eq!(bad[0].what, what);
             assert!(bad[0].mend.as_ref().unwrap().contains(word), "{bad:?}");
@@ -436,7 +436,7 @@ mod tests {
         let files: Vec<_> = GOOD.iter().copied().filter(|(name, _)| *name != "dev/fuse").collect();
         let findings = Machine::new(&files).examine();
         let worst = findings.iter().map(|finding| finding.state).max();
-        assert_eq!(worst, Some(State::Slow));
+        assert_eq!(worst, Some(Verdict::Slow));
     }
 
     #[test]

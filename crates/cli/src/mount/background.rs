@@ -1,6 +1,6 @@
 //! A mount that goes on after the command has returned.
 //!
-//! Invariant: whoever started it hears exactly once how it went: what the server prints first on
+//! Invariant: whoever started it is told exactly once how it went: what the server prints first on
 //! its standard output, which ends there, is either the report or the error.
 
 use crate::exit::{Failure, Outcome};

@@ -1,7 +1,7 @@
 //! Settings of admission: kept in the catalog, told to the targets.
 //!
-//! They are versioned like a pool map: a target keeps the newest it has heard. One that does not
-//! answer hears of them when its engine joins again.
+//! They are versioned like a pool map: a target keeps the newest it was told. One that does not
+//! answer is told them when its engine joins again.
 
 use super::orders::{self, Targets};
 use super::pool::target_ids;

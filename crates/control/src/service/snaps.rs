@@ -240,7 +240,7 @@ impl Service {
         let (_, _, late) = self.tell_versions(&pool, id, &done.versions(), orders).await;
         for (target, error) in &late {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
-                "a target goes on keeping all that is removed until it hears of the snapshot");
+                "a target goes on keeping all that is removed until it is told of the snapshot");
         }
         if !is_made {
             return Err(failure(
@@ -283,7 +283,7 @@ impl Service {
         let (_, _, late) = self.tell_versions(&pool, id, &left.versions(), orders).await;
         for (target, error) in &late {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
-                "a target keeps a destroyed snapshot until it hears of it");
+                "a target keeps a destroyed snapshot until it is told of it");
         }
         tracing::info!(pool = %pool_id, cont = %id, snapshot = %which, "snapshot destroyed");
         Ok(ControlReply::Done)
@@ -370,7 +370,7 @@ impl Service {
         let (_, _, failures) = self.tell_versions(pool, id, &snaps.versions(), orders).await;
         for (target, error) in &failures {
             tracing::warn!(pool = %pool.id, cont = %id, %target, %error,
-                "a target refuses changes until it hears that the rollback is over");
+                "a target refuses changes until it is told that the rollback is over");
         }
         Ok(())
     }

@@ -150,7 +150,7 @@ fn a_refusal_says_why() {
         peer.send(&CoordinatorMessage::Refused { reason: Reason::Token, text: "wrong token" });
     });
     let mut client = coordinator.connect();
-    // The request may meet a door already closed; the reason is heard all the same.
+    // The request may meet a door already closed; the reason is received all the same.
     coordinator.end();
     assert_eq!(ask(&mut client, LONG), Err(Fault::Refused(Reason::Token)));
     assert!(!client.is_connected());

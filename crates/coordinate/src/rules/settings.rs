@@ -2,7 +2,7 @@
 //!
 //! The file is the one `AZEKURA_IOC_CONFIG` names (empty: none), or else the first there is of
 //! `$XDG_CONFIG_HOME/azekura/ioc.toml` (`~/.config` when unset) and `/etc/azekura/ioc.toml`. A
-//! privileged program (set-user-id) hears neither its caller's environment nor a file of theirs.
+//! privileged program (set-user-id) heeds neither its caller's environment nor a file of theirs.
 //!
 //! Without a coordinator in either place, or with `AZEKURA_IOC=off`, nothing is coordinated. A
 //! mistake is an error and not a guess: what was meant to limit writers and does not would go

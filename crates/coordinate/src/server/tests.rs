@@ -72,7 +72,7 @@ impl Site {
     fn client(&self, job: &str) -> Raw {
         let mut raw = self.connect();
         raw.send(&hello(b"", "", job));
-        assert!(matches!(raw.receive(), Some(Heard::Welcome(..))));
+        assert!(matches!(raw.receive(), Some(Received::Welcome(..))));
         raw
     }
 
@@ -103,7 +103,7 @@ impl Site {
 
 /// What a coordinator said, owned.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum Received {
     Welcome(Option<u64>, Option<u64>),
     Refused(Reason, String),
     Ack(u64),
@@ -149,19 +149,19 @@ impl Raw {
     }
 
     /// The next message; `None` at the end of the connection.
-    fn receive(&mut self) -> Option<Heard> {
+    fn receive(&mut self) -> Option<Received> {
         loop {
             if let Some((message, taken)) = CoordinatorMessage::decode(&self.input).unwrap() {
                 let heard = match message {
                     CoordinatorMessage::HelloAck { write_bytes_min, read_bytes_min } => {
-                        Heard::Welcome(write_bytes_min, read_bytes_min)
+                        Received::Welcome(write_bytes_min, read_bytes_min)
                     }
                     CoordinatorMessage::Refused { reason, text } => {
-                        Heard::Refused(reason, text.to_string())
+                        Received::Refused(reason, text.to_string())
                     }
-                    CoordinatorMessage::Ack { id } => Heard::Ack(id),
-                    CoordinatorMessage::Pong => Heard::Pong,
-                    CoordinatorMessage::StatsPart { .. } => Heard::Stats,
+                    CoordinatorMessage::Ack { id } => Received::Ack(id),
+                    CoordinatorMessage::Pong => Received::Pong,
+                    CoordinatorMessage::StatsPart { .. } => Received::Stats,
                 };
                 self.input.drain(..taken);
                 return Some(heard);
@@ -178,7 +178,7 @@ impl Raw {
 
     fn refused(&mut self) -> Reason {
         match self.receive() {
-            Some(Heard::Refused(reason, _)) => reason,
+            Some(Received::Refused(reason, _)) => reason,
             other => panic!("{other:?} instead of a refusal"),
         }
     }
@@ -205,20 +205,20 @@ fn two_write_and_the_third_waits() {
         // Hello and request at once.
         client.send(&hello(b"", "", "j"));
         client.ask(7, IoKind::Write, &["ost0"]);
-        assert_eq!(client.receive(), Some(Heard::Welcome(Some(4096), None)));
+        assert_eq!(client.receive(), Some(Received::Welcome(Some(4096), None)));
         if at < 2 {
-            assert_eq!(client.receive(), Some(Heard::Ack(7)));
+            assert_eq!(client.receive(), Some(Received::Ack(7)));
         }
     }
     // Reads are free, and a ping is answered while one waits.
     clients[2].ask(8, IoKind::Read, &["ost0"]);
-    assert_eq!(clients[2].receive(), Some(Heard::Ack(8)));
+    assert_eq!(clients[2].receive(), Some(Received::Ack(8)));
     clients[2].send(&ClientMessage::Ping);
-    assert_eq!(clients[2].receive(), Some(Heard::Pong));
+    assert_eq!(clients[2].receive(), Some(Received::Pong));
     let stats = site.wait_for("one waits", |now| now.groups[0].queue.waiting == 1);
     assert_eq!((stats.groups[0].queue.active, stats.groups[0].queue.clients), (3, 4));
     clients[1].complete(7);
-    assert_eq!(clients[2].receive(), Some(Heard::Ack(7)));
+    assert_eq!(clients[2].receive(), Some(Received::Ack(7)));
     site.wait_for("bytes are counted", |now| {
         now.groups[0].queue.targets[0].write.totals.bytes == 1 << 20
     });
@@ -233,11 +233,11 @@ fn the_slot_of_a_client_that_dies_is_given_on_at_once() {
     for client in [&mut first, &mut second, &mut third] {
         client.ask(1, IoKind::Write, &["ost0", "ost1"]);
         if site.snapshot().groups[0].queue.waiting == 0 {
-            assert_eq!(client.receive(), Some(Heard::Ack(1)));
+            assert_eq!(client.receive(), Some(Received::Ack(1)));
         }
     }
     drop(first);
-    assert_eq!(third.receive(), Some(Heard::Ack(1)));
+    assert_eq!(third.receive(), Some(Received::Ack(1)));
     let jobs = site.wait_for("it is gone", |now| now.groups[0].queue.active == 2).groups[0]
         .queue
         .jobs
@@ -260,8 +260,8 @@ fn over_tcp_only_who_knows_the_token() {
         client.send(&hello(token, "", "j"));
         client.ask(1, IoKind::Write, &["ost0"]);
         if welcome {
-            assert!(matches!(client.receive(), Some(Heard::Welcome(..))));
-            assert_eq!(client.receive(), Some(Heard::Ack(1)));
+            assert!(matches!(client.receive(), Some(Received::Welcome(..))));
+            assert_eq!(client.receive(), Some(Received::Ack(1)));
             client.complete(1);
         } else {
             assert_eq!(client.refused(), Reason::Token);
@@ -293,8 +293,8 @@ fn groups_have_their_own_queues() {
     // The first group is for those who name none.
     let mut clients = [of("y"), of("x"), of("")];
     for client in &mut clients {
-        assert!(matches!(client.receive(), Some(Heard::Welcome(..))));
-        assert_eq!(client.receive(), Some(Heard::Ack(1)));
+        assert!(matches!(client.receive(), Some(Received::Welcome(..))));
+        assert_eq!(client.receive(), Some(Received::Ack(1)));
     }
     assert_eq!(of("z").refused(), Reason::Group);
     let stats = site.wait_for("a third in y waits", |now| now.groups[1].queue.active == 1);
@@ -306,7 +306,7 @@ fn after_a_restart_clients_come_back() {
     let mut site = Site::start(|config, _| config.max_writers = Some(Limit::Fixed(1)));
     let mut inside = site.client("j");
     inside.ask(1, IoKind::Write, &["ost0"]);
-    assert_eq!(inside.receive(), Some(Heard::Ack(1)));
+    assert_eq!(inside.receive(), Some(Received::Ack(1)));
     let mut waiting = site.client("j");
     waiting.ask(1, IoKind::Write, &["ost0"]);
     site.wait_for("one waits", |now| now.groups[0].queue.waiting == 1);
@@ -315,7 +315,7 @@ fn after_a_restart_clients_come_back() {
     assert_eq!(waiting.receive(), None);
     let mut again = site.client("j");
     again.ask(1, IoKind::Write, &["ost0"]);
-    assert_eq!(again.receive(), Some(Heard::Ack(1)));
+    assert_eq!(again.receive(), Some(Received::Ack(1)));
 }
 
 #[test]
@@ -345,13 +345,13 @@ fn the_trace_tells_it_all() {
     });
     let mut first = site.client("j\"1");
     first.ask(1, IoKind::Write, &["ost0", "ost1"]);
-    assert_eq!(first.receive(), Some(Heard::Ack(1)));
+    assert_eq!(first.receive(), Some(Received::Ack(1)));
     let mut second = site.client("j2");
     second.ask(5, IoKind::Write, &["ost1"]);
     second.ask(6, IoKind::Write, &["ost1"]);
     site.wait_for("two wait", |now| now.groups[0].queue.waiting == 2);
     first.complete(1);
-    assert_eq!(second.receive(), Some(Heard::Ack(5)));
+    assert_eq!(second.receive(), Some(Received::Ack(5)));
     second.send(&ClientMessage::Cancel { id: 6 });
     site.wait_for("none waits", |now| now.groups[0].queue.waiting == 0);
     drop(second);
@@ -421,14 +421,14 @@ fn a_slot_held_for_too_long_comes_back() {
     });
     let mut stuck = site.client("j");
     stuck.ask(1, IoKind::Write, &["a"]);
-    assert_eq!(stuck.receive(), Some(Heard::Ack(1)));
+    assert_eq!(stuck.receive(), Some(Received::Ack(1)));
     let mut next = site.client("j");
     next.ask(1, IoKind::Write, &["a"]);
-    assert_eq!(next.receive(), Some(Heard::Ack(1)));
+    assert_eq!(next.receive(), Some(Received::Ack(1)));
     // It wakes up, and is still a client.
     stuck.complete(1);
     stuck.send(&ClientMessage::Ping);
-    assert_eq!(stuck.receive(), Some(Heard::Pong));
+    assert_eq!(stuck.receive(), Some(Received::Pong));
 }
 
 #[test]

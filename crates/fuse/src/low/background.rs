@@ -43,12 +43,12 @@ pub fn split() -> Result<Role> {
         }
         _ => {
             drop(writer);
-            Ok(Role::Parent(hear(reader)))
+            Ok(Role::Parent(read_report(reader)))
         }
     }
 }
 
-fn hear(reader: OwnedFd) -> Result<()> {
+fn read_report(reader: OwnedFd) -> Result<()> {
     let mut message = Vec::new();
     File::from(reader)
         .read_to_end(&mut message)

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Whether a request was interrupted, and who waits to hear it.
+/// Whether a request was interrupted, and who waits for that.
 #[derive(Default)]
 pub(crate) struct Interruption {
     happened: Cell<bool>,

@@ -244,7 +244,7 @@ fn begin(
     notifier: &Notifier,
 ) -> Result<(Mounted, Negotiated)> {
     // The file systems are there.
-    hear(workers.len(), answered)?;
+    collect(workers.len(), answered)?;
     let mounted = mount::mount(path, &config.mount)?;
     match agree(&mounted, config, workers, answered, notifier) {
         Ok(agreed) => Ok((mounted, agreed)),
@@ -256,7 +256,7 @@ fn begin(
 }
 
 /// One answer of each worker.
-fn hear(count: usize, answered: &Receiver<Result<()>>) -> Result<()> {
+fn collect(count: usize, answered: &Receiver<Result<()>>) -> Result<()> {
     let mut first = Ok(());
     for _ in 0..count {
         let answer = answered.recv().unwrap_or_else(|_| {
@@ -300,7 +300,7 @@ fn agree(
             };
             worker.orders.send(order).map_err(gone)?;
         }
-        if let Err(error) = hear(workers.len(), answered) {
+        if let Err(error) = collect(workers.len(), answered) {
             if config.transport == Transport::Uring {
                 return Err(error);
             }

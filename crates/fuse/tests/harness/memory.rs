@@ -15,7 +15,7 @@ use std::time::Duration;
 const HOLE_BYTES: usize = 4096;
 
 #[derive(Default)]
-pub struct State {
+pub struct Files {
     pub nodes: Nodes,
     next_node: u64,
     next_fh: u64,
@@ -28,7 +28,7 @@ pub struct State {
 /// What all workers share.
 #[derive(Default)]
 pub struct Tree {
-    state: Mutex<State>,
+    state: Mutex<Files>,
     /// Requests that wait for a lock or for ever.
     pub waiting: AtomicUsize,
     /// Largest write request, bytes.
@@ -52,7 +52,7 @@ impl Tree {
         tree
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, Files> {
         self.state.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
@@ -114,7 +114,7 @@ fn rustix_gid() -> u32 {
     unsafe { libc::getgid() }
 }
 
-impl State {
+impl Files {
     pub fn node(&mut self, node: NodeId) -> Result<&mut Node, Errno> {
         self.nodes.get_mut(&node).ok_or(Errno(libc::ESTALE))
     }
@@ -196,7 +196,7 @@ pub struct MemoryFs {
 }
 
 impl MemoryFs {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Files> {
         self.tree.state()
     }
 
@@ -601,7 +601,7 @@ impl FileSystem for MemoryFs {
         _: Fh,
         lock: LockRequest,
     ) -> Result<(), Errno> {
-        let attempt = |state: &mut State| -> Result<bool, Errno> {
+        let attempt = |state: &mut Files| -> Result<bool, Errno> {
             let found = state.node(node)?;
             if lock.lock.kind != LockKind::Unlock && found.conflict(&lock).is_some() {
                 return Ok(false);
@@ -721,7 +721,7 @@ impl FileSystem for MemoryFs {
 }
 
 fn push(
-    state: &mut State,
+    state: &mut Files,
     entries: &mut DirSink<'_>,
     node: NodeId,
     place: u64,

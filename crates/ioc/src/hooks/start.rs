@@ -1,7 +1,7 @@
 //! What the dynamic linker calls when the library is loaded and when the process ends.
 
 use crate::report::COUNTERS;
-use crate::{call, real, state};
+use crate::{call, real, setup};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -16,12 +16,12 @@ extern "C" fn start() {
     // A panic would be a mistake of ours; the program runs without coordination then.
     let _ = std::panic::catch_unwind(|| {
         call::prepare();
-        state::load();
+        setup::load();
     });
 }
 
 extern "C" fn end() {
-    if let Some(state) = state::get().filter(|state| state.settings.summary) {
-        state.log.summary(&COUNTERS);
+    if let Some(setup) = setup::get().filter(|setup| setup.settings.summary) {
+        setup.log.summary(&COUNTERS);
     }
 }

@@ -257,7 +257,7 @@ fn callers_that_speak_nonsense_or_another_version_are_turned_away() {
     not_hello.extend_from_slice(b"\xff\xff\xff");
     expect_hangup(dial(), &not_hello);
     expect_hangup(dial(), &Header::new(Kind::Request, 0, &[], 0).encode());
-    // Another version hears which version this one is.
+    // Another version is told which version this one is.
     let mut other = Header::new(Kind::Hello, 0, &[], 0).encode();
     other[4] ^= 0x7f;
     let answer = expect_hangup(dial(), &other);

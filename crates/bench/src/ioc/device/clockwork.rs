@@ -36,11 +36,11 @@ pub struct Targets {
 
 struct Shared {
     start: Instant,
-    state: Mutex<State>,
+    state: Mutex<Clockwork>,
     wake: Condvar,
 }
 
-struct State {
+struct Clockwork {
     models: Vec<Model>,
     /// By request id, which is unique over all targets.
     pending: HashMap<u64, Reply>,
@@ -53,7 +53,7 @@ struct State {
 impl Targets {
     /// Starts so many targets.
     pub fn start(params: Params, count: u32) -> std::io::Result<Targets> {
-        let state = State {
+        let state = Clockwork {
             models: (0..count).map(|_| Model::new(params)).collect(),
             pending: HashMap::new(),
             next_id: 0,
@@ -123,7 +123,7 @@ impl Drop for Targets {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Clockwork> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +160,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl Clockwork {
     fn take(&mut self, answers: &[Answer]) -> Vec<Reply> {
         answers.iter().filter_map(|answer| self.pending.remove(&answer.id)).collect()
     }

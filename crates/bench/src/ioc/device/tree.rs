@@ -70,9 +70,7 @@ enum Content {
 pub struct Change {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// Owner.
     pub uid: Option<u32>,
-    /// Group.
     pub gid: Option<u32>,
     /// Size, bytes.
     pub size: Option<u64>,
@@ -85,9 +83,7 @@ pub struct Change {
 /// Who makes a file or directory, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Permission bits, less the umask.
     pub mode: u32,

@@ -119,7 +119,7 @@ impl Crew<'_> {
             for _ in 0..self.threads {
                 scope.spawn(|| self.work(&shared));
             }
-            // The threads must hear of the end even if the walk panics.
+            // The threads must be told the end even if the walk panics.
             let _end = AtEnd(|| shared.queue.complete());
             for root in roots {
                 walker.walk(root);

@@ -13,11 +13,11 @@ const QUEUED_MAX: usize = 2048;
 
 /// A queue of jobs, shared by threads.
 pub struct Queue<J> {
-    state: Mutex<State<J>>,
+    state: Mutex<Work<J>>,
     changed: Condvar,
 }
 
-struct State<J> {
+struct Work<J> {
     jobs: VecDeque<J>,
     pieces: VecDeque<J>,
     /// Taken, not yet done: they may still add pieces.
@@ -31,7 +31,7 @@ struct State<J> {
 impl<J> Queue<J> {
     /// An empty queue.
     pub fn new() -> Queue<J> {
-        let state = State {
+        let state = Work {
             jobs: VecDeque::new(),
             pieces: VecDeque::new(),
             running: 0,
@@ -41,7 +41,7 @@ impl<J> Queue<J> {
         Queue { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
+    fn lock(&self) -> MutexGuard<'_, Work<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -33,7 +33,7 @@ enum Move {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum ActorState {
     Idle,
     Waiting,
     In,
@@ -48,7 +48,7 @@ struct Edge {
 
 #[derive(Default)]
 struct Graph {
-    states: Vec<Vec<State>>,
+    states: Vec<Vec<ActorState>>,
     edges: Vec<Vec<Edge>>,
 }
 
@@ -62,11 +62,11 @@ fn fresh(settings: &Settings, actors: &[Actor]) -> Queue {
     queue
 }
 
-fn states(queue: &Queue, actors: usize) -> Vec<State> {
+fn states(queue: &Queue, actors: usize) -> Vec<ActorState> {
     let state = |at: usize| match queue.clients[&ClientId(at as u64)].outstanding.first() {
-        None => State::Idle,
-        Some((_, arrival)) if queue.entries[arrival].granted_us.is_some() => State::In,
-        Some(_) => State::Waiting,
+        None => ActorState::Idle,
+        Some((_, arrival)) if queue.entries[arrival].granted_us.is_some() => ActorState::In,
+        Some(_) => ActorState::Waiting,
     };
     (0..actors).map(state).collect()
 }
@@ -137,17 +137,17 @@ fn explore(settings: &Settings, actors: &[Actor]) -> Graph {
     while let Some(queue) = todo.pop_front() {
         queue.check();
         let state = graph.states[from].clone();
-        if state.iter().all(|one| *one == State::Idle) {
+        if state.iter().all(|one| *one == ActorState::Idle) {
             let lanes = queue.targets.values().flat_map(|target| &target.lanes);
             assert!(lanes.into_iter().all(Lane::is_idle), "a slot is lost");
         }
-        let waits = state.contains(&State::Waiting);
-        assert!(!waits || state.contains(&State::In), "somebody waits for nobody: deadlock");
+        let waits = state.contains(&ActorState::Waiting);
+        assert!(!waits || state.contains(&ActorState::In), "somebody waits for nobody: deadlock");
         for (at, here) in state.iter().enumerate() {
             let moves: &[Move] = match here {
-                State::Idle => &[Move::Ask, Move::Restart],
-                State::Waiting => &[Move::Complete, Move::Cancel, Move::Crash],
-                State::In => &[Move::Complete, Move::Cancel, Move::Crash],
+                ActorState::Idle => &[Move::Ask, Move::Restart],
+                ActorState::Waiting => &[Move::Complete, Move::Cancel, Move::Crash],
+                ActorState::In => &[Move::Complete, Move::Cancel, Move::Crash],
             };
             for step in moves {
                 let next = apply(settings, actors, &queue, at, *step);
@@ -159,7 +159,7 @@ fn explore(settings: &Settings, actors: &[Actor]) -> Graph {
                 });
                 // A new coordinator ends all waiting: no part of a loop.
                 if *step != Move::Restart {
-                    let out = *here == State::In;
+                    let out = *here == ActorState::In;
                     graph.edges[from].push(Edge { to, actor: at, out });
                 }
             }
@@ -173,7 +173,7 @@ fn explore(settings: &Settings, actors: &[Actor]) -> Graph {
 /// Strongly connected components of the states in which `waiter` waits, moves of its own left out.
 fn components(graph: &Graph, waiter: usize) -> Vec<Vec<usize>> {
     const NEW: usize = usize::MAX;
-    let waits = |state: usize| graph.states[state][waiter] == State::Waiting;
+    let waits = |state: usize| graph.states[state][waiter] == ActorState::Waiting;
     let (mut index, mut low) = (vec![NEW; graph.states.len()], vec![0; graph.states.len()]);
     let mut on_stack = vec![false; graph.states.len()];
     let (mut stack, mut next, mut found) = (Vec::new(), 0, Vec::new());
@@ -226,7 +226,7 @@ fn starves(graph: &Graph, actors: usize, waiter: usize) -> Option<Vec<usize>> {
         };
         steps().next().is_some()
             && (0..actors).all(|other| {
-                component.iter().any(|state| graph.states[*state][other] != State::In)
+                component.iter().any(|state| graph.states[*state][other] != ActorState::In)
                     || steps().any(|step| step.actor == other && step.out)
             })
     })

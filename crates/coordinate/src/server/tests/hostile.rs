@@ -7,7 +7,7 @@ fn garbage_is_refused_and_changes_nothing() {
     let site = Site::with_tcp();
     let mut client = site.client("j");
     client.ask(1, IoKind::Write, &["a"]);
-    assert_eq!(client.receive(), Some(Heard::Ack(1)));
+    assert_eq!(client.receive(), Some(Received::Ack(1)));
     let before = site.wait_for("quiet", |now| now.server.strangers == 0);
     let garbage: [&[u8]; 8] = [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -46,7 +46,7 @@ fn garbage_is_refused_and_changes_nothing() {
     assert_eq!(after.groups[0].queue.strays, 0);
     client.complete(1);
     client.ask(2, IoKind::Write, &["a"]);
-    assert_eq!(client.receive(), Some(Heard::Ack(2)));
+    assert_eq!(client.receive(), Some(Received::Ack(2)));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_client_that_breaks_the_rules_loses_only_its_own() {
     for misuse in 0..4 {
         let mut bad = site.client("j");
         bad.ask(1, IoKind::Write, &["a"]);
-        assert_eq!(bad.receive(), Some(Heard::Ack(1)));
+        assert_eq!(bad.receive(), Some(Received::Ack(1)));
         good.ask(misuse, IoKind::Write, &["a"]);
         match misuse {
             0 => bad.ask(1, IoKind::Write, &["b"]),
@@ -66,13 +66,13 @@ fn a_client_that_breaks_the_rules_loses_only_its_own() {
         }
         let refused = loop {
             match bad.receive() {
-                Some(Heard::Ack(_)) => {}
-                Some(Heard::Refused(reason, _)) => break reason,
+                Some(Received::Ack(_)) => {}
+                Some(Received::Refused(reason, _)) => break reason,
                 other => panic!("{other:?}"),
             }
         };
         assert_eq!(refused, Reason::Protocol);
-        assert_eq!(good.receive(), Some(Heard::Ack(misuse)), "the slot has come free");
+        assert_eq!(good.receive(), Some(Received::Ack(misuse)), "the slot has come free");
         good.complete(misuse);
         site.wait_for("all is given back", |now| now.groups[0].queue.active == 0);
     }
@@ -93,14 +93,14 @@ fn dawdlers_are_cut_off_and_hold_up_nobody() {
     late.stream.write_all(&[28, 0, 0, 0, 2, 0, 0, 0, 9, 9]).unwrap();
     let mut patient = site.client("j");
     patient.ask(1, IoKind::Write, &["a"]);
-    assert_eq!(patient.receive(), Some(Heard::Ack(1)));
+    assert_eq!(patient.receive(), Some(Received::Ack(1)));
     assert_eq!(silent.receive(), None);
     assert_eq!(slow.receive(), None);
-    assert_eq!(late.receive(), Some(Heard::Ack(1)));
+    assert_eq!(late.receive(), Some(Received::Ack(1)));
     assert_eq!(late.receive(), None);
     // One that is silent between frames may be so.
     patient.send(&ClientMessage::Ping);
-    assert_eq!(patient.receive(), Some(Heard::Pong));
+    assert_eq!(patient.receive(), Some(Received::Pong));
     let after = site.wait_for("the late one's slot is back", |now| now.groups[0].queue.active == 1);
     assert_eq!(after.server.timed_out, 3);
 }
@@ -118,8 +118,8 @@ fn a_frame_that_comes_byte_by_byte_is_a_frame() {
     for byte in &room[..sent] {
         client.stream.write_all(&[*byte]).unwrap();
     }
-    assert!(matches!(client.receive(), Some(Heard::Welcome(..))));
-    assert_eq!(client.receive(), Some(Heard::Ack(3)));
+    assert!(matches!(client.receive(), Some(Received::Welcome(..))));
+    assert_eq!(client.receive(), Some(Received::Ack(3)));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn one_that_does_not_listen_is_not_read_and_then_cut_off() {
     }
     let mut other = site.client("j");
     other.ask(1, IoKind::Write, &["a"]);
-    assert_eq!(other.receive(), Some(Heard::Ack(1)));
+    assert_eq!(other.receive(), Some(Received::Ack(1)));
     let after = site.wait_for("it is cut off", |now| now.server.timed_out == 1);
     assert_eq!(after.groups[0].queue.active, 1);
 }
@@ -158,7 +158,7 @@ fn strangers_are_limited_and_the_oldest_go_first() {
     assert_eq!(first.receive(), None);
     let mut client = site.client("j");
     client.ask(1, IoKind::Write, &["a"]);
-    assert_eq!(client.receive(), Some(Heard::Ack(1)));
+    assert_eq!(client.receive(), Some(Received::Ack(1)));
     assert!(site.snapshot().server.strangers <= STRANGERS_MAX);
 }
 
@@ -176,7 +176,7 @@ fn more_clients_than_allowed_are_told_so() {
     loop {
         let mut fourth = site.connect();
         fourth.send(&hello(b"", "", "j"));
-        if matches!(fourth.receive(), Some(Heard::Welcome(..))) {
+        if matches!(fourth.receive(), Some(Received::Welcome(..))) {
             break;
         }
         assert!(begin.elapsed() < WATCHDOG);

@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 const NUMBERS_MAX: u64 = 4096;
 
 /// What calls need to know; never changes.
-pub struct State {
-    /// The settings.
+pub struct Setup {
     pub settings: Settings,
     /// Where the coordinator is.
     pub remote: Remote,
@@ -26,12 +25,12 @@ pub struct State {
     token_file: Option<CString>,
 }
 
-static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The state; none before loading is done and when nothing is coordinated.
-pub fn get() -> Option<&'static State> {
+pub fn get() -> Option<&'static Setup> {
     // SAFETY: set once by `load` to something that is never freed or changed.
-    unsafe { STATE.load(Ordering::Acquire).as_ref() }
+    unsafe { SETUP.load(Ordering::Acquire).as_ref() }
 }
 
 /// Reads the settings and opens the gate if something shall be coordinated. Called once, by the
@@ -62,8 +61,8 @@ pub fn load() {
     });
     // The first look at the clock makes the system's library find it; not in a signal handler.
     let _ = coordinate::client::now();
-    let state = Box::new(State { settings, remote, retry: Retry::new(), log, token_file });
-    STATE.store(Box::into_raw(state), Ordering::Release);
+    let state = Box::new(Setup { settings, remote, retry: Retry::new(), log, token_file });
+    SETUP.store(Box::into_raw(state), Ordering::Release);
     gate::open_for_writes(writes);
     if reads {
         gate::open_for_reads(writes);
@@ -81,7 +80,7 @@ fn read_text(path: &Path) -> std::io::Result<Option<String>> {
     }
 }
 
-impl State {
+impl Setup {
     /// How the process introduces itself.
     pub fn hello<'a>(&'a self, token: &'a [u8], pid: u32) -> Hello<'a> {
         let settings = &self.settings;
