@@ -1,27 +1,11 @@
 /* Every function of the write and read families once, on more bytes than ask and on fewer.
    usage: calls DIR BYTES. The files' contents follow from their names; the test compares. */
-#define _GNU_SOURCE
+#include "program.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
-#include <unistd.h>
-
-static char *data;
-static size_t bytes;
-
-#define MUST(what) do { if (!(what)) { perror(#what); exit(1); } } while (0)
-
-static int file(const char *name) {
-    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
-    MUST(fd >= 0);
-    return fd;
-}
 
 /* Data in three pieces. */
 static struct iovec *pieces(void) {
@@ -98,14 +82,11 @@ static void limits(void) {
 }
 
 int main(int argc, char **argv) {
-    MUST(argc == 4 && chdir(argv[2]) == 0);
-    bytes = strtoul(argv[3], NULL, 10);
-    data = malloc(bytes);
-    for (size_t at = 0; at < bytes; at++) data[at] = (char)(at * 7 + at / 251);
-    if (!strcmp(argv[1], "large")) large();
-    else if (!strcmp(argv[1], "others")) others();
-    else if (!strcmp(argv[1], "limits")) limits();
-    else if (!strcmp(argv[1], "reads")) { others(); large(); reads(); }
+    const char *mode = prepare(argc, argv);
+    if (!strcmp(mode, "large")) large();
+    else if (!strcmp(mode, "others")) others();
+    else if (!strcmp(mode, "limits")) limits();
+    else if (!strcmp(mode, "reads")) { others(); large(); reads(); }
     else return 2;
     return 0;
 }

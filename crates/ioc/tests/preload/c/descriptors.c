@@ -1,25 +1,9 @@
 /* Programs that close everything, as daemons do, and reuse numbers.
    usage: descriptors MODE DIR BYTES */
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "program.h"
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#define MUST(what) do { if (!(what)) { perror(#what); exit(1); } } while (0)
-
-static char *data;
-static size_t bytes;
-
-static int file(const char *name) {
-    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
-    MUST(fd >= 0);
-    return fd;
-}
 
 static void put(const char *name) {
     int fd = file(name);
@@ -89,13 +73,10 @@ static void daemonize(void) {
 }
 
 int main(int argc, char **argv) {
-    MUST(argc == 4 && chdir(argv[2]) == 0);
-    bytes = strtoul(argv[3], NULL, 10);
-    data = malloc(bytes);
-    for (size_t at = 0; at < bytes; at++) data[at] = (char)(at * 7 + at / 251);
-    if (!strcmp(argv[1], "close-all")) close_all();
-    else if (!strcmp(argv[1], "reuse")) reuse();
-    else if (!strcmp(argv[1], "daemonize")) daemonize();
+    const char *mode = prepare(argc, argv);
+    if (!strcmp(mode, "close-all")) close_all();
+    else if (!strcmp(mode, "reuse")) reuse();
+    else if (!strcmp(mode, "daemonize")) daemonize();
     else return 2;
     return 0;
 }

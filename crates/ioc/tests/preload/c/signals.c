@@ -1,30 +1,15 @@
 /* Handlers that write: while their thread waits, out of a call for good, inside malloc.
    usage: signals MODE DIR BYTES */
-#define _GNU_SOURCE
+#include "program.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#define MUST(what) do { if (!(what)) { perror(#what); _exit(1); } } while (0)
-
-static char *data;
-static size_t bytes;
 static volatile sig_atomic_t handled;
 static sigjmp_buf back;
 static pthread_t main_thread;
-
-static int file(const char *name) {
-    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
-    MUST(fd >= 0);
-    return fd;
-}
 
 /* Memory for the program and for everything loaded into it. Asking for it while asking is what
    would lock up with a usual malloc. */
@@ -153,20 +138,17 @@ static void on_small_stack(void) {
 }
 
 int main(int argc, char **argv) {
-    MUST(argc == 4 && chdir(argv[2]) == 0);
-    bytes = strtoul(argv[3], NULL, 10);
-    data = malloc(bytes);
-    for (size_t at = 0; at < bytes; at++) data[at] = (char)(at * 7 + at / 251);
+    const char *mode = prepare(argc, argv);
     main_thread = pthread_self();
-    if (!strcmp(argv[1], "waiting")) waiting(0);
-    else if (!strcmp(argv[1], "waiting-on-stack")) {
+    if (!strcmp(mode, "waiting")) waiting(0);
+    else if (!strcmp(mode, "waiting-on-stack")) {
         stack_t stack = {.ss_sp = malloc(64 << 10), .ss_size = 64 << 10};
         MUST(sigaltstack(&stack, NULL) == 0);
         waiting(SA_ONSTACK);
     }
-    else if (!strcmp(argv[1], "jumping")) jumping();
-    else if (!strcmp(argv[1], "in-allocator")) in_allocator();
-    else if (!strcmp(argv[1], "on-small-stack")) on_small_stack();
+    else if (!strcmp(mode, "jumping")) jumping();
+    else if (!strcmp(mode, "in-allocator")) in_allocator();
+    else if (!strcmp(mode, "on-small-stack")) on_small_stack();
     else return 2;
     return 0;
 }

@@ -1,15 +1,6 @@
 /* Standard I/O. usage: stdio MODE DIR BYTES */
-#define _GNU_SOURCE
+#include "program.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#define MUST(what) do { if (!(what)) { perror(#what); exit(1); } } while (0)
-
-static char *data;
-static size_t bytes;
 
 static FILE *stream(const char *name, size_t buffer) {
     FILE *made = fopen(name, "w+");
@@ -98,13 +89,10 @@ static void lock(void) {
 }
 
 int main(int argc, char **argv) {
-    MUST(argc == 4 && chdir(argv[2]) == 0);
-    bytes = strtoul(argv[3], NULL, 10);
-    data = malloc(bytes);
-    for (size_t at = 0; at < bytes; at++) data[at] = (char)(at * 7 + at / 251);
-    if (!strcmp(argv[1], "writes")) writes();
-    else if (!strcmp(argv[1], "reads")) { writes(); reads(); }
-    else if (!strcmp(argv[1], "lock")) lock();
+    const char *mode = prepare(argc, argv);
+    if (!strcmp(mode, "writes")) writes();
+    else if (!strcmp(mode, "reads")) { writes(); reads(); }
+    else if (!strcmp(mode, "lock")) lock();
     else return 2;
     return 0;
 }

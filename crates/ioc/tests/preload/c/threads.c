@@ -1,24 +1,8 @@
 /* Threads, processes, and threads that do not come back.
    usage: threads MODE DIR BYTES */
-#define _GNU_SOURCE
-#include <fcntl.h>
+#include "program.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#define MUST(what) do { if (!(what)) { perror(#what); exit(1); } } while (0)
-
-static char *data;
-static size_t bytes;
-
-static int file(const char *name) {
-    int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
-    MUST(fd >= 0);
-    return fd;
-}
 
 static void *writer(void *number) {
     char name[32];
@@ -91,14 +75,11 @@ static void cancel(void) {
 }
 
 int main(int argc, char **argv) {
-    MUST(argc == 4 && chdir(argv[2]) == 0);
-    bytes = strtoul(argv[3], NULL, 10);
-    data = malloc(bytes);
-    for (size_t at = 0; at < bytes; at++) data[at] = (char)(at * 7 + at / 251);
-    if (!strcmp(argv[1], "threads")) threads();
-    else if (!strcmp(argv[1], "forks")) forks();
-    else if (!strcmp(argv[1], "orphan")) orphan();
-    else if (!strcmp(argv[1], "cancel")) cancel();
+    const char *mode = prepare(argc, argv);
+    if (!strcmp(mode, "threads")) threads();
+    else if (!strcmp(mode, "forks")) forks();
+    else if (!strcmp(mode, "orphan")) orphan();
+    else if (!strcmp(mode, "cancel")) cancel();
     else return 2;
     return 0;
 }
