@@ -55,7 +55,7 @@ pub(crate) struct Container {
     depth: u8,
     directory: Vec<u32>,
     buckets: Vec<Bucket>,
-    /// Objects with pages of their own, ghosts included.
+    /// Objects with pages of their own, tombstones included.
     pub large: BTreeMap<(u64, Oid), Box<Object>>,
     /// Its snapshots.
     pub versions: Rc<Versions>,
@@ -200,7 +200,7 @@ impl Container {
         self.whole(oid).filter(|object| object.dkey_count > 0)
     }
 
-    /// The object, ghosts included.
+    /// The object, tombstones included.
     pub(crate) fn whole(&self, oid: Oid) -> Option<&Object> {
         if !self.large.is_empty()
             && let Some(object) = self.large.get(&oid.list_order())

@@ -5,7 +5,7 @@
 //! removed, which is what makes listings stable.
 //!
 //! Invariants: `dkey_count`, `array_dkeys` and `bytes_used` match the content; an object in a
-//! container has at least one dkey between changes, or is a *ghost*: it has a past only, and
+//! container has at least one dkey between changes, or is a *tombstone*: it has a past only, and
 //! nobody but snapshots sees it.
 
 pub(crate) mod ranges;

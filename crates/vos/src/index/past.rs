@@ -428,7 +428,7 @@ impl Object {
         }
     }
 
-    /// The object as punched at `epoch`: a ghost with this one as its last life.
+    /// The object as punched at `epoch`: a tombstone with this one as its last life.
     pub(crate) fn end_life(&mut self, epoch: Epoch, effects: &mut Effects) {
         let mut old = std::mem::replace(self, Object::new(self.kind()));
         let lives = old.past.as_mut().map(|past| std::mem::take(&mut past.lives));
