@@ -32,8 +32,11 @@ use crate::space::Run;
 use crate::table::{self, TableDf};
 use crate::wal::Wal;
 
-/// A log of this length is worth a checkpoint, bytes.
+/// A log of this length is worth a checkpoint, and of a small pool one of this share of it, but no
+/// shorter one than that, bytes.
 const LOG_BYTES_MAX: u64 = 256 << 20;
+const LOG_SHARE: u64 = 8;
+const LOG_BYTES_MIN: u64 = 32 << 20;
 /// Images being written at a time.
 const WRITES_MAX: usize = 8;
 /// Regions of sums of blocks taken between two looks at other work.
@@ -43,9 +46,9 @@ const BURY_COUNT: usize = 2000;
 /// Slices of burial before the moment; what is left is released at once.
 const BURY_SLICES_MAX: usize = 10_000;
 
-/// True when a log is worth a checkpoint.
-pub(crate) fn is_due(log_bytes: u64) -> bool {
-    log_bytes > LOG_BYTES_MAX
+/// True when a log is worth a checkpoint, in a pool of `pool_bytes` on this target.
+pub(crate) fn is_due(log_bytes: u64, pool_bytes: u64) -> bool {
+    log_bytes > (pool_bytes / LOG_SHARE).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX)
 }
 
 type Written = LocalBoxFuture<'static, (u32, PageId, Result<PagePlace>)>;
@@ -63,6 +66,7 @@ struct Work {
 /// Runs in the background; clears the shard's flag at the end.
 pub(crate) async fn run_beside(shard: Rc<Shard>) {
     let result = checkpoint(&shard).await;
+    shard.note_checkpoint(result.is_err());
     shard.checkpoint_ended();
     if let Err(error) = result {
         tracing::warn!(pool = %shard.pool, %error, "checkpoint stopped; the log stays long");
@@ -80,9 +84,13 @@ pub(crate) async fn checkpoint(shard: &Rc<Shard>) -> Result<()> {
         pages.env().yield_now().await;
     }
     shard.bury_slice(usize::MAX);
+    wal.ready_to_rotate().await?;
     let mut work = begin(shard, wal);
-    match write(shard, wal, pages, &mut work).await {
+    let written = write(shard, wal, pages, &mut work).await;
+    shard.room.checkpoint_bytes.set(0);
+    match written {
         Ok(table_runs) => {
+            shard.room.table_bytes.set(table_runs.iter().map(|run| run.bytes).sum());
             work.freed.extend(shard.table_runs.replace(table_runs));
             pages.free(&work.freed);
             shard.count_checkpoint(began);
@@ -102,6 +110,7 @@ pub(crate) async fn checkpoint(shard: &Rc<Shard>) -> Result<()> {
 fn begin(shard: &Shard, wal: &Rc<Wal>) -> Work {
     wal.rotate();
     let mut state = shard.state.borrow_mut();
+    shard.room.checkpoint_bytes.set(state.index.ledger.image_bytes_max());
     // A record of its own, so that the new segment comes to be.
     let epoch = state.last_epoch;
     let applied = wal.append(|out| encode_into(&RecordDf::LastEpoch { epoch }, out));
@@ -237,6 +246,7 @@ fn start(pages: &Rc<PageStore>, image: Image) -> Written {
 
 /// An image is written: the table names it, and so does its page, if it is still there.
 fn install(shard: &Shard, work: &mut Work, slot: u32, id: &PageId, place: PagePlace) {
+    shard.room.wrote(place.runs.iter().map(|run| run.bytes).sum());
     if let Some(page) = work.table.pages.get_mut(slot as usize) {
         page.place = Some((&place).into());
     }

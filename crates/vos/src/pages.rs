@@ -202,6 +202,17 @@ impl PageStore {
         space.bytes() - space.free_bytes()
     }
 
+    /// Bytes that pages can take without more room on the file system.
+    pub(crate) fn headroom(&self) -> u64 {
+        self.bytes.get().saturating_sub(self.used_bytes())
+    }
+
+    /// Sets aside room for this many bytes of pages. `NoSpace` when there is none.
+    pub(crate) async fn set_aside(&self, bytes: u64) -> Result<()> {
+        let room = self.space.borrow().bytes();
+        self.grow(self.used_bytes().saturating_add(bytes).min(room)).await
+    }
+
     /// Writes an image to blocks of its own; it is durable after [`PageStore::sync`]. `NoSpace`
     /// when the device is full.
     pub(crate) async fn write(&self, mut raw: AlignedBuf) -> Result<PagePlace> {
@@ -211,7 +222,7 @@ impl PageStore {
             runs: smallvec::SmallVec::new(),
         };
         raw.set_len(raw.capacity());
-        let taken = self.take(raw.len() as u64, &mut place);
+        let taken = self.take(raw.len() as u64, &mut place).await;
         let written = match taken {
             Ok(()) => self.write_runs(&place, raw).await,
             Err(error) => Err(error),
@@ -223,10 +234,28 @@ impl PageStore {
         Ok(place)
     }
 
-    fn take(&self, bytes: u64, place: &mut PagePlace) -> Result<()> {
+    /// Takes blocks, in the file as it is when it cannot grow.
+    async fn take(&self, bytes: u64, place: &mut PagePlace) -> Result<()> {
+        self.take_below(bytes, u64::MAX, place)?;
+        let end = place.runs.iter().map(|run| run.at + run.bytes).max().unwrap_or(0);
+        match self.grow(end).await {
+            Err(error) if error.code == Code::NoSpace => {
+                for run in place.runs.drain(..) {
+                    self.space.borrow_mut().give_back(run);
+                }
+                self.take_below(bytes, self.bytes.get(), place).map_err(|_| error)
+            }
+            other => other,
+        }
+    }
+
+    fn take_below(&self, bytes: u64, limit: u64, place: &mut PagePlace) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
-            let run = self.space.borrow_mut().take(left)?;
+            let run = match limit {
+                u64::MAX => self.space.borrow_mut().take(left)?,
+                _ => self.space.borrow_mut().take_below(left, limit)?,
+            };
             left -= run.bytes;
             place.runs.push(run);
         }
@@ -234,8 +263,6 @@ impl PageStore {
     }
 
     async fn write_runs(&self, place: &PagePlace, raw: AlignedBuf) -> Result<()> {
-        let end = place.runs.iter().map(|run| run.at + run.bytes).max().unwrap_or(0);
-        self.grow(end).await?;
         if let [run] = place.runs[..] {
             return self.file.write_at(run.at, raw).await.1;
         }

@@ -115,8 +115,8 @@ impl Shard {
     /// prepared and applied, until the caller awaits something else. Waits for room when the
     /// index takes far more memory than it may.
     ///
-    /// `Csum` when a page is damaged, `Io` when it cannot be read. An unknown container is no
-    /// error here.
+    /// `Csum` when a page is damaged, `Io` when it cannot be read, `NoSpace` when what the ops write
+    /// has no room in the index. An unknown container is no error here.
     pub async fn ready(
         &self,
         cont: ContId,
@@ -138,6 +138,7 @@ impl Shard {
             return Ok(());
         }
         if ops.iter().any(Op::is_write) {
+            self.wait_for_reserve(ops).await?;
             self.wait_for_room().await;
         }
         let lists = ops.iter().any(|op| matches!(op, Op::List { .. } | Op::ListRuns { .. }));
@@ -187,7 +188,11 @@ impl Shard {
         match self.prepared_batch(tx) {
             Some((cont, batch)) => {
                 let batch: Batch<'_> = wire::decode(&batch)?;
-                self.ready(cont, &[], &batch.ops).await
+                // It has its space, and must not fail any more.
+                let _ = self.wait_for_reserve(&batch.ops).await;
+                self.wait_for_room().await;
+                let touch = |all: &Container| self.touch(all, Epoch::ZERO, &[], &batch.ops);
+                self.ready_with(cont, false, &touch).await
             }
             None => Ok(()),
         }
@@ -374,6 +379,7 @@ impl Shard {
             return;
         }
         let limit = self.cache.limit_bytes;
+        self.keep_reserve();
         self.checkpoint_if_due();
         if self.resident_bytes() <= limit && self.cache.shards.borrow().len() <= 1 {
             return;
@@ -406,13 +412,29 @@ impl Shard {
         }
         let dirty = self.state.borrow().index.ledger.dirty_bytes;
         let dirty_max = (self.cache.limit_bytes / DIRTY_SHARE).max(DIRTY_BYTES_MIN);
-        if (dirty > dirty_max || crate::checkpoint::is_due(wal.bytes()))
-            && wal.usable().is_ok()
-            && let Some(me) = self.me.upgrade()
+        let config = self.config();
+        let pool = config.scm_bytes.saturating_add(config.nvme_bytes);
+        if dirty > dirty_max
+            || crate::checkpoint::is_due(wal.bytes(), pool)
+            || self.checkpoint_gives_room()
         {
-            self.checkpointing.set(true);
-            self.core.env.spawn(crate::checkpoint::run_beside(me));
+            self.begin_checkpoint();
         }
+    }
+
+    /// Begins a checkpoint unless one runs; false when there will be none now.
+    pub(crate) fn begin_checkpoint(&self) -> bool {
+        if self.checkpointing.get() {
+            return true;
+        }
+        let usable = self.wal.as_ref().is_some_and(|wal| wal.usable().is_ok());
+        if !usable || self.is_abandoned() || self.checkpoint_failed_lately() {
+            return false;
+        }
+        let Some(me) = self.me.upgrade() else { return false };
+        self.checkpointing.set(true);
+        self.core.env.spawn(crate::checkpoint::run_beside(me));
+        true
     }
 
     pub(crate) fn checkpoint_ended(&self) {
@@ -435,17 +457,22 @@ impl Shard {
                 return;
             }
             self.make_room();
-            while self.resident_bytes() > most && self.checkpointing.get() {
-                let seen = self.loads.progress.get();
-                std::future::poll_fn(|cx| {
-                    if self.loads.progress.get() != seen || !self.checkpointing.get() {
-                        return Poll::Ready(());
-                    }
-                    self.loads.waiting.borrow_mut().push(cx.waker().clone());
-                    Poll::Pending
-                })
-                .await;
-            }
+            self.wait_for_checkpoint(&|| self.resident_bytes() > most).await;
+        }
+    }
+
+    /// Waits for a checkpoint that runs, as long as `wanted`.
+    pub(crate) async fn wait_for_checkpoint(&self, wanted: &dyn Fn() -> bool) {
+        while wanted() && self.checkpointing.get() {
+            let seen = self.loads.progress.get();
+            std::future::poll_fn(|cx| {
+                if self.loads.progress.get() != seen || !self.checkpointing.get() {
+                    return Poll::Ready(());
+                }
+                self.loads.waiting.borrow_mut().push(cx.waker().clone());
+                Poll::Pending
+            })
+            .await;
         }
     }
 

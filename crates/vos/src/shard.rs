@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use types::{ClientId, Code, ContId, Durability, Epoch, Error, Oid, PoolId, Result, TargetId};
 use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, Sums, TxId, TxOutcome};
-use wire::store::{AggregationStat, LogStat};
+use wire::store::AggregationStat;
 
 use crate::index::{Effects, bucket};
 use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
 use crate::record::{self, OriginDf, OrphanChange, RecordDf};
+use crate::reserve::Room;
 use crate::residency::{BURY_COUNT, Cache, Loads};
 use crate::space::{Run, Space};
 use crate::state::{State, pieces_df, sums_df};
@@ -76,6 +77,7 @@ pub struct Shard {
     pub(crate) pages: Option<Rc<PageStore>>,
     /// Where the table of the last checkpoint lies.
     pub(crate) table_runs: RefCell<Vec<Run>>,
+    pub(crate) room: Room,
     pub(crate) cache: Rc<Cache>,
     pub(crate) loads: Loads,
     pub(crate) loaded_pages: Cell<u64>,
@@ -84,7 +86,7 @@ pub struct Shard {
     pub(crate) checkpointing: Cell<bool>,
     pub(crate) burying: Cell<bool>,
     /// Checkpoints completed; when the last one was, nanoseconds since 1970; how long it took, us.
-    checkpoints: Cell<(u64, u64, u64)>,
+    pub(crate) checkpoints: Cell<(u64, u64, u64)>,
     pub(crate) aggregation: Cell<AggregationStat>,
     pub(crate) aggregating: Cell<bool>,
     pub(crate) discarding: Cell<bool>,
@@ -99,6 +101,8 @@ pub(crate) struct Durables {
     pub wal: Rc<Wal>,
     pub pages: Rc<PageStore>,
     pub table_runs: Vec<Run>,
+    /// Room is kept ahead.
+    pub keeps: bool,
 }
 
 impl std::fmt::Debug for Shard {
@@ -116,8 +120,13 @@ impl Shard {
         cache: &Rc<Cache>,
         durables: Option<Durables>,
     ) -> Rc<Shard> {
+        let mut room = Room::default();
         let (wal, pages, table_runs) = match durables {
-            Some(Durables { wal, pages, table_runs }) => (Some(wal), Some(pages), table_runs),
+            Some(Durables { wal, pages, table_runs, keeps }) => {
+                room.keeps = keeps;
+                room.table_bytes.set(table_runs.iter().map(|run| run.bytes).sum());
+                (Some(wal), Some(pages), table_runs)
+            }
             None => (None, None, Vec::new()),
         };
         let shard = Rc::new_cyclic(|me| Shard {
@@ -128,6 +137,7 @@ impl Shard {
             wal,
             pages,
             table_runs: RefCell::new(table_runs),
+            room,
             cache: cache.clone(),
             loads: Loads::default(),
             loaded_pages: Cell::new(0),
@@ -179,8 +189,9 @@ impl Shard {
     pub async fn close(&self) -> Result<()> {
         let was_closed = self.closed.replace(true);
         let Some(wal) = &self.wal else { return Ok(()) };
+        wal.begin_close();
         let mut flushed = wal.written(wal.last()).await;
-        while self.checkpointing.get() && !self.abandoned.get() {
+        while (self.checkpointing.get() || self.room.is_growing()) && !self.abandoned.get() {
             self.core.env.sleep(Duration::from_millis(1)).await;
         }
         if flushed.is_ok()
@@ -212,7 +223,10 @@ impl Shard {
     pub(crate) async fn end(&self) -> Result<()> {
         self.closed.set(true);
         self.abandoned.set(true);
-        while self.checkpointing.get() {
+        if let Some(wal) = &self.wal {
+            wal.begin_close();
+        }
+        while self.checkpointing.get() || self.room.is_growing() {
             self.core.env.sleep(Duration::from_millis(1)).await;
         }
         let flushed = match &self.wal {
@@ -286,7 +300,9 @@ impl Shard {
     }
 
     fn aggregate_if_due(&self) {
-        let due = self.core.aggregate && !self.state.borrow().fragments.is_empty();
+        let due = self.core.aggregate
+            && !self.room.is_short()
+            && !self.state.borrow().fragments.is_empty();
         if due && !self.closed.get() && !self.aggregating.replace(true) {
             self.core.env.spawn(crate::aggregate::run(self.me.clone()));
         }
@@ -304,6 +320,7 @@ impl Shard {
     /// After opening: goes on with what a crash interrupted.
     pub(crate) fn opened(&self) {
         self.touch_ahead();
+        self.watch_log();
         self.bury_in_background();
         self.make_room();
         self.aggregate_if_due();
@@ -402,6 +419,7 @@ impl Shard {
         self.writable()?;
         self.core.count_activity();
         changes::check_ops(ops)?;
+        self.check_room(ops)?;
         Payload::reserve(&self.core, self.state.borrow().index.scm_bytes, ops)
     }
 
@@ -737,20 +755,6 @@ impl Shard {
         Ok(Some((space.free_bytes(), counted.free_bytes())))
     }
 
-    /// What of the index is in memory, and what its pages take.
-    pub fn index_stat(&self) -> IndexStat {
-        let state = self.state.borrow();
-        let ledger = &state.index.ledger;
-        IndexStat {
-            resident_bytes: ledger.resident_bytes,
-            dirty_bytes: ledger.dirty_bytes,
-            absent_pages: ledger.absent_count,
-            loaded_pages: self.loaded_pages.get(),
-            area_bytes: self.pages.as_ref().map_or(0, |pages| pages.used_bytes()),
-            sums_bytes: self.core.space.borrow().sums.bytes(),
-        }
-    }
-
     /// Writes a checkpoint now, however short the log is; returns when the old part of the log is
     /// gone. One that runs already ends first. No effect for `memory`. `Closed` after the end.
     pub async fn checkpoint(&self) -> Result<()> {
@@ -766,29 +770,5 @@ impl Shard {
         let result = crate::checkpoint::checkpoint(&me).await;
         self.checkpoint_ended();
         result
-    }
-
-    /// What the log has done since the shard was opened; `None` for `memory`.
-    pub fn log_stat(&self) -> Option<LogStat> {
-        let (checkpoints, checkpoint_ns, checkpoint_time_us) = self.checkpoints.get();
-        let stat = self.wal.as_ref()?.stat();
-        Some(LogStat { checkpoints, checkpoint_ns, checkpoint_time_us, ..stat })
-    }
-
-    /// Counts a checkpoint that began then and is complete now.
-    pub(crate) fn count_checkpoint(&self, began: Duration) {
-        let env = &self.core.env;
-        let taken = env.now().saturating_sub(began).as_micros() as u64;
-        self.checkpoints.set((self.checkpoints.get().0 + 1, env.wall_ns(), taken));
-    }
-
-    /// What aggregation has done since the shard was opened.
-    pub fn aggregation_stat(&self) -> AggregationStat {
-        self.aggregation.get()
-    }
-
-    /// Bytes the log takes on the device; 0 for `memory`.
-    pub fn log_bytes(&self) -> u64 {
-        self.wal.as_ref().map_or(0, |wal| wal.bytes())
     }
 }

@@ -154,6 +154,23 @@ impl Space {
         Ok(Run { at: start * BLOCK_BYTES, bytes: bytes.min(count * BLOCK_BYTES) })
     }
 
+    /// As [`Space::take`], of blocks before byte `limit` only. Looks at all free runs there.
+    pub(crate) fn take_below(&mut self, bytes: u64, limit: u64) -> Result<Run> {
+        let (want, limit) = (bytes.div_ceil(BLOCK_BYTES), limit / BLOCK_BYTES);
+        let below = self.by_start.range(..limit);
+        let most = below.max_by_key(|&(&start, &length)| length.min(limit - start).min(want));
+        let (start, length) = match most {
+            Some((&start, &length)) => (start, length),
+            None => return Err(Error::bare(Code::NoSpace)),
+        };
+        let count = want.min(length).min(limit - start);
+        self.remove(start, length);
+        if length > count {
+            self.insert(start + count, length - count);
+        }
+        Ok(Run { at: start * BLOCK_BYTES, bytes: bytes.min(count * BLOCK_BYTES) })
+    }
+
     /// Gives back blocks that no record and no reader knows.
     pub(crate) fn give_back(&mut self, run: Run) {
         self.keep(run);

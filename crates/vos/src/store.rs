@@ -43,7 +43,8 @@ const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
 /// with sums of blocks; 1 is refused.
 pub(crate) const SHARD_VERSION: u16 = 2;
 
-/// Room a shard needs on the tier of index and log to begin with, bytes: one log segment.
+/// Room a shard needs on the tier of index and log to begin with, bytes: one log segment. More is set
+/// aside where there is room (see `reserve`).
 const LOG_BYTES: u64 = 16 << 20;
 
 /// Settings of a shard.
@@ -423,13 +424,14 @@ impl Store {
             DataSync { file: data, unsynced: core.unsynced.clone() },
             space,
             &head,
+            self.places.keeps_room,
             async |batches| recovery.replay(batches).await,
         )
         .await?;
         recovery.state.hand_over_sums(&mut recovery.space.borrow_mut());
         recovery.space.borrow_mut().collect_freed(self.options.discard.unwrap_or(is_device));
         let Recovery { state, table_runs, .. } = recovery;
-        let durables = Durables { wal, pages, table_runs };
+        let durables = Durables { wal, pages, table_runs, keeps: self.places.keeps_room };
         Ok(Shard::new(pool, config, core, state, &self.cache, Some(durables)))
     }
 

@@ -356,6 +356,7 @@ pub(crate) fn describe(index: &mut Index, table: &mut TableDf) -> Vec<(PageId, u
     let mut todo = Vec::new();
     table.pages.reserve_exact(index.page_count());
     let ledger = &mut index.ledger;
+    ledger.dirtied_count = 0;
     let mut retired = Vec::new();
     let mut add = |page: &mut Page, id: &mut dyn FnMut() -> PageId, pages: &mut Vec<PageDf>| {
         if page.dirty {

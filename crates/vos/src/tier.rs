@@ -117,6 +117,8 @@ pub(crate) struct Place {
     pub root: PathBuf,
     /// What the user calls it.
     pub name: String,
+    /// A device of its own.
+    is_raw: bool,
     _lock: Box<dyn Lock>,
 }
 
@@ -156,6 +158,8 @@ pub(crate) struct Places {
     pub scm: Place,
     /// Empty: the data is on `scm`.
     pub nvme: Vec<Place>,
+    /// Others may fill what index and log are on, so room is kept ahead.
+    pub keeps_room: bool,
 }
 
 /// How devices are opened.
@@ -191,7 +195,13 @@ async fn open_place(disk: &Rc<dyn Disk>, path: &Path, part: Part, make: bool) ->
         name = format!("{name} (part {} of {})", part.number, part.count);
     }
     if let Some(raw) = volume::open_raw(disk, path, part, &note).await? {
-        return Ok(Place { disk: raw.disk, root: PathBuf::from("/"), name, _lock: raw.lock });
+        return Ok(Place {
+            disk: raw.disk,
+            root: PathBuf::from("/"),
+            name,
+            is_raw: true,
+            _lock: raw.lock,
+        });
     }
     if disk.list(path).await.is_err_and(|error| error.code == Code::NonExist) {
         if !make || !may_make(path) {
@@ -213,7 +223,7 @@ async fn open_place(disk: &Rc<dyn Disk>, path: &Path, part: Part, make: bool) ->
         .lock(&root.join("lock"), &note)
         .await
         .map_err(|error| error.context(format!("{name} is in use by another engine")))?;
-    Ok(Place { disk: disk.clone(), root, name, _lock: lock })
+    Ok(Place { disk: disk.clone(), root, name, is_raw: false, _lock: lock })
 }
 
 const WHOLE: Part = Part { number: 0, count: 1 };
@@ -324,7 +334,8 @@ pub(crate) async fn open(
         *finished = true;
         scm.write_superblock(&superblock).await?;
     }
-    Ok(Places { target: superblock.target, owner: superblock.owner, scm, nvme })
+    let keeps_room = mode != Mode::Inspect && !scm.is_raw;
+    Ok(Places { target: superblock.target, owner: superblock.owner, scm, nvme, keeps_room })
 }
 
 /// Checks that what is on the first device goes with the number of data devices given.

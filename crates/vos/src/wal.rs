@@ -6,9 +6,14 @@
 //!
 //! Segments are files `wal.NNNNNNNN` of at least 16 MiB, written with zeros before use (a
 //! durable write into space that was never written costs a file system transaction) and
-//! recycled after a checkpoint. The file `head` says with which segment the log begins, and names
-//! the table of pages that holds what was before.
+//! recycled after a checkpoint; one is ready ahead (see `reserve`). The file `head` says with which
+//! segment the log begins, and names the table of pages that holds what was before.
 //!
+//! A new head is written to `head.new`. Then the names are moved: `head` to `head.old`, `head.new` to
+//! `head`, `head.old` to `head.new`, so that the space of both is kept. After a crash in between
+//! there may be no `head`; then `head.old` is it.
+//!
+//! Where there is no room for a segment the log waits, and asks for a checkpoint, which makes some.
 //! After a failed write nothing is known about the device: the log refuses everything from then
 //! on, and the target must be restarted or replaced.
 
@@ -26,17 +31,22 @@ use wire::store::LogStat;
 
 use crate::Lsn;
 use crate::batch::BatchHeader;
+use crate::reserve::{SPARES_KEPT, Spares};
 use crate::sealed;
 use crate::sectors::{self, Expected, Next};
 use crate::space::Space;
 use crate::table::TableRefDf;
 
 /// Least size of a segment, bytes.
-const SEGMENT_BYTES: u64 = 16 << 20;
+pub(crate) const SEGMENT_BYTES: u64 = 16 << 20;
 /// Number of the segment that a new log begins with.
 const FIRST_SEGMENT: u64 = 1;
-/// Emptied segments kept for use again.
-const SPARE_COUNT_MAX: usize = 4;
+/// A batch is closed when it has this much, so that it fits into a segment with the largest record there
+/// is, bytes.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Between two looks for room when there is none for a segment: a checkpoint may have made some, or
+/// somebody else.
+const STUCK_PAUSE: Duration = Duration::from_millis(20);
 /// How long a relaxed log gathers.
 const RELAXED_DELAY: Duration = Duration::from_millis(5);
 const HEAD_MAGIC: [u8; 8] = *b"AZKWHEAD";
@@ -86,6 +96,8 @@ struct Segment {
 struct State {
     pending: Vec<u8>,
     pending_records: u32,
+    /// Batches before that, each with its number of records.
+    full: VecDeque<(Vec<u8>, u32)>,
     /// Lsn of the last record appended.
     last: Lsn,
     durable: Lsn,
@@ -95,9 +107,9 @@ struct State {
     offset: u64,
     /// Bytes of each segment of the log.
     segments: BTreeMap<u64, u64>,
-    spares: VecDeque<(u64, u64)>,
     /// Begin a new segment with the next batch and say where it begins.
     rotate: bool,
+    /// A segment that the log may begin with from the next checkpoint on.
     rotated: Option<Rotation>,
     writing: bool,
     failed: Option<Error>,
@@ -135,6 +147,15 @@ pub(crate) struct Wal {
     data: DataSync,
     space: Rc<RefCell<Space>>,
     state: RefCell<State>,
+    pub(crate) spares: Spares,
+    /// Room is kept ahead.
+    keeps: bool,
+    /// There is no room for a segment.
+    stuck: Cell<bool>,
+    /// Asks for a checkpoint; false when there will be none.
+    ask_checkpoint: RefCell<Option<Box<dyn Fn() -> bool>>>,
+    /// What cannot be written is given up.
+    closing: Cell<bool>,
     closed: Cell<bool>,
 }
 
@@ -142,22 +163,25 @@ pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("wal.{number:08}"))
 }
 
-fn segment_options() -> OpenOptions {
+pub(crate) fn segment_options() -> OpenOptions {
     OpenOptions { create: true, direct: true, dsync: true, ..OpenOptions::default() }
 }
 
+/// Head of a log that has had no checkpoint.
+const FIRST_HEAD: HeadDf =
+    HeadDf { segment: FIRST_SEGMENT, sequence: 1, chain: 0, lsn: 1, applied: 0, table: None };
+
 /// Reads the head of a log; that of an empty one if there is none.
 pub(crate) async fn read_head(disk: &Rc<dyn Disk>, dir: &Path) -> Result<HeadDf> {
-    match crate::store::read_sealed(disk, &dir.join("head")).await {
+    let found = match crate::store::read_sealed(disk, &dir.join("head")).await {
+        Err(error) if error.code == Code::NonExist => {
+            crate::store::read_sealed(disk, &dir.join("head.old")).await
+        }
+        found => found,
+    };
+    match found {
         Ok(raw) => decode_head(&raw),
-        Err(error) if error.code == Code::NonExist => Ok(HeadDf {
-            segment: FIRST_SEGMENT,
-            sequence: 1,
-            chain: 0,
-            lsn: 1,
-            applied: 0,
-            table: None,
-        }),
+        Err(error) if error.code == Code::NonExist => Ok(FIRST_HEAD),
         Err(error) => Err(error),
     }
 }
@@ -169,6 +193,14 @@ pub(crate) fn decode_head(raw: &[u8]) -> Result<HeadDf> {
         return Err(Error::new(Code::Csum, "the head of the log makes no sense"));
     }
     Ok(head)
+}
+
+impl State {
+    /// Where segment `number` begins when it is begun now.
+    fn place(&self, number: u64) -> Rotation {
+        let (sequence, chain) = (self.sequence, self.chain);
+        Rotation { segment: number, sequence, chain, lsn: self.durable.0 + 1 }
+    }
 }
 
 impl Wal {
@@ -184,6 +216,7 @@ impl Wal {
         data: DataSync,
         space: Rc<RefCell<Space>>,
         head: &HeadDf,
+        keeps: bool,
         mut replay: impl AsyncFnMut(&[Replayed<'_>]) -> Result<()>,
     ) -> Result<Rc<Wal>> {
         let began = env.now();
@@ -214,6 +247,8 @@ impl Wal {
             let path = segment_path(dir, number);
             let file = disk.open(&path, segment_options()).await?;
             let mut raw = read_whole(&file).await?;
+            state.durable = state.last;
+            let begins = state.place(number);
             let mut offset = 0;
             let mut found = Vec::new();
             let damaged = loop {
@@ -255,6 +290,7 @@ impl Wal {
                 break;
             }
             state.segments.insert(number, raw.len() as u64);
+            state.rotated = state.segment.is_some().then_some(begins);
             state.segment = Some(Segment { number, file, bytes: raw.len() as u64 });
             state.offset = offset as u64;
             number += 1;
@@ -263,9 +299,10 @@ impl Wal {
         state.figures.replay_records = state.last.0 + 1 - head.lsn;
         state.figures.replay_time = env.now() - began;
         space.borrow_mut().set_durable(state.last);
-        let in_log = |n: &u64| state.segments.contains_key(n);
-        for stray in numbers.iter().filter(|n| !in_log(n)) {
-            disk.remove(&segment_path(dir, *stray)).await?;
+        numbers.retain(|number| !state.segments.contains_key(number));
+        let spares = Spares::open(disk, dir, &numbers, head.segment).await?;
+        if keeps {
+            keep_room_for_head(disk, dir).await;
         }
         Ok(Rc::new(Wal {
             env: env.clone(),
@@ -276,6 +313,11 @@ impl Wal {
             data,
             space,
             state: RefCell::new(state),
+            spares,
+            keeps,
+            stuck: Cell::new(false),
+            ask_checkpoint: RefCell::default(),
+            closing: Cell::new(false),
             closed: Cell::new(false),
         }))
     }
@@ -283,6 +325,11 @@ impl Wal {
     /// Appends one record, encoded by `encode` with its length in front.
     pub(crate) fn append(self: &Rc<Self>, encode: impl FnOnce(&mut Vec<u8>)) -> Lsn {
         let mut state = self.state.borrow_mut();
+        if state.pending.len() >= BATCH_BYTES_MAX {
+            let batch = (std::mem::take(&mut state.pending), state.pending_records);
+            state.pending_records = 0;
+            state.full.push_back(batch);
+        }
         if state.pending_records == 0 {
             state.pending_since = self.env.now();
         }
@@ -313,6 +360,11 @@ impl Wal {
         self.closed.set(true);
     }
 
+    /// Before the end: from now on what cannot be written for want of room is given up.
+    pub(crate) fn begin_close(&self) {
+        self.closing.set(true);
+    }
+
     /// Lsn of the last record appended.
     pub(crate) fn last(&self) -> Lsn {
         self.state.borrow().last
@@ -324,6 +376,12 @@ impl Wal {
         let whole: u64 = state.segments.values().sum();
         let unused = state.segment.as_ref().map_or(0, |segment| segment.bytes - state.offset);
         whole - unused
+    }
+
+    /// Bytes that fit into the segment that is being written.
+    pub(crate) fn room_left(&self) -> u64 {
+        let state = self.state.borrow();
+        state.segment.as_ref().map_or(0, |segment| segment.bytes - state.offset)
     }
 
     /// What the log has done since it was opened.
@@ -363,7 +421,7 @@ impl Wal {
 
     /// Waits as the durability of the pool demands.
     pub(crate) async fn durable(&self, lsn: Lsn) -> Result<()> {
-        if self.relaxed {
+        if self.relaxed && !self.stuck.get() {
             return self.usable();
         }
         self.written(lsn).await
@@ -378,7 +436,7 @@ impl Wal {
             let result = self.write_batch().await;
             let mut state = self.state.borrow_mut();
             let more = match result {
-                Ok(()) => !state.pending.is_empty(),
+                Ok(()) => !state.pending.is_empty() || !state.full.is_empty(),
                 Err(error) => {
                     let error = error.context(
                         "the log of this shard failed and takes no more writes; check the device \
@@ -406,14 +464,20 @@ impl Wal {
             // Of a later batch at most: what this one names was written before its records.
             let unsynced = self.data.unsynced.take();
             let since = state.pending_since;
-            let body = std::mem::take(&mut state.pending);
-            let record_count = std::mem::take(&mut state.pending_records);
+            let (body, record_count) = match state.full.pop_front() {
+                Some(batch) => batch,
+                None => {
+                    let record_count = std::mem::take(&mut state.pending_records);
+                    (std::mem::take(&mut state.pending), record_count)
+                }
+            };
+            let last = Lsn(state.durable.0 + record_count as u64);
             let body_bytes = u32::try_from(body.len())
                 .map_err(|_| Error::new(Code::Io, "a batch of the log is over 4 GiB"))?;
             let header = BatchHeader {
                 shard: self.shard,
                 sequence: state.sequence,
-                first_lsn: Lsn(state.last.0 + 1 - record_count as u64),
+                first_lsn: Lsn(state.durable.0 + 1),
                 record_count,
                 body_bytes,
                 chain: state.chain,
@@ -431,7 +495,7 @@ impl Wal {
                 body.clear();
                 state.pending = body;
             }
-            (buf, padded, sum, state.last, since, unsynced)
+            (buf, padded, sum, last, since, unsynced)
         };
         if unsynced {
             self.data.file.sync().await?;
@@ -454,41 +518,27 @@ impl Wal {
     /// The place for a batch of `padded` bytes, in a new segment if need be.
     async fn place(&self, padded: u64) -> Result<(Rc<dyn File>, u64)> {
         let number = {
-            let mut state = self.state.borrow_mut();
-            let rotate = std::mem::take(&mut state.rotate);
-            let number = match &state.segment {
-                Some(segment) if !rotate && state.offset + padded <= segment.bytes => {
+            let state = self.state.borrow();
+            match &state.segment {
+                Some(segment) if !state.rotate && state.offset + padded <= segment.bytes => {
                     return Ok((segment.file.clone(), state.offset));
                 }
                 Some(segment) => segment.number + 1,
                 None => FIRST_SEGMENT,
-            };
-            if rotate {
-                state.rotated = Some(Rotation {
-                    segment: number,
-                    sequence: state.sequence,
-                    chain: state.chain,
-                    lsn: state.durable.0 + 1,
-                });
             }
-            number
         };
         let bytes = SEGMENT_BYTES.max(padded);
         let path = segment_path(&self.dir, number);
-        // Spares have the usual size; a batch that needs more gets a segment of its own.
-        let spare = match bytes {
-            SEGMENT_BYTES => self.state.borrow_mut().spares.pop_front(),
-            _ => None,
-        };
-        let (file, bytes) = match spare {
-            Some((old, bytes)) => {
-                self.disk.rename(&segment_path(&self.dir, old), &path).await?;
-                (self.disk.open(&path, segment_options()).await?, bytes)
-            }
-            None => (make_segment(&self.disk, &path, bytes).await?, bytes),
+        // What is ready has the usual size; a batch that needs more gets a segment of its own.
+        let file = match bytes {
+            SEGMENT_BYTES => self.next_segment(&path).await?,
+            _ => make_segment(&self.disk, &path, bytes).await?,
         };
         self.disk.sync_dir(&self.dir).await?;
         let mut state = self.state.borrow_mut();
+        if std::mem::take(&mut state.rotate) {
+            state.rotated = Some(state.place(number));
+        }
         if let Some(full) = &state.segment {
             let used = (full.number, state.offset);
             state.segments.insert(used.0, used.1);
@@ -499,39 +549,136 @@ impl Wal {
         Ok((file, 0))
     }
 
+    /// Makes a segment of what is ready. The last one is for a checkpoint: who needs one otherwise
+    /// and gets none waits for that, or for room. `NoSpace` when the log is closing and neither comes.
+    async fn next_segment(&self, path: &Path) -> Result<Rc<dyn File>> {
+        loop {
+            let kept = if self.state.borrow().rotate { 0 } else { SPARES_KEPT };
+            let ready = async {
+                self.spares.set_aside(kept + 1).await?;
+                self.spares.take(path).await
+            };
+            match ready.await {
+                Err(error) if error.code == Code::NoSpace => {
+                    if !self.stuck.replace(true) {
+                        tracing::warn!(dir = %self.dir.display(), %error, "the log waits for room");
+                    }
+                    let asked = self.ask_checkpoint.borrow().as_ref().is_some_and(|ask| ask());
+                    if self.closed.get() || self.closing.get() && !asked {
+                        return Err(error);
+                    }
+                }
+                other => {
+                    self.stuck.set(false);
+                    return other;
+                }
+            }
+            self.env.sleep(STUCK_PAUSE).await;
+        }
+    }
+
+    /// True while there is no room for a segment.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.get()
+    }
+
+    /// What to do when there is no room for a segment until a checkpoint has made some; `ask` says
+    /// whether one is under way.
+    pub(crate) fn when_stuck(&self, ask: Box<dyn Fn() -> bool>) {
+        self.ask_checkpoint.replace(Some(ask));
+    }
+
+    /// Where the log lies.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes sure that a segment can be begun for a checkpoint. `NoSpace` when not.
+    pub(crate) async fn ready_to_rotate(&self) -> Result<()> {
+        if self.state.borrow().rotated.is_some() {
+            return Ok(());
+        }
+        self.spares.set_aside(1).await
+    }
+
     /// The next batch begins a new segment, from which a trimmed log will begin.
     pub(crate) fn rotate(&self) {
         let mut state = self.state.borrow_mut();
-        state.rotate = true;
-        state.rotated = None;
+        // One that no checkpoint has come to use will do when there is nothing to begin another with:
+        // replay leaves out what the table has.
+        if state.rotated.is_none() || self.spares.count() > 0 {
+            state.rotate = true;
+            state.rotated = None;
+        }
     }
 
     /// Lets the log begin at the last rotation, with the state in `table` at record `applied`.
     /// `Io` when it was not rotated.
     pub(crate) async fn trim(&self, applied: Lsn, table: TableRefDf) -> Result<()> {
-        let rotated = self.state.borrow_mut().rotated.take();
+        let rotated = self.state.borrow().rotated;
         let Rotation { segment, sequence, chain, lsn } =
             rotated.ok_or_else(|| Error::new(Code::Io, "the log has no new segment yet"))?;
         let table = Some(table);
         let head = HeadDf { segment, sequence, chain, lsn, applied: applied.0, table };
-        let raw = sealed::seal(HEAD_MAGIC, HEAD_VERSION, &head);
-        crate::store::write_sealed(&self.disk, &self.dir, "head", &raw).await?;
+        self.write_head(&head).await?;
         let dead: Vec<u64> = {
             let mut state = self.state.borrow_mut();
+            state.rotated = None;
             let live = state.segments.split_off(&head.segment);
             std::mem::replace(&mut state.segments, live).into_keys().collect()
         };
         for number in dead {
-            let path = segment_path(&self.dir, number);
-            let bytes = self.disk.open(&path, segment_options()).await?.len()?;
-            let keep = self.state.borrow().spares.len() < SPARE_COUNT_MAX && bytes == SEGMENT_BYTES;
-            if keep {
-                self.state.borrow_mut().spares.push_back((number, bytes));
-            } else {
-                self.disk.remove(&path).await?;
-            }
+            self.spares.put_back(number).await?;
         }
         Ok(())
+    }
+
+    /// Replaces the head; see the module.
+    async fn write_head(&self, head: &HeadDf) -> Result<()> {
+        let raw = sealed::seal(HEAD_MAGIC, HEAD_VERSION, head);
+        if !self.keeps {
+            return crate::store::write_sealed(&self.disk, &self.dir, "head", &raw).await;
+        }
+        let name = |name: &str| self.dir.join(name);
+        let options = OpenOptions { create: true, ..OpenOptions::default() };
+        let file = self.disk.open(&name("head.new"), options).await?;
+        file.write_at(0, AlignedBuf::copy_of(&raw)).await.1?;
+        file.sync().await?;
+        unless_missing(self.disk.rename(&name("head"), &name("head.old")).await)?;
+        self.disk.rename(&name("head.new"), &name("head")).await?;
+        self.disk.sync_dir(&self.dir).await?;
+        unless_missing(self.disk.rename(&name("head.old"), &name("head.new")).await)
+    }
+}
+
+fn unless_missing(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.code == Code::NonExist => Ok(()),
+        other => other,
+    }
+}
+
+/// Sees to it that there are two heads, so that the next one is written over space that is there. Before
+/// the log is in use.
+async fn keep_room_for_head(disk: &Rc<dyn Disk>, dir: &Path) {
+    let kept = async {
+        let names = disk.list(dir).await?;
+        let has = |name: &str| names.iter().any(|entry| entry.name == name);
+        let new = dir.join("head.new");
+        if !has("head") && !has("head.old") {
+            let raw = sealed::seal(HEAD_MAGIC, HEAD_VERSION, &FIRST_HEAD);
+            crate::store::write_sealed(disk, dir, "head", &raw).await?;
+        } else if has("head.new") || !has("head") {
+            return Ok(());
+        } else if has("head.old") {
+            return disk.rename(&dir.join("head.old"), &new).await;
+        }
+        let file = disk.open(&new, OpenOptions { create: true, ..OpenOptions::default() }).await?;
+        file.write_at(0, AlignedBuf::try_zeroed(sealed::SEALED_BYTES)?).await.1?;
+        file.sync().await
+    };
+    if let Err(error) = kept.await {
+        tracing::debug!(dir = %dir.display(), %error, "no room for the next head");
     }
 }
 
@@ -541,14 +688,26 @@ pub(crate) async fn make(disk: &Rc<dyn Disk>, dir: &Path) -> Result<()> {
     disk.sync_dir(dir).await
 }
 
-/// A new segment full of zeros. It gets its name when they are durable: what lay on the device
-/// before would be taken for damage.
+/// A new segment full of zeros.
 async fn make_segment(disk: &Rc<dyn Disk>, path: &Path, bytes: u64) -> Result<Rc<dyn File>> {
-    let plain = OpenOptions { dsync: false, ..segment_options() };
     let making = path.with_file_name("wal.new");
+    let plain = OpenOptions { dsync: false, ..segment_options() };
     let file = disk.open(&making, plain).await?;
     file.set_len(0).await?;
     file.allocate(0, bytes).await?;
+    fill_segment(disk, &making, path, bytes).await
+}
+
+/// Makes a file with space for it a segment full of zeros. It gets its name when they are
+/// durable: what lay on the device before would be taken for damage.
+pub(crate) async fn fill_segment(
+    disk: &Rc<dyn Disk>,
+    from: &Path,
+    path: &Path,
+    bytes: u64,
+) -> Result<Rc<dyn File>> {
+    let plain = OpenOptions { dsync: false, ..segment_options() };
+    let file = disk.open(from, plain).await?;
     let mut zeros = AlignedBuf::try_zeroed(1 << 20)?;
     let mut at = 0;
     while at < bytes {
@@ -560,7 +719,7 @@ async fn make_segment(disk: &Rc<dyn Disk>, path: &Path, bytes: u64) -> Result<Rc
         at += part;
     }
     file.sync().await?;
-    disk.rename(&making, path).await?;
+    disk.rename(from, path).await?;
     disk.open(path, segment_options()).await
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpListener;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use types::{Code, Durability, Error, Result};
 use uuid::Uuid;
@@ -252,6 +252,10 @@ impl SystemDir {
             engines: configs.iter().map(reach).collect(),
             token_file: Some(PathBuf::from("token")),
         };
+        // The file system may be full.
+        if SystemFile::read(&self.path).is_ok_and(|old| old == file) {
+            return Ok(());
+        }
         file.write(&self.path)
     }
 
@@ -264,8 +268,13 @@ impl SystemDir {
     }
 }
 
-/// Writes a file so that readers see all of it or nothing, also after a crash.
+/// Writes a file so that readers see all of it or nothing, also after a crash. One that holds it
+/// already is left alone.
 pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let has_mode = |meta: fs::Metadata| meta.permissions().mode() & 0o7777 == mode;
+    if fs::metadata(path).is_ok_and(has_mode) && fs::read(path).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
     let doing = |error| Error::io(format!("writing {}", path.display()), error);
     let mut fresh = path.as_os_str().to_os_string();
     fresh.push(".new");

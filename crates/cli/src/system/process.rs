@@ -4,11 +4,12 @@
 //! identity (boot, pid, start time) was compared with the pid file after that, so a recycled
 //! pid is never hit.
 
-use super::dir::write_whole;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -62,16 +63,38 @@ impl PidFile {
         let me = Identity::of(std::process::id())
             .ok_or_else(|| Error::new(Code::Io, "cannot read /proc/self/stat"))?;
         let line = format!("{} {} {}\n", me.pid, me.started_ticks, me.boot);
-        write_whole(&path, line.as_bytes(), 0o644)?;
+        match put(&path, line.as_bytes()) {
+            // A killed engine has left its own, and whoever is here holds the engine's lock.
+            Err(error) if error.kind() == ErrorKind::StorageFull && path.exists() => {
+                put_in_place(&path, line.as_bytes())
+            }
+            other => other,
+        }
+        .map_err(|error| Error::io(format!("writing {}", path.display()), error))?;
         Ok(PidFile { path })
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // One that stays names a process that is gone, and is seen to.
-        let _ = fs::remove_file(&self.path);
+        // Its space is kept for the next one: the file system may be full by then. One that stays
+        // names a process that is gone, and is seen to.
+        let _ = fs::rename(&self.path, self.path.with_extension("pid.new"));
     }
+}
+
+/// Writes a file so that readers see all of it or nothing, in the space of one put aside.
+fn put(path: &Path, content: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension("pid.new");
+    put_in_place(&fresh, content)?;
+    fs::rename(&fresh, path)
+}
+
+fn put_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
+    let file = File::options().create(true).truncate(false).write(true).open(path)?;
+    file.write_all_at(content, 0)?;
+    file.set_len(content.len() as u64)?;
+    file.sync_all()
 }
 
 /// A running engine process.

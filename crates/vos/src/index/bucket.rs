@@ -528,6 +528,7 @@ impl Container {
                 ledger.count(cost::OBJECT as i64, false);
                 let mut parts = Parts::new(cont, oid, page, &self.probe);
                 parts.past.dirty = true;
+                ledger.dirtied_count += 2;
                 parts.past.has_blocks = past > 0;
                 let delta = Delta { scm: past as i64, ..Delta::default() };
                 ledger.changed(&mut parts.past, &delta);
@@ -551,6 +552,7 @@ impl Container {
         let bit = bit_after(bucket.depth);
         bucket.depth += 1;
         bucket.page.settled_bytes = 0;
+        ledger.dirtied_count += 1;
         // Under its old name.
         bucket.page.queued = false;
         let mut right = Bucket {
@@ -788,6 +790,7 @@ fn split_parts(object: &mut Object, start: &Key, ledger: &mut Ledger) {
         ledger.changed(page, &Delta::removing(&rest));
         let mut new = Page { dirty: true, has_blocks: page.has_blocks, ..Page::default() };
         ledger.changed(&mut new, &Delta::adding(&rest));
+        ledger.dirtied_count += 1;
         parts.pages.insert_new(at.clone(), new);
         start = at;
     }

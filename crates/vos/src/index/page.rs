@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 use types::{ContId, Key, Oid};
 
-use crate::space::Run;
+use crate::space::{BLOCK_BYTES, Run};
 
 /// What a page holds, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -200,6 +200,8 @@ pub(crate) struct Ledger {
     pub resident_bytes: u64,
     /// Memory counted of what is dirty.
     pub dirty_bytes: u64,
+    /// Pages that became dirty since the last checkpoint began, at least as many as are.
+    pub dirtied_count: u64,
     /// Pages not in memory.
     pub absent_count: u64,
     /// Pages that were clean when they were put here, to be looked at in turn when there is too
@@ -211,7 +213,15 @@ pub(crate) struct Ledger {
     pub images: Vec<Image>,
 }
 
+/// An image is at most this much longer than what is counted of its page: name and header, bytes.
+pub(crate) const IMAGE_BYTES_MORE: u64 = 1024;
+
 impl Ledger {
+    /// What images of all that is dirty take in the page area at most, whole blocks each, bytes.
+    pub(crate) fn image_bytes_max(&self) -> u64 {
+        self.dirty_bytes.saturating_add(self.dirtied_count * (BLOCK_BYTES + IMAGE_BYTES_MORE))
+    }
+
     /// Before a page changes. `encode` gives its id and image as it is now.
     pub(crate) fn will_change(
         &mut self,
@@ -238,6 +248,7 @@ impl Ledger {
     pub(crate) fn mark_dirty(&mut self, page: &mut Page) {
         if !page.dirty {
             page.dirty = true;
+            self.dirtied_count += 1;
             self.dirty_bytes += page.counts.scm;
         }
     }

@@ -11,7 +11,7 @@ use types::{Code, Error, Oid, Result};
 
 use super::bucket::{Objects, encode_part};
 use super::object::Object;
-use super::page::{Counts, Delta, Page, PageId, PagePlace};
+use super::page::{Counts, Delta, IMAGE_BYTES_MORE, Page, PageId, PagePlace};
 use super::snapshot::encode_object;
 use super::{Effects, Index};
 use crate::record::{RecordDf, decode_first};
@@ -47,21 +47,24 @@ impl Index {
         }
         page.frozen = false;
         page.writing = true;
-        match id {
+        let bytes_max = page.counts.scm + IMAGE_BYTES_MORE;
+        let raw = match id {
             PageId::Bucket { cont, prefix, depth } => {
-                Some(self.conts.get_mut(cont)?.bucket_of(*prefix, *depth)?.encode(*cont))
+                self.conts.get_mut(cont)?.bucket_of(*prefix, *depth)?.encode(*cont)
             }
             PageId::Part { cont, oid, start } => {
                 let object = self.conts.get(cont)?.large.get(&oid.list_order())?;
-                Some(encode_part(object, object.parts.as_ref()?, start))
+                encode_part(object, object.parts.as_ref()?, start)
             }
             PageId::Past { cont, oid } => {
                 let object = self.conts.get(cont)?.large.get(&oid.list_order())?;
                 let mut out = Vec::new();
                 encode_object(*cont, *oid, object, false, &mut out);
-                Some(out)
+                out
             }
-        }
+        };
+        debug_assert!(raw.len() as u64 <= bytes_max, "{id}: {} of {bytes_max} bytes", raw.len());
+        Some(raw)
     }
 
     /// Makes dirty what a checkpoint that failed has not written.

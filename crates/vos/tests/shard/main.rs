@@ -5,6 +5,7 @@ mod aggregate;
 mod crash;
 mod faults;
 mod flips;
+mod full;
 mod histories;
 mod listing;
 mod log;

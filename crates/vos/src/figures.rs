@@ -1,0 +1,47 @@
+//! What a shard tells of itself, beside its space.
+
+use std::time::Duration;
+
+use wire::store::{AggregationStat, LogStat};
+
+use crate::shard::{IndexStat, Shard};
+
+impl Shard {
+    /// What of the index is in memory, and what its pages take.
+    pub fn index_stat(&self) -> IndexStat {
+        let state = self.state.borrow();
+        let ledger = &state.index.ledger;
+        IndexStat {
+            resident_bytes: ledger.resident_bytes,
+            dirty_bytes: ledger.dirty_bytes,
+            absent_pages: ledger.absent_count,
+            loaded_pages: self.loaded_pages.get(),
+            area_bytes: self.pages.as_ref().map_or(0, |pages| pages.used_bytes()),
+            sums_bytes: self.core.space.borrow().sums.bytes(),
+        }
+    }
+
+    /// What the log has done since the shard was opened; `None` for `memory`.
+    pub fn log_stat(&self) -> Option<LogStat> {
+        let (checkpoints, checkpoint_ns, checkpoint_time_us) = self.checkpoints.get();
+        let stat = self.wal.as_ref()?.stat();
+        Some(LogStat { checkpoints, checkpoint_ns, checkpoint_time_us, ..stat })
+    }
+
+    /// Counts a checkpoint that began then and is complete now.
+    pub(crate) fn count_checkpoint(&self, began: Duration) {
+        let env = &self.core.env;
+        let taken = env.now().saturating_sub(began).as_micros() as u64;
+        self.checkpoints.set((self.checkpoints.get().0 + 1, env.wall_ns(), taken));
+    }
+
+    /// What aggregation has done since the shard was opened.
+    pub fn aggregation_stat(&self) -> AggregationStat {
+        self.aggregation.get()
+    }
+
+    /// Bytes the log takes on the device; 0 for `memory`.
+    pub fn log_bytes(&self) -> u64 {
+        self.wal.as_ref().map_or(0, |wal| wal.bytes())
+    }
+}
