@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::disk_real::RealDisk;
 use crate::real::Real;
 use crate::sim::SimNode;
-use crate::source::{FdWatch, Interest, Source};
+use crate::source::{BellWatch, FdWatch, Interest, Source};
 use crate::timer::{Sleep, Timers};
 use std::any::TypeId;
 use std::future::Future;
@@ -173,9 +173,18 @@ impl Env {
         FdWatch::new(self.real_only("file descriptors")?.clone(), fd, Interest::Both)
     }
 
+    /// Has a descriptor end this thread's sleeps by becoming readable, as long as the answer
+    /// lives. The work that it announces is found by a polled source, so nobody reads it empty:
+    /// each write is an event. `NotSupported` in a simulated world.
+    pub fn watch_bell(&self, bell: OwnedFd) -> Result<BellWatch> {
+        BellWatch::new(self.real_only("file descriptors")?.clone(), bell)
+    }
+
     /// Tracks when a nonblocking descriptor can be read that is one of several for the same
     /// thing, each watched by a thread of its own (`/dev/fuse`): an event wakes one thread that
-    /// sleeps instead of all. `NotSupported` in a simulated world.
+    /// sleeps instead of all. Level-triggered: as long as there is something, each look at
+    /// descriptors says so, and nobody needs to read until there is nothing.
+    /// `NotSupported` in a simulated world.
     pub fn watch_shared_fd(&self, fd: Rc<OwnedFd>) -> Result<FdWatch> {
         FdWatch::new(self.real_only("file descriptors")?.clone(), fd, Interest::SharedRead)
     }

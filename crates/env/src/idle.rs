@@ -169,9 +169,10 @@ impl<'a> Spin<'a> {
         true
     }
 
-    /// Whether to look at descriptors in this turn.
-    pub fn looks_at_fds(&mut self, now: Duration) -> bool {
-        let looks = self.idle.descriptors_are_hot() || now - self.fds_seen >= FDS_EVERY;
+    /// Whether to look at descriptors in this turn; `are_hot`: they bring work, and that was not
+    /// found otherwise.
+    pub fn looks_at_fds(&mut self, now: Duration, are_hot: bool) -> bool {
+        let looks = are_hot || now - self.fds_seen >= FDS_EVERY;
         if looks {
             self.fds_seen = now;
         }
@@ -196,7 +197,11 @@ mod tests {
         let idle = Idle::new();
         let turns = |idle: &Idle| {
             let mut spin = Spin::new(idle, SPIN_MAX);
-            (1..=100).filter(|&now| spin.looks_at_fds(Duration::from_micros(now))).count()
+            (1..=100)
+                .filter(|&now| {
+                    spin.looks_at_fds(Duration::from_micros(now), idle.descriptors_are_hot())
+                })
+                .count()
         };
         assert_eq!(turns(&idle), 5);
         idle.waited(SOON, Some(Found::Descriptor));

@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -19,9 +20,11 @@ use types::{Error, Result};
 
 /// A busy loop looks at file descriptors once in this many rounds.
 const ROUNDS_PER_EPOLL: u32 = 32;
+/// Waits that one descriptor must have ended in a row before it is expected to end the next.
+const EXPECTED_AFTER: u32 = 8;
 /// Events taken from epoll at once.
 const EVENT_COUNT_MAX: usize = 64;
-/// Epoll key of the doorbell and of sources: there is nothing to look up.
+/// Epoll key of doorbells and of sources: there is nothing to look up.
 const KEY_NONE: u64 = u64::MAX;
 
 /// One thread's run loop.
@@ -35,6 +38,8 @@ pub(crate) struct Real {
     watches: RefCell<Vec<Option<Rc<Readiness>>>>,
     free_watches: RefCell<Vec<usize>>,
     watch_count: Cell<usize>,
+    /// The descriptor that became readable last, and alone, and how often in a row.
+    expected: Cell<(usize, u32)>,
     idle: Idle,
     rounds: Cell<u32>,
     /// When file descriptors were last looked at without waiting.
@@ -80,6 +85,7 @@ impl Real {
             watches: RefCell::default(),
             free_watches: RefCell::default(),
             watch_count: Cell::new(0),
+            expected: Cell::new((0, 0)),
             idle: Idle::new(),
             rounds: Cell::new(0),
             fds_seen: Cell::new(Duration::ZERO),
@@ -95,14 +101,7 @@ impl Real {
     pub fn add_source(&self, source: Rc<dyn Source>) -> Result<()> {
         if let Some(fd) = source.fd() {
             // SAFETY: the source keeps its descriptor open as long as it lives, and we hold it.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            let added = epoll::add(
-                &self.epoll,
-                fd,
-                epoll::EventData::new_u64(KEY_NONE),
-                epoll::EventFlags::IN | epoll::EventFlags::ET,
-            );
-            added.map_err(|error| Error::io("watching a source", error.into()))?;
+            self.add_wake(unsafe { BorrowedFd::borrow_raw(fd) })?;
         }
         let mut all = self.sources.borrow().to_vec();
         all.push(source);
@@ -117,8 +116,19 @@ impl Real {
         self.sources.replace(all.into());
         if let Some(fd) = source.fd() {
             // SAFETY: the caller holds the source, which keeps its descriptor open.
-            let _ = epoll::delete(&self.epoll, unsafe { BorrowedFd::borrow_raw(fd) });
+            self.remove_wake(unsafe { BorrowedFd::borrow_raw(fd) });
         }
+    }
+
+    /// Has `fd` end sleeps by becoming readable, each time anew.
+    pub fn add_wake(&self, fd: BorrowedFd<'_>) -> Result<()> {
+        let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(KEY_NONE), events)
+            .map_err(|error| Error::io("watching a doorbell", error.into()))
+    }
+
+    pub fn remove_wake(&self, fd: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.epoll, fd);
     }
 
     /// Starts tracking `fd`; returns the slot for [`Real::unwatch`].
@@ -136,7 +146,7 @@ impl Real {
             epoll::EventData::new_u64(slot as u64),
             match interest {
                 Interest::Both => Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET,
-                Interest::SharedRead => Flags::IN | Flags::EXCLUSIVE | Flags::ET,
+                Interest::SharedRead => Flags::IN | Flags::EXCLUSIVE,
             },
         );
         if let Err(error) = added {
@@ -152,6 +162,9 @@ impl Real {
         // SAFETY: `FdWatch` holds the descriptor open while it calls this.
         let _ = epoll::delete(&self.epoll, unsafe { BorrowedFd::borrow_raw(fd) });
         self.watches.borrow_mut()[slot] = None;
+        if self.expected.get().0 == slot {
+            self.expected.set((0, 0));
+        }
         self.free_watches.borrow_mut().push(slot);
         self.watch_count.set(self.watch_count.get() - 1);
     }
@@ -232,7 +245,8 @@ impl Real {
         let now = self.now();
         let since = now - self.fds_seen.get();
         if since < FDS_EVERY {
-            let found = self.idle.descriptors_are_hot() && self.poll_fds(Some(Duration::ZERO));
+            let found = self.idle.descriptors_are_hot()
+                && self.probe().unwrap_or_else(|| self.poll_fds(Some(Duration::ZERO)));
             if found {
                 self.idle.looked_at_fds(true);
             }
@@ -261,8 +275,10 @@ impl Real {
                 now = start.elapsed();
                 goes_on = spin.yielded(now - before);
             }
-            let found =
-                self.look_everywhere(|| spin.looks_at_fds(now), due.is_some_and(|due| due <= now));
+            let found = self.look_everywhere(
+                |is_hot| spin.looks_at_fds(now, is_hot),
+                due.is_some_and(|due| due <= now),
+            );
             if goes_on && found.is_some_and(|found| found != Found::Timer) {
                 self.idle.spun_well();
             }
@@ -274,7 +290,7 @@ impl Real {
 
     fn look_everywhere(
         &self,
-        looks_at_fds: impl FnOnce() -> bool,
+        looks_at_fds: impl FnOnce(bool) -> bool,
         timer_is_due: bool,
     ) -> Option<Found> {
         if self.poll_sources() {
@@ -283,10 +299,34 @@ impl Real {
         if self.exec.has_work() {
             return Some(Found::Task);
         }
-        if self.watch_count.get() > 0 && looks_at_fds() && self.poll_fds(Some(Duration::ZERO)) {
-            return Some(Found::Descriptor);
+        if self.watch_count.get() > 0 {
+            let is_hot = self.idle.descriptors_are_hot();
+            let probed = if is_hot { self.probe() } else { None };
+            let found = probed == Some(true)
+                || looks_at_fds(is_hot && probed.is_none()) && self.poll_fds(Some(Duration::ZERO));
+            if found {
+                return Some(Found::Descriptor);
+            }
         }
         timer_is_due.then_some(Found::Timer)
+    }
+
+    /// Tries to read what is expected next; `None` when nothing is.
+    fn probe(&self) -> Option<bool> {
+        let (slot, times) = self.expected.get();
+        if times < EXPECTED_AFTER {
+            return None;
+        }
+        let readiness = self.watches.borrow().get(slot)?.clone()?;
+        let probe = readiness.probe.borrow().clone()?;
+        probe()
+    }
+
+    /// Learns which descriptor became readable.
+    fn expect(&self, slot: usize) {
+        let (before, times) = self.expected.get();
+        let times = if before == slot { times.saturating_add(1) } else { 1 };
+        self.expected.set((slot, times));
     }
 
     /// Sleeps until there is work, at most `limit`: what there is, and whether it slept indeed.
@@ -331,19 +371,21 @@ impl Real {
     /// Takes events from epoll, waiting at most `wait`.
     fn poll_fds(&self, wait: Option<Duration>) -> bool {
         self.rounds.set(0);
-        let blank =
-            epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-        let mut events = [blank; EVENT_COUNT_MAX];
+        // To clear it each time would cost as much as the rest of an empty look does on our side.
+        let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENT_COUNT_MAX];
         let timeout = wait.map(|wait| Timespec {
             tv_sec: wait.as_secs().min(i64::MAX as u64 / 2) as i64,
             tv_nsec: wait.subsec_nanos() as _,
         });
         // An error is a signal: look again after whatever the signal asked for is done.
-        let count = epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()).unwrap_or(0);
+        let events = match epoll::wait(&self.epoll, &mut room[..], timeout.as_ref()) {
+            Ok((events, _)) => &*events,
+            Err(_) => &[],
+        };
         // Awake before tasks are woken, or they would ring for us.
         self.exec.woke();
         let mut found = false;
-        for event in &events[..count] {
+        for event in events {
             let key = event.data.u64();
             if key == KEY_NONE {
                 continue;
@@ -353,6 +395,9 @@ impl Real {
                 use epoll::EventFlags as Flags;
                 let flags = { event.flags };
                 let both = flags.intersects(Flags::HUP | Flags::ERR);
+                if flags.contains(Flags::IN) {
+                    self.expect(key as usize);
+                }
                 readiness.post(
                     both || flags.intersects(Flags::IN | Flags::RDHUP),
                     both || flags.contains(Flags::OUT),

@@ -37,7 +37,11 @@ pub(crate) struct Readiness {
     hung_up: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
+    pub probe: RefCell<Option<Probe>>,
 }
+
+/// Tries to read what somebody waits for; see [`FdWatch::probe_with`].
+pub(crate) type Probe = Rc<dyn Fn() -> Option<bool>>;
 
 impl Readiness {
     /// Takes an event from the kernel. `hung_up` tells that no other event may follow.
@@ -66,7 +70,7 @@ pub(crate) enum Interest {
     /// Reading and writing.
     Both,
     /// Reading, of something that other threads watch too: an event wakes one of those that
-    /// sleep, not all.
+    /// sleep, not all. Told as long as it is so.
     SharedRead,
 }
 
@@ -121,6 +125,29 @@ impl FdWatch {
         }
     }
 
+    /// How to read what a reader waits for. While waits end with this descriptor and no other, the
+    /// run loop tries that instead of asking the kernel whether it can be read: it costs the same,
+    /// and is done when it can.
+    ///
+    /// The probe says whether it found something, and then wakes the reader
+    /// ([`FdWatch::wake_reader`]); `None` when nobody waits to read.
+    pub fn probe_with(&self, probe: impl Fn() -> Option<bool> + 'static) {
+        self.readiness.probe.replace(Some(Rc::new(probe)));
+    }
+
+    /// Wakes who waits to read: it finds elsewhere what it waits for.
+    pub fn wake_reader(&self) {
+        let waker = self.readiness.reader.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// A read may succeed, whatever the kernel has told; wakes who waits for it.
+    pub fn assume_readable(&self) {
+        self.readiness.post(true, false, false);
+    }
+
     /// A write may succeed, as far as known.
     pub fn is_writable(&self) -> bool {
         self.readiness.writable.get()
@@ -139,6 +166,25 @@ impl FdWatch {
     /// Waits until a write may succeed.
     pub async fn writable(&self) {
         std::future::poll_fn(|cx| self.poll_writable(cx)).await;
+    }
+}
+
+/// A doorbell that this thread is woken by; see [`crate::Env::watch_bell`].
+pub struct BellWatch {
+    bell: OwnedFd,
+    real: Rc<Real>,
+}
+
+impl BellWatch {
+    pub(crate) fn new(real: Rc<Real>, bell: OwnedFd) -> Result<BellWatch> {
+        real.add_wake(bell.as_fd())?;
+        Ok(BellWatch { bell, real })
+    }
+}
+
+impl Drop for BellWatch {
+    fn drop(&mut self) {
+        self.real.remove_wake(self.bell.as_fd());
     }
 }
 

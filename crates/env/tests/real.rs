@@ -1,6 +1,6 @@
 //! The real environment: tasks, wakes from other threads, timers, descriptors, sources, disk.
 
-use env::{AlignedBuf, Env, OpenOptions, Source};
+use env::{AlignedBuf, Env, FdWatch, OpenOptions, Source};
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -140,6 +140,8 @@ struct Flag {
     raised: Arc<AtomicBool>,
     armed: Arc<AtomicBool>,
     bell: Arc<OwnedFd>,
+    /// The bell is watched by itself.
+    apart: bool,
     waiting: RefCell<Option<Waker>>,
     seen: Cell<u32>,
 }
@@ -163,17 +165,18 @@ impl Source for Flag {
         self.armed.store(false, Ordering::SeqCst);
     }
     fn fd(&self) -> Option<RawFd> {
-        Some(self.bell.as_raw_fd())
+        (!self.apart).then(|| self.bell.as_raw_fd())
     }
 }
 
 impl Flag {
-    fn new() -> Rc<Flag> {
+    fn new(apart: bool) -> Rc<Flag> {
         let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
         Rc::new(Flag {
             raised: Arc::default(),
             armed: Arc::default(),
             bell: Arc::new(bell),
+            apart,
             waiting: RefCell::default(),
             seen: Cell::new(0),
         })
@@ -185,7 +188,7 @@ impl Flag {
 #[test]
 fn who_never_waits_hears_descriptors_and_sources() {
     let env = Env::real().unwrap();
-    let flag = Flag::new();
+    let flag = Flag::new(false);
     env.add_source(flag.clone()).unwrap();
     let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
     a.set_nonblocking(true).unwrap();
@@ -218,9 +221,20 @@ fn who_never_waits_hears_descriptors_and_sources() {
 
 #[test]
 fn a_source_is_heard_spinning_and_sleeping() {
+    heard_spinning_and_sleeping(false);
+}
+
+/// Nobody empties a bell: each ring is heard.
+#[test]
+fn a_bell_that_is_watched_apart_ends_each_sleep() {
+    heard_spinning_and_sleeping(true);
+}
+
+fn heard_spinning_and_sleeping(apart: bool) {
     let env = Env::real().unwrap();
-    let flag = Flag::new();
+    let flag = Flag::new(apart);
     env.add_source(flag.clone()).unwrap();
+    let _bell = apart.then(|| env.watch_bell(flag.bell.try_clone().unwrap()).unwrap());
     let (raised, armed, bell) = (flag.raised.clone(), flag.armed.clone(), flag.bell.clone());
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
@@ -408,6 +422,70 @@ fn a_waiting_loop_sees_a_ready_descriptor_without_sleeping() {
         });
     });
     assert!(count > 0, "it slept each time");
+}
+
+/// While waits end with one descriptor, the loop tries to read that instead of asking whether it can
+/// be read; it still hears of all others.
+#[test]
+fn what_is_expected_is_read_at_once_and_hides_nothing_else() {
+    let env = Env::real().unwrap();
+    let pair = || {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (Rc::new(env.watch_fd(Rc::new(OwnedFd::from(ours))).unwrap()), theirs)
+    };
+    let take = |watch: &FdWatch| rustix::io::read(watch.fd(), &mut [0; 1][..]).is_ok();
+    let ((hot, to_hot), (cold, to_cold)) = (pair(), pair());
+    let waits = Rc::new(Cell::new(false));
+    let found = Rc::new(Cell::new(0));
+    let probe = {
+        let (hot, waits, found) = (Rc::downgrade(&hot), waits.clone(), found.clone());
+        move || {
+            let hot = hot.upgrade().filter(|_| waits.get())?;
+            let there = take(&hot);
+            if there {
+                waits.set(false);
+                found.set(found.get() + 1);
+                hot.wake_reader();
+            }
+            Some(there)
+        }
+    };
+    hot.probe_with(probe);
+    let onlooker = Onlooker::new(move || {
+        assert_eq!(rustix::io::write(&to_hot, b"x").unwrap(), 1);
+        false
+    });
+    waits_without_sleep(&env, &onlooker, || {
+        waits.set(true);
+        env.block_on(std::future::poll_fn(|cx| {
+            if !waits.get() || take(&hot) {
+                waits.set(false);
+                return Poll::Ready(());
+            }
+            hot.clear_readable();
+            hot.poll_readable(cx)
+        }));
+    });
+    assert!(found.get() > 0, "of a thousand none was read without asking");
+    // The first is still expected, and waited for.
+    waits.set(true);
+    for _ in 0..10 {
+        let theirs = to_cold.try_clone().unwrap();
+        let again = env.clone();
+        env.spawn(async move {
+            again.yield_now().await;
+            assert_eq!(rustix::io::write(&theirs, b"y").unwrap(), 1);
+        });
+        env.block_on(async {
+            while !take(&cold) {
+                cold.clear_readable();
+                cold.readable().await;
+            }
+        });
+    }
+    drop((hot, cold));
+    env.clear();
 }
 
 #[test]

@@ -57,8 +57,8 @@ pub(crate) fn ring(bell: &OwnedFd) {
 }
 
 /// Has the thread of `env` woken by a bell.
-pub(crate) fn watch(env: &Env, bell: OwnedFd) -> Result<env::FdWatch> {
-    env.watch_fd(std::rc::Rc::new(bell))
+pub(crate) fn watch(env: &Env, bell: OwnedFd) -> Result<env::BellWatch> {
+    env.watch_bell(bell)
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
         }
         // Each ring is an event for who watches from outside, though nobody empties anything.
         let env = Env::real().unwrap();
-        let watch = watch(&env, bells.answers_seen).unwrap();
+        let watch = env.watch_fd(std::rc::Rc::new(bells.answers_seen)).unwrap();
         env.block_on(async {
             for _ in 0..3 {
                 watch.clear_readable();

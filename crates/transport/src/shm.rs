@@ -11,7 +11,7 @@
 
 use crate::bell::{self, BellPair};
 use crate::ring::{Consumer, Producer, Region, Side};
-use env::{Env, FdWatch, Source};
+use env::{BellWatch, Env, FdWatch, Source};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -287,7 +287,7 @@ pub(crate) struct ShmStream {
     end: Rc<End>,
     socket: Rc<FdWatch>,
     /// Ends this thread's sleep.
-    _own_bell: FdWatch,
+    _own_bell: BellWatch,
 }
 
 impl ShmStream {

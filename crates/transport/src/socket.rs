@@ -43,6 +43,8 @@ struct End {
     /// A read that is short has taken all there was.
     gives_all: bool,
     closed: Cell<bool>,
+    /// A reader waits for a message, not for bulk, and nothing is read ahead.
+    awaits_frame: Cell<bool>,
     /// Written by futures, not by us yet.
     kept: RefCell<Vec<u8>>,
     /// It stands in [`Hub::due`].
@@ -173,6 +175,28 @@ impl End {
         Ok(sent - of_kept)
     }
 
+    /// Reads ahead if somebody waits for it; whether there was something.
+    fn probe(&self) -> Option<bool> {
+        if !self.awaits_frame.get() {
+            return None;
+        }
+        let mut ahead = self.ahead.borrow_mut();
+        match rustix::io::read(self.watch.fd(), &mut ahead.bytes[..]) {
+            Err(errno) if is_retry(errno) => return Some(false),
+            Ok(count) if count > 0 => {
+                (ahead.start, ahead.end) = (0, count);
+                if count == ahead.bytes.len() || !self.gives_all {
+                    self.watch.assume_readable();
+                }
+                self.watch.wake_reader();
+            }
+            // The reader hears of the end, or what is wrong, from the socket.
+            _ => self.watch.assume_readable(),
+        }
+        self.awaits_frame.set(false);
+        Some(true)
+    }
+
     /// Sends what was kept; false when the socket does not take all of it now.
     fn flush(&self) -> bool {
         while !self.kept.borrow().is_empty() {
@@ -207,11 +231,14 @@ impl SocketStream {
             ahead: RefCell::new(ReadAhead { bytes, start: 0, end: early.len() }),
             gives_all,
             closed: Cell::new(false),
+            awaits_frame: Cell::new(false),
             kept: RefCell::default(),
             is_due: Cell::new(false),
             is_stuck: Cell::new(false),
             broken: Cell::new(None),
         });
+        let weak = Rc::downgrade(&end);
+        end.watch.probe_with(move || weak.upgrade()?.probe());
         Ok(SocketStream { hub, end })
     }
 
@@ -224,6 +251,7 @@ impl SocketStream {
             let count = out.len().min(ahead.end - ahead.start);
             out[..count].copy_from_slice(&ahead.bytes[ahead.start..ahead.start + count]);
             ahead.start += count;
+            end.awaits_frame.set(false);
             return Poll::Ready(Ok(count));
         }
         if out.len() > KEPT_BYTES_MAX {
@@ -234,7 +262,11 @@ impl SocketStream {
             if end.closed.get() {
                 return Poll::Ready(Ok(0));
             }
-            ready!(end.watch.poll_readable(cx));
+            if end.watch.poll_readable(cx).is_pending() {
+                end.awaits_frame.set(out.len() <= READ_AHEAD_BYTES);
+                return Poll::Pending;
+            }
+            end.awaits_frame.set(false);
             let wanted = out.len();
             let room = wanted + ahead.bytes.len();
             let mut rooms = [IoSliceMut::new(out), IoSliceMut::new(&mut ahead.bytes)];
@@ -414,6 +446,40 @@ mod tests {
             }
             assert_eq!(env.block_on(read(&stream, 100)), b"");
         }
+        env.clear();
+    }
+
+    /// What the run loop reads while a reader waits comes before what the reader reads itself, and
+    /// the end comes last.
+    #[test]
+    fn what_was_read_while_waiting_arrives_in_order() {
+        const ROUNDS: usize = 2000;
+        let env = Env::real().unwrap();
+        let (ours, mut theirs) = tcp_pair();
+        let stream = SocketStream::new(&env, ours.into(), &[]).unwrap();
+        let bytes_of = |round: usize| 1 + round * 37 % 5000;
+        let answers = std::thread::spawn(move || {
+            for round in 0..ROUNDS {
+                let mut question = [0];
+                theirs.read_exact(&mut question).unwrap();
+                theirs.write_all(&vec![round as u8; bytes_of(round)]).unwrap();
+            }
+        });
+        env.block_on(async {
+            for round in 0..ROUNDS {
+                assert!(write(&stream, b"?").is_ready());
+                let (mut missing, mut room) = (bytes_of(round), 8);
+                while missing > 0 {
+                    let got = read(&stream, missing.min(room)).await;
+                    assert!(!got.is_empty() && got.iter().all(|&byte| byte == round as u8));
+                    missing -= got.len();
+                    room = usize::MAX;
+                }
+            }
+            answers.join().unwrap();
+            assert_eq!(read(&stream, 1).await, b"");
+        });
+        drop(stream);
         env.clear();
     }
 

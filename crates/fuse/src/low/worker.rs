@@ -1,7 +1,7 @@
 //! One worker: its thread's requests, from their arrival to their answers.
 
 use super::abi::{self, InHeader, op};
-use super::carrier::{Buffers, Carrier};
+use super::carrier::{Arriving, Buffers, Carrier};
 use super::config::Negotiated;
 use super::decode::{Body, Dialect, decode};
 use super::dispatch;
@@ -13,6 +13,7 @@ use env::Env;
 use foldhash::HashMap;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -21,7 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
-use types::Result;
 
 /// Interrupts kept for requests that have not arrived yet.
 const EARLY_COUNT_MAX: usize = 256;
@@ -259,32 +259,75 @@ async fn read_mail(core: &Rc<Core>) {
     .await;
 }
 
+/// What the run loop has read from the device while the reader waited.
+#[derive(Default)]
+struct Inbox {
+    waits: Cell<bool>,
+    read: RefCell<Option<Result<Arriving, Errno>>>,
+}
+
+fn read_request(core: &Core) -> Result<Arriving, Errno> {
+    let mut arriving = core.buffers.for_request();
+    match rustix::io::read(&core.dev, arriving.space()) {
+        Ok(count) => {
+            arriving.filled(count);
+            Ok(arriving)
+        }
+        Err(error) => {
+            core.buffers.give_back(arriving);
+            Err(error)
+        }
+    }
+}
+
 /// Takes requests from the device until the session ends.
-async fn read_device<F: FileSystem>(core: &Rc<Core>, fs: &Rc<F>) -> Result<End> {
-    use rustix::io::Errno;
-    let watch = core.env.watch_shared_fd(core.dev.clone())?;
+async fn read_device<F: FileSystem>(core: &Rc<Core>, fs: &Rc<F>) -> types::Result<End> {
+    let watch = Rc::new(core.env.watch_shared_fd(core.dev.clone())?);
+    let inbox = Rc::new(Inbox::default());
+    let probe = {
+        let (core, inbox, watch) = (core.clone(), inbox.clone(), Rc::downgrade(&watch));
+        move || {
+            let watch = watch.upgrade().filter(|_| inbox.waits.get())?;
+            let read = read_request(&core);
+            let found = !matches!(read, Err(Errno::AGAIN));
+            if found {
+                inbox.waits.set(false);
+                inbox.read.replace(Some(read));
+                watch.wake_reader();
+            }
+            Some(found)
+        }
+    };
+    watch.probe_with(probe);
     loop {
-        let mut buffer = core.buffers.for_request();
-        match rustix::io::read(&core.dev, buffer.space()) {
-            Ok(count) => {
-                buffer.filled(count);
-                if let Some(carrier) = Carrier::from_device(core.clone(), buffer) {
+        let read = inbox.read.take();
+        match read.unwrap_or_else(|| read_request(core)) {
+            Ok(arriving) => {
+                if let Some(carrier) = Carrier::from_device(core.clone(), arriving) {
                     take(core, fs, carrier);
                     // What came runs before the next is taken: another worker may take that.
                     core.env.yield_now().await;
+                    if core.live.borrow().len() > 1 {
+                        continue;
+                    }
+                    // One program at a time asks, and it waits for the answer.
                 }
             }
-            Err(Errno::AGAIN) => {
-                core.buffers.give_back(buffer);
-                watch.clear_readable();
-                watch.readable().await;
-            }
+            Err(Errno::AGAIN) => {}
             // Interrupted before it was taken, or by a signal to us.
-            Err(Errno::NOENT | Errno::INTR) => core.buffers.give_back(buffer),
+            Err(Errno::NOENT | Errno::INTR) => continue,
             Err(Errno::NODEV) => return Ok(End::Unmounted),
             Err(Errno::CONNABORTED | Errno::NOTCONN | Errno::PERM) => return Ok(End::Aborted),
             Err(error) => return Err(types::Error::io("a request", error.into())),
         }
+        watch.clear_readable();
+        inbox.waits.set(true);
+        std::future::poll_fn(|cx| match inbox.read.borrow().is_some() {
+            true => Poll::Ready(()),
+            false => watch.poll_readable(cx),
+        })
+        .await;
+        inbox.waits.set(false);
     }
 }
 
