@@ -42,9 +42,9 @@ const WRITES_MAX: usize = 8;
 /// Regions of sums of blocks taken between two looks at other work.
 const SUM_REGIONS: usize = 64;
 /// Dkeys released between two looks at other work.
-const BURY_COUNT: usize = 2000;
+const RECLAIM_COUNT: usize = 2000;
 /// Slices of burial before the moment; what is left is released at once.
-const BURY_SLICES_MAX: usize = 10_000;
+const RECLAIM_SLICES_MAX: usize = 10_000;
 
 /// True when a log is worth a checkpoint, in a pool of `pool_bytes` on this target.
 pub(crate) fn is_due(log_bytes: u64, pool_bytes: u64) -> bool {
@@ -77,13 +77,13 @@ pub(crate) async fn run_beside(shard: Rc<Shard>) {
 pub(crate) async fn checkpoint(shard: &Rc<Shard>) -> Result<()> {
     let (Some(wal), Some(pages)) = (&shard.wal, &shard.pages) else { return Ok(()) };
     let began = shard.core.env.now();
-    for _ in 0..BURY_SLICES_MAX {
-        if !shard.bury_slice(BURY_COUNT) {
+    for _ in 0..RECLAIM_SLICES_MAX {
+        if !shard.reclaim_slice(RECLAIM_COUNT) {
             break;
         }
         pages.env().yield_now().await;
     }
-    shard.bury_slice(usize::MAX);
+    shard.reclaim_slice(usize::MAX);
     wal.ready_to_rotate().await?;
     let mut work = begin(shard, wal);
     let written = write(shard, wal, pages, &mut work).await;

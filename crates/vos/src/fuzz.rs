@@ -11,7 +11,7 @@ use crate::sectors::{self, Expected, Next};
 use crate::space::Space;
 use crate::state::State;
 use crate::sums::SumPolicy;
-use crate::table::{ContDf, GraveDf, LargeDf, PageDf, TableDf};
+use crate::table::{ContDf, GarbageDf, LargeDf, PageDf, TableDf};
 use crate::versions::Versions;
 
 /// A batch of the log, replayed into an empty state.
@@ -134,7 +134,7 @@ fn past_seed() -> Vec<u8> {
     body
 }
 
-/// A table to start from: a container with two buckets and a large object, a grave, records.
+/// A table to start from: a container with two buckets and a large object, garbage, records.
 pub fn table_seeds() -> Vec<Vec<u8>> {
     let place = |at: u64| PlaceDf { runs: vec![(at, 1)], bytes: 100, crc: 7 };
     let page = |at: u64| PageDf {
@@ -160,7 +160,7 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
             pasts: vec![oid],
         }],
         pages: vec![page(1), empty.clone(), page(2), page(3), empty],
-        graves: vec![GraveDf::Bucket { cont: ContId(8), prefix: 0, depth: 0, place: place(4) }],
+        garbage: vec![GarbageDf::Bucket { cont: ContId(8), prefix: 0, depth: 0, place: place(4) }],
         records,
         record_count,
         space: Space::new(1 << 20).encode(),

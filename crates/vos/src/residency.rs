@@ -357,12 +357,12 @@ impl Shard {
                 }
             }
         }
-        let graves = self.state.borrow().index.graveyard.pages.clone();
-        for (id, place) in graves {
+        let garbage = self.state.borrow().index.garbage.pages.clone();
+        for (id, place) in garbage {
             let Some(pages) = &self.pages else { break };
             let image = pages.read(&place).await?;
             let (_, body) = decode(&pages.shard, &image)?;
-            crate::index::residency::claim_grave(&id, body, &mut space)?;
+            crate::index::residency::claim_garbage(&id, body, &mut space)?;
         }
         Ok(space)
     }
@@ -477,60 +477,62 @@ impl Shard {
     }
 
     /// Releases up to `dkeys_max` dkeys that are gone for good; true when there are more.
-    pub(crate) fn bury_slice(&self, dkeys_max: usize) -> bool {
-        let bury = self.change(|state, effects| {
+    pub(crate) fn reclaim_slice(&self, dkeys_max: usize) -> bool {
+        let reclaim = self.change(|state, effects| {
             // The record that freed them is in the log already, whenever the blocks come back.
             Ok((
                 self.wal.as_ref().map_or(Lsn(0), |wal| wal.last()),
-                state.index.bury(dkeys_max, effects),
+                state.index.reclaim(dkeys_max, effects),
             ))
         });
-        matches!(bury, Ok((_, true)))
+        matches!(reclaim, Ok((_, true)))
     }
 
     /// Gives back in the background what is gone for good.
-    pub(crate) fn bury_in_background(&self) {
+    pub(crate) fn reclaim_in_background(&self) {
         let index = &self.state.borrow().index;
-        if index.graveyard.is_bare() && index.graveyard.pages.is_empty() || self.is_closed() {
+        if index.garbage.is_bare() && index.garbage.pages.is_empty() || self.is_closed() {
             return;
         }
         let Some(me) = self.me.upgrade() else { return };
-        if self.burying.replace(true) {
+        if self.reclaiming.replace(true) {
             return;
         }
         self.core.env.spawn(async move {
-            let outcome = me.bury_all().await;
-            me.burying.set(false);
+            let outcome = me.reclaim_all().await;
+            me.reclaiming.set(false);
             if let Err(error) = outcome {
                 tracing::warn!(pool = %me.pool, %error, "space of what was removed does not come back");
             }
         });
     }
 
-    async fn bury_all(&self) -> Result<()> {
+    async fn reclaim_all(&self) -> Result<()> {
         loop {
             self.core.env.yield_now().await;
             if self.is_closed() {
                 return Ok(());
             }
-            if self.bury_slice(BURY_COUNT) {
+            if self.reclaim_slice(RECLAIM_COUNT) {
                 continue;
             }
-            let grave = self.state.borrow().index.graveyard.pages.last().cloned();
-            let (Some((id, place)), Some(pages)) = (grave, &self.pages) else { return Ok(()) };
+            let page = self.state.borrow().index.garbage.pages.last().cloned();
+            let (Some((id, place)), Some(pages)) = (page, &self.pages) else { return Ok(()) };
             let image = pages.read(&place).await?;
             let (found, body) = decode(&pages.shard, &image)?;
             if found != (&id).into() {
                 return Err(Error::new(Code::Csum, format!("{id}: another page is in its place")));
             }
             let lsn = self.wal.as_ref().map_or(Lsn(0), |wal| wal.last());
-            self.change(|state, effects| Ok((lsn, state.index.dig(&id, &place, body, effects)?)))?;
+            self.change(|state, effects| {
+                Ok((lsn, state.index.reclaim_page(&id, &place, body, effects)?))
+            })?;
         }
     }
 }
 
 /// Dkeys released in one go.
-pub(crate) const BURY_COUNT: usize = 2000;
+pub(crate) const RECLAIM_COUNT: usize = 2000;
 
 /// Goes the ways that an op will go to change something.
 fn touch_writes(cont: &Container, op: &Op<'_>) {

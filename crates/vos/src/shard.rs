@@ -14,7 +14,7 @@ use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
 use crate::record::{self, OriginDf, OrphanChange, RecordDf};
 use crate::reserve::Room;
-use crate::residency::{BURY_COUNT, Cache, Loads};
+use crate::residency::{Cache, Loads, RECLAIM_COUNT};
 use crate::space::{Run, Space};
 use crate::state::{State, pieces_df, sums_df};
 use crate::sums::SumPolicy;
@@ -84,7 +84,7 @@ pub struct Shard {
     closed: Cell<bool>,
     abandoned: Cell<bool>,
     pub(crate) checkpointing: Cell<bool>,
-    pub(crate) burying: Cell<bool>,
+    pub(crate) reclaiming: Cell<bool>,
     /// Checkpoints completed; when the last one was, nanoseconds since 1970; how long it took, us.
     pub(crate) checkpoints: Cell<(u64, u64, u64)>,
     pub(crate) aggregation: Cell<AggregationStat>,
@@ -144,7 +144,7 @@ impl Shard {
             closed: Cell::new(false),
             abandoned: Cell::new(false),
             checkpointing: Cell::new(false),
-            burying: Cell::new(false),
+            reclaiming: Cell::new(false),
             checkpoints: Cell::default(),
             aggregation: Cell::default(),
             aggregating: Cell::new(false),
@@ -276,8 +276,8 @@ impl Shard {
         let (lsn, result) = {
             let mut state = self.state.borrow_mut();
             let (lsn, result) = run(&mut state, &mut effects)?;
-            if !state.index.graveyard.is_bare() {
-                state.index.bury(BURY_COUNT, &mut effects);
+            if !state.index.garbage.is_bare() {
+                state.index.reclaim(RECLAIM_COUNT, &mut effects);
             }
             (lsn, result)
         };
@@ -293,7 +293,7 @@ impl Shard {
             self.give_back_in_background();
         }
         drop(effects);
-        self.bury_in_background();
+        self.reclaim_in_background();
         self.make_room();
         self.aggregate_if_due();
         Ok((lsn, result))
@@ -321,7 +321,7 @@ impl Shard {
     pub(crate) fn opened(&self) {
         self.touch_ahead();
         self.watch_log();
-        self.bury_in_background();
+        self.reclaim_in_background();
         self.make_room();
         self.aggregate_if_due();
         self.sweep_in_background();
@@ -745,8 +745,8 @@ impl Shard {
     /// is staged. `None` when not all of the index is in memory. For tests and checkers.
     pub fn space_audit(&self) -> Result<Option<(u64, u64)>> {
         let state = self.state.borrow();
-        let graves = &state.index.graveyard;
-        if state.index.ledger.absent_count > 0 || !graves.is_bare() || !graves.pages.is_empty() {
+        let garbage = &state.index.garbage;
+        if state.index.ledger.absent_count > 0 || !garbage.is_bare() || !garbage.pages.is_empty() {
             return Ok(None);
         }
         let space = self.core.space.borrow();

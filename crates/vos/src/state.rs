@@ -60,7 +60,7 @@ impl State {
         self.index.create_cont(cont, sums);
     }
 
-    /// Makes a container unreachable at once; [`Index::bury`] gives its space back.
+    /// Makes a container unreachable at once; [`Index::reclaim`] gives its space back.
     pub(crate) fn destroy_cont(&mut self, cont: ContId) {
         self.index.destroy_cont(cont);
         self.sweeping.retain(|(owner, _), _| *owner != cont);
@@ -288,7 +288,7 @@ impl State {
             }
             RecordDf::Scrub { progress } => self.scrub = progress,
         }
-        self.index.bury(usize::MAX, &mut effects);
+        self.index.reclaim(usize::MAX, &mut effects);
         effects.blocks.drain(..).try_for_each(|change| space.replay(change))
     }
 

@@ -72,7 +72,7 @@ pub(crate) struct ContDf {
 
 /// A page that is to be read once more before it is given back.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum GraveDf {
+pub(crate) enum GarbageDf {
     Bucket { cont: ContId, prefix: u64, depth: u8, place: PlaceDf },
     Part { cont: ContId, oid: Oid, start: serde_bytes::ByteBuf, place: PlaceDf },
     Past { cont: ContId, oid: Oid, place: PlaceDf },
@@ -85,7 +85,7 @@ pub(crate) struct TableDf {
     /// Pages of all containers in the order of `conts`: of each, buckets, then of each large object
     /// its parts and its past.
     pub pages: Vec<PageDf>,
-    pub graves: Vec<GraveDf>,
+    pub garbage: Vec<GarbageDf>,
     /// Records that make all else: epochs, prepared transactions, decisions, replies, orphans, sums
     /// of blocks.
     #[serde(with = "serde_bytes")]
@@ -199,33 +199,33 @@ impl PageDf {
     }
 }
 
-impl GraveDf {
-    pub(crate) fn of(id: &PageId, place: &PagePlace) -> GraveDf {
+impl GarbageDf {
+    pub(crate) fn of(id: &PageId, place: &PagePlace) -> GarbageDf {
         let place = PlaceDf::from(place);
         match id {
             PageId::Bucket { cont, prefix, depth } => {
-                GraveDf::Bucket { cont: *cont, prefix: *prefix, depth: *depth, place }
+                GarbageDf::Bucket { cont: *cont, prefix: *prefix, depth: *depth, place }
             }
-            PageId::Part { cont, oid, start } => GraveDf::Part {
+            PageId::Part { cont, oid, start } => GarbageDf::Part {
                 cont: *cont,
                 oid: *oid,
                 start: serde_bytes::ByteBuf::from(start.to_vec()),
                 place,
             },
-            PageId::Past { cont, oid } => GraveDf::Past { cont: *cont, oid: *oid, place },
+            PageId::Past { cont, oid } => GarbageDf::Past { cont: *cont, oid: *oid, place },
         }
     }
 
-    fn grave(&self) -> Result<(PageId, PagePlace)> {
+    fn page(&self) -> Result<(PageId, PagePlace)> {
         Ok(match self {
-            GraveDf::Bucket { cont, prefix, depth, place } => {
+            GarbageDf::Bucket { cont, prefix, depth, place } => {
                 (PageId::Bucket { cont: *cont, prefix: *prefix, depth: *depth }, place.place()?)
             }
-            GraveDf::Part { cont, oid, start, place } => {
+            GarbageDf::Part { cont, oid, start, place } => {
                 let start = Key::new(start);
                 (PageId::Part { cont: *cont, oid: *oid, start }, place.place()?)
             }
-            GraveDf::Past { cont, oid, place } => {
+            GarbageDf::Past { cont, oid, place } => {
                 (PageId::Past { cont: *cont, oid: *oid }, place.place()?)
             }
         })
@@ -261,10 +261,10 @@ pub(crate) fn restore(
     if pages.next().is_some() {
         return Err(bad("it has pages of nothing"));
     }
-    for grave in &table.graves {
-        let grave = grave.grave()?;
-        claim(&grave.1)?;
-        state.index.graveyard.pages.push(grave);
+    for page in &table.garbage {
+        let page = page.page()?;
+        claim(&page.1)?;
+        state.index.garbage.pages.push(page);
     }
     let mut records = &table.records[..];
     let mut space = Space::decode(&table.space)?;
@@ -408,6 +408,7 @@ pub(crate) fn describe(index: &mut Index, table: &mut TableDf) -> Vec<(PageId, u
     for place in retired {
         index.ledger.retire(Some(place));
     }
-    table.graves = index.graveyard.pages.iter().map(|(id, place)| GraveDf::of(id, place)).collect();
+    table.garbage =
+        index.garbage.pages.iter().map(|(id, place)| GarbageDf::of(id, place)).collect();
     todo
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use types::{ContId, Epoch, Key, Oid};
 
-use super::graveyard::Graveyard;
+use super::garbage::Garbage;
 use super::object::Object;
 use super::page::{Counts, Delta, Ledger, Page, PageId, Probe};
 use super::parts::Parts;
@@ -352,7 +352,7 @@ impl Container {
 
     /// Removes an object.
     ///
-    /// With pages and without snapshots, one with pages of its own goes to the graveyard. Else a
+    /// With pages and without snapshots, one with pages of its own becomes garbage. Else a
     /// small one is removed piece by piece; a big one is put aside whole as a *life* at once, and a
     /// sweep gives back what no snapshot sees of it.
     pub(crate) fn punch_object(
@@ -360,12 +360,12 @@ impl Container {
         oid: Oid,
         epoch: Epoch,
         ledger: &mut Ledger,
-        graveyard: &mut Graveyard,
+        garbage: &mut Garbage,
         effects: &mut Effects,
     ) -> Delta {
         let large = self.large.get(&oid.list_order());
         if large.is_some_and(|object| !self.keeps(object)) {
-            return self.punch_large(oid, ledger, graveyard);
+            return self.punch_large(oid, ledger, garbage);
         }
         let small = self.bucket(oid).objects.get(&oid);
         let count = large.or(small).map_or(0, |object| object.dkey_count);
@@ -393,24 +393,24 @@ impl Container {
         from: u64,
         epoch: Epoch,
         ledger: &mut Ledger,
-        graveyard: &mut Graveyard,
+        garbage: &mut Garbage,
         effects: &mut Effects,
     ) -> Delta {
         let large = self.large.get(&oid.list_order());
         if large.is_some_and(|object| !self.keeps(object)) {
-            return self.punch_large_from(oid, from, epoch, ledger, graveyard, effects);
+            return self.punch_large_from(oid, from, epoch, ledger, garbage, effects);
         }
         let object = large.or_else(|| self.bucket(oid).objects.get(&oid));
         if object.is_some_and(|o| o.dkey_count > PUNCH_DKEYS_MAX && o.has_none_below(from)) {
-            return self.punch_object(oid, epoch, ledger, graveyard, effects);
+            return self.punch_object(oid, epoch, ledger, garbage, effects);
         }
         self.change(oid, Scope::Whole, false, Some(epoch), ledger, effects, |object, fx| {
             object.punch_from(from, epoch, fx);
         })
     }
 
-    /// Removes an object with pages of its own; what it holds goes to the graveyard.
-    fn punch_large(&mut self, oid: Oid, ledger: &mut Ledger, graveyard: &mut Graveyard) -> Delta {
+    /// Removes an object with pages of its own; what it holds becomes garbage.
+    fn punch_large(&mut self, oid: Oid, ledger: &mut Ledger, garbage: &mut Garbage) -> Delta {
         let Some(mut object) = self.large.remove(&oid.list_order()) else {
             return Delta::default();
         };
@@ -418,20 +418,20 @@ impl Container {
         let counts = object.counts();
         let mut delta = Delta { scm: -(cost::OBJECT as i64), ..Delta::removing(&counts) };
         ledger.count(-(cost::OBJECT as i64), false);
-        delta.scm -= graveyard.take_parts(&object, *parts, ledger) as i64;
-        graveyard.take_object(object, 0);
+        delta.scm -= garbage.take_parts(&object, *parts, ledger) as i64;
+        garbage.take_object(object, 0);
         delta
     }
 
-    /// As [`Container::punch_from`], of an object with pages of its own: whole parts go to the
-    /// graveyard, what is left is in the part of `from`, which must be in memory.
+    /// As [`Container::punch_from`], of an object with pages of its own: whole parts become
+    /// garbage, what is left is in the part of `from`, which must be in memory.
     fn punch_large_from(
         &mut self,
         oid: Oid,
         from: u64,
         epoch: Epoch,
         ledger: &mut Ledger,
-        graveyard: &mut Graveyard,
+        garbage: &mut Garbage,
         effects: &mut Effects,
     ) -> Delta {
         let Some(object) = self.large.get_mut(&oid.list_order()) else { return Delta::default() };
@@ -448,10 +448,10 @@ impl Container {
                 counts.follow(&Delta::adding(&page.counts));
             }
             let kept = object.counts();
-            let gone_scm = graveyard.take_parts(object, gone, ledger);
+            let gone_scm = garbage.take_parts(object, gone, ledger);
             delta = Delta { scm: -(gone_scm as i64), ..Delta::removing(&counts) };
             let rest = object.split_off(&first);
-            graveyard.take_object(Box::new(rest), 0);
+            garbage.take_object(Box::new(rest), 0);
             object.set_counts(&Counts {
                 dkeys: kept.dkeys - counts.dkeys,
                 arrays: kept.arrays - counts.arrays,

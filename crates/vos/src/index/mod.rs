@@ -9,7 +9,7 @@ pub(crate) mod bucket;
 pub(crate) mod cost;
 pub(crate) mod extent;
 pub(crate) mod fragment;
-pub(crate) mod graveyard;
+pub(crate) mod garbage;
 pub(crate) mod object;
 pub(crate) mod page;
 pub(crate) mod parts;
@@ -31,7 +31,7 @@ use crate::versions::Versions;
 pub(crate) use bucket::Container;
 use bucket::Scope;
 use extent::Place;
-use graveyard::Graveyard;
+use garbage::Garbage;
 use page::{Delta, Ledger, PageId, Probe};
 use past::{Kept, PastValue, SweepAt, Swept};
 use slot::{NewValue, Single};
@@ -95,7 +95,7 @@ pub(crate) struct Index {
     /// Sums over the pages.
     pub ledger: Ledger,
     /// What is gone but not given back.
-    pub graveyard: Graveyard,
+    pub garbage: Garbage,
     /// Looks for what is not in memory.
     pub probe: Rc<Probe>,
     /// Pages that replay has found damaged. They stay absent.
@@ -113,7 +113,7 @@ impl Index {
         });
     }
 
-    /// Makes a container unreachable at once; [`Index::bury`] gives its space back.
+    /// Makes a container unreachable at once; [`Index::reclaim`] gives its space back.
     pub(crate) fn destroy_cont(&mut self, cont: ContId) {
         let Some(container) = self.conts.remove(&cont) else { return };
         for bucket in container.buckets() {
@@ -124,14 +124,14 @@ impl Index {
             self.object_count -= (object.dkey_count > 0) as u64;
             self.dkey_count -= object.dkey_count;
         }
-        let absent_scm = self.graveyard.take_container(container, &mut self.ledger);
+        let absent_scm = self.garbage.take_container(container, &mut self.ledger);
         self.scm_bytes -= absent_scm;
     }
 
     /// Releases up to `dkeys_max` dkeys that are gone; false when all in memory are.
-    pub(crate) fn bury(&mut self, dkeys_max: usize, effects: &mut Effects) -> bool {
+    pub(crate) fn reclaim(&mut self, dkeys_max: usize, effects: &mut Effects) -> bool {
         let before = effects.scm;
-        let more = self.graveyard.bury(dkeys_max, effects);
+        let more = self.garbage.reclaim(dkeys_max, effects);
         self.count_scm(effects.scm - before);
         self.ledger.count(effects.scm - before, false);
         more
@@ -167,7 +167,7 @@ impl Index {
                     })
                 }
                 ChangeDf::PunchObj { oid } => {
-                    container.punch_object(oid, epoch, ledger, &mut self.graveyard, effects)
+                    container.punch_object(oid, epoch, ledger, &mut self.garbage, effects)
                 }
                 ChangeDf::PunchDkey { oid, dkey } => {
                     let scope = Scope::Dkey(dkey);
@@ -176,8 +176,8 @@ impl Index {
                     })
                 }
                 ChangeDf::PunchDkeysFrom { oid, from } => {
-                    let graveyard = &mut self.graveyard;
-                    container.punch_from(oid, from, epoch, ledger, graveyard, effects)
+                    let garbage = &mut self.garbage;
+                    container.punch_from(oid, from, epoch, ledger, garbage, effects)
                 }
                 ChangeDf::PunchAkey { oid, dkey, akey } => {
                     let scope = Scope::Dkey(dkey);

@@ -279,16 +279,16 @@ impl Index {
         Ok(())
     }
 
-    /// Digs up a grave: reports the blocks its content held. No effect when it is gone.
-    pub(crate) fn dig(
+    /// Reclaims a page of garbage: reports the blocks its content held. No effect when it is gone.
+    pub(crate) fn reclaim_page(
         &mut self,
         id: &PageId,
         place: &PagePlace,
         body: &[u8],
         effects: &mut Effects,
     ) -> Result<()> {
-        let graves = &mut self.graveyard.pages;
-        let Some(at) = graves.iter().rposition(|(found, of)| found == id && of == place) else {
+        let garbage = &mut self.garbage.pages;
+        let Some(at) = garbage.iter().rposition(|(found, of)| found == id && of == place) else {
             return Ok(());
         };
         let mut scratch = Effects::default();
@@ -305,16 +305,16 @@ impl Index {
                 object.wither_past(&mut scratch);
             }
         }
-        // Memory was given back when it was buried.
+        // Memory was given back when it was made garbage.
         effects.blocks.append(&mut scratch.blocks);
-        let (_, place) = graves.swap_remove(at);
+        let (_, place) = garbage.swap_remove(at);
         self.ledger.retire(Some(place));
         Ok(())
     }
 }
 
-/// Marks what a grave still holds of the data area.
-pub(crate) fn claim_grave(id: &PageId, body: &[u8], space: &mut Space) -> Result<()> {
+/// Marks what a page of garbage still holds of the data area.
+pub(crate) fn claim_garbage(id: &PageId, body: &[u8], space: &mut Space) -> Result<()> {
     match id {
         PageId::Bucket { .. } => {
             decode_objects(body)?.0.values().try_for_each(|object| object.claim_all(space))

@@ -85,7 +85,7 @@ async fn punch(shard: &Shard, epoch: u64) -> types::Result<()> {
 /// How the object goes.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// Nobody keeps it: it goes to the graveyard, in memory or not.
+    /// Nobody keeps it: it becomes garbage, in memory or not.
     Plain,
     /// Everything was kept when it was punched; a moment later nothing is.
     Held,

@@ -4,7 +4,7 @@
 //! matters only if values of it lie in the data area: then it is loaded once more, to know which
 //! blocks come back. Until that has happened it is part of every checkpoint.
 //!
-//! Blocks come back without a record of their own: a restart finds the same grave and digs again.
+//! Blocks come back without a record of their own: a restart finds the same garbage and loads it again.
 
 use types::ContId;
 
@@ -17,7 +17,7 @@ use super::{Effects, cost};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Graveyard {
+pub(crate) struct Garbage {
     /// Small objects of destroyed containers.
     small: Vec<Objects>,
     /// Objects being released, with memory counted beside their dkeys.
@@ -26,7 +26,7 @@ pub(crate) struct Graveyard {
     pub pages: Vec<(PageId, PagePlace)>,
 }
 
-impl Graveyard {
+impl Garbage {
     /// True when nothing in memory is left to release.
     pub(crate) fn is_bare(&self) -> bool {
         self.small.is_empty() && self.objects.is_empty()
@@ -114,7 +114,7 @@ impl Graveyard {
     }
 
     /// Releases up to `dkeys_max` dkeys (an object counts as one more); false when none are left.
-    pub(crate) fn bury(&mut self, dkeys_max: usize, effects: &mut Effects) -> bool {
+    pub(crate) fn reclaim(&mut self, dkeys_max: usize, effects: &mut Effects) -> bool {
         let mut left = dkeys_max;
         while left > 0 {
             if let Some((object, head_scm)) = self.objects.last_mut() {
