@@ -126,7 +126,8 @@ fn three_writers_at_the_last_byte_of_a_pool_lose_nothing() {
             let copied = system.run(&["fs", "cp", local.to_str().unwrap(), &url]);
             if !copied.status.success() {
                 let text = all_text(&copied);
-                assert!(text.contains("space") || text.contains("full"), "{text}");
+                assert!(text.contains("tier is full on this target"), "{text}");
+                assert!(text.contains("target 0: "), "which one? {text}");
                 return written;
             }
             written.push((url, number));

@@ -190,7 +190,7 @@ impl Target {
             let ops: Vec<Op<'_>> =
                 pieces.iter().map(|(dkey, recx)| update(append.oid, dkey, *recx)).collect();
             let slot = self.enter(ask, append.count).await?;
-            let mut payload = ctx.shard.stage(&ops)?;
+            let mut payload = self.stage(ctx, &ops)?;
             let mut rest = data;
             for room in payload.buffers() {
                 let (mine, others) = rest

@@ -172,7 +172,7 @@ impl Target {
         batch: &Batch<'_>,
         mut bulk: IncomingBulk,
     ) -> Result<Payload> {
-        let mut payload = ctx.shard.stage(&batch.ops)?;
+        let mut payload = self.stage(ctx, &batch.ops)?;
         for room in payload.buffers() {
             bulk.read_into(room).await?;
         }

@@ -244,7 +244,7 @@ impl Target {
         if let Some(gate) = ctx.admission.writers.for_bulk(bytes as u64) {
             slot = Some(gate.enter_first(bytes as u64, PREPARE_WAIT_MAX).await);
         }
-        let mut payload = ctx.shard.stage(&batch.ops)?;
+        let mut payload = self.stage(ctx, &batch.ops)?;
         match bulk {
             Bulk::Incoming(mut bulk) => {
                 let read = async {

@@ -370,7 +370,7 @@ impl Target {
         if is_wanted() {
             return Ok(());
         }
-        let payload = ctx.shard.stage(&ops)?;
+        let payload = self.stage(&ctx, &ops)?;
         let epoch = self.tick(&ctx);
         let lsn =
             ctx.shard.apply(cont, epoch, &ops, payload, None, &[OrphanChange::Remove(oid)])?;

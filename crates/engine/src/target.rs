@@ -20,11 +20,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
 use types::{ClientId, Code, ContId, Durability, Epoch, Error, Hlc, PoolId, Result, TargetId};
-use vos::{Shard, Store};
+use vos::{Payload, Shard, Store};
 use wire::Kind;
 use wire::hello::HelloReply;
 use wire::map::PoolMap;
-use wire::obj::{Notice, RequestKind, TxId};
+use wire::obj::{Notice, Op, RequestKind, TxId};
 
 /// After its start a target waits this long for the control service to tell it of a pool or
 /// container before it calls it unknown.
@@ -392,6 +392,14 @@ impl Target {
             self.env.sleep(INTRODUCTION_PAUSE).await;
         }
         Ok(())
+    }
+
+    /// As [`Shard::stage`]; one that is full says which target it is.
+    pub(crate) fn stage(&self, ctx: &PoolShard, ops: &[Op<'_>]) -> Result<Payload> {
+        ctx.shard.stage(ops).map_err(|error| match error.code {
+            Code::NoSpace => error.context(format!("target {}", self.id)),
+            _ => error,
+        })
     }
 
     /// A new epoch of a shard.
