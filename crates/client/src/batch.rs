@@ -216,6 +216,8 @@ impl<'a> Batch<'a> {
         part.encode_request(kind, &bytes, &mut body);
         let pool = &self.cont.pool().0;
         let link = pool.client.target(part.target);
+        let writes = part.batch.ops.iter().any(Op::is_write);
+        let _in_doubt = if writes { Some(link.in_doubt.begin().await) } else { None };
         let ask = Ask { body: &body, bulk_out: &part.bulk_out, bulk_in: &mut self.bulk_in };
         let answer = link.ask(&pool.client, &pool.state, ask).await?;
         if kind != CsumKind::Off && answer.bulk_bytes > 0 {
@@ -282,6 +284,7 @@ impl<'a> Batch<'a> {
         let deadline = client.env().now() + client.options().timeout;
         let link = client.target(self.parts[0].target);
         let answer = loop {
+            let _in_doubt = link.in_doubt.begin().await;
             let tx = TxId { client: client.id(), seq: client.next_request() };
             let body = wire::encode(&Request::Commit { tx, parts: parts.clone() });
             let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut [] };

@@ -322,9 +322,11 @@ impl WeakClient {
 
 impl Inner {
     fn flush(&self) {
-        for link in self.targets.borrow().values() {
-            link.flush_releases();
-        }
+        let mut links: Vec<_> =
+            self.targets.borrow().iter().map(|(id, link)| (*id, link.clone())).collect();
+        // In a fixed order, so that simulated runs repeat.
+        links.sort_unstable_by_key(|(id, _)| *id);
+        links.iter().for_each(|(_, link)| link.flush_releases());
     }
 }
 

@@ -18,6 +18,7 @@ mod client;
 mod cont;
 mod event;
 pub mod fuzz;
+mod in_doubt;
 mod kv;
 mod lock;
 mod object;

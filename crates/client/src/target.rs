@@ -1,6 +1,7 @@
 //! The link to one target: its connection, reconnects, retries, closed handles to tell it of.
 
 use crate::client::Client;
+use crate::in_doubt::Window;
 use crate::pool::{Pool, PoolState};
 use foldhash::{HashMap, HashMapExt};
 use futures_util::lock::Mutex;
@@ -33,6 +34,8 @@ pub(crate) struct TargetLink {
     id: TargetId,
     conn: RefCell<Option<Conn>>,
     dialing: Mutex<()>,
+    /// Updates without an answer yet.
+    pub in_doubt: Window,
     /// The session, as the target named it, in which our open handles are registered.
     session: Cell<u64>,
     /// Open handles registered at this target, to register again in a new session.
@@ -58,6 +61,7 @@ impl TargetLink {
             id,
             conn: RefCell::new(None),
             dialing: Mutex::new(()),
+            in_doubt: Window::default(),
             session: Cell::new(0),
             opens: RefCell::new(HashMap::new()),
             releases: RefCell::new(Vec::new()),

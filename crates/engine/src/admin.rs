@@ -39,7 +39,8 @@ impl Target {
             }
             Request::Decide { pool, tx, outcome } => {
                 let ctx = self.shard(pool).await?;
-                self.decide(pool, &ctx, tx, outcome).await?;
+                let lsn = self.decide(pool, &ctx, tx, outcome).await?;
+                ctx.shard.written(lsn).await?;
                 Ok(wire::encode(&Ok::<_, Error>(outcome)))
             }
             Request::AskOutcome { pool, tx } => {

@@ -111,7 +111,7 @@ impl Target {
             while self.running.borrow().contains(&tx) {
                 self.env.sleep(RETRY_PAUSE).await;
             }
-            if let Some(answer) = ctx.shard.replayed(tx) {
+            if let Some(answer) = ctx.shard.replayed(tx)? {
                 self.re_register(client, batch);
                 return Ok(Seen::Before(answer));
             }

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk};
 use types::{ClientId, Code, Epoch, Error, PoolId, Result, TargetId};
-use vos::Origin;
+use vos::{Lsn, Origin};
 use wire::header::FLAG_RETRY;
 use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome, TxReply};
 
@@ -82,7 +82,7 @@ impl Target {
                 // An error means the sender is gone: the first try is over.
                 let _ = over.await;
             }
-            if let Some(answer) = ctx.shard.replayed(tx) {
+            if let Some(answer) = ctx.shard.replayed(tx)? {
                 return Ok(answer);
             }
         }
@@ -147,16 +147,30 @@ impl Target {
         };
         let answer = wire::encode(&Ok::<_, Error>(reply));
         let origin = Origin { tx: client_tx, reply: &answer };
-        let logged = match ctx.shard.log_decision(tx, epoch, &participants, Some(origin)) {
-            Ok(lsn) => ctx.shard.durable(lsn).await,
-            Err(error) => Err(error),
-        };
+        let logged = ctx.shard.log_decision(tx, epoch, &participants, Some(origin));
+        if let Ok(lsn) = logged {
+            // When this fails, nobody knows what the log says until it is read again: the
+            // transaction stays pending until this engine is restarted. Also in a pool that
+            // does not wait: the parts are on several devices, and lost together or not at all.
+            ctx.shard.written(lsn).await?;
+        }
         self.coordinating.borrow_mut().remove(&tx);
         logged?;
         let outcome = TxOutcome::Committed(epoch);
         // Our own part takes effect before the answer leaves, so that a client which asks us
         // next meets no held key; the others follow.
-        self.decide(pool, ctx, tx, outcome).await?;
+        let decided = match self.decide(pool, ctx, tx, outcome).await {
+            // Behind the decision in the same log.
+            Ok(lsn) => ctx.shard.durable(lsn).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = decided {
+            // It is committed, and the others must hear it; our part is tried again with theirs.
+            tracing::warn!(
+                "target {}: a committed part does not take effect yet: {error}",
+                self.id
+            );
+        }
         self.clone().tell_decision(pool, ctx.clone(), tx, outcome, participants);
         Ok(answer)
     }
@@ -295,18 +309,24 @@ impl Target {
         let encoded =
             wire::encode(&Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE });
         let lsn = ctx.shard.prepare(tx, coordinator, cont, &encoded, payload)?;
-        ctx.shard.durable(lsn).await?;
+        if coordinator == self.id {
+            // The decision comes behind it in the same log.
+            ctx.shard.durable(lsn).await?;
+        } else {
+            ctx.shard.written(lsn).await?;
+        }
         Ok((epoch_min, reply))
     }
 
-    /// Applies or drops a prepared part and lets those who waited for it go on.
+    /// Applies or drops a prepared part and lets those who waited for it go on; where the log says
+    /// so. Who tells the coordinator that it was heard waits until that is written.
     pub(crate) async fn decide(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<PoolShard>,
         tx: TxId,
         outcome: TxOutcome,
-    ) -> Result<()> {
+    ) -> Result<Lsn> {
         if let TxOutcome::Committed(epoch) = outcome {
             ctx.clock.borrow_mut().observe(epoch);
         }
@@ -318,7 +338,7 @@ impl Target {
         if matches!(outcome, TxOutcome::Committed(_)) {
             self.reap_orphans(pool, ctx);
         }
-        ctx.shard.durable(lsn).await
+        Ok(lsn)
     }
 
     /// What this coordinator knows of a transaction.
@@ -369,7 +389,10 @@ impl Target {
         let mut pause = PAUSE_MIN;
         loop {
             let told = if participant == self.id {
-                self.decide(pool, ctx, tx, outcome).await
+                match self.decide(pool, ctx, tx, outcome).await {
+                    Ok(lsn) => ctx.shard.written(lsn).await,
+                    Err(error) => Err(error),
+                }
             } else {
                 self.tell_remote(ctx, participant, &body).await
             };
@@ -408,7 +431,7 @@ impl Target {
             match self.ask_outcome(&ctx, tx, coordinator, &body).await {
                 Ok(TxOutcome::Pending) => {}
                 Ok(outcome) => match self.decide(pool, &ctx, tx, outcome).await {
-                    Ok(()) => return,
+                    Ok(_) => return,
                     Err(error) => tracing::warn!("target {}: deciding: {error}", self.id),
                 },
                 Err(error) => {

@@ -346,9 +346,9 @@ impl Calling {
             if matches!(pending.state, Progress::Waiting) {
                 pending.state = Progress::Failed(error.clone());
             }
-            wakers.extend(pending.waker.take());
+            wakers.extend(pending.waker.take().map(|waker| (pending.serial, waker)));
         }
-        wakers.into_iter().for_each(Waker::wake);
+        wake_in_order(wakers);
         wake(&self.reader);
         wake(&self.checker);
     }
@@ -590,12 +590,18 @@ async fn check_deadlines(calling: Rc<Calling>) {
             if call.deadline <= now {
                 let text = format!("request {id:#x} had no answer before its deadline");
                 call.state = Progress::Failed(Error::new(Code::TimedOut, text));
-                wakers.extend(call.waker.take());
+                wakers.extend(call.waker.take().map(|waker| (call.serial, waker)));
             } else {
                 next = next.min(call.deadline);
             }
         }
         calling.next_check.set(next);
-        wakers.into_iter().for_each(Waker::wake);
+        wake_in_order(wakers);
     }
+}
+
+/// Wakes calls in the order in which they were made, so that simulated runs repeat.
+fn wake_in_order(mut calls: Vec<(u64, Waker)>) {
+    calls.sort_unstable_by_key(|(serial, _)| *serial);
+    calls.into_iter().for_each(|(_, waker)| waker.wake());
 }

@@ -6,8 +6,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::shard::Shard;
 use smallvec::SmallVec;
-use types::ClientId;
+use types::{ClientId, Result};
 use wire::obj::TxId;
 
 /// Replies kept per client.
@@ -57,6 +58,24 @@ impl RetryWindow {
         self.clients.iter().flat_map(|(&client, replies)| {
             replies.iter().map(move |(seq, reply)| (TxId { client, seq: *seq }, &reply[..]))
         })
+    }
+}
+
+impl Shard {
+    /// The reply to a recent update of this transaction, if it was applied here. `Io` when it was,
+    /// but the log has failed since, so that it may not last.
+    pub fn replayed(&self, tx: TxId) -> Result<Option<Vec<u8>>> {
+        let reply = self.state.borrow().retry.find(tx).map(<[u8]>::to_vec);
+        if reply.is_some() {
+            self.writable()?;
+        }
+        Ok(reply)
+    }
+
+    /// Forgets the replies to a client that is gone for good. Not logged: after a restart they
+    /// are there again, to no harm.
+    pub fn forget_client(&self, client: ClientId) {
+        self.state.borrow_mut().retry.forget(client);
     }
 }
 

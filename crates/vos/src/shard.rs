@@ -5,7 +5,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use types::{ClientId, Code, ContId, Durability, Epoch, Error, Oid, PoolId, Result, TargetId};
+use types::{Code, ContId, Durability, Epoch, Error, Oid, PoolId, Result, TargetId};
 use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, Sums, TxId, TxOutcome};
 use wire::store::AggregationStat;
 
@@ -536,6 +536,14 @@ impl Shard {
         }
     }
 
+    /// The same, also for `relaxed`.
+    pub async fn written(&self, lsn: Lsn) -> Result<()> {
+        match &self.wal {
+            Some(wal) => wal.written(lsn).await,
+            None => Ok(()),
+        }
+    }
+
     /// A look at a container; `NonExist` when it is not known, `Busy` while it is rolled back. No
     /// await while it lives.
     pub fn view(&self, cont: ContId) -> Result<View<'_>> {
@@ -717,17 +725,6 @@ impl Shard {
             Ok((self.log_record(&RecordDf::ForgetDecision { tx }), ()))
         })?;
         Ok(lsn)
-    }
-
-    /// The reply to a recent update of this transaction, if it was applied here.
-    pub fn replayed(&self, tx: TxId) -> Option<Vec<u8>> {
-        self.state.borrow().retry.find(tx).map(<[u8]>::to_vec)
-    }
-
-    /// Forgets the replies to a client that is gone for good. Not logged: after a restart they
-    /// are there again, to no harm.
-    pub fn forget_client(&self, client: ClientId) {
-        self.state.borrow_mut().retry.forget(client);
     }
 
     /// Objects unlinked while open, to be punched.

@@ -112,6 +112,9 @@ struct State {
     /// A segment that the log may begin with from the next checkpoint on.
     rotated: Option<Rotation>,
     writing: bool,
+    /// Somebody waits for what a relaxed log gathers.
+    urgent: bool,
+    gatherer: Option<Waker>,
     failed: Option<Error>,
     wakers: Vec<Waker>,
     /// When the first of the pending records was appended.
@@ -414,6 +417,12 @@ impl Wal {
             if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
                 state.wakers.push(cx.waker().clone());
             }
+            state.urgent = true;
+            let gatherer = state.gatherer.take();
+            drop(state);
+            if let Some(gatherer) = gatherer {
+                gatherer.wake();
+            }
             Poll::Pending
         })
         .await
@@ -427,11 +436,26 @@ impl Wal {
         self.written(lsn).await
     }
 
+    /// Gives a relaxed log time to gather records, unless somebody waits for one.
+    async fn gather(&self) {
+        let mut enough = std::pin::pin!(self.env.sleep(RELAXED_DELAY));
+        std::future::poll_fn(|cx| {
+            let mut state = self.state.borrow_mut();
+            if std::mem::take(&mut state.urgent) {
+                return Poll::Ready(());
+            }
+            state.gatherer = Some(cx.waker().clone());
+            drop(state);
+            enough.as_mut().poll(cx)
+        })
+        .await;
+    }
+
     /// Writes until nothing is pending.
     async fn write_all(self: Rc<Self>) {
         loop {
             if self.relaxed && !self.closed.get() {
-                self.env.sleep(RELAXED_DELAY).await;
+                self.gather().await;
             }
             let result = self.write_batch().await;
             let mut state = self.state.borrow_mut();

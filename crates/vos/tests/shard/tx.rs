@@ -122,14 +122,14 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                 if outcome == TxOutcome::Aborted {
                     assert!(found.0.is_empty());
                     assert_eq!(shard.stat().nvme_free_bytes, free);
-                    assert_eq!(shard.replayed(TX), None);
+                    assert_eq!(shard.replayed(TX).unwrap(), None);
                 } else {
                     let object = &found.0[&oid(ObjType::MultiHashed, 1)];
                     assert_eq!(
                         object.dkeys[&b"d"[..]].1[&b"i"[..]],
                         (90, Value::Single(large.clone()))
                     );
-                    assert_eq!(shard.replayed(TX), Some(b"answer".to_vec()));
+                    assert_eq!(shard.replayed(TX).unwrap(), Some(b"answer".to_vec()));
                     assert_eq!(shard.last_epoch(), Epoch(90));
                 }
             });
@@ -171,13 +171,13 @@ fn replies_and_orphans_survive_a_crash() {
             let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
             let shard = store.open_shard(POOL).await.unwrap();
             assert_eq!(shard.orphans(), [(CONT, lost)]);
-            let reply = |seq| shard.replayed(TxId { client: ClientId(1), seq });
+            let reply = |seq| shard.replayed(TxId { client: ClientId(1), seq }).unwrap();
             assert_eq!(reply(43), None);
             assert_eq!(reply(44), Some(b"ok".to_vec()));
             assert_eq!(reply(299), Some(b"ok".to_vec()));
             assert_eq!(shard.last_epoch(), Epoch(400));
             shard.forget_client(ClientId(1));
-            assert_eq!(shard.replayed(TxId { client: ClientId(1), seq: 299 }), None);
+            assert_eq!(shard.replayed(TxId { client: ClientId(1), seq: 299 }).unwrap(), None);
         });
         world.clear();
     }
