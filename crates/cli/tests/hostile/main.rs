@@ -13,13 +13,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use transport::Address;
-use types::ObjType;
+use types::{ObjType, TargetId};
 use wire::control::{Name, OpenMode};
+use wire::hello::Service;
 use wire::obj::Cond;
+use wire::{Header, Kind};
 use wire_client::Goal;
 
 const ACT_VAR: &str = "AZEKURA_TEST_HOSTILE_ACT";
@@ -49,7 +52,7 @@ fn hostile_process() {
     acts::run(&act, &goal, &captured, || {
         println!("holding");
         // Until the test has seen what it wanted, and removes the file.
-        while std::path::Path::new(&var("HOLD")).exists() {
+        while Path::new(&var("HOLD")).exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
     });
@@ -189,6 +192,49 @@ impl Bench {
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
+    /// Compiles the hostile client that is in C, and writes down what it has to say first. False, and
+    /// loudly, where there is no compiler.
+    fn has_c_client(&self) -> bool {
+        let ping = wire_client::frame(Header::new(Kind::Ping, 1, &[], 0), &[], |_| {});
+        let hello = wire_client::hello(&self.goal.token, Service::Target(TargetId(0)), 0);
+        std::fs::write(self.system.path("ping"), ping).unwrap();
+        std::fs::write(self.system.path("hello"), hello).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/hostile.c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);
+        match compiler.arg(self.system.path("hostile")).arg(source).output() {
+            Ok(output) => {
+                assert!(output.status.success(), "{}", all_text(&output));
+                true
+            }
+            Err(error) => {
+                println!("SKIPPED: the hostile client in C: {error}");
+                false
+            }
+        }
+    }
+
+    /// The process that does a hostile act.
+    fn hostile(&self, act: &str, hold: &Path) -> Command {
+        let Some(act) = act.strip_prefix("c:") else {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["hostile_process", "--exact", "--nocapture"]).env(ACT_VAR, act);
+            let token = String::from_utf8(self.goal.token.clone()).unwrap();
+            let hold = hold.display().to_string();
+            let all = [&self.goal.unix, &self.goal.tcp, &token, &hold];
+            for (name, value) in ["UNIX", "TCP", "TOKEN", "HOLD"].into_iter().zip(all) {
+                command.env(format!("{ACT_VAR}_{name}"), value);
+            }
+            command.stdin(Stdio::piped());
+            return command;
+        };
+        let mut command = Command::new(self.system.path("hostile"));
+        command.arg(act).arg(&self.goal.unix);
+        command.args(["hello", "ping"].map(|name| self.system.path(name))).arg(hold);
+        command.stdin(Stdio::null());
+        command
+    }
+
     /// A good client's work.
     fn work(&self, round: usize) {
         let (path, back) = (self.system.path("data"), self.system.path("back"));
@@ -207,24 +253,15 @@ impl Bench {
     fn suffer(&self, round: usize, act: &str) {
         let hold = self.system.path("hold");
         std::fs::write(&hold, "").unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["hostile_process", "--exact", "--nocapture"]).env(ACT_VAR, act);
-        let token = String::from_utf8(self.goal.token.clone()).unwrap();
-        let hold_text = hold.display().to_string();
-        for (name, value) in [
-            ("UNIX", &self.goal.unix),
-            ("TCP", &self.goal.tcp),
-            ("TOKEN", &token),
-            ("HOLD", &hold_text),
-        ] {
-            command.env(format!("{ACT_VAR}_{name}"), value);
-        }
-        command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut command = self.hostile(act, &hold);
+        command.current_dir("/").stdout(Stdio::piped());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(&self.captured).unwrap();
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(&self.captured).unwrap();
+        }
         let mut said = String::new();
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
@@ -244,7 +281,8 @@ impl Bench {
 fn whatever_a_hostile_client_does_others_work_on_and_nothing_is_kept() {
     let bench = Bench::new();
     bench.work(1000);
-    for (round, act) in acts::ACTS.into_iter().enumerate() {
+    let in_c = if bench.has_c_client() { &["c:race", "c:loops", "c:orphans"][..] } else { &[] };
+    for (round, act) in acts::ACTS.iter().chain(in_c).enumerate() {
         let (fds, memory) = (bench.fd_count(), bench.memory_bytes());
         bench.suffer(round, act);
         bench.work(round + 100);
