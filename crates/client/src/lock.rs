@@ -337,6 +337,12 @@ impl Container {
                     leave.notice = None;
                     return Err(Error::bare(Code::WouldBlock));
                 }
+                Ok(LockReply::Joined(_)) => {
+                    return Err(Error::new(
+                        Code::Proto,
+                        "an answer to another request about locks",
+                    ));
+                }
                 Ok(LockReply::Waiting) => {
                     if interrupt.is_some_and(|interrupt| interrupt.0.wanted.get()) {
                         return Err(Error::bare(Code::Canceled));
@@ -355,13 +361,19 @@ impl Container {
         }
     }
 
-    /// Holds what a shared owner holds, too, `ask` of which is known; the lock outlives then the
-    /// client that took it. `NonExist` when the owner holds nothing.
+    /// Holds what a shared owner holds, too, which outlives then the client that took it. Of `ask` only
+    /// kind, owner and process count. `NonExist` when the owner holds nothing.
     pub async fn join_lock(&self, oid: Oid, ask: &LockAsk) -> Result<()> {
         let target = self.home(oid)?;
-        self.ask_lock(target, oid, ask.kind, ask.owner, LockOp::Join).await?;
+        let reply = self.ask_lock(target, oid, ask.kind, ask.owner, LockOp::Join).await?;
+        let LockReply::Joined(held) = reply else {
+            return Err(Error::new(Code::Proto, "a lock that was joined has no ranges"));
+        };
         let key = self.lock_key(oid, ask.kind, ask.owner);
-        self.client().options().locks.granted(key, target, self.client().id(), ask);
+        for (range, mode) in held {
+            let ask = LockAsk { range, mode, ..*ask };
+            self.client().options().locks.granted(key, target, self.client().id(), &ask);
+        }
         self.client().target(target).keep_connected(self.client(), self.pool());
         Ok(())
     }

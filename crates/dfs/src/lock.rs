@@ -70,7 +70,8 @@ impl Dfs {
         self.shared.cont.client().options().locks.unshare(owner);
     }
 
-    /// Holds what a shared owner holds, too, as far as `ask` says. `NonExist` when that is nothing.
+    /// Holds what a shared owner holds, too; of `ask` kind, owner and process count. `NonExist` when that
+    /// is nothing.
     pub async fn join_lock(&self, obj: &Obj, ask: &LockAsk) -> Result<()> {
         self.shared.cont.join_lock(obj.oid(), ask).await
     }

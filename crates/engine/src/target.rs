@@ -32,6 +32,9 @@ const INTRODUCTION_TIME_MAX: Duration = Duration::from_secs(10);
 const INTRODUCTION_PAUSE: Duration = Duration::from_millis(5);
 /// A client that has lost its connection keeps its open handles this long.
 const RECONNECT_GRACE: Duration = Duration::from_secs(2);
+/// How long after the end of a connection it is looked for the first time whether the process has
+/// ended; from then on each time twice as long.
+const ENDED_PAUSE: Duration = Duration::from_millis(1);
 /// A client that has gone may come back with a retry this long.
 const RETRY_GRACE: Duration = Duration::from_secs(600);
 /// After a restart, clients have this long to register their open handles again.
@@ -213,7 +216,7 @@ impl Target {
 
     /// Serves a connection that the control thread accepted, until it closes.
     pub fn adopt(self: &Rc<Self>, handoff: Handoff) {
-        let client = handoff.hello().client;
+        let (client, pid) = (handoff.hello().client, handoff.hello().local_pid);
         let number = self.next_session.get();
         let since = self.sessions.borrow().get(&client).map_or(number, |seat| seat.since);
         let reply = HelloReply {
@@ -232,10 +235,10 @@ impl Target {
         self.next_session.set(number + 1);
         self.sessions.borrow_mut().insert(client, Seat { number, since });
         let target = self.clone();
-        self.env.spawn(async move { target.serve(conn, number).await });
+        self.env.spawn(async move { target.serve(conn, number, pid).await });
     }
 
-    async fn serve(self: Rc<Self>, conn: ServerConn, number: u64) {
+    async fn serve(self: Rc<Self>, conn: ServerConn, number: u64, pid: Option<u32>) {
         let client = conn.client();
         let caller = Rc::new(Session { client, job: conn.job().into() });
         loop {
@@ -250,12 +253,29 @@ impl Target {
         }
         conn.close();
         // In a task of its own: nothing of the connection is kept meanwhile.
-        self.env.clone().spawn(async move { self.outlive(client, number).await });
+        self.env.clone().spawn(async move { self.outlive(client, number, pid).await });
     }
 
-    /// After the end of a client's connection: forgets what is kept for its return, in time.
-    async fn outlive(self: Rc<Self>, client: ClientId, number: u64) {
-        self.env.sleep(RECONNECT_GRACE).await;
+    /// After the end of a client's connection: forgets what is kept for its return, in time; at once what
+    /// only a process has that has ended.
+    async fn outlive(self: Rc<Self>, client: ClientId, number: u64, pid: Option<u32>) {
+        let (mut waited, mut pause) = (Duration::ZERO, ENDED_PAUSE);
+        // A process that ends closes its sockets shortly before.
+        while let Some(pid) = pid
+            && waited + pause < RECONNECT_GRACE
+        {
+            if self.sessions.borrow().get(&client).is_none_or(|seat| seat.number != number) {
+                return;
+            }
+            if transport::has_ended(pid) {
+                self.locks.drop_process(client);
+                break;
+            }
+            self.env.sleep(pause).await;
+            waited += pause;
+            pause *= 2;
+        }
+        self.env.sleep(RECONNECT_GRACE - waited).await;
         let is_latest = self.sessions.borrow().get(&client).is_some_and(|s| s.number == number);
         // An engine that is stopping closes connections itself: its clients come back to the next
         // one, with what they hold open.

@@ -21,7 +21,7 @@ use dfs::{Dfs, LockAsk, LockKind, LockMode, LockRange, Obj};
 use libc::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
-use types::Result;
+use types::{Code, Result};
 
 /// Something was locked by this process.
 static USED: AtomicBool = AtomicBool::new(false);
@@ -64,7 +64,8 @@ pub async fn set(open: &Open, fs: &Dfs, obj: &Obj, ask: &LockAsk) -> Result<()> 
     fs.lock(obj, ask, None).await?;
     if marks != 0 {
         let all = &open.head().marks;
-        if all.load(SeqCst) & LOCKED == 0 {
+        // Others that have joined may not have joined for these ranges.
+        if all.load(SeqCst) & LOCKED == 0 || ask.kind == LockKind::Ofd {
             all.fetch_add(TIMES, SeqCst);
         }
         all.fetch_or(marks, SeqCst);
@@ -109,14 +110,19 @@ pub fn join(open: &Arc<Open>) {
     let _ = act::run(Family::Lock, open, async |fs, obj| {
         let owner = open.head().owner();
         fs.share_lock_owner(owner);
-        let mode = match marks & FLOCK_EXCLUSIVE {
-            0 => LockMode::Shared,
-            _ => LockMode::Exclusive,
-        };
-        let (range, pid) = (LockRange::WHOLE, std::process::id());
-        let ask = LockAsk { kind: LockKind::Flock, owner, range, mode, pid, wait: false };
-        if marks & (FLOCK_SHARED | FLOCK_EXCLUSIVE) != 0 {
-            fs.join_lock(obj, &ask).await?;
+        let (range, mode, pid) = (LockRange::WHOLE, LockMode::Shared, std::process::id());
+        for (kind, wanted) in
+            [(LockKind::Flock, FLOCK_SHARED | FLOCK_EXCLUSIVE), (LockKind::Ofd, RANGES)]
+        {
+            if marks & wanted == 0 {
+                continue;
+            }
+            let ask = LockAsk { kind, owner, range, mode, pid, wait: false };
+            match fs.join_lock(obj, &ask).await {
+                // Marks of ranges stay when all have been unlocked.
+                Err(error) if error.code == Code::NonExist && kind == LockKind::Ofd => {}
+                outcome => outcome?,
+            }
         }
         open.joined.store(time, SeqCst);
         Ok(())
@@ -178,7 +184,7 @@ pub fn ending() {
 fn end(open: &Arc<Open>, is_gone: bool, stays: bool) {
     let is_last = is_gone && open.leave();
     let marks = open.head().marks.load(SeqCst);
-    let parts = is_gone && stays && !is_last && open.joined.load(SeqCst) == time(marks);
+    let parts = is_gone && stays && !is_last && open.joined.load(SeqCst) != 0;
     if !is_last && !parts && !USED.load(Relaxed) {
         return;
     }

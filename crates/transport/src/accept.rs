@@ -61,6 +61,8 @@ pub struct HelloInfo {
     pub job: String,
     /// Its process id: from the kernel on one host, else what it says.
     pub pid: u32,
+    /// The same, if the kernel told it.
+    pub local_pid: Option<u32>,
 }
 
 #[derive(Default)]
@@ -367,6 +369,7 @@ fn decode_hello(header: &Header, body: &[u8]) -> Result<(HelloInfo, Mark)> {
         token: hello.token.to_vec(),
         job: hello.job.to_string(),
         pid: hello.pid,
+        local_pid: None,
     };
     Ok((info, Mark { address: hello.memory_word_address, word: hello.memory_word }))
 }
@@ -406,6 +409,7 @@ async fn greet_socket(
     let (mut info, mark) = decode_hello(&header, &body)?;
     if let Some(peer) = peer {
         info.pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+        info.local_pid = Some(info.pid);
     }
     // Clients send none; what came is closed.
     if !introducer.take_fds().is_empty() {

@@ -13,7 +13,10 @@
 //! lets us write to only if this user could write to it anyway.
 
 use crate::remote::Cursor;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::UCred;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::CapabilitySet;
 use types::{Code, Error, Result};
 
@@ -27,6 +30,19 @@ pub(crate) struct Mark {
     /// Address in the client; 0: it wants no single copy.
     pub address: u64,
     pub word: u64,
+}
+
+/// True when the process of a number has ended on this host, asked for by its parent or not. A number
+/// that another process has by now says false.
+pub fn has_ended(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Err(error) => error == Errno::SRCH,
+        Ok(process) => {
+            let mut polled = [PollFd::new(&process, PollFlags::IN)];
+            poll(&mut polled, Some(&Timespec::default())) == Ok(1)
+        }
+    }
 }
 
 /// A process whose memory may be reached.
@@ -157,4 +173,22 @@ fn overrides_memory_check() -> Result<bool> {
     rustix::thread::capabilities(None)
         .map(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
         .map_err(|errno| Error::io("asking for this thread's capabilities", errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_has_ended_before_its_parent_asks_how() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        assert!(!has_ended(child.id()) && !has_ended(std::process::id()));
+        child.kill().unwrap();
+        while !has_ended(child.id()) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!has_ended(0) && !has_ended(u32::MAX));
+    }
 }

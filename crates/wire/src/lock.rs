@@ -164,7 +164,7 @@ pub struct LockHolder {
 }
 
 /// Answer to a [`LockRequest`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LockReply {
     /// Locked, unlocked, or (test) nobody would be in the way.
     Done,
@@ -172,6 +172,8 @@ pub enum LockReply {
     Held(LockHolder),
     /// Still waiting; ask again, soon, with the same number.
     Waiting,
+    /// What the shared owner holds.
+    Joined(Vec<(LockRange, LockMode)>),
 }
 
 /// Ranges of one owner: sorted, apart from each other, neighbours of one mode joined.

@@ -81,8 +81,18 @@ impl Locks {
 
     /// Takes everything from a client that has gone.
     pub fn drop_client(&self, client: ClientId) {
+        self.take_from(client, |_| true);
+    }
+
+    /// Takes from a client whose process has ended what no other process can have: not what shared
+    /// owners hold, for others may be about to join them.
+    pub fn drop_process(&self, client: ClientId) {
+        self.take_from(client, |owner| !owner.is_shared());
+    }
+
+    fn take_from(&self, client: ClientId, which: impl Fn(&LockOwner) -> bool) {
         let mut granted = Vec::new();
-        self.table.borrow_mut().drop_client(client, &mut granted);
+        self.table.borrow_mut().drop_client(client, which, &mut granted);
         self.waits.borrow_mut().retain(|ticket, _| ticket.client != client);
         self.wake(granted);
     }
@@ -158,10 +168,13 @@ impl Target {
                 let found = locks.table.borrow().test(key, &wish(range, mode, 0));
                 Ok(found.map_or(LockReply::Done, LockReply::Held))
             }
-            LockOp::Join => match locks.table.borrow_mut().join(key, owner, client) {
-                true => Ok(LockReply::Done),
-                false => Err(Error::bare(Code::NonExist)),
-            },
+            LockOp::Join => {
+                let mut table = locks.table.borrow_mut();
+                match table.join(key, owner, client) {
+                    true => Ok(LockReply::Joined(table.held(key, owner))),
+                    false => Err(Error::bare(Code::NonExist)),
+                }
+            }
             LockOp::Part => {
                 if locks.table.borrow().is_last(key, owner, client) {
                     // Others that share the owner may be about to join.

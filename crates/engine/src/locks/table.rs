@@ -237,10 +237,15 @@ impl LockTable {
         true
     }
 
-    /// Takes everything from a client; waits of others that end with it go to `granted`.
-    pub fn drop_client(&mut self, client: ClientId, granted: &mut Vec<Ticket>) {
-        let has_joined = self.joined.remove(&client);
-        if !has_joined && !self.counts.contains_key(&client) {
+    /// Ends the waits of a client, and takes from it what it holds for `which` owners; waits of others that
+    /// end with it go to `granted`.
+    pub fn drop_client(
+        &mut self,
+        client: ClientId,
+        which: impl Fn(&LockOwner) -> bool,
+        granted: &mut Vec<Ticket>,
+    ) {
+        if !self.joined.contains(&client) && !self.counts.contains_key(&client) {
             return;
         }
         let mut touched: Vec<Key> = self
@@ -256,16 +261,22 @@ impl LockTable {
         touched.sort_unstable();
         for key in &touched {
             let Some(queue) = self.queues.get_mut(key) else { continue };
+            let waited = queue.waiting.len();
             queue.waiting.retain(|waiter| waiter.ticket.client != client);
+            let ended = waited - queue.waiting.len();
             let of_client = |held: &&Held| held.client == client || held.others.contains(&client);
-            let gone: Vec<LockOwner> =
-                queue.held.iter().filter(of_client).map(|held| held.owner).collect();
+            let of_client = queue.held.iter().filter(of_client).map(|held| held.owner);
+            let gone: Vec<LockOwner> = of_client.filter(&which).collect();
+            self.count(client, -(ended as i64));
             for owner in gone {
                 self.part_from(*key, owner, client);
             }
         }
         self.waits.retain(|ticket, _| ticket.client != client);
-        self.counts.remove(&client);
+        let all_held = || self.queues.values().flat_map(|queue| &queue.held);
+        if !all_held().any(|held| held.others.contains(&client)) {
+            self.joined.remove(&client);
+        }
         self.settle(touched, granted);
     }
 
@@ -279,6 +290,13 @@ impl LockTable {
             self.joined.insert(client);
         }
         true
+    }
+
+    /// What an owner holds.
+    pub fn held(&self, key: Key, owner: LockOwner) -> Vec<(LockRange, LockMode)> {
+        let held = self.queues.get(&key).map_or(&[][..], |queue| &queue.held);
+        let held = held.iter().find(|held| held.owner == owner);
+        held.map_or_else(Vec::new, |held| held.ranges.iter().collect())
     }
 
     /// True when a client alone holds what a shared owner holds.

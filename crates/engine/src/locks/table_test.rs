@@ -228,7 +228,7 @@ fn run(steps: &[Step]) {
                 }
             }
             Step::DropClient { client } => {
-                table.drop_client(ClientId(client), &mut granted);
+                table.drop_client(ClientId(client), |_| true, &mut granted);
                 model.waiting.retain(|(ticket, ..)| ticket.client != ClientId(client));
                 model.held.retain(|(_, _, of, ..)| *of != ClientId(client));
             }
@@ -305,7 +305,7 @@ fn a_shared_owners_lock_lasts_until_the_last_client_that_holds_it_has_gone() {
     let outcome = table.acquire(at, taken(1, shared), None, &mut granted).unwrap();
     assert_eq!(outcome, Outcome::Granted);
     assert!(table.join(at, shared, ClientId(2)) && table.join(at, shared, ClientId(3)));
-    table.drop_client(ClientId(1), &mut granted);
+    table.drop_client(ClientId(1), |_| true, &mut granted);
     let other = taken(4, owner(5));
     assert!(matches!(table.acquire(at, other, None, &mut granted), Ok(Outcome::Refused(_))));
     table.part(at, shared, ClientId(2), &mut granted);
@@ -314,7 +314,7 @@ fn a_shared_owners_lock_lasts_until_the_last_client_that_holds_it_has_gone() {
     let waits = table.acquire(at, other, Some(ticket), &mut granted).unwrap();
     assert_eq!((waits, &granted[..]), (Outcome::Waiting, &[][..]));
     assert!(table.is_last(at, shared, ClientId(3)) && !table.is_last(at, shared, ClientId(2)));
-    table.drop_client(ClientId(3), &mut granted);
+    table.drop_client(ClientId(3), |_| true, &mut granted);
     assert_eq!(granted, [ticket]);
     // Whoever changes it is one that holds it; one unlock is an unlock for all.
     table.release(at, owner(5), LockRange::WHOLE, &mut granted);
@@ -322,10 +322,28 @@ fn a_shared_owners_lock_lasts_until_the_last_client_that_holds_it_has_gone() {
         let outcome = table.acquire(at, taken(client, shared), None, &mut granted).unwrap();
         assert_eq!(outcome, Outcome::Granted);
     }
-    table.drop_client(ClientId(1), &mut granted);
+    table.drop_client(ClientId(1), |_| true, &mut granted);
     assert!(table.held_by(at, shared).is_some());
     table.release(at, shared, LockRange::WHOLE, &mut granted);
     assert!(table.is_empty() && table.counts.is_empty() && table.holds.is_empty());
+    // When the process of a client has ended, it loses what is its own and what it waits for.
+    let own = owner(7);
+    let bytes = |mode| Wish { range: LockRange { first: 0, last: 3 }, mode, ..taken(8, own) };
+    for wish in [taken(8, shared), taken(9, shared), taken(8, shared)] {
+        table.acquire(at, wish, None, &mut granted).unwrap();
+    }
+    let elsewhere = key(1, LockKind::Posix);
+    table.acquire(elsewhere, bytes(LockMode::Exclusive), None, &mut granted).unwrap();
+    let behind = Ticket { client: ClientId(8), number: 5 };
+    let waits = table.acquire(at, bytes(LockMode::Shared), Some(behind), &mut granted).unwrap();
+    assert_eq!(waits, Outcome::Waiting);
+    table.drop_client(ClientId(8), |owner| !owner.is_shared(), &mut granted);
+    assert!(table.held_by(elsewhere, own).is_none() && !table.is_waiting(behind));
+    assert!(!table.is_last(at, shared, ClientId(8)) && table.held(at, shared).len() == 1);
+    table.drop_client(ClientId(8), |_| true, &mut granted);
+    assert!(table.is_last(at, shared, ClientId(9)));
+    table.drop_client(ClientId(9), |_| true, &mut granted);
+    assert!(table.is_empty() && table.counts.is_empty() && table.joined.is_empty());
     // An owner of one process is not joined.
     table.acquire(at, other, None, &mut granted).unwrap();
     assert!(!table.join(at, owner(5), ClientId(2)));

@@ -230,6 +230,10 @@ fn locks(visitor: &mut impl Visitor) {
         ("done", LockReply::Done),
         ("held", LockReply::Held(holder)),
         ("waiting", LockReply::Waiting),
+        (
+            "joined",
+            LockReply::Joined(vec![(LockRange { first: 3, last: u64::MAX }, LockMode::Shared)]),
+        ),
     ] {
         visitor.message(&format!("lock_reply.{name}"), Reply::Ok(reply));
     }

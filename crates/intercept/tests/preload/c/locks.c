@@ -83,5 +83,43 @@ int main(int argc, char **argv) {
     }
     wait_for(child);
     CHECK(fcntl(other, F_OFD_SETLK, &range) == 0);
+
+    /* They stay when the process that took them has ended: as long as one has the description. The
+     * pause is longer than servers wait for a client that has gone. */
+    range.l_type = F_UNLCK;
+    CHECK(fcntl(other, F_OFD_SETLK, &range) == 0);
+    range.l_type = F_WRLCK;
+    for (int round = 0; round < 2; round++) {
+        range.l_start = 20 * round;
+        child = fork();
+        if (child == 0) {
+            CHECK(fcntl(fd, F_OFD_SETLK, &range) == 0);
+            _exit(0);
+        }
+        wait_for(child);
+        FAILS(fcntl(other, F_OFD_SETLK, &range), EAGAIN);
+    }
+    CHECK(sleep(3) == 0);
+    FAILS(fcntl(other, F_OFD_SETLK, &range), EAGAIN);
+    range.l_start = 0;
+    FAILS(fcntl(other, F_OFD_SETLK, &range), EAGAIN);
+    CHECK(close(fd) == 0 && fcntl(other, F_OFD_SETLK, &range) == 0);
+
+    /* Record locks of a process that is killed are free, without any call of its own. */
+    CHECK(close(other) == 0);
+    int ready[2];
+    CHECK(pipe(ready) == 0);
+    child = fork();
+    if (child == 0) {
+        int own = open("f", O_RDWR);
+        CHECK(fcntl(own, F_SETLK, &range) == 0 && write(ready[1], "", 1) == 1);
+        for (;;) pause();
+    }
+    char done;
+    CHECK(read(ready[0], &done, 1) == 1);
+    fd = open("f", O_RDWR);
+    FAILS(fcntl(fd, F_SETLK, &range), EAGAIN);
+    CHECK(kill(child, SIGKILL) == 0 && fcntl(fd, F_SETLKW, &range) == 0);
+    CHECK(waitpid(child, NULL, 0) == child);
     return 0;
 }
