@@ -32,7 +32,7 @@ const MARK: u64 = 0x617a_6b5f_6576_7431;
 pub type Callback = unsafe extern "C" fn(*mut libc::c_void, *mut UserEvent, i32) -> i32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum EventState {
     /// Nothing launched, or the result was taken.
     Ready,
     /// Launched (or a barrier set); not all is done.
@@ -42,7 +42,7 @@ enum State {
 }
 
 struct Inner {
-    state: State,
+    state: EventState,
     /// Its own operation is running.
     operating: bool,
     /// Children that run.
@@ -173,7 +173,7 @@ impl Event {
             if parent.parent.is_some() {
                 return Err(Error::inval("a child event cannot have children"));
             }
-            if inner.state != State::Ready {
+            if inner.state != EventState::Ready {
                 return Err(Error::inval("the parent event is launched already"));
             }
         }
@@ -185,7 +185,7 @@ impl Event {
             queue,
             parent: parent.clone(),
             inner: Mutex::new(Inner {
-                state: State::Ready,
+                state: EventState::Ready,
                 operating: false,
                 children_running: 0,
                 children: Vec::new(),
@@ -234,7 +234,7 @@ impl Event {
         };
         let children = {
             let mut inner = event.inner.lock();
-            if inner.state == State::Running || inner.children_running > 0 {
+            if inner.state == EventState::Running || inner.children_running > 0 {
                 return Err(Error::new(Code::Busy, "the event is running"));
             }
             std::mem::take(&mut inner.children)
@@ -285,7 +285,7 @@ impl Event {
         };
         let finished = || {
             let state = event.inner.lock().state;
-            (state != State::Running).then_some(())
+            (state != EventState::Running).then_some(())
         };
         if let Some(ctx) = ctx
             && finished().is_none()
@@ -307,7 +307,7 @@ impl Event {
     pub fn register(user: *mut UserEvent, callback: Callback, argument: usize) -> Result<()> {
         let event = Event::of(user)?;
         let mut inner = event.inner.lock();
-        if inner.state == State::Running {
+        if inner.state == EventState::Running {
             return Err(Error::new(Code::NoPerm, "the event is running"));
         }
         inner.callbacks.push((callback, argument));
@@ -321,10 +321,10 @@ impl Event {
         if inner.children.is_empty() || event.parent.is_some() {
             return Err(Error::inval("the event has no children"));
         }
-        if inner.state != State::Ready {
+        if inner.state != EventState::Ready {
             return Err(Error::new(Code::NoPerm, "the event is launched already"));
         }
-        inner.state = State::Running;
+        inner.state = EventState::Running;
         inner.error = 0;
         let first = inner.children.first().copied();
         inner.ctx = first
@@ -346,7 +346,7 @@ impl Event {
     pub fn abort(user: *mut UserEvent) -> Result<()> {
         let event = Event::of(user)?;
         let mut inner = event.inner.lock();
-        if inner.state == State::Running {
+        if inner.state == EventState::Running {
             inner.abort = true;
         }
         Ok(())
@@ -354,13 +354,13 @@ impl Event {
 
     fn begin(self: &Arc<Event>, ctx: &Arc<Ctx>) -> Result<()> {
         let mut inner = self.inner.lock();
-        if inner.state == State::Running || inner.operating {
+        if inner.state == EventState::Running || inner.operating {
             return Err(Error::new(Code::Busy, "the event is in use by another operation"));
         }
-        if inner.state == State::Completed {
+        if inner.state == EventState::Completed {
             return Err(Error::new(Code::Busy, "the event's last result was not taken"));
         }
-        inner.state = State::Running;
+        inner.state = EventState::Running;
         inner.operating = true;
         inner.abort = false;
         inner.error = 0;
@@ -426,7 +426,7 @@ impl Event {
 
     fn finish(self: &Arc<Event>) {
         let mut inner = self.inner.lock();
-        inner.state = State::Completed;
+        inner.state = EventState::Completed;
         let error = inner.error;
         inner.ctx = None;
         self.user.with(|user| user.ev_error = error);
@@ -449,7 +449,7 @@ impl Event {
             inner.error = error;
         }
         let last = inner.children_running == 0;
-        let done = last && inner.state == State::Running && !inner.operating;
+        let done = last && inner.state == EventState::Running && !inner.operating;
         drop(inner);
         if done {
             self.finish_soon();
@@ -459,8 +459,8 @@ impl Event {
     /// The result was seen: the event may be used again.
     fn take(&self) -> *mut UserEvent {
         let mut inner = self.inner.lock();
-        if inner.state == State::Completed {
-            inner.state = State::Ready;
+        if inner.state == EventState::Completed {
+            inner.state = EventState::Ready;
         }
         for child in inner.children.clone() {
             if let Ok(child) = handle::get::<Event>(child) {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use wire::admission::AdmissionStat;
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
 use wire::map::{PoolMap, TargetState};
-use wire::obj::{Request, ShardStat};
+use wire::obj::{PoolShardStat, Request};
 use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
 
@@ -74,14 +74,14 @@ pub struct TargetSpace {
     /// Its state in the pool.
     pub state: TargetState,
     /// Space and counts; `None` when it gave no answer.
-    pub stat: Option<ShardStat>,
+    pub stat: Option<PoolShardStat>,
 }
 
 /// Space of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct SpaceInfo {
     /// Sum over the targets that answered.
-    pub total: ShardStat,
+    pub total: PoolShardStat,
     /// By target.
     pub targets: Vec<TargetSpace>,
 }
@@ -126,14 +126,14 @@ impl Pool {
     /// Asks every target for its space. Targets that do not answer count as absent.
     pub async fn query(&self) -> Result<SpaceInfo> {
         let map = self.map();
-        let request = wire::encode(&Request::ShardStat { pool: self.0.state.id });
+        let request = wire::encode(&Request::PoolShardStat { pool: self.0.state.id });
         let asked = map.targets.iter().map(|target| {
             let request = &request;
             async move {
                 let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
                 let client = &self.0.client;
                 let stat = match client.target(target.id).ask(client, &self.0.state, ask).await {
-                    Ok(answer) => Some(wire::decode::<ShardStat>(&answer.body[1..])?),
+                    Ok(answer) => Some(wire::decode::<PoolShardStat>(&answer.body[1..])?),
                     Err(error) => {
                         tracing::warn!("target {}: {error}", target.id);
                         None
@@ -143,7 +143,7 @@ impl Pool {
             }
         });
         let targets = try_join_all(asked).await?;
-        let mut total = ShardStat::default();
+        let mut total = PoolShardStat::default();
         for stat in targets.iter().filter_map(|target| target.stat) {
             total.scm_bytes += stat.scm_bytes;
             total.scm_free_bytes += stat.scm_free_bytes;
@@ -179,8 +179,8 @@ impl Pool {
     }
 
     /// Asks one target for its space.
-    pub async fn query_one(&self, target: TargetId) -> Result<ShardStat> {
-        let request = wire::encode(&Request::ShardStat { pool: self.0.state.id });
+    pub async fn query_one(&self, target: TargetId) -> Result<PoolShardStat> {
+        let request = wire::encode(&Request::PoolShardStat { pool: self.0.state.id });
         let ask = Ask { body: &request, bulk_out: &[], bulk_in: &mut [] };
         let client = &self.0.client;
         let answer = client.target(target).ask(client, &self.0.state, ask).await?;

@@ -22,7 +22,7 @@ const SHORT: u8 = 2;
 /// Where a listing stands, and where it ends. Good for any client, for ever.
 #[derive(Clone, Debug)]
 pub struct DirAnchor {
-    /// Shard in hand.
+    /// The directory's shard in hand.
     shard: u32,
     /// First hash wanted of the shard in hand.
     hash_from: u64,

@@ -1,6 +1,6 @@
 //! Requests of the control service and of operators: shards, containers, space, listings.
 
-use crate::target::{PoolShard, Target};
+use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use transport::Incoming;
 use types::{Code, Error, Result};
@@ -20,7 +20,7 @@ impl Target {
     /// The encoded answer, `Ok` tag included.
     async fn admin_body(self: Rc<Self>, body: &[u8]) -> Result<Vec<u8>> {
         match wire::decode::<Request<'_>>(body)? {
-            Request::ShardStat { pool } => {
+            Request::PoolShardStat { pool } => {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.shard.stat())))
             }
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    async fn store_stat(&self, ctx: &PoolShard) -> Result<StoreStat> {
+    async fn store_stat(&self, ctx: &TargetPool) -> Result<StoreStat> {
         Ok(StoreStat {
             devices: self.store.device_stats().await?,
             log: ctx.shard.log_stat(),
@@ -97,7 +97,7 @@ impl Target {
         match op {
             AdminOp::SetVersions { .. } => Err(Error::bare(Code::Proto)),
             AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
-                let config = vos::ShardConfig { durability, scm_bytes, nvme_bytes };
+                let config = vos::PoolShardConfig { durability, scm_bytes, nvme_bytes };
                 let known = self.shards.borrow().get(&pool).cloned();
                 if let Some(ctx) = known {
                     if *ctx.shard.config() != config {
@@ -109,7 +109,7 @@ impl Target {
                     return Ok(());
                 }
                 let shard = self.store.create_shard(pool, &config).await?;
-                let ctx = Rc::new(PoolShard::new(&self.env, shard));
+                let ctx = Rc::new(TargetPool::new(&self.env, shard));
                 self.start_scrubber(&ctx);
                 self.shards.borrow_mut().insert(pool, ctx);
                 Ok(())

@@ -8,7 +8,7 @@
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::batch::Ask;
 use crate::opens::Handle;
-use crate::target::{PoolShard, Target};
+use crate::target::{Target, TargetPool};
 use futures_util::lock::Mutex;
 use std::rc::Rc;
 use transport::IncomingBulk;
@@ -44,7 +44,7 @@ impl Append {
     }
 
     /// The end of the array now.
-    fn end(&self, ctx: &PoolShard, batch: &Batch<'_>) -> Result<u64> {
+    fn end(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<u64> {
         let tail = ctx.shard.view(batch.cont)?.tail(self.oid).unwrap_or_default();
         Ok(match tail.dkey_max {
             Some(dkey) if dkey > 0 => {

@@ -6,7 +6,7 @@
 
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::append::Append;
-use crate::target::{PoolShard, Session, Target};
+use crate::target::{Session, Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
@@ -26,7 +26,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Ask {
     pub caller: Rc<Session>,
     pub header: Header,
-    pub ctx: Rc<PoolShard>,
+    pub ctx: Rc<TargetPool>,
     pub responder: Responder,
     /// When nobody waits for the answer any more, by the target's clock.
     pub deadline: Duration,
@@ -168,7 +168,7 @@ impl Target {
 
     async fn receive_payload(
         &self,
-        ctx: &PoolShard,
+        ctx: &TargetPool,
         batch: &Batch<'_>,
         mut bulk: IncomingBulk,
     ) -> Result<Payload> {
@@ -313,7 +313,7 @@ impl Target {
     /// key of it.
     pub(crate) async fn wait_for_decisions(
         &self,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         header: &Header,
         batch: &Batch<'_>,
     ) -> Result<()> {
@@ -340,7 +340,7 @@ impl Target {
 
 /// A batch that is new, or the answer it got before.
 enum Seen {
-    New(Rc<PoolShard>),
+    New(Rc<TargetPool>),
     Before(Vec<u8>),
 }
 
@@ -358,7 +358,7 @@ fn changes(batch: &Batch<'_>) -> bool {
     batch.ops.iter().any(|op| op.is_write())
 }
 
-pub(crate) fn check_map(header: &Header, ctx: &PoolShard) -> Result<()> {
+pub(crate) fn check_map(header: &Header, ctx: &TargetPool) -> Result<()> {
     match header.map_version {
         0 => Ok(()),
         version if version < ctx.map_version() => Err(Error::bare(Code::Stale)),

@@ -10,7 +10,7 @@
 //! requests that meet a held key wait for the decision instead ([`crate::batch`]).
 
 use crate::admission::{PREPARE_WAIT_MAX, at_clients_pace};
-use crate::target::{PoolShard, Target};
+use crate::target::{Target, TargetPool};
 use futures_util::future::join_all;
 use std::rc::Rc;
 use std::time::Duration;
@@ -98,7 +98,7 @@ impl Target {
     async fn coordinate(
         self: &Rc<Self>,
         pool: PoolId,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         client_tx: TxId,
         parts: &[(TargetId, &serde_bytes::Bytes, u32)],
         data: &[u8],
@@ -178,7 +178,7 @@ impl Target {
     /// Has one participant prepare its part.
     async fn prepare_at(
         self: &Rc<Self>,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         tx: TxId,
         target: TargetId,
         batch: &[u8],
@@ -238,7 +238,7 @@ impl Target {
     /// Checks, logs and holds a part; returns the least epoch for it and its encoded reply.
     async fn prepare_here(
         self: &Rc<Self>,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         tx: TxId,
         coordinator: TargetId,
         batch: &Batch<'_>,
@@ -323,7 +323,7 @@ impl Target {
     pub(crate) async fn decide(
         self: &Rc<Self>,
         pool: PoolId,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         tx: TxId,
         outcome: TxOutcome,
     ) -> Result<Lsn> {
@@ -342,7 +342,7 @@ impl Target {
     }
 
     /// What this coordinator knows of a transaction.
-    pub(crate) fn outcome_of(&self, ctx: &PoolShard, tx: TxId) -> TxOutcome {
+    pub(crate) fn outcome_of(&self, ctx: &TargetPool, tx: TxId) -> TxOutcome {
         if self.coordinating.borrow().contains(&tx) {
             return TxOutcome::Pending;
         }
@@ -356,7 +356,7 @@ impl Target {
     fn tell_decision(
         self: Rc<Self>,
         pool: PoolId,
-        ctx: Rc<PoolShard>,
+        ctx: Rc<TargetPool>,
         tx: TxId,
         outcome: TxOutcome,
         participants: Vec<TargetId>,
@@ -380,7 +380,7 @@ impl Target {
     async fn tell_one(
         self: &Rc<Self>,
         pool: PoolId,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         tx: TxId,
         outcome: TxOutcome,
         participant: TargetId,
@@ -410,7 +410,12 @@ impl Target {
         }
     }
 
-    async fn tell_remote(&self, ctx: &PoolShard, participant: TargetId, body: &[u8]) -> Result<()> {
+    async fn tell_remote(
+        &self,
+        ctx: &TargetPool,
+        participant: TargetId,
+        body: &[u8],
+    ) -> Result<()> {
         let map = ctx.map()?;
         let engine = map.engine_of(participant).ok_or_else(|| Error::bare(Code::NonExist))?;
         let answer = self.peers.ask(engine, participant, body, &[]).await?;
@@ -421,7 +426,7 @@ impl Target {
     async fn resolve(
         self: Rc<Self>,
         pool: PoolId,
-        ctx: Rc<PoolShard>,
+        ctx: Rc<TargetPool>,
         tx: TxId,
         coordinator: TargetId,
     ) {
@@ -445,7 +450,7 @@ impl Target {
 
     async fn ask_outcome(
         &self,
-        ctx: &PoolShard,
+        ctx: &TargetPool,
         tx: TxId,
         coordinator: TargetId,
         body: &[u8],
@@ -461,7 +466,7 @@ impl Target {
 
     /// After a restart: repeats decisions that may not have been acknowledged, and asks about parts
     /// that wait for one.
-    pub(crate) fn resume_transactions(self: Rc<Self>, pool: PoolId, ctx: &Rc<PoolShard>) {
+    pub(crate) fn resume_transactions(self: Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         for (tx, epoch, participants) in ctx.shard.decisions() {
             let outcome = TxOutcome::Committed(epoch);
             self.clone().tell_decision(pool, ctx.clone(), tx, outcome, participants);

@@ -5,7 +5,7 @@
 
 use crate::opens::Handle;
 use crate::reply::Answer;
-use crate::target::{PoolShard, Target};
+use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Epoch, Error, Oid, PoolId, Result};
@@ -66,7 +66,7 @@ impl Plan<'_> {
 
 impl Target {
     /// Plans a batch whose conditions hold.
-    pub(crate) fn plan<'a>(&self, ctx: &PoolShard, batch: &Batch<'a>) -> Result<Plan<'a>> {
+    pub(crate) fn plan<'a>(&self, ctx: &TargetPool, batch: &Batch<'a>) -> Result<Plan<'a>> {
         let view = ctx.shard.view_at(batch.cont, batch.at)?;
         // What a snapshot shows does not go away: there is nothing to hold open.
         let registers = batch.at == Epoch::ZERO;
@@ -206,7 +206,7 @@ impl Target {
     }
 
     /// What the link at the start of a value leads to.
-    fn linked(&self, ctx: &PoolShard, value: &[u8]) -> LinkedObject {
+    fn linked(&self, ctx: &TargetPool, value: &[u8]) -> LinkedObject {
         let none =
             LinkedObject { oid: Oid::NIL, protected: false, home_here: false, all_here: false };
         let Some(link) = Link::decode(value) else { return none };
@@ -226,7 +226,7 @@ impl Target {
         LinkedObject { oid: link.oid, protected: link.protected, home_here, all_here }
     }
 
-    pub(crate) fn is_whole_here(&self, ctx: &PoolShard, oid: Oid) -> bool {
+    pub(crate) fn is_whole_here(&self, ctx: &TargetPool, oid: Oid) -> bool {
         ctx.map().is_ok_and(|map| {
             placement::layout(oid, &map).is_ok_and(|layout| layout.group_count() == 1)
         })
@@ -234,7 +234,7 @@ impl Target {
 
     /// Tail of the object that a listed value links to, when all of it is here: the store tells
     /// of objects that hold something, an empty one has the default tail.
-    fn tail_of_listed(&self, ctx: &PoolShard, item: &Listed<'_>) -> Option<Tail> {
+    fn tail_of_listed(&self, ctx: &TargetPool, item: &Listed<'_>) -> Option<Tail> {
         let Listed::Entry { value, tail, .. } = item else { return None };
         self.linked(ctx, value).all_here.then(|| tail.unwrap_or_default())
     }
@@ -242,7 +242,7 @@ impl Target {
     /// Carries out a batch's plan in the store. The payload holds the data of its updates.
     pub(crate) fn apply(
         &self,
-        ctx: &PoolShard,
+        ctx: &TargetPool,
         batch: &Batch<'_>,
         plan: &Plan<'_>,
         epoch: Epoch,
@@ -286,7 +286,7 @@ impl Target {
     }
 
     /// Frees every orphan of a shard that nobody holds open.
-    pub(crate) fn reap_orphans(self: &Rc<Self>, pool: PoolId, ctx: &PoolShard) {
+    pub(crate) fn reap_orphans(self: &Rc<Self>, pool: PoolId, ctx: &TargetPool) {
         for (cont, oid) in ctx.shard.orphans() {
             self.clone().reap((pool, cont, oid));
         }

@@ -5,9 +5,9 @@
 //! as fast as it goes when an operator asks. It goes on after a restart where it was.
 //!
 //! A block is called damaged when it differs twice in a row. From then on readers are refused
-//! what touches it until it is overwritten; see [`vos::Shard::mark_bad`].
+//! what touches it until it is overwritten; see [`vos::PoolShard::mark_bad`].
 
-use crate::target::{PoolShard, Target};
+use crate::target::{Target, TargetPool};
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ impl Scrubber {
     }
 }
 
-impl PoolShard {
+impl TargetPool {
     /// Begins a pass at full speed; returns its number.
     pub fn scrub_now(&self) -> u64 {
         let progress = self.shard.scrub_progress();
@@ -157,7 +157,7 @@ impl Target {
     /// is read once more is left alone.
     pub(crate) async fn found_damage(
         self: &Rc<Self>,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         blocks: &[u64],
         found_by: FoundBy,
     ) -> Error {
@@ -180,7 +180,7 @@ impl Target {
     }
 
     /// Writes to the log whose data are damaged.
-    async fn tell_damage(&self, ctx: &PoolShard, blocks: &[u64]) {
+    async fn tell_damage(&self, ctx: &TargetPool, blocks: &[u64]) {
         let shown = &blocks[..blocks.len().min(PLACE_COUNT_MAX)];
         ctx.find_holders(shown).await;
         let pool = ctx.shard.pool();
@@ -210,7 +210,7 @@ impl Target {
     /// else. Returns the number of damaged blocks.
     pub(crate) async fn verify(
         self: &Rc<Self>,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         batch: &Batch<'_>,
     ) -> Result<u64> {
         self.known_cont(ctx, batch.cont).await?;
@@ -237,7 +237,7 @@ impl Target {
     }
 
     /// Starts the task of a shard.
-    pub(crate) fn start_scrubber(self: &Rc<Self>, ctx: &Rc<PoolShard>) {
+    pub(crate) fn start_scrubber(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
         let (target, ctx) = (self.clone(), ctx.clone());
         let progress = ctx.shard.scrub_progress();
         if progress.begin_ns == 0 {
@@ -248,7 +248,7 @@ impl Target {
         self.env.spawn(async move { target.scrub_shard(&ctx).await });
     }
 
-    async fn scrub_shard(self: &Rc<Self>, ctx: &Rc<PoolShard>) {
+    async fn scrub_shard(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
         let scrubber = &ctx.scrubber;
         let mut steps = 0;
         while !scrubber.stopped.get() {
@@ -291,7 +291,7 @@ impl Target {
     }
 
     /// One step of a pass under way.
-    async fn scrub_step(self: &Rc<Self>, ctx: &Rc<PoolShard>, remember: bool) -> Result<()> {
+    async fn scrub_step(self: &Rc<Self>, ctx: &Rc<TargetPool>, remember: bool) -> Result<()> {
         let before = ctx.shard.scrub_progress();
         let found = ctx.shard.scrub(before.next_block, STEP_BLOCKS).await;
         let bad = match &found {
@@ -366,7 +366,7 @@ impl Target {
     }
 }
 
-fn bad_still(ctx: &PoolShard, blocks: &[u64]) -> u64 {
+fn bad_still(ctx: &TargetPool, blocks: &[u64]) -> u64 {
     let bad = ctx.shard.bad_blocks();
     blocks.iter().filter(|block| bad.iter().any(|(known, _)| known == *block)).count() as u64
 }

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
 use types::{ClientId, Code, ContId, Durability, Epoch, Error, Hlc, PoolId, Result, TargetId};
-use vos::{Payload, Shard, Store};
+use vos::{Payload, PoolShard, Store};
 use wire::Kind;
 use wire::hello::HelloReply;
 use wire::map::PoolMap;
@@ -41,8 +41,8 @@ const RETRY_GRACE: Duration = Duration::from_secs(600);
 const ORPHAN_GRACE: Duration = Duration::from_secs(30);
 
 /// A pool's shard with what the target knows about the pool.
-pub(crate) struct PoolShard {
-    pub shard: Rc<Shard>,
+pub(crate) struct TargetPool {
+    pub shard: Rc<PoolShard>,
     pub map: RefCell<Option<Rc<PoolMap>>>,
     pub clock: RefCell<Hlc>,
     /// Requests that wait for a prepared transaction to be decided.
@@ -69,11 +69,11 @@ struct Seat {
     since: u64,
 }
 
-impl PoolShard {
-    pub fn new(env: &Env, shard: Rc<Shard>) -> PoolShard {
+impl TargetPool {
+    pub fn new(env: &Env, shard: Rc<PoolShard>) -> TargetPool {
         let mut clock = Hlc::default();
         clock.observe(shard.last_epoch());
-        PoolShard {
+        TargetPool {
             shard,
             map: RefCell::new(None),
             clock: RefCell::new(clock),
@@ -113,7 +113,7 @@ pub struct Target {
     pub(crate) env: Env,
     pub(crate) id: TargetId,
     pub(crate) store: Rc<Store>,
-    pub(crate) shards: RefCell<HashMap<PoolId, Rc<PoolShard>>>,
+    pub(crate) shards: RefCell<HashMap<PoolId, Rc<TargetPool>>>,
     /// Pools whose part here cannot be opened, and why.
     pub(crate) failed: RefCell<HashMap<PoolId, Error>>,
     pub(crate) opens: RefCell<Opens>,
@@ -160,7 +160,7 @@ impl Target {
         for pool in store.shards() {
             match store.open_shard(pool).await {
                 Ok(shard) => {
-                    shards.insert(pool, Rc::new(PoolShard::new(&env, shard)));
+                    shards.insert(pool, Rc::new(TargetPool::new(&env, shard)));
                 }
                 Err(error) => {
                     let error = error.context(format!("target {id}: pool {pool} cannot be served"));
@@ -202,7 +202,7 @@ impl Target {
 
     /// After a restart: decides what was in doubt, frees what was unlinked while open.
     fn resume(self: Rc<Self>) {
-        let pools: Vec<(PoolId, Rc<PoolShard>)> =
+        let pools: Vec<(PoolId, Rc<TargetPool>)> =
             self.shards.borrow().iter().map(|(pool, ctx)| (*pool, ctx.clone())).collect();
         for (pool, ctx) in pools {
             self.start_scrubber(&ctx);
@@ -372,7 +372,7 @@ impl Target {
     }
 
     /// The shard of a pool; shortly after the start, waits to be told of it.
-    pub(crate) async fn shard(&self, pool: PoolId) -> Result<Rc<PoolShard>> {
+    pub(crate) async fn shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
         loop {
             if let Some(ctx) = self.shards.borrow().get(&pool) {
                 return Ok(ctx.clone());
@@ -391,7 +391,7 @@ impl Target {
     }
 
     /// The shard of a pool and its map; shortly after the start, waits to be told of them.
-    pub(crate) async fn mapped_shard(&self, pool: PoolId) -> Result<Rc<PoolShard>> {
+    pub(crate) async fn mapped_shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
         let ctx = self.shard(pool).await?;
         while ctx.map.borrow().is_none() && self.env.now() <= self.started + INTRODUCTION_TIME_MAX {
             self.env.sleep(INTRODUCTION_PAUSE).await;
@@ -401,7 +401,7 @@ impl Target {
     }
 
     /// Makes sure a container is known; shortly after the start, waits to be told of it.
-    pub(crate) async fn known_cont(&self, ctx: &PoolShard, cont: ContId) -> Result<()> {
+    pub(crate) async fn known_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<()> {
         while !ctx.shard.has_cont(cont) {
             if self.env.now() > self.started + INTRODUCTION_TIME_MAX {
                 return Err(Error::new(
@@ -414,8 +414,8 @@ impl Target {
         Ok(())
     }
 
-    /// As [`Shard::stage`]; one that is full says which target it is.
-    pub(crate) fn stage(&self, ctx: &PoolShard, ops: &[Op<'_>]) -> Result<Payload> {
+    /// As [`PoolShard::stage`]; one that is full says which target it is.
+    pub(crate) fn stage(&self, ctx: &TargetPool, ops: &[Op<'_>]) -> Result<Payload> {
         ctx.shard.stage(ops).map_err(|error| match error.code {
             Code::NoSpace => error.context(format!("target {}", self.id)),
             _ => error,
@@ -423,7 +423,7 @@ impl Target {
     }
 
     /// A new epoch of a shard.
-    pub(crate) fn tick(&self, ctx: &PoolShard) -> Epoch {
+    pub(crate) fn tick(&self, ctx: &TargetPool) -> Epoch {
         ctx.clock.borrow_mut().tick(self.env.wall_ns())
     }
 
@@ -465,7 +465,7 @@ impl Target {
         while self.in_progress.get() > 0 {
             self.env.sleep(Duration::from_millis(1)).await;
         }
-        let shards: Vec<Rc<PoolShard>> = self.shards.borrow().values().cloned().collect();
+        let shards: Vec<Rc<TargetPool>> = self.shards.borrow().values().cloned().collect();
         for ctx in shards {
             ctx.shard.close().await?;
         }

@@ -1,6 +1,6 @@
 //! Snapshots and rollbacks, as the control service orders them (see `control`).
 
-use crate::target::{PoolShard, Target};
+use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use types::{ContId, Epoch, PoolId, Result};
 use wire::obj::AdminReply;
@@ -52,7 +52,7 @@ impl Target {
     fn roll_back(
         self: &Rc<Self>,
         pool: PoolId,
-        ctx: &Rc<PoolShard>,
+        ctx: &Rc<TargetPool>,
         cont: ContId,
         to: Epoch,
         revision: u64,

@@ -25,7 +25,7 @@ pub(crate) struct Keep {
     pub buf: Option<AlignedBuf>,
 }
 
-enum State {
+enum Slot {
     Free,
     InFlight { keep: Keep, waker: Option<Waker>, abandoned: bool },
     Done { keep: Keep, result: i32 },
@@ -33,7 +33,7 @@ enum State {
 
 pub(crate) struct Ring {
     ring: RefCell<IoUring>,
-    slots: RefCell<Vec<State>>,
+    slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
     /// Pushed to the queue, not yet handed to the kernel.
     unsubmitted: Cell<usize>,
@@ -64,7 +64,7 @@ impl Ring {
     pub unsafe fn start(self: &Rc<Self>, entry: squeue::Entry, keep: Keep) -> RingOp {
         let index = {
             let mut slots = self.slots.borrow_mut();
-            let state = State::InFlight { keep, waker: None, abandoned: false };
+            let state = Slot::InFlight { keep, waker: None, abandoned: false };
             match self.free.borrow_mut().pop() {
                 Some(index) => {
                     slots[index] = state;
@@ -105,8 +105,8 @@ impl Ring {
             self.in_flight.set(self.in_flight.get() - 1);
             let index = done.user_data() as usize;
             let mut slots = self.slots.borrow_mut();
-            let state = std::mem::replace(&mut slots[index], State::Free);
-            let State::InFlight { keep, waker, abandoned } = state else {
+            let state = std::mem::replace(&mut slots[index], Slot::Free);
+            let Slot::InFlight { keep, waker, abandoned } = state else {
                 unreachable!("a completion of an operation that is not in flight");
             };
             if abandoned {
@@ -114,7 +114,7 @@ impl Ring {
                 self.free.borrow_mut().push(index);
                 continue;
             }
-            slots[index] = State::Done { keep, result: done.result() };
+            slots[index] = Slot::Done { keep, result: done.result() };
             drop(slots);
             if let Some(waker) = waker {
                 waker.wake();
@@ -175,18 +175,18 @@ impl Future for RingOp {
         let index = self.index.expect("polled after completion");
         let ring = self.ring.clone();
         let mut slots = ring.slots.borrow_mut();
-        match std::mem::replace(&mut slots[index], State::Free) {
-            State::Done { keep, result } => {
+        match std::mem::replace(&mut slots[index], Slot::Free) {
+            Slot::Done { keep, result } => {
                 self.index = None;
                 ring.free.borrow_mut().push(index);
                 Poll::Ready((keep, result))
             }
-            State::InFlight { keep, abandoned, .. } => {
+            Slot::InFlight { keep, abandoned, .. } => {
                 let waker = Some(cx.waker().clone());
-                slots[index] = State::InFlight { keep, waker, abandoned };
+                slots[index] = Slot::InFlight { keep, waker, abandoned };
                 Poll::Pending
             }
-            State::Free => unreachable!("an operation without a slot"),
+            Slot::Free => unreachable!("an operation without a slot"),
         }
     }
 }
@@ -196,17 +196,17 @@ impl Drop for RingOp {
         let Some(index) = self.index else { return };
         let mut slots = self.ring.slots.borrow_mut();
         match &mut slots[index] {
-            State::InFlight { abandoned, waker, .. } => {
+            Slot::InFlight { abandoned, waker, .. } => {
                 *abandoned = true;
                 *waker = None;
             }
-            State::Done { .. } => {
-                let state = std::mem::replace(&mut slots[index], State::Free);
+            Slot::Done { .. } => {
+                let state = std::mem::replace(&mut slots[index], Slot::Free);
                 drop(slots);
                 drop(state);
                 self.ring.free.borrow_mut().push(index);
             }
-            State::Free => {}
+            Slot::Free => {}
         }
     }
 }

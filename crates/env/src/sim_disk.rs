@@ -100,7 +100,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-struct State {
+struct SharedDisk {
     clock: Rc<SimClock>,
     rng: Rng,
     faults: RefCell<DiskFaults>,
@@ -122,11 +122,11 @@ struct State {
 
 /// A simulated disk. Clones are the same one.
 #[derive(Clone)]
-pub struct SimDisk(Rc<State>);
+pub struct SimDisk(Rc<SharedDisk>);
 
 impl SimDisk {
     pub(crate) fn new(clock: Rc<SimClock>, seed: u64) -> SimDisk {
-        SimDisk(Rc::new(State {
+        SimDisk(Rc::new(SharedDisk {
             clock,
             rng: Rng::new(seed),
             faults: RefCell::default(),

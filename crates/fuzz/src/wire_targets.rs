@@ -9,7 +9,7 @@ use wire::hello::{Hello, HelloReply, RemoteRange};
 use wire::link::{LINK_BYTES, Link};
 use wire::lock::LockReply;
 use wire::obj::{
-    AdminReply, Batch, BatchReply, Notice, ObjectList, OpReply, Prepared, Request, ShardStat,
+    AdminReply, Batch, BatchReply, Notice, ObjectList, OpReply, PoolShardStat, Prepared, Request,
     TxOutcome, TxReply,
 };
 use wire::scrub::ScrubStat;
@@ -82,7 +82,7 @@ messages! {
     TxReplyTag = "tx-reply": TxReply<'_>, "tx_reply";
     PreparedTag = "prepared": Prepared<'_>, "prepared";
     OutcomeTag = "outcome": Result<TxOutcome, Error>, "outcome";
-    ShardStatTag = "shard-stat": Result<ShardStat, Error>, "shard_stat";
+    PoolShardStatTag = "shard-stat": Result<PoolShardStat, Error>, "shard_stat";
     ObjectListTag = "object-list": Result<ObjectList, Error>, "object_list";
     LockReplyTag = "lock-reply": Result<LockReply, Error>, "lock_reply";
     ScrubStatTag = "scrub-stat": Result<ScrubStat, Error>, "scrub_stat";

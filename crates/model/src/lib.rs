@@ -4,7 +4,7 @@
 //! copies, no I/O, no clock. Tests run the same random operations here and on the real thing
 //! and compare.
 //!
-//! - [`objects::Shard`]: what one target holds, driven by the messages of [`wire::obj`].
+//! - [`objects::ContShard`]: what one target holds, driven by the messages of [`wire::obj`].
 //! - [`namespace::Namespace`]: a POSIX tree.
 
 mod answer;
@@ -12,4 +12,4 @@ pub mod namespace;
 pub mod objects;
 
 pub use namespace::Namespace;
-pub use objects::Shard;
+pub use objects::ContShard;

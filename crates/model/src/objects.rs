@@ -78,7 +78,7 @@ pub struct Outcome {
 
 /// The objects of one container on one target.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Shard {
+pub struct ContShard {
     objects: BTreeMap<Oid, Object>,
 }
 
@@ -98,7 +98,7 @@ fn integer(dkey: &[u8]) -> u64 {
     u64::from_le_bytes(raw)
 }
 
-impl Shard {
+impl ContShard {
     /// Ids of all objects, in order.
     pub fn oids(&self) -> impl Iterator<Item = Oid> + '_ {
         self.objects.keys().copied()
@@ -206,7 +206,7 @@ impl Shard {
     fn apply_op(
         &mut self,
         op: &Op<'_>,
-        before: &Shard,
+        before: &ContShard,
         bulk: &mut &[u8],
         epoch: Epoch,
         around: &dyn Surroundings,
@@ -692,7 +692,7 @@ mod tests {
     use wire::obj::{Listed, OpReply};
     use wire::obj::{Sums, UpdateIod};
 
-    fn run(shard: &mut Shard, ops: Vec<Op<'_>>, bulk: &[u8], epoch: u64) -> Result<Outcome> {
+    fn run(shard: &mut ContShard, ops: Vec<Op<'_>>, bulk: &[u8], epoch: u64) -> Result<Outcome> {
         let batch = Batch {
             pool: PoolId(1),
             cont: ContId(1),
@@ -715,7 +715,7 @@ mod tests {
         let oid = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0);
         let dkey = &[2, 0, 0, 0, 0, 0, 0, 0];
         let recx = Recx { index: 3, count: 2 };
-        let mut shard = Shard::default();
+        let mut shard = ContShard::default();
         let refused = run(&mut shard, vec![write(oid, dkey, Cond::OBJ_EXISTS, recx)], b"ab", 1);
         assert_eq!(refused.map_err(|error| error.code), Err(Code::NonExist));
         run(&mut shard, vec![write(oid, dkey, Cond::DKEY_INSERT, recx)], b"ab", 2).unwrap();
@@ -739,7 +739,7 @@ mod tests {
             let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
             Op::Update { oid, dkey, cond: Cond::NONE, iods }
         };
-        let mut shard = Shard::default();
+        let mut shard = ContShard::default();
         let recx = Recx { index: 1, count: 1 };
         run(&mut shard, vec![write(oid, dkey, Cond::NONE, recx)], b"x", 1).unwrap();
         let zero = |record_bytes| {
@@ -762,7 +762,7 @@ mod tests {
     #[test]
     fn listings_go_on_from_their_anchor() {
         let oid = Oid::generate(0, 1, ObjType::MultiHashed, ObjClass::S1, 0);
-        let mut shard = Shard::default();
+        let mut shard = ContShard::default();
         for name in [&b"a"[..], b"b", b"c", b"d", b"e"] {
             let value = UpdateValue::Inline(name);
             let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];

@@ -11,7 +11,7 @@ use std::time::Instant;
 use env::{Env, Rng};
 use futures_util::stream::{self, StreamExt};
 use types::{ContId, Durability, Epoch, Error, ObjClass, ObjType, Oid, PoolId, Result};
-use vos::{Devices, Segments, Shard, ShardConfig, Store, StoreOptions};
+use vos::{Devices, PoolShard, PoolShardConfig, Segments, Store, StoreOptions};
 use wire::obj::*;
 
 const CONT: ContId = ContId(1);
@@ -27,7 +27,7 @@ fn file() -> Oid {
 }
 
 /// Writes one range of the file, cut at chunks.
-async fn write(shard: &Shard, epoch: &mut u64, start: u64, end: u64) -> Result<()> {
+async fn write(shard: &PoolShard, epoch: &mut u64, start: u64, end: u64) -> Result<()> {
     let mut at = start;
     while at < end {
         let stop = end.min((at / CHUNK + 1) * CHUNK);
@@ -48,7 +48,7 @@ async fn write(shard: &Shard, epoch: &mut u64, start: u64, end: u64) -> Result<(
 }
 
 /// Reads one chunk; returns its bytes.
-async fn read_chunk(shard: &Shard, chunk: u64) -> Result<usize> {
+async fn read_chunk(shard: &PoolShard, chunk: u64) -> Result<usize> {
     let recxs = vec![Recx { index: 0, count: CHUNK }];
     let iods = [FetchIod { akey: b"", want: FetchWant::Array { record_bytes: 1, recxs } }];
     let mut segments = Segments::new();
@@ -59,7 +59,7 @@ async fn read_chunk(shard: &Shard, chunk: u64) -> Result<usize> {
 }
 
 /// Reads the file from start to end, some chunks at a time; MiB/s.
-async fn read(shard: &Shard) -> Result<f64> {
+async fn read(shard: &PoolShard) -> Result<f64> {
     let began = Instant::now();
     let chunks = stream::iter(0..PIECE * PIECES / CHUNK).map(|chunk| read_chunk(shard, chunk));
     let sizes: Vec<Result<usize>> = chunks.buffered(AT_ONCE).collect().await;
@@ -67,7 +67,7 @@ async fn read(shard: &Shard) -> Result<f64> {
     Ok(bytes as f64 / began.elapsed().as_secs_f64() / (1 << 20) as f64)
 }
 
-fn extents(shard: &Shard) -> Result<usize> {
+fn extents(shard: &PoolShard) -> Result<usize> {
     let mut count = 0;
     for chunk in 0..PIECE * PIECES / CHUNK {
         let dkey = chunk.to_le_bytes();
@@ -77,7 +77,7 @@ fn extents(shard: &Shard) -> Result<usize> {
     Ok(count)
 }
 
-fn show(shard: &Shard, which: &str) -> Result<()> {
+fn show(shard: &PoolShard, which: &str) -> Result<()> {
     let stat = shard.stat();
     println!(
         "{which}: {} extents, {} bytes of index, {} MiB of data",
@@ -89,9 +89,9 @@ fn show(shard: &Shard, which: &str) -> Result<()> {
 }
 
 /// A shard with the file in it.
-async fn filled(store: &Rc<Store>, pool: PoolId) -> Result<Rc<Shard>> {
+async fn filled(store: &Rc<Store>, pool: PoolId) -> Result<Rc<PoolShard>> {
     let (scm_bytes, nvme_bytes) = (64 << 20, 1 << 30);
-    let config = ShardConfig { durability: Durability::Wal, scm_bytes, nvme_bytes };
+    let config = PoolShardConfig { durability: Durability::Wal, scm_bytes, nvme_bytes };
     let shard = store.create_shard(pool, &config).await?;
     shard.durable(shard.create_cont(CONT)?).await?;
     // Writers go at paces of their own: pieces come in order only about.

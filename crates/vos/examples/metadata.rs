@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use env::Env;
 use types::{ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
-use vos::{Devices, Shard, ShardConfig, Store, StoreOptions};
+use vos::{Devices, PoolShard, PoolShardConfig, Store, StoreOptions};
 use wire::obj::*;
 
 /// As in the engine.
@@ -44,7 +44,7 @@ fn name_of(shape: Shape, n: u64) -> (Oid, [u8; 20]) {
     (Oid::generate(0, user, ObjType::MultiHashed, ObjClass::S1, 0), name)
 }
 
-async fn insert(shard: &Shard, shape: Shape, n: u64, epoch: u64, cond: Cond) -> Result<()> {
+async fn insert(shard: &PoolShard, shape: Shape, n: u64, epoch: u64, cond: Cond) -> Result<()> {
     let (oid, name) = name_of(shape, n);
     let value = UpdateValue::Inline(&[7; 100]);
     let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
@@ -56,7 +56,7 @@ async fn insert(shard: &Shard, shape: Shape, n: u64, epoch: u64, cond: Cond) -> 
     shard.durable(lsn).await
 }
 
-async fn lookup(shard: &Shard, shape: Shape, n: u64) -> Result<()> {
+async fn lookup(shard: &PoolShard, shape: Shape, n: u64) -> Result<()> {
     let (oid, name) = name_of(shape, n);
     let iods = vec![FetchIod { akey: b"i", want: FetchWant::Probe }];
     let ops = [Op::Fetch { oid, dkey: &name, cond: Cond::NONE, iods }];
@@ -85,10 +85,10 @@ fn cpu() -> Duration {
 /// Runs `count` operations, some at a time, and reports.
 async fn run(
     env: &Env,
-    shard: &Rc<Shard>,
+    shard: &Rc<PoolShard>,
     what: &str,
     count: u64,
-    op: impl AsyncFn(Rc<Shard>, u64) -> Result<()> + 'static,
+    op: impl AsyncFn(Rc<PoolShard>, u64) -> Result<()> + 'static,
 ) {
     let (began, cpu_began) = (Instant::now(), cpu());
     let left = Rc::new(Cell::new(DEPTH));
@@ -140,7 +140,7 @@ async fn open(env: &Env, dir: &Path, cache: u64) -> Result<Rc<Store>> {
 
 /// Makes the target.
 async fn fill(env: &Env, dir: &Path, shape: Shape, keys: u64, cache: u64) -> Result<()> {
-    let config = ShardConfig {
+    let config = PoolShardConfig {
         durability: Durability::Wal,
         scm_bytes: keys * 600 + (64 << 20),
         nvme_bytes: 64 << 20,

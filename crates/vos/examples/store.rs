@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use env::Env;
 use types::{ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
-use vos::{Segments, Shard, ShardConfig, Store};
+use vos::{PoolShard, PoolShardConfig, Segments, Store};
 use wire::obj::*;
 
 /// As in the engine.
@@ -30,7 +30,7 @@ fn name(n: u64) -> [u8; 20] {
     name
 }
 
-fn insert(shard: &Shard, oid: Oid, n: u64) -> Result<vos::Lsn> {
+fn insert(shard: &PoolShard, oid: Oid, n: u64) -> Result<vos::Lsn> {
     let name = name(n);
     let iods =
         vec![UpdateIod { akey: b"i", cond: Cond::NONE, value: UpdateValue::Inline(&[7; 100]) }];
@@ -76,7 +76,7 @@ fn shuffled(count: u64) -> Vec<u64> {
     order
 }
 
-fn entries(shard: &Shard, count: u64) -> Result<()> {
+fn entries(shard: &PoolShard, count: u64) -> Result<()> {
     let oid = Oid::generate(0, count, ObjType::MultiHashed, ObjClass::S1, 0);
     let before = resident_bytes();
     let began = Moment::now();
@@ -126,7 +126,7 @@ fn entries(shard: &Shard, count: u64) -> Result<()> {
     Ok(())
 }
 
-async fn arrays(shard: &Shard, pass: &str) -> Result<()> {
+async fn arrays(shard: &PoolShard, pass: &str) -> Result<()> {
     const BYTES: u64 = 1 << 20;
     const COUNT: u64 = 512;
     let oid = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0);
@@ -173,7 +173,7 @@ async fn arrays(shard: &Shard, pass: &str) -> Result<()> {
 }
 
 /// `depth` inserters that each wait for their insert to be durable.
-async fn synced(env: &Env, shard: &Rc<Shard>, depth: u64) -> Result<()> {
+async fn synced(env: &Env, shard: &Rc<PoolShard>, depth: u64) -> Result<()> {
     const COUNT: u64 = 8000;
     let oid = Oid::generate(0, 100 + depth, ObjType::MultiHashed, ObjClass::S1, 0);
     let left = Rc::new(std::cell::Cell::new(depth));
@@ -202,8 +202,11 @@ fn main() -> Result<()> {
     let root = given.as_ref().map_or(scratch.clone(), |dir| dir.join("vos-example"));
     env.block_on(async {
         let store = Store::open(&env, Path::new(&root)).await?;
-        let memory =
-            ShardConfig { durability: Durability::Memory, scm_bytes: 2 << 30, nvme_bytes: 1 << 30 };
+        let memory = PoolShardConfig {
+            durability: Durability::Memory,
+            scm_bytes: 2 << 30,
+            nvme_bytes: 1 << 30,
+        };
         let shard = store.create_shard(PoolId(1), &memory).await?;
         shard.create_cont(CONT)?;
         for count in [10_000, 1_000_000] {
@@ -213,7 +216,7 @@ fn main() -> Result<()> {
         arrays(&shard, "memory, again").await?;
         store.destroy_shard(PoolId(1)).await?;
         if given.is_some() {
-            let durable = ShardConfig { durability: Durability::Wal, ..memory };
+            let durable = PoolShardConfig { durability: Durability::Wal, ..memory };
             let shard = store.create_shard(PoolId(2), &durable).await?;
             let lsn = shard.create_cont(CONT)?;
             shard.durable(lsn).await?;

@@ -26,13 +26,13 @@ use smallvec::SmallVec;
 use types::{ContId, Result};
 use wire::obj::{Cond, Op};
 
+use crate::contents::sums_df;
 use crate::index::extent::ReadPart;
 use crate::index::fragment::{ArrayName, Group, WINDOW_BYTES};
 use crate::payload::{BlockSums, Payload};
 use crate::record::{ChangeDf, CopiedDf, PlaceDf, RecordDf};
 use crate::segments::Segments;
-use crate::shard::Shard;
-use crate::state::sums_df;
+use crate::shard::PoolShard;
 
 /// How often the task looks.
 const TICK: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ impl Fragments {
 }
 
 /// The background task: lives while there is something to look at.
-pub(crate) async fn run(shard: Weak<Shard>) {
+pub(crate) async fn run(shard: Weak<PoolShard>) {
     loop {
         let Some(env) = shard.upgrade().map(|shard| shard.core.env.clone()) else { return };
         env.sleep(TICK).await;
@@ -122,7 +122,7 @@ pub(crate) async fn run(shard: Weak<Shard>) {
 }
 
 /// Looks at everything noted that is old enough.
-pub(crate) async fn pass(shard: &Rc<Shard>, age: u64, gently: bool) -> Result<()> {
+pub(crate) async fn pass(shard: &Rc<PoolShard>, age: u64, gently: bool) -> Result<()> {
     let mut looked_at = 0;
     let mut extents = 0;
     loop {
@@ -141,7 +141,7 @@ pub(crate) async fn pass(shard: &Rc<Shard>, age: u64, gently: bool) -> Result<()
 }
 
 /// Joins the groups of one array; returns the number of extents it had.
-async fn join_array(shard: &Rc<Shard>, name: &ArrayName, gently: bool) -> Result<u64> {
+async fn join_array(shard: &Rc<PoolShard>, name: &ArrayName, gently: bool) -> Result<u64> {
     let mut found = None;
     // Joining in place comes first and makes fewer groups to copy: then look again, once.
     for _ in 0..2 {
@@ -178,7 +178,7 @@ async fn join_array(shard: &Rc<Shard>, name: &ArrayName, gently: bool) -> Result
 }
 
 /// Reads a group, writes it to one run and replaces it.
-async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> {
+async fn copy(shard: &Rc<PoolShard>, name: &ArrayName, group: &Group) -> Result<()> {
     let free = {
         let space = shard.core.space.borrow();
         space.free_bytes() > (space.bytes() / FREE_SHARE).max(4 * WINDOW_BYTES)
@@ -230,7 +230,7 @@ async fn copy(shard: &Rc<Shard>, name: &ArrayName, group: &Group) -> Result<()> 
 }
 
 /// Loads what holds an array.
-async fn load(shard: &Rc<Shard>, name: &ArrayName) -> Result<()> {
+async fn load(shard: &Rc<PoolShard>, name: &ArrayName) -> Result<()> {
     let dkey = &name.dkey;
     let touched = Op::PunchAkeys { oid: name.oid, dkey, cond: Cond::NONE, akeys: Vec::new() };
     shard.ready(name.cont, &[], &[touched]).await
@@ -239,7 +239,7 @@ async fn load(shard: &Rc<Shard>, name: &ArrayName) -> Result<()> {
 /// Replaces a group by one extent at `at`, if it is still as it was found: the record and the
 /// change in one step.
 async fn replace(
-    shard: &Rc<Shard>,
+    shard: &Rc<PoolShard>,
     name: &ArrayName,
     group: &Group,
     at: u64,

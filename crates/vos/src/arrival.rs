@@ -12,10 +12,10 @@ use types::{Code, ContId, CsumKind, Error, Result};
 use wire::obj::Sums;
 
 use crate::payload::{BlockSums, Payload, Piece};
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use crate::sums::SumPolicy;
 
-impl Shard {
+impl PoolShard {
     /// Sums of values of these lengths that lie one after the other in `data`, of which the sender knew
     /// only the whole. Compared with the sender's, unless they stay the same.
     ///

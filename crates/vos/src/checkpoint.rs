@@ -27,7 +27,7 @@ use crate::Lsn;
 use crate::index::page::{Image, PageId, PagePlace};
 use crate::pages::{PageIdDf, PageStore, encode};
 use crate::record::{RecordDf, encode_into};
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use crate::space::Run;
 use crate::table::{self, TableDf};
 use crate::wal::Wal;
@@ -64,7 +64,7 @@ struct Work {
 }
 
 /// Runs in the background; clears the shard's flag at the end.
-pub(crate) async fn run_beside(shard: Rc<Shard>) {
+pub(crate) async fn run_beside(shard: Rc<PoolShard>) {
     let result = checkpoint(&shard).await;
     shard.note_checkpoint(result.is_err());
     shard.checkpoint_ended();
@@ -74,7 +74,7 @@ pub(crate) async fn run_beside(shard: Rc<Shard>) {
 }
 
 /// Writes a checkpoint; see the module.
-pub(crate) async fn checkpoint(shard: &Rc<Shard>) -> Result<()> {
+pub(crate) async fn checkpoint(shard: &Rc<PoolShard>) -> Result<()> {
     let (Some(wal), Some(pages)) = (&shard.wal, &shard.pages) else { return Ok(()) };
     let began = shard.core.env.now();
     for _ in 0..RECLAIM_SLICES_MAX {
@@ -107,7 +107,7 @@ pub(crate) async fn checkpoint(shard: &Rc<Shard>) -> Result<()> {
 }
 
 /// The moment.
-fn begin(shard: &Shard, wal: &Rc<Wal>) -> Work {
+fn begin(shard: &PoolShard, wal: &Rc<Wal>) -> Work {
     wal.rotate();
     let mut state = shard.state.borrow_mut();
     shard.room.checkpoint_bytes.set(state.index.ledger.image_bytes_max());
@@ -123,7 +123,7 @@ fn begin(shard: &Shard, wal: &Rc<Wal>) -> Work {
 
 /// Everything after the moment; returns where the table lies.
 async fn write(
-    shard: &Rc<Shard>,
+    shard: &Rc<PoolShard>,
     wal: &Rc<Wal>,
     pages: &Rc<PageStore>,
     work: &mut Work,
@@ -168,7 +168,7 @@ async fn write(
 ///
 /// They are those of some moments after the one of the checkpoint, which is as good: the sum of a
 /// block does not change while it is in use, and what came into use since is in the log.
-async fn add_sums(shard: &Shard, pages: &PageStore, table: &mut TableDf) {
+async fn add_sums(shard: &PoolShard, pages: &PageStore, table: &mut TableDf) {
     let names = shard.core.space.borrow().sums.region_names();
     for slice in names.chunks(SUM_REGIONS) {
         for &(kind, number) in slice {
@@ -187,7 +187,7 @@ async fn add_sums(shard: &Shard, pages: &PageStore, table: &mut TableDf) {
 
 /// Writes what is frozen.
 async fn write_images(
-    shard: &Rc<Shard>,
+    shard: &Rc<PoolShard>,
     wal: &Rc<Wal>,
     pages: &Rc<PageStore>,
     work: &mut Work,
@@ -218,7 +218,7 @@ async fn write_images(
 }
 
 /// The next page to write: one that had to be encoded early, or one whose turn it is.
-fn next_image(shard: &Shard, todo: &mut std::vec::IntoIter<(PageId, u32)>) -> Option<Image> {
+fn next_image(shard: &PoolShard, todo: &mut std::vec::IntoIter<(PageId, u32)>) -> Option<Image> {
     let state = &mut *shard.state.borrow_mut();
     if let Some(image) = state.index.ledger.images.pop() {
         return Some(image);
@@ -245,7 +245,7 @@ fn start(pages: &Rc<PageStore>, image: Image) -> Written {
 }
 
 /// An image is written: the table names it, and so does its page, if it is still there.
-fn install(shard: &Shard, work: &mut Work, slot: u32, id: &PageId, place: PagePlace) {
+fn install(shard: &PoolShard, work: &mut Work, slot: u32, id: &PageId, place: PagePlace) {
     shard.room.wrote(place.runs.iter().map(|run| run.bytes).sum());
     if let Some(page) = work.table.pages.get_mut(slot as usize) {
         page.place = Some((&place).into());
@@ -264,7 +264,7 @@ fn install(shard: &Shard, work: &mut Work, slot: u32, id: &PageId, place: PagePl
 }
 
 /// After a failure: what was frozen or on its way is dirty again.
-fn thaw(shard: &Shard) {
+fn thaw(shard: &PoolShard) {
     let index = &mut shard.state.borrow_mut().index;
     index.ledger.images.clear();
     index.thaw();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use types::{Code, Result};
 
 use crate::payload::{Medium, Payload};
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 
 /// How long freed runs gather.
 const DELAY: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ const DELAY: Duration = Duration::from_secs(1);
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 
 /// The background task: discards until nothing is left that is worth it.
-pub(crate) async fn run(shard: Weak<Shard>) {
+pub(crate) async fn run(shard: Weak<PoolShard>) {
     loop {
         let Some(env) = shard.upgrade().map(|shard| shard.core.env.clone()) else { return };
         env.sleep(DELAY).await;
@@ -44,7 +44,7 @@ pub(crate) async fn run(shard: Weak<Shard>) {
 }
 
 /// Discards what has gathered; false when there is nothing.
-async fn step(shard: &Shard) -> Result<bool> {
+async fn step(shard: &PoolShard) -> Result<bool> {
     let mut any = false;
     loop {
         if shard.is_closed() {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use wire::store::{AggregationStat, LogStat};
 
-use crate::shard::{IndexStat, Shard};
+use crate::shard::{IndexStat, PoolShard};
 
-impl Shard {
+impl PoolShard {
     /// What of the index is in memory, and what its pages take.
     pub fn index_stat(&self) -> IndexStat {
         let state = self.state.borrow();

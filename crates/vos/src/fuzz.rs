@@ -2,6 +2,7 @@
 
 use types::{ContId, Epoch, ObjClass, ObjType, Oid};
 
+use crate::contents::Contents;
 use crate::index::Effects;
 use crate::index::object::Object;
 use crate::index::slot::{NewValue, Single};
@@ -9,7 +10,6 @@ use crate::index::snapshot::{encode_object, encode_range};
 use crate::pages::{self, PageIdDf, PlaceDf};
 use crate::sectors::{self, Expected, Next};
 use crate::space::Space;
-use crate::state::State;
 use crate::sums::SumPolicy;
 use crate::table::{ContDf, GarbageDf, LargeDf, PageDf, TableDf};
 use crate::versions::Versions;
@@ -87,7 +87,7 @@ fn page_records(mut body: &[u8]) {
 }
 
 fn records(mut body: &[u8], count: u32) {
-    let mut state = State::default();
+    let mut state = Contents::default();
     // Small: a claim costs as many blocks as it covers.
     let mut space = Space::new(64 << 20);
     for _ in 0..count {
@@ -148,7 +148,7 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
     let starts = vec![start(b""), start(&[0, 0, 0, 0, 0, 0, 0, 9])];
     let large = vec![LargeDf { oid, epochs: (Epoch(5), Epoch(4), Epoch(3)), starts }];
     let buckets = vec![(1, 0), (1, 1 << 63)];
-    let (records, record_count) = State::default().encode_rest();
+    let (records, record_count) = Contents::default().encode_rest();
     let table = TableDf {
         conts: vec![ContDf {
             cont: ContId(7),

@@ -9,7 +9,7 @@ use std::rc::Weak;
 use std::time::Duration;
 
 use crate::payload::Medium;
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use crate::space::Run;
 
 /// How often it is looked at.
@@ -21,7 +21,7 @@ const QUIET_TICKS: u32 = 30;
 /// Most bytes given back before others get their turn.
 const STEP_BYTES_MAX: u64 = 64 << 20;
 
-impl Shard {
+impl PoolShard {
     /// Just opened: what a pool in memory will use first is touched.
     pub(crate) fn touch_ahead(&self) {
         if let Medium::Arena(arena) = &self.core.medium {
@@ -40,7 +40,7 @@ impl Shard {
 }
 
 /// The background task: ends when all that is free was given back.
-pub(crate) async fn run(shard: Weak<Shard>) {
+pub(crate) async fn run(shard: Weak<PoolShard>) {
     let mut quiet_ticks = 0;
     let mut before = None;
     loop {
@@ -63,7 +63,7 @@ pub(crate) async fn run(shard: Weak<Shard>) {
 }
 
 /// Gives back all that is free.
-async fn give_back(shard: &Shard) {
+async fn give_back(shard: &PoolShard) {
     let Medium::Arena(arena) = &shard.core.medium else { return };
     let mut from = 0;
     loop {

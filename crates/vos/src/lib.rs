@@ -1,13 +1,13 @@
 //! Versioning object store of one target.
 //!
-//! A [`Store`] is the devices of a target: directories, or raw block devices. A [`Shard`] is one pool's part
+//! A [`Store`] is the devices of a target: directories, or raw block devices. A [`PoolShard`] is one pool's part
 //! in it: an index in memory, a log that makes it durable, and a data area for large values.
 //! Owned by one thread; nothing here is `Send`.
 //!
-//! One write: [`Shard::stage`] reserves everything it needs, the bulk goes into
-//! [`Payload::buffers`], [`Payload::write`] puts it on the device, [`Shard::check`] looks at the
-//! conditions, [`Shard::apply`] changes the index and appends one log record in the same step,
-//! [`Shard::durable`] waits for it. One read: [`Shard::view`], [`View::fetch`], then
+//! One write: [`PoolShard::stage`] reserves everything it needs, the bulk goes into
+//! [`Payload::buffers`], [`Payload::write`] puts it on the device, [`PoolShard::check`] looks at the
+//! conditions, [`PoolShard::apply`] changes the index and appends one log record in the same step,
+//! [`PoolShard::durable`] waits for it. One read: [`PoolShard::view`], [`View::fetch`], then
 //! [`Segments`] go out while later writes proceed.
 //!
 //! Invariants:
@@ -27,6 +27,7 @@ mod batch;
 mod changes;
 mod check;
 mod checkpoint;
+mod contents;
 mod discard;
 mod figures;
 pub mod fuzz;
@@ -51,7 +52,6 @@ mod sectors;
 mod segments;
 mod shard;
 mod space;
-mod state;
 mod store;
 mod stripe;
 mod sums;
@@ -68,7 +68,7 @@ pub use record::OrphanChange;
 pub use residency::METADATA_CACHE_DEFAULT;
 pub use scrub::{Holder, ScrubProgress, Scrubbed};
 pub use segments::{BulkSumsOwned, Segments};
-pub use shard::{IndexStat, Origin, Shard, ShardConfig};
+pub use shard::{IndexStat, Origin, PoolShard, PoolShardConfig};
 pub use store::{INLINE_BYTES_LIMIT, INLINE_BYTES_MIN, Store, StoreOptions};
 pub use sums::{BadMark, SumPolicy};
 pub use tier::{DATA_DEVICES_MAX, DataDevice, Devices, Owner};

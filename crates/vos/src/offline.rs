@@ -16,7 +16,7 @@ use types::{Code, Durability, Error, PoolId, Result};
 use wire::store::DeviceStat;
 
 use crate::overlay::Overlay;
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use crate::store::{Store, decode_shard, read_sealed};
 use crate::tier::{Devices, Owner};
 
@@ -362,7 +362,7 @@ impl Offline {
 }
 
 /// Compares the allocator with what refers to its blocks.
-async fn check_space(shard: &Shard, add: &dyn Fn(Severity, String)) -> Result<()> {
+async fn check_space(shard: &PoolShard, add: &dyn Fn(Severity, String)) -> Result<()> {
     let should = match shard.counted_space().await {
         Ok(counted) => counted.free_bytes(),
         Err(error) => {

@@ -169,14 +169,14 @@ impl File for OverlayFile {
     }
 }
 
-struct State {
+struct Layer {
     below: Rc<dyn Disk>,
     names: RefCell<BTreeMap<PathBuf, Name>>,
 }
 
 /// See the module. Clones are the same one.
 #[derive(Clone)]
-pub(crate) struct Overlay(Rc<State>);
+pub(crate) struct Overlay(Rc<Layer>);
 
 fn missing(path: &Path) -> Error {
     Error::new(Code::NonExist, format!("{} does not exist", path.display()))
@@ -184,7 +184,7 @@ fn missing(path: &Path) -> Error {
 
 impl Overlay {
     pub(crate) fn new(below: Rc<dyn Disk>) -> Overlay {
-        Overlay(Rc::new(State { below, names: RefCell::default() }))
+        Overlay(Rc::new(Layer { below, names: RefCell::default() }))
     }
 
     fn known(&self, path: &Path) -> Option<Name> {

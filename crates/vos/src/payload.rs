@@ -311,8 +311,8 @@ impl Payload {
         self.pieces.iter().map(Piece::bytes).sum()
     }
 
-    /// Writes to the device what belongs there; before [`crate::Shard::apply`] or
-    /// [`crate::Shard::prepare`]. It is on stable storage when their record is. `Io` when the device fails; the payload is then to be dropped.
+    /// Writes to the device what belongs there; before [`crate::PoolShard::apply`] or
+    /// [`crate::PoolShard::prepare`]. It is on stable storage when their record is. `Io` when the device fails; the payload is then to be dropped.
     pub async fn write(&mut self) -> Result<()> {
         let Medium::File(file) = &self.core.medium else { return Ok(()) };
         let Some(reservation) = &self.reservation else { return Ok(()) };

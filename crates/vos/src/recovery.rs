@@ -16,13 +16,13 @@ use types::{Code, Error, Oid, Result};
 use wire::obj::{Batch, Op, TxOutcome};
 
 use crate::Lsn;
+use crate::contents::Contents;
 use crate::index::Container;
 use crate::index::page::{PageId, PagePlace};
 use crate::index::rollback;
 use crate::pages::{PageStore, decode};
 use crate::record::{ChangeDf, RecordDf, decode_first};
 use crate::space::{Run, Space};
-use crate::state::State;
 use crate::table;
 use crate::wal::{HeadDf, Replayed};
 
@@ -40,7 +40,7 @@ const ALL_SHARE: u64 = 8;
 
 /// A state on its way to what it was.
 pub(crate) struct Recovery {
-    pub state: State,
+    pub state: Contents,
     pub space: Rc<RefCell<Space>>,
     pages: Rc<PageStore>,
     /// Where the table lies.
@@ -60,7 +60,7 @@ impl Recovery {
         limit_bytes: u64,
     ) -> Result<Recovery> {
         let mut recovery = Recovery {
-            state: State::default(),
+            state: Contents::default(),
             space: Rc::new(RefCell::new(Space::new(nvme_bytes))),
             pages: pages.clone(),
             table_runs: Vec::new(),

@@ -26,7 +26,7 @@ use env::{Disk, File, OpenOptions};
 use types::{Code, Error, Result};
 use wire::obj::Op;
 
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use crate::wal::{SEGMENT_BYTES, fill_segment, segment_options, segment_path};
 
 /// Segments kept for the next checkpoint.
@@ -215,7 +215,7 @@ fn full(dir: &Path) -> Error {
     )
 }
 
-impl Shard {
+impl PoolShard {
     /// What the checkpoint that runs may still write for pages, and the next one, bytes.
     fn image_bytes_max(&self) -> u64 {
         let next = self.state.borrow().index.ledger.image_bytes_max();

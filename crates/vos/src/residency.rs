@@ -1,7 +1,7 @@
 //! Having in memory what is about to be used, and no more than may be.
 //!
 //! Everything that touches the index is synchronous, so what it touches must be there before.
-//! [`Shard::ready`] goes the ways the operations will go, with the index noting what is absent, and
+//! [`PoolShard::ready`] goes the ways the operations will go, with the index noting what is absent, and
 //! loads that, until nothing is. When it returns, everything is there until the caller awaits
 //! something else. With nothing absent in the shard it costs one comparison.
 //!
@@ -21,7 +21,7 @@ use wire::obj::{Batch, Op, ReadCheck, TxId};
 use crate::index::Container;
 use crate::index::page::PageId;
 use crate::pages::decode;
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use crate::space::Space;
 use crate::view::View;
 use crate::{Lsn, check};
@@ -46,7 +46,7 @@ const AHEAD_MAX: usize = 15;
 pub(crate) struct Cache {
     /// Counted bytes that may be in memory.
     pub limit_bytes: u64,
-    shards: RefCell<Vec<Weak<Shard>>>,
+    shards: RefCell<Vec<Weak<PoolShard>>>,
 }
 
 impl Cache {
@@ -54,17 +54,17 @@ impl Cache {
         Rc::new(Cache { limit_bytes, shards: RefCell::default() })
     }
 
-    pub(crate) fn add(&self, shard: &Rc<Shard>) {
+    pub(crate) fn add(&self, shard: &Rc<PoolShard>) {
         let mut shards = self.shards.borrow_mut();
         shards.retain(|shard| shard.strong_count() > 0);
         shards.push(Rc::downgrade(shard));
     }
 
     /// What is in memory in all, and the shard with most of it.
-    fn usage(&self) -> (u64, Option<Rc<Shard>>) {
+    fn usage(&self) -> (u64, Option<Rc<PoolShard>>) {
         let shards = self.shards.borrow();
         let mut sum = 0;
-        let mut largest: Option<(u64, Rc<Shard>)> = None;
+        let mut largest: Option<(u64, Rc<PoolShard>)> = None;
         for shard in shards.iter().filter_map(Weak::upgrade) {
             let bytes = shard.resident_bytes();
             sum += bytes;
@@ -89,7 +89,7 @@ pub(crate) struct Loads {
 
 /// A load under way: its pages are not forgotten.
 struct Ticket<'a> {
-    shard: &'a Shard,
+    shard: &'a PoolShard,
     number: u64,
 }
 
@@ -99,7 +99,7 @@ impl Drop for Ticket<'_> {
     }
 }
 
-impl Shard {
+impl PoolShard {
     /// True when everything that these checks and ops touch is in memory.
     pub fn is_resident(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> bool {
         let touch = |container: &Container| self.touch(container, Epoch::ZERO, checks, ops);
@@ -126,7 +126,7 @@ impl Shard {
         self.ready_at(cont, Epoch::ZERO, checks, ops).await
     }
 
-    /// As [`Shard::ready`], for reads of the snapshot `at` (zero: the present).
+    /// As [`PoolShard::ready`], for reads of the snapshot `at` (zero: the present).
     pub async fn ready_at(
         &self,
         cont: ContId,
@@ -180,7 +180,7 @@ impl Shard {
         })
     }
 
-    /// As [`Shard::ready`], for the decision of a prepared transaction.
+    /// As [`PoolShard::ready`], for the decision of a prepared transaction.
     pub async fn ready_to_decide(&self, tx: TxId) -> Result<()> {
         if self.is_whole() {
             return Ok(());

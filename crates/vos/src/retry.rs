@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use smallvec::SmallVec;
 use types::{ClientId, Result};
 use wire::obj::TxId;
@@ -61,7 +61,7 @@ impl RetryWindow {
     }
 }
 
-impl Shard {
+impl PoolShard {
     /// The reply to a recent update of this transaction, if it was applied here. `Io` when it was,
     /// but the log has failed since, so that it may not last.
     pub fn replayed(&self, tx: TxId) -> Result<Option<Vec<u8>>> {

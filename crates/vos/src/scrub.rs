@@ -15,7 +15,7 @@ use crate::index::object::{DkeyName, Object};
 use crate::index::slot::{AkeyRef, Single};
 use crate::payload::{Core, Medium};
 use crate::record::RecordDf;
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use crate::space::{BLOCK_BYTES, ReadGuard, Run};
 use crate::sums::BadMark;
 
@@ -70,7 +70,7 @@ pub struct Holder {
     pub is_past: bool,
 }
 
-impl Shard {
+impl PoolShard {
     /// Where the scrubber is.
     pub fn scrub_progress(&self) -> ScrubProgress {
         self.state.borrow().scrub

@@ -6,9 +6,10 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use types::{Code, ContId, Durability, Epoch, Error, Oid, PoolId, Result, TargetId};
-use wire::obj::{Batch, ObjectList, Op, ReadCheck, ShardStat, Sums, TxId, TxOutcome};
+use wire::obj::{Batch, ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
 use wire::store::AggregationStat;
 
+use crate::contents::{Contents, pieces_df, sums_df};
 use crate::index::{Effects, bucket};
 use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
@@ -16,7 +17,6 @@ use crate::record::{self, OriginDf, OrphanChange, RecordDf};
 use crate::reserve::Room;
 use crate::residency::{Cache, Loads, RECLAIM_COUNT};
 use crate::space::{Run, Space};
-use crate::state::{State, pieces_df, sums_df};
 use crate::sums::SumPolicy;
 use crate::view::View;
 use crate::wal::Wal;
@@ -24,7 +24,7 @@ use crate::{Lsn, changes, check, locks};
 
 /// Settings of a shard, fixed when it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ShardConfig {
+pub struct PoolShardConfig {
     /// When updates are acknowledged.
     pub durability: Durability,
     /// Most memory the index may count, bytes.
@@ -33,7 +33,7 @@ pub struct ShardConfig {
     pub nvme_bytes: u64,
 }
 
-/// What of an index is in memory; see [`Shard::index_stat`].
+/// What of an index is in memory; see [`PoolShard::index_stat`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexStat {
     /// Memory counted of what is in memory, bytes.
@@ -66,11 +66,11 @@ impl<'a> Origin<'a> {
 }
 
 /// See the module.
-pub struct Shard {
+pub struct PoolShard {
     pub(crate) pool: PoolId,
-    config: ShardConfig,
+    config: PoolShardConfig,
     pub(crate) core: Rc<Core>,
-    pub(crate) state: RefCell<State>,
+    pub(crate) state: RefCell<Contents>,
     /// `None`: durability `memory`.
     pub(crate) wal: Option<Rc<Wal>>,
     /// As `wal`.
@@ -93,7 +93,7 @@ pub struct Shard {
     /// A sweep runs in the background.
     pub(crate) sweeping: Cell<bool>,
     effects: RefCell<Effects>,
-    pub(crate) me: Weak<Shard>,
+    pub(crate) me: Weak<PoolShard>,
 }
 
 /// What a durable shard has beside its state.
@@ -105,21 +105,21 @@ pub(crate) struct Durables {
     pub keeps: bool,
 }
 
-impl std::fmt::Debug for Shard {
+impl std::fmt::Debug for PoolShard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shard").field("pool", &self.pool).field("config", &self.config).finish()
+        f.debug_struct("PoolShard").field("pool", &self.pool).field("config", &self.config).finish()
     }
 }
 
-impl Shard {
+impl PoolShard {
     pub(crate) fn new(
         pool: PoolId,
-        config: ShardConfig,
+        config: PoolShardConfig,
         core: Rc<Core>,
-        state: State,
+        state: Contents,
         cache: &Rc<Cache>,
         durables: Option<Durables>,
-    ) -> Rc<Shard> {
+    ) -> Rc<PoolShard> {
         let mut room = Room::default();
         let (wal, pages, table_runs) = match durables {
             Some(Durables { wal, pages, table_runs, keeps }) => {
@@ -129,7 +129,7 @@ impl Shard {
             }
             None => (None, None, Vec::new()),
         };
-        let shard = Rc::new_cyclic(|me| Shard {
+        let shard = Rc::new_cyclic(|me| PoolShard {
             pool,
             config,
             core,
@@ -160,7 +160,7 @@ impl Shard {
     }
 
     /// The settings.
-    pub fn config(&self) -> &ShardConfig {
+    pub fn config(&self) -> &PoolShardConfig {
         &self.config
     }
 
@@ -170,11 +170,11 @@ impl Shard {
     }
 
     /// Space and counts.
-    pub fn stat(&self) -> ShardStat {
+    pub fn stat(&self) -> PoolShardStat {
         let state = self.state.borrow();
         let space = self.core.space.borrow();
         let used = state.index.scm_bytes + self.core.scm_reserved.get();
-        ShardStat {
+        PoolShardStat {
             scm_bytes: self.config.scm_bytes,
             scm_free_bytes: self.config.scm_bytes.saturating_sub(used),
             nvme_bytes: space.bytes(),
@@ -267,7 +267,7 @@ impl Shard {
     /// Runs a change with the shard's own effects, then lets the allocator follow.
     pub(crate) fn change<R>(
         &self,
-        run: impl FnOnce(&mut State, &mut Effects) -> Result<(Lsn, R)>,
+        run: impl FnOnce(&mut Contents, &mut Effects) -> Result<(Lsn, R)>,
     ) -> Result<(Lsn, R)> {
         let mut effects = self.effects.borrow_mut();
         effects.scm = 0;
@@ -370,7 +370,7 @@ impl Shard {
 
     /// Up to `max` objects that hold something at the snapshot `at` (zero: now), after `after`, in
     /// [`Oid::list_order`]. `after` need not be there. Loads what it looks at. Errors: as
-    /// [`Shard::view_at`].
+    /// [`PoolShard::view_at`].
     pub async fn list_objects(
         &self,
         cont: ContId,
@@ -441,7 +441,7 @@ impl Shard {
     }
 
     /// Applies the updates and punches among `ops` at `epoch`, with one log record. To be called
-    /// right after [`Shard::check`], without an await between. Other ops are ignored.
+    /// right after [`PoolShard::check`], without an await between. Other ops are ignored.
     ///
     /// `Inval` when the payload is not that of the ops or was not written; `Io` once the log has
     /// failed. Nothing is changed then.
@@ -594,8 +594,8 @@ impl Shard {
         conflict
     }
 
-    /// Holds an encoded [`Batch`] until [`Shard::decide`], with its payload, and locks what it
-    /// touches. To be called after [`Shard::check`] and with no [`Shard::conflicts`]. A second
+    /// Holds an encoded [`Batch`] until [`PoolShard::decide`], with its payload, and locks what it
+    /// touches. To be called after [`PoolShard::check`] and with no [`PoolShard::conflicts`]. A second
     /// call for the same transaction changes nothing. `RemoveLink` and `PunchUnlessOpen` are not
     /// applied at the decision: give the batch with the punches they amount to.
     pub fn prepare(

@@ -26,14 +26,14 @@ use wire::store::{DeviceRole, DeviceStat};
 
 use crate::Lsn;
 use crate::arena::Arena;
+use crate::contents::Contents;
 use crate::pages::PageStore;
 use crate::payload::{Core, Medium};
 use crate::recovery::Recovery;
 use crate::residency::{Cache, METADATA_CACHE_DEFAULT};
 use crate::sealed;
-use crate::shard::{Durables, Shard, ShardConfig};
+use crate::shard::{Durables, PoolShard, PoolShardConfig};
 use crate::space::Space;
-use crate::state::State;
 use crate::stripe::{Striped, share_bytes};
 use crate::tier::{self, Devices, Mode, Owner, Places, random_id};
 use crate::wal::{self, DataSync, Wal};
@@ -49,7 +49,7 @@ const LOG_BYTES: u64 = 16 << 20;
 
 /// Settings of a shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct ShardDf {
+pub(crate) struct PoolShardDf {
     pub pool: PoolId,
     pub durability: Durability,
     pub scm_bytes: u64,
@@ -59,7 +59,7 @@ pub(crate) struct ShardDf {
 }
 
 /// Decodes shard settings.
-pub(crate) fn decode_shard(raw: &[u8]) -> Result<ShardDf> {
+pub(crate) fn decode_shard(raw: &[u8]) -> Result<PoolShardDf> {
     sealed::unseal(SHARD_MAGIC, SHARD_VERSION, raw)
 }
 
@@ -135,7 +135,7 @@ pub struct Store {
     options: StoreOptions,
     cache: Rc<Cache>,
     /// Shards on the devices; with the handle when open.
-    shards: RefCell<BTreeMap<PoolId, Option<Rc<Shard>>>>,
+    shards: RefCell<BTreeMap<PoolId, Option<Rc<PoolShard>>>>,
     /// One change of the set of shards at a time.
     changing: Cell<bool>,
 }
@@ -282,7 +282,11 @@ impl Store {
 
     /// Makes a shard and opens it; opens it if it is there with the same settings.
     /// `Exist` with other settings; `NoSpace` or `NoMem` when the device cannot hold it.
-    pub async fn create_shard(&self, pool: PoolId, config: &ShardConfig) -> Result<Rc<Shard>> {
+    pub async fn create_shard(
+        &self,
+        pool: PoolId,
+        config: &PoolShardConfig,
+    ) -> Result<Rc<PoolShard>> {
         let changing = self.exclusive().await;
         if self.shards.borrow().contains_key(&pool) {
             let shard = self.open_inner(pool).await?;
@@ -311,7 +315,7 @@ impl Store {
                 return Err(error.context(format!("making data area and log of pool {pool}")));
             }
         }
-        let settings = ShardDf {
+        let settings = PoolShardDf {
             pool,
             durability: config.durability,
             scm_bytes: config.scm_bytes,
@@ -329,12 +333,12 @@ impl Store {
 
     /// Opens a shard: replays its log. The same handle if it is open. `NonExist` when there is
     /// none; `Csum` when it is damaged.
-    pub async fn open_shard(&self, pool: PoolId) -> Result<Rc<Shard>> {
+    pub async fn open_shard(&self, pool: PoolId) -> Result<Rc<PoolShard>> {
         let _changing = self.exclusive().await;
         self.open_inner(pool).await
     }
 
-    async fn open_inner(&self, pool: PoolId) -> Result<Rc<Shard>> {
+    async fn open_inner(&self, pool: PoolId) -> Result<Rc<PoolShard>> {
         match self.shards.borrow().get(&pool) {
             None => {
                 return Err(Error::new(
@@ -348,7 +352,7 @@ impl Store {
         let dir = self.dir(pool);
         let raw = read_sealed(&self.disk, &dir.join("shard")).await?;
         let settings = decode_shard(&raw)?;
-        let config = ShardConfig {
+        let config = PoolShardConfig {
             durability: settings.durability,
             scm_bytes: settings.scm_bytes,
             nvme_bytes: settings.nvme_bytes,
@@ -362,7 +366,7 @@ impl Store {
         Ok(shard)
     }
 
-    fn open_memory(&self, pool: PoolId, config: ShardConfig) -> Result<Rc<Shard>> {
+    fn open_memory(&self, pool: PoolId, config: PoolShardConfig) -> Result<Rc<PoolShard>> {
         let mut space = Space::new(config.nvme_bytes);
         space.set_durable(Lsn(u64::MAX));
         let core = Rc::new(Core {
@@ -376,16 +380,16 @@ impl Store {
             activity: Cell::new(0),
             unsynced: Rc::default(),
         });
-        Ok(Shard::new(pool, config, core, State::default(), &self.cache, None))
+        Ok(PoolShard::new(pool, config, core, Contents::default(), &self.cache, None))
     }
 
     async fn open_durable(
         &self,
         pool: PoolId,
-        config: ShardConfig,
+        config: PoolShardConfig,
         identity: [u8; 16],
         dir: &Path,
-    ) -> Result<Rc<Shard>> {
+    ) -> Result<Rc<PoolShard>> {
         let relaxed = config.durability == Durability::Relaxed;
         let options = OpenOptions { direct: true, ..OpenOptions::default() };
         let data = self.open_data(pool, options).await?;
@@ -432,7 +436,7 @@ impl Store {
         recovery.space.borrow_mut().collect_freed(self.options.discard.unwrap_or(is_device));
         let Recovery { state, table_runs, .. } = recovery;
         let durables = Durables { wal, pages, table_runs, keeps: self.places.keeps_room };
-        Ok(Shard::new(pool, config, core, state, &self.cache, Some(durables)))
+        Ok(PoolShard::new(pool, config, core, state, &self.cache, Some(durables)))
     }
 
     /// Removes a shard and all it holds; succeeds when there is none. A handle still around
@@ -507,7 +511,7 @@ impl Store {
     }
 
     /// Fails when a tier has no room for a new shard, before anything is made.
-    async fn check_room(&self, config: &ShardConfig) -> Result<()> {
+    async fn check_room(&self, config: &PoolShardConfig) -> Result<()> {
         let scm = self.places.scm.room().await?;
         let refuse = |tier: &str, name: &str, want: u64, room: Room| {
             Error::new(

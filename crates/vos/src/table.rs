@@ -10,6 +10,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use types::{Code, ContId, Epoch, Error, Key, Oid, Result};
 
+use crate::contents::Contents;
 use crate::index::bucket::Bucket;
 use crate::index::object::Object;
 use crate::index::page::{Counts, Page, PageId, PagePlace};
@@ -18,7 +19,6 @@ use crate::index::{Container, Index};
 use crate::pages::{PageIdDf, PageStore, PlaceDf, decode, encode};
 use crate::record::VersionsDf;
 use crate::space::{Run, Space};
-use crate::state::State;
 use crate::sums::SumPolicy;
 use crate::versions::Versions;
 
@@ -236,8 +236,8 @@ impl GarbageDf {
 pub(crate) fn restore(
     table: &TableDf,
     claim: &mut dyn FnMut(&PagePlace) -> Result<()>,
-) -> Result<(State, Space)> {
-    let mut state = State::default();
+) -> Result<(Contents, Space)> {
+    let mut state = Contents::default();
     state.index.ledger.paged = true;
     let mut pages = table.pages.iter();
     let mut next = |claim: &mut dyn FnMut(&PagePlace) -> Result<()>| -> Result<Page> {

@@ -19,7 +19,7 @@ use crate::Lsn;
 use crate::index::past::SweepAt;
 use crate::index::rollback;
 use crate::record::{RecordDf, StageDf, VersionsDf};
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 
 /// Dkeys that one slice of a sweep or of a rollback looks at.
 const SLICE_DKEYS: usize = 256;
@@ -134,7 +134,7 @@ fn next_oid(oid: Oid) -> Option<Oid> {
     }
 }
 
-impl Shard {
+impl PoolShard {
     /// Takes a container's snapshots and whether it may be changed; an order older than one
     /// carried out before changes nothing. Starts the work that follows: a sweep, a rollback.
     ///

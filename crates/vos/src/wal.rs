@@ -93,7 +93,7 @@ struct Segment {
 }
 
 #[derive(Default)]
-struct State {
+struct LogTail {
     pending: Vec<u8>,
     pending_records: u32,
     /// Batches before that, each with its number of records.
@@ -149,7 +149,7 @@ pub(crate) struct Wal {
     relaxed: bool,
     data: DataSync,
     space: Rc<RefCell<Space>>,
-    state: RefCell<State>,
+    state: RefCell<LogTail>,
     pub(crate) spares: Spares,
     /// Room is kept ahead.
     keeps: bool,
@@ -198,7 +198,7 @@ pub(crate) fn decode_head(raw: &[u8]) -> Result<HeadDf> {
     Ok(head)
 }
 
-impl State {
+impl LogTail {
     /// Where segment `number` begins when it is begun now.
     fn place(&self, number: u64) -> Rotation {
         let (sequence, chain) = (self.sequence, self.chain);
@@ -230,11 +230,11 @@ impl Wal {
             .filter_map(|entry| entry.name.strip_prefix("wal.")?.parse().ok())
             .collect();
         numbers.sort_unstable();
-        let mut state = State {
+        let mut state = LogTail {
             sequence: head.sequence,
             chain: head.chain,
             last: Lsn(head.lsn - 1),
-            ..State::default()
+            ..LogTail::default()
         };
         let mut number = head.segment;
         if !numbers.contains(&number) {

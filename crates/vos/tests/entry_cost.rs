@@ -18,7 +18,7 @@ fn a_directory_entry_takes_at_most_300_bytes() {
     let world = SimWorld::new(1);
     let env = world.node("a");
     world.block_on(async {
-        let config = vos::ShardConfig {
+        let config = vos::PoolShardConfig {
             durability: Durability::Memory,
             scm_bytes: 1 << 30,
             nvme_bytes: 1 << 20,

@@ -498,8 +498,8 @@ pub enum Request<'a> {
         pool: PoolId,
         tx: TxId,
     },
-    /// Space and counts of a pool's shard here. The reply is a [`ShardStat`].
-    ShardStat { pool: PoolId },
+    /// Space and counts of a pool's shard here. The reply is a [`PoolShardStat`].
+    PoolShardStat { pool: PoolId },
     /// List objects of a container in this shard, for checkers. The reply is an [`ObjectList`].
     ListObjects {
         pool: PoolId,
@@ -587,7 +587,7 @@ mod tests {
             (Request::Commit { tx, parts: vec![] }, RequestKind::Commit),
             (prepare, RequestKind::Prepare),
             (lock, RequestKind::Lock),
-            (Request::ShardStat { pool }, RequestKind::Other),
+            (Request::PoolShardStat { pool }, RequestKind::Other),
         ] {
             assert_eq!(RequestKind::of(&crate::encode(&request)), kind);
         }

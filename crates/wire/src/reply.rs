@@ -224,7 +224,7 @@ pub struct Prepared<'a> {
 
 /// Space and counts of a pool's shard in one target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ShardStat {
+pub struct PoolShardStat {
     /// Index and log tier, bytes in all.
     pub scm_bytes: u64,
     /// Of these, free.

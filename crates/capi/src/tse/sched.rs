@@ -26,7 +26,7 @@ const EVENTS_PER_POLL: usize = 64;
 const OTHERS_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum TaskState {
     /// Not begun, or begun anew.
     Waiting,
     Running,
@@ -42,7 +42,7 @@ pub(super) struct Callback {
 }
 
 struct Inner {
-    state: State,
+    state: TaskState,
     scheduled: bool,
     /// It is among [`Work::sleeping`].
     asleep: bool,
@@ -214,7 +214,7 @@ impl Sched {
                 work.sleeping.clear();
             }
             for task in pending.into_values() {
-                let waits = task.inner.lock().state == State::Waiting;
+                let waits = task.inner.lock().state == TaskState::Waiting;
                 if waits {
                     task.complete(-DER_CANCELED);
                 }
@@ -273,7 +273,7 @@ impl Task {
         private: User<c_void>,
     ) -> Task {
         let inner = Inner {
-            state: State::Waiting,
+            state: TaskState::Waiting,
             scheduled: false,
             asleep: false,
             function,
@@ -324,7 +324,7 @@ impl Task {
     /// Adds callbacks. False when the task is complete.
     pub fn add_callbacks(&self, prepare: Option<Callback>, complete: Option<Callback>) -> bool {
         let mut inner = self.inner.lock();
-        if inner.state == State::Completed {
+        if inner.state == TaskState::Completed {
             return false;
         }
         inner.prepare.extend(prepare);
@@ -335,7 +335,7 @@ impl Task {
     /// From now on it does not end (or begin) before `other` is complete.
     pub fn depend_on(self: &Arc<Task>, other: &Arc<Task>) {
         let mut first = other.inner.lock();
-        if first.state == State::Completed {
+        if first.state == TaskState::Completed {
             return;
         }
         first.dependents.push(self.clone());
@@ -350,7 +350,7 @@ impl Task {
     /// Adds a reference, unless the task is complete: it may have no memory any more then.
     fn hold_unless_complete(&self) -> bool {
         let mut inner = self.inner.lock();
-        if inner.state == State::Completed {
+        if inner.state == TaskState::Completed {
             return false;
         }
         inner.references += 1;
@@ -366,7 +366,7 @@ impl Task {
 
     /// True when it has not begun.
     pub fn waits(&self) -> bool {
-        self.inner.lock().state == State::Waiting
+        self.inner.lock().state == TaskState::Waiting
     }
 
     /// From now on it sleeps, or does not.
@@ -418,10 +418,10 @@ impl Task {
     fn run_held(self: &Arc<Task>) {
         let prepare = {
             let mut inner = self.inner.lock();
-            if inner.state != State::Waiting {
+            if inner.state != TaskState::Waiting {
                 return;
             }
-            inner.state = State::Running;
+            inner.state = TaskState::Running;
             std::mem::take(&mut inner.prepare)
         };
         if self.result() == 0 {
@@ -432,7 +432,7 @@ impl Task {
         }
         let function = {
             let inner = self.inner.lock();
-            if inner.state != State::Running {
+            if inner.state != TaskState::Running {
                 return;
             }
             inner.function
@@ -467,14 +467,14 @@ impl Task {
     }
 
     fn complete_held(self: &Arc<Task>, result: i32) {
-        if self.inner.lock().state == State::Completed {
+        if self.inner.lock().state == TaskState::Completed {
             return;
         }
         self.note_result(result);
         {
             let mut inner = self.inner.lock();
-            if inner.state == State::Waiting {
-                inner.state = State::Running;
+            if inner.state == TaskState::Waiting {
+                inner.state = TaskState::Running;
             }
             if std::mem::replace(&mut inner.asleep, false) {
                 let mut work = self.sched.work.lock();
@@ -484,13 +484,13 @@ impl Task {
         loop {
             let (callback, dependencies) = {
                 let mut inner = self.inner.lock();
-                if inner.state == State::Completed {
+                if inner.state == TaskState::Completed {
                     return;
                 }
                 match inner.complete.pop() {
                     Some(callback) => (callback, inner.dependencies_left),
                     None => {
-                        inner.state = State::Completed;
+                        inner.state = TaskState::Completed;
                         break;
                     }
                 }
@@ -499,7 +499,7 @@ impl Task {
             self.note_result(told);
             let inner = self.inner.lock();
             // It begins anew, or waits for more tasks before it ends.
-            if inner.state == State::Waiting || inner.dependencies_left > dependencies {
+            if inner.state == TaskState::Waiting || inner.dependencies_left > dependencies {
                 return;
             }
         }
@@ -517,14 +517,14 @@ impl Task {
                 (inner.dependencies_left == 0, inner.state, scheduled)
             };
             // One that was cancelled may have no memory any more.
-            if passes_on && state != State::Completed {
+            if passes_on && state != TaskState::Completed {
                 dependent.note_result(result);
             }
             match state {
-                State::Waiting if free && scheduled => {
+                TaskState::Waiting if free && scheduled => {
                     self.sched.work.lock().ready.push_back(dependent);
                 }
-                State::Running if free => dependent.complete(0),
+                TaskState::Running if free => dependent.complete(0),
                 _ => {}
             }
         }
@@ -538,16 +538,16 @@ impl Task {
         {
             let mut inner = self.inner.lock();
             match inner.state {
-                State::Waiting => return false,
-                State::Completed if callback.is_some() => return false,
-                State::Running => {}
-                State::Completed => {
+                TaskState::Waiting => return false,
+                TaskState::Completed if callback.is_some() => return false,
+                TaskState::Running => {}
+                TaskState::Completed => {
                     // Which its completion gives back.
                     inner.references += 1;
                     self.sched.work.lock().pending.insert(self.user.0.addr(), self.clone());
                 }
             }
-            inner.state = State::Waiting;
+            inner.state = TaskState::Waiting;
             inner.scheduled = true;
             inner.complete.extend(callback);
             self.clear_result();
@@ -563,10 +563,10 @@ impl Task {
     /// A complete task becomes a new one. False for another.
     pub fn reset(&self, function: Option<TaskFunction>, private: User<c_void>) -> bool {
         let mut inner = self.inner.lock();
-        if inner.state != State::Completed {
+        if inner.state != TaskState::Completed {
             return false;
         }
-        inner.state = State::Waiting;
+        inner.state = TaskState::Waiting;
         inner.scheduled = false;
         inner.function = function;
         inner.private = private;

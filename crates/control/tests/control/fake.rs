@@ -40,7 +40,7 @@ impl Future for Yield {
 
 /// A shard as a target knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shard {
+pub struct FakePoolShard {
     pub durability: Durability,
     pub scm_bytes: u64,
     pub nvme_bytes: u64,
@@ -51,7 +51,7 @@ pub struct Shard {
 /// All targets of a system.
 #[derive(Default)]
 pub struct FakeTargets {
-    pub shards: RefCell<BTreeMap<(TargetId, PoolId), Shard>>,
+    pub shards: RefCell<BTreeMap<(TargetId, PoolId), FakePoolShard>>,
     /// What they were told of admission since they started.
     pub admissions: RefCell<BTreeMap<(TargetId, PoolId), Admission>>,
     pub scrubs: RefCell<BTreeMap<(TargetId, PoolId), Scrub>>,
@@ -79,7 +79,7 @@ impl FakeTargets {
         let no_shard = || Error::new(Code::NonExist, "no shard of that pool here");
         match op {
             AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
-                let shard = shards.entry((target, pool)).or_insert(Shard {
+                let shard = shards.entry((target, pool)).or_insert(FakePoolShard {
                     durability,
                     scm_bytes,
                     nvme_bytes,
@@ -392,7 +392,7 @@ impl System {
             assert_eq!(conts.len() as u64, pool.cont_count);
             let count = pool.map.targets.len() as u64;
             for target in &pool.map.targets {
-                let shard = Shard {
+                let shard = FakePoolShard {
                     durability: pool.durability,
                     scm_bytes: pool.scm_bytes / count,
                     nvme_bytes: pool.nvme_bytes / count,

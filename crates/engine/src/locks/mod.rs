@@ -13,7 +13,7 @@ mod table;
 
 use crate::batch::patience;
 use crate::opens::Handle;
-use crate::target::{PoolShard, Target};
+use crate::target::{Target, TargetPool};
 use foldhash::HashMap;
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
@@ -289,7 +289,7 @@ impl Target {
     /// `Stale` when the caller's map is old, `Inval` when another target decides about the object.
     fn check_is_home(
         &self,
-        ctx: &PoolShard,
+        ctx: &TargetPool,
         map_version: u32,
         request: &LockRequest,
     ) -> Result<()> {

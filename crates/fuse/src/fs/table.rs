@@ -32,10 +32,10 @@ pub struct Version {
 /// One object the kernel knows.
 pub struct Inode {
     number: u64,
-    state: Mutex<State>,
+    state: Mutex<InodeRecord>,
 }
 
-struct State {
+struct InodeRecord {
     shared: SharedObj,
     /// Handles that programs have open through this mount.
     opens: u32,
@@ -60,7 +60,7 @@ struct State {
 impl Inode {
     fn new(shared: SharedObj) -> Inode {
         let number = shared.oid().lo;
-        let state = State {
+        let state = InodeRecord {
             shared,
             opens: 0,
             changed: 0,
@@ -261,7 +261,7 @@ impl Drop for Releasing {
 #[derive(Default)]
 pub struct ClosingMark(AtomicU64);
 
-impl State {
+impl InodeRecord {
     /// Lets those go on who wait for releases, if none is left.
     fn end_wait(&mut self) {
         if self.releases == 0 && self.closing == 0 {

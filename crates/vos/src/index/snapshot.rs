@@ -187,7 +187,7 @@ impl Object {
         let bad = || Error::new(Code::Csum, format!("a page of object {oid} holds what it cannot"));
         let past = part.past.iter().map(|(_, _, change)| change);
         for change in part.changes.iter().map(|(_, change)| change).chain(past) {
-            crate::state::check_change(change)?;
+            crate::contents::check_change(change)?;
             match change {
                 ChangeDf::Single { dkey, .. }
                 | ChangeDf::SingleRuns { dkey, .. }

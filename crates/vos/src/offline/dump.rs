@@ -10,7 +10,7 @@ use super::Severity;
 use crate::index::extent;
 use crate::index::slot::AkeyRef;
 use crate::segments::Segments;
-use crate::shard::Shard;
+use crate::shard::PoolShard;
 use crate::space::{BLOCK_BYTES, Run};
 
 /// Dkeys looked at between two awaits.
@@ -119,7 +119,7 @@ fn text(kind: Option<DkeyKind>, key: &[u8]) -> String {
 
 /// Gives everything in a shard that passes the filter to `each`.
 pub(super) async fn dump(
-    shard: &Rc<Shard>,
+    shard: &Rc<PoolShard>,
     filter: &DumpFilter,
     each: &mut dyn FnMut(DumpItem) -> Result<()>,
 ) -> Result<()> {
@@ -213,7 +213,12 @@ fn items(
 type EachValue<'a> = dyn FnMut(&[u8], &[u8], AkeyRef<'_>) -> Result<()> + 'a;
 
 /// Calls `each` with dkey, akey and value of everything in an object.
-async fn walk(shard: &Rc<Shard>, cont: ContId, oid: Oid, each: &mut EachValue<'_>) -> Result<()> {
+async fn walk(
+    shard: &Rc<PoolShard>,
+    cont: ContId,
+    oid: Oid,
+    each: &mut EachValue<'_>,
+) -> Result<()> {
     let scope = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
     let mut anchor = Vec::new();
     loop {
@@ -243,7 +248,7 @@ async fn walk(shard: &Rc<Shard>, cont: ContId, oid: Oid, each: &mut EachValue<'_
 /// Checks the places of all values, those that only snapshots see included, and with `data` reads
 /// them.
 pub(super) async fn check_values(
-    shard: &Rc<Shard>,
+    shard: &Rc<PoolShard>,
     data: bool,
     add: &dyn Fn(Severity, String),
 ) -> Result<()> {
@@ -292,7 +297,7 @@ pub(super) async fn check_values(
 }
 
 /// Reads a run and compares it with its sums.
-async fn check_run(shard: &Rc<Shard>, name: &str, run: Run, add: &dyn Fn(Severity, String)) {
+async fn check_run(shard: &Rc<PoolShard>, name: &str, run: Run, add: &dyn Fn(Severity, String)) {
     let mut at = run.at;
     while at < run.at + run.bytes {
         let stop = (at / BLOCK_BYTES * BLOCK_BYTES + (4 << 20)).min(run.at + run.bytes);

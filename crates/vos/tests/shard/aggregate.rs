@@ -6,7 +6,7 @@ use env::{Env, Rng, SimWorld};
 use std::path::Path;
 use std::rc::Rc;
 use types::{Code, Durability, ObjType};
-use vos::{Shard, ShardConfig, Store, StoreOptions};
+use vos::{PoolShard, PoolShardConfig, Store, StoreOptions};
 use wire::obj::*;
 
 /// Steps that mostly write small pieces of few arrays.
@@ -25,8 +25,8 @@ fn step(rng: &Rng) -> Step {
     }
 }
 
-fn small(durability: Durability) -> ShardConfig {
-    ShardConfig { nvme_bytes: 24 << 20, ..config(durability) }
+fn small(durability: Durability) -> PoolShardConfig {
+    PoolShardConfig { nvme_bytes: 24 << 20, ..config(durability) }
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_power_cut_anywhere_in_aggregation_loses_nothing() {
     assert!(changes > 20, "the power was cut at {changes} places only");
 }
 
-async fn hard_case(env: &Env, aggregate: bool) -> (Rc<Store>, Rc<Shard>) {
+async fn hard_case(env: &Env, aggregate: bool) -> (Rc<Store>, Rc<PoolShard>) {
     let options = StoreOptions { aggregate, ..StoreOptions::default() };
     let devices = vos::Devices::one(Path::new("/target"));
     let store = Store::open_with(env, &devices, options).await.unwrap();
@@ -177,7 +177,7 @@ async fn hard_case(env: &Env, aggregate: bool) -> (Rc<Store>, Rc<Shard>) {
     (store, shard)
 }
 
-async fn extents(shard: &Shard) -> usize {
+async fn extents(shard: &PoolShard) -> usize {
     let mut count = 0;
     for chunk in 0..5u64 {
         let dkey = chunk.to_le_bytes();

@@ -4,7 +4,7 @@ use super::model::*;
 use env::{Rng, SimWorld};
 use std::rc::Rc;
 use types::{Code, CsumKind, Durability};
-use vos::{Shard, Store, SumPolicy};
+use vos::{PoolShard, Store, SumPolicy};
 
 /// Steps of a run, with a checkpoint that is waited for and one beside updates.
 const STEPS: u64 = 40;
@@ -18,7 +18,12 @@ struct Run {
     reached: bool,
 }
 
-async fn steps(store: &Rc<Store>, seed: u64, env: &env::Env, run: &mut Run) -> Option<Rc<Shard>> {
+async fn steps(
+    store: &Rc<Store>,
+    seed: u64,
+    env: &env::Env,
+    run: &mut Run,
+) -> Option<Rc<PoolShard>> {
     let shard = store.create_shard(POOL, &config(Durability::Wal)).await.ok()?;
     let sums = SumPolicy { kind: CsumKind::Xxh3, verify: true };
     let lsn = shard.create_summed_cont(CONT, sums).ok()?;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use types::{Code, Durability, Epoch, ObjType, Oid};
-use vos::{Shard, ShardConfig};
+use vos::{PoolShard, PoolShardConfig};
 use wire::obj::*;
 use wire::versions::ContVersions;
 
@@ -31,7 +31,7 @@ struct Shown {
     then: Option<Model>,
 }
 
-async fn shown(shard: &Shard) -> types::Result<Shown> {
+async fn shown(shard: &PoolShard) -> types::Result<Shown> {
     let now = try_dump_at(shard, 0).await?;
     let snapshots = shard.versions(CONT)?.snapshots;
     let then = match snapshots.first() {
@@ -41,7 +41,7 @@ async fn shown(shard: &Shard) -> types::Result<Shown> {
     Ok(Shown { now, then })
 }
 
-async fn set(shard: &Shard, epoch: u64, oid: Oid, dkey: &[u8], value: &[u8]) {
+async fn set(shard: &PoolShard, epoch: u64, oid: Oid, dkey: &[u8], value: &[u8]) {
     let value = UpdateValue::Inline(value);
     let iods = vec![UpdateIod { akey: b"v", cond: Cond::NONE, value }];
     let ops = [Op::Update { oid, dkey, cond: Cond::NONE, iods }];
@@ -53,7 +53,7 @@ async fn set(shard: &Shard, epoch: u64, oid: Oid, dkey: &[u8], value: &[u8]) {
 /// shows.
 async fn small(env: &Env, later: u64) -> Shown {
     let config =
-        ShardConfig { durability: Durability::Wal, scm_bytes: 1 << 20, nvme_bytes: 16 * 4096 };
+        PoolShardConfig { durability: Durability::Wal, scm_bytes: 1 << 20, nvme_bytes: 16 * 4096 };
     let (_store, shard) = fresh_with(env, &config, 0).await.unwrap();
     set(&shard, 1, object(), b"one", b"before the snapshot").await;
     put(&shard, 2, object(), 0, &[5; 5000]).await;
@@ -261,7 +261,7 @@ fn a_bad_page_costs_its_objects_and_nothing_comes_back() {
     let world = SimWorld::new(8);
     let mut env = world.node("a");
     let config =
-        ShardConfig { durability: Durability::Wal, scm_bytes: 1 << 20, nvme_bytes: 1 << 20 };
+        PoolShardConfig { durability: Durability::Wal, scm_bytes: 1 << 20, nvme_bytes: 1 << 20 };
     let small = |number: u64| oid(ObjType::MultiHashed, 100 + number);
     let pages = format!("/target/pool.{POOL}/pages");
     let (old, new) = (b"before the checkpoint".repeat(4), b"after it".repeat(4));

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use types::{Code, Durability, ObjType, Result};
-use vos::{Devices, Lsn, Shard, ShardConfig, Store, StoreOptions};
+use vos::{Devices, Lsn, PoolShard, PoolShardConfig, Store, StoreOptions};
 use wire::obj::Cond;
 
 /// A small file system, unmounted at the end.
@@ -72,7 +72,7 @@ async fn open_in(env: &Env, small: &Small, cache: u64) -> Result<std::rc::Rc<Sto
 
 /// Runs steps with the file system full; returns how many were refused.
 async fn run_full(
-    shard: &Shard,
+    shard: &PoolShard,
     small: &Small,
     model: &mut Model,
     epoch: &mut u64,
@@ -111,7 +111,7 @@ async fn run_full(
 fn with_the_file_system_full_updates_are_refused_at_most_also_after_a_crash() {
     let Some(small) = Small::mount("size=128m,mode=700") else { return };
     let config =
-        ShardConfig { durability: Durability::Wal, scm_bytes: 16 << 20, nvme_bytes: 1 << 20 };
+        PoolShardConfig { durability: Durability::Wal, scm_bytes: 16 << 20, nvme_bytes: 1 << 20 };
     let (mut model, mut epoch) = (Model::default(), 0);
     let rng = Rng::new(6);
     for (round, cache) in

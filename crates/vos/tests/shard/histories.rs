@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use types::{ClientId, Code, Epoch, ObjType, Result, TargetId};
-use vos::{Lsn, Shard, Store};
+use vos::{Lsn, PoolShard, Store};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
 
@@ -79,7 +79,7 @@ struct History {
     /// Memory for the index, bytes.
     cache: u64,
     store: Option<Rc<Store>>,
-    shard: Option<Rc<Shard>>,
+    shard: Option<Rc<PoolShard>>,
     /// All that was done, and all that was acknowledged; what is between them, in order.
     done: Known,
     acked: Known,
@@ -99,7 +99,7 @@ struct Tally {
 }
 
 impl History {
-    fn shard(&self) -> Rc<Shard> {
+    fn shard(&self) -> Rc<PoolShard> {
         self.shard.clone().expect("it is open")
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use types::{Durability, Epoch, ObjType, hash};
 use wire::obj::*;
 
-fn put(shard: &vos::Shard, epoch: u64, oid: types::Oid, dkey: &[u8], value: &[u8]) {
+fn put(shard: &vos::PoolShard, epoch: u64, oid: types::Oid, dkey: &[u8], value: &[u8]) {
     let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value: UpdateValue::Inline(value) }];
     let ops = [Op::Update { oid, dkey, cond: Cond::NONE, iods }];
     let payload = shard.stage(&ops).unwrap();
@@ -14,7 +14,7 @@ fn put(shard: &vos::Shard, epoch: u64, oid: types::Oid, dkey: &[u8], value: &[u8
     shard.apply(CONT, Epoch(epoch), &ops, payload, None, &[]).unwrap();
 }
 
-fn punch(shard: &vos::Shard, epoch: u64, oid: types::Oid, dkey: &[u8]) {
+fn punch(shard: &vos::PoolShard, epoch: u64, oid: types::Oid, dkey: &[u8]) {
     let dkeys = vec![serde_bytes::Bytes::new(dkey)];
     let ops = [Op::PunchDkeys { oid, cond: Cond::NONE, dkeys }];
     let payload = shard.stage(&ops).unwrap();

@@ -5,7 +5,7 @@ use env::SimWorld;
 use std::path::Path;
 use std::time::Duration;
 use types::{Code, Durability, ObjType};
-use vos::ShardConfig;
+use vos::PoolShardConfig;
 use wire::obj::*;
 
 #[test]
@@ -66,7 +66,7 @@ fn free_memory_is_given_back_and_nothing_else() {
         let world = SimWorld::new(seed);
         let env = world.node("a");
         world.block_on(async {
-            let large = ShardConfig { nvme_bytes: 64 << 20, ..config(Durability::Memory) };
+            let large = PoolShardConfig { nvme_bytes: 64 << 20, ..config(Durability::Memory) };
             let (_store, shard) = fresh(&env, &large).await.unwrap();
             let rng = env::Rng::new(seed);
             let mut model = Model::default();

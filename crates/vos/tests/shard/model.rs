@@ -7,14 +7,14 @@ use std::rc::Rc;
 use env::{Env, Rng};
 use types::sums::SumRun;
 use types::{Code, ContId, CsumKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
-use vos::{FetchedValue, Lsn, Segments, Shard, ShardConfig, SumPolicy};
+use vos::{FetchedValue, Lsn, PoolShard, PoolShardConfig, Segments, SumPolicy};
 use wire::obj::*;
 
 pub const POOL: PoolId = PoolId(3);
 pub const CONT: ContId = ContId(7);
 
-pub fn config(durability: Durability) -> ShardConfig {
-    ShardConfig { durability, scm_bytes: 4 << 20, nvme_bytes: 8 << 20 }
+pub fn config(durability: Durability) -> PoolShardConfig {
+    PoolShardConfig { durability, scm_bytes: 4 << 20, nvme_bytes: 8 << 20 }
 }
 
 pub fn oid(kind: ObjType, n: u64) -> Oid {
@@ -184,7 +184,7 @@ pub fn checked_data(segments: &Segments) -> Vec<u8> {
 
 /// Stages, fills, writes, checks and applies, as an engine does.
 pub async fn write(
-    shard: &Shard,
+    shard: &PoolShard,
     epoch: u64,
     ops: &[Op<'_>],
     bulk: &[u8],
@@ -208,7 +208,7 @@ pub async fn write(
     shard.apply(CONT, Epoch(epoch), ops, payload, origin, &[])
 }
 
-pub async fn run(shard: &Shard, epoch: u64, step: &Step) -> Result<Lsn> {
+pub async fn run(shard: &PoolShard, epoch: u64, step: &Step) -> Result<Lsn> {
     let inline = step.inline();
     write(shard, epoch, &[step.op(&inline)], &step.bulk(), None).await
 }
@@ -365,7 +365,7 @@ impl Model {
 
 /// All pages of a listing.
 pub async fn list_all(
-    shard: &Shard,
+    shard: &PoolShard,
     at: u64,
     oid: Oid,
     scope: ListScope<'_>,
@@ -377,7 +377,7 @@ pub async fn list_all(
 
 /// The same; an error when the index cannot be read.
 async fn try_list_all(
-    shard: &Shard,
+    shard: &PoolShard,
     at: u64,
     oid: Oid,
     scope: ListScope<'_>,
@@ -400,17 +400,17 @@ async fn try_list_all(
 }
 
 /// Reads everything a shard holds through its API.
-pub async fn dump(shard: &Shard) -> Model {
+pub async fn dump(shard: &PoolShard) -> Model {
     dump_at(shard, 0).await
 }
 
 /// The same of a snapshot.
-pub async fn dump_at(shard: &Shard, at: u64) -> Model {
+pub async fn dump_at(shard: &PoolShard, at: u64) -> Model {
     try_dump_at(shard, at).await.unwrap()
 }
 
 /// The same; an error when the index cannot be read.
-pub async fn try_dump_at(shard: &Shard, at: u64) -> Result<Model> {
+pub async fn try_dump_at(shard: &PoolShard, at: u64) -> Result<Model> {
     let mut out = Model::default();
     let mut oids = Vec::new();
     loop {
@@ -464,7 +464,7 @@ pub async fn try_dump_at(shard: &Shard, at: u64) -> Result<Model> {
 }
 
 async fn read_value(
-    shard: &Shard,
+    shard: &PoolShard,
     at: u64,
     oid: Oid,
     dkey: &[u8],
@@ -577,7 +577,7 @@ pub fn forget_epochs(model: &mut Model, all: bool) {
 }
 
 /// Everything observable of a snapshot (0: of the present) agrees.
-pub async fn compare_at(shard: &Shard, model: &Model, at: u64) {
+pub async fn compare_at(shard: &PoolShard, model: &Model, at: u64) {
     let (mut got, mut want) = (dump_at(shard, at).await, as_dumped(model));
     if at > 0 {
         forget_epochs(&mut got, false);
@@ -623,7 +623,7 @@ pub async fn compare_at(shard: &Shard, model: &Model, at: u64) {
 }
 
 /// Everything observable agrees.
-pub async fn compare(shard: &Shard, model: &Model) {
+pub async fn compare(shard: &PoolShard, model: &Model) {
     compare_at(shard, model, 0).await;
     let (counted, recounted) = shard.scm_audit();
     assert_eq!(counted, recounted);
@@ -637,7 +637,7 @@ pub async fn compare(shard: &Shard, model: &Model) {
 }
 
 /// A store with one shard and one container in a fresh directory of the node.
-pub async fn fresh(env: &Env, config: &ShardConfig) -> Result<(Rc<vos::Store>, Rc<Shard>)> {
+pub async fn fresh(env: &Env, config: &PoolShardConfig) -> Result<(Rc<vos::Store>, Rc<PoolShard>)> {
     fresh_with(env, config, u64::MAX).await
 }
 
@@ -651,9 +651,9 @@ pub async fn open(env: &Env, metadata_cache: u64) -> Result<Rc<vos::Store>> {
 /// As [`fresh`], with this much memory for the index.
 pub async fn fresh_with(
     env: &Env,
-    config: &ShardConfig,
+    config: &PoolShardConfig,
     metadata_cache: u64,
-) -> Result<(Rc<vos::Store>, Rc<Shard>)> {
+) -> Result<(Rc<vos::Store>, Rc<PoolShard>)> {
     let store = open(env, metadata_cache).await?;
     let shard = store.create_shard(POOL, config).await?;
     let sums = SumPolicy { kind: CsumKind::Crc32c, verify: false };

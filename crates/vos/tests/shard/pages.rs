@@ -6,11 +6,11 @@ use env::{AlignedBuf, Env, OpenOptions, Rng, SimWorld};
 use std::path::Path;
 use std::rc::Rc;
 use types::{ClientId, Code, Durability, Epoch, ObjType, TargetId};
-use vos::{Shard, ShardConfig, Store};
+use vos::{PoolShard, PoolShardConfig, Store};
 use wire::obj::*;
 
-pub const ROOMY: ShardConfig =
-    ShardConfig { durability: Durability::Wal, scm_bytes: 64 << 20, nvme_bytes: 32 << 20 };
+pub const ROOMY: PoolShardConfig =
+    PoolShardConfig { durability: Durability::Wal, scm_bytes: 64 << 20, nvme_bytes: 32 << 20 };
 
 /// A step on one of many small objects, or on one of three large ones.
 pub fn wide_step(rng: &Rng) -> Step {
@@ -36,7 +36,7 @@ pub fn wide_step(rng: &Rng) -> Step {
 }
 
 /// Fills three objects until they have pages of their own, and some small ones.
-async fn fill(shard: &Shard, model: &mut Model, epoch: &mut u64, dkeys: u64) {
+async fn fill(shard: &PoolShard, model: &mut Model, epoch: &mut u64, dkeys: u64) {
     let mut last = vos::Lsn::default();
     for number in 0..dkeys {
         for kind in [ObjType::MultiHashed, ObjType::ArrayByte, ObjType::DkeyLexical] {
@@ -61,7 +61,7 @@ async fn fill(shard: &Shard, model: &mut Model, epoch: &mut u64, dkeys: u64) {
     shard.durable(last).await.unwrap();
 }
 
-async fn reopen(env: &Env, shard: Rc<Shard>, store: Rc<Store>) -> (Rc<Store>, Rc<Shard>) {
+async fn reopen(env: &Env, shard: Rc<PoolShard>, store: Rc<Store>) -> (Rc<Store>, Rc<PoolShard>) {
     shard.close().await.unwrap();
     drop((shard, store));
     let store = open(env, 0).await.unwrap();
@@ -350,7 +350,7 @@ fn a_transaction_prepared_over_absent_keys_takes_effect_after_a_restart() {
 }
 
 /// Reads what the model holds; `Csum` is an answer, anything else that differs is not.
-async fn read_or_csum(shard: &Shard, model: &Model) -> bool {
+async fn read_or_csum(shard: &PoolShard, model: &Model) -> bool {
     for (oid, object) in &model.0 {
         for dkey in object.dkeys.keys() {
             let iods = vec![FetchIod { akey: b"", want: FetchWant::Probe }];

@@ -89,10 +89,10 @@ fn a_full_device_refuses_a_shard_and_stays_usable() {
     world.block_on(async {
         make_device(&env, 20 << 20, b"").await;
         let store = vos::Store::open(&env, Path::new(DEVICE)).await.unwrap();
-        let large = vos::ShardConfig { nvme_bytes: 64 << 20, ..config(Durability::Wal) };
+        let large = vos::PoolShardConfig { nvme_bytes: 64 << 20, ..config(Durability::Wal) };
         assert_eq!(store.create_shard(POOL, &large).await.unwrap_err().code, Code::NoSpace);
         assert!(store.shards().is_empty());
-        let small = vos::ShardConfig { nvme_bytes: 1 << 20, ..large };
+        let small = vos::PoolShardConfig { nvme_bytes: 1 << 20, ..large };
         let shard = store.create_shard(POOL, &small).await.unwrap();
         let lsn = shard.create_cont(CONT).unwrap();
         shard.durable(lsn).await.unwrap();

@@ -3,7 +3,7 @@
 use super::model::*;
 use env::SimWorld;
 use types::{Code, Durability, Epoch, ObjType};
-use vos::{Segments, ShardConfig};
+use vos::{PoolShardConfig, Segments};
 use wire::obj::*;
 
 fn array(dkey: &[u8], bytes: u64) -> Op<'_> {
@@ -19,7 +19,7 @@ fn a_full_data_tier_refuses_cleanly_and_deleting_helps() {
         let world = SimWorld::new(4);
         let env = world.node("a");
         world.block_on(async {
-            let config = ShardConfig { durability, scm_bytes: 1 << 20, nvme_bytes: 1 << 20 };
+            let config = PoolShardConfig { durability, scm_bytes: 1 << 20, nvme_bytes: 1 << 20 };
             let (_store, shard) = fresh(&env, &config).await.unwrap();
             let data = vec![5; 100_000];
             let mut stored = 0u64;
@@ -54,8 +54,11 @@ fn a_full_index_tier_refuses_updates_but_not_punches() {
     let world = SimWorld::new(4);
     let env = world.node("a");
     world.block_on(async {
-        let config =
-            ShardConfig { durability: Durability::Wal, scm_bytes: 64 << 10, nvme_bytes: 1 << 20 };
+        let config = PoolShardConfig {
+            durability: Durability::Wal,
+            scm_bytes: 64 << 10,
+            nvme_bytes: 1 << 20,
+        };
         let (_store, shard) = fresh(&env, &config).await.unwrap();
         let dir = oid(ObjType::MultiHashed, 1);
         let mut names: Vec<String> = Vec::new();
@@ -90,7 +93,7 @@ fn fetched_segments_stay_whole_while_their_extents_are_replaced() {
         let world = SimWorld::new(4);
         let env = world.node("a");
         world.block_on(async {
-            let config = ShardConfig { durability, scm_bytes: 1 << 20, nvme_bytes: 3 << 12 };
+            let config = PoolShardConfig { durability, scm_bytes: 1 << 20, nvme_bytes: 3 << 12 };
             let (_store, shard) = fresh(&env, &config).await.unwrap();
             let dkey = 0u64.to_le_bytes();
             let object = oid(ObjType::ArrayByte, 1);
@@ -164,7 +167,7 @@ fn freed_runs_are_discarded_and_nothing_else() {
             let options = vos::StoreOptions { discard, ..vos::StoreOptions::default() };
             let devices = vos::Devices::one(std::path::Path::new("/target"));
             let store = vos::Store::open_with(&env, &devices, options).await.unwrap();
-            let large = ShardConfig { nvme_bytes: 24 << 20, ..config(Durability::Wal) };
+            let large = PoolShardConfig { nvme_bytes: 24 << 20, ..config(Durability::Wal) };
             let shard = store.create_shard(POOL, &large).await.unwrap();
             shard.durable(shard.create_cont(CONT).unwrap()).await.unwrap();
             let rng = env::Rng::new(seed);

@@ -5,7 +5,7 @@ use super::model::*;
 use env::{AlignedBuf, Env, OpenOptions, Rng, SimWorld};
 use std::path::Path;
 use types::{Code, CsumKind, Durability, Epoch, ObjType, Oid};
-use vos::{BadMark, Segments, Shard, ShardConfig, Store, SumPolicy};
+use vos::{BadMark, PoolShard, PoolShardConfig, Segments, Store, SumPolicy};
 use wire::obj::*;
 
 const DATA: &str = "/target/pool.3/data";
@@ -23,7 +23,7 @@ async fn flip(env: &Env, bit: u64) {
 }
 
 /// Reads one range as an engine does for a client; the client's view of it.
-pub async fn read(shard: &Shard, oid: Oid, at: u64, bytes: u64) -> Result<Vec<u8>, Code> {
+pub async fn read(shard: &PoolShard, oid: Oid, at: u64, bytes: u64) -> Result<Vec<u8>, Code> {
     let want = FetchWant::Array { record_bytes: 1, recxs: vec![Recx { index: at, count: bytes }] };
     let iods = [FetchIod { akey: b"a", want }];
     let mut segments = Segments::new();
@@ -38,7 +38,7 @@ pub async fn read(shard: &Shard, oid: Oid, at: u64, bytes: u64) -> Result<Vec<u8
     Ok(data)
 }
 
-pub async fn put(shard: &Shard, epoch: u64, oid: Oid, at: u64, data: &[u8]) {
+pub async fn put(shard: &PoolShard, epoch: u64, oid: Oid, at: u64, data: &[u8]) {
     let recxs = vec![Recx { index: at, count: data.len() as u64 }];
     let value = UpdateValue::Array { record_bytes: 1, recxs };
     let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
@@ -52,7 +52,7 @@ fn bytes(seed: u64, count: usize) -> Vec<u8> {
 }
 
 /// All blocks that differ from their sums, as the scrubber finds them.
-async fn scrub(shard: &Shard) -> Vec<u64> {
+async fn scrub(shard: &PoolShard) -> Vec<u64> {
     let mut bad = Vec::new();
     let mut from = 0;
     let mut checked = 0;
@@ -72,7 +72,7 @@ fn a_flipped_bit_is_never_read_and_stays_known_until_it_is_overwritten() {
         let env = world.node("a");
         world.block_on(async {
             let store = Store::open(&env, Path::new("/target")).await.unwrap();
-            let config = ShardConfig { scm_bytes: 4 << 20, ..config(Durability::Wal) };
+            let config = PoolShardConfig { scm_bytes: 4 << 20, ..config(Durability::Wal) };
             let mut shard = store.create_shard(POOL, &config).await.unwrap();
             shard.create_summed_cont(CONT, SumPolicy { kind, verify: false }).unwrap();
             let rng = Rng::new(seed);
@@ -222,7 +222,7 @@ fn values_that_had_to_be_cut_get_sums_of_their_own() {
         let world = SimWorld::new(6);
         let env = world.node("a");
         world.block_on(async {
-            let config = ShardConfig { nvme_bytes: 64 * 4096, ..config(durability) };
+            let config = PoolShardConfig { nvme_bytes: 64 * 4096, ..config(durability) };
             let (store, shard) = fresh(&env, &config).await.unwrap();
             let oid = oid(ObjType::MultiHashed, 1);
             // All space full, then every other pair of blocks free.

@@ -6,12 +6,12 @@ use env::{Env, SimWorld};
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Durability, Epoch, ObjType, Oid};
-use vos::{Shard, ShardConfig};
+use vos::{PoolShard, PoolShardConfig};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
 
-const BIG: ShardConfig =
-    ShardConfig { durability: Durability::Wal, scm_bytes: 16 << 20, nvme_bytes: 16 << 20 };
+const BIG: PoolShardConfig =
+    PoolShardConfig { durability: Durability::Wal, scm_bytes: 16 << 20, nvme_bytes: 16 << 20 };
 /// More than what is removed dkey by dkey.
 const COUNT: u64 = 1200;
 /// Small objects: enough for some buckets, none of which stay in memory, so that a sweep takes
@@ -33,7 +33,7 @@ fn punches() -> Vec<Op<'static>> {
 
 /// Writes dkeys of one object, each with a value in the index, every tenth with a block; then
 /// the small objects.
-async fn fill(shard: &Shard, epoch: u64) {
+async fn fill(shard: &PoolShard, epoch: u64) {
     let value = [7; 40];
     for first in (0..COUNT).step_by(200) {
         let keys: Vec<[u8; 8]> = (first..first + 200).map(u64::to_le_bytes).collect();
@@ -70,14 +70,19 @@ async fn fill(shard: &Shard, epoch: u64) {
     write(shard, epoch, &ops, &bulk, None).await.unwrap();
 }
 
-async fn order(shard: &Shard, revision: u64, held: bool, snapshots: &[u64]) -> types::Result<()> {
+async fn order(
+    shard: &PoolShard,
+    revision: u64,
+    held: bool,
+    snapshots: &[u64],
+) -> types::Result<()> {
     let snapshots = snapshots.iter().map(|&at| Epoch(at)).collect();
     let wanted = ContVersions { revision, snapshots, held, stage: ContStage::Open };
     let lsn = shard.set_versions(CONT, &wanted)?;
     shard.durable(lsn).await
 }
 
-async fn punch(shard: &Shard, epoch: u64) -> types::Result<()> {
+async fn punch(shard: &PoolShard, epoch: u64) -> types::Result<()> {
     let lsn = write(shard, epoch, &punches(), b"", None).await?;
     shard.durable(lsn).await
 }
@@ -96,7 +101,7 @@ enum Way {
 }
 
 /// What comes before the power may go.
-async fn prepare(shard: &Shard, way: Way) -> types::Result<()> {
+async fn prepare(shard: &PoolShard, way: Way) -> types::Result<()> {
     fill(shard, 5).await;
     match way {
         Way::Plain => {}
@@ -115,7 +120,7 @@ async fn prepare(shard: &Shard, way: Way) -> types::Result<()> {
 }
 
 /// Makes it go, and begins a checkpoint some steps of the sweep later.
-async fn go(env: &Env, shard: &Rc<Shard>, way: Way, steps: u64) -> types::Result<()> {
+async fn go(env: &Env, shard: &Rc<PoolShard>, way: Way, steps: u64) -> types::Result<()> {
     let all_gone = ContVersions { revision: 2, ..ContVersions::default() };
     match way {
         Way::Plain => {
@@ -186,7 +191,7 @@ fn cut_after(way: Way, reopened: bool, changes: u64) -> bool {
 }
 
 /// Does what may not have been done, and waits for the space.
-async fn everything_comes_back(env: &Env, shard: &Rc<Shard>) {
+async fn everything_comes_back(env: &Env, shard: &Rc<PoolShard>) {
     if shard.has_cont(CONT) {
         if shard.stat().object_count > 0 {
             punch(shard, 90).await.unwrap();

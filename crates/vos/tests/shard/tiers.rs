@@ -185,7 +185,7 @@ fn a_raw_device_is_shared_in_parts_and_cut_in_one_way_only() {
             let store = open(&env, &split(n, 3)).await.unwrap();
             let devices = store.device_stats().await.unwrap();
             assert_eq!(devices[1].total_bytes, 21 << 20);
-            let wide = vos::ShardConfig { nvme_bytes: 8 << 20, ..config(Durability::Wal) };
+            let wide = vos::PoolShardConfig { nvme_bytes: 8 << 20, ..config(Durability::Wal) };
             let shard = store.create_shard(POOL, &wide).await.unwrap();
             let lsn = shard.create_cont(CONT).unwrap();
             shard.durable(lsn).await.unwrap();
@@ -219,7 +219,7 @@ fn a_pool_that_a_tier_has_no_room_for_is_refused() {
     world.block_on(async {
         make_raw(&env, "/n", 24 << 20).await;
         let store = open(&env, &devices("/s", &["/n"])).await.unwrap();
-        let wide = vos::ShardConfig { nvme_bytes: 32 << 20, ..config(Durability::Wal) };
+        let wide = vos::PoolShardConfig { nvme_bytes: 32 << 20, ..config(Durability::Wal) };
         let error = store.create_shard(POOL, &wide).await.unwrap_err();
         assert_eq!(error.code, Code::NoSpace);
         assert!(error.to_string().contains("/n has 22 MiB free"), "{error}");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Durability, Epoch, ObjType};
-use vos::{Shard, Store};
+use vos::{PoolShard, Store};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
 
@@ -15,7 +15,7 @@ use wire::versions::{ContStage, ContVersions};
 struct Bed {
     env: Env,
     store: Option<Rc<Store>>,
-    shard: Rc<Shard>,
+    shard: Rc<PoolShard>,
     now: Model,
     snapshots: BTreeMap<u64, Model>,
     revision: u64,
@@ -265,7 +265,7 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
         let world = SimWorld::new(3);
         let env = world.node("a");
         world.block_on(async {
-            let big = vos::ShardConfig { nvme_bytes: 64 << 20, ..config(durability) };
+            let big = vos::PoolShardConfig { nvme_bytes: 64 << 20, ..config(durability) };
             let (store, shard) = fresh(&env, &big).await.unwrap();
             let (now, snapshots) = (Model::default(), BTreeMap::new());
             let (env, store) = (env.clone(), Some(store));
@@ -350,7 +350,7 @@ fn a_compaction_beside_changes_of_big_objects_makes_the_same_state() {
         let env = world.node("a");
         world.block_on(async {
             let rng = Rng::new(seed);
-            let big = vos::ShardConfig { nvme_bytes: 64 << 20, ..config(Durability::Wal) };
+            let big = vos::PoolShardConfig { nvme_bytes: 64 << 20, ..config(Durability::Wal) };
             let (store, shard) = fresh(&env, &big).await.unwrap();
             let (now, snapshots) = (Model::default(), BTreeMap::new());
             let (env, store) = (env.clone(), Some(store));

@@ -51,14 +51,15 @@ use wire::admission::AdmissionStat;
 use wire::control::{ControlReply, ControlRequest};
 use wire::lock::LockReply;
 use wire::obj::{
-    AdminReply, BatchReply, Notice, ObjectList, Prepared, Request, ShardStat, TxOutcome, TxReply,
+    AdminReply, BatchReply, Notice, ObjectList, PoolShardStat, Prepared, Request, TxOutcome,
+    TxReply,
 };
 use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
 type Reply<T> = Result<T, types::Error>;
 decoded!(
     owned: RemoteRange, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
-        Reply<TxOutcome>, Reply<ShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
+        Reply<TxOutcome>, Reply<PoolShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
         Reply<LockReply>,
         Reply<()>, Reply<ScrubStat>;
     borrowed: Hello, Request, BatchReply, TxReply, Prepared

@@ -174,7 +174,7 @@ fn requests(visitor: &mut impl Visitor) {
         request(&format!("decide.{name}"), Request::Decide { pool: POOL, tx: TX, outcome });
     }
     request("ask_outcome", Request::AskOutcome { pool: POOL, tx: TX });
-    request("shard_stat", Request::ShardStat { pool: POOL });
+    request("shard_stat", Request::PoolShardStat { pool: POOL });
     request(
         "list_objects",
         Request::ListObjects {
@@ -343,7 +343,7 @@ fn replies(visitor: &mut impl Visitor) {
     for (name, outcome) in outcomes() {
         visitor.message(&format!("outcome.{name}"), Reply::Ok(outcome));
     }
-    let stat = ShardStat {
+    let stat = PoolShardStat {
         scm_bytes: 1,
         scm_free_bytes: 2,
         nvme_bytes: 3,

@@ -18,10 +18,10 @@ const PAGE_ENTRIES: u32 = 1024;
 struct Listing {
     sys: u64,
     dir: SharedObj,
-    state: Mutex<State>,
+    state: Mutex<Cursor>,
 }
 
-struct State {
+struct Cursor {
     anchor: DirAnchor,
     page: VecDeque<DirEntry>,
     /// What the caller looks at until the next call.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn dfs_sys_opendir(
         if !found.is_dir() {
             return Err(Error::bare(Code::NotDir));
         }
-        let state = State {
+        let state = Cursor {
             anchor: DirAnchor::start(),
             page: VecDeque::new(),
             // SAFETY: all of its members are integers.
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn dfs_sys_readdir(
             break;
         }
         let mut state = listing.state.lock();
-        let State { anchor: kept, page, entry: room } = &mut *state;
+        let Cursor { anchor: kept, page, entry: room } = &mut *state;
         if let Some(at) = anchor.filter(DirAnchor::is_end) {
             *kept = at;
         }

@@ -37,7 +37,7 @@ pub(crate) struct Prepared {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct Contents {
     pub index: Index,
     pub retry: RetryWindow,
     pub locks: LockTable,
@@ -55,7 +55,7 @@ pub(crate) struct State {
     pub replayed_sums: SumTable,
 }
 
-impl State {
+impl Contents {
     pub(crate) fn create_cont(&mut self, cont: ContId, sums: SumPolicy) {
         self.index.create_cont(cont, sums);
     }
@@ -301,7 +301,7 @@ impl State {
         effects: &mut Effects,
         space: &mut Space,
     ) -> Result<()> {
-        let in_place = |state: &State| -> Option<bool> {
+        let in_place = |state: &Contents| -> Option<bool> {
             let array = state.index.conts.get(&name.cont)?.array(name)?;
             let first = array.from(index).next().map(|(start, extent)| (start, &extent.place));
             Some(first == Some((index, &Place::Blocks(at))))
