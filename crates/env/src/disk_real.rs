@@ -342,8 +342,14 @@ fn lock_file(path: &Path, note: &str) -> Result<Box<dyn Lock>> {
     }
     match locked {
         Ok(()) => {
-            rustix::fs::ftruncate(&fd, 0).map_err(failed)?;
-            rustix::io::pwrite(&fd, note.as_bytes(), 0).map_err(failed)?;
+            // Over the last holder's note, whose block is there: a full disk has no other. The lock is
+            // what counts; a note that cannot be written only leaves unsaid who has it.
+            let noted = rustix::io::pwrite(&fd, note.as_bytes(), 0);
+            if let Err(errno) = &noted {
+                let path = path.display();
+                tracing::warn!("{path} is locked; by whom cannot be noted in it: {errno}");
+            }
+            let _ = rustix::fs::ftruncate(&fd, noted.unwrap_or(0) as u64);
             Ok(Box::new(RealLock { _fd: fd }))
         }
         Err(Errno::WOULDBLOCK) => {

@@ -2,8 +2,11 @@
 
 use env::{AlignedBuf, Env, FdWatch, OpenOptions, Source};
 use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::process::Command;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -113,7 +116,6 @@ fn descriptors_report_readiness_and_hangup() {
     ours.set_nonblocking(true).unwrap();
     let watch = env.watch_fd(Rc::new(OwnedFd::from(ours))).unwrap();
     let thread = std::thread::spawn(move || {
-        use std::io::Write;
         let mut theirs = theirs;
         theirs.write_all(b"hello").unwrap();
     });
@@ -535,4 +537,44 @@ fn a_waiting_loop_sees_a_completion_of_the_disk_without_sleeping() {
         outcome.unwrap();
     });
     assert!(count > 0, "it slept each time");
+}
+
+/// A small file system, unmounted at the end.
+struct Small(tempfile::TempDir);
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+/// Whoever took a lock emptied its file first. On a full file system the new note then found no room, the
+/// lock was refused, and with it the start of an engine.
+#[test]
+fn a_full_file_system_refuses_no_lock() {
+    let small = Small(tempfile::tempdir().unwrap());
+    let args = ["-t", "tmpfs", "-o", "size=1m,mode=700", "none"];
+    match Command::new("mount").args(args).arg(small.0.path()).output() {
+        Ok(output) if output.status.success() => {}
+        other => return eprintln!("SKIPPED: a full file system: cannot mount a small one: {other:?}"),
+    }
+    let env = Env::real().unwrap();
+    let (old, new) = (small.0.path().join("old"), small.0.path().join("new"));
+    env.block_on(async {
+        drop(env.disk().lock(&old, "process 1234567").await.unwrap());
+        let mut ballast = File::create(small.0.path().join("ballast")).unwrap();
+        for piece in [4096, 1] {
+            while ballast.write_all(&vec![1; piece]).is_ok() {}
+        }
+        let _held = env.disk().lock(&old, "process 89").await.unwrap();
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "process 89");
+        // There is no room for its first note.
+        let _held_too = env.disk().lock(&new, "process 89").await.unwrap();
+        for path in [&old, &new] {
+            let Err(error) = env.disk().lock(path, "another").await else {
+                panic!("{} was locked twice", path.display());
+            };
+            assert_eq!(error.code, Code::Busy, "{error}");
+        }
+    });
 }
