@@ -218,6 +218,7 @@ impl<'a> Batch<'a> {
         let link = pool.client.target(part.target);
         let writes = part.batch.ops.iter().any(Op::is_write);
         let _in_doubt = if writes { Some(link.in_doubt.begin().await) } else { None };
+        let _opening = (writes && !self.opens.is_empty()).then(|| link.begin_opening());
         let ask = Ask { body: &body, bulk_out: &part.bulk_out, bulk_in: &mut self.bulk_in };
         let answer = link.ask(&pool.client, &pool.state, ask).await?;
         if kind != CsumKind::Off && answer.bulk_bytes > 0 {

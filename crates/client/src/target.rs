@@ -38,6 +38,12 @@ pub(crate) struct TargetLink {
     pub in_doubt: Window,
     /// The session, as the target named it, in which our open handles are registered.
     session: Cell<u64>,
+    /// Sessions so far.
+    session_count: Cell<u32>,
+    /// Batches under way that open what they make, begun in this session and in earlier ones.
+    opening: Cell<(u32, u32)>,
+    /// The target is to be told that all open handles are registered.
+    owes_registered: Cell<bool>,
     /// Open handles registered at this target, to register again in a new session.
     opens: RefCell<HashMap<Handle, u32>>,
     /// Closed handles not yet told.
@@ -46,6 +52,25 @@ pub(crate) struct TargetLink {
     notices: RefCell<Vec<Vec<u8>>>,
     /// A task looks after the connection while locks are held.
     is_kept: Cell<bool>,
+}
+
+/// A batch under way that opens what it makes, until it is dropped: its answer may have been lost with the
+/// engine that ran it, and what it opened is registered again with its retry.
+pub(crate) struct Opening<'a> {
+    link: &'a TargetLink,
+    session: u32,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let (now, earlier) = self.link.opening.get();
+        if self.session == self.link.session_count.get() {
+            self.link.opening.set((now - 1, earlier));
+        } else {
+            self.link.opening.set((now, earlier - 1));
+            self.link.tell_registered();
+        }
+    }
 }
 
 /// A request to a target, kept for retries.
@@ -63,6 +88,9 @@ impl TargetLink {
             dialing: Mutex::new(()),
             in_doubt: Window::default(),
             session: Cell::new(0),
+            session_count: Cell::new(0),
+            opening: Cell::default(),
+            owes_registered: Cell::new(false),
             opens: RefCell::new(HashMap::new()),
             releases: RefCell::new(Vec::new()),
             notices: RefCell::new(Vec::new()),
@@ -157,6 +185,8 @@ impl TargetLink {
                     self.register_opens(client, &conn).await?;
                     self.reclaim_locks(client, &conn).await?;
                     self.conn.replace(Some(conn.clone()));
+                    self.owes_registered.set(self.session_count.get() > 1);
+                    self.tell_registered();
                     return Ok(conn);
                 }
                 Err(error) => last = error,
@@ -207,7 +237,29 @@ impl TargetLink {
             }
         }
         self.session.set(session);
+        self.session_count.set(self.session_count.get() + 1);
+        let (now, earlier) = self.opening.get();
+        self.opening.set((0, now + earlier));
         Ok(())
+    }
+
+    /// Notes a batch that opens what it makes.
+    pub fn begin_opening(&self) -> Opening<'_> {
+        let (now, earlier) = self.opening.get();
+        self.opening.set((now + 1, earlier));
+        Opening { link: self, session: self.session_count.get() }
+    }
+
+    /// Tells the target that all is registered, once that is so: it frees nothing until it knows.
+    fn tell_registered(&self) {
+        if self.opening.get().1 > 0 || !self.owes_registered.get() {
+            return;
+        }
+        if let Some(conn) = self.conn.borrow().as_ref()
+            && conn.notify(Kind::Notice, &wire::encode(&Notice::Registered)).is_ok()
+        {
+            self.owes_registered.set(false);
+        }
     }
 
     /// On a new connection, locks again what this client holds here.

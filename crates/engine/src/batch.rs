@@ -112,7 +112,9 @@ impl Target {
                 self.env.sleep(RETRY_PAUSE).await;
             }
             if let Some(answer) = ctx.shard.replayed(tx)? {
-                self.re_register(client, batch);
+                if self.re_register(client, batch) {
+                    ctx.shard.noted(ctx.shard.note_opener(client)).await;
+                }
                 return Ok(Seen::Before(answer));
             }
         }
@@ -120,8 +122,9 @@ impl Target {
     }
 
     /// Registers the handles of a batch that was run by an engine that is no more: its answer tells
-    /// the client that it has them.
-    fn re_register(&self, client: ClientId, batch: &Batch<'_>) {
+    /// the client that it has them. True when there are any.
+    fn re_register(&self, client: ClientId, batch: &Batch<'_>) -> bool {
+        let mut has_any = false;
         let mut opens = self.opens.borrow_mut();
         for op in &batch.ops {
             if let Op::Open { oid } = op {
@@ -129,8 +132,10 @@ impl Target {
                 if !opens.is_held_by(client, &handle) {
                     opens.open(client, handle);
                 }
+                has_any = true;
             }
         }
+        has_any
     }
 
     /// Gets data off the stream. Data that is elsewhere and must wait stays there.
@@ -295,6 +300,11 @@ impl Target {
         plan.encode_after(epoch, &mut answer);
         let sums_at = answer.len();
         let segments = std::mem::take(&mut plan.segments);
+        // Before what the batch changes: a retry finds its answer only where the note is found, too.
+        let note = match plan.after.opens.is_empty() {
+            true => None,
+            false => Some(ctx.shard.note_opener(caller.client)),
+        };
         if writes {
             // What a retry gets has no bulk.
             wire::encode_into(&BulkSums::NONE, &mut answer);
@@ -305,6 +315,9 @@ impl Target {
             answer.truncate(sums_at);
         } else {
             self.carry_out(plan.after);
+        }
+        if let Some(note) = note {
+            ctx.shard.noted(note).await;
         }
         Ok((answer, segments))
     }

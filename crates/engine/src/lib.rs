@@ -17,6 +17,7 @@ mod control_host;
 mod cores;
 mod links;
 mod locks;
+mod openers;
 mod opens;
 mod peers;
 pub mod process;

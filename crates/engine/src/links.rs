@@ -192,11 +192,11 @@ impl Target {
 
     /// Frees an object whose home is here: at once if nobody holds it open and all of it is
     /// here, else as an orphan. An object that holds nothing yet may still get its first byte
-    /// through an open handle, so it becomes an orphan, too. So do all while it is not known who
-    /// holds what, after a restart.
+    /// through an open handle, so it becomes an orphan, too. So do all while clients are awaited
+    /// after a restart.
     fn free(&self, plan: &mut Plan<'_>, view: &View<'_>, handle: Handle, whole: bool) {
         let open = self.opens.borrow().is_open(&handle) || plan.after.opens.contains(&handle);
-        if !whole || open || !self.grace_left(handle.0).is_zero() {
+        if !whole || open || self.awaits_openers(handle.0) {
             plan.orphans.push(OrphanChange::Add(handle.2));
             plan.after.reap.push(handle);
         } else if view.has_object(handle.2) {
@@ -266,13 +266,6 @@ impl Target {
         }
     }
 
-    /// How long clients may still register what they hold open in a pool.
-    fn grace_left(&self, pool: PoolId) -> Duration {
-        let shards = self.shards.borrow();
-        let until = shards.get(&pool).map_or(Duration::ZERO, |ctx| ctx.grace_until.get());
-        if until.is_zero() { until } else { until.saturating_sub(self.env.now()) }
-    }
-
     fn is_orphan(&self, handle: Handle) -> bool {
         let shards = self.shards.borrow();
         shards.get(&handle.0).is_some_and(|ctx| ctx.shard.is_orphan(handle.1, handle.2))
@@ -293,24 +286,16 @@ impl Target {
     }
 
     /// Frees an orphan in the background, on all targets that hold parts of it, unless a client
-    /// holds it open (its last close comes here again).
+    /// holds it open (its last close comes here again) or may do so (then all orphans come here again
+    /// when that is known).
     pub(crate) fn reap(self: Rc<Self>, handle: Handle) {
-        if self.opens.borrow().is_open(&handle) || !self.reaping.borrow_mut().insert(handle) {
+        if self.opens.borrow().is_open(&handle)
+            || self.awaits_openers(handle.0)
+            || !self.reaping.borrow_mut().insert(handle)
+        {
             return;
         }
         let target = self.clone();
-        let grace = self.grace_left(handle.0);
-        if !grace.is_zero() {
-            // Not counted: an engine that stops does not wait for it.
-            self.env.spawn(async move {
-                target.env.sleep(grace).await;
-                target.reaping.borrow_mut().remove(&handle);
-                if target.is_orphan(handle) && !target.is_draining() {
-                    target.reap(handle);
-                }
-            });
-            return;
-        }
         self.spawn_counted(async move {
             let mut pause = REAP_PAUSE_MIN;
             // A rollback may have made it an object like others.

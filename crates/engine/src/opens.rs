@@ -2,7 +2,7 @@
 //!
 //! An object with an open handle outlives its last link (POSIX: a file that is unlinked while
 //! open stays readable). Handles live in memory only; after a restart clients register theirs
-//! again, and orphans wait a grace period for that.
+//! again, and orphans wait for that (see `openers`).
 
 use foldhash::HashMap;
 use types::{ClientId, ContId, Oid, PoolId};
@@ -22,6 +22,11 @@ impl Opens {
     pub fn open(&mut self, client: ClientId, handle: Handle) {
         *self.by_object.entry(handle).or_insert(0) += 1;
         *self.by_client.entry(client).or_default().entry(handle).or_insert(0) += 1;
+    }
+
+    /// True when the client holds anything open.
+    pub fn holds_any(&self, client: ClientId) -> bool {
+        self.by_client.get(&client).is_some_and(|handles| !handles.is_empty())
     }
 
     /// True when the client has registered a handle on the object.
@@ -91,6 +96,7 @@ mod tests {
         assert!(!opens.close(b, handle), "b holds none any more");
         assert!(opens.is_open(&handle));
         assert!(opens.is_held_by(a, &handle) && !opens.is_held_by(b, &handle));
+        assert!(opens.holds_any(a) && !opens.holds_any(b));
         assert_eq!(opens.close_client(a), vec![handle]);
         assert!(!opens.is_open(&handle));
         assert!(opens.by_object.is_empty());

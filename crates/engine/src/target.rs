@@ -37,8 +37,6 @@ const RECONNECT_GRACE: Duration = Duration::from_secs(2);
 const ENDED_PAUSE: Duration = Duration::from_millis(1);
 /// A client that has gone may come back with a retry this long.
 const RETRY_GRACE: Duration = Duration::from_secs(600);
-/// After a restart, clients have this long to register their open handles again.
-const ORPHAN_GRACE: Duration = Duration::from_secs(30);
 
 /// A pool's shard with what the target knows about the pool.
 pub(crate) struct TargetPool {
@@ -49,9 +47,8 @@ pub(crate) struct TargetPool {
     pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
     pub admission: Admission,
     pub scrubber: Scrubber,
-    /// The target's clock until which clients of the engine before this one may tell what they
-    /// hold open; zero when there was none.
-    pub grace_until: Cell<Duration>,
+    /// Clients of the engine before this one that may still tell what they hold open.
+    pub awaited: RefCell<HashSet<ClientId>>,
 }
 
 /// Who is at the other end of a connection.
@@ -80,7 +77,7 @@ impl TargetPool {
             parked: RefCell::new(Vec::new()),
             admission: Admission::new(env),
             scrubber: Scrubber::default(),
-            grace_until: Cell::new(Duration::ZERO),
+            awaited: RefCell::new(HashSet::new()),
         }
     }
 
@@ -132,6 +129,8 @@ pub struct Target {
     pub(crate) coordinator: ClientId,
     pub(crate) next_tx: Cell<u64>,
     pub(crate) incarnation: u64,
+    /// Clients that may soon have nothing open any more.
+    pub(crate) leaving: RefCell<HashSet<ClientId>>,
     /// Orphans being reaped.
     pub(crate) reaping: RefCell<HashSet<Handle>>,
     /// Rollbacks ordered, by container.
@@ -187,6 +186,7 @@ impl Target {
             coordinator: ClientId(types::hash::mix2(incarnation, id.0 as u64)),
             next_tx: Cell::new(1),
             incarnation,
+            leaving: RefCell::new(HashSet::new()),
             reaping: RefCell::new(HashSet::new()),
             rollbacks: RefCell::new(HashMap::new()),
             sessions: RefCell::new(HashMap::new()),
@@ -207,9 +207,7 @@ impl Target {
         for (pool, ctx) in pools {
             self.start_scrubber(&ctx);
             self.clone().resume_transactions(pool, &ctx);
-            if !ctx.is_memory() {
-                ctx.grace_until.set(self.env.now() + ORPHAN_GRACE);
-            }
+            self.await_openers(pool, &ctx);
             self.reap_orphans(pool, &ctx);
         }
     }
@@ -259,7 +257,7 @@ impl Target {
     /// After the end of a client's connection: forgets what is kept for its return, in time; at once what
     /// only a process has that has ended.
     async fn outlive(self: Rc<Self>, client: ClientId, number: u64, pid: Option<u32>) {
-        let (mut waited, mut pause) = (Duration::ZERO, ENDED_PAUSE);
+        let (mut waited, mut pause, mut has_ended) = (Duration::ZERO, ENDED_PAUSE, false);
         // A process that ends closes its sockets shortly before.
         while let Some(pid) = pid
             && waited + pause < RECONNECT_GRACE
@@ -269,6 +267,7 @@ impl Target {
             }
             if transport::has_ended(pid) {
                 self.locks.drop_process(client);
+                has_ended = true;
                 break;
             }
             self.env.sleep(pause).await;
@@ -285,6 +284,10 @@ impl Target {
         self.sessions.borrow_mut().remove(&client);
         self.locks.drop_client(client);
         let freed = self.opens.borrow_mut().close_client(client);
+        // One that has not registered all it held before a restart may yet come back.
+        if has_ended || !self.awaits(client) {
+            self.await_no_more(client);
+        }
         for handle in freed {
             self.reap_if_orphan(handle);
         }
@@ -310,7 +313,9 @@ impl Target {
                             self.reap_if_orphan((pool, cont, oid));
                         }
                     }
+                    self.note_closed(client);
                 }
+                Ok(Notice::Registered) => self.await_no_more(client),
                 Ok(Notice::LockLeave { pool, cont, oid, kind, owner, range, wait, release }) => {
                     let key = ((pool, cont, oid), kind.space());
                     self.locks.leave(client, key, owner, range, wait, release);

@@ -556,7 +556,9 @@ fn a_full_file_system_refuses_no_lock() {
     let args = ["-t", "tmpfs", "-o", "size=1m,mode=700", "none"];
     match Command::new("mount").args(args).arg(small.0.path()).output() {
         Ok(output) if output.status.success() => {}
-        other => return eprintln!("SKIPPED: a full file system: cannot mount a small one: {other:?}"),
+        other => {
+            return eprintln!("SKIPPED: a full file system: cannot mount a small one: {other:?}");
+        }
     }
     let env = Env::real().unwrap();
     let (old, new) = (small.0.path().join("old"), small.0.path().join("new"));

@@ -39,10 +39,18 @@ async fn unlink(cont: &Container, oid: Oid) {
 
 /// Runs a test with an engine, somebody who holds objects open and somebody else.
 fn with_two(seed: u64, test: impl AsyncFn(&Cluster, Container, Container)) {
+    with_two_in(seed, Durability::Wal, test);
+}
+
+fn with_two_in(
+    seed: u64,
+    durability: Durability,
+    test: impl AsyncFn(&Cluster, Container, Container),
+) {
     let cluster = Cluster::start(ClusterSpec { seed, engines: 1, targets: 2 }).unwrap();
     cluster.block_on(async {
         let setup = cluster.client("setup");
-        cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+        cluster.container(&setup, durability, ContLayout::Plain).await.unwrap();
         let (a, b) = (open(&cluster.client("a")).await, open(&cluster.client("b")).await);
         test(&cluster, a, b).await;
     });
@@ -67,6 +75,107 @@ fn who_holds_an_object_and_is_idle_keeps_it_over_a_restart() {
         b.client().env().sleep(SECOND).await;
         assert_eq!(array.size().await.unwrap(), 0, "released, but not freed");
     });
+}
+
+/// After any start nothing that was removed was freed for half a minute, whoever held what, so that an
+/// engine that crashed again and again never got anything back.
+#[test]
+fn what_nobody_holds_is_freed_as_soon_as_all_who_hold_something_are_back() {
+    with_two(3, async |cluster, a, b| {
+        let held = array(&b, 100);
+        fill(&held).await;
+        for round in 0..6 {
+            let (removed, early) = (array(&b, 2 * round), array(&b, 2 * round + 1));
+            fill(&removed).await;
+            fill(&early).await;
+            // Nobody in the first rounds, then somebody who keeps a file without a name.
+            if round == 3 {
+                hold(&a, held.oid).await;
+                unlink(&b, held.oid).await;
+            }
+            unlink(&b, early.oid).await;
+            cluster.kill_engine(0);
+            cluster.start_engine(0).await.unwrap();
+            unlink(&b, removed.oid).await;
+            if round >= 3 {
+                b.client().env().sleep(2 * SECOND).await;
+                assert_eq!(held.size().await.unwrap(), 5000, "round {round}: held, but freed");
+            }
+            for array in [&removed, &early] {
+                assert_eq!(array.size().await.unwrap(), 0, "round {round}: not freed");
+            }
+        }
+    });
+}
+
+/// Who has closed all it held open is not waited for.
+#[test]
+fn who_has_closed_all_is_not_waited_for() {
+    with_two(4, async |cluster, a, b| {
+        let (closed, removed) = (array(&b, 1), array(&b, 2));
+        fill(&closed).await;
+        fill(&removed).await;
+        hold(&a, closed.oid).await;
+        a.release(closed.oid);
+        ArrayObj { cont: a.clone(), ..closed.clone() }.size().await.unwrap();
+        // It may open something again soon.
+        b.client().env().sleep(10 * SECOND).await;
+        SimNet::of(cluster.world()).cut("a", "e0");
+        cluster.kill_engine(0);
+        cluster.start_engine(0).await.unwrap();
+        unlink(&b, removed.oid).await;
+        assert_eq!(removed.size().await.unwrap(), 0, "not freed");
+    });
+}
+
+/// Who died with the engine is waited for once.
+#[test]
+fn a_holder_that_does_not_come_back_is_waited_for_once() {
+    with_two(5, async |cluster, a, b| {
+        let (removed, other) = (array(&b, 1), array(&b, 2));
+        fill(&removed).await;
+        fill(&other).await;
+        hold(&a, removed.oid).await;
+        SimNet::of(cluster.world()).cut("a", "e0");
+        cluster.kill_engine(0);
+        cluster.start_engine(0).await.unwrap();
+        unlink(&b, removed.oid).await;
+        b.client().env().sleep(10 * SECOND).await;
+        assert_eq!(removed.size().await.unwrap(), 5000, "perhaps held, but freed");
+        b.client().env().sleep(30 * SECOND).await;
+        assert_eq!(removed.size().await.unwrap(), 0, "not freed");
+        cluster.kill_engine(0);
+        cluster.start_engine(0).await.unwrap();
+        unlink(&b, other.oid).await;
+        assert_eq!(other.size().await.unwrap(), 0, "waited for it again");
+    });
+}
+
+/// The engine crashes right after it has answered a client's first open; the client comes back late.
+#[test]
+fn a_handle_that_was_answered_is_waited_for_however_soon_the_engine_crashes() {
+    for (seed, durability) in seeds(10).zip([Durability::Wal, Durability::Relaxed].iter().cycle()) {
+        with_two_in(seed, *durability, async |cluster, a, b| {
+            let held = array(&b, 1);
+            fill(&held).await;
+            b.client().env().sleep(SECOND).await;
+            hold(&a, held.oid).await;
+            let net = SimNet::of(cluster.world());
+            net.cut("a", "e0");
+            net.break_connections("a", "e0");
+            cluster.kill_engine(0);
+            cluster.start_engine(0).await.unwrap();
+            unlink(&b, held.oid).await;
+            b.client().env().sleep(10 * SECOND).await;
+            net.heal("a", "e0");
+            b.client().env().sleep(60 * SECOND).await;
+            assert_eq!(held.size().await.unwrap(), 5000, "{durability:?}: held, but freed");
+            a.release(held.oid);
+            ArrayObj { cont: a.clone(), ..held.clone() }.size().await.unwrap();
+            b.client().env().sleep(SECOND).await;
+            assert_eq!(held.size().await.unwrap(), 0, "{durability:?}: released, but not freed");
+        });
+    }
 }
 
 /// The engine gives a client up that is away for some seconds; when it is back it counts again.
@@ -135,6 +244,41 @@ fn a_retried_batch_holds_what_its_first_try_opened() {
                 batch.op(Op::Update { oid, dkey: b"integers", cond: Cond::NONE, iods });
                 batch.run().await.unwrap();
                 unlink(&b, oid).await;
+            };
+            join(work, trouble).await;
+            b.client().env().sleep(60 * SECOND).await;
+            let keys = b.object(oid).list_dkeys(None, &mut Anchor::start(), 1).await.unwrap();
+            assert_eq!(keys.len(), 1, "seed {seed}: the object was held, but freed");
+        });
+    }
+}
+
+/// The same, and the object loses its name while the answer is still being asked for again: a client that
+/// has registered all it knows of may hold more.
+#[test]
+fn what_a_lost_answer_opened_is_waited_for() {
+    for seed in seeds(40) {
+        with_two(seed, async |cluster, a, b| {
+            let oid = array(&a, 1).oid;
+            // The first request of a client takes longer: it connects.
+            hold(&a, array(&a, 2).oid).await;
+            let trouble = async {
+                let env = cluster.world().node("trouble");
+                env.sleep(Duration::from_micros(env.random_u64() % 1_000)).await;
+                cluster.kill_engine(0);
+                cluster.start_engine(0).await.unwrap();
+                for _ in 0..20 {
+                    unlink(&b, oid).await;
+                    env.sleep(Duration::from_micros(env.random_u64() % 5_000)).await;
+                }
+            };
+            let work = async {
+                let value = UpdateValue::Inline(b"x");
+                let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
+                let mut batch = a.batch();
+                batch.op(Op::Open { oid });
+                batch.op(Op::Update { oid, dkey: b"integers", cond: Cond::NONE, iods });
+                batch.run().await.unwrap();
             };
             join(work, trouble).await;
             b.client().env().sleep(60 * SECOND).await;

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
-use types::{Code, ContId, Epoch, Error, Oid, Result, TargetId};
+use types::{ClientId, Code, ContId, Epoch, Error, Oid, Result, TargetId};
 use wire::obj::{Batch, Op, TxId, TxOutcome};
 
+use crate::Lsn;
 use crate::aggregate::Fragments;
 use crate::changes;
 use crate::index::extent::Place;
@@ -44,6 +45,8 @@ pub(crate) struct Contents {
     pub prepared: BTreeMap<TxId, Prepared>,
     pub decisions: BTreeMap<TxId, (Epoch, Vec<TargetId>)>,
     pub orphans: BTreeSet<(ContId, Oid)>,
+    /// Clients that hold objects open, and the record that notes it.
+    pub openers: BTreeMap<ClientId, Lsn>,
     pub last_epoch: Epoch,
     /// Arrays to be looked at by aggregation.
     pub fragments: Fragments,
@@ -65,6 +68,14 @@ impl Contents {
         self.index.destroy_cont(cont);
         self.sweeping.retain(|(owner, _), _| *owner != cont);
         self.forget_orphans(cont);
+    }
+
+    /// A client holds objects open since this record, or none any more.
+    pub(crate) fn note_opener(&mut self, client: ClientId, holds: bool, lsn: Lsn) {
+        match holds {
+            true => self.openers.insert(client, lsn),
+            false => self.openers.remove(&client),
+        };
     }
 
     pub(crate) fn forget_orphans(&mut self, cont: ContId) {
@@ -287,6 +298,7 @@ impl Contents {
                 }
             }
             RecordDf::Scrub { progress } => self.scrub = progress,
+            RecordDf::Opener { client, holds } => self.note_opener(client, holds, Lsn(0)),
         }
         self.index.reclaim(usize::MAX, &mut effects);
         effects.blocks.drain(..).try_for_each(|change| space.replay(change))
@@ -334,7 +346,8 @@ impl Contents {
             | RecordDf::LastEpoch { .. }
             | RecordDf::SumRegion { .. }
             | RecordDf::BadBlocks { .. }
-            | RecordDf::Scrub { .. } => self.replay(record, &mut Space::default()),
+            | RecordDf::Scrub { .. }
+            | RecordDf::Opener { .. } => self.replay(record, &mut Space::default()),
             _ => Err(Error::new(Code::Csum, "a table holds a record of the log")),
         }
     }
@@ -391,6 +404,9 @@ impl Contents {
         }
         for &(cont, oid) in &self.orphans {
             add(&RecordDf::Orphan { cont, oid });
+        }
+        for &client in self.openers.keys() {
+            add(&RecordDf::Opener { client, holds: true });
         }
         (out, count)
     }

@@ -36,6 +36,7 @@ mod index;
 mod listing;
 mod locks;
 pub mod offline;
+mod openers;
 mod ordered;
 mod overlay;
 mod pages;

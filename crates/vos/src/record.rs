@@ -8,7 +8,7 @@
 //! the batch of a prepared transaction, kept as it came together with its wire version.
 
 use serde::{Deserialize, Serialize};
-use types::{Code, ContId, CsumKind, Epoch, Error, Oid, Result, TargetId};
+use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, Oid, Result, TargetId};
 use wire::obj::{TxId, TxOutcome};
 
 use crate::scrub::ScrubProgress;
@@ -276,6 +276,8 @@ pub(crate) enum RecordDf<'a> {
     BadBlocks { blocks: Vec<(u64, BadMark)> },
     /// Where the scrubber is.
     Scrub { progress: ScrubProgress },
+    /// A client holds objects open here, or does so no more.
+    Opener { client: ClientId, holds: bool },
 }
 
 /// Part of an object.
@@ -364,7 +366,6 @@ pub(crate) fn decode_first<'a>(bytes: &mut &'a [u8]) -> Result<RecordDf<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::ClientId;
 
     /// Every kind of record and change, with its bytes.
     fn golden() -> Vec<(RecordDf<'static>, Vec<u8>)> {
@@ -541,6 +542,7 @@ mod tests {
                 },
                 vec![18, 1, 2, 3, 4, 5, 6, 7],
             ),
+            (RecordDf::Opener { client: ClientId(3), holds: true }, vec![19, 3, 1]),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (ChangeDf::Single { oid, dkey, akey, value: b"v" }, b"\0\x01\x02\x01d\x01a\x01v"),

@@ -560,6 +560,9 @@ pub enum Notice {
         /// Unlock.
         release: bool,
     },
+    /// The client has registered again all it held open in an earlier session with this target, and
+    /// waits for the answer of no batch sent in one that opens anything.
+    Registered,
 }
 
 #[cfg(test)]

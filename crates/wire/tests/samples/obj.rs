@@ -193,6 +193,7 @@ fn requests(visitor: &mut impl Visitor) {
     request("scrub", Request::Scrub { pool: POOL });
     let released = Notice::Release { pool: POOL, cont: CONT, oids: vec![OID, Oid::NIL] };
     visitor.message("notice.release", released);
+    visitor.message("notice.registered", Notice::Registered);
     locks(visitor);
 }
 

@@ -1,0 +1,103 @@
+//! Whom a restarted target waits for before it frees anything that was removed.
+//!
+//! Open handles live in memory ([`crate::opens`]); the log knows only which clients have some (see
+//! [`note_opener`](vos::PoolShard::note_opener)). After a restart each of these is awaited until it says
+//! that it has registered all its handles again, or its process has ended, or for [`RETURN_TIME_MAX`].
+//! Meanwhile whatever is removed becomes an orphan, and orphans stay.
+//!
+//! Invariants:
+//! - A client's first handle is answered after its note is durable, and what its request changed is
+//!   behind the note in the log. So a crash that keeps a handle, or the answer a retry gets, keeps the note.
+//! - A note goes only when the client holds nothing open.
+
+use crate::target::{TargetPool, Target};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{ClientId, PoolId};
+
+/// After a restart, clients have this long to register their open handles again.
+const RETURN_TIME_MAX: Duration = Duration::from_secs(30);
+/// A client that has closed all it held open stays noted this long: it may soon open something else, and
+/// need not wait for a new note.
+const LINGER_TIME: Duration = Duration::from_secs(5);
+
+impl Target {
+    /// After a restart: begins to wait for who held something open.
+    pub(crate) fn await_openers(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        let openers = ctx.shard.openers();
+        if openers.is_empty() {
+            return;
+        }
+        tracing::info!("target {}: pool {pool}: awaits {} clients", self.id, openers.len());
+        ctx.awaited.borrow_mut().extend(openers);
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            target.env.sleep(RETURN_TIME_MAX).await;
+            let late = ctx.awaited.take();
+            if late.is_empty() || target.is_draining() {
+                return;
+            }
+            for client in late {
+                if !target.opens.borrow().holds_any(client) {
+                    ctx.shard.forget_opener(client);
+                }
+            }
+            target.reap_orphans(pool, &ctx);
+        });
+    }
+
+    /// True while a client may still register what it held open in a pool before a restart.
+    pub(crate) fn awaits_openers(&self, pool: PoolId) -> bool {
+        self.shards.borrow().get(&pool).is_some_and(|ctx| !ctx.awaited.borrow().is_empty())
+    }
+
+    /// True while the client is awaited in any pool.
+    pub(crate) fn awaits(&self, client: ClientId) -> bool {
+        self.shards.borrow().values().any(|ctx| ctx.awaited.borrow().contains(&client))
+    }
+
+    /// A client has registered all it holds, or its process has ended.
+    pub(crate) fn await_no_more(self: &Rc<Self>, client: ClientId) {
+        let mut ended: Vec<(PoolId, Rc<TargetPool>)> = Vec::new();
+        for (pool, ctx) in self.shards.borrow().iter() {
+            let mut awaited = ctx.awaited.borrow_mut();
+            if awaited.remove(&client) && awaited.is_empty() {
+                ended.push((*pool, ctx.clone()));
+            }
+        }
+        self.forget_opener(client);
+        // In a fixed order, so that simulated runs repeat.
+        ended.sort_unstable_by_key(|(pool, _)| *pool);
+        for (pool, ctx) in ended {
+            self.reap_orphans(pool, &ctx);
+        }
+    }
+
+    /// A client has closed something; if that was all, its note goes in time.
+    pub(crate) fn note_closed(self: &Rc<Self>, client: ClientId) {
+        let is_noted = || self.shards.borrow().values().any(|ctx| ctx.shard.is_opener(client));
+        if self.opens.borrow().holds_any(client)
+            || !is_noted()
+            || !self.leaving.borrow_mut().insert(client)
+        {
+            return;
+        }
+        let target = self.clone();
+        self.env.spawn(async move {
+            target.env.sleep(LINGER_TIME).await;
+            target.leaving.borrow_mut().remove(&client);
+            if !target.awaits(client) {
+                target.forget_opener(client);
+            }
+        });
+    }
+
+    /// Removes the notes of a client if it holds nothing open.
+    pub(crate) fn forget_opener(&self, client: ClientId) {
+        if !self.is_draining() && !self.opens.borrow().holds_any(client) {
+            for ctx in self.shards.borrow().values() {
+                ctx.shard.forget_opener(client);
+            }
+        }
+    }
+}
