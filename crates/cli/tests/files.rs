@@ -197,6 +197,8 @@ fn the_verbs_do_what_their_names_say() {
     assert_eq!(system.json(&["fs", "du", &url("a")]).as_array().unwrap().len(), 3);
     let space = system.json(&["fs", "df", "azk://tank/home"]);
     assert!(space[0]["free_bytes"].as_u64().unwrap() > 900 << 20, "{space}");
+    // The index tier lends nothing: of 1 GiB a tenth is no room for data.
+    assert!(space[0]["free_bytes"].as_u64().unwrap() < 922 << 20, "{space}");
     assert!(system.ok(&["fs", "df", "azk://tank/home"]).contains("GiB"));
 
     let finds = |more: &[&str]| {

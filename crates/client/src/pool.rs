@@ -86,6 +86,15 @@ pub struct SpaceInfo {
     pub targets: Vec<TargetSpace>,
 }
 
+impl SpaceInfo {
+    /// What data of new files may take on all targets together, bytes. A file that is not striped has no
+    /// more than its target has.
+    pub fn available_bytes(&self) -> u64 {
+        let stats = self.targets.iter().filter_map(|target| target.stat);
+        stats.map(|stat| stat.available_bytes()).sum()
+    }
+}
+
 impl Pool {
     pub(crate) fn new(client: Client, handle: u64, info: PoolInfo) -> Pool {
         let state = Rc::new(PoolState {

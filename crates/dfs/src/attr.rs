@@ -73,6 +73,8 @@ pub struct StatFs {
     pub total_bytes: u64,
     /// Of these, free.
     pub free_bytes: u64,
+    /// Of these, what data of new files may take: a tier does not lend to the other.
+    pub available_bytes: u64,
     /// Objects in the pool.
     pub object_count: u64,
     /// Longest name, bytes.
@@ -392,8 +394,10 @@ impl Dfs {
 
     /// Space, asked of all targets.
     pub async fn statfs(&self) -> Result<StatFs> {
-        let space = self.shared.cont.pool().query().await?.total;
+        let found = self.shared.cont.pool().query().await?;
+        let space = found.total;
         Ok(StatFs {
+            available_bytes: found.available_bytes(),
             total_bytes: space.scm_bytes + space.nvme_bytes,
             free_bytes: space.scm_free_bytes + space.nvme_free_bytes,
             object_count: space.object_count,

@@ -19,11 +19,14 @@ use crate::inode::{Inode, S_IFDIR, S_IFREG};
 use crate::layout::{INODE, MARKER, PARENT, RECORD};
 use crate::node::Obj;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Code, DkeyKind, Epoch, Oid, Result};
-use wire::obj::{Cond, Op, ReadCheck, ReadScope};
+use types::{Code, DkeyKind, Epoch, Oid, Result, TargetId};
+use wire::obj::{Cond, Op, OpReply, ReadCheck, ReadScope};
 
 /// Objects asked for in one request.
 const OBJECTS_PER_REQUEST: u32 = 4096;
+
+/// Objects whose size is asked for in one request.
+const STATS_PER_REQUEST: usize = 512;
 
 /// What to do about findings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -80,6 +83,10 @@ pub struct CheckReport {
     pub dir_count: u64,
     /// Entries seen.
     pub entry_count: u64,
+    /// Removed objects whose space comes back when nobody holds them open any more.
+    pub waiting_count: u64,
+    /// Data of those, bytes.
+    pub waiting_bytes: u64,
     /// What is wrong.
     pub findings: Vec<Finding>,
 }
@@ -140,7 +147,10 @@ impl Dfs {
         };
         checker.walk(shared.superblock.root).await?;
         checker.check_link_counts().await?;
-        checker.check_leaks(shared.nameless(objects).await?).await?;
+        let waiting = shared.waiting().await?;
+        checker.report.waiting_count = waiting.len() as u64;
+        checker.report.waiting_bytes = shared.bytes_of(&waiting).await?;
+        checker.check_leaks(objects.difference(&waiting).copied().collect()).await?;
         Ok(checker.report)
     }
 }
@@ -165,14 +175,38 @@ impl Shared {
 }
 
 impl Shared {
-    /// The objects among these that are bound to be freed neither now nor with a last open handle.
-    async fn nameless(&self, mut objects: BTreeSet<Oid>) -> Result<BTreeSet<Oid>> {
+    /// Removed objects that are bound to be freed, now or with a last open handle.
+    async fn waiting(&self) -> Result<BTreeSet<Oid>> {
+        let mut waiting = BTreeSet::new();
         for target in &self.cont.pool().map().targets {
-            for oid in self.cont.list_orphans(target.id).await? {
-                objects.remove(&oid);
+            waiting.extend(self.cont.list_orphans(target.id).await?);
+        }
+        Ok(waiting)
+    }
+
+    /// Data of objects, bytes. What is gone meanwhile has none.
+    async fn bytes_of(&self, oids: &BTreeSet<Oid>) -> Result<u64> {
+        let mut by_target: BTreeMap<TargetId, Vec<Oid>> = BTreeMap::new();
+        for &oid in oids {
+            for target in self.cont.shard_targets(oid)? {
+                by_target.entry(target).or_default().push(oid);
             }
         }
-        Ok(objects)
+        let mut bytes = 0;
+        for (target, oids) in by_target {
+            for some in oids.chunks(STATS_PER_REQUEST) {
+                let mut batch = self.cont.batch();
+                for &oid in some {
+                    batch.op_at(target, Op::Stat { oid });
+                }
+                for reply in batch.run().await?.replies()? {
+                    if let OpReply::Stat(stat) = reply {
+                        bytes += stat.tail.bytes_used;
+                    }
+                }
+            }
+        }
+        Ok(bytes)
     }
 
     /// Whether anything of an object is left.

@@ -3,6 +3,7 @@
 
 mod harness;
 
+use dfs::check::Mend;
 use dfs::sys::Sys;
 use dfs::{
     AllocateFlags, Code, CreateOptions, Credentials, Dfs, LockAsk, LockKind, LockMode, LockRange,
@@ -211,6 +212,10 @@ fn a_file_without_a_name_goes_or_gets_one() {
         let gone = fs.tmpfile(&root, rw, 0o600, &options).await.unwrap();
         fs.write(&gone, 0, &[1; 9000]).await.unwrap();
         assert_eq!((fs.ostat(&gone).await.unwrap().nlink, orphans().await), (0, 1));
+        // The checker does not take it for damage, and says what it keeps.
+        let report = fs.check(Mend::Nothing).await.unwrap();
+        assert_eq!((report.waiting_count, report.waiting_bytes), (1, 9000));
+        assert_eq!(report.findings, []);
         drop(gone);
         fs.sync();
         let env = world.client.env();

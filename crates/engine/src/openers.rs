@@ -10,7 +10,7 @@
 //!   behind the note in the log. So a crash that keeps a handle, or the answer a retry gets, keeps the note.
 //! - A note goes only when the client holds nothing open.
 
-use crate::target::{TargetPool, Target};
+use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use types::{ClientId, PoolId};

@@ -239,6 +239,37 @@ pub struct PoolShardStat {
     pub dkey_count: u64,
 }
 
+/// A tier with less than this part of it free is short of space...
+const SHORT_PART: u64 = 8;
+/// ... unless it has this much, bytes: an eighth of a very large tier lasts for long.
+const SHORT_BYTES_MAX: u64 = 64 << 30;
+
+impl PoolShardStat {
+    /// Bytes that data of new files may take: none where the index has no room for a file more.
+    pub fn available_bytes(&self) -> u64 {
+        match self.scm_free_bytes >= FILE_INDEX_BYTES {
+            true => self.nvme_free_bytes,
+            false => 0,
+        }
+    }
+
+    /// One of the tiers is nearly full: new files are better off elsewhere.
+    pub fn is_short(&self) -> bool {
+        let short = |free, bytes: u64| free < (bytes / SHORT_PART).min(SHORT_BYTES_MAX);
+        short(self.scm_free_bytes, self.scm_bytes) || short(self.nvme_free_bytes, self.nvme_bytes)
+    }
+
+    /// How much of the fuller tier is free, in 65,536ths of the tier.
+    pub fn free_share(&self) -> u64 {
+        let share = |free: u64, bytes: u64| (free as u128 * 65_536 / bytes.max(1) as u128) as u64;
+        let index = share(self.scm_free_bytes, self.scm_bytes);
+        index.min(share(self.nvme_free_bytes, self.nvme_bytes))
+    }
+}
+
+/// What a small file takes of the index at least, bytes, about.
+const FILE_INDEX_BYTES: u64 = 1024;
+
 /// Answer to [`crate::obj::Request::ListObjects`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ObjectList {

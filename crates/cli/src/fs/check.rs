@@ -7,6 +7,7 @@ use crate::url::Url;
 use dfs::check::{CheckReport, Finding, Mend, Problem};
 use dfs::{Code, MountFlags};
 use serde::Serialize;
+use types::size;
 use wire::control::OpenMode;
 
 /// Check a file system
@@ -41,6 +42,9 @@ struct Report {
     objects: u64,
     directories: u64,
     entries: u64,
+    /// Removed, and freed when nobody holds them open any more.
+    waiting: u64,
+    waiting_bytes: u64,
     findings: Vec<FindingReport>,
 }
 
@@ -90,6 +94,8 @@ pub fn run(session: &Session, args: &CheckArgs) -> Outcome {
         objects: found.object_count,
         directories: found.dir_count,
         entries: found.entry_count,
+        waiting: found.waiting_count,
+        waiting_bytes: found.waiting_bytes,
         findings: found.findings.iter().map(finding).collect(),
     };
     session.out.show(&report, |out| {
@@ -109,7 +115,16 @@ pub fn run(session: &Session, args: &CheckArgs) -> Outcome {
                 (count, true) => format!("{count} problems, all put right."),
                 (count, false) => format!("{count} problems."),
             }
-        )
+        )?;
+        if report.waiting > 0 {
+            writeln!(
+                out,
+                "{} removed files with {} are freed when nobody holds them open any more.",
+                report.waiting,
+                size::format(report.waiting_bytes)
+            )?;
+        }
+        Ok(())
     })?;
     if report.clean { Ok(()) } else { Err(Failure::Reported(1)) }
 }

@@ -146,6 +146,7 @@ struct DfReport {
     url: String,
     total_bytes: u64,
     used_bytes: u64,
+    /// What data of new files may take.
     free_bytes: u64,
     objects: u64,
 }
@@ -160,7 +161,7 @@ pub fn df(session: &Session, args: &DfArgs) -> Outcome {
             url: remote.name(b""),
             total_bytes: space.total_bytes,
             used_bytes: space.total_bytes.saturating_sub(space.free_bytes),
-            free_bytes: space.free_bytes,
+            free_bytes: space.available_bytes,
             objects: space.object_count,
         });
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use types::{Code, Error, TargetId, size};
 use wire::control::{EngineState, Name, OpenMode, SystemInfo};
 use wire::map::EngineInfo;
+use wire::obj::PoolShardStat;
 
 /// Show engines, pools and space.
 ///
@@ -61,13 +62,25 @@ struct EngineStatus {
     log: Option<String>,
 }
 
+/// A target with little room in one of its tiers.
+#[derive(Serialize)]
+struct ShortTarget {
+    target: u32,
+    index_free_bytes: u64,
+    data_free_bytes: u64,
+}
+
 #[derive(Serialize)]
 struct PoolStatus {
     label: String,
     uuid: String,
     durability: String,
     total_bytes: u64,
+    used_bytes: u64,
+    /// What data of new files may take.
     free_bytes: u64,
+    /// Targets that are nearly full.
+    short: Vec<ShortTarget>,
     containers: u64,
     targets: usize,
     targets_silent: usize,
@@ -199,13 +212,27 @@ fn pools(client: &Client) -> Result<Vec<PoolStatus>> {
             Ok::<_, types::Error>(space)
         });
         let space = space.unwrap_or_default();
+        let total_bytes = info.scm_bytes + info.nvme_bytes;
+        let total = &space.total;
+        let used = (total.scm_bytes + total.nvme_bytes)
+            .saturating_sub(total.scm_free_bytes + total.nvme_free_bytes);
+        let short = space.targets.iter().filter_map(|target| {
+            let stat = target.stat.filter(PoolShardStat::is_short)?;
+            Some(ShortTarget {
+                target: target.target.0,
+                index_free_bytes: stat.scm_free_bytes,
+                data_free_bytes: stat.nvme_free_bytes,
+            })
+        });
         let answered = space.targets.iter().filter(|target| target.stat.is_some()).count();
         pools.push(PoolStatus {
             label: info.label,
             uuid: info.uuid.to_string(),
             durability: info.durability.to_string(),
-            total_bytes: info.scm_bytes + info.nvme_bytes,
-            free_bytes: space.total.scm_free_bytes + space.total.nvme_free_bytes,
+            total_bytes,
+            used_bytes: used,
+            free_bytes: space.available_bytes(),
+            short: short.collect(),
             containers: info.cont_count,
             targets: info.map.targets.len(),
             targets_silent: info.map.targets.len().saturating_sub(answered),
@@ -249,7 +276,6 @@ fn write_human(out: &mut dyn std::io::Write, report: &StatusReport) -> std::io::
     let mut table =
         Table::new(&["POOL", ">SIZE", ">FREE", ">USED", "DURABILITY", ">CONTAINERS", "TARGETS"]);
     for pool in &report.pools {
-        let used = pool.total_bytes.saturating_sub(pool.free_bytes);
         let silent = match pool.targets_silent {
             0 => String::new(),
             count => format!(" ({count} silent)"),
@@ -258,11 +284,27 @@ fn write_human(out: &mut dyn std::io::Write, report: &StatusReport) -> std::io::
             pool.label.clone(),
             size::format(pool.total_bytes),
             size::format(pool.free_bytes),
-            format!("{}%", (used as f64 * 100.0 / pool.total_bytes.max(1) as f64).round()),
+            format!(
+                "{}%",
+                (pool.used_bytes as f64 * 100.0 / pool.total_bytes.max(1) as f64).round()
+            ),
             pool.durability.clone(),
             pool.containers.to_string(),
             format!("{}{silent}", pool.targets),
         ]);
     }
-    table.write(out)
+    table.write(out)?;
+    for pool in &report.pools {
+        for short in &pool.short {
+            writeln!(
+                out,
+                "NEARLY FULL: target {} of pool {}: {} free for data, {} for the index.",
+                short.target,
+                pool.label,
+                size::format(short.data_free_bytes),
+                size::format(short.index_free_bytes)
+            )?;
+        }
+    }
+    Ok(())
 }

@@ -90,7 +90,7 @@ pub fn space(space: &StatFs) -> low::StatFs {
     low::StatFs {
         blocks: space.total_bytes / BLOCK,
         blocks_free: space.free_bytes / BLOCK,
-        blocks_available: space.free_bytes / BLOCK,
+        blocks_available: space.available_bytes / BLOCK,
         files: space.object_count + files_free,
         files_free,
         block_bytes: BLOCK as u32,

@@ -285,7 +285,7 @@ fn space(prefix: &Prefix, found: &dfs::StatFs) -> libc::statfs {
     out.f_frsize = BLOCK_BYTES as _;
     out.f_blocks = found.total_bytes / BLOCK_BYTES;
     out.f_bfree = found.free_bytes / BLOCK_BYTES;
-    out.f_bavail = out.f_bfree;
+    out.f_bavail = found.available_bytes / BLOCK_BYTES;
     // There is no table of inodes: as many fit as there is space.
     out.f_files = found.object_count.saturating_add(found.free_bytes / 256);
     out.f_ffree = found.free_bytes / 256;
