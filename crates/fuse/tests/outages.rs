@@ -3,7 +3,7 @@
 mod system;
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use system::{eventually, systems};
@@ -47,9 +47,16 @@ fn an_engine_that_restarts_in_time_is_not_noticed() {
 #[test]
 fn without_engines_operations_end_and_the_mount_recovers() {
     for mut system in systems(Durability::Wal) {
+        // What has to succeed is made through a mount that waits: a slow disk takes seconds, too.
+        let patient = system.mount("timeout=60,cache=none");
         let mounted = system.mount("timeout=1,cache=none");
-        fs::write(mounted.path("f"), "before").unwrap();
-        let open = File::options().read(true).write(true).open(mounted.path("f")).unwrap();
+        fs::write(patient.path("f"), "before").unwrap();
+        let mut open = None;
+        eventually("the file is opened", || {
+            open = File::options().read(true).write(true).open(mounted.path("f")).ok();
+            open.is_some()
+        });
+        let open = open.unwrap();
         system.local.stop_engine(0).unwrap();
         for failed in [
             fs::metadata(mounted.path("f")).map(|_| ()),
@@ -61,9 +68,15 @@ fn without_engines_operations_end_and_the_mount_recovers() {
         }
         system.local.start_engine(0).unwrap();
         eventually("the mount works again", || fs::metadata(mounted.path("f")).is_ok());
-        fs::create_dir(mounted.path("d")).unwrap();
-        open.write_at(b"after.", 0).unwrap();
-        assert_eq!(fs::read(mounted.path("f")).unwrap(), b"after.");
+        // An attempt whose answer came too late may have made it.
+        eventually("a directory is made again", || {
+            let made = fs::create_dir(mounted.path("d"));
+            made.is_ok() || made.unwrap_err().kind() == ErrorKind::AlreadyExists
+        });
+        assert!(fs::metadata(patient.path("d")).unwrap().is_dir());
+        eventually("the open file is written again", || open.write_at(b"after.", 0).is_ok());
+        assert_eq!(fs::read(patient.path("f")).unwrap(), b"after.");
+        patient.unmount();
         drop(open);
         // It can be unmounted while nobody answers.
         system.local.stop_engine(0).unwrap();

@@ -353,8 +353,23 @@ fn a_client_learns_of_an_engine_that_is_gone_in_bounded_time() {
     let mut system = LocalSystem::start(1, 1).unwrap();
     let mut options = system.options(false);
     options.timeout = Duration::from_millis(800);
-    let client = client::Client::connect(options).unwrap();
-    let cont = system.container(&client, Durability::Memory, ContLayout::Plain).unwrap();
+    let patient = system.client(false).unwrap();
+    system.container(&patient, Durability::Memory, ContLayout::Plain).unwrap();
+    // While the engine is there a slow machine may still be slower than this client is patient.
+    let (client, cont) = loop {
+        let opened = client::Client::connect(options.clone()).and_then(|client| {
+            let name = Name::Label("p".into());
+            let cont = client.block_on(async {
+                let pool = client.pool_open(&name, OpenMode::ReadWrite).await?;
+                pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await
+            })?;
+            Ok((client, cont))
+        });
+        match opened {
+            Err(error) if matches!(error.code, Code::TimedOut | Code::Unreach) => {}
+            other => break other.unwrap(),
+        }
+    };
     system.stop_engine(0).unwrap();
     let error = client.block_on(kv(&cont, 1).put(None, Cond::NONE, b"k", b"v")).unwrap_err();
     assert!(matches!(error.code, Code::TimedOut | Code::Unreach), "{error}");
