@@ -203,7 +203,16 @@ impl Dfs {
         if !inode_too {
             return self.ostat(obj).await;
         }
-        let Some((location, found)) = shared.fetch_node(&obj.node).await? else {
+        let mut now = shared.fetch_node(&obj.node).await?;
+        if let (Some(mode), Some((_, found))) = (set.mode, &now)
+            && found.inode.has_xattrs
+        {
+            self.check_owner(&found.inode)?;
+            if self.acl_follows(obj, mode).await? {
+                now = shared.fetch_node(&obj.node).await?;
+            }
+        }
+        let Some((location, found)) = now else {
             return self.setattr_unlinked(obj, set).await;
         };
         let Location { parent, name } = &location;

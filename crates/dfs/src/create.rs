@@ -4,6 +4,7 @@
 //! open handle go to one target, because the file's id is chosen to live there. The object
 //! itself comes into being with its first byte.
 
+use crate::acl::Attributes;
 use crate::entry::{Found, retry};
 use crate::flags::{Access, CreateOptions, NodeKind, OpenFlags, check_chunk_bytes};
 use crate::fs::{Dfs, inline};
@@ -11,6 +12,8 @@ use crate::inode::{FileKind, Inode, S_IFDIR, S_IFREG, S_ISGID};
 use crate::layout::{INODE, MARKER, PARENT};
 use crate::node::{Location, Obj};
 use crate::walk::{Step, WalkHow};
+use crate::xattr::{is_bulk, xattr_iod};
+use client::Batch;
 use types::limits::{PATH_BYTES_MAX, SYMLINK_DEPTH_MAX, check_name};
 use types::{Code, Epoch, Error, Key, ObjClass, Oid, Result};
 use wire::obj::{Cond, Op};
@@ -137,11 +140,12 @@ impl Dfs {
         let oid = shared.file_oid(class, entry_target).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(at, options)?;
+        let attributes = self.inherit(at, mode, &mut inode).await?;
         let raw = inode.encode(b"");
         let opens = !flags.has(OpenFlags::PATH);
         let epoch = retry(shared, async || {
             let mut batch = shared.cont.batch();
-            batch.op(insert(at.oid, name, &raw));
+            insert_with(&mut batch, at.oid, name, &raw, &attributes);
             if opens {
                 batch.op(Op::Open { oid });
             }
@@ -303,12 +307,13 @@ impl Dfs {
         inode.chunk_bytes = at.inode.chunk_bytes;
         inode.file_class = at.inode.file_class;
         inode.dir_class = at.inode.dir_class;
+        let attributes = self.inherit(&at, mode, &mut inode).await?;
         let raw = inode.encode(b"");
         let parent_raw = at.oid.to_bytes();
         let shards = shared.cont.shard_targets(oid)?;
         retry(shared, async || {
             let mut batch = shared.cont.batch();
-            batch.op(insert(at.oid, name, &raw));
+            insert_with(&mut batch, at.oid, name, &raw, &attributes);
             for &target in &shards {
                 let iods = vec![inline(PARENT, &parent_raw)];
                 let cond = Cond::NONE;
@@ -376,11 +381,12 @@ impl Dfs {
         let entry_target = shared.cont.target_of(at.oid, name)?;
         let class = shared.superblock.file_class;
         let oid = shared.file_oid(class, entry_target).await?;
-        let inode = Inode { rdev, ..self.new_inode(&at, oid, mode) };
+        let mut inode = Inode { rdev, ..self.new_inode(&at, oid, mode) };
+        let attributes = self.inherit(&at, mode, &mut inode).await?;
         let raw = inode.encode(target);
         retry(shared, async || {
             let mut batch = shared.cont.batch();
-            batch.op(insert(at.oid, name, &raw));
+            insert_with(&mut batch, at.oid, name, &raw, &attributes);
             batch.run().await
         })
         .await?;
@@ -393,4 +399,21 @@ impl Dfs {
 pub(crate) fn insert<'a>(dir: Oid, name: &'a [u8], raw: &'a [u8]) -> Op<'a> {
     let cond = Cond::DKEY_INSERT.and(Cond::OBJ_EXISTS);
     Op::Update { oid: dir, dkey: name, cond, iods: vec![inline(INODE, raw)] }
+}
+
+/// The same with extended attributes.
+fn insert_with<'a>(
+    batch: &mut Batch<'a>,
+    dir: Oid,
+    name: &'a [u8],
+    raw: &'a [u8],
+    attributes: &'a Attributes,
+) {
+    let cond = Cond::DKEY_INSERT.and(Cond::OBJ_EXISTS);
+    let attribute = |(akey, value): &'a (Vec<u8>, Vec<u8>)| xattr_iod(akey, value, Cond::NONE);
+    let iods = attributes.iter().map(attribute).chain([inline(INODE, raw)]).collect();
+    batch.op(Op::Update { oid: dir, dkey: name, cond, iods });
+    for (_, value) in attributes.iter().filter(|(_, value)| is_bulk(value)) {
+        batch.bulk_out(value);
+    }
 }

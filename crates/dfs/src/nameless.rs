@@ -41,6 +41,7 @@ impl Dfs {
         let oid = shared.file_oid(class, entry_target).await?;
         let mut inode = self.new_inode(&at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(&at, options)?;
+        self.inherit_alone(&at, mode, &mut inode).await?;
         let mut batch = shared.cont.batch();
         batch.op(Op::Open { oid });
         batch.op(Op::PunchUnlessOpen { oid });

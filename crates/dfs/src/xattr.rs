@@ -3,6 +3,7 @@
 //! Invariant: every change of an attribute rewrites the inode (its ctime) in the same batch, so
 //! a check on the inode's epoch covers the attributes too. Renames rely on it.
 
+use crate::acl;
 use crate::entry::{Found, Place, reply_kind, retry};
 use crate::flags::Access;
 use crate::fs::{Dfs, Shared, inline};
@@ -55,7 +56,8 @@ impl Dfs {
     ///
     /// Errors: `Range` for a name that is empty or over 255 bytes; `RecordTooBig` for a value
     /// over 64 KiB; `Exist` or `NoAttr` as `mode` says; `NoPerm` for `user.` attributes of what
-    /// is neither file nor directory and for `trusted.` ones unless superuser; `Access`.
+    /// is neither file nor directory and for `trusted.` ones unless superuser; `Access`; `Inval` for a
+    /// default ACL that is none.
     pub async fn setxattr(
         &self,
         obj: &Obj,
@@ -65,6 +67,9 @@ impl Dfs {
     ) -> Result<()> {
         if value.len() > XATTR_BYTES_MAX {
             return Err(Error::bare(Code::RecordTooBig));
+        }
+        if name == acl::DEFAULT && acl::meaning(value).is_none() {
+            return Err(Error::inval("the value is no ACL"));
         }
         let cond = match mode {
             XattrMode::Set => Cond::NONE,
@@ -239,7 +244,11 @@ impl Shared {
     }
 
     /// One attribute by its akey.
-    async fn fetch_xattr(&self, place: Place<'_>, akey: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn fetch_xattr(
+        &self,
+        place: Place<'_>,
+        akey: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         let mut room = vec![0; XATTR_BYTES_MAX];
         let mut batch = self.cont.batch();
         let want = FetchWant::Single {

@@ -32,6 +32,8 @@ pub struct Options {
     pub allow_other: Option<bool>,
     /// The kernel checks permissions; otherwise we do, by mode bits.
     pub default_permissions: bool,
+    /// The kernel evaluates ACLs; it then checks permissions in any case.
+    pub acl: bool,
     /// Mount over a directory that is not empty.
     pub nonempty: bool,
     /// Unmount when the server dies.
@@ -69,6 +71,7 @@ impl Default for Options {
             read_only: false,
             allow_other: None,
             default_permissions: true,
+            acl: false,
             nonempty: false,
             auto_unmount: false,
             dev: false,
@@ -107,6 +110,8 @@ impl Options {
             "no_allow_other" => self.allow_other = Some(false),
             "default_permissions" => self.default_permissions = true,
             "no_default_permissions" => self.default_permissions = false,
+            "acl" => self.acl = true,
+            "noacl" => self.acl = false,
             "nonempty" => self.nonempty = true,
             "auto_unmount" => self.auto_unmount = true,
             "dev" => self.dev = true,
@@ -191,7 +196,7 @@ impl Options {
                 subtype: "azekura".into(),
                 read_only: self.read_only || self.snapshot.is_some(),
                 allow_other: self.allow_other.unwrap_or(is_root),
-                default_permissions: self.default_permissions,
+                default_permissions: self.default_permissions || self.acl,
                 auto_unmount: self.auto_unmount,
                 dev: self.dev,
                 suid: self.suid,
@@ -206,6 +211,8 @@ impl Options {
             cache_symlinks: self.cache != CacheMode::None,
             locks: !self.local_locks,
             kill_privileges: true,
+            posix_acl: self.acl,
+            umask_by_file_system: self.acl,
             readahead_bytes: self.readahead_bytes,
             ..Config::default()
         }
@@ -308,6 +315,10 @@ mod tests {
         let config = parsed("snapshot=monday").unwrap().config("azk://p/c".into());
         assert!(config.mount.read_only && config.mount.default_permissions);
         assert!(!config.writeback_cache);
+        let config = parsed("acl,no_default_permissions").unwrap().config(String::new());
+        assert!(config.posix_acl && config.umask_by_file_system);
+        assert!(config.mount.default_permissions, "kernels check where they evaluate ACLs");
+        assert!(!parsed("acl,noacl").unwrap().config(String::new()).posix_acl);
         assert!(parsed("cache=full").unwrap().config(String::new()).writeback_cache);
     }
 }

@@ -163,6 +163,82 @@ EOF
     );
 }
 
+/// ACLs of a shared directory, tried as users who are named in them and users who are not.
+const ACLS: &str = r#"
+cat > $T/acl.py <<'EOF'
+import os, stat, struct, sys
+none, access, default = 0xffffffff, 'system.posix_acl_access', 'system.posix_acl_default'
+def acl(*entries):
+    return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *entry) for entry in entries)
+def read(path, name=access):
+    raw = os.getxattr(path, name)
+    return [struct.unpack_from('<HHI', raw, at) for at in range(4, len(raw), 8)]
+def as_user(uid, gid, what):
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([]); os.setgid(gid); os.setuid(uid); os.umask(0o077)
+            what()
+            os._exit(0)
+        except PermissionError:
+            os._exit(13)
+        except BaseException as error:
+            print(error, flush=True)
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def want(what, is_so):
+    assert is_so, what
+mode = lambda path: stat.S_IMODE(os.stat(path).st_mode)
+touch = lambda path: os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
+entries = (1, 7, none), (2, 7, 77), (4, 0, none), (8, 5, 88), (16, 7, none), (32, 0, none)
+os.mkdir('team')
+for name in access, default:
+    os.setxattr('team', name, acl(*entries))
+try:
+    os.setxattr('team', default, acl((1, 7, none)))
+    raise SystemExit('a default ACL without group and others')
+except OSError as error:
+    want(error, error.errno == 22)
+want('the mask is the group bits', mode('team') == 0o770)
+if sys.argv[1] == 'evaluated':
+    want('a named user makes a file', as_user(77, 7, lambda: touch('team/f')) == 0)
+    want('and a directory', as_user(77, 7, lambda: os.mkdir('team/sub')) == 0)
+    want('others do not', as_user(99, 9, lambda: touch('team/g')) == 13)
+    want('nor a named group without write', as_user(99, 88, lambda: touch('team/g')) == 13)
+    want('the umask is left out', mode('team/f') == 0o660 and mode('team/sub') == 0o770)
+    want(read('team/f'), read('team/f') == [(1, 6, none), *entries[1:4], (16, 6, none), (32, 0, none)])
+    want(read('team/sub'), read('team/sub', default) == list(entries) == read('team/sub'))
+    look = lambda uid, gid: as_user(uid, gid, lambda: open('team/f').read())
+    change = lambda uid, gid: as_user(uid, gid, lambda: open('team/f', 'a').write('x'))
+    want('a named group reads', look(99, 88) == 0 and change(99, 88) == 13)
+    want('others do not', look(99, 9) == 13)
+    want('deeper down', as_user(77, 7, lambda: os.mkdir('team/sub/deep')) == 0)
+    want(read('team/sub/deep', default), read('team/sub/deep', default) == list(entries))
+    os.chmod('team/f', 0o600)
+    want(read('team/f'), (16, 0, none) in read('team/f') and look(99, 88) == 13)
+    os.chmod('team/f', 0o640)
+    want(read('team/f'), (16, 4, none) in read('team/f') and look(99, 88) == 0)
+    os.rename('team/f', 'team/sub/moved')
+    want('it moves along', (8, 5, 88) in read('team/sub/moved'))
+    nameless = os.open('team', os.O_TMPFILE | os.O_RDWR, 0o666)
+    want('bits alone grant what the owning group has', stat.S_IMODE(os.fstat(nameless).st_mode) == 0o600)
+else:
+    os.umask(0o022)
+    touch('team/f')
+    want('it is inherited, too', mode('team/f') == 0o640 and (16, 4, none) in read('team/f'))
+os.removexattr('team', default)
+touch('team/plain')
+want('and not any more', os.listxattr('team/plain') == [])
+EOF
+"#;
+
+#[test]
+fn acls_are_inherited_and_evaluated() {
+    let evaluated = ["cache=none,acl", "cache=metadata,acl", "cache=full,acl"];
+    on_mounts(&["python3"], &evaluated, &format!("{ACLS}python3 $T/acl.py evaluated"));
+    on_mounts(&["python3"], &MODES[..1], &format!("{ACLS}python3 $T/acl.py kept"));
+}
+
 #[test]
 fn git_keeps_repositories() {
     on_mounts(

@@ -67,6 +67,13 @@ fn acl(bytes: &[u8]) {
     if let Some(meaning) = dfs::acl::meaning(bytes) {
         assert!(meaning.mode <= 0o777);
         assert!(!meaning.is_plain || bytes.len() == 4 + 3 * 8);
+        // The mode it is made with, or changed to, is as good as any.
+        let mode = bytes.iter().fold(0, |mode, byte| mode * 31 % 0o10000 + u32::from(*byte));
+        let new = dfs::acl::inherited(bytes, mode).expect("a valid ACL is inherited");
+        assert_eq!(new.permissions & !(mode & meaning.mode), 0, "more than asked for or granted");
+        assert_eq!(new.permissions_alone & !new.permissions, 0);
+        let changed = dfs::acl::with_mode(bytes, mode).expect("a valid ACL follows");
+        assert_eq!(dfs::acl::meaning(&changed).map(|meaning| meaning.mode), Some(mode & 0o777));
     }
 }
 

@@ -23,7 +23,7 @@ use wire::control::{OpenMode, SnapName};
 ///
 /// Returns when the directory is ready; the mount is served in the background until
 /// 'azekura umount', 'umount' or 'fusermount3 -u'. Options of -o: ro, allow_other,
-/// no_allow_other, default_permissions, no_default_permissions, nonempty, auto_unmount, dev, suid,
+/// no_allow_other, default_permissions, no_default_permissions, acl, nonempty, auto_unmount, dev, suid,
 /// noexec, noatime, cache=, attr_timeout=, entry_timeout=, negative_timeout=, timeout=, threads=,
 /// io=, local_lock=, max_read=, readahead=, snapshot=, system=. docs/mount.md has them all.
 #[derive(clap::Args, Debug)]
