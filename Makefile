@@ -42,6 +42,7 @@ test: ## Everything a change must pass; stops at the first failure
 test-long: test ## The same with release code, more random cases and long fuzzing
 	PROPTEST_CASES=4096 AZEKURA_SIM_SEEDS=500 AZEKURA_CRASH_SEEDS=20000 AZEKURA_KILL_ROUNDS=100 $(CARGO) test --release --workspace --no-fail-fast
 	$(CARGO) run --release --quiet -p fuzz -- --seconds $(FUZZ_SECONDS_LONG)
+	scripts/fuzz-guided.sh
 
 bench: build ## Bandwidth and metadata rates of a fresh system on this machine
 	scripts/bench.sh $(BIN)

@@ -9,9 +9,8 @@
 //! normal, panicking is not. The canary targets break this on purpose, and a test demands
 //! that the driver finds them: a harness that cannot fail proves nothing.
 //!
-//! Why not cargo-fuzz: it needs a nightly compiler and a long run. This driver has no coverage
-//! feedback; in exchange it runs for seconds in every build. The targets are plain functions, so
-//! a coverage-guided fuzzer can call the same ones.
+//! The driver has no coverage feedback; in exchange it runs for seconds in every build. Long runs have it:
+//! `scripts/fuzz-guided.sh` gives the same targets to libFuzzer, with the stable compiler.
 
 pub mod allocation;
 mod capi_targets;
