@@ -133,6 +133,12 @@ impl Container {
         self.0.pool.0.state.hints().pick(target, random)
     }
 
+    /// The target for a new object that would be on `preferred`: another one when that is nearly full
+    /// and the other has more room. Asks nobody while it is not.
+    pub async fn roomy_target(&self, preferred: TargetId) -> TargetId {
+        self.0.pool.roomy_target(preferred).await
+    }
+
     /// The layout of an object under the current map.
     pub fn layout(&self, oid: Oid) -> Result<Rc<Layout>> {
         let map_version = self.0.pool.0.state.map_version();

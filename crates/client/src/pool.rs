@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 use types::{ContProps, PoolId, Result, TargetId};
 use uuid::Uuid;
 use wire::admission::AdmissionStat;
@@ -27,9 +28,17 @@ pub(crate) struct PoolState {
     map: RefCell<Rc<PoolMap>>,
     version: Cell<u32>,
     hints: RefCell<Option<Rc<HintTable>>>,
+    /// Where there is room, and when that was asked for.
+    rooms: RefCell<Vec<TargetRoom>>,
+    rooms_asked: Cell<Option<Duration>>,
 }
 
 impl PoolState {
+    /// What is known of the room of targets is not so any more.
+    pub fn forget_rooms(&self) {
+        self.rooms_asked.set(None);
+    }
+
     pub fn map(&self) -> Rc<PoolMap> {
         self.map.borrow().clone()
     }
@@ -77,6 +86,19 @@ pub struct TargetSpace {
     pub stat: Option<PoolShardStat>,
 }
 
+/// What is known of the room of a target.
+struct TargetRoom {
+    target: TargetId,
+    is_short: bool,
+    /// See [`PoolShardStat::free_share`].
+    share: u64,
+}
+
+/// What is known of the room of targets is asked for again after this long.
+const ROOM_AGE_MAX: Duration = Duration::from_secs(2);
+/// How long who makes a file waits to learn where there is room.
+const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// Space of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct SpaceInfo {
@@ -102,6 +124,8 @@ impl Pool {
             version: Cell::new(info.map.version),
             map: RefCell::new(Rc::new(info.map.clone())),
             hints: RefCell::new(None),
+            rooms: RefCell::default(),
+            rooms_asked: Cell::new(None),
         });
         Pool(Rc::new(Inner { client, state, info, handle }))
     }
@@ -162,6 +186,48 @@ impl Pool {
             total.dkey_count += stat.dkey_count;
         }
         Ok(SpaceInfo { total, targets })
+    }
+
+    /// The target for a new object that would be on `preferred`: another one when that is nearly full
+    /// and the other has more room.
+    pub(crate) async fn roomy_target(&self, preferred: TargetId) -> TargetId {
+        let (client, state) = (&self.0.client, &self.0.state);
+        if !client.target(preferred).is_short() {
+            return preferred;
+        }
+        let now = client.env().now();
+        if state.rooms_asked.get().is_none_or(|asked| asked + ROOM_AGE_MAX <= now) {
+            // Others go on with what was known meanwhile.
+            state.rooms_asked.set(Some(now));
+            if let Some(Ok(space)) = client.env().timeout(ROOM_TIME_MAX, self.query()).await {
+                let hints = state.hints();
+                let takes = |target: &&TargetSpace| hints.takes(target.target);
+                let rooms = space.targets.iter().filter(takes).filter_map(|target| {
+                    let (stat, target) = (target.stat?, target.target);
+                    let (is_short, share) = (stat.is_short(), stat.free_share());
+                    Some(TargetRoom { target, is_short, share })
+                });
+                state.rooms.replace(rooms.collect());
+            }
+        }
+        let rooms = state.rooms.borrow();
+        // The target may have said it of another pool.
+        if !rooms.iter().any(|room| room.target == preferred && room.is_short) {
+            return preferred;
+        }
+        // By chance, and more often where there is more: what is known is of a while ago.
+        let is_roomy = |room: &&TargetRoom| !client.target(room.target).is_short();
+        let roomy: Vec<&TargetRoom> = rooms.iter().filter(is_roomy).collect();
+        let some = if roomy.is_empty() { rooms.iter().collect() } else { roomy };
+        let total: u128 = some.iter().map(|room| room.share as u128).sum();
+        let mut at = (client.env().random_u64() as u128 * total) >> 64;
+        for room in some {
+            if at < room.share as u128 {
+                return room.target;
+            }
+            at -= room.share as u128;
+        }
+        preferred
     }
 
     /// Asks every target for its devices, its log and its aggregation; `None` for one that gives

@@ -50,6 +50,8 @@ pub(crate) struct TargetLink {
     releases: RefCell<Vec<Handle>>,
     /// Other notices not yet told.
     notices: RefCell<Vec<Vec<u8>>>,
+    /// The target is nearly full, as far as is known.
+    is_short: Cell<bool>,
     /// A task looks after the connection while locks are held.
     is_kept: Cell<bool>,
 }
@@ -94,8 +96,14 @@ impl TargetLink {
             opens: RefCell::new(HashMap::new()),
             releases: RefCell::new(Vec::new()),
             notices: RefCell::new(Vec::new()),
+            is_short: Cell::new(false),
             is_kept: Cell::new(false),
         }
+    }
+
+    /// True when the target was nearly full when it last answered.
+    pub fn is_short(&self) -> bool {
+        self.is_short.get()
     }
 
     /// Sends a request and waits for its answer, over reconnects and map changes, until the
@@ -127,12 +135,19 @@ impl TargetLink {
             };
             match outcome {
                 Ok(answer) => match answer.body.first() {
-                    Some(0) => return Ok(answer),
+                    Some(0) => {
+                        self.is_short.set(answer.is_short);
+                        return Ok(answer);
+                    }
                     _ => {
                         let error = match wire::decode::<Result<()>>(&answer.body)? {
                             Err(error) => error,
                             Ok(()) => return Err(Error::new(Code::Proto, "malformed answer")),
                         };
+                        if error.code == Code::NoSpace {
+                            self.is_short.set(true);
+                            pool.forget_rooms();
+                        }
                         if env.now() + pause >= deadline {
                             return Err(error);
                         }

@@ -137,21 +137,37 @@ impl Dfs {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
         let entry_target = shared.cont.target_of(at.oid, name)?;
-        let oid = shared.file_oid(class, entry_target).await?;
+        let home = match class == ObjClass::S1 {
+            true => shared.cont.roomy_target(entry_target).await,
+            // A striped file is everywhere.
+            false => entry_target,
+        };
+        let oid = shared.file_oid(class, home).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(at, options)?;
         let attributes = self.inherit(at, mode, &mut inode).await?;
         let raw = inode.encode(b"");
         let opens = !flags.has(OpenFlags::PATH);
-        let epoch = retry(shared, async || {
+        // Handles are registered on one target in one request with nothing on others.
+        let opens_first = opens && home != entry_target;
+        if opens_first {
+            let mut batch = shared.cont.batch();
+            batch.op(Op::Open { oid });
+            batch.run().await?;
+        }
+        let made = retry(shared, async || {
             let mut batch = shared.cont.batch();
             insert_with(&mut batch, at.oid, name, &raw, &attributes);
-            if opens {
+            if opens && !opens_first {
                 batch.op(Op::Open { oid });
             }
             Ok(batch.run().await?.epoch)
         })
-        .await?;
+        .await;
+        if made.is_err() && opens_first {
+            shared.cont.release(oid);
+        }
+        let epoch = made?;
         let node = shared.node(Location { parent: at.oid, name: name.clone() }, inode);
         if opens {
             node.add_handle();

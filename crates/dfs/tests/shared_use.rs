@@ -6,10 +6,14 @@ mod harness;
 use dfs::check::Mend;
 use dfs::sys::Sys;
 use dfs::{
-    AllocateFlags, Code, CreateOptions, Credentials, Dfs, LockAsk, LockKind, LockMode, LockRange,
-    MountFlags, Obj, OpenFlags, Result, SetAttr, SetTime,
+    AllocateFlags, Code, CreateOptions, Credentials, Dfs, FormatOptions, LockAsk, LockKind,
+    LockMode, LockRange, MountFlags, Obj, OpenFlags, Result, SetAttr, SetTime,
 };
 use harness::{World, with_fs};
+use std::collections::BTreeMap;
+use types::{ContLayout, ContProps, Durability};
+use uuid::Uuid;
+use wire::control::{ControlRequest, Name, OpenMode};
 
 const RW: OpenFlags = OpenFlags(OpenFlags::READ_WRITE.0 | OpenFlags::CREATE.0);
 const NONE: AllocateFlags = AllocateFlags::NONE;
@@ -192,6 +196,55 @@ fn ranges_are_copied_with_their_holes() {
         assert_eq!(fs.copy_range(&from, 30_000, &to, 0, 5).await.unwrap(), 0);
         assert_eq!(code(fs.copy_range(&from, 0, &from, 10, 20).await), Code::Inval);
         assert_eq!(fs.copy_range(&from, 0, &from, 40_000, 20).await.unwrap(), 20);
+    });
+}
+
+/// All files of a directory were on the target of its entries: with three targets a third of a pool could be
+/// filled, and then there was no space.
+#[test]
+fn files_of_a_full_target_go_to_those_with_room() {
+    let world = World::new(1, "S1", "S1");
+    world.cluster.block_on(async {
+        let (durability, name) = (Durability::Memory, |text: &str| Name::Label(text.into()));
+        let (bytes, targets) = (96 << 20, Vec::new());
+        let label = "small".to_string();
+        let small =
+            ControlRequest::PoolCreate { label, bytes, scm_percent: 20, durability, targets };
+        world.client.pool_create(small).await.unwrap();
+        let pool = world.client.pool_open(&name("small"), OpenMode::ReadWrite).await.unwrap();
+        let props = ContProps { layout: ContLayout::Posix, ..world.cont.info().props.clone() };
+        pool.cont_create("fs", Uuid::nil(), props, BTreeMap::new()).await.unwrap();
+        let cont = pool.cont_open(&name("fs"), OpenMode::ReadWrite).await.unwrap();
+        Dfs::format(&cont, &FormatOptions::default()).await.unwrap();
+        let fs = Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap();
+        let sys = Sys::new(fs.clone());
+        let room = fs.statfs().await.unwrap().available_bytes;
+        let data = vec![7; 1 << 20];
+        let path = |number: u64| format!("/f{number}").into_bytes();
+        let mut count = 0;
+        loop {
+            match sys.write_file(&path(count), &data, 0o644).await {
+                Ok(_) => count += 1,
+                Err(error) if error.code == Code::NoSpace => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(count << 20 >= room / 4 * 3, "{count} MiB of {room} bytes");
+        // Wherever they are, they are like others.
+        let other =
+            Sys::new(Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap());
+        for number in 0..count {
+            assert!(other.read_file(&path(number)).await.unwrap() == data);
+            other.unlink(&path(number)).await.unwrap();
+        }
+        sys.unlink(&path(count)).await.unwrap();
+        for _ in 0..1000 {
+            if fs.statfs().await.unwrap().available_bytes == room {
+                return;
+            }
+            world.client.env().sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("what was removed was not freed");
     });
 }
 

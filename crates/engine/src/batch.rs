@@ -10,7 +10,7 @@ use crate::target::{Session, Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
-use types::{ClientId, Code, Epoch, Error, Result};
+use types::{ClientId, Code, Epoch, Error, Result, limits};
 use vos::{Origin, Payload, Segments};
 use wire::Header;
 use wire::header::FLAG_RETRY;
@@ -19,6 +19,8 @@ use wire::scrub::FoundBy;
 
 /// A request without a deadline waits this long for a held key, or to be let in.
 const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
+/// What a batch may read beside lists, for which room was taken before it was known what it reads, bytes.
+const BESIDE_LIST_BYTES_MAX: u64 = 64 << 10;
 /// A retry looks this often whether its first try is over.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
@@ -201,6 +203,9 @@ impl Target {
     }
 
     async fn let_in_and_run(self: &Rc<Self>, ask: &Ask, batch: &Batch<'_>, data: Data) -> Outcome {
+        if !ask.ctx.is_memory() && !ask.responder.room_for_answer(list_bytes_max(batch)).await {
+            return Err(Error::bare(Code::Canceled));
+        }
         let bytes = match &data {
             Data::There(bulk) => bulk.remaining() as u64,
             Data::Here(..) => 0,
@@ -239,6 +244,16 @@ impl Target {
             Err(error) => return self.answer_error(responder, version, error).await,
         };
         let bytes = segments.bytes();
+        if !ctx.is_memory() && bytes > 0 {
+            if responder.has_room() && bytes > BESIDE_LIST_BYTES_MAX {
+                let error = Error::inval("a batch that lists cannot read that much beside");
+                return self.answer_error(responder, version, error).await;
+            }
+            // Before the slot: whoever has one waits for devices and clients only.
+            if !responder.room_for_answer(bytes as usize).await {
+                return;
+            }
+        }
         let mut slot = None;
         if let Some(gate) = ctx.admission.readers.for_bulk(bytes).filter(|_| !writes) {
             let left = deadline.saturating_sub(self.env.now());
@@ -261,6 +276,7 @@ impl Target {
             }
         }
         responder.set_bulk_credit(ctx.admission.writers.credit());
+        responder.set_short(ctx.shard.stat().is_short());
         let slices = segments.slices();
         let send = self.send(responder, version, &answer, &slices);
         at_clients_pace(&self.env, &mut slot, send).await;
@@ -349,6 +365,15 @@ impl Target {
             let _ = self.env.timeout(left, decided).await;
         }
     }
+}
+
+/// Most that the lists of a batch may take in its answer, bytes.
+fn list_bytes_max(batch: &Batch<'_>) -> usize {
+    let most = |op: &Op<'_>| match op {
+        Op::List { bytes_max, .. } => *bytes_max as usize,
+        _ => 0,
+    };
+    batch.ops.iter().map(most).fold(0, usize::saturating_add).min(limits::BODY_BYTES_MAX)
 }
 
 /// A batch that is new, or the answer it got before.

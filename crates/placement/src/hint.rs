@@ -85,6 +85,12 @@ impl HintTable {
         self.epoch
     }
 
+    /// True when there are hints with which objects land on `target`.
+    pub fn takes(&self, target: TargetId) -> bool {
+        let at = self.hints.binary_search_by_key(&target, |(id, _)| *id);
+        at.is_ok_and(|at| !self.hints[at].1.is_empty())
+    }
+
     /// A hint whose group 0 lands on `target`, chosen by `random`.
     ///
     /// A target that takes no new objects has no such hint; then the hint is as good as random

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use types::{Code, Error, Result, limits};
 use wire::admission::BULK_BYTES_MIN;
-use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK};
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK, FLAG_SHORT};
 use wire::hello::{HelloReply, RemoteRange};
 use wire::{Header, Kind};
 
@@ -53,6 +53,8 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Pool map version the engine knows; 0 for none.
     pub map_version: u32,
+    /// The engine says that new files are better off elsewhere; see [`wire::header::FLAG_SHORT`].
+    pub is_short: bool,
     /// Bytes placed into `bulk_in`.
     pub bulk_bytes: usize,
 }
@@ -237,7 +239,8 @@ impl Conn {
         } else {
             registered.read_bulk(bulk_bytes, call.bulk_in).await?;
         }
-        Ok(Answer { body, map_version: header.map_version, bulk_bytes })
+        let is_short = header.flags & FLAG_SHORT != 0;
+        Ok(Answer { body, map_version: header.map_version, is_short, bulk_bytes })
     }
 }
 

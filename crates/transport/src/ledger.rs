@@ -1,7 +1,8 @@
 //! Memory that messages take in an engine, by where they come from.
 //!
 //! Counted are the bytes of messages that have arrived and are not answered yet, and of answers that
-//! their clients have not taken yet. What a header promises is not counted, and takes nothing.
+//! are put together (see `answers`), or that their clients have not taken yet. What a header promises is not
+//! counted, and takes nothing.
 //!
 //! Invariants: a frame is begun only while its origin and the engine have room; so each is over its limit by
 //! the frames that were under way at most, one for each connection. Who has no room is not refused: the engine does
@@ -25,6 +26,8 @@ const MESSAGE_OVERHEAD_BYTES: u64 = 512;
 /// The messages of an engine; all of its threads share it.
 pub struct Ledger {
     used: AtomicU64,
+    /// Of answers that have room, bytes.
+    answers: AtomicU64,
     limit: AtomicU64,
     accounts: Mutex<HashMap<Origin, Weak<Account>>>,
     waiting: Mutex<Vec<Waker>>,
@@ -35,6 +38,7 @@ impl Default for Ledger {
     fn default() -> Ledger {
         Ledger {
             used: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
             limit: AtomicU64::new(MESSAGE_BYTES_MAX_DEFAULT),
             accounts: Mutex::default(),
             waiting: Mutex::default(),
@@ -72,9 +76,34 @@ impl Ledger {
             return account;
         }
         accounts.retain(|_, account| account.strong_count() > 0);
-        let account = Arc::new(Account { ledger: self.clone(), used: AtomicU64::new(0) });
+        let account = Arc::new(Account {
+            ledger: self.clone(),
+            used: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+        });
         accounts.insert(origin, Arc::downgrade(&account));
         account
+    }
+
+    /// Bytes of answers that have room.
+    #[cfg(test)]
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::SeqCst)
+    }
+
+    /// Has somebody woken when something is given back.
+    fn note_waiting(&self, waker: &Waker) {
+        let mut waiting = lock(&self.waiting);
+        if !waiting.iter().any(|other| other.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+        self.waiting_count.store(waiting.len() as u64, Ordering::SeqCst);
+    }
+
+    fn wake_waiting(&self) {
+        if self.waiting_count.load(Ordering::SeqCst) > 0 {
+            self.wake_all();
+        }
     }
 
     fn wake_all(&self) {
@@ -88,9 +117,43 @@ impl Ledger {
 pub(crate) struct Account {
     ledger: Arc<Ledger>,
     used: AtomicU64,
+    /// Of answers that have room, bytes.
+    answers: AtomicU64,
 }
 
 impl Account {
+    /// Takes room for an answer if there is some. Answers may have half of what messages may have, and all
+    /// of it for a connection of which no answer is under way.
+    fn take_answer(&self, bytes: u64, is_idle: bool) -> bool {
+        let limit = if is_idle { self.ledger.limit() } else { self.ledger.limit() / 2 };
+        let (mine, all) =
+            (self.answers.load(Ordering::SeqCst), self.ledger.answers.load(Ordering::SeqCst));
+        let has_room = mine == 0
+            || mine.saturating_add(bytes) <= limit / PARTS && all.saturating_add(bytes) <= limit;
+        if has_room {
+            self.answers.fetch_add(bytes, Ordering::SeqCst);
+            self.ledger.answers.fetch_add(bytes, Ordering::SeqCst);
+        }
+        has_room
+    }
+
+    /// Ready when room for an answer is taken; `is_idle`: no other of the connection is under way.
+    pub fn poll_answer(&self, cx: &mut Context<'_>, bytes: u64, is_idle: bool) -> Poll<()> {
+        if self.take_answer(bytes, is_idle) {
+            return Poll::Ready(());
+        }
+        self.ledger.note_waiting(cx.waker());
+        // What was given back before our waker was there woke nobody.
+        if self.take_answer(bytes, is_idle) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Gives room back and wakes who waits.
+    pub fn give_back_answer(&self, bytes: u64) {
+        self.answers.fetch_sub(bytes, Ordering::SeqCst);
+        self.ledger.answers.fetch_sub(bytes, Ordering::SeqCst);
+        self.ledger.wake_waiting();
+    }
+
     fn has_room(&self) -> bool {
         let limit = self.ledger.limit();
         self.used.load(Ordering::SeqCst) < limit / PARTS
@@ -102,12 +165,7 @@ impl Account {
         if self.has_room() {
             return Poll::Ready(());
         }
-        let mut waiting = lock(&self.ledger.waiting);
-        if !waiting.iter().any(|other| other.will_wake(cx.waker())) {
-            waiting.push(cx.waker().clone());
-        }
-        self.ledger.waiting_count.store(waiting.len() as u64, Ordering::SeqCst);
-        drop(waiting);
+        self.ledger.note_waiting(cx.waker());
         // What was given back before our waker was there woke nobody.
         if self.has_room() { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -121,6 +179,11 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
+    /// Who is charged.
+    pub fn account(&self) -> Option<&Arc<Account>> {
+        self.account.as_ref()
+    }
+
     /// A message that takes nothing yet.
     pub fn new(account: Option<Arc<Account>>) -> Charge {
         Charge { account, bytes: Cell::new(0) }
@@ -142,9 +205,7 @@ impl Drop for Charge {
         let Some(account) = self.account.as_ref().filter(|_| self.bytes.get() > 0) else { return };
         account.used.fetch_sub(self.bytes.get(), Ordering::SeqCst);
         account.ledger.used.fetch_sub(self.bytes.get(), Ordering::SeqCst);
-        if account.ledger.waiting_count.load(Ordering::SeqCst) > 0 {
-            account.ledger.wake_all();
-        }
+        account.ledger.wake_waiting();
     }
 }
 

@@ -19,6 +19,7 @@
 
 mod accept;
 mod address;
+mod answers;
 mod bell;
 mod conn;
 mod deferred;

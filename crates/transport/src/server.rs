@@ -5,6 +5,7 @@
 //! other and of `recv`. Deferred bulk comes through `recv`, so who reads one must not keep `recv`
 //! waiting.
 
+use crate::answers::{AnswerRoom, Answers};
 use crate::deferred::{Deferred, DeferredTable, Stage};
 use crate::frame::{Frame, FrameReader, streamed_bulk_bytes};
 use crate::ledger::{Account, Charge};
@@ -13,12 +14,14 @@ use crate::peer::Process;
 use crate::remote::{REMOTE_BYTES_MIN, RemoteBulk, split_trailer};
 use crate::stream::Stream;
 use env::Env;
+use futures_util::future::{Either, select};
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use types::{ClientId, Code, Error, Result, limits};
-use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK};
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK, FLAG_SHORT};
 use wire::{Header, Kind};
 
 pub(crate) struct Serving {
@@ -29,6 +32,7 @@ pub(crate) struct Serving {
     bulk_lent: Cell<bool>,
     receiver: RefCell<Option<Waker>>,
     deferred: DeferredTable,
+    answers: Rc<Answers>,
     process: Option<Rc<Process>>,
     client: ClientId,
     job: String,
@@ -77,6 +81,7 @@ impl ServerConn {
             bulk_lent: Cell::new(false),
             receiver: RefCell::default(),
             deferred: DeferredTable::default(),
+            answers: Rc::default(),
             process: process.map(Rc::new),
             client,
             job,
@@ -227,6 +232,8 @@ impl Serving {
             remote,
             deferred,
             bulk_credit: None,
+            is_short: false,
+            room: RefCell::default(),
             charge,
         };
         Ok(Some(Incoming { header, body, bulk, responder }))
@@ -386,6 +393,9 @@ pub struct Responder {
     remote: Option<Rc<RemoteBulk>>,
     deferred: Option<Rc<Deferred>>,
     bulk_credit: Option<u32>,
+    is_short: bool,
+    /// For the answer, and the bytes that are counted of it.
+    room: RefCell<Option<(AnswerRoom, usize)>>,
     charge: Rc<Charge>,
 }
 
@@ -403,6 +413,35 @@ impl Responder {
     /// `None` (as long as nothing is set): any number. See [`Header::bulk_credit`].
     pub fn set_bulk_credit(&mut self, credit: Option<u32>) {
         self.bulk_credit = credit;
+    }
+
+    /// Tells the client that new files are better off elsewhere.
+    pub fn set_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
+    }
+
+    /// Waits for room for an answer of `bytes`, before it is put together; false when nobody waits for
+    /// the answer any more. Room is taken once: whoever has some gets no more.
+    pub async fn room_for_answer(&self, bytes: usize) -> bool {
+        let Some(account) = self.charge.account().filter(|_| bytes > 0) else { return true };
+        if self.has_room() {
+            return true;
+        }
+        let taken = {
+            let take = pin!(self.serving.answers.take_room(account, bytes as u64));
+            match select(take, pin!(self.abandoned())).await {
+                Either::Left((room, _)) => room,
+                Either::Right(_) => return false,
+            }
+        };
+        self.charge.add(bytes);
+        self.room.replace(Some((taken, bytes)));
+        true
+    }
+
+    /// True when room for the answer was taken.
+    pub fn has_room(&self) -> bool {
+        self.room.borrow().is_some()
     }
 
     /// True when nobody waits for the answer any more, as far as can be seen from here: the
@@ -451,6 +490,9 @@ impl Responder {
         let mut header = Header::new(kind, self.request_id, body, bytes);
         header.map_version = map_version;
         header.set_bulk_credit(self.bulk_credit);
+        if self.is_short {
+            header.flags |= FLAG_SHORT;
+        }
         let mut in_stream = segments;
         if let Some(remote) = &self.remote
             && bytes >= REMOTE_BYTES_MIN
@@ -471,7 +513,9 @@ impl Responder {
             }
         }
         self.answer_kind = None;
-        self.charge.add(body.len() + in_stream.iter().map(|part| part.len()).sum::<usize>());
+        let bytes = body.len() + in_stream.iter().map(|part| part.len()).sum::<usize>();
+        let counted = self.room.borrow().as_ref().map_or(0, |(_, bytes)| *bytes);
+        self.charge.add(bytes.saturating_sub(counted));
         self.serving.outbox.send(&header.encode(), body, in_stream).await
     }
 }

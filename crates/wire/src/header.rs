@@ -83,6 +83,8 @@ pub const FLAG_RETRY: u8 = 1;
 pub const FLAG_REMOTE_BULK: u8 = 2;
 /// The bulk is not in the frame: it comes in a [`Kind::Data`] frame after a [`Kind::Go`].
 pub const FLAG_DEFERRED_BULK: u8 = 4;
+/// In answers: the target is nearly full, and new files are better off elsewhere. Advice.
+pub const FLAG_SHORT: u8 = 8;
 
 /// A decoded frame header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

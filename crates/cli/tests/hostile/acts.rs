@@ -24,12 +24,16 @@ pub fn run(act: &str, goal: &Goal, captured: &[Vec<u8>], hold: impl Fn()) {
         "frames" => frames(goal, captured),
         "half-open" => half_open(goal, hold),
         "short" => short(goal),
+        "unread" => unread(goal, &captured[captured.len() - 1], hold),
         other => panic!("no act {other}"),
     }
 }
 
-pub const ACTS: [&str; 7] =
-    ["descriptors", "bells", "rings", "sizes", "frames", "half-open", "short"];
+pub const ACTS: [&str; 8] =
+    ["descriptors", "bells", "rings", "sizes", "frames", "half-open", "short", "unread"];
+
+/// Connections of the act `unread`, and requests on each.
+const UNREAD: (usize, u64) = (4, 200);
 
 /// Descriptors of every type with the introduction, and in the middle of a connection.
 fn descriptors(goal: &Goal) {
@@ -169,8 +173,41 @@ fn sizes(goal: &Goal, hold: impl Fn()) {
     }
 }
 
+/// Many small requests that ask for much, whose answers nobody takes; then they are taken, all of them.
+fn unread(goal: &Goal, read: &[u8], hold: impl Fn()) {
+    let (count, requests) = UNREAD;
+    let mut tcp: Vec<_> = (0..count).map(|_| goal.dial_tcp().unwrap()).collect();
+    for socket in &mut tcp {
+        socket.set_read_timeout(None).unwrap();
+        for id in 1..=requests {
+            let header = Header::new(Kind::Request, id, read, 0);
+            socket.write_all(&frame(header, read, |_| {})).unwrap();
+        }
+    }
+    hold();
+    // Some go away without; the others get all that they asked for.
+    tcp.truncate(count / 2);
+    let mut bulk = vec![0; UNREAD_BYTES];
+    for mut socket in tcp {
+        for _ in 0..requests {
+            let mut raw = [0; HEADER_BYTES];
+            socket.read_exact(&mut raw).unwrap();
+            let header = Header::decode(&raw).unwrap();
+            let mut body = vec![0; header.body_bytes as usize];
+            socket.read_exact(&mut body).unwrap();
+            assert_eq!((body.first(), header.bulk_bytes as usize), (Some(&0), UNREAD_BYTES));
+            socket.read_exact(&mut bulk).unwrap();
+        }
+    }
+}
+
+/// What each request of the act `unread` asks for, bytes.
+pub const UNREAD_BYTES: usize = 4 << 20;
+
 /// Frames that a good client has sent, with a change in one of them.
 fn frames(goal: &Goal, captured: &[Vec<u8>]) {
+    // The last is no conversation.
+    let captured = &captured[..captured.len() - 1];
     for round in 0..400u64 {
         let conversation = &captured[round as usize % captured.len()];
         let mut frames = split(conversation);

@@ -7,7 +7,7 @@ mod acts;
 mod harness;
 mod wire_client;
 
-use client::{Client, ConnectOptions, KvObj, SystemAddress};
+use client::{ArrayObj, Client, ConnectOptions, KvObj, SystemAddress};
 use harness::{System, all_text};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,10 +18,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use transport::Address;
-use types::{ObjType, TargetId};
+use types::{Epoch, ObjType, TargetId};
 use wire::control::{Name, OpenMode};
 use wire::hello::Service;
-use wire::obj::Cond;
+use wire::obj::{Batch, Cond, FetchIod, FetchWant, Op, Recx, Request, Sums};
 use wire::{Header, Kind};
 use wire_client::Goal;
 
@@ -31,8 +31,12 @@ const NOBODY: u32 = 65534;
 /// Descriptors that an engine may have more than before: files of its own. Each act would leave
 /// hundreds.
 const FD_SLACK: usize = 10;
+/// What the engine may take for messages: an eighth of it for one host's answers.
+const MESSAGE_MEMORY: &str = "256MiB";
 /// Memory that it may have more: pages that the allocator keeps.
 const MEMORY_SLACK_BYTES: u64 = 96 << 20;
+/// The same while answers of some gigabytes are not taken.
+const HELD_SLACK_BYTES: u64 = 192 << 20;
 
 /// Not a test of its own: the process that is hostile.
 #[test]
@@ -85,7 +89,9 @@ impl Bench {
         let engine = &file.engines[0];
         let goal = Goal { unix: engine.unix.display().to_string(), tcp: engine.tcp.clone(), token };
         let mut bench = Bench { system, goal, pid: 0, captured: Vec::new(), user: None };
-        bench.captured = wire::encode(&bench.capture());
+        let mut captured = bench.capture();
+        captured.push(bench.prepare_read());
+        bench.captured = wire::encode(&captured);
         // It was restarted meanwhile.
         bench.pid = bench.system.pids()[0];
         bench.user = bench.other_user();
@@ -155,6 +161,40 @@ impl Bench {
         heard.retain(|bytes| !bytes.is_empty());
         assert!(heard.len() >= 3, "the control service and two targets were asked");
         heard
+    }
+
+    /// Writes something large to the first target; returns a request that reads it.
+    fn prepare_read(&self) -> Vec<u8> {
+        let config = self.system.dir().join("engine0/engine.toml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        self.system.ok(&["down"]);
+        let mut set: toml::Table = text.parse().unwrap();
+        set.insert("message_memory".into(), MESSAGE_MEMORY.into());
+        std::fs::write(&config, set.to_string()).unwrap();
+        self.system.ok(&["up"]);
+        let engines = vec![Address::Tcp(self.goal.tcp.clone())];
+        let options =
+            ConnectOptions::new(SystemAddress { engines, token: self.goal.token.clone() });
+        let client = Client::connect(options).unwrap();
+        client.block_on(async {
+            let name = |text: &str| Name::Label(text.into());
+            let pool = client.pool_open(&name("bait"), OpenMode::ReadWrite).await.unwrap();
+            let cont = pool.cont_open(&name("home"), OpenMode::ReadWrite).await.unwrap();
+            let class = "S1".parse().unwrap();
+            let oid = cont.generate_oid(ObjType::ArrayByte, class, 0, 8).unwrap();
+            let oid = oid.with_placement_hint(cont.hint_for(TargetId(0)));
+            let count = acts::UNREAD_BYTES as u64;
+            let array = ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: count };
+            let data = harness::noise(8, acts::UNREAD_BYTES);
+            array.write(&[Recx { index: 0, count }], &[&data]).await.unwrap();
+            let recxs = vec![Recx { index: 0, count }];
+            let want = FetchWant::Array { record_bytes: 1, recxs };
+            let (dkey, iods) = (1u64.to_le_bytes(), vec![FetchIod { akey: b"", want }]);
+            let ops = vec![Op::Fetch { oid, dkey: &dkey, cond: Cond::NONE, iods }];
+            let (pool, cont, checks) = (pool.info().id, cont.id(), Vec::new());
+            let (at, sums) = (Epoch::ZERO, Sums::NONE);
+            wire::encode(&Request::Batch(Batch { pool, cont, at, checks, ops, sums }))
+        })
     }
 
     /// A second user to be hostile as, if we may.
@@ -251,6 +291,7 @@ impl Bench {
     /// Has the hostile process do something; while it holds what it has, and afterwards, a good
     /// client works.
     fn suffer(&self, round: usize, act: &str) {
+        let memory = self.memory_bytes();
         let hold = self.system.path("hold");
         std::fs::write(&hold, "").unwrap();
         let mut command = self.hostile(act, &hold);
@@ -267,6 +308,10 @@ impl Bench {
             let line = line.unwrap();
             if line.contains("holding") {
                 self.work(round);
+                let now = self.memory_bytes();
+                println!("{act}: {} KiB while it holds", now >> 10);
+                let most = memory + HELD_SLACK_BYTES;
+                assert!(act != "unread" || now <= most, "{act}: {now} bytes, {memory} before");
                 std::fs::remove_file(&hold).unwrap();
             }
             said.push_str(&line);
