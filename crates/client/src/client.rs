@@ -6,12 +6,12 @@ use crate::pool::Pool;
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
 use env::Env;
-use foldhash::{HashMap, HashMapExt};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Address, Call, Conn, Dial};
+use types::map::HashMap;
 use types::{ClientId, Code, Error, Result, TargetId};
 use wire::Kind;
 use wire::control::{
@@ -93,7 +93,7 @@ impl Client {
             host,
             next_request: Cell::new(1),
             control: RefCell::new(None),
-            targets: RefCell::new(HashMap::new()),
+            targets: RefCell::new(HashMap::default()),
         }))
     }
 

@@ -13,13 +13,13 @@
 use crate::client::Client;
 use crate::cont::Container;
 use crate::target::Ask;
-use foldhash::{HashMap, HashSet};
 use futures_util::future::{Either, select};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use types::map::{HashMap, HashSet};
 use types::{ClientId, Code, ContId, Error, Oid, PoolId, Result, TargetId};
 use wire::lock::{
     HeldRanges, LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply,

@@ -3,12 +3,12 @@
 use crate::client::Client;
 use crate::in_doubt::Window;
 use crate::pool::{Pool, PoolState};
-use foldhash::{HashMap, HashMapExt};
 use futures_util::lock::Mutex;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Answer, Call, Conn};
+use types::map::HashMap;
 use types::{Code, ContId, Epoch, Error, Oid, PoolId, Result, TargetId};
 use wire::Kind;
 use wire::hello::Service;
@@ -93,7 +93,7 @@ impl TargetLink {
             session_count: Cell::new(0),
             opening: Cell::default(),
             owes_registered: Cell::new(false),
-            opens: RefCell::new(HashMap::new()),
+            opens: RefCell::new(HashMap::default()),
             releases: RefCell::new(Vec::new()),
             notices: RefCell::new(Vec::new()),
             is_short: Cell::new(false),

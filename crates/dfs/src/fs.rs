@@ -11,8 +11,8 @@ use crate::layout::{
 use crate::node::{Location, Node, Obj};
 use client::{ArrayObj, Container};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::{Rc, Weak};
+use types::map::HashMap;
 use types::{Code, ContLayout, Epoch, Error, Key, ObjClass, ObjType, Oid, Result, TargetId};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, UpdateIod, UpdateValue};
 
@@ -174,7 +174,7 @@ impl Dfs {
                 superblock_oid: superblock_oid(&cont.info().props),
                 numbers: RefCell::new(0..0),
                 numbers_next: Cell::new(NUMBERS_FIRST),
-                nodes: RefCell::new(HashMap::new()),
+                nodes: RefCell::new(HashMap::default()),
                 prefix: RefCell::new(Vec::new()),
             }),
             cred: Rc::new(cred),

@@ -244,7 +244,7 @@ enum Data {
 }
 
 /// Turns of appends, by object.
-pub(crate) type Turns = foldhash::HashMap<Handle, Rc<Mutex<()>>>;
+pub(crate) type Turns = types::map::HashMap<Handle, Rc<Mutex<()>>>;
 
 fn update(oid: Oid, dkey: &[u8], recx: Recx) -> Op<'_> {
     let value = UpdateValue::Array { record_bytes: 1, recxs: vec![recx] };

@@ -4,12 +4,12 @@
 //! A caller's pool and container handles belong to its connection; a passing engine opens one
 //! connection upstream for each of its callers, so they end together there, too.
 
+use crate::catalog_disk::CatalogDisk;
 use crate::config::EngineConfig;
 use crate::peers::Peers;
 use crate::process::{Inbox, Order};
 use control::{EmbeddedCatalog, Service, SessionId, Targets};
 use env::Env;
-use foldhash::{HashSet, HashSetExt};
 use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use std::cell::{Cell, RefCell};
@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use transport::{Address, Conn, Handoff, Incoming, Ledger, ServerConn};
+use types::map::HashSet;
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::Kind;
@@ -69,7 +70,13 @@ impl ControlHost {
         ledger: Arc<Ledger>,
     ) -> Result<Rc<ControlHost>> {
         let role = if config.join.is_empty() {
-            let catalog = EmbeddedCatalog::open(&config.dir.join("catalog"))?;
+            let catalog = match env.sim_node() {
+                Some(node) => {
+                    let disk = CatalogDisk::new(node.disk().clone());
+                    EmbeddedCatalog::on_files(Box::new(disk))?
+                }
+                None => EmbeddedCatalog::open(&config.dir.join("catalog"))?,
+            };
             let (wall, random) = (env.clone(), env.clone());
             let service = Service::new(
                 Box::new(catalog),
@@ -95,7 +102,7 @@ impl ControlHost {
             targets: RefCell::new(Vec::new()),
             inboxes: RefCell::new(Vec::new()),
             engines: RefCell::new(Vec::new()),
-            silent: RefCell::new(HashSet::new()),
+            silent: RefCell::new(HashSet::default()),
             next_session: Cell::new(1),
             ledger,
             // One that must not start has not; a simulated one has no address.

@@ -11,6 +11,7 @@ mod admin;
 mod admission;
 mod append;
 mod batch;
+mod catalog_disk;
 mod commit;
 pub mod config;
 mod control_host;

@@ -4,7 +4,7 @@
 //! open stays readable). Handles live in memory only; after a restart clients register theirs
 //! again, and orphans wait for that (see `openers`).
 
-use foldhash::HashMap;
+use types::map::HashMap;
 use types::{ClientId, ContId, Oid, PoolId};
 
 /// An object, named over pools and containers.

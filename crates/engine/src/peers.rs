@@ -1,10 +1,10 @@
 //! Connections from one target (or the control thread) to other targets and engines.
 
 use env::Env;
-use foldhash::{HashMap, HashMapExt};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use transport::{Address, Answer, Call, Conn, Dial};
+use types::map::HashMap;
 use types::{ClientId, Code, Error, Result, TargetId};
 use wire::Kind;
 use wire::hello::Service;
@@ -35,7 +35,7 @@ impl Peers {
             id,
             host,
             token,
-            conns: RefCell::new(HashMap::new()),
+            conns: RefCell::new(HashMap::default()),
             next_request: Cell::new(1),
         }
     }

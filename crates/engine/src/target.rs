@@ -13,12 +13,12 @@ use crate::peers::Peers;
 use crate::scrub::Scrubber;
 use crate::versions::Rollback;
 use env::Env;
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use futures_util::FutureExt;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
+use types::map::{HashMap, HashSet};
 use types::{ClientId, Code, ContId, Durability, Epoch, Error, Hlc, PoolId, Result, TargetId};
 use vos::{Payload, PoolShard, Store};
 use wire::Kind;
@@ -77,7 +77,7 @@ impl TargetPool {
             parked: RefCell::new(Vec::new()),
             admission: Admission::new(env),
             scrubber: Scrubber::default(),
-            awaited: RefCell::new(HashSet::new()),
+            awaited: RefCell::new(HashSet::default()),
         }
     }
 
@@ -154,8 +154,8 @@ impl Target {
         token: Vec<u8>,
         incarnation: u64,
     ) -> Result<Rc<Target>> {
-        let mut shards = HashMap::new();
-        let mut failed = HashMap::new();
+        let mut shards = HashMap::default();
+        let mut failed = HashMap::default();
         for pool in store.shards() {
             match store.open_shard(pool).await {
                 Ok(shard) => {
@@ -180,16 +180,16 @@ impl Target {
             opens: RefCell::new(Opens::default()),
             locks,
             appends: RefCell::default(),
-            coordinating: RefCell::new(HashSet::new()),
-            committing: RefCell::new(HashMap::new()),
-            running: RefCell::new(HashSet::new()),
+            coordinating: RefCell::new(HashSet::default()),
+            committing: RefCell::new(HashMap::default()),
+            running: RefCell::new(HashSet::default()),
             coordinator: ClientId(types::hash::mix2(incarnation, id.0 as u64)),
             next_tx: Cell::new(1),
             incarnation,
-            leaving: RefCell::new(HashSet::new()),
-            reaping: RefCell::new(HashSet::new()),
-            rollbacks: RefCell::new(HashMap::new()),
-            sessions: RefCell::new(HashMap::new()),
+            leaving: RefCell::new(HashSet::default()),
+            reaping: RefCell::new(HashSet::default()),
+            rollbacks: RefCell::new(HashMap::default()),
+            sessions: RefCell::new(HashMap::default()),
             next_session: Cell::new(1),
             draining: Cell::new(false),
             in_progress: Cell::new(0),

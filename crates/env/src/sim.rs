@@ -60,6 +60,7 @@ pub struct SimWorld(Rc<World>);
 impl SimWorld {
     /// An empty world; everything random in it comes from the seed.
     pub fn new(seed: u64) -> SimWorld {
+        types::map::fix_seed();
         SimWorld(Rc::new(World {
             clock: Rc::default(),
             exec: Exec::new(None),

@@ -375,6 +375,68 @@ impl SimDisk {
     }
 }
 
+/// Without time passing, for what does not wait for its disk. Power cuts and full disks befall it, errors
+/// of devices do not.
+impl SimDisk {
+    /// All of a file. Errors: `NonExist`, `IsDir`; `Io` after a power cut.
+    pub fn read_at_once(&self, path: &Path) -> Result<Vec<u8>> {
+        let file = self.file_at_once(path, false)?;
+        file.check_alive()?;
+        let contents = file.contents.borrow();
+        let mut raw = AlignedBuf::zeroed(contents.len() as usize);
+        contents.read(0, &mut raw);
+        Ok(raw.to_vec())
+    }
+
+    /// Writes to a file, which is made if it is not there; durable after [`SimDisk::sync_at_once`].
+    /// Errors: `NoSpace`, `IsDir`; `Io` after a power cut.
+    pub fn write_at_once(&self, path: &Path, offset: u64, bytes: &[u8]) -> Result<()> {
+        let file = self.file_at_once(path, true)?;
+        file.check_write(offset, bytes.len() as u64)?;
+        file.contents.borrow_mut().write(offset, bytes);
+        Ok(())
+    }
+
+    /// Makes all that was written to a file durable. Errors: `NonExist`; `Io` after a power cut.
+    pub fn sync_at_once(&self, path: &Path) -> Result<()> {
+        let file = self.file_at_once(path, false)?;
+        file.check_alive()?;
+        self.admit()?;
+        let mut contents = file.contents.borrow_mut();
+        let number = contents.last_change();
+        contents.make_all_durable(number);
+        Ok(())
+    }
+
+    /// Replaces a file, durably; after a crash there is the old or the new one. Errors as for writing.
+    pub fn replace_at_once(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let new = PathBuf::from(format!("{}.new", path.display()));
+        if self.find(&new).is_ok() {
+            self.remove_now(&new)?;
+        }
+        self.write_at_once(&new, 0, bytes)?;
+        self.sync_at_once(&new)?;
+        self.rename_now(&new, path)?;
+        self.sync_dir_now(parent(path))
+    }
+
+    fn file_at_once(&self, path: &Path, create: bool) -> Result<SimFile> {
+        let contents = match self.find(path) {
+            Ok(Node::Dir) => return Err(Error::bare(Code::IsDir)),
+            Ok(Node::File(contents)) => contents,
+            Err(error) if !create => return Err(error),
+            Err(_) => {
+                self.check_parent(path)?;
+                let contents = Rc::<RefCell<SimContents>>::default();
+                self.change_names(NameChange::Make(path.into(), Node::File(contents.clone())))?;
+                contents
+            }
+        };
+        let (life, options) = (self.0.life.get(), OpenOptions::default());
+        Ok(SimFile { disk: self.clone(), contents, life, options, name: path.into() })
+    }
+}
+
 struct SimLock {
     disk: SimDisk,
     path: PathBuf,

@@ -11,12 +11,12 @@ use crate::remote::{RANGE_COUNT_MAX, REMOTE_BYTES_MIN, Slots, Ticket, append_tra
 use crate::stream::Stream;
 use env::{Env, Sleep};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use types::map::HashMap;
 use types::{Code, Error, Result, limits};
 use wire::admission::BULK_BYTES_MIN;
 use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK, FLAG_SHORT};

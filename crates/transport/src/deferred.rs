@@ -9,9 +9,10 @@
 //! gone is thrown away. A wait ends when the connection does.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::Waker;
+use types::map::HashMap;
 use types::{Code, Error, Result};
 
 /// Most requests of one connection whose bulk is deferred.

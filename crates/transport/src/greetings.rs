@@ -8,10 +8,11 @@
 //! - Nobody stays silent beyond the deadline, which the listener sets.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use types::map::HashMap;
 
 /// Callers of one listener that are greeted at once. A caller needs a fraction of a millisecond, so
 /// this many are a flood.

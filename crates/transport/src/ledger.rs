@@ -11,10 +11,10 @@
 
 use crate::greetings::Origin;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+use types::map::HashMap;
 
 /// Memory for messages of an engine that was told nothing else, bytes: some hundred of the largest.
 pub const MESSAGE_BYTES_MAX_DEFAULT: u64 = 4 << 30;

@@ -11,6 +11,7 @@ pub mod histogram;
 pub mod id;
 pub mod key;
 pub mod limits;
+pub mod map;
 pub mod props;
 pub mod size;
 pub mod sums;

@@ -6,8 +6,7 @@
 //! a directory) takes a weak lock that only a whole-object change conflicts with, so that
 //! creates in one directory do not wait for each other. Nothing waits here: the caller retries.
 
-use std::collections::HashMap;
-
+use types::map::HashMap;
 use types::{ContId, Key, Oid};
 use wire::obj::{Cond, ListScope, Op, ReadCheck, ReadScope};
 

@@ -10,8 +10,9 @@
 
 use super::SessionId;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+use types::map::{HashMap, HashSet};
 use types::{Code, ContId, Error, PoolId, Result};
 use wire::control::OpenMode;
 

@@ -26,8 +26,8 @@ use crate::records::{
 };
 use crate::store::{Attempts, Loaded, Tx};
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::rc::Rc;
+use types::map::HashSet;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, limits};
 use wire::control::{ControlReply, Name, SnapInfo, SnapName};
 use wire::obj::AdminOp;

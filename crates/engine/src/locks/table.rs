@@ -13,8 +13,8 @@
 //! Invariant: between calls nobody waits who could have what it waits for.
 
 use crate::opens::Handle;
-use foldhash::{HashMap, HashSet};
 use std::collections::VecDeque;
+use types::map::{HashMap, HashSet};
 use types::{ClientId, Code, Error, Result};
 use wire::lock::{HeldRanges, LockHolder, LockKind, LockMode, LockOwner, LockRange};
 
