@@ -8,40 +8,41 @@ use crate::guard::{self, User};
 use crate::pool::{PoolHandle, gone_is_closed, mode_of, name_of};
 use crate::prop_map::ContSpec;
 use crate::{global, handle};
-use client::Container;
+use client::{ContOpenOptions, Container};
 use std::rc::Rc;
 use std::sync::Arc;
 use types::{Code, Epoch, Error, Result};
 use uuid::Uuid;
-use wire::control::{ContInfo, OpenMode};
+use wire::control::{ContInfo, Evict, OpenMode};
 
 /// `DAOS_COO_RO`, `DAOS_COO_RW`, `DAOS_COO_EX`.
 const COO_RO: u32 = 1;
 const COO_RW: u32 = 2;
 const COO_EX: u32 = 4;
+/// `DAOS_COO_RO_MDSTATS`.
+const COO_RO_MDSTATS: u32 = 16;
 /// `DAOS_COO_EVICT`, `DAOS_COO_EVICT_ALL`.
 const COO_EVICT: u32 = 32;
 const COO_EVICT_ALL: u32 = 64;
 /// All bits of `DAOS_COO_*`.
 const COO_ALL: u32 = 255;
 
-/// The open mode in `DAOS_COO_*` bits. `Inval` for ones that do not go together, `NotSupported` for
-/// those that close the handles of others.
-fn open_mode(flags: u32) -> Result<OpenMode> {
+/// How to open, from `DAOS_COO_*` bits. `Inval` for ones that do not go together: the user's own
+/// handles are not evicted for an exclusive one, and others' only for that.
+fn open_options(flags: u32) -> Result<(OpenMode, ContOpenOptions)> {
     let mode = mode_of(flags, COO_RO, COO_RW, COO_EX)?;
-    let evicts = flags & (COO_EVICT | COO_EVICT_ALL);
-    let fits = match mode {
-        OpenMode::Exclusive => evicts != COO_EVICT,
-        _ => evicts != COO_EVICT_ALL,
+    let evict = match (flags & (COO_EVICT | COO_EVICT_ALL), mode) {
+        (0, _) => Some(Evict::Nobody),
+        (COO_EVICT, OpenMode::ReadOnly | OpenMode::ReadWrite) => Some(Evict::User),
+        (COO_EVICT_ALL, OpenMode::Exclusive) => Some(Evict::All),
+        _ => None,
     };
-    if flags & !COO_ALL != 0 || !fits || evicts == COO_EVICT | COO_EVICT_ALL {
-        return Err(Error::inval(format!("the flags {flags:#x} do not go together")));
+    match evict.filter(|_| flags & !COO_ALL == 0) {
+        Some(evict) => {
+            Ok((mode, ContOpenOptions { evict, leaves_times: flags & COO_RO_MDSTATS != 0 }))
+        }
+        None => Err(Error::inval(format!("the flags {flags:#x} do not go together"))),
     }
-    if evicts != 0 {
-        let text = "handles of others are not closed by an open; azekura cont destroy --force does";
-        return Err(Error::new(Code::NotSupported, text));
-    }
-    Ok(mode)
 }
 
 /// An open container.
@@ -167,6 +168,8 @@ unsafe fn create_labeled(
 }
 
 /// Opens a container by label or UUID; for writing too in a pool that was opened read-only.
+/// `DAOS_COO_EVICT` closes this user's other handles on it first, `DAOS_COO_EVICT_ALL` all; who goes
+/// on with one is not stopped. `DAOS_COO_RO_MDSTATS` leaves the container's times alone.
 ///
 /// # Safety
 /// `cont` is a C string; `coh` and `info` (or NULL) are good for writing until completion.
@@ -185,15 +188,15 @@ pub unsafe extern "C" fn daos_cont_open(
         }
         // SAFETY: the caller's promise.
         let name = name_of(unsafe { guard::utf8(cont) }?)?;
-        Ok((PoolHandle::of(poh)?, name, open_mode(flags)?))
+        Ok((PoolHandle::of(poh)?, name, open_options(flags)?))
     });
-    let (pool, name, mode) = match arguments {
+    let (pool, name, (mode, options)) = match arguments {
         Ok(arguments) => arguments,
         Err(error) => return fail(ev, Sign::Der, error),
     };
     let (coh, info) = (User(coh), User(info));
     launch(ev, Sign::Der, move |local| async move {
-        let opened = pool.mirror(&local)?.cont_open(&name, mode).await?;
+        let opened = pool.mirror(&local)?.cont_open_with(&name, mode, options).await?;
         info.set(info_of(opened.info()));
         let home = Some(local.ctx()?);
         let known = opened.info().clone();
@@ -354,14 +357,14 @@ pub unsafe extern "C" fn daos_cont_alloc_oids(
     })
 }
 
-/// What C is told of a container.
+/// A container's facts in C's form.
 pub fn info_of(info: &ContInfo) -> daos_cont_info_t {
     daos_cont_info_t {
         ci_uuid: *info.uuid.as_bytes(),
         ci_lsnapshot: info.snapshot_last.0,
         ci_nhandles: info.handle_count as u32,
         ci_nsnapshots: info.snapshot_count as u32,
-        ci_md_otime: info.created_ns,
-        ci_md_mtime: info.created_ns,
+        ci_md_otime: info.opened_ns,
+        ci_md_mtime: info.changed_ns,
     }
 }

@@ -68,6 +68,8 @@ pub fn global_handle_seeds() -> Vec<Vec<u8>> {
         props: ContProps::default(),
         handle_count: 1,
         created_ns: 1,
+        opened_ns: 2,
+        changed_ns: 3,
         snapshot_count: 0,
         snapshot_last: types::Epoch::ZERO,
     };

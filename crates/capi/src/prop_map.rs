@@ -280,6 +280,8 @@ mod tests {
             props: spec.props.clone(),
             handle_count: 0,
             created_ns: 0,
+            opened_ns: 0,
+            changed_ns: 0,
             snapshot_count: 0,
             snapshot_last: types::Epoch::ZERO,
         }

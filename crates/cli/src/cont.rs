@@ -203,6 +203,8 @@ struct ContReport {
     handles: u64,
     snapshots: u64,
     created_ns: u64,
+    opened_ns: u64,
+    changed_ns: u64,
 }
 
 impl ContReport {
@@ -223,6 +225,8 @@ impl ContReport {
             handles: info.handle_count,
             snapshots: info.snapshot_count,
             created_ns: info.created_ns,
+            opened_ns: info.opened_ns,
+            changed_ns: info.changed_ns,
         }
     }
 }
@@ -330,6 +334,10 @@ fn list(session: &Session, pool: &str) -> Outcome {
 fn query(session: &Session, which: &Which) -> Outcome {
     let report = ContReport::of(&info(session, which)?);
     session.out.show(&report, |out| {
+        let last_opened = match report.opened_ns {
+            0 => "never".to_string(),
+            opened_ns => utc(opened_ns as i64),
+        };
         write_pairs(
             out,
             &[
@@ -346,6 +354,8 @@ fn query(session: &Session, which: &Which) -> Outcome {
                 ("Open handles", report.handles.to_string()),
                 ("Snapshots", report.snapshots.to_string()),
                 ("Created", utc(report.created_ns as i64)),
+                ("Last opened", last_opened),
+                ("Closed or changed", utc(report.changed_ns as i64)),
             ],
         )
     })

@@ -41,7 +41,7 @@ pub use kv::KvObj;
 pub use lock::{LockAsk, LockBook, LockInterrupt};
 pub use object::{Anchor, FetchedValue, KeyRange, Object};
 pub use patience::Patience;
-pub use pool::{Pool, SpaceInfo, TargetSpace};
+pub use pool::{ContOpenOptions, Pool, SpaceInfo, TargetSpace};
 pub use sparse::{Hole, Present};
 pub use system::{SystemAddress, SystemEngine, SystemFile};
 pub use tx::{SharedTx, Tx};

@@ -13,7 +13,9 @@ use std::time::Duration;
 use types::{ContProps, PoolId, Result, TargetId};
 use uuid::Uuid;
 use wire::admission::AdmissionStat;
-use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
+use wire::control::{
+    ContAsk, ContInfo, ControlReply, ControlRequest, Evict, Name, OpenMode, PoolInfo, Subject,
+};
 use wire::map::{PoolMap, TargetState};
 use wire::obj::{PoolShardStat, Request};
 use wire::scrub::ScrubStat;
@@ -62,6 +64,16 @@ impl PoolState {
         let mut hints = self.hints.borrow_mut();
         hints.get_or_insert_with(|| Rc::new(HintTable::new(&self.map.borrow()))).clone()
     }
+}
+
+/// How a container is opened, beside the mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ContOpenOptions {
+    /// Whose handles on the container are closed first. Who goes on with such a handle is not
+    /// stopped.
+    pub evict: Evict,
+    /// A handle for reading is left out of the container's times.
+    pub leaves_times: bool,
 }
 
 /// An open pool. The handle goes back when the last clone (and container of it) is dropped.
@@ -343,7 +355,19 @@ impl Pool {
 
     /// Opens a container.
     pub async fn cont_open(&self, cont: &Name, mode: OpenMode) -> Result<Container> {
-        let request = ControlRequest::ContOpen { pool: self.name(), cont: cont.clone(), mode };
+        self.cont_open_with(cont, mode, ContOpenOptions::default()).await
+    }
+
+    /// The same, with options.
+    pub async fn cont_open_with(
+        &self,
+        cont: &Name,
+        mode: OpenMode,
+        options: ContOpenOptions,
+    ) -> Result<Container> {
+        let ContOpenOptions { evict, leaves_times } = options;
+        let ask = ContAsk { mode, evict, user: env::user_id(), leaves_times };
+        let request = ControlRequest::ContOpen { pool: self.name(), cont: cont.clone(), ask };
         match self.0.client.control(&request).await? {
             ControlReply::ContOpened { handle, cont } => {
                 Ok(Container::new(self.clone(), handle, cont, mode))

@@ -10,6 +10,7 @@
 //! | `cont/POOL/CONT` | [`crate::ContDf`] |
 //! | `cont-label/POOL/LABEL`, `cont-uuid/POOL/UUID` | container number, decimal |
 //! | `snaps/POOL/CONT` | [`crate::SnapsDf`] |
+//! | `times/POOL/CONT` | [`crate::TimesDf`] |
 //! | `oids/POOL/CONT` | [`crate::OidsDf`] |
 //! | `attr/pool/POOL/NAME`, `attr/cont/POOL/CONT/NAME` | the attribute's bytes |
 //!
@@ -73,6 +74,14 @@ pub fn snaps_of_pool(pool: PoolId) -> String {
 
 pub fn snaps(pool: PoolId, id: ContId) -> String {
     format!("snaps/{:08x}/{:016x}", pool.0, id.0)
+}
+
+pub fn times_of_pool(pool: PoolId) -> String {
+    format!("times/{:08x}/", pool.0)
+}
+
+pub fn times(pool: PoolId, id: ContId) -> String {
+    format!("times/{:08x}/{:016x}", pool.0, id.0)
 }
 
 pub fn oids_of_pool(pool: PoolId) -> String {

@@ -28,6 +28,6 @@ pub use copies::CatalogFiles;
 pub use embedded::EmbeddedCatalog;
 pub use records::{
     AdmissionDf, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
-    RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf,
+    RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf, TimesDf,
 };
 pub use service::{Service, SessionId, Targets};

@@ -58,11 +58,11 @@ pub struct EngineDf {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StageDf {
-    /// Targets are being told; undone if that is cut off.
+    /// Targets are getting the order to make it; undone if that is cut off.
     Creating,
     /// In use.
     Ready,
-    /// Targets are being told; done again if that is cut off.
+    /// Targets are getting the order to remove it; done again if that is cut off.
     Destroying,
 }
 
@@ -134,7 +134,7 @@ impl Default for ScrubDf {
 }
 
 impl ScrubDf {
-    /// The form that targets are told.
+    /// The form that targets get.
     pub fn settings(&self) -> Scrub {
         Scrub { version: self.revision, rate: ScrubRate(self.rate) }
     }
@@ -206,6 +206,17 @@ pub struct OidsDf {
     pub next: u64,
 }
 
+/// When a container was last used, in a record of its own: one that nobody has opened has none.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TimesDf {
+    /// Layout of this struct.
+    pub version: u32,
+    /// The last open, nanoseconds since 1970; 0: never.
+    pub opened_ns: u64,
+    /// The last change of the container itself, or close of a handle, nanoseconds since 1970.
+    pub changed_ns: u64,
+}
+
 /// The snapshots of a container, in a record of their own: one that never had any has none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SnapsDf {
@@ -245,7 +256,7 @@ pub struct RollbackDf {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RollbackStageDf {
-    /// Targets are told to change nothing any more.
+    /// Targets are getting the order to change nothing any more.
     Freezing,
     /// Targets make the present what the snapshot shows.
     Rolling,

@@ -7,7 +7,7 @@
 use crate::catalog::{Catalog, Change, Compare, Revision, Versioned};
 use crate::keys;
 use crate::records::{
-    self, AdmissionDf, ContDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, SnapsDf, SystemDf,
+    self, AdmissionDf, ContDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, SnapsDf, SystemDf, TimesDf,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -89,6 +89,11 @@ impl Store {
     /// Snapshots of a container; `None` when it never had one.
     pub async fn snaps(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<SnapsDf>>> {
         self.load(keys::snaps(pool, id)).await
+    }
+
+    /// When a container was used; `None` when nobody has opened it.
+    pub async fn times(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<TimesDf>>> {
+        self.load(keys::times(pool, id)).await
     }
 
     pub async fn oids(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<OidsDf>>> {

@@ -33,6 +33,8 @@ const JOIN_PAUSE: Duration = Duration::from_millis(100);
 const ORDER_PAUSE: Duration = Duration::from_millis(20);
 /// How often the holder of the catalog asks the other engines whether they are there.
 const WATCH_PAUSE: Duration = Duration::from_secs(2);
+/// How often the times of containers go to the catalog.
+const TIMES_PAUSE: Duration = Duration::from_secs(30);
 
 /// Where the catalog is.
 enum Role {
@@ -139,10 +141,24 @@ impl ControlHost {
         });
     }
 
-    /// Keeps up to date which engines answer.
+    /// Brings the times of containers to the catalog, if it is here.
+    pub async fn save_times(&self) {
+        if let Role::Holder(service) = &self.role
+            && let Err(error) = service.save_times().await
+        {
+            tracing::warn!("writing the times of containers to the catalog: {error}");
+        }
+    }
+
+    /// Keeps up to date which engines answer, and the catalog what containers were used.
     async fn watch_engines(&self, service: &Service) {
+        let mut save_at = self.env.now() + TIMES_PAUSE;
         loop {
             self.env.sleep(WATCH_PAUSE).await;
+            if self.env.now() >= save_at {
+                self.save_times().await;
+                save_at = self.env.now() + TIMES_PAUSE;
+            }
             match service.engines().await {
                 Ok(engines) => {
                     self.engines.replace(engines);

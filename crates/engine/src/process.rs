@@ -194,6 +194,8 @@ pub struct Serving {
     threads: Vec<JoinHandle<()>>,
     /// Ends with the target's thread.
     alive: Vec<(TargetId, oneshot::Receiver<()>)>,
+    /// `None` in tests that have no control service.
+    control: Option<std::rc::Rc<ControlHost>>,
 }
 
 /// Starts an engine whose targets are tasks of a simulated environment. It listens at
@@ -276,9 +278,9 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
         let (env, control, inboxes) = accepting;
         accept_loop(&env, acceptor, control, Doors { inboxes, failed }, token).await;
     });
-    control.introduce();
+    control.clone().introduce();
     ready(rank);
-    Ok(Serving { rank, inboxes, threads, alive })
+    Ok(Serving { rank, inboxes, threads, alive, control: Some(control) })
 }
 
 impl Serving {
@@ -295,6 +297,9 @@ impl Serving {
     /// Refuses new requests, finishes those in progress, flushes and stops the targets.
     pub async fn stop(self) -> Result<()> {
         tracing::info!("engine {}: draining", self.rank);
+        if let Some(control) = &self.control {
+            control.save_times().await;
+        }
         let mut outcome = Ok(());
         for (id, inbox) in &self.inboxes {
             let (sender, drained) = oneshot::channel();
@@ -598,8 +603,13 @@ mod tests {
         let channels: Vec<_> = (0..3).map(|_| oneshot::channel::<()>()).collect();
         let (mut senders, receivers): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
         let alive = (5..).map(TargetId).zip(receivers).collect();
-        let mut serving =
-            Serving { rank: Rank(0), inboxes: Vec::new(), threads: Vec::new(), alive };
+        let mut serving = Serving {
+            rank: Rank(0),
+            inboxes: Vec::new(),
+            threads: Vec::new(),
+            alive,
+            control: None,
+        };
         let short = Duration::from_millis(1);
         assert_eq!(env.block_on(env.timeout(short, serving.target_ended())), None);
         senders.remove(1);

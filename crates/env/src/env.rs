@@ -270,3 +270,8 @@ pub fn host_identity() -> String {
         .map(|text| text.trim().to_string())
         .unwrap_or_default()
 }
+
+/// Whose process this is: the effective user id.
+pub fn user_id() -> u32 {
+    rustix::process::geteuid().as_raw()
+}

@@ -56,6 +56,30 @@ pub enum OpenMode {
     Exclusive,
 }
 
+/// Whose handles are closed so that another can be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Evict {
+    #[default]
+    Nobody,
+    /// Those that the same user has on the container.
+    User,
+    /// All on the container.
+    All,
+}
+
+/// How a container is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContAsk {
+    pub mode: OpenMode,
+    /// A handle that is closed no longer counts and excludes nobody; who goes on with it is not
+    /// stopped.
+    pub evict: Evict,
+    /// The caller's user id.
+    pub user: u32,
+    /// A handle for reading is left out of the container's times.
+    pub leaves_times: bool,
+}
+
 /// Whose properties or attributes are meant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Subject {
@@ -123,7 +147,7 @@ pub enum ControlRequest {
         force: bool,
     },
     /// Open a handle, freed with the caller's connection. Reply: `ContOpened`.
-    ContOpen { pool: Name, cont: Name, mode: OpenMode },
+    ContOpen { pool: Name, cont: Name, ask: ContAsk },
     /// Close a handle. Reply: `Done`.
     ContClose { handle: u64 },
     /// Reserve a range of object numbers. Reply: `Oids`.
@@ -217,6 +241,11 @@ pub struct ContInfo {
     pub handle_count: u64,
     /// Creation time, nanoseconds since 1970.
     pub created_ns: u64,
+    /// When it was last opened, nanoseconds since 1970; 0: never.
+    pub opened_ns: u64,
+    /// When it was last changed (properties, attributes, snapshots) or a handle on it closed,
+    /// nanoseconds since 1970.
+    pub changed_ns: u64,
     /// Number of snapshots.
     pub snapshot_count: u64,
     /// The newest of them; [`Epoch::ZERO`] when there is none.

@@ -9,10 +9,11 @@ use crate::pool::{PoolHandle, name_of};
 use ::dfs::check::{CheckReport, Mend, Problem};
 use ::dfs::find::Query;
 use ::dfs::{Dfs, FileKind, MountFlags, SetAttr};
+use client::ContOpenOptions;
 use libc::{c_char, gid_t, uid_t};
 use std::io::Write;
-use types::{Code, Error, Result};
-use wire::control::OpenMode;
+use types::{Error, Result};
+use wire::control::{Evict, OpenMode};
 
 /// `DFS_CHECK_*`.
 const PRINT: u64 = 1;
@@ -23,8 +24,8 @@ const EVICT_ALL: u64 = 1 << 4;
 
 /// Checks a file system that nobody has open (`EBUSY`). `flags`: `DFS_CHECK_PRINT` prints what
 /// nothing names; `_REMOVE` removes it, `_RELINK` gives it a name in `/lost+found/NAME` (NULL: in
-/// `/lost+found`), not both; `_VERIFY` reads all file data. `_EVICT_ALL` is `ENOTSUP`: handles of others
-/// cannot be taken from them yet.
+/// `/lost+found`), not both; `_VERIFY` reads all file data. `_EVICT_ALL` closes all handles first;
+/// programs that go on with theirs are not stopped, so a checker that mends must not run beside them.
 ///
 /// # Safety
 /// `cont` is a C string, `name` too or NULL.
@@ -45,13 +46,10 @@ pub unsafe extern "C" fn dfs_cont_check(
             false => unsafe { guard::text(name) }?,
         };
         let mend = mend_of(flags)?;
-        if flags & EVICT_ALL != 0 {
-            return Err(Error::new(
-                Code::NotSupported,
-                "handles of others are not taken from them",
-            ));
-        }
-        let opened = pool.mirror(local)?.cont_open(&cont, OpenMode::Exclusive).await?;
+        let evict = if flags & EVICT_ALL != 0 { Evict::All } else { Evict::Nobody };
+        let options = ContOpenOptions { evict, ..ContOpenOptions::default() };
+        let pool = pool.mirror(local)?;
+        let opened = pool.cont_open_with(&cont, OpenMode::Exclusive, options).await?;
         let checked = async {
             let fs = Dfs::mount(&opened, MountFlags::NO_PERM_CHECK, credentials()).await?;
             let report = fs.check_into(mend, home).await?;

@@ -1,5 +1,6 @@
 /* Answers that programs written for DAOS count on, where ours were others. */
 #include "store.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <daos_fs.h>
 #include <daos_prop.h>
@@ -37,15 +38,70 @@ modes_of_containers(const char *name)
 	    DAOS_COO_EX | DAOS_COO_EVICT,
 	    DAOS_COO_RO | 1U << 30,
 	};
-	daos_handle_t cont;
-	size_t        at;
+	daos_handle_t    cont, evicted;
+	daos_cont_info_t info;
+	size_t           at;
 
 	for (at = 0; at < sizeof(bad) / sizeof(bad[0]); at++)
 		CHECK_EQ(daos_cont_open(poh, name, bad[at], &cont, NULL, NULL), -DER_INVAL);
-	CHECK_EQ(daos_cont_open(poh, name, DAOS_COO_EX | DAOS_COO_EVICT_ALL, &cont, NULL, NULL),
-		 -DER_NOSYS);
 	CHECK_EQ(daos_cont_open(poh, name, DAOS_COO_RO | DAOS_COO_RO_MDSTATS, &cont, NULL, NULL), 0);
 	CHECK_EQ(daos_cont_close(cont, NULL), 0);
+
+	/* Handles that stand in the way are evicted; to close one of these is no error. */
+	CHECK_EQ(daos_cont_create_with_label(poh, "evicting", NULL, NULL, NULL), 0);
+	CHECK_EQ(daos_cont_open(poh, "evicting", DAOS_COO_EX, &evicted, NULL, NULL), 0);
+	CHECK_EQ(daos_cont_open(poh, "evicting", DAOS_COO_RO, &cont, NULL, NULL), -DER_BUSY);
+	CHECK_EQ(daos_cont_open(poh, "evicting", DAOS_COO_RO | DAOS_COO_EVICT, &cont, &info, NULL), 0);
+	CHECK_EQ(info.ci_nhandles, 1);
+	CHECK_EQ(daos_cont_close(evicted, NULL), 0);
+	CHECK_EQ(daos_cont_open(poh, "evicting", DAOS_COO_EX | DAOS_COO_EVICT_ALL, &evicted, &info,
+				NULL),
+		 0);
+	CHECK_EQ(info.ci_nhandles, 1);
+	CHECK_EQ(daos_cont_close(cont, NULL), 0);
+	CHECK_EQ(daos_cont_close(evicted, NULL), 0);
+	CHECK_EQ(daos_cont_destroy(poh, "evicting", 0, NULL), 0);
+}
+
+/* The checker wants nobody else, and can see to that. */
+static void
+checking_what_is_open(void)
+{
+	daos_handle_t cont;
+
+	CHECK_EQ(dfs_cont_create_with_label(poh, "checked", NULL, NULL, NULL, NULL), 0);
+	CHECK_EQ(daos_cont_open(poh, "checked", DAOS_COO_RW, &cont, NULL, NULL), 0);
+	CHECK_EQ(dfs_cont_check(poh, "checked", DFS_CHECK_RELINK, NULL), EBUSY);
+	CHECK_EQ(dfs_cont_check(poh, "checked", DFS_CHECK_RELINK | DFS_CHECK_EVICT_ALL, NULL), 0);
+	CHECK_EQ(daos_cont_close(cont, NULL), 0);
+	CHECK_EQ(daos_cont_destroy(poh, "checked", 0, NULL), 0);
+}
+
+/* When a container was opened and changed: both were the time of its creation. */
+static void
+times_of_containers(void)
+{
+	daos_cont_info_t first, second, info;
+	daos_handle_t    cont;
+	struct timespec  time;
+
+	CHECK_EQ(daos_cont_create_with_label(poh, "times", NULL, NULL, NULL), 0);
+	CHECK_EQ(daos_cont_open(poh, "times", DAOS_COO_RO | DAOS_COO_RO_MDSTATS, &cont, &first, NULL),
+		 0);
+	CHECK_EQ(first.ci_md_otime, 0);
+	CHECK_EQ(daos_hlc2timespec(first.ci_md_mtime, &time), 0);
+	CHECK(time.tv_sec > 1700000000);
+	CHECK_EQ(daos_cont_close(cont, NULL), 0);
+	CHECK_EQ(daos_cont_open(poh, "times", DAOS_COO_RO, &cont, &second, NULL), 0);
+	CHECK(second.ci_md_otime > first.ci_md_mtime);
+	CHECK_EQ(second.ci_md_mtime, first.ci_md_mtime);
+	CHECK_EQ(daos_cont_query(cont, &info, NULL, NULL), 0);
+	CHECK_EQ(info.ci_md_otime, second.ci_md_otime);
+	CHECK_EQ(daos_cont_close(cont, NULL), 0);
+	CHECK_EQ(daos_cont_open(poh, "times", DAOS_COO_RW, &cont, &info, NULL), 0);
+	CHECK(info.ci_md_otime > second.ci_md_otime && info.ci_md_mtime > second.ci_md_otime);
+	CHECK_EQ(daos_cont_close(cont, NULL), 0);
+	CHECK_EQ(daos_cont_destroy(poh, "times", 0, NULL), 0);
 }
 
 /* Without room only the number is asked for; it was an error. */
@@ -274,6 +330,8 @@ main(int argc, char **argv)
 	begin(argv[1], argv[2]);
 	writing_in_a_pool_opened_for_reading(argv[1], argv[2]);
 	modes_of_containers(argv[2]);
+	times_of_containers();
+	checking_what_is_open();
 	number_of_containers();
 	errors_of_events();
 	arrays_of_every_type();

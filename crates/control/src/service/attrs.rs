@@ -5,9 +5,10 @@
 
 use super::Service;
 use crate::keys;
+use crate::records::ContDf;
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeMap;
-use types::{Code, Error, Result, limits};
+use types::{Code, Error, PoolId, Result, limits};
 use wire::control::{ControlReply, Subject};
 
 /// Longest name, bytes.
@@ -30,7 +31,7 @@ impl Service {
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
-            let (prefix, name, mut tx) = self.attrs_of(subject).await?;
+            let (prefix, name, mut tx, cont) = self.attrs_of(subject).await?;
             let mut held: BTreeMap<String, usize> = self
                 .store
                 .raw(&prefix)
@@ -58,32 +59,39 @@ impl Service {
             }
             check_total(held.iter().map(|(name, bytes)| name.len() + bytes).sum())?;
             if self.store.commit(tx).await? {
+                if let Some((pool, cont)) = cont {
+                    self.note_times(pool, &cont, false, true).await;
+                }
                 return Ok(ControlReply::Done);
             }
         }
     }
 
     pub(super) async fn get_attrs(&self, subject: &Subject) -> Result<ControlReply> {
-        let (prefix, _, _) = self.attrs_of(subject).await?;
+        let (prefix, ..) = self.attrs_of(subject).await?;
         Ok(ControlReply::Attrs(self.store.raw(&prefix).await?.into_iter().collect()))
     }
 
     /// Where the subject's attributes are, how to call it, and a transaction that fails when the
-    /// subject or another's change of its attributes gets in between.
-    async fn attrs_of(&self, subject: &Subject) -> Result<(String, String, Tx)> {
+    /// subject or another's change of its attributes gets in between. And the container, if it is one.
+    async fn attrs_of(
+        &self,
+        subject: &Subject,
+    ) -> Result<(String, String, Tx, Option<(PoolId, ContDf)>)> {
         match subject {
             Subject::Pool(pool) => {
                 let pool = self.ready_pool(pool).await?;
                 let prefix = keys::pool_attrs(pool.record.id);
                 // Written back unchanged: its new revision is what makes two changes collide.
-                Ok((prefix, pool.record.name(), Tx::new().replace(&pool)))
+                Ok((prefix, pool.record.name(), Tx::new().replace(&pool), None))
             }
             Subject::Cont(pool, cont) => {
                 let pool = self.ready_pool(pool).await?;
                 let cont = self.ready_cont(&pool.record, cont).await?;
                 let prefix = keys::cont_attrs(pool.record.id, cont.record.id);
                 // A pool that is being destroyed takes nothing new.
-                Ok((prefix, cont.record.name(), Tx::new().expect(&pool).replace(&cont)))
+                let tx = Tx::new().expect(&pool).replace(&cont);
+                Ok((prefix, cont.record.name(), tx, Some((pool.record.id, cont.record))))
             }
         }
     }

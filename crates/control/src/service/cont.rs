@@ -1,6 +1,6 @@
 //! Containers: making, finding, opening, removing, and their object numbers.
 
-use super::handles::Owner;
+use super::handles::{Opener, Owner};
 use super::orders::{failure, order_all};
 use super::pool::target_ids;
 use super::{Service, SessionId, Targets, UnderWay, attrs, check_stage};
@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
 use types::{Code, ContId, ContProps, Epoch, Error, PoolId, Result, limits, props};
 use uuid::Uuid;
-use wire::control::{ContInfo, ControlReply, Name, OpenMode};
+use wire::control::{ContAsk, ContInfo, ControlReply, Evict, Name, OpenMode};
 use wire::map::PoolMap;
 use wire::obj::AdminOp;
 
@@ -176,16 +176,21 @@ impl Service {
         session: SessionId,
         pool: &Name,
         cont: &Name,
-        mode: OpenMode,
+        ask: ContAsk,
     ) -> Result<ControlReply> {
         let pool = self.ready_pool(pool).await?.record;
         let cont = self.ready_cont(&pool, cont).await?.record;
         let owner = Owner::Cont(pool.id, cont.id);
-        let handle = self.handles.open(session, owner, mode, &cont.name())?;
+        let ContAsk { mode, evict, user, leaves_times } = ask;
+        let is_quiet = leaves_times && mode == OpenMode::ReadOnly;
+        let who = Opener { session, user, evict, is_quiet };
+        let handle = self.handles.open(who, owner, mode, &cont.name())?;
         // Registered first, looked at second: see `handles`.
         let still_there = async {
             let pool = self.ready_pool(&Name::Uuid(pool.uuid)).await?.record;
             let cont = self.ready_cont(&pool, &Name::Uuid(cont.uuid)).await?.record;
+            let closed = evict != Evict::Nobody;
+            self.note_times(pool.id, &cont, !is_quiet, closed).await;
             self.cont_info(pool.id, &cont).await
         };
         match still_there.await {
@@ -229,7 +234,7 @@ impl Service {
     }
 
     /// Removes a container that is marked as being destroyed, from targets and catalog. Its mark
-    /// stays when a target cannot be told. A container without the mark is left alone.
+    /// stays when a target cannot be reached. A container without the mark is left alone.
     pub(super) async fn finish_cont_destroy(
         &self,
         pool_id: PoolId,
@@ -263,7 +268,8 @@ impl Service {
                 .delete(&cont.key)
                 .delete(keys::cont_uuid(pool_id, cont.record.uuid))
                 .delete(keys::oids(pool_id, id))
-                .delete(keys::snaps(pool_id, id));
+                .delete(keys::snaps(pool_id, id))
+                .delete(keys::times(pool_id, id));
             if !cont.record.label.is_empty() {
                 tx = tx.delete(keys::cont_label(pool_id, &cont.record.label));
             }
@@ -271,6 +277,7 @@ impl Service {
                 tx = tx.delete(key);
             }
             if self.store.commit(tx).await? {
+                self.times.forget((pool_id, id));
                 tracing::info!(pool = %pool_id, cont = %id, label = %name, "container destroyed");
                 return Ok(());
             }
@@ -313,6 +320,7 @@ impl Service {
 
     pub(super) async fn cont_info(&self, pool: PoolId, cont: &ContDf) -> Result<ContInfo> {
         let snaps = self.snaps(pool, cont.id).await?.snapshots;
+        let times = self.times(pool, cont).await?;
         Ok(ContInfo {
             id: cont.id,
             uuid: cont.uuid,
@@ -320,6 +328,8 @@ impl Service {
             props: (&cont.props).into(),
             handle_count: self.handles.count(Owner::Cont(pool, cont.id)),
             created_ns: cont.created_ns,
+            opened_ns: times.opened_ns,
+            changed_ns: times.changed_ns,
             snapshot_count: snaps.len() as u64,
             snapshot_last: snaps.last().map_or(Epoch::ZERO, |snap| snap.epoch),
         })

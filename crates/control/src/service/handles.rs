@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use types::map::{HashMap, HashSet};
 use types::{Code, ContId, Error, PoolId, Result};
-use wire::control::OpenMode;
+use wire::control::{Evict, OpenMode};
 
 /// What a handle is on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,8 +46,21 @@ const ENDED_MAX: usize = 1024;
 
 struct Handle {
     session: SessionId,
+    user: u32,
     owner: Owner,
     mode: OpenMode,
+    /// Its close is not noted as a use.
+    is_quiet: bool,
+}
+
+/// Who opens a handle, and whose handles on the same are closed for it.
+#[derive(Clone, Copy)]
+pub struct Opener {
+    pub session: SessionId,
+    pub user: u32,
+    pub evict: Evict,
+    /// The handle's close is not noted as a use.
+    pub is_quiet: bool,
 }
 
 #[derive(Default)]
@@ -81,15 +94,11 @@ impl Handles {
         Handles(Rc::new(RefCell::new(Table { next: first, ..Table::default() })))
     }
 
-    /// Opens a handle. `Closed` when the session has ended. `Busy` when `mode` and the modes of open handles exclude each other, or
-    /// the owner is being destroyed. `name` is for people.
-    pub fn open(
-        &self,
-        session: SessionId,
-        owner: Owner,
-        mode: OpenMode,
-        name: &str,
-    ) -> Result<u64> {
+    /// Opens a handle, and closes those to be evicted. `Closed` when the session has ended. `Busy` when
+    /// `mode` and the modes of the other open handles exclude each other, or the owner is being
+    /// destroyed. `name` is for people.
+    pub fn open(&self, who: Opener, owner: Owner, mode: OpenMode, name: &str) -> Result<u64> {
+        let Opener { session, user, evict, is_quiet } = who;
         let table = &mut *self.0.borrow_mut();
         let busy =
             |why: &str| Err(Error::new(Code::Busy, format!("{} '{name}' {why}", owner.noun())));
@@ -103,24 +112,35 @@ impl Handles {
         if table.closing.iter().any(|closing| closing.covers(owner)) {
             return busy("is being destroyed or rolled back");
         }
-        let mut others = table.open.values().filter(|handle| handle.owner == owner).peekable();
+        let is_evicted = |handle: &Handle| {
+            handle.owner == owner
+                && match evict {
+                    Evict::Nobody => false,
+                    Evict::User => handle.user == user,
+                    Evict::All => true,
+                }
+        };
+        let others = table.open.values().filter(|handle| handle.owner == owner);
+        let mut others = others.filter(|handle| !is_evicted(handle)).peekable();
         if mode == OpenMode::Exclusive && others.peek().is_some() {
             return busy("has open handles; close them before opening it exclusively");
         }
         if others.any(|handle| handle.mode == OpenMode::Exclusive) {
             return busy("is opened exclusively by another client; try again when it is closed");
         }
+        table.open.retain(|_, handle| !is_evicted(handle));
         while table.open.contains_key(&table.next) {
             table.next = table.next.wrapping_add(1);
         }
         let number = table.next;
         table.next = number.wrapping_add(1);
-        table.open.insert(number, Handle { session, owner, mode });
+        table.open.insert(number, Handle { session, user, owner, mode, is_quiet });
         Ok(number)
     }
 
-    /// Closes a handle of the session. `BadHandle` when it has no such handle of this kind.
-    pub fn close(&self, session: SessionId, number: u64, is_pool: bool) -> Result<()> {
+    /// Closes a handle of the session: what it was on, and whether that is a use to be noted. `BadHandle`
+    /// when it has no such handle of this kind.
+    pub fn close(&self, session: SessionId, number: u64, is_pool: bool) -> Result<(Owner, bool)> {
         let mut table = self.0.borrow_mut();
         let noun = if is_pool { "pool" } else { "container" };
         match table.open.get(&number) {
@@ -128,14 +148,15 @@ impl Handles {
                 if handle.session == session
                     && matches!(handle.owner, Owner::Pool(_)) == is_pool =>
             {
+                let closed = (handle.owner, !handle.is_quiet);
                 table.open.remove(&number);
-                Ok(())
+                Ok(closed)
             }
             _ => Err(Error::new(
                 Code::BadHandle,
                 format!(
                     "{number:#x} is not an open {noun} handle of this connection; it may have been \
-                     closed, or its {noun} destroyed by force"
+                     closed, evicted, or its {noun} destroyed by force"
                 ),
             )),
         }
@@ -172,13 +193,21 @@ impl Handles {
         self.0.borrow_mut().open.retain(|_, handle| !owner.covers(handle.owner));
     }
 
-    /// Forgets all handles of a session, which gets no new ones.
-    pub fn drop_session(&self, session: SessionId) {
+    /// Forgets all handles of a session, which gets no new ones. Returns what those were on whose
+    /// close is a use to be noted.
+    pub fn drop_session(&self, session: SessionId) -> Vec<Owner> {
         let table = &mut *self.0.borrow_mut();
-        table.open.retain(|_, handle| handle.session != session);
+        let mut used = Vec::new();
+        table.open.retain(|_, handle| {
+            if handle.session == session && !handle.is_quiet {
+                used.push(handle.owner);
+            }
+            handle.session != session
+        });
         table.ended.push_back(session);
         if table.ended.len() > ENDED_MAX {
             table.ended.pop_front();
         }
+        used
     }
 }

@@ -15,6 +15,7 @@ mod pool;
 mod props;
 mod resume;
 mod snaps;
+mod times;
 
 pub use orders::Targets;
 
@@ -45,6 +46,7 @@ pub struct Service {
     under_way: Rc<RefCell<HashSet<Owner>>>,
     /// Containers whose snapshots are being changed.
     turns: snaps::Turns,
+    times: times::TimesTable,
 }
 
 /// Marks a creation as under way until dropped.
@@ -75,6 +77,7 @@ impl Service {
             handles,
             under_way: Rc::default(),
             turns: snaps::Turns::default(),
+            times: times::TimesTable::default(),
         }
     }
 
@@ -112,7 +115,7 @@ impl Service {
             R::ContDestroy { pool, cont, force } => {
                 self.cont_destroy(&pool, &cont, force, orders).await
             }
-            R::ContOpen { pool, cont, mode } => self.cont_open(session, &pool, &cont, mode).await,
+            R::ContOpen { pool, cont, ask } => self.cont_open(session, &pool, &cont, ask).await,
             R::ContClose { handle } => self.close(session, handle, false),
             R::AllocOids { pool, cont, count } => self.alloc_oids(pool, cont, count).await,
             R::SetProps { subject, props } => self.set_props(&subject, &props, orders).await,
@@ -135,7 +138,9 @@ impl Service {
     /// Frees the handles of a caller that has gone. Requests of it that are still running open no
     /// more.
     pub fn session_closed(&self, session: SessionId) {
-        self.handles.drop_session(session);
+        for owner in self.handles.drop_session(session) {
+            self.note_closed(owner);
+        }
     }
 
     /// All engines with their targets, by rank: whom orders may have to reach.
@@ -150,7 +155,10 @@ impl Service {
     }
 
     fn close(&self, session: SessionId, handle: u64, is_pool: bool) -> Result<ControlReply> {
-        self.handles.close(session, handle, is_pool)?;
+        let (owner, is_used) = self.handles.close(session, handle, is_pool)?;
+        if is_used {
+            self.note_closed(owner);
+        }
         Ok(ControlReply::Done)
     }
 

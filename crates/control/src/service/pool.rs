@@ -1,6 +1,6 @@
 //! Pools: making, finding, opening, removing.
 
-use super::handles::Owner;
+use super::handles::{Opener, Owner};
 use super::orders::{failure, order_all};
 use super::{Service, SessionId, Targets, check_stage, engine_of};
 use crate::keys;
@@ -8,7 +8,7 @@ use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, Sta
 use crate::store::{Attempts, Loaded, Tx};
 use std::collections::BTreeSet;
 use types::{Code, Durability, Error, PoolId, Result, TargetId, limits, size};
-use wire::control::{ControlReply, Name, OpenMode, PoolInfo};
+use wire::control::{ControlReply, Evict, Name, OpenMode, PoolInfo};
 use wire::map::TargetState;
 use wire::obj::AdminOp;
 
@@ -148,7 +148,7 @@ impl Service {
         }
     }
 
-    /// Removes what a failed creation has left. Where a target cannot be told now, the pool
+    /// Removes what a failed creation has left. Where a target cannot be reached now, the pool
     /// stays without its label, to be removed by the next [`Service::resume`].
     async fn undo_pool(&self, pool: &mut Loaded<PoolDf>, orders: &dyn Targets) -> Result<()> {
         let id = pool.record.id;
@@ -201,7 +201,8 @@ impl Service {
         mode: OpenMode,
     ) -> Result<ControlReply> {
         let pool = self.ready_pool(name).await?.record;
-        let handle = self.handles.open(session, Owner::Pool(pool.id), mode, &pool.name())?;
+        let who = Opener { session, user: 0, evict: Evict::Nobody, is_quiet: true };
+        let handle = self.handles.open(who, Owner::Pool(pool.id), mode, &pool.name())?;
         // Registered first, looked at second: see `handles`.
         let opened = async {
             let pool = self.ready_pool(&Name::Uuid(pool.uuid)).await?.record;
@@ -254,7 +255,7 @@ impl Service {
     }
 
     /// Removes a pool that is marked as being destroyed, from targets and catalog. Its mark stays
-    /// when a target cannot be told. A pool without the mark is left alone.
+    /// when a target cannot be reached. A pool without the mark is left alone.
     pub(super) async fn finish_pool_destroy(&self, id: PoolId, orders: &dyn Targets) -> Result<()> {
         let Some(pool) = self.store.pool(id).await? else { return Ok(()) };
         if pool.record.stage != StageDf::Destroying {
@@ -285,6 +286,7 @@ impl Service {
                 keys::cont_uuids(id),
                 keys::oids_of_pool(id),
                 keys::snaps_of_pool(id),
+                keys::times_of_pool(id),
                 keys::pool_attrs(id),
                 keys::conts_attrs(id),
             ] {
@@ -293,6 +295,7 @@ impl Service {
                 }
             }
             if self.store.commit(tx).await? {
+                self.times.forget_pool(id);
                 tracing::info!(pool = %id, label = %name, "pool destroyed");
                 return Ok(());
             }

@@ -89,7 +89,7 @@ impl Service {
             let wanted = admission::changed(held.as_ref(), props)?;
             let label = props.get("label").filter(|label| **label != pool.record.label);
             let mut tx = Tx::new();
-            // Set again, it is told again: so an operator mends a target that missed it.
+            // Set again, it is sent again: so an operator mends a target that missed it.
             let scrubs = props.get(SCRUB);
             if let Some(rate) = scrubs {
                 let rate: ScrubRate = rate
@@ -177,6 +177,7 @@ impl Service {
             check_props(&changed, &self.map(&pool.record).await?)?;
             cont.record.props = (&changed).into();
             if self.store.commit(tx.replace(&cont)).await? {
+                self.note_times(pool_id, &cont.record, false, true).await;
                 return Ok(());
             }
         }

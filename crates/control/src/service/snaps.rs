@@ -82,7 +82,7 @@ impl SnapsDf {
         }
     }
 
-    /// What targets are to be told.
+    /// The order for targets.
     pub(super) fn versions(&self) -> ContVersions {
         ContVersions {
             revision: self.revision,
@@ -249,6 +249,7 @@ impl Service {
                 "mend that, then try again",
             ));
         }
+        self.note_times(pool_id, &cont, false, true).await;
         tracing::info!(pool = %pool_id, cont = %id, %epoch, name, "snapshot made");
         Ok(ControlReply::Snap(snap.info()))
     }
@@ -285,6 +286,7 @@ impl Service {
             tracing::warn!(pool = %pool_id, cont = %id, %target, %error,
                 "a target keeps a destroyed snapshot until it is told of it");
         }
+        self.note_times(pool_id, &cont, false, true).await;
         tracing::info!(pool = %pool_id, cont = %id, snapshot = %which, "snapshot destroyed");
         Ok(ControlReply::Done)
     }
@@ -323,6 +325,7 @@ impl Service {
         })
         .await?;
         self.finish_rollback(&pool, id, &label, orders).await?;
+        self.note_times(pool_id, &cont, false, true).await;
         Ok(ControlReply::Done)
     }
 
@@ -375,7 +378,7 @@ impl Service {
         Ok(())
     }
 
-    /// After a restart: what one target is to be told of a container. A creation that was cut off
+    /// After a restart: the order for one target about a container. A creation that was cut off
     /// is undone first. `None`: nothing.
     pub(super) async fn resumed_versions(
         &self,

@@ -1,5 +1,6 @@
 //! Containers and their object numbers.
 
+use crate::cases_handles::{RW, ask};
 use crate::fake::{System, create_cont, destroy_cont, label};
 use std::collections::BTreeMap;
 use types::{Code, ContId, ContLayout, ContProps, PoolId, Rank, TargetId};
@@ -118,8 +119,7 @@ fn a_target_that_does_not_answer_delays_a_destruction() {
     system.cont("tank", "home");
     system.targets.away.borrow_mut().insert(Rank(0));
     assert_eq!(system.fails(destroy_cont("tank", "home", false), "target 0"), Code::Unreach);
-    let open =
-        R::ContOpen { pool: label("tank"), cont: label("home"), mode: crate::cases_handles::RW };
+    let open = R::ContOpen { pool: label("tank"), cont: label("home"), ask: ask(RW) };
     assert_eq!(system.fails(open, "being destroyed"), Code::Busy);
     system.targets.away.borrow_mut().clear();
     system.run(destroy_cont("tank", "home", false)).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::fake::{System, destroy_cont, destroy_pool, label};
 use types::Code;
-use wire::control::{ControlReply, ControlRequest as R, OpenMode};
+use wire::control::{ContAsk, ControlReply, ControlRequest as R, Evict, OpenMode};
 
 pub const RW: OpenMode = OpenMode::ReadWrite;
 
@@ -10,8 +10,19 @@ fn open_pool(mode: OpenMode) -> R {
     R::PoolOpen { pool: label("tank"), mode }
 }
 
+pub fn ask(mode: OpenMode) -> ContAsk {
+    ContAsk { mode, evict: Evict::Nobody, user: 7, leaves_times: false }
+}
+
 fn open_cont(mode: OpenMode) -> R {
-    R::ContOpen { pool: label("tank"), cont: label("home"), mode }
+    R::ContOpen { pool: label("tank"), cont: label("home"), ask: ask(mode) }
+}
+
+/// Opens `tank/home`.
+#[track_caller]
+pub fn open_cont_as(system: &System, session: u64, ask: ContAsk) -> u64 {
+    let open = R::ContOpen { pool: label("tank"), cont: label("home"), ask };
+    handle_of(system.run_as(session, open).unwrap())
 }
 
 fn handle_of(reply: ControlReply) -> u64 {
@@ -125,4 +136,52 @@ fn handles_of_an_earlier_run_are_not_taken_for_new_ones() {
         system.fails(R::PoolClose { handle: old }, "not an open pool handle"),
         Code::BadHandle
     );
+}
+
+/// A handle that is evicted counts for nothing any more, and only those of the same user on the same
+/// container are, unless all are.
+#[test]
+fn an_open_can_close_the_handles_before_it() {
+    let system = system();
+    system.cont("tank", "other");
+    let count = || {
+        let conts = system.conts(&label("tank"));
+        conts.iter().map(|cont| cont.handle_count).collect::<Vec<_>>()
+    };
+    let beside = R::ContOpen { pool: label("tank"), cont: label("other"), ask: ask(RW) };
+    system.run_as(1, beside).unwrap();
+    let mine = open_cont_as(&system, 1, ask(RW));
+    let theirs = open_cont_as(&system, 2, ContAsk { user: 8, ..ask(RW) });
+    assert_eq!(count(), [2, 1]);
+
+    let evicting = ContAsk { evict: Evict::User, ..ask(RW) };
+    let next = open_cont_as(&system, 3, evicting);
+    assert_eq!(count(), [2, 1]);
+    assert_eq!(system.fails(R::ContClose { handle: mine }, "evicted"), Code::BadHandle);
+    system.run_as(2, R::ContClose { handle: theirs }).unwrap();
+    system.run_as(3, R::ContClose { handle: next }).unwrap();
+
+    // An exclusive one of one's own goes; somebody else's stands in the way, and then nothing is
+    // evicted.
+    let exclusive = open_cont_as(&system, 1, ask(OpenMode::Exclusive));
+    let next = open_cont_as(&system, 3, evicting);
+    assert_eq!(count(), [1, 1]);
+    system.run_as(3, R::ContClose { handle: next }).unwrap();
+    let stranger = ContAsk { user: 8, ..ask(OpenMode::Exclusive) };
+    let strange = open_cont_as(&system, 2, stranger);
+    let open = R::ContOpen { pool: label("tank"), cont: label("home"), ask: evicting };
+    assert_eq!(system.fails(open, "exclusively"), Code::Busy);
+    assert_eq!(count(), [1, 1]);
+    assert_eq!(system.run(R::ContClose { handle: exclusive }).unwrap_err().code, Code::BadHandle);
+
+    // All.
+    let alone = ContAsk { evict: Evict::All, ..ask(OpenMode::Exclusive) };
+    let last = open_cont_as(&system, 1, alone);
+    assert_eq!(count(), [1, 1]);
+    assert_eq!(
+        system.run_as(2, R::ContClose { handle: strange }).unwrap_err().code,
+        Code::BadHandle
+    );
+    system.run(R::ContClose { handle: last }).unwrap();
+    system.assert_in_step();
 }

@@ -94,7 +94,7 @@ fn opening_and_destroying_exclude_each_other() {
         let open = R::ContOpen {
             pool: label("tank"),
             cont: label("home"),
-            mode: crate::cases_handles::RW,
+            ask: crate::cases_handles::ask(crate::cases_handles::RW),
         };
         let replies = all(&system, vec![open, destroy_cont("tank", "home", false)]);
         let [opened, destroyed] = [replies[0].is_ok(), replies[1].is_ok()];

@@ -434,6 +434,8 @@ impl System {
                 let at = format!("{id:08x}/{:016x}", cont.id.0);
                 assert!(keys.remove(&format!("cont/{at}")));
                 assert!(keys.remove(&format!("oids/{at}")));
+                keys.remove(&format!("times/{at}"));
+                keys.remove(&format!("snaps/{at}"));
                 assert!(keys.remove(&format!("cont-uuid/{id:08x}/{}", cont.uuid)));
                 if !cont.label.is_empty() {
                     assert!(keys.remove(&format!("cont-label/{id:08x}/{}", cont.label)));

@@ -4,7 +4,7 @@
 use crate::fake::System;
 use control::{
     AdmissionDf, Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
-    RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf,
+    RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf, TimesDf,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -96,6 +96,10 @@ fn records_are_frozen() {
             weights: "a:2".into(),
         },
         r#"{"version":1,"revision":9,"max_writers":"4","max_readers":"auto","weights":"a:2"}"#,
+    );
+    check(
+        TimesDf { version: 1, opened_ns: 5, changed_ns: 6 },
+        r#"{"version":1,"opened_ns":5,"changed_ns":6}"#,
     );
     let rolling = |stage| Some(RollbackDf { to: Epoch(6), stage });
     for (rollback, text) in [

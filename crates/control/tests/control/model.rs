@@ -127,7 +127,7 @@ impl Model {
                 let reply = system.run(R::ContOpen {
                     pool: label(&pool_name(pool)),
                     cont: label(&cont_name(cont)),
-                    mode: crate::cases_handles::RW,
+                    ask: crate::cases_handles::ask(crate::cases_handles::RW),
                 });
                 match self.cont(pool, cont) {
                     None => assert_eq!(code(&reply), Some(Code::NonExist)),

@@ -7,8 +7,8 @@ use types::{
 };
 use uuid::Uuid;
 use wire::control::{
-    ContInfo, ControlReply, ControlRequest, EngineState, JoinInfo, Name, OpenMode, PoolInfo,
-    SnapInfo, SnapName, Subject, SystemInfo,
+    ContAsk, ContInfo, ControlReply, ControlRequest, EngineState, Evict, JoinInfo, Name, OpenMode,
+    PoolInfo, SnapInfo, SnapName, Subject, SystemInfo,
 };
 use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
 
@@ -83,6 +83,8 @@ fn cont() -> ContInfo {
         props: props(),
         handle_count: 8,
         created_ns: 1_700_000_000_000_000_009,
+        opened_ns: 1_700_000_000_000_000_012,
+        changed_ns: 1_700_000_000_000_000_013,
         snapshot_count: 2,
         snapshot_last: Epoch(6),
     }
@@ -137,10 +139,14 @@ fn requests(visitor: &mut impl Visitor) {
     request("cont_list", ContList(label("tank")));
     request("cont_query", ContQuery(label("tank"), label("home")));
     request("cont_destroy", ContDestroy { pool: label("tank"), cont: label("home"), force: false });
-    request(
-        "cont_open",
-        ContOpen { pool: label("tank"), cont: label("home"), mode: OpenMode::ReadWrite },
-    );
+    for evict in [Evict::Nobody, Evict::User, Evict::All] {
+        let mode = OpenMode::ReadWrite;
+        let ask = ContAsk { mode, evict, user: 1000, leaves_times: evict == Evict::Nobody };
+        request(
+            &format!("cont_open.{}", format!("{evict:?}").to_lowercase()),
+            ContOpen { pool: label("tank"), cont: label("home"), ask },
+        );
+    }
     request("cont_close", ContClose { handle: 12 });
     request("alloc_oids", AllocOids { pool: PoolId(5), cont: ContId(7), count: 1000 });
     request(
