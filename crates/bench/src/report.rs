@@ -52,7 +52,6 @@ pub struct Machine {
     pub cpu: String,
     /// CPUs this process may use.
     pub cpu_count: usize,
-    /// Memory, bytes.
     pub memory_bytes: u64,
     /// Kernel release.
     pub kernel: String,
@@ -86,7 +85,6 @@ impl Machine {
 /// One phase of one iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
-    /// Which.
     pub phase: Phase,
     /// From 0.
     pub iteration: u32,
@@ -156,7 +154,6 @@ fn evenness(samples: &[Sample]) -> f64 {
 /// One phase over all iterations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSummary {
-    /// Which.
     pub phase: Phase,
     /// Operations per second.
     pub ops_per_s: Spread,
@@ -164,7 +161,6 @@ pub struct PhaseSummary {
     pub bytes_per_s: Spread,
     /// CPU time of clients and servers together, microseconds per operation.
     pub cpu_us_per_op: Spread,
-    /// Seconds.
     pub seconds: Spread,
 }
 
@@ -175,7 +171,6 @@ pub struct Spread {
     pub min: f64,
     /// Middle; of an even number of runs the mean of the two in the middle.
     pub median: f64,
-    /// Mean.
     pub mean: f64,
     /// Greatest.
     pub max: f64,

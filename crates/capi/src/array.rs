@@ -129,7 +129,7 @@ pub unsafe extern "C" fn daos_array_create(
     })
 }
 
-/// Opens an array by its id; `*cell_size` and `*chunk_size` are told. `-DER_NONEXIST` when it was
+/// Opens an array by its id; `*cell_size` and `*chunk_size` are set. `-DER_NONEXIST` when it was
 /// not created.
 ///
 /// # Safety

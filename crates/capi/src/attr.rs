@@ -35,7 +35,7 @@ pub(crate) async fn change(
     local.client.control(&ControlRequest::SetAttrs { subject, attrs }).await.map(|_| ())
 }
 
-/// A container as the control service is told of it.
+/// A container as requests to the control service name it.
 pub(crate) fn cont_subject(cont: &ContHandle) -> Subject {
     Subject::Cont(Name::Uuid(cont.pool.info.uuid), Name::Uuid(cont.info.uuid))
 }

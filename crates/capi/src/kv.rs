@@ -198,7 +198,7 @@ pub unsafe extern "C" fn daos_kv_put(
 }
 
 /// Reads a value. `*size` is the room in `buf`, then the value's length; 0 when there is no such
-/// key. With `buf` NULL only the length is told. `-DER_REC2BIG` when the value is longer than the
+/// key. With `buf` NULL only the length is returned. `-DER_REC2BIG` when the value is longer than the
 /// room; `-DER_NONEXIST` with `DAOS_COND_KEY_GET` when there is none.
 ///
 /// # Safety

@@ -111,7 +111,7 @@ impl Session {
                 .map_err(|error| error.context(format!("azk://{}/{}", url.pool, url.cont)))?;
         }
         // A pool in memory comes back empty after a restart; its containers are made anew for
-        // whoever may write. Elsewhere a missing file system is damage, and is told.
+        // whoever may write. Elsewhere a missing file system is damage, and an error.
         let is_forgetful = cont.pool().info().durability == Durability::Memory;
         let mounted = client.block_on(async {
             if is_forgetful && mode != OpenMode::ReadOnly {

@@ -15,9 +15,7 @@ const PREFIX: &[u8] = b"azk://";
 /// A parsed URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
-    /// The pool.
     pub pool: Name,
-    /// The container.
     pub cont: Name,
     /// Absolute path in it; `/` for the root.
     pub path: Vec<u8>,

@@ -25,13 +25,11 @@ pub const RECORD_VERSION: u32 = 2;
 pub struct SystemDf {
     /// Layout of this struct.
     pub version: u32,
-    /// Identity.
     pub uuid: Uuid,
     /// Next pool number.
     pub pool_next: u32,
     /// Next target number.
     pub target_next: u32,
-    /// Next rank.
     pub rank_next: u32,
 }
 
@@ -40,11 +38,8 @@ pub struct SystemDf {
 pub struct EngineDf {
     /// Layout of this struct.
     pub version: u32,
-    /// Its number.
     pub rank: Rank,
-    /// TCP address.
     pub tcp: String,
-    /// Unix socket.
     pub unix: String,
     /// Host identity.
     pub host: String,
@@ -69,7 +64,6 @@ pub enum StageDf {
 /// A target in a pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TargetDf {
-    /// Its number.
     pub id: TargetId,
     /// The engine that owns it.
     pub rank: Rank,
@@ -80,7 +74,6 @@ pub struct TargetDf {
 /// A placement epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlacementDf {
-    /// Its number.
     pub epoch: u8,
     /// Targets and weights.
     pub weights: Vec<(TargetId, u32)>,
@@ -91,13 +84,10 @@ pub struct PlacementDf {
 pub struct PoolDf {
     /// Layout of this struct.
     pub version: u32,
-    /// Number.
     pub id: PoolId,
-    /// UUID.
     pub uuid: Uuid,
     /// Label; empty once a failed creation has given it up.
     pub label: String,
-    /// Life.
     pub stage: StageDf,
     /// When updates are acknowledged.
     pub durability: Durability,
@@ -165,13 +155,11 @@ pub struct ContPropsDf {
     pub oclass: ObjClass,
     /// Class of directories.
     pub dir_oclass: ObjClass,
-    /// Class of files.
     pub file_oclass: ObjClass,
     /// Chunk of files, bytes.
     pub chunk_bytes: u64,
     /// Least redundancy factor.
     pub rd_fac: u8,
-    /// Checksum.
     pub csum: CsumKind,
     /// Compare data with it when they arrive.
     #[serde(default)]
@@ -183,15 +171,11 @@ pub struct ContPropsDf {
 pub struct ContDf {
     /// Layout of this struct.
     pub version: u32,
-    /// Number.
     pub id: ContId,
-    /// UUID.
     pub uuid: Uuid,
     /// Label; may be empty.
     pub label: String,
-    /// Life.
     pub stage: StageDf,
-    /// Properties.
     pub props: ContPropsDf,
     /// Creation time, nanoseconds since 1970.
     pub created_ns: u64,

@@ -129,7 +129,6 @@ pub enum ClientMessage<'a> {
     Request(Request<'a>),
     /// A granted request is done.
     Completion {
-        /// The request.
         id: u64,
         /// Bytes that were transferred.
         bytes: u64,
@@ -137,10 +136,7 @@ pub enum ClientMessage<'a> {
         io_us: u64,
     },
     /// The request is given up, whether it was granted or still waits.
-    Cancel {
-        /// The request.
-        id: u64,
-    },
+    Cancel { id: u64 },
     /// Asks for the coordinator's state.
     Stats,
     /// Asks for a [`CoordinatorMessage::Pong`]: a long wait in a queue is no reason to give up on
@@ -194,10 +190,7 @@ pub enum CoordinatorMessage<'a> {
         text: &'a str,
     },
     /// `ACK_REQUEST`: the request is granted.
-    Ack {
-        /// The request.
-        id: u64,
-    },
+    Ack { id: u64 },
     /// A part of the answer to [`ClientMessage::Stats`].
     StatsPart {
         /// No part follows.

@@ -87,7 +87,6 @@ pub enum Event<'a> {
     Joined {
         /// The client; new.
         client: ClientId,
-        /// Its job.
         job: &'a str,
         /// Its job's share, unless the settings say another.
         weight: u16,
@@ -95,13 +94,9 @@ pub enum Event<'a> {
         priority: u8,
     },
     /// A client's connection ended.
-    Left {
-        /// The client.
-        client: ClientId,
-    },
+    Left { client: ClientId },
     /// A client asks.
     Asked {
-        /// The client.
         client: ClientId,
         /// The client's number for the request.
         id: u64,
@@ -114,9 +109,7 @@ pub enum Event<'a> {
     },
     /// A client is done.
     Completed {
-        /// The client.
         client: ClientId,
-        /// The request.
         id: u64,
         /// Bytes transferred.
         bytes: u64,
@@ -124,12 +117,7 @@ pub enum Event<'a> {
         io_us: u64,
     },
     /// A client gives a request up.
-    Cancelled {
-        /// The client.
-        client: ClientId,
-        /// The request.
-        id: u64,
-    },
+    Cancelled { client: ClientId, id: u64 },
     /// Time has passed; see [`Queue::deadline_us`].
     Tick,
 }
@@ -170,7 +158,6 @@ pub enum Action {
         request: Grant,
         /// False: it never was granted.
         granted: bool,
-        /// How it ended.
         end: End,
     },
 }
@@ -178,7 +165,6 @@ pub enum Action {
 /// A request and its times, microseconds on the clock of [`Queue::step`].
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The client.
     pub client: ClientId,
     /// The client's number for it.
     pub id: u64,
@@ -248,7 +234,6 @@ struct Entry {
     kind: IoKind,
     bytes: u64,
     priority: u8,
-    /// Its lanes.
     lanes: SmallVec<[LaneNo; 2]>,
     asked_us: u64,
     /// Set while it is granted.

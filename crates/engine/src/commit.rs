@@ -319,7 +319,7 @@ impl Target {
     }
 
     /// Applies or drops a prepared part and lets those who waited for it go on; where the log says
-    /// so. Who tells the coordinator that it was heard waits until that is written.
+    /// so. The acknowledgement to the coordinator waits until that is written.
     pub(crate) async fn decide(
         self: &Rc<Self>,
         pool: PoolId,

@@ -1,7 +1,7 @@
 //! What a thread does while it has nothing to do: how long it spins, when it yields, where it looks.
 //!
 //! When a round finds nothing, the thread yields its core, looking for work in between, for a
-//! bounded time; then it sleeps in epoll. Three things are learned from the waits before:
+//! bounded time; then it sleeps in epoll. Three things follow from the waits before:
 //!
 //! - *How long.* Waits that end within [`SPIN_MAX`] restore the time, longer ones halve it. So an
 //!   idle process sleeps at once, and busy processes that share a core hand it to each other
@@ -57,7 +57,7 @@ pub(crate) enum Found {
     Task,
 }
 
-/// What this thread has learned.
+/// Estimates of this thread, from its waits before.
 pub(crate) struct Idle {
     spin: Cell<Duration>,
     /// Waits that sleep at once.

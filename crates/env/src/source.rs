@@ -143,7 +143,7 @@ impl FdWatch {
         }
     }
 
-    /// A read may succeed, whatever the kernel has told; wakes who waits for it.
+    /// A read may succeed, whatever the last event said; wakes who waits for it.
     pub fn assume_readable(&self) {
         self.readiness.post(true, false, false);
     }

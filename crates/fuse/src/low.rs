@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! - Each request is answered exactly once: also when its task is dropped or panics (`EIO`).
-//! - A lookup count that the kernel did not learn of is given back ([`FileSystem::forget`]), and
+//! - A lookup count that the kernel did not get is given back ([`FileSystem::forget`]), and
 //!   so is an open file ([`FileSystem::release`]).
 //! - Nothing of a request outlives its reply: names and data are borrowed from its buffer.
 

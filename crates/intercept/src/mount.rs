@@ -213,7 +213,7 @@ async fn first(local: &Rc<Local>, prefix: &Prefix) -> Result<Dfs> {
     };
     let who = caller::credentials();
     // A pool in memory comes back empty after a restart; its containers are made anew for
-    // whoever may write. Elsewhere a missing file system is damage, and is told.
+    // whoever may write. Elsewhere a missing file system is damage, and an error.
     let is_forgetful = cont.pool().info().durability == Durability::Memory;
     if is_forgetful && !cont.is_read_only() {
         let root = dfs::FormatOptions { mode: 0o755, uid: who.uid, gid: who.gid };

@@ -259,7 +259,7 @@ impl Open {
         local.client.clone().block_on(operation(&fs, &obj))
     }
 
-    /// Brings what the process knows up to what this context has learned.
+    /// Keeps for the whole process the flags that this context has seen of the object.
     pub fn learn(&self, obj: &Obj) {
         let flags = self.known().flags();
         self.set_known(obj.share().with_flags(flags));

@@ -161,7 +161,7 @@ fn raw_stderr(line: &str) -> std::io::Result<()> {
     rustix::io::write(stderr, line.as_bytes()).map(|_| ()).map_err(Into::into)
 }
 
-/// A setting that makes no sense: told whatever the log level is.
+/// A setting that makes no sense: reported whatever the log level is.
 pub fn complain(what: fmt::Arguments<'_>) {
     let _ = raw_stderr(&format!("azekura_intercept: {what}; nothing is intercepted there\n"));
 }

@@ -61,7 +61,7 @@ pub struct HelloInfo {
     pub job: String,
     /// Its process id: from the kernel on one host, else what it says.
     pub pid: u32,
-    /// The same, if the kernel told it.
+    /// The same, if the kernel knows it.
     pub local_pid: Option<u32>,
 }
 
@@ -290,7 +290,7 @@ async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Ar
                 Err(error) => tracing::debug!("a caller from {origin:?} was turned away: {error}"),
             }
         });
-        // Who has said something already is heard before the next one comes.
+        // Callers whose greeting has arrived are answered before the next one is accepted.
         let_others_run().await;
     }
 }

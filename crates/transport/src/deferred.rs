@@ -1,7 +1,7 @@
 //! Bulk that a client keeps until the engine asks for it: the engine's side.
 //!
 //! A request with [`FLAG_DEFERRED_BULK`](wire::header::FLAG_DEFERRED_BULK) tells how long its bulk
-//! is and leaves it at the client. When the engine begins to read it, the client is told to go,
+//! is and leaves it at the client. When the engine begins to read it, the client is asked for it,
 //! and the bulk follows in a frame of its own. So a held transfer neither blocks the stream for
 //! requests behind it nor fills the engine's memory.
 //!
@@ -23,7 +23,7 @@ pub(crate) const DEFERRED_COUNT_MAX: usize = 4096;
 pub(crate) enum Stage {
     /// At the client, which waits to be asked.
     Kept,
-    /// On its way: the client was told to go.
+    /// On its way: the client was asked for it.
     Going,
     /// Next in the stream.
     Arrived,
@@ -44,7 +44,7 @@ impl Deferred {
         self.stage.get()
     }
 
-    /// The client is about to be told to go.
+    /// The client is about to be asked for it.
     pub fn set_going(&self) {
         self.stage.set(Stage::Going);
     }

@@ -34,7 +34,7 @@ pub(crate) enum Origin {
 /// The callers that one listener greets.
 #[derive(Default)]
 pub(crate) struct Greetings {
-    /// By the order of their coming, and who is told when one has to go.
+    /// By the order of their coming, with what wakes the task of one that has to go.
     callers: RefCell<BTreeMap<u64, (Origin, Option<Waker>)>>,
     count_by_origin: RefCell<HashMap<Origin, usize>>,
     number_last: Cell<u64>,
@@ -75,7 +75,7 @@ impl Greetings {
         }
     }
 
-    /// Takes a caller out; who is to be told.
+    /// Takes a caller out; what wakes its task.
     fn remove(&self, number: u64) -> Option<Waker> {
         let (origin, waker) = self.callers.borrow_mut().remove(&number)?;
         let mut counts = self.count_by_origin.borrow_mut();

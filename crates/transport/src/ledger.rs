@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use types::map::HashMap;
 
-/// Memory for messages of an engine that was told nothing else, bytes: some hundred of the largest.
+/// Memory for messages of an engine whose configuration names none, bytes: some hundred of the largest.
 pub const MESSAGE_BYTES_MAX_DEFAULT: u64 = 4 << 30;
 /// Parts of an engine's memory for messages; an origin may have one of them.
 const PARTS: u64 = 4;

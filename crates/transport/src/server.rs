@@ -399,7 +399,7 @@ pub struct Responder {
     charge: Rc<Charge>,
 }
 
-/// A place among those who are told when a client gives up.
+/// A place among the tasks that are woken when a client gives up.
 struct Watch<'a>(&'a DeferredTable, u64);
 
 impl Drop for Watch<'_> {

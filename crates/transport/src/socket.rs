@@ -190,7 +190,7 @@ impl End {
                 }
                 self.watch.wake_reader();
             }
-            // The reader hears of the end, or what is wrong, from the socket.
+            // The socket itself gives the reader the end or the error.
             _ => self.watch.assume_readable(),
         }
         self.awaits_frame.set(false);

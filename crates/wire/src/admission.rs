@@ -130,7 +130,7 @@ impl fmt::Display for Weights {
 /// What a pool wants of each of its targets.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Admission {
-    /// Grows with every change; a target keeps the newest it was told.
+    /// Grows with every change; a target keeps the newest.
     pub version: u64,
     /// Bulk writes at work.
     pub max_writers: Limit,
@@ -191,7 +191,7 @@ pub struct GateStat {
 /// Answer to [`crate::obj::Request::AdmissionStat`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AdmissionStat {
-    /// Version of the settings in force; 0: never told any.
+    /// Version of the settings in force; 0: the defaults.
     pub version: u64,
     /// Bulk writes.
     pub writers: GateStat,

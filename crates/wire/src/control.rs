@@ -212,7 +212,6 @@ pub struct EngineState {
 /// A pool as the catalog knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolInfo {
-    /// Number.
     pub id: PoolId,
     pub uuid: Uuid,
     pub label: String,
@@ -231,7 +230,6 @@ pub struct PoolInfo {
 /// A container as the catalog knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ContInfo {
-    /// Number.
     pub id: ContId,
     pub uuid: Uuid,
     /// Label; may be empty.

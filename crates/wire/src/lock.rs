@@ -94,9 +94,7 @@ impl LockOwner {
 pub enum LockOp {
     /// Lock the range, in place of what the owner holds of it.
     Set {
-        /// Which.
         range: LockRange,
-        /// How.
         mode: LockMode,
         /// Told to those who ask who is in the way.
         pid: u32,
@@ -105,17 +103,9 @@ pub enum LockOp {
         wait: Option<u64>,
     },
     /// Unlock the range.
-    Clear {
-        /// Which.
-        range: LockRange,
-    },
+    Clear { range: LockRange },
     /// Who would be in the way?
-    Test {
-        /// Which.
-        range: LockRange,
-        /// How.
-        mode: LockMode,
-    },
+    Test { range: LockRange, mode: LockMode },
     /// After the connection was lost or the engine restarted: lock all these again, if nobody has
     /// taken any of them; else none (`Io`).
     Reclaim {
@@ -134,17 +124,11 @@ pub enum LockOp {
 /// A request about one owner's locks on one object. The reply is a [`LockReply`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockRequest {
-    /// The pool.
     pub pool: PoolId,
-    /// The container.
     pub cont: ContId,
-    /// The object.
     pub oid: Oid,
-    /// What kind of lock.
     pub kind: LockKind,
-    /// Whose.
     pub owner: LockOwner,
-    /// What to do.
     pub op: LockOp,
 }
 
@@ -155,11 +139,10 @@ pub struct LockHolder {
     pub owner: LockOwner,
     /// The client it was locked through.
     pub client: ClientId,
-    /// As its owner told.
+    /// The process id that its owner gave, for people.
     pub pid: u32,
     /// What it covers.
     pub range: LockRange,
-    /// How.
     pub mode: LockMode,
 }
 

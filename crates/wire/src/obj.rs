@@ -116,7 +116,7 @@ pub struct UpdateIod<'a> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum FetchWant {
     /// The single value; in the reply body when it has at most `inline_bytes_max` bytes, else in
-    /// the bulk. Longer than `bytes_max`: only its size is told.
+    /// the bulk. Longer than `bytes_max`: only its size is returned.
     Single {
         /// Room the caller has.
         bytes_max: u64,
@@ -215,7 +215,6 @@ pub enum Op<'a> {
         oid: Oid,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
-        /// Conditions.
         cond: Cond,
         /// Akeys and values.
         iods: Vec<UpdateIod<'a>>,
@@ -225,7 +224,6 @@ pub enum Op<'a> {
         oid: Oid,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
-        /// Conditions.
         cond: Cond,
         /// Akeys and ranges.
         iods: Vec<FetchIod<'a>>,
@@ -233,7 +231,6 @@ pub enum Op<'a> {
     /// Remove the whole shard. With `Cond::OBJ_EMPTY`, only if no dkey but `besides` is there.
     PunchObj {
         oid: Oid,
-        /// Conditions.
         cond: Cond,
         /// The dkey that does not count.
         #[serde(with = "serde_bytes", borrow)]
@@ -242,7 +239,6 @@ pub enum Op<'a> {
     /// Remove dkeys.
     PunchDkeys {
         oid: Oid,
-        /// Conditions.
         cond: Cond,
         /// Which; each length-prefixed inside.
         #[serde(borrow)]
@@ -260,7 +256,6 @@ pub enum Op<'a> {
         oid: Oid,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
-        /// Conditions.
         cond: Cond,
         #[serde(borrow)]
         akeys: Vec<&'a serde_bytes::Bytes>,
@@ -550,7 +545,6 @@ pub enum Notice {
         pool: PoolId,
         cont: ContId,
         oid: Oid,
-        /// What kind of lock.
         kind: LockKind,
         owner: LockOwner,
         /// What was waited for, or is to be unlocked.

@@ -56,7 +56,7 @@ impl FromStr for ScrubRate {
 /// What a pool wants of the scrubbers of its targets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Scrub {
-    /// Grows with every change; a target keeps the newest it was told.
+    /// Grows with every change; a target keeps the newest.
     pub version: u64,
     /// Rate per target.
     pub rate: ScrubRate,
@@ -77,7 +77,6 @@ pub enum FoundBy {
 pub struct BadPlace {
     /// When it was found, nanoseconds since 1970.
     pub found_ns: u64,
-    /// By whom.
     pub found_by: FoundBy,
     /// Byte offset of the block in the target's data area.
     pub device_offset: u64,
@@ -88,9 +87,7 @@ pub struct BadPlace {
 /// Whose damaged data are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BadHolder {
-    /// The container.
     pub cont: ContId,
-    /// The object.
     pub oid: Oid,
     /// The dkey.
     #[serde(with = "serde_bytes")]
@@ -107,7 +104,7 @@ pub struct BadHolder {
 /// Answer to [`crate::obj::Request::ScrubStat`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ScrubStat {
-    /// Version of the settings in force; 0: never told any.
+    /// Version of the settings in force; 0: the defaults.
     pub version: u64,
     /// Rate in force.
     pub rate: ScrubRate,

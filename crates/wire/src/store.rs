@@ -78,6 +78,6 @@ pub struct AggregationStat {
     pub made: u64,
     /// Bytes read and written for it.
     pub moved_bytes: u64,
-    /// Freed bytes that the devices were told of.
+    /// Freed bytes given back to the devices by discards.
     pub discarded_bytes: u64,
 }

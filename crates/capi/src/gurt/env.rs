@@ -59,7 +59,7 @@ unsafe fn unsigned(name: *const c_char, max: u64) -> Outcome<u64> {
     Ok(if negative { 0u64.wrapping_sub(magnitude) & max } else { magnitude })
 }
 
-/// Writes a result; `place` is checked first, so that a NULL is told before anything else.
+/// Writes a result; `place` is checked first, so that a NULL is reported before anything else.
 ///
 /// # Safety
 /// The caller gives pointers that are NULL or good for what they are used for.

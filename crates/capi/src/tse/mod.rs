@@ -4,7 +4,7 @@
 //! Unlike handles, tasks are memory, as in DAOS: programs read `dt_result` of one. It is ours, and
 //! ends when the task is complete and nobody holds a reference. What we know of a task, and of a
 //! scheduler, is behind a number of the table that their memory holds, so that one that is over is
-//! told as such as long as its memory lasts.
+//! refused as such as long as its memory lasts.
 //!
 //! Which operation a task runs is known to the header: a function in place (`daos_task_create`)
 //! calls the operation with the task's arguments and an event of ours ([`azk_task_event`]).

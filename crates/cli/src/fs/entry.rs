@@ -18,11 +18,9 @@ pub struct EntryReport {
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Size, bytes.
     pub size: u64,
-    /// Bytes stored.
     pub stored_bytes: u64,
     /// Modification time, nanoseconds since 1970.
     pub mtime_ns: i64,

@@ -1,7 +1,7 @@
-//! Settings of admission: kept in the catalog, told to the targets.
+//! Settings of admission: kept in the catalog, sent to the targets.
 //!
-//! They are versioned like a pool map: a target keeps the newest it was told. One that does not
-//! answer is told them when its engine joins again.
+//! They are versioned like a pool map: a target keeps the newest. One that does not
+//! answer gets them when its engine joins again.
 
 use super::orders::{self, Targets};
 use super::pool::target_ids;
@@ -79,7 +79,7 @@ pub(super) fn changed(
         };
         applied.map_err(|error| error.context(format!("property '{name}'")))?;
     }
-    // Set again, they are told again: so an operator mends a target that missed them.
+    // Set again, they are sent again: so an operator mends a target that missed them.
     if wanted == before && (now.is_none() || !props.keys().any(|name| is_one(name))) {
         return Ok(None);
     }

@@ -36,17 +36,13 @@ pub enum What {
 /// A line. Times are microseconds; moments are counted from 1970-01-01 in UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// What happened.
     pub what: What,
     /// When.
     pub time_us: u64,
-    /// Group.
     pub group: String,
-    /// Job.
     pub job: String,
     /// The client's host.
     pub host: String,
-    /// Its process.
     pub pid: u32,
     /// Its MPI rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +55,6 @@ pub struct Line {
     pub kind: String,
     /// Bytes asked for; at the end of a completed request, bytes transferred.
     pub bytes: u64,
-    /// The targets.
     pub targets: Vec<String>,
     /// How long it waited, or had waited.
     pub wait_us: u64,

@@ -113,7 +113,7 @@ pub struct Opening {
     pub append: bool,
     /// With `O_DIRECT`.
     pub o_direct: bool,
-    /// Size and mtime are what the kernel was told last.
+    /// Size and mtime are those that the kernel has.
     pub unchanged: bool,
 }
 

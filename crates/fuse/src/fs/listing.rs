@@ -20,9 +20,7 @@ pub const ENTRIES_FROM: u64 = 2;
 
 /// An entry of a page.
 pub struct Item {
-    /// Its name.
     pub name: Key,
-    /// What it is.
     pub kind: FileKind,
     /// Its inode number.
     pub ino: u64,

@@ -64,7 +64,7 @@ impl Worker {
             other => other,
         };
         match done {
-            // When the program got the lock after all, it learns so from its next call.
+            // The program may have the lock after all; its next call says so.
             Err(error) if error.code == Code::Canceled => Err(Fault::Os(libc::EINTR)),
             other => Ok(other?),
         }

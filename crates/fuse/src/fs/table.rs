@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Independent parts of the table.
 const SHARDS: usize = 64;
 
-/// The size and the mtime of a file as the kernel was told them last.
+/// The size and the mtime of a file that the kernel has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {
     /// Bytes.
@@ -239,7 +239,7 @@ impl Inode {
         self.state.lock().told.map(|version| version.size)
     }
 
-    /// Notes what the kernel is told; true when it was told the same before, so that pages it
+    /// Notes what the kernel gets; true when it had the same before, so that pages it
     /// kept since are still good.
     pub fn tell(&self, version: Version) -> bool {
         self.state.lock().told.replace(version) == Some(version)

@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use types::Result;
 
-/// Closed handles are told to the engines this much later at the latest.
+/// Handles are closed at the engines this much later at the latest.
 const RELEASE_DELAY: Duration = Duration::from_millis(100);
 
 /// A thread's client, and what it holds open.
@@ -134,7 +134,7 @@ impl Worker {
         Attr { blocks: attr.blocks.max(attr.size.div_ceil(512)).max(1), ..attr }
     }
 
-    /// The kernel learns of an object and holds a lookup of it.
+    /// The kernel holds one lookup more of an object.
     pub fn looked_up(&self, shared: &SharedObj, as_of: u64, stat: &Stat) -> Entry {
         let inode = self.learn_of(shared, as_of);
         self.entry(&inode, stat)

@@ -1,4 +1,4 @@
-//! What the kernel is told of a file: attributes, entries with their time-outs, errors.
+//! What the kernel gets of a file: attributes, entries with their time-outs, errors.
 
 use super::NodeId;
 use super::abi::{AttrOut, EntryOut, Pod, StatfsOut};
@@ -117,7 +117,6 @@ pub struct Attr {
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Device number of a device file.
     pub rdev: u32,
@@ -133,7 +132,6 @@ unsafe impl Pod for Attr {}
 /// Attributes and how long the kernel may believe them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// The attributes.
     pub attr: Attr,
     /// How long they are good.
     pub attr_ttl: Duration,
@@ -157,7 +155,6 @@ pub struct Entry {
     pub node: NodeId,
     /// Tells apart nodes that have the same number one after the other.
     pub generation: u64,
-    /// Attributes.
     pub attr: Attr,
     /// How long the attributes are good.
     pub attr_ttl: Duration,
@@ -196,7 +193,6 @@ impl Entry {
 pub struct StatFs {
     /// All blocks, of `block_bytes`.
     pub blocks: u64,
-    /// Free blocks.
     pub blocks_free: u64,
     /// Free blocks for those who are not root.
     pub blocks_available: u64,

@@ -171,7 +171,7 @@ fn kernel_options(options: &MountOptions, text: &mut String) {
     }
 }
 
-/// What the helper is told.
+/// The mount options as text for the helper.
 fn helper_options(options: &MountOptions) -> String {
     let mut text = String::from(if options.read_only { "ro" } else { "rw" });
     // It sets nosuid and nodev itself for those who are not root.

@@ -84,7 +84,7 @@ impl Notifier {
         let _ = self.notes.send(Note::Entry { parent, name: name.into(), expire: true });
     }
 
-    /// A name was removed; watchers (`inotify`) are told.
+    /// A name was removed; watchers (`inotify`) get an event.
     pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) {
         let _ = self.notes.send(Note::Delete { parent, child, name: name.into() });
     }

@@ -94,7 +94,6 @@ pub struct SetAttr {
     pub mode: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
-    /// Group.
     pub gid: Option<u32>,
     /// Size, bytes (`truncate`).
     pub size: Option<u64>,
@@ -121,7 +120,6 @@ pub struct Rename<'a> {
     pub name: &'a [u8],
     /// Directory of the new name.
     pub new_parent: NodeId,
-    /// New name.
     pub new_name: &'a [u8],
     /// `RENAME_NOREPLACE`, `RENAME_EXCHANGE`, `RENAME_WHITEOUT`.
     pub flags: u32,
@@ -193,7 +191,6 @@ pub struct Lock {
     pub start: u64,
     /// Last byte; `i64::MAX` for all that may come.
     pub end: u64,
-    /// Kind.
     pub kind: LockKind,
     /// Process, as the kernel of the caller numbers it.
     pub pid: u32,
@@ -248,7 +245,6 @@ pub struct CopyRange {
 pub struct SetXattr<'a> {
     /// Name with its name space, for example `user.a`.
     pub name: &'a [u8],
-    /// Value.
     pub value: &'a [u8],
     /// `XATTR_CREATE`, `XATTR_REPLACE`.
     pub flags: u32,
@@ -259,7 +255,6 @@ pub struct SetXattr<'a> {
 /// `ioctl(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ioctl<'a> {
-    /// Command.
     pub cmd: u32,
     /// `FUSE_IOCTL_…`: bit 3 for a 32-bit program, bit 4 for a directory.
     pub flags: u32,

@@ -18,7 +18,6 @@ pub type Reply = Box<dyn FnOnce() + Send>;
 pub struct Ask {
     /// The client: an open file.
     pub client: u64,
-    /// What it does.
     pub kind: Kind,
     /// The file, by inode.
     pub file: u64,

@@ -45,7 +45,6 @@ pub struct Request {
     pub id: u64,
     /// The client: an open file.
     pub client: u64,
-    /// What it does.
     pub kind: Kind,
     /// The file, by inode.
     pub file: u64,

@@ -47,7 +47,6 @@ pub struct LargeFile {
 pub struct Shared<'a> {
     /// The work.
     pub queue: Queue<Job>,
-    /// What was done.
     pub tally: Tally,
     /// The bar.
     pub progress: &'a Progress,

@@ -15,7 +15,6 @@ const ERRORS_SHOWN: usize = 50;
 pub struct Tally {
     /// Files copied or compared.
     pub files: AtomicU64,
-    /// Directories.
     pub directories: AtomicU64,
     /// Symbolic links.
     pub symlinks: AtomicU64,
@@ -35,7 +34,6 @@ pub fn count(counter: &AtomicU64, amount: u64) {
 /// Result of one walk over the sources.
 #[derive(Default)]
 pub struct Ran {
-    /// What was done.
     pub tally: Tally,
     /// What was not.
     pub failures: Vec<Error>,

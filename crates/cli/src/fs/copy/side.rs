@@ -15,13 +15,11 @@ use wire::control::{OpenMode, SnapName};
 /// What is copied of an entry beside its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meta {
-    /// What it is.
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Size of a file, bytes.
     pub size: u64,
