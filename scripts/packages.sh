@@ -33,13 +33,16 @@ if command -v dpkg-deb >/dev/null; then
     # Debian links in /usr/lib; /usr/lib64 belongs to the C library.
     rm -rf "$deb/usr/lib64"
     install -d "$deb/DEBIAN"
+    # The C library that the programs were linked with, or a newer one.
+    glibc=$(find "$tree" -type f \( -path '*/bin/*' -o -name '*.so*' \) -exec objdump -T {} + 2>/dev/null |
+        sed -n 's/.*GLIBC_\([0-9.]*\).*/\1/p' | sort -Vu | tail -1 || :)
     cat >"$deb/DEBIAN/control" <<CONTROL
 Package: azekura
 Version: $version-1
 Architecture: $(dpkg --print-architecture)
 Maintainer: The Azekura authors <azekura@localhost>
 Installed-Size: $(du -sk "$tree" | cut -f1)
-Depends: libc6
+Depends: libc6${glibc:+ (>= $glibc)}, libgcc-s1
 Recommends: fuse3
 Section: admin
 Priority: optional

@@ -214,12 +214,34 @@ fn users_of_daos_find_the_names_they_type() {
     assert_eq!(std::fs::read_to_string(prefix.join("bin/daos")).unwrap(), "theirs");
 }
 
-/// A package unpacked into an empty root: everything is where the distribution wants it.
+/// Where distributions want what a package brings.
+const PACKAGED: [&str; 11] = [
+    "usr/bin/azekura",
+    "usr/bin/daos",
+    "usr/lib/libazekura.so.0",
+    "usr/lib/libpil4dfs.so",
+    "usr/include/daos.h",
+    "usr/lib/systemd/system/azekura-engine.service",
+    "usr/lib/sysusers.d/azekura.conf",
+    "usr/share/man/man1/azekura.1.gz",
+    "usr/share/bash-completion/completions/azekura",
+    "etc/azekura/engine.toml",
+    "usr/sbin/mount.fuse.azekura",
+];
+
+fn has(program: &str) -> bool {
+    let is_there = Command::new(program).arg("--version").output().is_ok();
+    if !is_there {
+        eprintln!("SKIPPED: {program} is not installed");
+    }
+    is_there
+}
+
+/// Packages unpacked into an empty root, or listed: everything is where the distribution wants it.
 #[test]
-fn a_debian_package_holds_what_is_installed() {
-    let dpkg = Command::new("dpkg-deb").arg("--version").output();
-    if dpkg.is_err() {
-        eprintln!("SKIPPED: dpkg-deb is not installed");
+fn packages_hold_what_is_installed() {
+    let (is_debian, is_rpm) = (has("dpkg-deb"), has("rpmbuild"));
+    if !is_debian && !is_rpm {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -230,27 +252,32 @@ fn a_debian_package_holds_what_is_installed() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", harness::text(&output));
-    let package = std::fs::read_dir(&out)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.extension().is_some_and(|end| end == "deb"))
-        .expect("a package");
+    let package = |kind: &str| {
+        let mut made = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path());
+        made.find(|path| path.extension().is_some_and(|end| end == kind)).expect("a package")
+    };
+    if is_rpm {
+        // The configuration survives an update, and directories go with the package.
+        let ask = |what: &[&str]| {
+            let mut rpm = Command::new("rpm");
+            let asked = rpm.args(["-qp", "--dbpath"]).arg(dir.path().join("none")).args(what);
+            harness::text(&asked.arg(package("rpm")).output().unwrap())
+        };
+        let list = ask(&["-l"]);
+        for name in PACKAGED.iter().chain(&["usr/lib64/libdaos.so", "usr/share/doc/azekura"]) {
+            assert!(list.lines().any(|line| line == format!("/{name}")), "{name}: {list}");
+        }
+        assert!(ask(&["-c"]).contains("/etc/azekura/engine.toml"));
+        assert!(!list.contains(".build-id"), "{list}");
+    }
+    if !is_debian {
+        return;
+    }
+    let package = package("deb");
     let root = dir.path().join("root");
     let unpacked = Command::new("dpkg-deb").arg("-x").args([&package, &root]).output().unwrap();
     assert!(unpacked.status.success(), "{}", harness::text(&unpacked));
-    for name in [
-        "usr/bin/azekura",
-        "usr/bin/daos",
-        "usr/lib/libazekura.so.0",
-        "usr/lib/libpil4dfs.so",
-        "usr/include/daos.h",
-        "usr/lib/systemd/system/azekura-engine.service",
-        "usr/lib/sysusers.d/azekura.conf",
-        "usr/share/man/man1/azekura.1.gz",
-        "usr/share/bash-completion/completions/azekura",
-        "etc/azekura/engine.toml",
-        "usr/sbin/mount.fuse.azekura",
-    ] {
+    for name in PACKAGED {
         assert!(root.join(name).exists(), "{name} is missing");
     }
     let control = Command::new("dpkg-deb").arg("-f").arg(&package).output().unwrap();

@@ -21,5 +21,20 @@ pub fn run<Cli: CommandFactory>(args: &CompletionArgs) -> Outcome {
     // The generator panics when it cannot write: let it write to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "azekura", &mut script);
-    std::io::stdout().lock().write_all(&script).map_err(write_failure)
+    let script = without_hidden(args.shell, &String::from_utf8_lossy(&script));
+    std::io::stdout().lock().write_all(script.as_bytes()).map_err(write_failure)
+}
+
+/// The generators offer an option that help does not show, too: as one word of a list, or on a line
+/// of its own.
+fn without_hidden(shell: Shell, script: &str) -> String {
+    let script = script
+        .replace(" --answer-as ", " ")
+        .replace(" --answer-as\"", "\"")
+        .replace(" answer-as= ", " ");
+    if shell == Shell::Bash {
+        return script;
+    }
+    let shown = script.lines().filter(|line| !line.contains("answer-as"));
+    shown.flat_map(|line| [line, "\n"]).collect()
 }

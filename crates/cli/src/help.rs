@@ -40,12 +40,25 @@ pub fn run<Cli: CommandFactory>(args: &HelpArgs) -> Outcome {
             Error::inval(format!("'{within}' has no command '{word}'; see '{within} --help'"))
         })?;
     }
-    let mut text = Vec::new();
-    let printed = match args.man {
-        true => clap_mangen::Man::new(command.clone()).render(&mut text),
-        false => write!(text, "{}", command.render_long_help()),
+    let text = match args.man {
+        true => page(command.clone()).map_err(write_failure)?,
+        false => command.render_long_help().to_string(),
     };
-    printed.and_then(|()| std::io::stdout().lock().write_all(&text)).map_err(write_failure)
+    std::io::stdout().lock().write_all(text.as_bytes()).map_err(write_failure)
+}
+
+/// The manual page of a command.
+fn page(command: Command) -> std::io::Result<String> {
+    let man = clap_mangen::Man::new(command)
+        .source(concat!("Azekura ", env!("CARGO_PKG_VERSION")))
+        .manual("Azekura");
+    let mut text = Vec::new();
+    man.render(&mut text)?;
+    // What follows the options has a heading that says nothing.
+    Ok(String::from_utf8_lossy(&text)
+        .replace("\n.SH EXTRA\nExamples:\n", "\n.SH EXAMPLES\n")
+        .replace("\n.SH EXTRA\n", "\n.SH NOTES\n")
+        .replace("\nExamples:\n", "\n.SH EXAMPLES\n"))
 }
 
 /// A file for each command: `azekura.1`, `azekura-pool-create.1`, …
@@ -55,5 +68,14 @@ fn write_pages(command: Command, dir: &Path) -> Result<(), Failure> {
     };
     std::fs::create_dir_all(dir).map_err(failed)?;
     // The pages of `help` itself would be one for each command again.
-    clap_mangen::generate_to(command.disable_help_subcommand(true), dir).map_err(failed)
+    let mut whole = command.disable_help_subcommand(true);
+    whole.build();
+    let mut left = vec![whole];
+    while let Some(command) = left.pop() {
+        left.extend(command.get_subcommands().filter(|one| !one.is_hide_set()).cloned());
+        let name = command.get_display_name().unwrap_or(command.get_name()).to_string();
+        let text = page(command).map_err(failed)?;
+        std::fs::write(dir.join(name + ".1"), text).map_err(failed)?;
+    }
+    Ok(())
 }

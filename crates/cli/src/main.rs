@@ -76,7 +76,8 @@ struct Cli {
     #[arg(long, global = true, value_name = "SECONDS|hard")]
     timeout: Option<client::Patience>,
     /// Whose JSON it is; for the names of `names`
-    #[arg(long, global = true, hide = true, value_enum, default_value = "own")]
+    #[arg(long, global = true, hide = true, default_value = "own",
+        value_parser = |name: &str| <Shape as clap::ValueEnum>::from_str(name, false))]
     answer_as: Shape,
     #[command(subcommand)]
     noun: Noun,

@@ -24,7 +24,9 @@ fn every_command_has_a_manual_page() {
     ] {
         let text = page(name);
         assert!(text.contains(".TH") && text.contains(words), "{name}: {text}");
+        assert!(text.contains("\"Azekura ") && !text.contains(".SH EXTRA"), "{name}: {text}");
     }
+    assert!(page("azekura-pool-create.1").contains(".SH EXAMPLES\n"));
     // One alone, on standard output, is the same page.
     let alone = system.ok(&["help", "--man", "pool", "create"]);
     assert!(alone.contains(".TH") && alone.contains("scm\\-percent"), "{alone}");
@@ -38,6 +40,20 @@ fn every_command_has_a_manual_page() {
             assert!(output.status.success() && output.stderr.is_empty(), "{}", all_text(&output))
         }
         Err(_) => eprintln!("SKIPPED: groff is not installed"),
+    }
+}
+
+/// Completions offered an option that only the names of `daos` and `dmg` use.
+#[test]
+fn completions_offer_what_help_shows() {
+    let system = System::none();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = system.ok(&["completion", shell]);
+        assert!(script.contains("scm-percent") && script.contains("timeout"), "{shell}");
+        let offers = script.lines().filter(|line| line.contains("answer-as"));
+        // In bash the word is offered in lists of words only.
+        let offers: Vec<_> = offers.filter(|line| !line.trim().ends_with("--answer-as)")).collect();
+        assert!(offers.is_empty(), "{shell}: {offers:?}");
     }
 }
 

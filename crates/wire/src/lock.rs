@@ -6,6 +6,8 @@
 //! other: `Flock` in one, `Posix` and `Ofd` in another, as on Linux, and `Append`, which clients use
 //! among themselves, in the third.
 
+#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
+
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use types::{ClientId, ContId, Oid, PoolId};

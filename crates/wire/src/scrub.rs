@@ -1,5 +1,7 @@
 //! The scrubber of a target: settings of a pool, and what a target reports of damaged data.
 
+#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
