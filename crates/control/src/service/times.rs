@@ -13,7 +13,7 @@ use crate::keys;
 use crate::records::{ContDf, RECORD_VERSION, StageDf, TimesDf};
 use crate::store::{Loaded, Tx};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use types::map::HashMap;
 use types::{ContId, PoolId, Result};
 
 /// Containers whose times go to the catalog in one commit, at most.
