@@ -9,9 +9,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
 /// A map of keys that need not be in order.
-pub type HashMap<K, V> = std::collections::HashMap<K, V, State>;
+pub type HashMap<K, V> = std::collections::HashMap<K, V, SeededState>;
 /// A set of the same kind.
-pub type HashSet<T> = std::collections::HashSet<T, State>;
+pub type HashSet<T> = std::collections::HashSet<T, SeededState>;
 
 static SEED: OnceLock<u64> = OnceLock::new();
 
@@ -23,16 +23,16 @@ pub fn fix_seed() {
 
 /// Hashes with the seed of the process.
 #[derive(Clone, Debug)]
-pub struct State(FixedState);
+pub struct SeededState(FixedState);
 
-impl Default for State {
-    fn default() -> State {
+impl Default for SeededState {
+    fn default() -> SeededState {
         let seed = SEED.get_or_init(|| RandomState::new().build_hasher().finish());
-        State(FixedState::with_seed(*seed))
+        SeededState(FixedState::with_seed(*seed))
     }
 }
 
-impl BuildHasher for State {
+impl BuildHasher for SeededState {
     type Hasher = FoldHasher<'static>;
 
     fn build_hasher(&self) -> FoldHasher<'static> {
