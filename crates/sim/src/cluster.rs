@@ -8,7 +8,6 @@ use env::SimWorld;
 use std::cell::RefCell;
 use std::future::Future;
 use std::time::Duration;
-use tempfile::TempDir;
 use transport::Address;
 use types::{ContLayout, Durability, Result};
 use uuid::Uuid;
@@ -28,19 +27,15 @@ pub struct ClusterSpec {
 pub struct Cluster {
     world: SimWorld,
     spec: ClusterSpec,
-    /// Catalogs are real files; everything else is simulated.
-    dir: TempDir,
     serving: RefCell<Vec<Option<Serving>>>,
 }
 
 impl Cluster {
     /// Starts all engines.
     pub fn start(spec: ClusterSpec) -> Result<Cluster> {
-        let dir = tempfile::tempdir()
-            .map_err(|error| types::Error::io("making a directory for a test system", error))?;
         let world = SimWorld::new(spec.seed);
         let serving = RefCell::new((0..spec.engines).map(|_| None).collect());
-        let cluster = Cluster { world, spec, dir, serving };
+        let cluster = Cluster { world, spec, serving };
         for at in 0..cluster.spec.engines {
             cluster.block_on(cluster.start_engine(at))?;
         }
@@ -64,7 +59,8 @@ impl Cluster {
             .map(|target| TargetConfig::on(format!("/target{target}")))
             .collect();
         let config = EngineConfig {
-            dir: self.dir.path().to_path_buf(),
+            // Only an engine in a process keeps something there.
+            dir: "/".into(),
             listen: String::new(),
             advertise: None,
             join: if at == 0 { Vec::new() } else { vec!["sim:e0".into()] },
