@@ -34,7 +34,12 @@ pub fn all() -> Vec<Target> {
         }),
         target("ioc-mount-table", mount_table, mount_tables),
         target("ioc-glob", glob, || vec![b"/a/**/b*[!x-z]?\0/a/b/c/bcd".to_vec()]),
-        target("ioc-settings", settings, settings_files),
+        Target {
+            name: "ioc-settings",
+            run: settings,
+            seeds: settings_files,
+            amplification_max: CONFIG_AMPLIFICATION,
+        },
         target("ioc-trace", trace, traces),
         target("ioc-http", http, || {
             corpus::texts(&["GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.0\n\n"])

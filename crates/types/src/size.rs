@@ -30,13 +30,15 @@ pub fn parse(text: &str) -> Result<u64> {
     Ok(value.round() as u64)
 }
 
-/// Formats a size with the largest unit that keeps it exact to two digits: `1.50 GiB`.
+/// Formats a size with the largest unit that keeps it exact to two digits: `1.50 GiB`. What is
+/// formatted parses: the last numbers below 16 EiB, which is too much, are not rounded up to it.
 pub fn format(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
     let exponent = (63 - bytes.leading_zeros()) / 10;
     let value = bytes as f64 / (1u64 << (10 * exponent)) as f64;
+    let value = if exponent == 6 { value.min(15.99) } else { value };
     let unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][exponent as usize];
     if value.fract() == 0.0 { format!("{value} {unit}") } else { format!("{value:.2} {unit}") }
 }
@@ -67,5 +69,14 @@ mod tests {
         assert_eq!(format(4096), "4 KiB");
         assert_eq!(format(3 << 29), "1.50 GiB");
         assert_eq!(format(10), "10 B");
+    }
+
+    /// "16 EiB" was written for the greatest numbers, and refused when it was read again.
+    #[test]
+    fn the_greatest_sizes_parse_as_written() {
+        for bytes in [u64::MAX, u64::MAX - (1 << 53), (15 << 60) + (1 << 59)] {
+            let shown = format(bytes);
+            assert!(parse(&shown).is_ok_and(|again| again.abs_diff(bytes) <= 1 << 54), "{shown}");
+        }
     }
 }
