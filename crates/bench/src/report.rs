@@ -1,7 +1,5 @@
 //! Results: what was run, where, on which machine, and what came out; for people and as JSON.
 
-#![allow(missing_docs, reason = "fields of reports whose names and types say what they are")]
-
 use crate::crew::{Phase, PhaseSamples, Sample};
 use crate::place::Where;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@
 //! members are reached through pointers.
 
 // The members are documented where they are defined, in the headers.
-#![allow(non_camel_case_types, missing_docs)]
+#![allow(non_camel_case_types)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -19,7 +19,6 @@ pub(crate) const DATA: &[u8] = b"";
 /// An array object with known shape.
 #[derive(Clone)]
 pub struct ArrayObj {
-    /// The container.
     pub cont: Container,
     /// The object; its type orders dkeys as integers.
     pub oid: Oid,

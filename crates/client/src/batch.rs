@@ -59,7 +59,6 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// An empty batch.
     pub fn new(cont: &Container) -> Batch<'a> {
         Batch {
             cont: cont.clone(),

@@ -25,10 +25,9 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// How long a connection attempt may take; there may be others.
 const DIAL_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How to connect.
+/// Which system to connect to, and how.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// The system.
     pub system: SystemAddress,
     /// Name of the job, for fair sharing and accounting; may be empty.
     pub job: String,
@@ -276,7 +275,6 @@ impl Client {
         }
     }
 
-    /// All pools.
     pub async fn pool_list(&self) -> Result<Vec<PoolInfo>> {
         match self.control(&ControlRequest::PoolList).await? {
             ControlReply::Pools(pools) => Ok(pools),
@@ -289,7 +287,6 @@ impl Client {
         self.control(&ControlRequest::PoolDestroy { pool, force }).await.map(|_| ())
     }
 
-    /// Opens a pool.
     pub async fn pool_open(&self, pool: &Name, mode: OpenMode) -> Result<Pool> {
         match self.control(&ControlRequest::PoolOpen { pool: pool.clone(), mode }).await? {
             ControlReply::PoolOpened { handle, pool } => Ok(Pool::new(self.clone(), handle, pool)),

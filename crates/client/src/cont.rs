@@ -76,12 +76,10 @@ impl Container {
         &self.0.info
     }
 
-    /// Its number.
     pub fn id(&self) -> ContId {
         self.0.info.id
     }
 
-    /// Its pool.
     pub fn pool(&self) -> &Pool {
         &self.0.pool
     }

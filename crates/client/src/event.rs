@@ -45,7 +45,6 @@ impl Event {
 }
 
 impl<T: 'static> EventQueue<T> {
-    /// An empty queue.
     pub fn new(client: &Client) -> EventQueue<T> {
         let shared = Shared {
             done: RefCell::new(VecDeque::new()),
@@ -55,7 +54,7 @@ impl<T: 'static> EventQueue<T> {
         EventQueue { client: client.clone(), shared: Rc::new(shared) }
     }
 
-    /// Starts an operation.
+    /// Starts an operation; its result stays in the queue until it is polled.
     pub fn launch(&self, operation: impl Future<Output = Result<T>> + 'static) -> Event {
         let id = self.shared.next.get();
         self.shared.next.set(id + 1);

@@ -10,7 +10,7 @@ const VALUE: &[u8] = b"";
 /// Values up to this size travel in the message itself.
 const INLINE_BYTES_MAX: usize = 1024;
 
-/// A key-value object.
+/// A key-value object: one single value per key.
 #[derive(Clone)]
 pub struct KvObj {
     /// The object; its type should be one of the `Kv` types.
@@ -82,7 +82,7 @@ impl KvObj {
         self.object.list_dkeys(None, anchor, count_max).await
     }
 
-    /// Removes the object.
+    /// Removes the object with all its keys.
     pub async fn destroy(&self) -> Result<()> {
         self.object.punch(Cond::NONE).await
     }

@@ -30,13 +30,11 @@ use wire::obj::{Notice, Request};
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockAsk {
-    /// Kind of lock.
     pub kind: LockKind,
     /// The owner, a number of the caller's within its process.
     pub owner: u64,
     /// Which bytes; [`LockRange::WHOLE`] for `flock`.
     pub range: LockRange,
-    /// How.
     pub mode: LockMode,
     /// Told to those who ask who is in the way.
     pub pid: u32,

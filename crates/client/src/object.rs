@@ -28,7 +28,6 @@ pub enum FetchedValue {
     Inline(Vec<u8>),
     /// A single value of this size; in the caller's memory if it fitted.
     Single {
-        /// Its length.
         bytes: u64,
         /// False when it was longer than the room for it.
         fitted: bool,
@@ -103,7 +102,6 @@ pub struct KeyRange {
     pub dkey: Key,
     /// The akey found or given.
     pub akey: Key,
-    /// The range found.
     pub recx: Option<Recx>,
     /// Size of its records.
     pub record_bytes: u32,
@@ -123,12 +121,10 @@ impl Object {
         Object { cont, oid }
     }
 
-    /// Its id.
     pub fn oid(&self) -> Oid {
         self.oid
     }
 
-    /// Its container.
     pub fn cont(&self) -> &Container {
         &self.cont
     }

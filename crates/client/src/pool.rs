@@ -90,7 +90,6 @@ pub(crate) struct Inner {
 /// Space of one target in a pool.
 #[derive(Clone, Debug)]
 pub struct TargetSpace {
-    /// The target.
     pub target: TargetId,
     /// Its state in the pool.
     pub state: TargetState,
@@ -116,7 +115,6 @@ const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 pub struct SpaceInfo {
     /// Sum over the targets that answered.
     pub total: PoolShardStat,
-    /// By target.
     pub targets: Vec<TargetSpace>,
 }
 
@@ -376,7 +374,6 @@ impl Pool {
         }
     }
 
-    /// All containers.
     pub async fn cont_list(&self) -> Result<Vec<ContInfo>> {
         match self.0.client.control(&ControlRequest::ContList(self.name())).await? {
             ControlReply::Conts(conts) => Ok(conts),
@@ -384,7 +381,6 @@ impl Pool {
         }
     }
 
-    /// One container.
     pub async fn cont_query(&self, cont: &Name) -> Result<ContInfo> {
         let request = ControlRequest::ContQuery(self.name(), cont.clone());
         match self.0.client.control(&request).await? {

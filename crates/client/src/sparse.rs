@@ -16,7 +16,6 @@ const COPIED_BYTES_MAX: usize = 64 << 10;
 pub struct Hole {
     /// Its first record.
     pub index: u64,
-    /// How many.
     pub count: u64,
     /// Where its bytes begin in the memory of the transfer.
     pub at: usize,

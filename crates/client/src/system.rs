@@ -27,7 +27,6 @@ pub struct SystemFile {
 /// How to reach one engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemEngine {
-    /// Unix socket.
     pub unix: PathBuf,
     /// `HOST:PORT`.
     pub tcp: String,

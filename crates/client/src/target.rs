@@ -38,7 +38,6 @@ pub(crate) struct TargetLink {
     pub in_doubt: Window,
     /// The session, as the target named it, in which our open handles are registered.
     session: Cell<u64>,
-    /// Sessions so far.
     session_count: Cell<u32>,
     /// Batches under way that open what they make, begun in this session and in earlier ones.
     opening: Cell<(u32, u32)>,

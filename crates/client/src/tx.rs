@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{Code, Epoch, Error, Oid, Result, TargetId};
 use wire::obj::{Op, ReadCheck, ReadScope};
 
-/// An open transaction.
+/// A transaction: its writes take effect together when it is committed, or not at all.
 pub struct Tx {
     cont: Container,
     shared: SharedTx,

@@ -6,8 +6,6 @@
 //!
 //! They are not the structs of `wire`: a change of a message must not change what is on disk.
 
-#![allow(missing_docs, reason = "fields of records whose names and types say what they are")]
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use types::{

@@ -38,8 +38,6 @@
 //! Why not the engine's frames (`wire`): these are for sites without an engine, and must be easy
 //! to write in any language.
 
-#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
-
 mod cursor;
 #[cfg(test)]
 mod tests;

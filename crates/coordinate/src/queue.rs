@@ -22,8 +22,6 @@
 //! - when `step` returns, no waiting request could be let in (among the first
 //!   [`LOOKAHEAD`] of each lane).
 
-#![allow(missing_docs, reason = "fields of requests whose names and types say what they are")]
-
 mod lane;
 mod stats;
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::io;
 use std::path::PathBuf;
 use types::{Code, Error};
 
-/// See the module.
 pub(crate) struct CatalogDisk {
     disk: SimDisk,
 }

@@ -66,7 +66,6 @@ pub struct EngineConfig {
     /// What all targets share.
     #[serde(default, skip_serializing_if = "StoreConfig::is_default")]
     pub store: StoreConfig,
-    /// The targets.
     #[serde(rename = "target")]
     pub targets: Vec<TargetConfig>,
 }

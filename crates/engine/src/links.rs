@@ -42,7 +42,6 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct After {
     /// Handles to register, for this client.
     pub opens: Vec<Handle>,
-    /// Whose they are.
     pub client: types::ClientId,
     /// Orphans to free unless they are held open.
     pub reap: Vec<Handle>,

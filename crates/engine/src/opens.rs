@@ -18,7 +18,6 @@ pub struct Opens {
 }
 
 impl Opens {
-    /// Registers one handle.
     pub fn open(&mut self, client: ClientId, handle: Handle) {
         *self.by_object.entry(handle).or_insert(0) += 1;
         *self.by_client.entry(client).or_default().entry(handle).or_insert(0) += 1;

@@ -39,13 +39,12 @@ pub(crate) type Inbox = mpsc::UnboundedSender<Order>;
 /// Starts engines.
 pub struct Engine;
 
-/// A running engine.
+/// A running engine, stopped when this is dropped.
 pub struct EngineHandle {
     /// Its number in the system.
     pub rank: Rank,
     /// The TCP address it listens on.
     pub tcp: SocketAddr,
-    /// Its Unix socket.
     pub unix: PathBuf,
     stop: Option<oneshot::Sender<()>>,
     control: Option<JoinHandle<Result<()>>>,

@@ -47,7 +47,6 @@ pub(crate) struct Scrubber {
 }
 
 impl Scrubber {
-    /// Takes newer settings.
     pub fn set(&self, settings: Scrub) {
         if settings.version >= self.settings.get().version {
             self.settings.set(settings);

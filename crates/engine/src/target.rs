@@ -105,7 +105,7 @@ impl TargetPool {
     }
 }
 
-/// One target.
+/// One target: its store, and all that its thread keeps. No other thread touches it.
 pub struct Target {
     pub(crate) env: Env,
     pub(crate) id: TargetId,

@@ -23,7 +23,6 @@ pub struct OpenOptions {
     pub direct: bool,
     /// A write is durable when acknowledged.
     pub dsync: bool,
-    /// Reads only.
     pub read_only: bool,
 }
 
@@ -68,7 +67,6 @@ pub trait File {
 /// Room of a file system or device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
-    /// Bytes in all.
     pub total_bytes: u64,
     /// Bytes that files can still take.
     pub free_bytes: u64,
@@ -77,7 +75,6 @@ pub struct Room {
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct DirEntry {
-    /// The name.
     pub name: String,
     /// It is a directory.
     pub is_dir: bool,

@@ -24,7 +24,6 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Longest spin.
 pub(crate) const SPIN_MAX: Duration = Duration::from_micros(100);
 /// Spins shorter than this are not worth their system calls.
 const SPIN_MIN: Duration = Duration::from_micros(3);

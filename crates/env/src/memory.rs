@@ -75,7 +75,6 @@ impl Memory {
         self.start
     }
 
-    /// Its length, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }

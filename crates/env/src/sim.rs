@@ -271,12 +271,10 @@ impl SimNode {
         &self.world
     }
 
-    /// Its name.
     pub fn name(&self) -> &Rc<str> {
         &self.state.name
     }
 
-    /// Its disk.
     pub fn disk(&self) -> &SimDisk {
         &self.state.disk
     }

@@ -114,7 +114,6 @@ struct SharedDisk {
     change_count: Cell<u64>,
     /// Changes that still reach the disk; then it stops.
     changes_left: Cell<u64>,
-    /// Calls so far.
     call_count: Cell<u64>,
     /// The number of a call that fails, and how.
     failing_call: Cell<Option<(u64, Code)>>,
@@ -142,7 +141,6 @@ impl SimDisk {
         }))
     }
 
-    /// Sets the faults.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.0.faults.replace(faults);
     }

@@ -168,7 +168,6 @@ impl SimContents {
         (last - first + 1) - self.live.pages.range(first..=last).count() as u64
     }
 
-    /// Pages in use.
     pub fn page_count(&self) -> u64 {
         self.live.pages.len() as u64
     }

@@ -67,7 +67,6 @@ impl Readiness {
 /// What of a descriptor is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interest {
-    /// Reading and writing.
     Both,
     /// Reading, of something that other threads watch too: an event wakes one of those that
     /// sleep, not all. Told as long as it is so.
@@ -95,7 +94,6 @@ impl FdWatch {
         Ok(FdWatch { fd, readiness, slot, real })
     }
 
-    /// The descriptor.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

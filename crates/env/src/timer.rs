@@ -46,7 +46,7 @@ impl Timers {
         self.count.get() == 0
     }
 
-    /// The next deadline.
+    /// When the next timer is due; `None` when none is set.
     pub fn next(&self) -> Option<Duration> {
         let mut wheel = self.wheel.borrow_mut();
         while let Some(&Reverse((deadline, generation, index))) = wheel.heap.peek() {

@@ -23,7 +23,7 @@ pub struct ClusterSpec {
     pub targets: usize,
 }
 
-/// A simulated cluster.
+/// A cluster of engines in one simulated world.
 pub struct Cluster {
     world: SimWorld,
     spec: ClusterSpec,
@@ -31,7 +31,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts all engines.
+    /// Starts all engines, one after the other.
     pub fn start(spec: ClusterSpec) -> Result<Cluster> {
         let world = SimWorld::new(spec.seed);
         let serving = RefCell::new((0..spec.engines).map(|_| None).collect());

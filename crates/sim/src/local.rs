@@ -31,7 +31,6 @@ impl LocalSystem {
         Ok(system)
     }
 
-    /// Its directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -81,7 +80,6 @@ impl LocalSystem {
         options
     }
 
-    /// A new client.
     pub fn client(&self, tcp_only: bool) -> Result<Client> {
         Client::connect(self.options(tcp_only))
     }

@@ -51,9 +51,7 @@ const PROBE_COUNT: u32 = 3;
 /// What a caller said first, owned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HelloInfo {
-    /// Who calls.
     pub client: ClientId,
-    /// Whom it wants.
     pub service: Service,
     /// The secret it showed.
     pub token: Vec<u8>,
@@ -475,7 +473,6 @@ pub struct Incomer {
 }
 
 impl Incomer {
-    /// What it said.
     pub fn hello(&self) -> &HelloInfo {
         &self.info
     }

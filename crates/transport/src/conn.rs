@@ -40,7 +40,6 @@ pub struct Call<'a, 'b> {
     pub deadline: Duration,
     /// The encoded message.
     pub body: &'a [u8],
-    /// Data to send.
     pub bulk_out: &'a [&'a [u8]],
     /// Where data of the answer goes, in order.
     pub bulk_in: &'a mut [&'b mut [u8]],

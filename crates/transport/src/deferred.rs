@@ -31,7 +31,6 @@ pub(crate) enum Stage {
     Canceled,
 }
 
-/// One deferred bulk.
 pub(crate) struct Deferred {
     pub request_id: u64,
     bytes: u32,

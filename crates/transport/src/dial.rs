@@ -29,7 +29,6 @@ pub(crate) const HELLO_BYTES_MAX: usize = 16 << 10;
 pub struct Dial<'a> {
     /// The caller; the same over reconnects.
     pub client: ClientId,
-    /// Whom it wants.
     pub service: Service,
     /// Shared secret of the system; empty where none is set.
     pub token: &'a [u8],

@@ -26,7 +26,6 @@ pub(crate) fn streamed_bulk_bytes(header: &Header) -> usize {
 /// A header and its body.
 pub(crate) type Frame = (Header, Vec<u8>);
 
-/// Assembles frames.
 pub(crate) struct FrameReader {
     raw: [u8; HEADER_BYTES],
     raw_fill: usize,

@@ -25,7 +25,6 @@ const COUNT_MAX_PER_ORIGIN: usize = 1024;
 pub(crate) enum Origin {
     /// A user of this host.
     User(u32),
-    /// A host.
     Host(IpAddr),
     /// The kernel does not tell.
     Unknown,

@@ -179,7 +179,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Who is charged.
+    /// Who is charged; `None` where nobody counts.
     pub fn account(&self) -> Option<&Arc<Account>> {
         self.account.as_ref()
     }

@@ -60,7 +60,6 @@ pub struct Incoming {
     pub body: Vec<u8>,
     /// Data that belongs to it.
     pub bulk: IncomingBulk,
-    /// For the answer.
     pub responder: Responder,
 }
 
@@ -119,7 +118,6 @@ impl ServerConn {
         }
     }
 
-    /// Who calls.
     pub fn client(&self) -> ClientId {
         self.0.0.client
     }

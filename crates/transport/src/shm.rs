@@ -370,7 +370,6 @@ impl ShmStream {
         &self.hub.bells
     }
 
-    /// The shared memory.
     pub fn region(&self) -> &Rc<Region> {
         &self.end.region
     }

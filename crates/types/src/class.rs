@@ -14,10 +14,7 @@ pub enum Scheme {
     /// One member: striped, no redundancy.
     Striped,
     /// Each member holds everything; 2 to 6 of them.
-    Replicated {
-        /// Number of copies.
-        copies: u8,
-    },
+    Replicated { copies: u8 },
     /// Data cells and parity cells.
     ErasureCoded {
         /// Data cells: 2, 4, 8 or 16.
@@ -107,12 +104,11 @@ impl GroupCount {
     }
 }
 
-/// An object class.
+/// How an object is protected, and over how many groups it is striped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ObjClass {
     /// Protection inside a group.
     pub scheme: Scheme,
-    /// Number of groups.
     pub groups: GroupCount,
 }
 

@@ -17,7 +17,6 @@ pub enum Code {
     Exist = 2,
     /// An argument has no meaning.
     Inval = 3,
-    /// No space left.
     NoSpace = 4,
     /// The caller may not do this.
     NoPerm = 5,
@@ -49,9 +48,7 @@ pub enum Code {
     Csum = 18,
     /// The component is shutting down or was closed.
     Closed = 19,
-    /// Not a directory.
     NotDir = 20,
-    /// Is a directory.
     IsDir = 21,
     /// A name is too long.
     NameTooLong = 22,
@@ -65,7 +62,6 @@ pub enum Code {
     FileTooBig = 26,
     /// Opened read-only.
     ReadOnly = 27,
-    /// No such attribute.
     NoAttr = 28,
     /// The output does not fit the space offered.
     Range = 29,
@@ -130,7 +126,7 @@ impl Code {
     }
 }
 
-/// A failed operation.
+/// Why an operation failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Error {
     /// For the caller to branch on.

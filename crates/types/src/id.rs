@@ -182,7 +182,6 @@ impl Oid {
         (crate::hash::mix2(self.hi, self.lo), self)
     }
 
-    /// True for [`Oid::NIL`].
     pub fn is_nil(self) -> bool {
         self == Self::NIL
     }

@@ -25,7 +25,6 @@ pub enum ContLayout {
     /// Objects as their owner likes.
     #[default]
     Plain,
-    /// A file system.
     Posix,
 }
 
@@ -33,7 +32,6 @@ pub enum ContLayout {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CsumKind {
-    /// None.
     Off,
     /// CRC-32C (Castagnoli).
     #[default]
@@ -42,7 +40,6 @@ pub enum CsumKind {
     Crc64,
     /// XXH3, 64 bits.
     Xxh3,
-    /// SHA-256 (S2's choice).
     Sha256,
 }
 

@@ -13,7 +13,6 @@ pub const SUM_CHUNK_BYTES: usize = 4096;
 pub const SUM_BYTES_MAX: usize = 32;
 
 impl CsumKind {
-    /// Every kind.
     pub const ALL: [CsumKind; 5] =
         [CsumKind::Off, CsumKind::Crc32c, CsumKind::Crc64, CsumKind::Xxh3, CsumKind::Sha256];
 

@@ -24,7 +24,6 @@ const AHEAD_BYTES_MAX: u64 = 512 << 20;
 /// Of the area, one in this many bytes at most.
 const AHEAD_SHARE: u64 = 8;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Arena {
     memory: Arc<Memory>,

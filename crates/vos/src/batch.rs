@@ -29,7 +29,6 @@ use crate::record::RECORD_VERSION;
 pub(crate) const BATCH_HEADER_BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"AZKW";
 
-/// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BatchHeader {
     pub shard: [u8; 16],

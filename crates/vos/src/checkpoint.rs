@@ -106,7 +106,7 @@ pub(crate) async fn checkpoint(shard: &Rc<PoolShard>) -> Result<()> {
     }
 }
 
-/// The moment.
+/// Begins a checkpoint of this moment: the log goes on in a new segment.
 fn begin(shard: &PoolShard, wal: &Rc<Wal>) -> Work {
     wal.rotate();
     let mut state = shard.state.borrow_mut();
@@ -121,7 +121,7 @@ fn begin(shard: &PoolShard, wal: &Rc<Wal>) -> Work {
     Work { applied, table, todo, freed }
 }
 
-/// Everything after the moment; returns where the table lies.
+/// Everything after [`begin`]; returns where the table lies.
 async fn write(
     shard: &Rc<PoolShard>,
     wal: &Rc<Wal>,

@@ -36,7 +36,6 @@ pub(crate) struct Prepared {
     claims: Vec<Claim>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub index: Index,

@@ -44,7 +44,6 @@ struct ObjectLocks {
     dkeys: HashMap<Key, (u32, u32)>,
 }
 
-/// Locks held.
 #[derive(Debug, Default)]
 pub(crate) struct LockTable {
     objects: HashMap<(ContId, Oid), ObjectLocks>,

@@ -34,7 +34,6 @@ pub struct Offline {
 pub struct TargetReport {
     /// Its random identity, hexadecimal.
     pub target: String,
-    /// Whose it is.
     pub owner: Option<OwnerReport>,
     /// Versions of the formats that this release reads and writes.
     pub versions: Versions,
@@ -73,23 +72,17 @@ pub struct Versions {
 /// A pool's shard.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PoolReport {
-    /// The pool.
     pub pool: u32,
     /// When updates are acknowledged.
     pub durability: Option<Durability>,
     /// Index and log tier, bytes promised.
     pub scm_bytes: u64,
-    /// Of these, used.
     pub scm_used_bytes: u64,
     /// Data tier, bytes reserved.
     pub nvme_bytes: u64,
-    /// Of these, used.
     pub nvme_used_bytes: u64,
-    /// Containers known.
     pub containers: usize,
-    /// Objects in them.
     pub objects: u64,
-    /// Dkeys in them.
     pub dkeys: u64,
     /// Transactions in doubt.
     pub prepared: usize,
@@ -107,7 +100,6 @@ pub struct PoolReport {
 pub enum Severity {
     /// Worth knowing; nothing is lost.
     Note,
-    /// Something is wrong.
     Damage,
 }
 
@@ -134,7 +126,6 @@ pub struct Consent {
 /// What a repair did, and what it could not do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Repair {
-    /// What was done.
     pub done: Vec<String>,
     /// What is wrong still, and what would help.
     pub left: Vec<String>,

@@ -23,7 +23,6 @@ enum Name {
     File(Rc<Content>),
     /// A directory that was made.
     Dir,
-    /// Removed.
     Gone,
 }
 

@@ -165,7 +165,6 @@ fn sum_of(raw: &[u8]) -> u32 {
     crc(&covered)
 }
 
-/// See the module.
 pub(crate) struct PageStore {
     env: Env,
     file: Rc<dyn File>,

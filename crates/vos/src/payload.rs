@@ -28,7 +28,6 @@ use crate::space::{BLOCK_BYTES, Run, Space};
 
 /// Where the data area is.
 pub(crate) enum Medium {
-    /// In memory.
     Arena(Arena),
     /// In a file or a part of a device.
     File(Rc<dyn File>),

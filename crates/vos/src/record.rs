@@ -24,7 +24,6 @@ pub(crate) const RECORD_VERSION: u16 = 3;
 pub(crate) struct RunDf {
     /// Byte offset.
     pub at: u64,
-    /// Length, bytes.
     pub bytes: u64,
 }
 
@@ -44,7 +43,6 @@ pub(crate) struct BlockSumsDf<'a> {
 pub(crate) struct CopiedDf<'a> {
     /// Length of the run.
     pub bytes: u64,
-    /// Of its blocks.
     #[serde(borrow)]
     pub sums: Option<BlockSumsDf<'a>>,
 }
@@ -117,7 +115,6 @@ pub(crate) enum ChangeDf<'a> {
 /// Where records of an array are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum PlaceDf<'a> {
-    /// Here.
     #[serde(borrow)]
     Inline(#[serde(with = "serde_bytes")] &'a [u8]),
     /// In the data area from this byte offset.
@@ -129,7 +126,6 @@ pub(crate) enum PlaceDf<'a> {
 /// A piece of a prepared transaction's bulk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum PieceDf<'a> {
-    /// Here.
     #[serde(borrow)]
     Inline(#[serde(with = "serde_bytes")] &'a [u8]),
     /// In the data area.
@@ -162,7 +158,6 @@ pub(crate) enum TouchDf<'a> {
         #[serde(with = "serde_bytes", borrow)] &'a [u8],
         Epoch,
     ),
-    /// Of a dkey.
     Dkey(#[serde(with = "serde_bytes", borrow)] &'a [u8], Epoch),
 }
 

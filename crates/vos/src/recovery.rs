@@ -47,7 +47,6 @@ pub(crate) struct Recovery {
     pub table_runs: Vec<Run>,
     applied: Lsn,
     limit_bytes: u64,
-    /// Records replayed.
     pub record_count: u64,
 }
 

@@ -16,7 +16,6 @@ pub(crate) const WINDOW: usize = 256;
 
 type Replies = VecDeque<(u64, SmallVec<[u8; 32]>)>;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct RetryWindow {
     clients: HashMap<ClientId, Replies, foldhash::fast::FixedState>,
@@ -53,7 +52,6 @@ impl RetryWindow {
         self.clients.remove(&client);
     }
 
-    /// All replies kept.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TxId, &[u8])> {
         self.clients.iter().flat_map(|(&client, replies)| {
             replies.iter().map(move |(seq, reply)| (TxId { client, seq: *seq }, &reply[..]))

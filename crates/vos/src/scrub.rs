@@ -52,15 +52,10 @@ pub struct Scrubbed {
 /// The value that a block belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// The block.
     pub block: u64,
-    /// The container.
     pub cont: ContId,
-    /// The object.
     pub oid: Oid,
-    /// The dkey.
     pub dkey: Vec<u8>,
-    /// The akey.
     pub akey: Vec<u8>,
     /// First byte of the value in the block.
     pub offset: u64,

@@ -63,7 +63,6 @@ pub(crate) fn spread(
 enum Sector {
     /// Of the batch with this stamp.
     Of(u32),
-    /// Never written.
     Zero,
     Damaged,
 }
@@ -94,14 +93,12 @@ pub(crate) struct Expected<'a> {
 /// What lies where a log might go on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// The batch expected.
     Batch {
         header: BatchHeader,
         /// Chain value for the one after it.
         sum: u32,
         /// Where its records are now: without stamps.
         records: Range<usize>,
-        /// Where it ends.
         end: usize,
     },
     /// Nothing that was acknowledged. `torn`: the batch expected was begun.

@@ -31,7 +31,6 @@ enum Segment {
     Arena(Run),
     /// Part of the device, once loaded with the blocks it touches.
     Disk(Run, Option<AlignedBuf>),
-    /// This many zeros.
     Zero(u64),
 }
 
@@ -108,12 +107,10 @@ impl BulkSumsOwned {
 }
 
 impl Segments {
-    /// None yet.
     pub fn new() -> Segments {
         Segments::default()
     }
 
-    /// Bytes in all.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -53,9 +53,7 @@ pub struct IndexStat {
 /// Which request an update answers, so that a retry finds the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin<'a> {
-    /// The transaction.
     pub tx: TxId,
-    /// What is answered.
     pub reply: &'a [u8],
 }
 
@@ -65,7 +63,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// See the module.
+/// The part of a pool that one target holds: its index, log and data area.
 pub struct PoolShard {
     pub(crate) pool: PoolId,
     config: PoolShardConfig,
@@ -159,17 +157,14 @@ impl PoolShard {
         shard
     }
 
-    /// The settings.
     pub fn config(&self) -> &PoolShardConfig {
         &self.config
     }
 
-    /// The pool.
     pub fn pool(&self) -> PoolId {
         self.pool
     }
 
-    /// Space and counts.
     pub fn stat(&self) -> PoolShardStat {
         let state = self.state.borrow();
         let space = self.core.space.borrow();
@@ -363,7 +358,6 @@ impl PoolShard {
         self.state.borrow().index.conts.contains_key(&cont)
     }
 
-    /// All containers known.
     pub fn conts(&self) -> Vec<ContId> {
         self.state.borrow().index.conts.keys().copied().collect()
     }

@@ -32,7 +32,6 @@ pub(crate) const BLOCK_BYTES: u64 = 4096;
 pub(crate) struct Run {
     /// Byte offset in the data area.
     pub at: u64,
-    /// Length, bytes.
     pub bytes: u64,
 }
 
@@ -57,14 +56,12 @@ pub(crate) enum BlockChange {
     RefRun {
         /// First block.
         first: u64,
-        /// Number of blocks.
         count: u64,
     },
     /// One extent less touches each of these blocks.
     Unref {
         /// First block.
         first: u64,
-        /// Number of blocks.
         count: u64,
     },
 }
@@ -78,7 +75,6 @@ struct Deferred {
     count: u64,
 }
 
-/// The durable form.
 #[derive(Serialize, Deserialize)]
 struct SpaceDf {
     blocks: u64,
@@ -125,7 +121,6 @@ impl Space {
         space
     }
 
-    /// Bytes in all.
     pub(crate) fn bytes(&self) -> u64 {
         self.block_count * BLOCK_BYTES
     }

@@ -125,7 +125,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// See the module.
+/// The store of a target: its devices, and the pool shards on them.
 pub struct Store {
     env: Env,
     /// Of index and log.

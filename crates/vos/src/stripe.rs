@@ -14,7 +14,6 @@ use types::{Code, Error, Result};
 /// Unit of striping, bytes: the default chunk of a file.
 pub(crate) const STRIPE_BYTES: u64 = 1 << 20;
 
-/// See the module.
 pub(crate) struct Striped {
     files: Rc<[Rc<dyn File>]>,
 }

@@ -32,14 +32,12 @@ const _: () = assert!(BLOCK_BYTES as usize == SUM_CHUNK_BYTES);
 /// Sums over the data of a container.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SumPolicy {
-    /// Which.
     pub kind: CsumKind,
     /// Compare data with them on arrival.
     pub verify: bool,
 }
 
 impl SumPolicy {
-    /// None.
     pub const OFF: SumPolicy = SumPolicy { kind: CsumKind::Off, verify: false };
 }
 
@@ -122,7 +120,6 @@ pub(crate) struct RegionDf<'a> {
     pub sums: std::borrow::Cow<'a, [u8]>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SumTable {
     /// By kind, [`CsumKind::Off`] left out.

@@ -53,7 +53,6 @@ pub(crate) struct LargeDf {
     pub starts: Vec<serde_bytes::ByteBuf>,
 }
 
-/// A container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct ContDf {
     pub cont: ContId,
@@ -78,7 +77,6 @@ pub(crate) enum GarbageDf {
     Past { cont: ContId, oid: Oid, place: PlaceDf },
 }
 
-/// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TableDf {
     pub conts: Vec<ContDf>,

@@ -57,7 +57,6 @@ impl Devices {
 }
 
 impl DataDevice {
-    /// A whole device.
     pub fn whole(path: &Path) -> DataDevice {
         DataDevice { path: path.to_path_buf(), part: 0, part_count: 1 }
     }

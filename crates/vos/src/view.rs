@@ -19,7 +19,7 @@ use crate::index::slot::{AkeyRef, DkeyRef};
 use crate::payload::Core;
 use crate::segments::Segments;
 
-/// See the module.
+/// A look at one container between two changes; nothing may be awaited while it lives.
 pub struct View<'a> {
     pub(crate) cont: Ref<'a, Container>,
     /// A snapshot, or zero for the present.
@@ -38,7 +38,6 @@ impl std::fmt::Debug for View<'_> {
 pub struct FetchedOwned {
     /// Epoch of the newest change; [`Epoch::ZERO`] when absent.
     pub epoch: Epoch,
-    /// The value.
     pub value: FetchedValue,
 }
 
@@ -47,11 +46,9 @@ pub struct FetchedOwned {
 pub enum FetchedValue {
     /// No such akey.
     Absent,
-    /// A single value.
     Inline(Box<[u8]>),
     /// A single value in the segments, if it fitted.
     Single {
-        /// Its length.
         bytes: u64,
         /// False when it was longer than the caller's room, or not asked for.
         in_bulk: bool,

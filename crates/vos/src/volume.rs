@@ -53,7 +53,6 @@ pub(crate) const VERSION: u16 = 2;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct EntryDf {
     is_dir: bool,
-    /// Length, bytes.
     bytes: u64,
     /// First unit and number of units, in the order of the content.
     runs: Vec<(u64, u64)>,

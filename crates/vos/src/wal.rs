@@ -139,7 +139,6 @@ pub(crate) struct DataSync {
     pub unsynced: Rc<Cell<bool>>,
 }
 
-/// See the module.
 pub(crate) struct Wal {
     env: Env,
     disk: Rc<dyn Disk>,

@@ -1,7 +1,5 @@
 //! Orders of the control service to targets. All may be repeated without harm.
 
-#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
-
 use crate::admission::Admission;
 use crate::map::PoolMap;
 use crate::scrub::Scrub;
@@ -38,17 +36,9 @@ pub enum AdminOp {
     /// Take a newer pool map.
     SetMap(PoolMap),
     /// Take newer settings of admission.
-    SetAdmission {
-        pool: PoolId,
-        /// The settings.
-        admission: Admission,
-    },
+    SetAdmission { pool: PoolId, admission: Admission },
     /// Take newer settings of the scrubber.
-    SetScrub {
-        pool: PoolId,
-        /// The settings.
-        scrub: Scrub,
-    },
+    SetScrub { pool: PoolId, scrub: Scrub },
     /// Keep these versions of a container, and carry out what follows. The answer tells the
     /// greatest epoch of the shard; `under_way` until a freeze or a rollback is complete.
     SetVersions { pool: PoolId, cont: ContId, versions: ContVersions },

@@ -136,7 +136,6 @@ pub struct Admission {
     pub max_writers: Limit,
     /// Bulk reads at work.
     pub max_readers: Limit,
-    /// Shares of jobs.
     pub weights: Weights,
 }
 
@@ -147,9 +146,9 @@ pub struct JobStat {
     pub job: String,
     /// Transfers waiting now.
     pub waiting: u64,
-    /// Transfers let in.
+    /// Transfers let in so far.
     pub granted: u64,
-    /// Their bytes.
+    /// Bytes of those let in.
     pub bytes: u64,
     /// Time they waited, microseconds in all.
     pub wait_us: u64,
@@ -193,9 +192,7 @@ pub struct GateStat {
 pub struct AdmissionStat {
     /// Version of the settings in force; 0: the defaults.
     pub version: u64,
-    /// Bulk writes.
     pub writers: GateStat,
-    /// Bulk reads.
     pub readers: GateStat,
 }
 

@@ -1,8 +1,6 @@
 //! The control service: systems, pools, containers. Any engine answers; engines that do not
 //! hold the catalog pass the request on to the one that does.
 
-#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
-
 use crate::map::PoolMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,9 +21,7 @@ pub struct JoinInfo {
 /// Which pool or container is meant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Name {
-    /// By label.
     Label(String),
-    /// By UUID.
     Uuid(Uuid),
 }
 
@@ -48,9 +44,7 @@ impl std::fmt::Display for Name {
 /// How a handle is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum OpenMode {
-    /// Reads only.
     ReadOnly,
-    /// Reads and writes.
     ReadWrite,
     /// Reads and writes, and nobody else has a handle.
     Exclusive,
@@ -83,9 +77,8 @@ pub struct ContAsk {
 /// Whose properties or attributes are meant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Subject {
-    /// A pool.
     Pool(Name),
-    /// A container.
+    /// A container, after its pool.
     Cont(Name, Name),
 }
 
@@ -132,7 +125,7 @@ pub enum ControlRequest {
         /// Its UUID; nil: choose one.
         uuid: Uuid,
         props: ContProps,
-        /// First user attributes.
+        /// User attributes it has from the start.
         attrs: BTreeMap<String, Vec<u8>>,
     },
     /// Containers of a pool. Reply: `Conts`.
@@ -151,12 +144,7 @@ pub enum ControlRequest {
     /// Close a handle. Reply: `Done`.
     ContClose { handle: u64 },
     /// Reserve a range of object numbers. Reply: `Oids`.
-    AllocOids {
-        pool: PoolId,
-        cont: ContId,
-        /// How many.
-        count: u64,
-    },
+    AllocOids { pool: PoolId, cont: ContId, count: u64 },
     /// Change properties by name. Reply: `Done`.
     SetProps {
         subject: Subject,
@@ -189,7 +177,6 @@ pub enum ControlRequest {
     Rollback {
         pool: Name,
         cont: Name,
-        /// To what.
         snap: SnapName,
         /// Even if in use.
         force: bool,
@@ -222,7 +209,6 @@ pub struct PoolInfo {
     /// Data tier over all targets, bytes.
     pub nvme_bytes: u64,
     pub cont_count: u64,
-    /// Open handles.
     pub handle_count: u64,
     pub map: PoolMap,
 }
@@ -235,7 +221,6 @@ pub struct ContInfo {
     /// Label; may be empty.
     pub label: String,
     pub props: ContProps,
-    /// Open handles.
     pub handle_count: u64,
     /// Creation time, nanoseconds since 1970.
     pub created_ns: u64,
@@ -244,7 +229,6 @@ pub struct ContInfo {
     /// When it was last changed (properties, attributes, snapshots) or a handle on it closed,
     /// nanoseconds since 1970.
     pub changed_ns: u64,
-    /// Number of snapshots.
     pub snapshot_count: u64,
     /// The newest of them; [`Epoch::ZERO`] when there is none.
     pub snapshot_last: Epoch,
@@ -255,7 +239,6 @@ pub struct ContInfo {
 pub enum SnapName {
     /// By the moment it shows.
     Epoch(Epoch),
-    /// By name.
     Name(String),
 }
 
@@ -278,7 +261,7 @@ impl std::fmt::Display for SnapName {
     }
 }
 
-/// A snapshot.
+/// A snapshot as the catalog knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SnapInfo {
     /// The moment it shows.
@@ -289,7 +272,7 @@ pub struct SnapInfo {
     pub created_ns: u64,
 }
 
-/// A system.
+/// A system as its catalog knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SystemInfo {
     pub uuid: Uuid,
@@ -297,14 +280,12 @@ pub struct SystemInfo {
     pub version: String,
     /// Engines, by rank, with the ids of their targets and whether they are reachable.
     pub engines: Vec<(crate::map::EngineInfo, Vec<TargetId>, bool)>,
-    /// Number of pools.
     pub pool_count: u64,
 }
 
 /// Answer of the control service.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ControlReply {
-    /// It is done.
     Done,
     /// The engine's rank and its targets' ids, and the system.
     Joined {
@@ -313,33 +294,28 @@ pub enum ControlReply {
         targets: Vec<TargetId>,
         system: Uuid,
     },
-    /// A system.
     System(SystemInfo),
-    /// A pool.
     Pool(PoolInfo),
-    /// Pools.
     Pools(Vec<PoolInfo>),
-    /// A pool handle.
-    PoolOpened { handle: u64, pool: PoolInfo },
-    /// A map.
+    PoolOpened {
+        handle: u64,
+        pool: PoolInfo,
+    },
     Map(PoolMap),
-    /// A container.
     Cont(ContInfo),
-    /// Containers.
     Conts(Vec<ContInfo>),
-    /// A container handle.
-    ContOpened { handle: u64, cont: ContInfo },
+    ContOpened {
+        handle: u64,
+        cont: ContInfo,
+    },
     /// First number of the range.
     Oids(u64),
-    /// User attributes.
     Attrs(BTreeMap<String, Vec<u8>>),
     /// Names and values, as [`ControlRequest::SetProps`] takes them.
     Props(BTreeMap<String, String>),
-    /// A snapshot.
     Snap(SnapInfo),
-    /// Snapshots.
     Snaps {
-        /// By epoch.
+        /// Ascending by epoch.
         snaps: Vec<SnapInfo>,
         /// The container is being rolled back to this one.
         rolling_back: Option<Epoch>,

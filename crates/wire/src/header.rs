@@ -46,7 +46,7 @@ pub enum Kind {
     ControlReply = 7,
     /// Are you there; empty body.
     Ping = 8,
-    /// Yes; empty body.
+    /// Answer to a ping; empty body.
     Pong = 9,
     /// The engine asks for the deferred bulk of the request with this id; empty body.
     Go = 10,
@@ -123,7 +123,6 @@ impl Header {
         }
     }
 
-    /// The wire form.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut raw = [0; HEADER_BYTES];
         raw[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -192,7 +191,6 @@ impl Header {
         self.deadline_ms.checked_sub(1)
     }
 
-    /// Sets [`Header::bulk_credit`].
     pub fn set_bulk_credit(&mut self, credit: Option<u32>) {
         self.deadline_ms = credit.map_or(0, |count| count.saturating_add(1));
     }

@@ -17,7 +17,6 @@ pub enum Service {
 pub struct RemoteRange {
     /// Virtual address in the client.
     pub address: u64,
-    /// Length, bytes.
     pub bytes: u64,
 }
 
@@ -26,7 +25,6 @@ pub struct RemoteRange {
 pub struct Hello<'a> {
     /// Who calls; the same over reconnects, so that retries are recognised.
     pub client: ClientId,
-    /// Whom it wants.
     pub service: Service,
     /// Shared secret of the system, empty where none is set.
     #[serde(with = "serde_bytes", borrow)]

@@ -26,14 +26,13 @@ pub enum LinkKind {
     Array,
 }
 
-/// A decoded link.
+/// A link, decoded from the first bytes of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
     /// What it points at.
     pub kind: LinkKind,
     /// A plain remove must leave it alone and hand back the value.
     pub protected: bool,
-    /// The object.
     pub oid: Oid,
 }
 

@@ -6,8 +6,6 @@
 //! other: `Flock` in one, `Posix` and `Ofd` in another, as on Linux, and `Append`, which clients use
 //! among themselves, in the third.
 
-#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
-
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use types::{ClientId, ContId, Oid, PoolId};
@@ -62,7 +60,6 @@ pub struct LockRange {
 }
 
 impl LockRange {
-    /// Everything.
     pub const WHOLE: LockRange = LockRange { first: 0, last: u64::MAX };
 
     /// True when the ranges share a byte.
@@ -91,7 +88,7 @@ impl LockOwner {
     }
 }
 
-/// What to do.
+/// What a [`LockRequest`] does with its owner's locks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LockOp {
     /// Lock the range, in place of what the owner holds of it.
@@ -137,13 +134,11 @@ pub struct LockRequest {
 /// A lock that is in the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// Whose it is.
     pub owner: LockOwner,
     /// The client it was locked through.
     pub client: ClientId,
     /// The process id that its owner gave, for people.
     pub pid: u32,
-    /// What it covers.
     pub range: LockRange,
     pub mode: LockMode,
 }
@@ -171,7 +166,6 @@ impl HeldRanges {
         self.0.iter().copied()
     }
 
-    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -59,7 +59,6 @@ pub struct PlacementSet {
 /// The map of one pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolMap {
-    /// The pool.
     pub pool: PoolId,
     /// Grows by one with every change.
     pub version: u32,

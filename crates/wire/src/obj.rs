@@ -5,8 +5,6 @@
 //! and its error is the answer; otherwise all take effect at one epoch. User data of updates is
 //! in the bulk, in the order of ops, iods, recxs; fetched data is in the reply's bulk likewise.
 
-#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
-
 pub use crate::admin::AdminOp;
 pub use crate::reply::*;
 pub use crate::request_kind::RequestKind;
@@ -23,7 +21,6 @@ use types::{ClientId, ContId, Epoch, Oid, PoolId, TargetId};
 pub struct Cond(pub u16);
 
 impl Cond {
-    /// No condition.
     pub const NONE: Cond = Cond(0);
     /// Update: the dkey must not exist (else `Exist`).
     pub const DKEY_INSERT: Cond = Cond(1);
@@ -60,7 +57,6 @@ impl Cond {
 pub struct Recx {
     /// First record.
     pub index: u64,
-    /// Number of records.
     pub count: u64,
 }
 
@@ -78,15 +74,11 @@ pub enum UpdateValue<'a> {
     #[serde(borrow)]
     Inline(#[serde(with = "serde_bytes")] &'a [u8]),
     /// A single value of this many bytes, in the bulk.
-    Single {
-        /// Its length.
-        bytes: u64,
-    },
+    Single { bytes: u64 },
     /// Records of an array value, in the bulk.
     Array {
         /// Size of a record; must match the existing records of the akey.
         record_bytes: u32,
-        /// Where they go.
         recxs: Vec<Recx>,
     },
     /// Fills the unwritten parts of these ranges with records that read as zero but count as
@@ -94,7 +86,6 @@ pub enum UpdateValue<'a> {
     Zero {
         /// Size of a record.
         record_bytes: u32,
-        /// Where they are.
         recxs: Vec<Recx>,
     },
     /// Records that go away.
@@ -108,7 +99,6 @@ pub struct UpdateIod<'a> {
     pub akey: &'a [u8],
     /// Conditions on this akey, beside those of the op.
     pub cond: Cond,
-    /// What is written.
     pub value: UpdateValue<'a>,
 }
 
@@ -148,7 +138,6 @@ pub enum FetchWant {
 pub struct FetchIod<'a> {
     #[serde(with = "serde_bytes", borrow)]
     pub akey: &'a [u8],
-    /// What to read.
     pub want: FetchWant,
 }
 
@@ -181,17 +170,14 @@ pub enum ListScope<'a> {
     },
 }
 
-/// Bits of [`Op::Query`].
+/// What an [`Op::Query`] looks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct QueryFlags(pub u8);
 
 impl QueryFlags {
-    /// Find the dkey.
     pub const DKEY: QueryFlags = QueryFlags(1);
-    /// Find the akey.
     pub const AKEY: QueryFlags = QueryFlags(2);
-    /// Find the recx.
     pub const RECX: QueryFlags = QueryFlags(4);
     /// The greatest, not the least.
     pub const MAX: QueryFlags = QueryFlags(8);
@@ -216,7 +202,6 @@ pub enum Op<'a> {
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         cond: Cond,
-        /// Akeys and values.
         iods: Vec<UpdateIod<'a>>,
     },
     /// Read akeys of a dkey.
@@ -225,7 +210,6 @@ pub enum Op<'a> {
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         cond: Cond,
-        /// Akeys and ranges.
         iods: Vec<FetchIod<'a>>,
     },
     /// Remove the whole shard. With `Cond::OBJ_EMPTY`, only if no dkey but `besides` is there.
@@ -236,7 +220,6 @@ pub enum Op<'a> {
         #[serde(with = "serde_bytes", borrow)]
         besides: &'a [u8],
     },
-    /// Remove dkeys.
     PunchDkeys {
         oid: Oid,
         cond: Cond,
@@ -277,7 +260,6 @@ pub enum Op<'a> {
     /// Find the least or greatest dkey, akey, recx.
     Query {
         oid: Oid,
-        /// What to find.
         flags: QueryFlags,
         /// The dkey, unless it is to be found.
         #[serde(with = "serde_bytes", borrow)]
@@ -334,7 +316,7 @@ pub enum Op<'a> {
         oid: Oid,
         /// Records in a chunk.
         chunk_records: u64,
-        /// Where to look.
+        /// Range of the whole array, in records.
         within: Recx,
         /// Most ranges in the answer.
         count_max: u32,
@@ -402,11 +384,7 @@ pub enum ReadScope<'a> {
     /// Anything in the shard: epoch of its last change.
     Object,
     /// Anything under one dkey.
-    Dkey(
-        /// The dkey.
-        #[serde(with = "serde_bytes", borrow)]
-        &'a [u8],
-    ),
+    Dkey(#[serde(with = "serde_bytes", borrow)] &'a [u8]),
     /// The value of one akey.
     Akey(
         /// The dkey.
@@ -429,7 +407,6 @@ pub struct Batch<'a> {
     /// What must not have changed.
     #[serde(borrow)]
     pub checks: Vec<ReadCheck<'a>>,
-    /// What to do.
     #[serde(borrow)]
     pub ops: Vec<Op<'a>>,
     /// Sums of the bulk.
@@ -440,7 +417,6 @@ pub struct Batch<'a> {
 /// Names a transaction for ever: its maker and the maker's count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct TxId {
-    /// Who made it.
     pub client: ClientId,
     /// The maker's count over all targets.
     pub seq: u64,
@@ -451,7 +427,6 @@ pub struct TxId {
 pub enum TxOutcome {
     /// Took effect at this epoch.
     Committed(Epoch),
-    /// Never takes effect.
     Aborted,
     /// Its coordinator is still working on it.
     Pending,
@@ -475,7 +450,6 @@ pub enum Request<'a> {
         tx: TxId,
         /// Whom to ask when in doubt.
         coordinator: TargetId,
-        /// This target's part.
         #[serde(borrow)]
         batch: Batch<'a>,
     },
@@ -551,7 +525,6 @@ pub enum Notice {
         range: LockRange,
         /// The number of the wait.
         wait: Option<u64>,
-        /// Unlock.
         release: bool,
     },
     /// The client has registered again all it held open in an earlier session with this target, and

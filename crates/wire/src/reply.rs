@@ -14,7 +14,6 @@ pub struct Tail {
     pub end: u64,
     /// Newest change of the shard.
     pub epoch: Epoch,
-    /// Bytes stored.
     pub bytes_used: u64,
 }
 
@@ -23,7 +22,6 @@ pub struct Tail {
 pub struct ObjectStat {
     /// Size as an array.
     pub tail: Tail,
-    /// Number of dkeys.
     pub dkey_count: u64,
     /// Last change of the set of dkeys.
     pub keys_epoch: Epoch,
@@ -34,12 +32,11 @@ pub struct ObjectStat {
 pub struct FetchedIod<'a> {
     /// Epoch of the newest change; [`Epoch::ZERO`] when absent.
     pub epoch: Epoch,
-    /// The value.
     #[serde(borrow)]
     pub value: Fetched<'a>,
 }
 
-/// A fetched value.
+/// The value found at one akey, or where its bytes are.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Fetched<'a> {
     /// No such akey (an array fetch still fills the bulk with zeros).
@@ -49,7 +46,6 @@ pub enum Fetched<'a> {
     Inline(#[serde(with = "serde_bytes")] &'a [u8]),
     /// A single value of this size; its bytes are in the bulk unless it did not fit.
     Single {
-        /// Its length.
         bytes: u64,
         /// False when it was longer than the caller's room.
         in_bulk: bool,
@@ -72,12 +68,10 @@ pub enum Fetched<'a> {
     },
 }
 
-/// One listed item.
+/// One item of an [`OpReply::Listed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Listed<'a> {
-    /// A key.
     Key {
-        /// The key.
         #[serde(with = "serde_bytes", borrow)]
         key: &'a [u8],
     },
@@ -96,7 +90,6 @@ pub enum Listed<'a> {
     },
     /// A range of written records.
     Recx {
-        /// The range.
         recx: Recx,
         /// Size of a record.
         record_bytes: u32,
@@ -143,7 +136,6 @@ pub enum OpReply<'a> {
         /// The value; `None` when absent.
         #[serde(with = "serde_bytes", borrow)]
         value: Option<&'a [u8]>,
-        /// Its epoch.
         epoch: Epoch,
         /// Of the linked object, when held here.
         tail: Option<Tail>,
@@ -183,7 +175,6 @@ pub struct FoundKey<'a> {
     /// The akey found or given.
     #[serde(with = "serde_bytes", borrow)]
     pub akey: &'a [u8],
-    /// The range found.
     pub recx: Option<Recx>,
     /// Size of its records.
     pub record_bytes: u32,
@@ -227,11 +218,9 @@ pub struct Prepared<'a> {
 pub struct PoolShardStat {
     /// Index and log tier, bytes in all.
     pub scm_bytes: u64,
-    /// Of these, free.
     pub scm_free_bytes: u64,
     /// Data tier, bytes in all.
     pub nvme_bytes: u64,
-    /// Of these, free.
     pub nvme_free_bytes: u64,
     /// Objects in the shard.
     pub object_count: u64,

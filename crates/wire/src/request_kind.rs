@@ -3,13 +3,9 @@
 /// Which [`Request`](crate::obj::Request) a body holds, told without decoding it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestKind {
-    /// [`Request::Batch`](crate::obj::Request::Batch).
     Batch,
-    /// [`Request::Commit`](crate::obj::Request::Commit).
     Commit,
-    /// [`Request::Prepare`](crate::obj::Request::Prepare).
     Prepare,
-    /// [`Request::Lock`](crate::obj::Request::Lock).
     Lock,
     /// Another, or nonsense: decoding will tell.
     Other,

@@ -1,7 +1,5 @@
 //! The scrubber of a target: settings of a pool, and what a target reports of damaged data.
 
-#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
-
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -70,7 +68,6 @@ pub struct Scrub {
 pub enum FoundBy {
     /// A reader, or the target on its behalf.
     Reader,
-    /// The scrubber.
     Scrubber,
 }
 
@@ -91,10 +88,8 @@ pub struct BadPlace {
 pub struct BadHolder {
     pub cont: ContId,
     pub oid: Oid,
-    /// The dkey.
     #[serde(with = "serde_bytes")]
     pub dkey: Vec<u8>,
-    /// The akey.
     #[serde(with = "serde_bytes")]
     pub akey: Vec<u8>,
     /// First damaged byte of the value: of a single value, or of the array under this dkey.

@@ -34,7 +34,6 @@ pub struct DeviceStat {
     pub name: String,
     /// What it is for.
     pub role: DeviceRole,
-    /// Bytes in all.
     pub total_bytes: u64,
     /// Bytes that nothing has reserved or used.
     pub free_bytes: u64,

@@ -17,7 +17,6 @@ pub struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// None.
     pub const NONE: Sums<'static> = Sums { kind: CsumKind::Off, bytes: b"" };
 }
 

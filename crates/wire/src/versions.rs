@@ -19,7 +19,7 @@ pub enum ContStage {
     RollingBack(Epoch),
 }
 
-/// See the module.
+/// The versions of a container that a target must keep, told whole each time.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ContVersions {
     /// Grows with each change; an order with an older one than a target has seen is ignored.

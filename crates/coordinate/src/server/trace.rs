@@ -4,8 +4,6 @@
 //! very one that is coordinated) never delays a grant. When that thread falls behind by
 //! [`BATCHES_MAX`] turns of the loop, lines are lost and counted.
 
-#![allow(missing_docs, reason = "fields of records whose names and types say what they are")]
-
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Write;

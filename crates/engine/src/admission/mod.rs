@@ -32,9 +32,7 @@ pub(crate) const PREPARE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Admission to one pool's share of a target.
 pub(crate) struct Admission {
     version: Cell<u64>,
-    /// For bulk writes.
     pub writers: Rc<Gate>,
-    /// For bulk reads.
     pub readers: Rc<Gate>,
 }
 

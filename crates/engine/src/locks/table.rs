@@ -27,7 +27,6 @@ pub type Key = (Handle, u8);
 /// Names a wait: the client and its own number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Ticket {
-    /// Who waits.
     pub client: ClientId,
     /// The client's number.
     pub number: u64,
@@ -38,15 +37,12 @@ pub struct Ticket {
 pub struct Wish {
     /// Kind of lock; its space is that of the key.
     pub kind: LockKind,
-    /// For whom.
     pub owner: LockOwner,
-    /// Told to others.
+    /// Process id, told to those who ask who is in the way.
     pub pid: u32,
     /// Through which client: the lock ends with it.
     pub client: ClientId,
-    /// Which bytes.
     pub range: LockRange,
-    /// How.
     pub mode: LockMode,
 }
 
@@ -57,7 +53,6 @@ pub enum Outcome {
     Granted,
     /// This one is in the way.
     Refused(LockHolder),
-    /// It waits.
     Waiting,
 }
 

@@ -1,7 +1,5 @@
 //! What the kernel gets of a file: attributes, entries with their time-outs, errors.
 
-#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
-
 use super::NodeId;
 use super::abi::{AttrOut, EntryOut, Pod, StatfsOut};
 use std::time::Duration;

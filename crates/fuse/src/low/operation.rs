@@ -1,7 +1,5 @@
 //! What the kernel asks for, decoded: one variant per kind of request, borrowing its buffer.
 
-#![allow(missing_docs, reason = "fields of messages whose names and types say what they are")]
-
 use super::abi::OpenOut;
 use super::{Fh, LockOwner, NodeId};
 

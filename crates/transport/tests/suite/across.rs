@@ -70,7 +70,6 @@ impl ServerProcess {
 }
 
 impl ServerProcess {
-    /// Its number.
     pub fn id(&self) -> u32 {
         self.0.id()
     }

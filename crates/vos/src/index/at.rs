@@ -280,13 +280,11 @@ fn value_at<'a>(
 pub(crate) struct Shown<'a> {
     /// First record.
     pub index: u64,
-    /// Number of records.
     pub count: u64,
     /// When they were written.
     pub epoch: Epoch,
     /// Size of a record.
     pub record_bytes: u32,
-    /// Where they are.
     pub place: &'a Place,
     /// The head has lost them.
     pub is_past: bool,
@@ -376,9 +374,7 @@ fn join<'a>(
 /// An array of the head, or as a snapshot sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ArrayRef<'a> {
-    /// Of the head.
     Head(&'a ArrayValue),
-    /// As it was.
     Old(OldArray<'a>),
 }
 
@@ -407,7 +403,6 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// The first extent.
     pub(crate) fn first(&self) -> Option<Shown<'a>> {
         match *self {
             ArrayRef::Head(array) => {
@@ -417,7 +412,6 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// The last extent.
     pub(crate) fn last(&self) -> Option<Shown<'a>> {
         match *self {
             ArrayRef::Head(array) => array.last().map(|(index, extent)| show(array, index, extent)),

@@ -46,7 +46,6 @@ pub(crate) struct Bucket {
     pub page: Page,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Container {
     pub id: ContId,
@@ -57,7 +56,6 @@ pub(crate) struct Container {
     buckets: Vec<Bucket>,
     /// Objects with pages of their own, tombstones included.
     pub large: BTreeMap<(u64, Oid), Box<Object>>,
-    /// Its snapshots.
     pub versions: Rc<Versions>,
     /// Objects that have a past.
     pub pasts: BTreeSet<Oid>,
@@ -78,7 +76,6 @@ pub(crate) enum Scope<'a> {
     Dkey(&'a [u8]),
     /// Some dkeys, and the past.
     Dkeys(&'a [Vec<u8>]),
-    /// Everything.
     Whole,
     /// The past; counts of the head are not followed.
     Past,

@@ -20,7 +20,6 @@ const JOINED_BYTES_MAX: usize = 2048;
 /// Where the bytes of an extent are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Here.
     Inline(Box<[u8]>),
     /// In the data area, from this byte offset.
     Blocks(u64),
@@ -31,11 +30,9 @@ pub(crate) enum Place {
 /// A written range of records.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Number of records.
     pub count: u64,
     /// When they were written.
     pub epoch: Epoch,
-    /// Where they are.
     pub place: Place,
 }
 
@@ -55,7 +52,7 @@ impl Extent {
     }
 }
 
-/// An array value.
+/// An array under one akey: its written extents.
 #[derive(Debug)]
 pub(crate) struct ArrayValue {
     /// Newest change.
@@ -69,7 +66,6 @@ pub(crate) struct ArrayValue {
 /// A part of an array as it is read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadPart<'a> {
-    /// These bytes.
     Inline(&'a [u8]),
     /// Bytes of the data area.
     Blocks(Run),

@@ -45,7 +45,6 @@ pub(crate) struct Member {
 pub(crate) struct Group {
     pub index: u64,
     pub count: u64,
-    /// Size, bytes.
     pub bytes: u64,
     pub members: Vec<Member>,
     /// Where the bytes are already, one after the other on whole blocks.

@@ -15,7 +15,6 @@ use super::parts::Parts;
 use super::snapshot::encode_object;
 use super::{Effects, cost};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
     /// Small objects of destroyed containers.

@@ -29,7 +29,6 @@ pub(crate) struct Object {
     pub keys_epoch: Epoch,
     /// Bytes of user data.
     pub bytes_used: u64,
-    /// Number of dkeys.
     pub dkey_count: u64,
     /// First change; [`Epoch::MAX`] before it.
     pub born: Epoch,
@@ -55,7 +54,6 @@ enum Dkeys {
 /// The name of a dkey as it is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DkeyName<'a> {
-    /// Bytes.
     Bytes(&'a [u8]),
     /// An integer; its bytes are little-endian.
     Number(u64),
@@ -74,7 +72,6 @@ impl DkeyName<'_> {
 /// A place between dkeys: before all, or right after one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Position<'a> {
-    /// Before all.
     Start,
     /// After this key, which need not be there (any more).
     After(&'a [u8]),

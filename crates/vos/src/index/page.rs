@@ -25,7 +25,6 @@ use crate::space::{BLOCK_BYTES, Run};
 pub(crate) struct Counts {
     /// Small objects; 0 in a part of a large one.
     pub objects: u64,
-    /// Dkeys.
     pub dkeys: u64,
     /// Dkeys with an array under the empty akey.
     pub arrays: u64,
@@ -36,7 +35,6 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Follows a change.
     pub(crate) fn follow(&mut self, delta: &Delta) {
         let add = |to: &mut u64, delta: i64| {
             *to = to.checked_add_signed(delta).expect("a page loses what it never held");
@@ -60,7 +58,6 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
-    /// All of it.
     pub(crate) fn adding(counts: &Counts) -> Delta {
         Delta {
             objects: counts.objects as i64,
@@ -89,7 +86,6 @@ pub(crate) struct PagePlace {
     pub crc: u32,
 }
 
-/// Which page.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum PageId {
     /// The small objects of a container whose hash begins with the `depth` bits of `prefix`.

@@ -13,7 +13,6 @@ use types::{ContId, Key, Oid};
 use super::page::{Page, PageId, Probe};
 use crate::ordered::OrdMap;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub cont: ContId,

@@ -37,10 +37,14 @@ pub(crate) type Order = (u64, Key);
 /// A value, or part of one, that was removed.
 #[derive(Debug)]
 pub(crate) enum PastValue {
-    /// A single value.
     Single(Single<Box<[u8]>>),
     /// Records of an array.
-    Extent { record_bytes: u32, index: u64, count: u64, place: Place },
+    Extent {
+        record_bytes: u32,
+        index: u64,
+        count: u64,
+        place: Place,
+    },
 }
 
 /// A removed piece on its way from the head to the past.
@@ -73,7 +77,6 @@ pub(crate) struct Life {
     pub object: Box<Object>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     pub facts: Vec<Facts>,
@@ -226,7 +229,6 @@ impl Past {
         effects.kept = kept;
     }
 
-    /// Adds a piece.
     pub(crate) fn insert(&mut self, order: &Order, piece: Kept, effects: &mut Effects) {
         let Kept { akey, created, destroyed, value } = piece;
         let (dkey, new) = self.dkeys.get_or_insert_with(order.clone(), PastDkey::default);
@@ -345,7 +347,6 @@ pub(crate) struct SweepAt {
     pub life: Epoch,
     /// True: its own dkeys are done (or it is the object itself), now its past.
     pub in_past: bool,
-    /// After this dkey.
     pub after: Option<Vec<u8>>,
 }
 
@@ -360,7 +361,6 @@ impl SweepAt {
         SweepAt { life: df.life, in_past: df.in_past, after: df.after.map(<[u8]>::to_vec) }
     }
 
-    /// The start.
     pub(crate) fn start() -> SweepAt {
         SweepAt { life: Epoch::ZERO, in_past: false, after: None }
     }
@@ -369,7 +369,6 @@ impl SweepAt {
 /// How far a sweep of an object got.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Swept {
-    /// Go on here.
     More(SweepAt),
     /// Nothing more to do.
     Done,

@@ -18,7 +18,6 @@ use crate::space::{BlockChange, Run};
 
 /// What one slice of a rollback came to.
 pub(crate) struct Step {
-    /// Something was changed.
     pub is_change: bool,
     /// The last dkey looked at; `None` at the end.
     pub next: Option<Vec<u8>>,

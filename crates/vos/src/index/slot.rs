@@ -25,7 +25,6 @@ const HEAD_BYTES: usize = 12;
 pub(crate) enum Slot {
     /// One akey with one small single value.
     One(OneValue),
-    /// Anything else.
     Rest(Box<Rest>),
 }
 
@@ -45,23 +44,19 @@ pub(crate) struct Dkey {
     pub epoch: Epoch,
     /// Its bytes; empty where the tree's key says all.
     pub key: Box<[u8]>,
-    /// Its akeys.
     pub akeys: OrdMap<Key, Akey>,
 }
 
 /// The value of an akey.
 #[derive(Debug)]
 pub(crate) enum Akey {
-    /// A single value.
     Single { epoch: Epoch, value: Single<Box<[u8]>> },
-    /// An array.
     Array(Box<ArrayValue>),
 }
 
 /// Where a single value is; `B` holds or borrows inline bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Single<B> {
-    /// Here.
     Inline(B),
     /// In the data area.
     Runs(Box<[Run]>),
@@ -70,10 +65,14 @@ pub(crate) enum Single<B> {
 /// A value to be set.
 #[derive(Debug)]
 pub(crate) enum NewValue<'a> {
-    /// A single value.
     Single(Single<&'a [u8]>),
     /// Records of an array; at least one.
-    Records { record_bytes: u32, index: u64, count: u64, place: Place },
+    Records {
+        record_bytes: u32,
+        index: u64,
+        count: u64,
+        place: Place,
+    },
 }
 
 /// A value as it is read.
@@ -83,7 +82,6 @@ pub(crate) enum AkeyRef<'a> {
     Inline(Epoch, &'a [u8]),
     /// A single value in the data area.
     Runs(Epoch, &'a [Run]),
-    /// An array.
     Array(&'a ArrayValue),
     /// An array as a snapshot sees it.
     Old(OldArray<'a>),

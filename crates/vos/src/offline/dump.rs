@@ -19,11 +19,8 @@ const PAGE_COUNT: u32 = 512;
 /// What to dump; an absent part lets everything pass.
 #[derive(Clone, Debug, Default)]
 pub struct DumpFilter {
-    /// One pool.
     pub pool: Option<PoolId>,
-    /// One container.
     pub cont: Option<ContId>,
-    /// One object.
     pub oid: Option<Oid>,
     /// One dkey, as [`DumpItem`] writes it.
     pub dkey: Option<String>,
@@ -42,7 +39,6 @@ pub enum Place {
         /// Byte offset in the shard's data area.
         at: u64,
     },
-    /// Nowhere: zeros.
     Zero,
 }
 
@@ -50,20 +46,14 @@ pub enum Place {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum DumpItem {
-    /// A container.
     Container {
-        /// Its pool.
         pool: u32,
         /// Its number in the pool.
         cont: u64,
     },
-    /// An object.
     Object {
-        /// Its pool.
         pool: u32,
-        /// Its container.
         cont: u64,
-        /// Its id.
         oid: String,
         /// Last change.
         epoch: u64,
@@ -74,37 +64,28 @@ pub enum DumpItem {
     },
     /// A single value, or a piece of one that is in several.
     Single {
-        /// Object.
         oid: String,
-        /// Dkey.
         dkey: String,
-        /// Akey.
         akey: String,
         /// Last change.
         epoch: u64,
         /// Length of the piece.
         bytes: u64,
-        /// Where.
         #[serde(flatten)]
         place: Place,
     },
     /// An extent of an array.
     Extent {
-        /// Object.
         oid: String,
-        /// Dkey.
         dkey: String,
-        /// Akey.
         akey: String,
         /// When it was written.
         epoch: u64,
         /// First record.
         index: u64,
-        /// Number of records.
         count: u64,
         /// Size of a record.
         record_bytes: u32,
-        /// Where.
         #[serde(flatten)]
         place: Place,
     },

@@ -15,7 +15,6 @@ use crate::wal;
 pub struct LogScan {
     /// Whole batches.
     pub batches: u64,
-    /// Records in them.
     pub records: u64,
     /// Bytes of them, with padding.
     pub bytes: u64,

@@ -28,7 +28,6 @@ const TX: TxId = TxId { client: ClientId(5), seq: 44 };
 /// What one record changes.
 #[derive(Clone)]
 enum Change {
-    /// At an epoch.
     Step(u64, Step),
     Versions(ContVersions, BTreeMap<u64, Rc<Model>>),
     /// A rollback to this has ended: what it is now, at epochs that are to be found out.

@@ -15,7 +15,6 @@ use wire::{HEADER_BYTES, Header, Kind};
 
 /// Where samples go: bytes for the golden file, or golden bytes to decode and compare.
 pub trait Visitor {
-    /// Takes one message.
     fn message<T>(&mut self, name: &str, message: T)
     where
         T: serde::Serialize + Decoded + PartialEq + std::fmt::Debug;
