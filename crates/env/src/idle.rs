@@ -14,8 +14,8 @@
 //!   computes it gives a whole time slice; and to a peer in another scheduling group (another
 //!   session, another control group) it may give nothing, as the scheduler weighs groups, not
 //!   threads: such a peer runs only once we sleep. A yield that takes longer than [`YIELD_MAX`]
-//!   shows the one, a spin in vain before a sleep shorter than [`SLEEP_SHORT`] the other. Then the
-//!   next few waits sleep at once, and more of them each time it happens again before
+//!   shows the one, a spin in vain before a sleep shorter than [`SLEEP_SHORT`] that a peer ends the
+//!   other. Then the next few waits sleep at once, and more of them each time it happens again before
 //!   [`SPINS_WELL`] spins have gone well.
 //!
 //! Who yields and gets the core back at once has it to itself: the next [`TURNS_ALONE`] turns look
@@ -46,8 +46,10 @@ const SPINS_WELL: u32 = 4;
 /// What a wait ended with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
-    /// A source had work: a ring, or the disk's completions.
+    /// A source that other threads fill had work: a ring.
     Source,
+    /// A device has completed something.
+    Device,
     /// A descriptor became ready.
     Descriptor,
     /// A timer is due.
@@ -106,9 +108,11 @@ impl Idle {
         self.penalty.set((self.penalty.get() / 2).max(HOLD_OFF_MIN));
     }
 
-    /// Learns how long a sleep took that followed a spin in vain and was ended by work.
-    pub fn slept_after_spin(&self, slept: Duration) {
-        if slept < SLEEP_SHORT {
+    /// Learns how long a sleep took that followed a spin in vain, and what ended it. Timers and
+    /// devices need no core of ours: that they come soon after a spin is chance.
+    pub fn slept_after_spin(&self, slept: Duration, found: Option<Found>) {
+        let by_peer = matches!(found, Some(Found::Source | Found::Descriptor | Found::Task));
+        if by_peer && slept < SLEEP_SHORT {
             self.hold_off();
         }
     }
@@ -266,12 +270,23 @@ mod tests {
     #[test]
     fn a_peer_that_comes_as_soon_as_we_sleep_has_waited_for_the_core() {
         let idle = Idle::new();
-        idle.slept_after_spin(LATE);
+        idle.slept_after_spin(LATE, Some(Found::Source));
         assert_eq!(held_off(&idle), 0);
-        idle.slept_after_spin(SOON);
+        idle.slept_after_spin(SOON, Some(Found::Source));
         assert_eq!(held_off(&idle), HOLD_OFF_MIN);
-        idle.slept_after_spin(SOON);
+        idle.slept_after_spin(SOON, Some(Found::Descriptor));
         assert_eq!(held_off(&idle), HOLD_OFF_MIN * 2);
+    }
+
+    /// A device that syncs in a little more than a spin looked like a peer without a core: with
+    /// each synced update engines and clients gave up spinning for the next waits, of all kinds.
+    #[test]
+    fn a_device_that_answers_soon_after_a_spin_says_nothing_about_cores() {
+        let idle = Idle::new();
+        for found in [Found::Device, Found::Timer] {
+            idle.slept_after_spin(SOON, Some(found));
+            assert_eq!(held_off(&idle), 0, "{found:?}");
+        }
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl Real {
         let held = self.hold();
         let mut progress = self.exec.run_ready(|_| {});
         drop(held);
-        progress |= self.poll_sources();
+        progress |= self.poll_sources().is_some();
         progress |= self.fire_timers();
         let rounds = self.rounds.get() + 1;
         self.rounds.set(rounds);
@@ -191,11 +191,17 @@ impl Real {
         Held(self)
     }
 
-    fn poll_sources(&self) -> bool {
+    /// Work of another thread counts before that of a device.
+    fn poll_sources(&self) -> Option<Found> {
         let sources = self.sources.borrow().clone();
-        let mut found = false;
+        let mut found = None;
         for source in sources.iter() {
-            found |= source.poll();
+            if source.poll() {
+                match source.is_device() {
+                    true => _ = found.get_or_insert(Found::Device),
+                    false => found = Some(Found::Source),
+                }
+            }
         }
         found
     }
@@ -222,8 +228,8 @@ impl Real {
         let spun = start.elapsed();
         let (found, slept) = self.sleep(limit.map(|limit| limit.saturating_sub(spun)));
         let idle = start.elapsed();
-        if slept && spins && found.is_some_and(|found| found != Found::Timer) {
-            self.idle.slept_after_spin(idle - spun);
+        if slept && spins {
+            self.idle.slept_after_spin(idle - spun, found);
         }
         self.idle.waited(idle, found);
         found.is_some()
@@ -259,7 +265,7 @@ impl Real {
             return found;
         }
         rustix::thread::sched_yield();
-        self.poll_sources() || self.exec.has_work()
+        self.poll_sources().is_some() || self.exec.has_work()
     }
 
     /// Yields and looks until there is work, or for as long as `budget`.
@@ -293,8 +299,9 @@ impl Real {
         looks_at_fds: impl FnOnce(bool) -> bool,
         timer_is_due: bool,
     ) -> Option<Found> {
-        if self.poll_sources() {
-            return Some(Found::Source);
+        let found = self.poll_sources();
+        if found.is_some() {
+            return found;
         }
         if self.exec.has_work() {
             return Some(Found::Task);
@@ -332,17 +339,17 @@ impl Real {
     /// Sleeps until there is work, at most `limit`: what there is, and whether it slept indeed.
     fn sleep(&self, limit: Option<Duration>) -> (Option<Found>, bool) {
         let sources = self.sources.borrow().clone();
-        let mut raced = false;
+        let mut raced = None;
         let mut armed_count = 0;
         for source in sources.iter() {
             armed_count += 1;
             if source.arm() {
-                raced = true;
+                raced = Some(if source.is_device() { Found::Device } else { Found::Source });
                 break;
             }
         }
         let (mut slept, mut ready) = (false, false);
-        if !raced && self.exec.prepare_sleep() {
+        if raced.is_none() && self.exec.prepare_sleep() {
             let timer = self.timers.next().map(|deadline| deadline.saturating_sub(self.now()));
             let wait = match (limit, timer) {
                 (Some(a), Some(b)) => Some(a.min(b)),
@@ -354,17 +361,14 @@ impl Real {
         for source in &sources[..armed_count] {
             source.disarm();
         }
-        let mut found = None;
         // All of them are served; the first that holds is what the wait ended with.
-        let mut note = |holds: bool, what: Found| {
-            if holds {
-                found.get_or_insert(what);
-            }
-        };
-        note(ready, Found::Descriptor);
-        note(self.poll_sources() | raced, Found::Source);
-        note(self.fire_timers(), Found::Timer);
-        note(self.exec.has_work(), Found::Task);
+        let by_source = self.poll_sources().or(raced);
+        let timer_fired = self.fire_timers();
+        let found = ready
+            .then_some(Found::Descriptor)
+            .or(by_source)
+            .or(timer_fired.then_some(Found::Timer))
+            .or(self.exec.has_work().then_some(Found::Task));
         (found, slept)
     }
 

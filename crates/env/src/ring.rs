@@ -145,6 +145,10 @@ impl Source for Ring {
     fn fd(&self) -> Option<RawFd> {
         Some(self.ring.borrow().as_raw_fd())
     }
+
+    fn is_device(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for Ring {

@@ -21,6 +21,11 @@ pub trait Source {
     fn disarm(&self);
     /// What becomes readable when there is work while armed.
     fn fd(&self) -> Option<RawFd>;
+    /// Its work comes from a device, which needs no core to bring it; else from other threads,
+    /// which may wait for ours.
+    fn is_device(&self) -> bool {
+        false
+    }
     /// Futures run now: what the source would tell others may wait for [`Source::release`], which
     /// comes before the loop looks for work, sleeps or ends. Neither may add or remove sources.
     fn hold(&self) {}
