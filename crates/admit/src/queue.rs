@@ -121,7 +121,6 @@ impl<J: Clone + Ord + Hash, T> FairQueue<J, T> {
         self.places.len()
     }
 
-    /// Nobody waits.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -23,13 +23,9 @@ use types::{Code, Error, Result};
 /// Which benchmark a worker takes part in.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Job {
-    /// [`crate::io`].
     Io(io::Options),
-    /// [`crate::md`].
     Md(md::Options),
-    /// [`crate::ioc`].
     Ioc(ioc::Load),
-    /// [`crate::store`].
     Store(store::Load),
     /// The yardsticks of [`crate::suite`].
     Hop(hop::Load),
@@ -56,7 +52,6 @@ pub enum Phase {
     Write,
     /// `io`: reads back what the worker itself wrote, and compares.
     CheckWrite,
-    /// Reads.
     Read,
     /// `md`: makes files.
     Create,

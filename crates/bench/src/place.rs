@@ -27,12 +27,7 @@ pub enum Where {
     Posix(PathBuf),
     /// The same, by processes that have these variables in their environment (a preloaded
     /// library, for one).
-    PosixWith {
-        /// The directory.
-        dir: PathBuf,
-        /// Names and values.
-        variables: Vec<(String, String)>,
-    },
+    PosixWith { dir: PathBuf, variables: Vec<(String, String)> },
 }
 
 impl Where {

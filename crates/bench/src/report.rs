@@ -12,7 +12,6 @@ pub struct Report<O> {
     pub benchmark: String,
     /// All parameters, as they were in force.
     pub options: O,
-    /// Where it ran.
     pub place: Where,
     /// What it ran on.
     pub machine: Machine,
@@ -94,9 +93,7 @@ pub struct PhaseResult {
     pub bytes: u64,
     /// From the earliest start to the latest end.
     pub seconds: f64,
-    /// Operations per second.
     pub ops_per_s: f64,
-    /// Bytes per second.
     pub bytes_per_s: f64,
     /// CPU time of the benchmark's processes, microseconds per operation.
     pub client_cpu_us_per_op: f64,
@@ -155,9 +152,7 @@ fn evenness(samples: &[Sample]) -> f64 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSummary {
     pub phase: Phase,
-    /// Operations per second.
     pub ops_per_s: Spread,
-    /// Bytes per second.
     pub bytes_per_s: Spread,
     /// CPU time of clients and servers together, microseconds per operation.
     pub cpu_us_per_op: Spread,
@@ -167,12 +162,10 @@ pub struct PhaseSummary {
 /// How a figure came out over several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Least.
     pub min: f64,
     /// Middle; of an even number of runs the mean of the two in the middle.
     pub median: f64,
     pub mean: f64,
-    /// Greatest.
     pub max: f64,
     /// Number of runs.
     pub count: usize,

@@ -32,11 +32,10 @@ pub struct Lines {
     pub x_label: String,
     /// Beside the vertical axis.
     pub y_label: String,
-    /// The curves.
     pub series: Vec<Series>,
 }
 
-/// A curve.
+/// One curve of a plot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// In the legend.
@@ -95,7 +94,6 @@ const SHARES_ROW: f64 = 18.0;
 const SHARES_MAX: f64 = 3.0;
 
 impl Shares {
-    /// The drawing.
     pub fn svg(&self) -> String {
         let bottom = TOP + SHARES_ROW * self.rows.len() as f64;
         let mut page = Page::blank(&self.title, bottom + 30.0);
@@ -119,7 +117,6 @@ impl Shares {
 }
 
 impl Lines {
-    /// The drawing.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points).filter(is_drawable);
         let x_axis = Axis::up_to(points().map(|point| point.0).fold(0.0, f64::max));
@@ -143,7 +140,6 @@ impl Lines {
 }
 
 impl Bars {
-    /// The drawing.
     pub fn svg(&self) -> String {
         let heights = self.panels.iter().flat_map(|panel| &panel.bars).map(|bar| total(bar));
         let y_axis = Axis::up_to(heights.fold(0.0, f64::max));

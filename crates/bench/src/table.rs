@@ -15,7 +15,6 @@ impl Table {
         Table { rows: vec![heads.iter().map(|head| head.to_string()).collect()] }
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }

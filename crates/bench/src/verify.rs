@@ -15,7 +15,6 @@ pub struct Mismatch {
     pub offset: u64,
     /// What should be there.
     pub expected: u64,
-    /// What is there.
     pub found: u64,
 }
 

@@ -38,12 +38,12 @@ const OWNER_GROUP: u8 = 2;
 const GROUP: u8 = 3;
 const EVERYONE: u8 = 4;
 
-/// Access types.
+/// Access types of an entry.
 const ALLOW: u8 = 1;
 const AUDIT: u8 = 1 << 1;
 const ALARM: u8 = 1 << 2;
 
-/// Flags.
+/// Flags of an entry.
 const FLAG_GROUP: u16 = 1;
 const FLAG_POOL_INHERIT: u16 = 1 << 1;
 const FLAG_FAIL: u16 = 1 << 2;
@@ -193,7 +193,6 @@ impl Ace {
     }
 }
 
-/// A list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Acl {
     version: u16,

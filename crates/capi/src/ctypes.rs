@@ -39,7 +39,7 @@ pub const DAOS_PROP_LABEL_MAX_LEN: usize = 127;
 pub const DAOS_ANCHOR_BUF_MAX: usize = 104;
 /// Bytes of the hint text in attributes.
 pub const DAOS_CONT_HINT_MAX_LEN: usize = 128;
-/// `DAOS_SNAPSHOT_MAX_LEN`.
+/// Bytes of the name of a snapshot in C, with the zero at its end.
 pub const DAOS_SNAPSHOT_MAX_LEN: usize = 128;
 /// Kinds of media in space figures.
 pub const DAOS_MEDIA_MAX: usize = 2;
@@ -121,7 +121,7 @@ pub struct daos_epoch_range_t {
     pub epr_hi: daos_epoch_t,
 }
 
-/// An object id.
+/// What C has as the id of an object.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct daos_obj_id_t {
@@ -260,7 +260,7 @@ pub union daos_prop_value {
     pub dpe_val_ptr: *mut c_void,
 }
 
-/// One property.
+/// A property and its value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct daos_prop_entry {
@@ -270,7 +270,7 @@ pub struct daos_prop_entry {
     pub value: daos_prop_value,
 }
 
-/// Properties.
+/// A list of properties, `dpp_nr` of them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct daos_prop_t {

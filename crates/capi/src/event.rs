@@ -67,7 +67,7 @@ pub struct Event {
 // SAFETY: the user's memory is written by whoever completes the event, one at a time; see `User`.
 unsafe impl Sync for Event {}
 
-/// An event queue.
+/// A queue of events, with a context of its own.
 pub struct Queue {
     ctx: Arc<Ctx>,
     done: Mutex<VecDeque<Arc<Event>>>,
@@ -87,7 +87,6 @@ impl Queue {
         })
     }
 
-    /// Events that run.
     pub fn running(&self) -> Vec<*mut UserEvent> {
         self.running.lock().iter().map(|event| event.user.0).collect()
     }

@@ -23,11 +23,8 @@ const VERSION: u8 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// A pool.
     Pool = 1,
-    /// A container.
     Cont = 2,
-    /// An array.
     Array = 3,
     /// A mount, with its pool and container or alone.
     Mount = 4,

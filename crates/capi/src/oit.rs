@@ -19,7 +19,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use types::{Code, Epoch, Error, Oid, Result};
 
-/// Longest mark, bytes.
 const MARK_BYTES_MAX: usize = 32;
 
 /// A filter of a listing: positive to keep the object, 0 to leave it out, negative to stop.

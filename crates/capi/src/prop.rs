@@ -25,7 +25,6 @@ const NOT_SET: u16 = 1;
 
 /// Types of properties of pools.
 pub mod pool {
-    /// Label.
     pub const LABEL: u32 = 1;
     /// Access control list.
     pub const ACL: u32 = 2;
@@ -45,7 +44,6 @@ pub mod pool {
 pub mod cont {
     /// Behind this come the types.
     pub const MIN: u32 = 0x1000;
-    /// Label.
     pub const LABEL: u32 = 0x1001;
     /// What the objects mean.
     pub const LAYOUT_TYPE: u32 = 0x1002;
@@ -61,19 +59,15 @@ pub mod cont {
     pub const REDUN_FAC: u32 = 0x1007;
     /// Fault domain of redundancy.
     pub const REDUN_LVL: u32 = 0x1008;
-    /// Most snapshots.
     pub const SNAPSHOT_MAX: u32 = 0x1009;
     /// Access control list.
     pub const ACL: u32 = 0x100a;
-    /// Compression.
     pub const COMPRESS: u32 = 0x100b;
-    /// Encryption.
     pub const ENCRYPT: u32 = 0x100c;
     /// User who owns it.
     pub const OWNER: u32 = 0x100d;
     /// Group that owns it.
     pub const OWNER_GROUP: u32 = 0x100e;
-    /// Deduplication.
     pub const DEDUP: u32 = 0x100f;
     /// Least bytes to be deduplicated.
     pub const DEDUP_THRESHOLD: u32 = 0x1010;
@@ -95,24 +89,20 @@ pub mod cont {
     pub const SCRUBBER_DISABLED: u32 = 0x1018;
     /// Version of the objects' format.
     pub const OBJ_VERSION: u32 = 0x1019;
-    /// Performance domain.
     pub const PERF_DOMAIN: u32 = 0x101a;
     /// Behind the last one.
     pub const MAX: u32 = 0x101b;
 }
 
-/// A value.
+/// The value of a property.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Value {
-    /// A number.
     Number(u64),
-    /// A string.
     Text(String),
     /// An access control list, one text an entry.
     Acl(Vec<String>),
     /// Ids of well-known objects, (hi, lo).
     Roots([(u64, u64); 4]),
-    /// Ranks.
     Ranks(Vec<u32>),
 }
 

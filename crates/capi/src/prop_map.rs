@@ -76,7 +76,6 @@ fn csum_number(csum: CsumKind) -> u64 {
 /// What a list says of a container to be made.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ContSpec {
-    /// Properties.
     pub props: ContProps,
     /// Label, if one is named.
     pub label: Option<String>,

@@ -201,7 +201,6 @@ struct SuiteArgs {
     plot: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
     match &args.verb {
         BenchVerb::Io(args) => {

@@ -231,7 +231,6 @@ impl ContReport {
     }
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &ContArgs) -> Outcome {
     let subject = |which: &Which| Subject::Cont(Name::parse(&which.pool), Name::parse(&which.cont));
     match &args.verb {

@@ -30,7 +30,6 @@ struct Report {
     findings: Vec<Finding>,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &DoctorArgs) -> Outcome {
     let mut dirs = args.data.clone();
     if dirs.is_empty() {

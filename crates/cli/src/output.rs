@@ -14,7 +14,6 @@ use types::Error;
 /// Where a command's results go.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// Print JSON.
     pub json: bool,
     /// No progress bars, no closing remarks.
     pub quiet: bool,
@@ -151,13 +150,11 @@ impl Table {
         }
     }
 
-    /// Appends a row.
     pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.header.len(), "a cell for each column");
         self.rows.push(cells);
     }
 
-    /// Writes it.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut widths: Vec<usize> =
             self.header.iter().map(|title| title.chars().count()).collect();

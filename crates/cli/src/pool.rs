@@ -213,7 +213,6 @@ impl PoolReport {
     }
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
     let subject = |pool: &str| Subject::Pool(Name::parse(pool));
     match &args.verb {

@@ -64,7 +64,6 @@ fn property_name(text: &str) -> String {
     text.replace('-', "_").to_ascii_lowercase()
 }
 
-/// Changes properties.
 pub fn set_props(session: &Session, subject: Subject, changes: &[Assignment]) -> Outcome {
     let props = changes.iter().map(|to| (property_name(&to.name), to.value.clone())).collect();
     run(session, ControlRequest::SetProps { subject, props })?;
@@ -97,7 +96,6 @@ pub fn show_attrs(session: &Session, subject: Subject, wanted: &[String]) -> Out
     })
 }
 
-/// Sets user attributes.
 pub fn set_attrs(session: &Session, subject: Subject, changes: &[Assignment]) -> Outcome {
     let attrs: BTreeMap<_, _> =
         changes.iter().map(|to| (to.name.clone(), Some(to.value.clone().into_bytes()))).collect();
@@ -105,7 +103,6 @@ pub fn set_attrs(session: &Session, subject: Subject, changes: &[Assignment]) ->
     session.out.done("Changed.")
 }
 
-/// Removes user attributes.
 pub fn del_attrs(session: &Session, subject: Subject, names: &[String]) -> Outcome {
     let attrs = names.iter().map(|name| (name.clone(), None)).collect();
     run(session, ControlRequest::SetAttrs { subject, attrs })?;

@@ -15,7 +15,6 @@ use wire::control::{Name, OpenMode, SnapName};
 /// Options every command shares.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Where results go.
     pub out: Output,
     /// What `--system` (or `--dir`) said.
     pub system: Option<String>,
@@ -27,9 +26,7 @@ pub struct Session {
 
 /// A mounted container and what it was reached through.
 pub struct Mount {
-    /// The thread's client.
     pub client: Client,
-    /// The file system.
     pub dfs: Dfs,
 }
 

@@ -93,7 +93,6 @@ struct ListReport {
     rolling_back: Option<u64>,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &SnapshotArgs) -> Outcome {
     match &args.verb {
         SnapshotVerb::Create(args) => create(session, args),
@@ -109,7 +108,6 @@ impl Which {
     }
 }
 
-/// Makes a snapshot.
 pub fn create(session: &Session, args: &CreateArgs) -> Outcome {
     let (pool, cont) = args.which.names();
     let name = args.name.clone().unwrap_or_default();
@@ -132,7 +130,6 @@ fn snapshots(session: &Session, which: &Which) -> Result<ListReport> {
     }
 }
 
-/// Lists snapshots.
 pub fn list(session: &Session, which: &Which) -> Outcome {
     let report = snapshots(session, which)?;
     session.out.show(&report, |out| {
@@ -149,7 +146,6 @@ pub fn list(session: &Session, which: &Which) -> Outcome {
     })
 }
 
-/// Removes a snapshot.
 pub fn destroy(session: &Session, one: &One) -> Outcome {
     let (pool, cont) = one.which.names();
     let snap = SnapName::parse(&one.snapshot);

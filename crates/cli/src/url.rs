@@ -24,14 +24,11 @@ pub struct Url {
 /// A URL, or a path of this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// In a container.
     Remote(Url),
-    /// On this machine.
     Local(OsString),
 }
 
 impl Url {
-    /// Parses a URL.
     pub fn parse(text: &OsStr) -> Result<Url> {
         let bad = |what: &str| {
             Error::inval(format!(

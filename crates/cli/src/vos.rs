@@ -148,7 +148,6 @@ fn with<R>(
     outcome
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &VosArgs) -> Outcome {
     match &args.verb {
         VosVerb::Stat { place } => {

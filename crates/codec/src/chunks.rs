@@ -86,9 +86,8 @@ pub fn value_sums<P: AsRef<[u8]>>(
 pub enum Fault {
     /// The chunk at this byte of the bulk differs from its sum, or should be zeros and is not.
     Mismatch {
-        /// Where it begins.
+        /// Where the chunk begins in the bulk.
         at: u64,
-        /// Its length.
         bytes: u64,
     },
     /// Runs, sums and memory do not belong together.

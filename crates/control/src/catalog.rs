@@ -17,19 +17,17 @@ impl Revision {
     pub const ABSENT: Revision = Revision(0);
 }
 
-/// A stored value.
+/// The value of a key, and the write it came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Versioned {
     /// Which write this is.
     pub revision: Revision,
-    /// What was written.
     pub bytes: Vec<u8>,
 }
 
 /// A condition of a commit: the key's last write is this one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compare {
-    /// The key.
     pub key: String,
     /// Its revision, [`Revision::ABSENT`] if it must not exist.
     pub revision: Revision,
@@ -38,7 +36,6 @@ pub struct Compare {
 /// A change of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Write a value.
     Put(String, Vec<u8>),
     /// Remove the key; nothing happens if it is not there.
     Delete(String),

@@ -33,7 +33,6 @@ pub trait CatalogFiles {
 pub struct Chosen {
     /// Which of them to believe; `None`: there is no catalog yet.
     pub copy: Option<usize>,
-    /// What it holds.
     pub found: Found,
     /// Where the last whole frame of each file ends, bytes; `None`: it has none.
     pub ends: [Option<usize>; 2],

@@ -26,14 +26,12 @@ pub struct SystemDf {
     /// Layout of this struct.
     pub version: u32,
     pub uuid: Uuid,
-    /// Next pool number.
     pub pool_next: u32,
-    /// Next target number.
     pub target_next: u32,
     pub rank_next: u32,
 }
 
-/// An engine.
+/// An engine that has joined the system.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EngineDf {
     /// Layout of this struct.
@@ -41,9 +39,9 @@ pub struct EngineDf {
     pub rank: Rank,
     pub tcp: String,
     pub unix: String,
-    /// Host identity.
+    /// Identity of the host (boot id).
     pub host: String,
-    /// Fault domain path.
+    /// Fault domains from the root down.
     pub domain: Vec<String>,
     /// Its targets, in its own order.
     pub targets: Vec<TargetId>,
@@ -71,15 +69,14 @@ pub struct TargetDf {
     pub state: TargetState,
 }
 
-/// A placement epoch.
+/// What objects of one placement epoch are placed over.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlacementDf {
     pub epoch: u8,
-    /// Targets and weights.
     pub weights: Vec<(TargetId, u32)>,
 }
 
-/// A pool.
+/// A pool: its names, sizes and targets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolDf {
     /// Layout of this struct.
@@ -95,7 +92,6 @@ pub struct PoolDf {
     pub shard_scm_bytes: u64,
     /// Data tier of each target, bytes.
     pub shard_nvme_bytes: u64,
-    /// Next container number.
     pub cont_next: u64,
     /// Version of the pool map.
     pub map_version: u32,
@@ -153,7 +149,6 @@ pub struct ContPropsDf {
     pub layout: ContLayout,
     /// Class of objects whose creator names none.
     pub oclass: ObjClass,
-    /// Class of directories.
     pub dir_oclass: ObjClass,
     pub file_oclass: ObjClass,
     /// Chunk of files, bytes.
@@ -166,7 +161,7 @@ pub struct ContPropsDf {
     pub server_verify: bool,
 }
 
-/// A container.
+/// A container: its names, stage and properties.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ContDf {
     /// Layout of this struct.
@@ -216,7 +211,7 @@ pub struct SnapsDf {
     pub rollback: Option<RollbackDf>,
 }
 
-/// A snapshot.
+/// One snapshot of a container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SnapDf {
     /// The moment it shows.
@@ -230,7 +225,7 @@ pub struct SnapDf {
 /// A rollback under way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RollbackDf {
-    /// The snapshot.
+    /// The snapshot it goes back to.
     pub to: Epoch,
     /// How far it is.
     pub stage: RollbackStageDf,

@@ -46,7 +46,6 @@ const FULL_PAUSE: Duration = Duration::from_millis(5);
 /// Where a coordinator is, ready to connect to.
 #[derive(Clone, Debug)]
 pub enum Remote {
-    /// A Unix socket.
     Unix(rustix::net::SocketAddrUnix),
     /// Addresses of a TCP service, tried in order.
     Tcp(Vec<SocketAddr>),
@@ -90,7 +89,6 @@ pub enum Fault {
     System {
         /// What was being done.
         doing: &'static str,
-        /// The system's answer.
         errno: Errno,
     },
     /// The coordinator closed the connection.
@@ -129,9 +127,7 @@ pub enum Answer {
 /// Minimum sizes a coordinator wishes, in bytes; they go over the client's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Minimums {
-    /// For writes.
     pub write: Option<u64>,
-    /// For reads.
     pub read: Option<u64>,
 }
 

@@ -13,11 +13,9 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// Which lines count.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Only this group.
     pub group: Option<String>,
     /// Only requests to this target.
     pub target: Option<String>,
-    /// Only this job.
     pub job: Option<String>,
     /// `write` or `read` only.
     pub kind: Option<String>,
@@ -37,15 +35,12 @@ impl Choice {
 /// What a process did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Process {
-    /// Its host.
     pub host: String,
-    /// Its id there.
     pub pid: u32,
     /// Its MPI rank.
     pub rank: Option<u32>,
     /// Completed requests.
     pub requests: u64,
-    /// Bytes of these.
     pub bytes: u64,
     /// Time they waited, microseconds.
     pub wait_us: u64,

@@ -111,7 +111,6 @@ impl Load {
         Ok(load)
     }
 
-    /// Number of clients.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }

@@ -72,7 +72,6 @@ const NONE_64: u64 = u64::MAX;
 pub enum IoKind {
     /// Write to the targets.
     Write = 0,
-    /// Read from them.
     Read = 1,
 }
 
@@ -112,7 +111,6 @@ pub struct Hello<'a> {
 pub struct Request<'a> {
     /// Chosen by the client; different from its other requests that are not completed.
     pub id: u64,
-    /// Write or read.
     pub kind: IoKind,
     /// Bytes it will transfer, as far as known.
     pub bytes: u64,
@@ -125,7 +123,6 @@ pub struct Request<'a> {
 pub enum ClientMessage<'a> {
     /// First frame.
     Hello(Hello<'a>),
-    /// Asks for permission.
     Request(Request<'a>),
     /// A granted request is done.
     Completion {
@@ -136,7 +133,9 @@ pub enum ClientMessage<'a> {
         io_us: u64,
     },
     /// The request is given up, whether it was granted or still waits.
-    Cancel { id: u64 },
+    Cancel {
+        id: u64,
+    },
     /// Asks for the coordinator's state.
     Stats,
     /// Asks for a [`CoordinatorMessage::Pong`]: a long wait in a queue is no reason to give up on
@@ -218,10 +217,7 @@ pub enum DecodeError {
     },
     /// A client of another version says hello.
     #[error("protocol version {theirs}; this side speaks {VERSION}")]
-    Version {
-        /// Its version.
-        theirs: u16,
-    },
+    Version { theirs: u16 },
     /// A payload that is no message.
     #[error("a frame of kind {kind} whose {what}")]
     Payload {
@@ -280,7 +276,6 @@ impl<'a> Targets<'a> {
     /// Bytes the longest list takes.
     pub const BYTES_MAX: usize = TARGETS_MAX * (1 + NAME_BYTES_MAX);
 
-    /// Number of targets.
     pub fn len(&self) -> usize {
         self.count as usize
     }

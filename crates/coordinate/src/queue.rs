@@ -90,17 +90,14 @@ pub enum Event<'a> {
         job: &'a str,
         /// Its job's share, unless the settings say another.
         weight: u16,
-        /// Its requests' priority.
         priority: u8,
     },
     /// A client's connection ended.
     Left { client: ClientId },
-    /// A client asks.
     Asked {
         client: ClientId,
         /// The client's number for the request.
         id: u64,
-        /// Write or read.
         kind: IoKind,
         /// Bytes it will transfer.
         bytes: u64,
@@ -111,7 +108,6 @@ pub enum Event<'a> {
     Completed {
         client: ClientId,
         id: u64,
-        /// Bytes transferred.
         bytes: u64,
         /// Microseconds of the transfer.
         io_us: u64,
@@ -127,14 +123,12 @@ pub enum Event<'a> {
 pub enum End {
     /// Granted and done.
     Completed {
-        /// Bytes transferred.
         bytes: u64,
         /// Microseconds of the transfer, as the client measured.
         io_us: u64,
     },
     /// Done without having been granted: the client did not wait for so long.
     Unasked {
-        /// Bytes transferred.
         bytes: u64,
         /// Microseconds of the transfer, as the client measured.
         io_us: u64,
@@ -168,7 +162,6 @@ pub struct Grant {
     pub client: ClientId,
     /// The client's number for it.
     pub id: u64,
-    /// Write or read.
     pub kind: IoKind,
     /// Bytes asked for.
     pub bytes: u64,

@@ -35,11 +35,9 @@ pub trait File {
     fn path(&mut self) -> Option<&[u8]>;
     /// The mount it is on.
     fn mount(&mut self) -> Option<&Mount>;
-    /// An extended attribute.
     fn xattr(&mut self, name: &str) -> Option<&[u8]>;
     /// Major and minor number of its device.
     fn device(&self) -> (u32, u32);
-    /// Its inode number.
     fn inode(&self) -> u64;
 }
 
@@ -60,7 +58,6 @@ pub enum Assign {
     Device,
     /// One of `count` targets by the hash of the inode number: `label:5`.
     Hash {
-        /// Number of targets.
         count: NonZeroU32,
         /// First part of their names.
         label: String,
@@ -101,7 +98,7 @@ impl std::str::FromStr for Assign {
     }
 }
 
-/// One rule.
+/// How the targets of some files are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Pattern of paths it is for; all when missing.

@@ -16,35 +16,30 @@ use wire::obj::Tail;
 pub struct Stat {
     /// Number of the object, for `st_ino`.
     pub ino: u64,
-    /// The object.
     pub oid: Oid,
     /// Type and permission bits.
     pub mode: u32,
     /// Names. Directories always say 1: "count your subdirectories yourself", as on btrfs, so
     /// that tools do not conclude from 2 that there are none.
     pub nlink: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Device number of device nodes.
     pub rdev: u64,
     /// Size: of a file its bytes, of a symbolic link its target's, of a directory 0.
     pub size: u64,
-    /// Bytes stored.
     pub stored_bytes: u64,
     /// Chunk of a file, bytes: the transfer size that suits it.
     pub chunk_bytes: u64,
     /// Access time, nanoseconds since 1970. Set by reading only as [`MountFlags::RELATIME`] says.
     pub atime_ns: i64,
-    /// Modification time.
+    /// Modification time, nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// Change time.
+    /// Change time, nanoseconds since 1970.
     pub ctime_ns: i64,
 }
 
 impl Stat {
-    /// What it is.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.mode).unwrap_or(FileKind::Regular)
     }
@@ -71,13 +66,11 @@ const ATIME_AGE_MAX_NS: i64 = 24 * 3600 * 1_000_000_000;
 pub struct StatFs {
     /// Both tiers, bytes.
     pub total_bytes: u64,
-    /// Of these, free.
     pub free_bytes: u64,
-    /// Of these, what data of new files may take: a tier does not lend to the other.
+    /// Of the free bytes, what data of new files may take: a tier does not lend to the other.
     pub available_bytes: u64,
     /// Objects in the pool.
     pub object_count: u64,
-    /// Longest name, bytes.
     pub name_bytes_max: u64,
 }
 

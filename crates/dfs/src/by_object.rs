@@ -23,7 +23,6 @@ use wire::obj::{Op, Recx, Tail};
 pub struct Removed {
     /// The object that lost the name.
     pub oid: Oid,
-    /// What it was.
     pub kind: FileKind,
     /// Names it has left.
     pub nlink: u32,
@@ -34,9 +33,7 @@ pub struct Removed {
 
 /// A file that was opened, or made.
 pub struct Created {
-    /// The open file.
     pub obj: Obj,
-    /// Its attributes.
     pub stat: Stat,
     /// When it was made: what the directory's mtime is by it, nanoseconds since 1970; `None` when
     /// it was there.

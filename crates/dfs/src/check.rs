@@ -61,12 +61,10 @@ pub enum Problem {
     },
 }
 
-/// A finding.
+/// One thing that is wrong, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What is wrong.
     pub problem: Problem,
-    /// With which object.
     pub oid: Oid,
     /// Where; empty for leaked objects.
     pub path: Vec<u8>,
@@ -81,13 +79,11 @@ pub struct CheckReport {
     pub object_count: u64,
     /// Directories walked, the root included.
     pub dir_count: u64,
-    /// Entries seen.
     pub entry_count: u64,
     /// Removed objects whose space comes back when nobody holds them open any more.
     pub waiting_count: u64,
     /// Data of those, bytes.
     pub waiting_bytes: u64,
-    /// What is wrong.
     pub findings: Vec<Finding>,
 }
 

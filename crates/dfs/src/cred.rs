@@ -9,10 +9,9 @@ use crate::flags::Access;
 use crate::inode::{Inode, S_ISVTX};
 use types::{Code, Error, Result};
 
-/// A caller.
+/// Who calls: user, groups and umask.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credentials {
-    /// User.
     pub uid: u32,
     /// First group; group of what the user makes.
     pub gid: u32,
@@ -28,7 +27,6 @@ impl Credentials {
         Credentials { uid, gid, groups: Vec::new(), umask: 0 }
     }
 
-    /// The superuser.
     pub fn root() -> Credentials {
         Credentials::new(0, 0)
     }

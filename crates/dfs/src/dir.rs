@@ -225,16 +225,13 @@ impl DirAnchor {
     }
 }
 
-/// A listed entry.
+/// An entry of a directory, as a listing shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirEntry {
-    /// Its name.
     pub name: Key,
-    /// What it is.
     pub kind: FileKind,
     /// Number of its object.
     pub ino: u64,
-    /// Its object.
     pub oid: Oid,
 }
 

@@ -23,7 +23,6 @@ const PAGE_ENTRIES: u32 = 1024;
 pub struct Query {
     /// Shell pattern for the name.
     pub name: Option<Vec<u8>>,
-    /// What it is.
     pub kind: Option<FileKind>,
     /// Modified after this time, nanoseconds since 1970.
     pub newer_than_ns: Option<i64>,
@@ -51,12 +50,11 @@ impl Default for Query {
     }
 }
 
-/// Something found.
+/// An entry that a search has found.
 #[derive(Clone, Debug)]
 pub struct Match {
     /// Its path, seen from the start of the search, without a leading slash.
     pub path: Vec<u8>,
-    /// What it is.
     pub kind: FileKind,
     /// Number of its object.
     pub ino: u64,

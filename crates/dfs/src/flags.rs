@@ -10,7 +10,6 @@ macro_rules! flag_set {
         pub struct $name(pub $raw);
 
         impl $name {
-            /// No bit.
             pub const NONE: $name = $name(0);
             $($(#[$bit_doc])* pub const $bit: $name = $name($value);)+
 
@@ -56,9 +55,7 @@ flag_set! {
 flag_set! {
     /// How an object is opened; like `open(2)`.
     OpenFlags(u32) {
-        /// For reading.
         READ = 1;
-        /// For writing.
         WRITE = 2;
         /// Make it if it is not there.
         CREATE = 4;
@@ -129,7 +126,6 @@ flag_set! {
     AllocateFlags(u32) {
         /// The size stays.
         KEEP_SIZE = 1;
-        /// Make a hole.
         PUNCH_HOLE = 2;
         /// Make the range read as zero.
         ZERO_RANGE = 16;
@@ -180,15 +176,11 @@ pub enum SetTime {
 pub struct SetAttr {
     /// Permission bits; type bits, if given, must be those the object has.
     pub mode: Option<u32>,
-    /// Owner.
     pub uid: Option<u32>,
-    /// Group.
     pub gid: Option<u32>,
     /// Size of a regular file, bytes.
     pub size: Option<u64>,
-    /// Access time.
     pub atime: Option<SetTime>,
-    /// Modification time.
     pub mtime: Option<SetTime>,
     /// Clear set-user-id, and set-group-id where the group may execute: what a kernel asks for
     /// after it has checked the caller.

@@ -45,9 +45,7 @@ pub(crate) struct Shared {
 pub struct FormatOptions {
     /// Permission bits.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
 }
 
@@ -211,12 +209,10 @@ impl Dfs {
         Dfs::with_superblock(&self.shared.cont, flags, cred, self.shared.superblock)
     }
 
-    /// Who is calling.
     pub fn credentials(&self) -> &Credentials {
         &self.cred
     }
 
-    /// The container.
     pub fn container(&self) -> &Container {
         &self.shared.cont
     }
@@ -247,7 +243,6 @@ impl Dfs {
         self.shared.prefix.borrow()
     }
 
-    /// The root directory.
     pub async fn root(&self) -> Result<Obj> {
         let inode = self.shared.fetch_root().await?.inode;
         Ok(Obj::new(self.shared.node(self.shared.root_location(), inode), OpenFlags::READ_WRITE))
@@ -348,7 +343,6 @@ impl Shared {
         oid == self.superblock.root
     }
 
-    /// The root's inode.
     pub async fn fetch_root(&self) -> Result<Found> {
         let mut batch = self.cont.batch();
         batch.op(fetch_inode(self.superblock_oid, ROOT));

@@ -77,19 +77,12 @@ pub const S_ISVTX: u32 = 0o1000;
 /// What a directory entry can be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FileKind {
-    /// Regular file.
     Regular,
-    /// Directory.
     Directory,
-    /// Symbolic link.
     Symlink,
-    /// Named pipe.
     Fifo,
-    /// Socket.
     Socket,
-    /// Character device.
     CharDevice,
-    /// Block device.
     BlockDevice,
 }
 
@@ -137,9 +130,7 @@ pub struct Inode {
     pub quiet: bool,
     /// Type and permission bits.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Names of the file; 1 for directories.
     pub nlink: u32,

@@ -62,12 +62,10 @@ pub struct Superblock {
     pub dir_class: ObjClass,
     /// Chunk of files where the directory names none, bytes.
     pub chunk_bytes: u32,
-    /// The root directory.
     pub root: Oid,
 }
 
 impl Superblock {
-    /// The record.
     pub fn encode(&self) -> Vec<u8> {
         let mut raw = Vec::with_capacity(SUPERBLOCK_BYTES);
         raw.extend_from_slice(MAGIC);

@@ -166,7 +166,6 @@ impl Obj {
         self.node.inode().mode
     }
 
-    /// What it is.
     pub fn kind(&self) -> FileKind {
         self.node.inode().kind()
     }

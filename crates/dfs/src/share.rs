@@ -25,7 +25,6 @@ impl SharedObj {
         SharedObj { location, inode, flags, unlinked: false, nameless: false }
     }
 
-    /// The object's id.
     pub fn oid(&self) -> Oid {
         self.inode.oid
     }
@@ -45,7 +44,6 @@ impl SharedObj {
         self.inode.mode
     }
 
-    /// What it is.
     pub fn kind(&self) -> FileKind {
         self.inode.kind()
     }

@@ -36,7 +36,6 @@ impl Sys {
         Sys { fs, lifetime: Cell::new(LIFETIME), dirs: RefCell::new(HashMap::new()) }
     }
 
-    /// The mount.
     pub fn fs(&self) -> &Dfs {
         &self.fs
     }
@@ -172,7 +171,6 @@ impl Sys {
         }
     }
 
-    /// Makes a directory.
     pub async fn mkdir(&self, path: &[u8], mode: u32) -> Result<()> {
         self.mkdir_of(path, mode, None).await
     }
@@ -336,7 +334,6 @@ impl Sys {
         self.fs.setattr(&self.lookup(path, follow).await?, set).await
     }
 
-    /// Changes permission bits.
     pub async fn chmod(&self, path: &[u8], mode: u32) -> Result<()> {
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         self.setattr(path, &set, true).await.map(|_| ())
@@ -422,7 +419,6 @@ impl Sys {
         self.fs.write(&file, 0, data).await.map(|_| ())
     }
 
-    /// Space.
     pub async fn statfs(&self) -> Result<StatFs> {
         self.fs.statfs().await
     }

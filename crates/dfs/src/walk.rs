@@ -36,7 +36,6 @@ pub(crate) struct Walked {
     pub links: usize,
 }
 
-/// How to walk.
 #[derive(Clone, Copy)]
 pub(crate) struct WalkHow {
     /// Follow a symbolic link in the last place.

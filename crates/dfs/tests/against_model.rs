@@ -68,7 +68,6 @@ struct Pair {
     tree: Namespace,
     /// Directories ever made, removed ones too; the root first.
     dirs: Vec<(Obj, Ino)>,
-    /// Open files.
     files: Vec<(Obj, Ino)>,
 }
 

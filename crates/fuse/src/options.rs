@@ -26,7 +26,6 @@ pub struct Options {
     pub threads: usize,
     /// How requests come from the kernel.
     pub transport: Transport,
-    /// Refuse changes.
     pub read_only: bool,
     /// Let other users in. `None`: when root mounts.
     pub allow_other: Option<bool>,
@@ -46,7 +45,6 @@ pub struct Options {
     pub noexec: bool,
     /// Do not keep access times.
     pub noatime: bool,
-    /// Largest read, bytes.
     pub max_read_bytes: Option<u32>,
     /// Read-ahead of the kernel, bytes.
     pub readahead_bytes: Option<u32>,

@@ -37,7 +37,6 @@ pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     digits.chunks(2).map(|pair| Some((value(pair[0])? * 16 + value(pair[1])?) as u8)).collect()
 }
 
-/// Writes hex digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

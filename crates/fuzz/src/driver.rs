@@ -17,16 +17,13 @@ use std::time::{Duration, Instant};
 pub enum Limit {
     /// After this many inputs.
     Iterations(u64),
-    /// After this long.
     Time(Duration),
 }
 
 /// A target failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// The target's name.
     pub target: &'static str,
-    /// What happened.
     pub what: String,
     /// The input, made small.
     pub input: Vec<u8>,

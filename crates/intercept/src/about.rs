@@ -19,7 +19,6 @@ pub struct About {
 }
 
 impl About {
-    /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut raw = Vec::new();
         for part in [&self.url, &self.path] {

@@ -17,7 +17,6 @@ use types::{Code, Error, Result};
 
 /// How far a step of an operation has come.
 pub enum Step<T> {
-    /// It is done.
     Done(T),
     /// The name is a symbolic link that is to be followed; its target.
     Link(Vec<u8>),
@@ -33,13 +32,10 @@ pub enum Answer<T> {
 
 /// What an operation works with.
 pub struct Scene<'a> {
-    /// The thread's context.
     pub ctx: &'a Arc<Ctx>,
-    /// What is inside.
     pub local: &'a Rc<Local>,
-    /// The file system.
     pub mount: &'a Rc<Mount>,
-    /// The same as the caller sees it.
+    /// The mounted file system, as the caller sees it.
     pub fs: Dfs,
 }
 

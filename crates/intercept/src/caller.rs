@@ -17,13 +17,13 @@ pub fn changed() {
     VERSION.fetch_add(1, Relaxed);
 }
 
-/// The mask changed.
+/// The process has set its file mode mask.
 pub fn set_mask(mask: u32) {
     MASK.store(mask & 0o777, Relaxed);
     changed();
 }
 
-/// The mask.
+/// The file mode mask; the kernel is asked where it is not known yet.
 pub fn mask() -> u32 {
     let known = MASK.load(Relaxed);
     if known <= 0o777 {

@@ -47,7 +47,7 @@ impl Prefix {
     }
 }
 
-/// The settings.
+/// What the library was told: where files are, and what it logs.
 pub struct Config {
     /// Where files of ours are.
     pub prefixes: Vec<Prefix>,

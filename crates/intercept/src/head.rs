@@ -51,7 +51,7 @@ pub const LOCKED: u32 = FLOCK_SHARED | FLOCK_EXCLUSIVE | RANGES;
 /// Marks from here on count how often the description came to be locked.
 pub const TIMES: u32 = 1 << 8;
 
-/// The shared state.
+/// What descriptions of one open file share, in its page of memory.
 #[repr(C)]
 pub struct Head {
     magic: AtomicU64,
@@ -154,7 +154,7 @@ impl Head {
     }
 }
 
-/// A held lock.
+/// The lock of a [`Head`], free again when this is dropped.
 pub struct Locked<'a>(&'a Head);
 
 impl std::ops::Deref for Locked<'_> {
@@ -342,7 +342,6 @@ impl Page {
         Ok(Page { start, inode, file: None })
     }
 
-    /// The head.
     pub fn head(&self) -> &Head {
         // SAFETY: mapped as long as the page lives; a head is valid whatever bytes it is made of.
         unsafe { self.start.as_ref() }

@@ -10,7 +10,7 @@ use types::{Key, Result};
 /// Entries asked for in one request.
 const PAGE_ENTRIES: u32 = 1024;
 
-/// An entry.
+/// An entry as a stream of a directory gives it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub name: Key,
@@ -48,7 +48,6 @@ pub fn type_of(kind: FileKind) -> u8 {
 }
 
 impl Listing {
-    /// At the start.
     pub fn new() -> Listing {
         Listing { page: Vec::new(), base: 0, at: 0, anchor: DirAnchor::start(), begins: Vec::new() }
     }

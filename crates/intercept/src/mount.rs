@@ -29,7 +29,6 @@ const DIRS_MAX: usize = 1024;
 /// A directory and its path below the file system's root, without symbolic links; empty for the
 /// root.
 pub struct Dir {
-    /// The open directory.
     pub obj: Obj,
     pub path: Vec<u8>,
 }

@@ -4,7 +4,7 @@
 //! 36 35 98:0 /root /point rw,noatime master:1 - type source rw,errors=continue
 //! ```
 
-/// A mount.
+/// What one line says of a mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
     /// Major and minor number of the file system.
@@ -14,7 +14,6 @@ pub struct Mount {
     pub point: Vec<u8>,
     /// Type of the file system.
     pub kind: Vec<u8>,
-    /// What is mounted.
     pub source: Vec<u8>,
     /// Nothing can be changed through it: this mount of the file system, or any.
     pub is_read_only: bool,

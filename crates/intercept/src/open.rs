@@ -25,7 +25,6 @@ pub const FIRST: u64 = 1 << 32;
 pub struct Open {
     /// Its number in this process, never used again.
     pub id: u64,
-    /// The file system.
     pub prefix: &'static Prefix,
     pub cont: [u8; 16],
     kind: FileKind,

@@ -15,7 +15,6 @@ use std::sync::Arc;
 /// Where a path begins.
 #[derive(Clone)]
 pub enum Start {
-    /// At the prefix.
     Prefix,
     /// At an open directory.
     Dir(Arc<Open>),
@@ -24,9 +23,7 @@ pub enum Start {
 /// A path of ours.
 #[derive(Clone)]
 pub struct Spot {
-    /// The file system.
     pub prefix: &'static Prefix,
-    /// Where it begins.
     pub start: Start,
     /// What follows, with slashes as given; may be empty.
     pub text: Vec<u8>,

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 /// How much is logged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Nothing.
     Off,
     /// What was refused.
     Warn,

@@ -53,18 +53,15 @@ struct Met {
 }
 
 impl Mounts {
-    /// None met yet.
     pub const NONE: Self = Self { known: [None; MOUNTS], next: 0 };
 }
 
 /// An open regular file.
 pub struct Open<'a> {
-    /// Its descriptor.
     pub fd: BorrowedFd<'a>,
     pub status: &'a Statx,
     /// Room for what the system answers.
     pub scratch: &'a mut Scratch,
-    /// Mounts met before.
     pub mounts: &'a mut Mounts,
 }
 

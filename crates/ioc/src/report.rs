@@ -46,7 +46,6 @@ pub struct Counters {
     connections: AtomicU64,
 }
 
-/// The process's counters.
 pub static COUNTERS: Counters = Counters {
     calls: [const { AtomicU64::new(0) }; 2],
     bytes: [const { AtomicU64::new(0) }; 2],
@@ -89,7 +88,6 @@ impl Counters {
 pub struct Coordinated {
     /// A read, else a write.
     pub read: bool,
-    /// Bytes transferred.
     pub bytes: u64,
     /// Time until the permission.
     pub wait: Duration,
@@ -138,7 +136,7 @@ impl Log {
         }
     }
 
-    /// The counters.
+    /// A line with all counters.
     pub fn summary(&self, counters: &Counters) {
         let get = |counter: &AtomicU64| counter.load(Relaxed);
         let mut passed = Line::new();

@@ -14,7 +14,6 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// No failure yet.
     pub const fn new() -> Self {
         Self { until_us: AtomicU64::new(0), failures: AtomicU32::new(0) }
     }

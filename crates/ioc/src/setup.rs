@@ -20,7 +20,6 @@ pub struct Setup {
     pub remote: Remote,
     /// When it is tried again.
     pub retry: Retry,
-    /// Where lines go.
     pub log: Log,
     token_file: Option<CString>,
 }

@@ -27,7 +27,6 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Not mapped yet.
     pub const NONE: Self = Self { address: None };
 
     /// The room; none when the system has no memory.
@@ -48,7 +47,6 @@ impl Scratch {
 
 /// What a call works with.
 pub struct Slot {
-    /// The connection.
     pub client: Client,
     /// Process that made it; another one has inherited it by `fork`.
     pub pid: u32,
@@ -58,7 +56,6 @@ pub struct Slot {
     pub encoded: [u8; Targets::BYTES_MAX],
     /// Room for what the system answers.
     pub scratch: Scratch,
-    /// Mounts met before.
     pub mounts: Mounts,
 }
 

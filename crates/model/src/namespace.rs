@@ -10,7 +10,6 @@ use types::Code;
 /// Number of a node.
 pub type Ino = u64;
 
-/// The root's number.
 pub const ROOT: Ino = 1;
 
 /// What a node is.
@@ -33,24 +32,22 @@ pub struct Node {
     pub nlink: u32,
     /// Permission bits.
     pub mode: u32,
-    /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Directory that a directory is in.
     pub parent: Ino,
 }
 
-/// How to rename.
+/// What a rename does where the new name is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rename {
     /// Take the place of what has the name.
     Replace,
     /// Only if nothing has it.
     NoReplace,
-    /// Swap.
     Exchange,
 }
 
-/// A tree.
+/// A tree of nodes below one root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
     nodes: BTreeMap<Ino, Node>,
@@ -64,7 +61,6 @@ impl Default for Namespace {
 }
 
 impl Namespace {
-    /// An empty tree.
     pub fn new() -> Namespace {
         let root = Node {
             kind: Kind::Dir(BTreeMap::new()),
@@ -116,7 +112,6 @@ impl Namespace {
         Ok(self.entries(dir)?.iter().map(|(name, ino)| (name.clone(), *ino)).collect())
     }
 
-    /// Makes an entry.
     pub fn make(&mut self, dir: Ino, name: &[u8], kind: Kind, mode: u32) -> Result<Ino, Code> {
         if self.entries(dir)?.contains_key(name) {
             return Err(Code::Exist);

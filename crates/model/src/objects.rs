@@ -332,7 +332,6 @@ impl ContShard {
         }
     }
 
-    /// Removes an object.
     pub fn punch(&mut self, oid: Oid) {
         self.objects.remove(&oid);
     }

@@ -31,7 +31,6 @@ const MIRRORS_BEFORE_SWEEP: usize = 256;
 
 /// What runs inside a context.
 pub struct Local {
-    /// The client.
     pub client: Client,
     ctx: Weak<Ctx>,
     mirrors: RefCell<HashMap<u64, Rc<dyn Any>>>,
@@ -123,20 +122,18 @@ pub struct Ctx {
 /// Something to be done when a context's lock is free, because it may come back to the context:
 /// a callback of the caller's.
 pub trait Afterwards: Send + Sync {
-    /// Does it.
     fn run(self: Arc<Self>);
 }
 
 type Deferred = Box<dyn FnOnce(&Rc<Local>) + Send>;
 
-/// A held context.
+/// A context whose lock is held until this is dropped.
 pub struct Held<'a> {
     ctx: &'a Ctx,
     guard: Option<MutexGuard<'a, Locked>>,
 }
 
 impl Held<'_> {
-    /// What is inside.
     pub fn local(&self) -> &Rc<Local> {
         // Taken only on drop.
         &self.guard.as_ref().expect("held until dropped").0

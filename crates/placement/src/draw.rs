@@ -64,7 +64,6 @@ fn negative_log2(word: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Lot {
     scaled: u64,
-    /// Who drew it.
     pub target: TargetId,
 }
 

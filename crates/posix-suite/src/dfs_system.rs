@@ -20,7 +20,6 @@ pub struct DfsSystem<W> {
 
 /// Runs a future of the library to its end.
 pub trait Wait {
-    /// See there.
     fn on<T>(&self, future: impl Future<Output = T>) -> T;
 }
 

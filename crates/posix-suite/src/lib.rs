@@ -22,21 +22,19 @@ pub use system::{
     Attrs, Errno, Fd, LockAsked, LockWanted, NewTime, OpenHow, Outcome, System, Times, User,
 };
 
-/// One rule.
+/// One rule of POSIX, as a script that a system follows or not.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Group and rule.
     pub name: String,
     /// What of a system it needs beside the plain calls; empty: nothing.
     pub needs: &'static [&'static str],
-    /// Its steps.
     pub script: String,
 }
 
 /// What became of the cases.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Cases that passed.
     pub passed: usize,
     /// Names of those that did not, with what went wrong.
     pub failed: Vec<(String, String)>,

@@ -88,7 +88,6 @@ fn kind_of(mode: u32) -> &'static str {
 
 /// What a step says when it is not as it should be.
 enum Fault {
-    /// The call failed.
     Errno(Errno),
     /// It gave something else, or the step makes no sense.
     Wrong(String),

@@ -19,50 +19,38 @@ pub struct User {
 }
 
 impl User {
-    /// The superuser.
     pub const ROOT: User = User { id: 0, group: None };
 }
 
 /// Times, nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Times {
-    /// Access.
     pub atime: i64,
-    /// Modification.
     pub mtime: i64,
-    /// Change.
     pub ctime: i64,
 }
 
-/// Attributes.
+/// What `stat` tells of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attrs {
     /// Number of the object.
     pub ino: u64,
     /// Type and permission bits.
     pub mode: u32,
-    /// Names.
     pub nlink: u64,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Device number.
     pub rdev: u64,
-    /// Size, bytes.
     pub size: u64,
     /// Space, in units of 512 bytes.
     pub blocks: u64,
-    /// Times.
     pub times: Times,
 }
 
 /// A time to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewTime {
-    /// The present.
     Now,
-    /// Leave it.
     Omit,
     /// Nanoseconds since 1970.
     At(i64),
@@ -80,11 +68,8 @@ pub struct OpenHow {
 /// What a lock call wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockWanted {
-    /// Shared.
     Shared,
-    /// Exclusive.
     Exclusive,
-    /// Unlock.
     Unlock,
 }
 
@@ -112,21 +97,15 @@ pub trait System {
     /// Waits until the clock of the file system has moved on.
     fn tick(&mut self);
 
-    /// `mkdir`.
     fn mkdir(&mut self, path: &str, mode: u32) -> Outcome<()>;
     /// `mknod`, all kinds but sockets' binding: type and permission bits, device number.
     fn mknod(&mut self, path: &str, mode: u32, rdev: u64) -> Outcome<()>;
-    /// `symlink`.
     fn symlink(&mut self, target: &str, path: &str) -> Outcome<()>;
-    /// `link`.
     fn link(&mut self, path: &str, new_path: &str) -> Outcome<()>;
-    /// `unlink`.
     fn unlink(&mut self, path: &str) -> Outcome<()>;
-    /// `rmdir`.
     fn rmdir(&mut self, path: &str) -> Outcome<()>;
     /// `renameat2`; flags 1 NOREPLACE, 2 EXCHANGE.
     fn rename(&mut self, path: &str, new_path: &str, flags: u32) -> Outcome<()>;
-    /// `readlink`.
     fn readlink(&mut self, path: &str) -> Outcome<String>;
     /// Names in a directory, without `.` and `..`, in any order.
     fn list(&mut self, path: &str) -> Outcome<Vec<String>>;
@@ -134,7 +113,6 @@ pub trait System {
     fn stat(&mut self, path: &str, follow: bool) -> Outcome<Attrs>;
     /// `access` for who calls: bits 4 read, 2 write, 1 execute.
     fn access(&mut self, path: &str, bits: u32) -> Outcome<()>;
-    /// `chmod`.
     fn chmod(&mut self, path: &str, mode: u32) -> Outcome<()>;
     /// `chown` or `lchown`; `None` leaves one alone.
     fn chown(
@@ -146,36 +124,26 @@ pub trait System {
     ) -> Outcome<()>;
     /// `utimensat`: access and modification time.
     fn utimens(&mut self, path: &str, times: [NewTime; 2], follow: bool) -> Outcome<()>;
-    /// `truncate`.
     fn truncate(&mut self, path: &str, size: i64) -> Outcome<()>;
     /// `setxattr`; flags 1 CREATE, 2 REPLACE.
     fn setxattr(&mut self, path: &str, name: &str, value: &[u8], flags: u32) -> Outcome<()>;
-    /// `getxattr`.
     fn getxattr(&mut self, path: &str, name: &str) -> Outcome<Vec<u8>>;
-    /// `listxattr`.
     fn listxattr(&mut self, path: &str) -> Outcome<Vec<String>>;
-    /// `removexattr`.
     fn removexattr(&mut self, path: &str, name: &str) -> Outcome<()>;
 
-    /// `open`.
     fn open(&mut self, path: &str, how: OpenHow) -> Outcome<Fd>;
     /// `open` with `O_TMPFILE` in a directory.
     fn tmpfile(&mut self, path: &str, how: OpenHow) -> Outcome<Fd>;
     /// `linkat` of an open file.
     fn link_fd(&mut self, fd: Fd, path: &str) -> Outcome<()>;
-    /// `close`.
     fn close(&mut self, fd: Fd) -> Outcome<()>;
-    /// `fstat`.
     fn fstat(&mut self, fd: Fd) -> Outcome<Attrs>;
     /// `pread`.
     fn read(&mut self, fd: Fd, offset: u64, bytes: usize) -> Outcome<Vec<u8>>;
     /// `pwrite`, or with `None` `write` at the descriptor's own offset.
     fn write(&mut self, fd: Fd, offset: Option<u64>, data: &[u8]) -> Outcome<usize>;
-    /// `ftruncate`.
     fn ftruncate(&mut self, fd: Fd, size: i64) -> Outcome<()>;
-    /// `fchmod`.
     fn fchmod(&mut self, fd: Fd, mode: u32) -> Outcome<()>;
-    /// `fsync`.
     fn fsync(&mut self, fd: Fd) -> Outcome<()>;
     /// `fallocate` with Linux's flags.
     fn fallocate(&mut self, fd: Fd, flags: u32, offset: i64, bytes: i64) -> Outcome<()>;

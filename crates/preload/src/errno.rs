@@ -2,13 +2,11 @@
 
 use libc::c_int;
 
-/// Sets it.
 pub fn set(value: c_int) {
     // SAFETY: the address of the thread's own `errno` is always valid.
     unsafe { *libc::__errno_location() = value };
 }
 
-/// Its value.
 pub fn get() -> c_int {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() }

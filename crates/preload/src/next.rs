@@ -33,7 +33,6 @@ impl Next {
         (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
     }
 
-    /// Looks for it.
     #[cold]
     pub fn look(&self) -> *mut c_void {
         // SAFETY: the name ends with a zero.

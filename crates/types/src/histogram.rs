@@ -14,7 +14,7 @@ pub const HISTOGRAM_BUCKETS_MAX: usize = 160;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Histogram {
     pub count: u64,
-    /// Their sum, saturating.
+    /// Sum of the values, saturating.
     pub sum: u64,
     pub max: u64,
     /// Values per bucket, up to the last that has one; see [`Histogram::bucket_max`].

@@ -105,7 +105,6 @@ pub(crate) struct DeviceDf {
     pub path: String,
 }
 
-/// Decodes a superblock.
 pub(crate) fn decode_superblock(raw: &[u8]) -> Result<SuperblockDf> {
     sealed::unseal(SUPERBLOCK_MAGIC, SUPERBLOCK_VERSION, raw)
 }

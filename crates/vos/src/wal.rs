@@ -188,7 +188,6 @@ pub(crate) async fn read_head(disk: &Rc<dyn Disk>, dir: &Path) -> Result<HeadDf>
     }
 }
 
-/// Decodes a head.
 pub(crate) fn decode_head(raw: &[u8]) -> Result<HeadDf> {
     let head: HeadDf = sealed::unseal(HEAD_MAGIC, HEAD_VERSION, raw)?;
     if head.lsn == 0 || head.segment == 0 {

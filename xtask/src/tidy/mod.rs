@@ -3,6 +3,7 @@
 //! Invariants: a check is a pure function of [`Repo`], so its tests need no files; it looks at
 //! files that git tracks or would track, never at build output.
 
+mod docs;
 mod files;
 mod layers;
 mod lexer;
@@ -21,7 +22,6 @@ pub struct Finding {
     pub path: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
     pub what: String,
     /// What the reader should do about it.
     pub advice: String,
@@ -106,6 +106,7 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     layers::check(repo, &mut findings);
     rust::check(repo, &mut findings);
+    docs::check(repo, &mut findings);
     markdown::check(repo, &mut findings);
     files::check(repo, &mut findings);
     findings.sort();

@@ -37,7 +37,6 @@ pub enum Way {
 }
 
 impl Way {
-    /// All of them.
     pub const ALL: [Way; 3] = [Way::Library, Way::Mount, Way::Intercept];
 }
 

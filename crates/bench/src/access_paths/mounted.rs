@@ -12,7 +12,7 @@ const MOUNT_TIME_MAX: Duration = Duration::from_secs(20);
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// See the module.
+/// A mount by a process of its own, unmounted when this is dropped.
 pub struct Mounted {
     dir: PathBuf,
     system: PathBuf,
@@ -48,7 +48,6 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Where it is.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

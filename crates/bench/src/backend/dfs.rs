@@ -30,7 +30,6 @@ pub fn system_address(text: &str) -> Result<SystemAddress> {
 }
 
 impl DfsBackend {
-    /// Mounts the container.
     pub fn connect(place: &Where) -> Result<DfsBackend> {
         let Where::Dfs { system, pool, cont, tcp_only, .. } = place else {
             return Err(Error::inval(format!("{place} is not in a container")));

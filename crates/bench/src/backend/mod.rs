@@ -45,6 +45,5 @@ pub trait Backend {
     fn sync(&mut self, file: &Self::File) -> Result<()>;
     /// Size of a file by its name, bytes.
     fn stat(&mut self, path: &str) -> Result<u64>;
-    /// Removes a file.
     fn remove(&mut self, path: &str) -> Result<()>;
 }

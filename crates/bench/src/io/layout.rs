@@ -7,9 +7,7 @@ use types::hash;
 /// The pattern of a run. All counts are at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Number of processes.
     pub processes: u32,
-    /// Bytes per transfer.
     pub transfer_bytes: u64,
     /// Transfers that follow each other in the file.
     pub transfers_per_block: u64,

@@ -115,7 +115,6 @@ impl Options {
         }
     }
 
-    /// The pattern.
     pub fn layout(&self) -> Layout {
         Layout {
             processes: self.processes,

@@ -28,7 +28,6 @@ use types::{Error, Result};
 const HISTORY: [(usize, u64); 4] = [(10, 12_100_000), (1, 24_700_000), (3, 132_000), (1, 264_000)];
 /// Variables of the restart file. 29, 400 MB.
 const RESTART: [(usize, u64); 4] = [(2, 12_100_000), (15, 24_700_000), (8, 528_000), (4, 264_000)];
-/// History steps.
 const STEPS: usize = 5;
 
 /// What to run.

@@ -12,10 +12,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use types::{Code, Error, Result};
 
-/// One run.
+/// One run under one limit, over all its processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
-    /// With which limit.
     pub limit: Limit,
     /// Processes for each target.
     pub writers: u32,
@@ -25,7 +24,6 @@ pub struct Run {
     pub bytes: u64,
     /// Of each step from the first start to the last end, added up.
     pub seconds: f64,
-    /// Bytes per second.
     pub bytes_per_s: f64,
     /// Of each step from the first start to the last end, those before the counted ones too.
     pub step_s: Vec<f64>,
@@ -40,7 +38,6 @@ pub struct Run {
 pub struct Process {
     /// From 0.
     pub rank: u32,
-    /// Its target.
     pub target: u32,
     /// Of each step from the first start of any process to the end of this one, added up, seconds.
     pub end_s: f64,
@@ -53,11 +50,9 @@ pub struct Process {
 /// How to run.
 #[derive(Clone)]
 pub struct Plan<'a> {
-    /// Where.
     pub stage: &'a Stage,
     /// The `azekura` command.
     pub binary: PathBuf,
-    /// The preload library.
     pub preload: PathBuf,
     /// Calls on fewer bytes do not ask.
     pub min_bytes: u64,

@@ -100,7 +100,6 @@ impl Setting {
         matches!(self.ground, Ground::Model { .. })
     }
 
-    /// Prepares the ground.
     pub fn set_stage(&self) -> Result<Stage> {
         Stage::set(&self.ground, self.targets, &self.binary)
     }

@@ -18,9 +18,7 @@ use types::{Code, Error, Result};
 pub enum Ground {
     /// A directory of this machine.
     Dir(PathBuf),
-    /// A modelled device.
     Model {
-        /// Its figures.
         device: Params,
         /// Where it keeps data; `None`: in memory.
         store: Option<PathBuf>,
@@ -37,7 +35,6 @@ pub struct DeviceReady {
 /// Last line of a device that serves another program, and the report of any other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceReport {
-    /// Its figures.
     pub device: Params,
     /// What each target has done.
     pub targets: Vec<Done>,

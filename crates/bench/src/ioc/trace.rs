@@ -45,7 +45,6 @@ impl Trace {
     }
 }
 
-/// Reads a trace.
 pub fn read_trace(path: &Path) -> Result<Trace> {
     let failed = |error| Error::io(format!("reading {}", path.display()), error);
     let file = std::fs::File::open(path).map_err(failed)?;

@@ -23,7 +23,7 @@ pub struct Load {
     pub depth: u32,
 }
 
-/// Kinds of load.
+/// What the operations of a load are.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Kind {
     /// New keys with small values, each written once, in an object of the worker's own for each

@@ -106,7 +106,6 @@ pub struct Report {
     pub options: Options,
     /// What it ran on.
     pub machine: Machine,
-    /// All figures.
     pub figures: Vec<Figure>,
     /// The promises and what became of them.
     pub verdicts: Vec<Verdict>,

@@ -72,7 +72,6 @@ impl Bed {
         self.up_seconds
     }
 
-    /// The engines' processes.
     pub fn engine_pids(&self) -> Result<Vec<u32>> {
         let place = Where::Dfs {
             system: self.system_dir().display().to_string(),

@@ -8,7 +8,6 @@ use types::Error;
 /// One figure over the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What was measured.
     pub name: String,
     /// Unit of the values.
     pub unit: String,

@@ -10,11 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// This or more.
     AtLeast(f64),
-    /// This or less.
     AtMost(f64),
-    /// Less than this.
     Below(f64),
 }
 
@@ -39,11 +36,9 @@ impl Goal {
 /// One promise and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What is promised.
     pub name: String,
     /// Unit of the values; `x` for a ratio.
     pub unit: String,
-    /// The goal.
     pub goal: Goal,
     /// What was measured, over the rounds; a count of 0: nothing was.
     pub measured: Spread,
@@ -72,7 +67,7 @@ enum Source {
 /// the CPU hold less of a large index, whatever its shape. Anything that searches is far above.
 const GROWTH_MAX: f64 = 1.25;
 
-/// The promises.
+/// What is promised: name, unit, goal, and the figures it is judged by.
 fn goals() -> Vec<(&'static str, &'static str, Goal, Source)> {
     use Goal::{AtLeast, AtMost, Below};
     use Source::{Figure, Ratio};

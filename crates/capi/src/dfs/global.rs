@@ -20,7 +20,7 @@ use std::sync::Arc;
 use types::{Code, Error, Result};
 use wire::control::{ContInfo, OpenMode, PoolInfo};
 
-/// A mount.
+/// What another process needs to have the same mount.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Mount {
     raw: Vec<u8>,

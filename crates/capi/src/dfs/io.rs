@@ -46,7 +46,6 @@ impl Pieces {
         }
     }
 
-    /// One piece.
     pub fn one(memory: *mut u8, bytes: usize) -> Result<Pieces> {
         match bytes {
             0 => Ok(Pieces(Vec::new())),
@@ -55,7 +54,6 @@ impl Pieces {
         }
     }
 
-    /// Bytes in all.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|(_, bytes)| *bytes as u64).sum()
     }

@@ -87,11 +87,9 @@ pub(crate) enum Origin {
 pub struct MountHandle {
     /// Its own number.
     pub cookie: u64,
-    /// Its container.
     pub cont: Arc<ContHandle>,
     /// As `Dfs::to_global` has it.
     pub(crate) raw: Vec<u8>,
-    /// The root directory.
     pub(crate) root: Known,
     /// `DFS_BALANCED` or `DFS_RELAXED`, as given; everything is balanced.
     pub(crate) mode: i32,
@@ -105,7 +103,6 @@ pub struct MountHandle {
 
 /// A mount as a context sees it.
 pub struct MountMirror {
-    /// The file system.
     pub fs: Dfs,
     root: Follower,
     prefix_version: Cell<u64>,

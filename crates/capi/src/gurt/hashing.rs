@@ -5,7 +5,6 @@
 
 use std::ffi::{c_char, c_uint};
 
-/// djb2 over `bytes`.
 pub(super) fn djb2(bytes: &[u8]) -> u32 {
     bytes.iter().fold(5381, |hash: u32, &byte| hash.wrapping_mul(33).wrapping_add(byte as u32))
 }

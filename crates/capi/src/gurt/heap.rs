@@ -47,7 +47,7 @@ pub struct d_binheap_ops {
     pub hop_compare: Option<unsafe extern "C" fn(Node, Node) -> bool>,
 }
 
-/// A heap.
+/// A binary heap of the caller's nodes, laid out as in C.
 #[repr(C)]
 pub struct d_binheap {
     /// Its lock, of the kind that the features say.
@@ -59,7 +59,6 @@ pub struct d_binheap {
     /// Nodes there is room for.
     pub d_bh_hwm: u32,
     d_bh_pad32: u32,
-    /// The nodes.
     pub d_bh_nodes: *mut Node,
     /// The user's functions.
     pub d_bh_ops: *mut d_binheap_ops,

@@ -22,7 +22,6 @@ pub struct d_slab_reg {
     pub sr_reset: Option<unsafe extern "C" fn(*mut c_void) -> bool>,
     /// Called once, before its memory goes.
     pub sr_release: Option<unsafe extern "C" fn(*mut c_void)>,
-    /// Its name.
     pub sr_name: *mut c_char,
     /// Bytes of a descriptor.
     pub sr_size: c_int,
@@ -57,7 +56,6 @@ pub struct d_slab {
     pub slab_types: *mut d_slab_type,
     /// The user's.
     pub slab_arg: *mut c_void,
-    /// Its lock.
     pub slab_lock: libc::pthread_mutex_t,
     /// It was made and not destroyed.
     pub slab_init: bool,

@@ -11,9 +11,7 @@ use wire::obj::Recx;
 /// What an iod names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
-    /// The single value.
     Single,
-    /// Records.
     Array,
 }
 

@@ -23,7 +23,6 @@ pub(crate) struct Page {
     pub kds: User<daos_key_desc_t>,
     /// The keys, one after the other.
     pub sgl: User<d_sg_list_t>,
-    /// Where it stands.
     pub anchor: User<daos_anchor_t>,
 }
 

@@ -55,7 +55,6 @@ const DATA_NAME: &[u8] = b"0";
 pub struct ObjHandle {
     /// Its container. Closing that handle makes this one useless.
     pub cont: Arc<ContHandle>,
-    /// Its id.
     pub oid: Oid,
     writable: bool,
 }

@@ -59,11 +59,9 @@ struct Inner {
     event: Option<Box<daos_event_t>>,
 }
 
-/// A task.
 pub(super) struct Task {
     /// What C has of it.
     pub user: User<tse_task_t>,
-    /// Whose it is.
     pub sched: Arc<Sched>,
     inner: Mutex<Inner>,
 }
@@ -88,7 +86,6 @@ struct Work {
     queue: Option<Arc<Queue>>,
 }
 
-/// A scheduler.
 pub(super) struct Sched {
     /// What C has of it.
     pub user: User<tse_sched_t>,

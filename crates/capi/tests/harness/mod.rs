@@ -107,7 +107,6 @@ pub fn run_alone(name: &str) {
 /// A running system with a pool `tank` that C programs find by `AZEKURA_SYSTEM`.
 pub struct System {
     system: LocalSystem,
-    /// Scratch space.
     pub scratch: tempfile::TempDir,
 }
 
@@ -132,7 +131,6 @@ impl System {
         System { system, scratch: tempfile::tempdir().unwrap() }
     }
 
-    /// The engines.
     pub fn engines(&mut self) -> &mut LocalSystem {
         &mut self.system
     }

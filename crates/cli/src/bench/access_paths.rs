@@ -48,7 +48,6 @@ pub struct AccessPathsArgs {
     plot: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &AccessPathsArgs) -> Outcome {
     let binary = std::env::current_exe()
         .map_err(|error| Error::io("finding this program's own file", error))?;

@@ -185,7 +185,6 @@ struct DeviceArgs {
     serving: bool,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &IocArgs) -> Outcome {
     match &args.verb {
         IocVerb::Micro(args) => {

@@ -41,7 +41,6 @@ pub struct StoreArgs {
     results: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &StoreArgs) -> Outcome {
     let binary = std::env::current_exe()
         .map_err(|error| Error::io("finding this program's own file", error))?;

@@ -37,7 +37,6 @@ pub struct Finding {
     pub state: Verdict,
     /// What was looked at.
     pub what: &'static str,
-    /// What is so.
     pub found: String,
     /// What it means for Azekura; empty when all is well.
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -75,7 +75,6 @@ fn full_name(name: &str) -> String {
     }
 }
 
-/// Runs `get-attr`.
 pub fn get(session: &Session, args: &GetAttrArgs) -> Outcome {
     let url = &args.url;
     let remote = Remote::open(session, url, OpenMode::ReadOnly)?;
@@ -107,7 +106,6 @@ pub fn get(session: &Session, args: &GetAttrArgs) -> Outcome {
     })
 }
 
-/// Runs `set-attr`.
 pub fn set(session: &Session, args: &SetAttrArgs) -> Outcome {
     let url = &args.url;
     let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
@@ -140,7 +138,6 @@ pub fn set(session: &Session, args: &SetAttrArgs) -> Outcome {
     session.out.done("Changed.")
 }
 
-/// Runs `del-attr`.
 pub fn del(session: &Session, args: &DelAttrArgs) -> Outcome {
     let url = &args.url;
     let remote = Remote::open(session, url, OpenMode::ReadWrite)?;

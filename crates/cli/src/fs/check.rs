@@ -73,7 +73,6 @@ fn finding(found: &Finding) -> FindingReport {
     }
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &CheckArgs) -> Outcome {
     let mend = match args.repair {
         None => Mend::Nothing,

@@ -27,7 +27,6 @@ pub struct RmArgs {
     force: bool,
 }
 
-/// Runs `rm`.
 pub fn rm(session: &Session, args: &RmArgs) -> Outcome {
     for url in &args.urls {
         let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
@@ -73,7 +72,6 @@ fn mode_bits(text: &str) -> Result<u32> {
     }
 }
 
-/// Runs `mkdir`.
 pub fn mkdir(session: &Session, args: &MkdirArgs) -> Outcome {
     for url in &args.urls {
         let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
@@ -114,7 +112,6 @@ pub struct MvArgs {
     no_target_directory: bool,
 }
 
-/// Runs `mv`.
 pub fn mv(session: &Session, args: &MvArgs) -> Outcome {
     let target = &args.target;
     let remote = Remote::open(session, target, OpenMode::ReadWrite)?;
@@ -176,7 +173,6 @@ pub struct LnArgs {
     force: bool,
 }
 
-/// Runs `ln`.
 pub fn ln(session: &Session, args: &LnArgs) -> Outcome {
     let link = &args.link;
     let remote = Remote::open(session, link, OpenMode::ReadWrite)?;

@@ -16,10 +16,8 @@ pub struct EntryReport {
     pub mode: String,
     /// Names of the file.
     pub nlink: u32,
-    /// Owner.
     pub uid: u32,
     pub gid: u32,
-    /// Size, bytes.
     pub size: u64,
     pub stored_bytes: u64,
     /// Modification time, nanoseconds since 1970.

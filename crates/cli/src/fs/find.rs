@@ -91,7 +91,6 @@ impl std::str::FromStr for KindLetter {
     }
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &FindArgs) -> Outcome {
     let newer_ns = args.newer.as_ref().map(|place| mtime_ns(session, place)).transpose()?;
     let mut found: Vec<(Vec<u8>, EntryReport)> = Vec::new();

@@ -56,7 +56,6 @@ struct Listing {
     is_dir: bool,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &LsArgs) -> Outcome {
     let mut listings = Vec::new();
     for url in &args.urls {

@@ -69,7 +69,6 @@ impl FsVerb {
     }
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &FsArgs) -> Outcome {
     let snapshot = args.snapshot.as_deref().map(SnapName::parse);
     if snapshot.is_some() && args.verb.changes() {

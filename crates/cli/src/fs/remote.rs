@@ -33,7 +33,6 @@ impl Remote {
         Ok(Remote::new(session.mount(url, mode)?, url))
     }
 
-    /// A mounted container.
     pub fn new(mount: Mount, url: &Url) -> Remote {
         let Mount { client, dfs, .. } = mount;
         let sys = Sys::new(dfs);
@@ -50,7 +49,6 @@ impl Remote {
         Remote { sys, ..self }
     }
 
-    /// The mount.
     pub fn dfs(&self) -> &Dfs {
         self.sys.fs()
     }

@@ -40,7 +40,6 @@ struct StatReport {
     ctime_ns: i64,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &StatArgs) -> Outcome {
     let mut reports = Vec::new();
     for url in &args.urls {

@@ -28,7 +28,6 @@ pub struct PutArgs {
     options: TransferOptions,
 }
 
-/// Runs `put`.
 pub fn put(session: &Session, args: &PutArgs) -> Outcome {
     if let [source] = &args.sources[..]
         && source == "-"
@@ -99,7 +98,6 @@ pub struct GetArgs {
     options: TransferOptions,
 }
 
-/// Runs `get`.
 pub fn get(session: &Session, args: &GetArgs) -> Outcome {
     if args.target == "-" {
         return write_out(session, &args.sources);
@@ -128,7 +126,6 @@ pub struct CatArgs {
     urls: Vec<Url>,
 }
 
-/// Runs `cat`.
 pub fn cat(session: &Session, args: &CatArgs) -> Outcome {
     write_out(session, &args.urls)
 }

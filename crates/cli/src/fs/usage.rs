@@ -46,7 +46,6 @@ struct DuReport {
     directories: u64,
 }
 
-/// Runs `du`.
 pub fn du(session: &Session, args: &DuArgs) -> Outcome {
     let mut reports = Vec::new();
     for url in &args.urls {
@@ -151,7 +150,6 @@ struct DfReport {
     objects: u64,
 }
 
-/// Runs `df`.
 pub fn df(session: &Session, args: &DfArgs) -> Outcome {
     let mut reports = Vec::new();
     for url in &args.urls {

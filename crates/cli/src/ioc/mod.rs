@@ -22,7 +22,6 @@ enum IocVerb {
     Plot(plot::PlotArgs),
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &IocArgs) -> Outcome {
     match &args.verb {
         IocVerb::Serve(args) => serve::run(session, args),

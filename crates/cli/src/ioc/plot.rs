@@ -60,7 +60,6 @@ struct Drawn {
     processes: Vec<Process>,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &PlotArgs) -> Outcome {
     let choice = Choice {
         group: args.group.clone(),

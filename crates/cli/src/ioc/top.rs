@@ -43,7 +43,6 @@ pub struct TopArgs {
     interval: u64,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &TopArgs) -> Outcome {
     let endpoint = match &args.endpoint {
         Some(endpoint) => endpoint.clone(),

@@ -195,7 +195,6 @@ fn serve(session: &Session, args: &MountArgs, options: &Options, url: &Url, dir:
     Ok(())
 }
 
-/// Unmounts.
 pub fn unmount(session: &Session, args: &UmountArgs) -> Outcome {
     // Not made canonical: the directory of a mount whose server is gone cannot be looked at.
     let dir = crate::session::absolute(&args.dir)?;

@@ -29,7 +29,6 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 pub struct Setup {
     /// Format of this file.
     pub format: u32,
-    /// Number of engines.
     pub engines: u32,
     /// Targets of each.
     pub targets: u32,
@@ -55,7 +54,7 @@ impl Setup {
     }
 }
 
-/// A system's directory.
+/// The directory that `azekura up` keeps a system in.
 #[derive(Clone, Debug)]
 pub struct SystemDir {
     /// Absolute path.

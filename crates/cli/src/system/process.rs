@@ -22,11 +22,9 @@ const LOG_BYTES_MAX: u64 = 16 << 20;
 /// Who runs an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Process id.
     pub pid: u32,
     /// Start time, clock ticks since boot.
     started_ticks: u64,
-    /// Which boot.
     boot: String,
 }
 
@@ -99,7 +97,6 @@ fn put_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// A running engine process.
 pub struct Running {
-    /// Who it is.
     pub identity: Identity,
     fd: OwnedFd,
 }

@@ -89,7 +89,6 @@ struct PoolStatus {
 /// An engine that takes longer is shown as silent.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Runs the command.
 pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
     let local = match session.system_dir() {
         Ok(dir) => {

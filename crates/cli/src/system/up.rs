@@ -67,7 +67,6 @@ struct Starting {
     log_start: u64,
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &UpArgs) -> Outcome {
     let system = SystemDir::at(session.system_dir()?);
     system.create()?;

@@ -50,7 +50,6 @@ impl System {
         system
     }
 
-    /// The system's directory.
     pub fn dir(&self) -> PathBuf {
         self.scratch.path().join("s")
     }
@@ -67,7 +66,6 @@ impl System {
         command
     }
 
-    /// Runs a command.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
         self.command(args).output().unwrap()
     }
@@ -292,7 +290,6 @@ pub fn make_tree(root: &Path) {
     }
 }
 
-/// Sets an mtime.
 pub fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT};
     let times = Timestamps {

@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 use types::{Code, Error, PoolId, Result, limits};
 use wire::control::{ControlReply, Subject};
 
-/// Longest name, bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// Longest value, bytes.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 /// Names and values of one pool or container together, bytes: half a message, which leaves
 /// room for lengths.

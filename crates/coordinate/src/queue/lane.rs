@@ -43,7 +43,6 @@ impl Default for Limits {
 /// A waiting request, as its lanes need to know it.
 #[derive(Clone, Copy)]
 pub(super) struct Waiter {
-    /// Number of arrival.
     pub arrival: u64,
     pub job: usize,
     pub priority: u8,

@@ -53,48 +53,39 @@ pub struct LaneStats {
     pub auto: bool,
     /// Requests that are in.
     pub active: u32,
-    /// Requests that wait.
     pub waiting: usize,
     /// How long the longest waiting one does, microseconds.
     pub waiting_us_max: u64,
-    /// Sums.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// A target.
+/// The queue of one target, by direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetStats {
-    /// Its name.
     pub name: String,
-    /// Writes to it.
     pub write: LaneStats,
-    /// Reads from it.
     pub read: LaneStats,
 }
 
-/// A job.
+/// What one job has asked for and got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobStats {
-    /// Its name.
     pub name: String,
     /// Connections.
     pub clients: u32,
     /// Requests that are in.
     pub active: u32,
-    /// Requests that wait.
     pub waiting: u32,
-    /// Sums.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// A queue.
+/// What a group's queue holds and has done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStats {
     /// Connections.
     pub clients: usize,
-    /// Requests that wait.
     pub waiting: usize,
     /// Requests that are in.
     pub active: usize,

@@ -11,7 +11,6 @@ use types::{Error, Result, hash};
 /// Where a coordinator listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Unix socket.
     Unix(String),
     /// TCP: host name or address, port.
     Tcp(String, u16),
@@ -77,7 +76,6 @@ impl Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spread {
-    /// The rank.
     #[default]
     Rank,
     /// The number in the host's name.

@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use types::{Error, Result, size};
 
-/// The site's file.
 const SITE_FILE: &str = "/etc/azekura/ioc.toml";
 /// Where launchers put the rank, tried in this order.
 const RANK_VARIABLES: [&str; 8] = [
@@ -36,7 +35,6 @@ const JOB_VARIABLES: [&str; 6] =
 /// What a process does about coordination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whom to ask.
     pub endpoint: Endpoint,
     /// Group to name to the coordinator; may be empty.
     pub group: String,

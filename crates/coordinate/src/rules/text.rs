@@ -15,7 +15,6 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// The empty text.
     pub const EMPTY: Self = Self { bytes: [0; N], len: 0 };
 
     /// A text from bytes; what does not fit is cut off.
@@ -33,7 +32,6 @@ impl<const N: usize> Text<N> {
         }
     }
 
-    /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
@@ -61,18 +59,15 @@ impl Default for Names {
 }
 
 impl Names {
-    /// No target.
     pub const fn new() -> Self {
         let bytes = [0; TARGETS_MAX * NAME_BYTES_MAX];
         Self { bytes, ends: [0; TARGETS_MAX], count: 0 }
     }
 
-    /// Forgets all names.
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Number of names.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -82,7 +77,6 @@ impl Names {
         self.count == 0
     }
 
-    /// The names.
     pub fn iter(&self) -> impl Iterator<Item = &str> + Clone {
         (0..self.count).map(|at| {
             let name = self.bytes.get(self.start(at)..self.ends[at]).unwrap_or_default();

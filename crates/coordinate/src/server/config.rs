@@ -43,7 +43,6 @@ const UNIX_PATH_MAX: usize = 107;
 /// Where a coordinator listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A Unix socket.
     Unix(PathBuf),
     /// A TCP address and port; port 0 chooses one.
     Tcp(String),
@@ -150,7 +149,6 @@ pub fn parse_mode(text: &str) -> Result<u32> {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetRule {
-    /// Which targets.
     pub pattern: String,
     /// Instead of the group's.
     #[serde(default, deserialize_with = "limit_value")]
@@ -164,9 +162,8 @@ pub struct TargetRule {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobRule {
-    /// Which jobs.
     pub pattern: String,
-    /// Their share.
+    /// Share of the jobs that match.
     pub weight: u16,
 }
 
@@ -217,11 +214,10 @@ impl Default for Patience {
     }
 }
 
-/// All settings.
+/// The file that a coordinator is configured by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Where to listen.
     #[serde(default, deserialize_with = "listen_values")]
     pub listen: Vec<Listen>,
     /// What clients over TCP must know.
@@ -278,7 +274,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Reads a file.
+    /// Reads and checks a file; errors name it.
     pub fn read(path: &Path) -> Result<ServerConfig> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io(path.display(), e))?;
         ServerConfig::parse(&text).map_err(|error| error.context(path.display()))

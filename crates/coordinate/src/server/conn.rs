@@ -24,8 +24,9 @@ pub(super) struct Peer {
 #[derive(Clone)]
 pub(super) enum Role {
     /// Nobody known; must know the token if there is one.
-    Stranger { needs_token: bool },
-    /// A client.
+    Stranger {
+        needs_token: bool,
+    },
     Client(Rc<Peer>),
     /// Somebody who wants the metrics.
     Http,
@@ -55,7 +56,6 @@ pub(super) struct Conn {
 /// Result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// Everything is out.
     All,
     /// The peer must take some first.
     Some,

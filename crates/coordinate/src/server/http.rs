@@ -1,6 +1,5 @@
 //! Just enough HTTP/1.1 to be asked for metrics.
 
-/// Longest request, bytes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
 /// What a request wants.

@@ -33,7 +33,6 @@ pub(super) struct Listener {
     pub listen: Listen,
 }
 
-/// All of them.
 pub(super) struct Sockets {
     pub listeners: Vec<Listener>,
     pub metrics: Option<OwnedFd>,

@@ -3,25 +3,21 @@
 use crate::queue::QueueStats;
 use serde::{Deserialize, Serialize};
 
-/// A coordinator.
+/// What a coordinator tells of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Program version.
     pub version: String,
     /// Time since its start, microseconds.
     pub uptime_us: u64,
     /// Counts of the server.
     pub server: ServerStats,
-    /// Its groups.
     pub groups: Vec<GroupStats>,
 }
 
-/// A group.
+/// The queue of one group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupStats {
-    /// Its name.
     pub name: String,
-    /// Its queue.
     #[serde(flatten)]
     pub queue: QueueStats,
 }

@@ -21,7 +21,6 @@ const BATCHES_MAX: usize = 4096;
 pub enum What {
     /// A request was let in.
     Grant,
-    /// It was completed.
     Completed,
     /// It was completed without having been let in.
     Unasked,
@@ -37,11 +36,9 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     pub what: What,
-    /// When.
     pub time_us: u64,
     pub group: String,
     pub job: String,
-    /// The client's host.
     pub host: String,
     pub pid: u32,
     /// Its MPI rank.

@@ -41,7 +41,6 @@ impl Worker {
         Ok(stat)
     }
 
-    /// Changes attributes.
     pub async fn setattr(&self, req: &Request, node: NodeId, set: &SetAttr) -> Answer<Told> {
         let inode = self.inode(node)?;
         // Who has the file open for writing may cut it, whatever its mode says by now.

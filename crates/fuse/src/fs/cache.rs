@@ -60,7 +60,6 @@ pub const OPERATION_TTL: Duration = Duration::from_nanos(1);
 /// Mode and time-outs together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CachePolicy {
-    /// What is kept.
     pub mode: CacheMode,
     /// How long attributes are good, from one operation to another.
     pub attr_ttl: Duration,
@@ -109,9 +108,7 @@ impl CachePolicy {
 /// What is known when a regular file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Opening {
-    /// With `O_APPEND`.
     pub append: bool,
-    /// With `O_DIRECT`.
     pub o_direct: bool,
     /// Size and mtime are those that the kernel has.
     pub unchanged: bool,

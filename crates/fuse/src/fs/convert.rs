@@ -49,7 +49,6 @@ pub fn set_time(time: low::SetTime) -> SetTime {
     }
 }
 
-/// A file's kind.
 pub fn kind(kind: dfs::FileKind) -> FileKind {
     match kind {
         dfs::FileKind::Regular => FileKind::Regular,

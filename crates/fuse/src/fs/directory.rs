@@ -36,7 +36,6 @@ impl Worker {
         Ok(Opened { fh: Fh(fh), flags: 0 })
     }
 
-    /// Closes a directory.
     pub fn releasedir(&self, fh: Fh) {
         self.volume.files.remove(fh.0);
     }

@@ -13,7 +13,6 @@ const SHARDS: usize = 64;
 
 /// An open file or directory.
 pub struct OpenFile {
-    /// What was opened.
     pub inode: Arc<Inode>,
     /// The thread whose client registered the open handle with the engines.
     pub thread: usize,
@@ -55,7 +54,6 @@ impl Files {
         fh
     }
 
-    /// An open file.
     pub fn get(&self, fh: u64) -> Option<Arc<OpenFile>> {
         self.shard(fh).lock().get(&fh).cloned()
     }

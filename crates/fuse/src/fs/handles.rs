@@ -11,7 +11,6 @@ use dfs::{CreateOptions, Stat};
 use std::rc::Rc;
 
 impl Worker {
-    /// Opens a file.
     pub async fn open(&self, req: &Request, node: NodeId, bits: OpenBits) -> Answer<Opened> {
         let inode = self.inode(node)?;
         let as_of = self.volume.table.now();

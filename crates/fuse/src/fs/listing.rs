@@ -22,7 +22,6 @@ pub const ENTRIES_FROM: u64 = 2;
 pub struct Item {
     pub name: Key,
     pub kind: FileKind,
-    /// Its inode number.
     pub ino: u64,
     /// Object and attributes, if they were asked for.
     pub full: Option<(SharedObj, Stat)>,
@@ -32,7 +31,6 @@ pub struct Item {
 pub struct Page {
     /// Place of the first entry in the whole listing.
     first: u64,
-    /// The entries.
     pub items: Vec<Item>,
     /// The last change of the table before it was read.
     pub as_of: u64,

@@ -81,7 +81,6 @@ impl Worker {
         Ok(self.looked_up(&obj.share(), as_of, &stat))
     }
 
-    /// Makes a directory.
     pub async fn mkdir(
         &self,
         req: &Request,

@@ -76,7 +76,6 @@ impl Inode {
         Inode { number, state: Mutex::new(state) }
     }
 
-    /// The node's number.
     pub fn number(&self) -> u64 {
         self.number
     }

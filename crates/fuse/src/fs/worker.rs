@@ -55,12 +55,10 @@ impl Worker {
         Ok(worker)
     }
 
-    /// The thread's environment.
     pub fn env(&self) -> &Env {
         &self.env
     }
 
-    /// The thread's client.
     pub fn client(&self) -> &Client {
         self.dfs.container().client()
     }

@@ -16,7 +16,6 @@ impl Worker {
             && !inode.shared().may_have_xattrs()
     }
 
-    /// Sets an attribute.
     pub async fn setxattr(&self, req: &Request, node: NodeId, set: SetXattr<'_>) -> Answer {
         let mode = match set.flags as i32 {
             0 => XattrMode::Set,
@@ -78,7 +77,6 @@ impl Worker {
         Ok(all)
     }
 
-    /// Removes an attribute.
     pub async fn removexattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Answer {
         let inode = self.inode(node)?;
         let obj = self.named(&inode);

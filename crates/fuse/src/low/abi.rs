@@ -159,7 +159,6 @@ abi! {
     UringCmdReq = 24 { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
 }
 
-/// 128 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block128(pub [u8; 128]);

@@ -11,7 +11,6 @@ pub struct Errno(pub i32);
 impl Errno {
     /// The kernel may remember, and not ask again for this operation.
     pub const NOSYS: Errno = Errno(libc::ENOSYS);
-    /// Something failed.
     pub const IO: Errno = Errno(libc::EIO);
     /// Interrupted by a signal.
     pub const INTR: Errno = Errno(libc::EINTR);
@@ -19,7 +18,6 @@ impl Errno {
     pub const NOENT: Errno = Errno(libc::ENOENT);
     /// An argument has no meaning.
     pub const INVAL: Errno = Errno(libc::EINVAL);
-    /// Not supported.
     pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
 
     /// As in a reply: negative, and in the range that the kernel takes.
@@ -52,19 +50,12 @@ impl From<std::io::Error> for Errno {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum FileKind {
-    /// Named pipe.
     Fifo = 0o010000,
-    /// Character device.
     CharDevice = 0o020000,
-    /// Directory.
     Directory = 0o040000,
-    /// Block device.
     BlockDevice = 0o060000,
-    /// Regular file.
     Regular = 0o100000,
-    /// Symbolic link.
     Symlink = 0o120000,
-    /// Socket.
     Socket = 0o140000,
 }
 
@@ -115,7 +106,6 @@ pub struct Attr {
     pub mode: u32,
     /// Names of the file.
     pub nlink: u32,
-    /// Owner.
     pub uid: u32,
     pub gid: u32,
     /// Device number of a device file.
@@ -202,7 +192,6 @@ pub struct StatFs {
     pub files_free: u64,
     /// Unit of the block counts, bytes.
     pub block_bytes: u32,
-    /// Longest name, bytes.
     pub name_bytes_max: u32,
 }
 

@@ -21,7 +21,6 @@ pub struct MountOptions {
     pub source: String,
     /// The file system's type is shown as `fuse.` and this.
     pub subtype: String,
-    /// Refuse changes.
     pub read_only: bool,
     /// Let users other than the one who mounts in. Those who are not root need `user_allow_other`
     /// in `/etc/fuse.conf`.
@@ -66,11 +65,9 @@ impl Default for MountOptions {
 /// What a session is asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The mount.
     pub mount: MountOptions,
     /// Worker threads; 0: one per CPU, at most eight.
     pub threads: usize,
-    /// Transport.
     pub transport: Transport,
     /// Largest write request, bytes. The kernel's limit (`fs.fuse.max_pages_limit`, by default
     /// 1 MiB) is observed.

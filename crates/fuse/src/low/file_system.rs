@@ -20,7 +20,6 @@ use super::{
 #[allow(async_fn_in_trait, reason = "a worker polls it on its own thread only")]
 #[allow(unused_variables, reason = "the defaults need no arguments")]
 pub trait FileSystem: 'static {
-    /// Finds a name.
     async fn lookup(&self, req: &Request, parent: NodeId, name: &[u8]) -> Result<Entry, Errno>;
 
     /// Lowers a lookup count. At zero the kernel knows the node no more (it may still be named).
@@ -61,7 +60,6 @@ pub trait FileSystem: 'static {
         Err(Errno::NOSYS)
     }
 
-    /// Makes a directory.
     async fn mkdir(
         &self,
         req: &Request,

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use types::{Code, Error, Result};
 
-/// The device.
 pub(crate) const DEVICE: &str = "/dev/fuse";
 /// The set-user-id helper of the fuse3 package.
 const HELPER: &str = "fusermount3";

@@ -18,12 +18,10 @@ impl OpenFlags {
         self.bits & bits as u32 == bits as u32
     }
 
-    /// Opened for reading.
     pub fn reads(self) -> bool {
         self.bits as i32 & libc::O_ACCMODE != libc::O_WRONLY
     }
 
-    /// Opened for writing.
     pub fn writes(self) -> bool {
         self.bits as i32 & libc::O_ACCMODE != libc::O_RDONLY
     }
@@ -67,7 +65,6 @@ pub mod open_reply {
 pub struct NewNode {
     /// Kind and permissions; the kernel has applied the umask, unless POSIX ACLs were asked for.
     pub mode: u32,
-    /// The program's umask.
     pub umask: u32,
     /// Device number of a device file.
     pub rdev: u32,
@@ -78,7 +75,6 @@ pub struct NewNode {
 pub enum SetTime {
     /// The server's present time.
     Now,
-    /// This time.
     At {
         /// Seconds since 1970; before it negative.
         secs: i64,
@@ -92,12 +88,10 @@ pub enum SetTime {
 pub struct SetAttr {
     /// Permissions (`chmod`).
     pub mode: Option<u32>,
-    /// Owner.
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     /// Size, bytes (`truncate`).
     pub size: Option<u64>,
-    /// Last access.
     pub atime: Option<SetTime>,
     /// Last change of the data.
     pub mtime: Option<SetTime>,
@@ -116,7 +110,6 @@ pub struct SetAttr {
 pub struct Rename<'a> {
     /// Directory of the old name.
     pub parent: NodeId,
-    /// Old name.
     pub name: &'a [u8],
     /// Directory of the new name.
     pub new_parent: NodeId,
@@ -187,7 +180,6 @@ impl LockKind {
 /// A lock on a range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lock {
-    /// First byte.
     pub start: u64,
     /// Last byte; `i64::MAX` for all that may come.
     pub end: u64,
@@ -199,9 +191,7 @@ pub struct Lock {
 /// `fcntl(F_SETLK…)` or `flock`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LockRequest {
-    /// Who wants it.
     pub owner: LockOwner,
-    /// What.
     pub lock: Lock,
     /// From `flock(2)`: the whole file, and in another name space than `fcntl` locks.
     pub flock: bool,
@@ -213,7 +203,6 @@ pub struct LockRequest {
 /// `fallocate(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fallocate {
-    /// First byte.
     pub offset: u64,
     /// Bytes.
     pub len: u64,
@@ -226,13 +215,10 @@ pub struct Fallocate {
 pub struct CopyRange {
     /// Open file to read.
     pub fh_in: Fh,
-    /// Where to read.
     pub offset_in: u64,
-    /// File to write.
     pub node_out: NodeId,
     /// Open file to write.
     pub fh_out: Fh,
-    /// Where to write.
     pub offset_out: u64,
     /// Bytes.
     pub len: u64,

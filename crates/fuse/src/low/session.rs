@@ -34,7 +34,6 @@ const INIT_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct WorkerSeat {
     /// Number of the worker, from 0.
     pub index: usize,
-    /// Number of workers.
     pub count: usize,
     /// The thread's executor. Making a file system may `block_on` it.
     pub env: Env,
@@ -45,9 +44,16 @@ pub struct WorkerSeat {
 /// What the session tells a worker.
 enum Order {
     /// Set up a ring; the answer says how it went.
-    PrepareUring { queue_ids: Vec<u16>, entries: u16, payload_bytes: usize, dev: OwnedFd },
-    /// Serve.
-    Serve { dev: OwnedFd, agreed: Negotiated },
+    PrepareUring {
+        queue_ids: Vec<u16>,
+        entries: u16,
+        payload_bytes: usize,
+        dev: OwnedFd,
+    },
+    Serve {
+        dev: OwnedFd,
+        agreed: Negotiated,
+    },
 }
 
 struct Worker {

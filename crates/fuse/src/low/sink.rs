@@ -24,7 +24,6 @@ impl<'a> DirSink<'a> {
         self.plus
     }
 
-    /// Bytes left.
     pub fn bytes_left(&self) -> usize {
         self.room.len() - self.used
     }

@@ -31,12 +31,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Why a session ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum End {
-    /// It was unmounted.
     Unmounted,
     /// The connection was cut (`umount -f`, or through `/sys/fs/fuse/connections`) while the mount
     /// was in use; the dead mount was cleared.
     Aborted,
-    /// We stopped serving.
     Stopped,
 }
 

@@ -12,7 +12,6 @@ use wire::control::{Name, OpenMode};
 /// Where the files appear in programs. Nothing is there in the kernel.
 pub const PREFIX: &str = "/azekura-intercept-test";
 
-/// The library.
 fn library() -> PathBuf {
     preload::harness::library("libazekura_intercept.so")
 }
@@ -49,7 +48,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// New and empty.
     pub fn new(name: &str) -> Place {
         let azk = format!("{PREFIX}/{name}");
         let place = Place { azk, tmp: tempfile::tempdir().unwrap() };
@@ -142,7 +140,6 @@ impl Mounted {
         Some(Mounted { _mount: mount, dir })
     }
 
-    /// The directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }

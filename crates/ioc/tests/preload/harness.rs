@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 pub const BYTES: usize = 100_000;
 /// Bytes from which calls ask in the tests.
 pub const MIN_BYTES: usize = 65_536;
-/// The library.
 pub fn library() -> PathBuf {
     preload::harness::library("libazekura_ioc.so")
 }
@@ -22,13 +21,10 @@ pub fn library() -> PathBuf {
 /// A request as the coordinator got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Write or read.
     pub kind: IoKind,
     /// Bytes it is about.
     pub bytes: u64,
-    /// Its targets.
     pub targets: Vec<String>,
-    /// The process.
     pub pid: u32,
 }
 
@@ -41,7 +37,6 @@ pub struct Seen {
     pub done: Vec<u64>,
     /// Introductions: group, job, host, rank, weight, priority, token.
     pub hellos: Vec<String>,
-    /// Requests called off.
     pub cancelled: usize,
     /// Connections that are open.
     pub open: usize,
@@ -98,7 +93,6 @@ impl Coordinator {
         Self { shared, dir: tempfile::tempdir().unwrap() }
     }
 
-    /// Listens.
     pub fn start(&self) {
         let listener = UnixListener::bind(self.socket()).unwrap();
         let shared = Arc::clone(&self.shared);
@@ -137,7 +131,6 @@ impl Coordinator {
         }
     }
 
-    /// Where it listens.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("coordinator.sock")
     }

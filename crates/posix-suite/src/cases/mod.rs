@@ -11,7 +11,6 @@ mod times;
 use crate::Case;
 use crate::script::KINDS;
 
-/// All cases.
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     errors::add(&mut cases);

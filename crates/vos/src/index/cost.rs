@@ -4,7 +4,7 @@
 //! rounding. They are part of what a pool can hold, not of any format, and are the same for
 //! both forms of a dkey, so that a count never depends on history.
 
-/// An object.
+/// An object, beside its dkeys.
 pub(crate) const OBJECT: u64 = 160;
 /// A dkey, beside its bytes.
 pub(crate) const DKEY: u64 = 56;

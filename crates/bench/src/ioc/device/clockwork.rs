@@ -21,7 +21,6 @@ pub struct Ask {
     pub kind: Kind,
     /// The file, by inode.
     pub file: u64,
-    /// First byte.
     pub offset: u64,
     /// Number of bytes, at least 1 (but for a flush).
     pub bytes: u64,

@@ -38,7 +38,7 @@ pub enum Kind {
     Flush,
 }
 
-/// One request.
+/// What a client asks of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Chosen by the caller, unique among the requests that are not yet answered.
@@ -48,7 +48,6 @@ pub struct Request {
     pub kind: Kind,
     /// The file, by inode.
     pub file: u64,
-    /// First byte.
     pub offset: u64,
     /// Number of bytes, at least 1 (but for a flush).
     pub bytes: u64,
@@ -57,9 +56,7 @@ pub struct Request {
 /// A request that may be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// Of the request.
     pub id: u64,
-    /// When, nanoseconds.
     pub at_ns: u64,
 }
 
@@ -76,7 +73,7 @@ pub struct Done {
     pub busy_ns: u64,
 }
 
-/// A target.
+/// A target and its one device, by the rules of the module.
 #[derive(Debug)]
 pub struct Model {
     params: Params,

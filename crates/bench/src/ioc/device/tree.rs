@@ -72,7 +72,6 @@ pub struct Change {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
-    /// Size, bytes.
     pub size: Option<u64>,
     /// Time of last access, seconds since 1970 and nanoseconds.
     pub atime: Option<(u64, u32)>,
@@ -279,7 +278,6 @@ impl Tree {
         Ok(())
     }
 
-    /// Number of inodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }

@@ -14,7 +14,6 @@ use types::{Code, Error};
 /// Entries listed at a time.
 const PAGE_ENTRIES: u32 = 1024;
 
-/// A listing.
 struct Listing {
     sys: u64,
     dir: SharedObj,

@@ -33,7 +33,6 @@ const NO_LOCK: i32 = 2;
 /// A mount by path.
 pub struct SysHandle {
     cookie: u64,
-    /// The mount below.
     pub mount: Arc<MountHandle>,
     caches: bool,
 }

@@ -89,7 +89,6 @@ impl Drop for Coordinator {
     }
 }
 
-/// Runs the command.
 pub fn run(session: &Session, args: &CoordinatorArgs) -> Outcome {
     let coordinator = start(args)?;
     let pid = coordinator.child.id();

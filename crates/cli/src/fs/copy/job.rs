@@ -12,7 +12,6 @@ use types::{Code, Error, Result};
 /// What is done with each file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
-    /// Copy it.
     Copy,
     /// Compare the copy with the original.
     Compare,
@@ -24,13 +23,11 @@ pub struct FileJob {
     pub from: Vec<u8>,
     /// Path on the target side.
     pub to: Vec<u8>,
-    /// The source's attributes.
     pub meta: Meta,
 }
 
 /// Work for a thread.
 pub enum Job {
-    /// A file.
     File(FileJob),
     /// A piece of a large one, from this offset on.
     Piece(Arc<LargeFile>, u64),
@@ -45,10 +42,8 @@ pub struct LargeFile {
 
 /// What the threads of a copy share.
 pub struct Shared<'a> {
-    /// The work.
     pub queue: Queue<Job>,
     pub tally: Tally,
-    /// The bar.
     pub progress: &'a Progress,
     /// What is done with each file.
     pub task: Task,

@@ -98,7 +98,6 @@ impl TransferOptions {
     }
 }
 
-/// Runs `cp`.
 pub fn run(session: &Session, args: &CpArgs) -> Outcome {
     transfer(session, &args.sources, &args.target, &args.options)
 }

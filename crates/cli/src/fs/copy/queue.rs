@@ -29,7 +29,6 @@ struct Work<J> {
 }
 
 impl<J> Queue<J> {
-    /// An empty queue.
     pub fn new() -> Queue<J> {
         let state = Work {
             jobs: VecDeque::new(),

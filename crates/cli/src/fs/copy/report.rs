@@ -16,7 +16,6 @@ pub struct Tally {
     /// Files copied or compared.
     pub files: AtomicU64,
     pub directories: AtomicU64,
-    /// Symbolic links.
     pub symlinks: AtomicU64,
     /// Further names of files.
     pub hard_links: AtomicU64,
@@ -35,7 +34,7 @@ pub fn count(counter: &AtomicU64, amount: u64) {
 #[derive(Default)]
 pub struct Ran {
     pub tally: Tally,
-    /// What was not.
+    /// What was not copied, and why.
     pub failures: Vec<Error>,
     /// An error that made going on pointless.
     pub fatal: Option<Code>,
@@ -55,7 +54,6 @@ pub struct CopyReport {
     verified_files: Option<u64>,
     /// Wall clock time, seconds.
     pub seconds: f64,
-    /// What went wrong.
     #[serde(rename = "errors", serialize_with = "as_texts")]
     pub failures: Vec<Error>,
     /// An error that made going on pointless.

@@ -18,7 +18,6 @@ pub struct Meta {
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
     pub gid: u32,
     /// Size of a file, bytes.
@@ -31,7 +30,7 @@ pub struct Meta {
     pub identity: (u64, u64),
 }
 
-/// An open file.
+/// A file of either side, open for reading or writing.
 pub trait OpenFile {
     /// Reads from `offset` on; less than all of `memory` only at the end of the file.
     fn read(&self, offset: u64, memory: &mut [u8]) -> Result<usize>;
@@ -77,11 +76,8 @@ pub trait Side {
 /// How to open a side, for any thread.
 #[derive(Clone)]
 pub enum SideSpec {
-    /// This machine.
     Local,
-    /// A container.
     Remote {
-        /// How to connect.
         session: Session,
         /// Which container; its path is not used.
         url: Url,

@@ -25,7 +25,6 @@ pub struct Root {
     pub from: Vec<u8>,
     /// Path on the target side.
     pub to: Vec<u8>,
-    /// The source's attributes.
     pub meta: Meta,
 }
 
