@@ -1,4 +1,4 @@
-//! The scripts of `bench/s0`, at the smallest scale: every point is measured and the JSON is
+//! The scripts of `bench/daos-evaluation`, at the smallest scale: every point is measured and the JSON is
 //! whole. Figures are not looked at.
 
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 fn script(name: &str, arguments: &[&str]) -> Output {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(root.join("bench/s0").join(name));
+    let mut command = Command::new(root.join("bench/daos-evaluation").join(name));
     command.env_remove("AZEKURA_SYSTEM").args(arguments).output().unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! Arrays: records addressed by index, cut into chunks, one chunk per integer dkey.
 //!
-//! Chunk `i` is dkey `i + 1` under the empty akey (S0: the DAOS array layout; dkey 0 is left for
+//! Chunk `i` is dkey `i + 1` under the empty akey (DAOS's array layout; dkey 0 is left for
 //! attributes). Chunks go round-robin over the object's groups, so one long transfer asks all
 //! targets at once. Ranges of records and pieces of memory are cut independently.
 

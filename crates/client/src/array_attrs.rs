@@ -1,5 +1,5 @@
-//! Arrays that know their own shape: record size and chunk size are kept in dkey 0 (S0: the
-//! DAOS array layout), so that an array can be opened by its id alone.
+//! Arrays that know their own shape: record size and chunk size are kept in dkey 0, as
+//! in DAOS, so that an array can be opened by its id alone.
 
 use crate::array::ArrayObj;
 use crate::cont::Container;

@@ -1,5 +1,5 @@
-//! Key-value objects: one value per key, kept as a single value under the empty akey (S0: the
-//! DAOS KV API over the object API).
+//! Key-value objects: one value per key, kept as a single value under the empty akey (as
+//! in DAOS's KV API).
 
 use crate::object::{Anchor, FetchedValue, Object};
 use crate::tx::Tx;

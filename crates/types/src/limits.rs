@@ -20,7 +20,7 @@ pub const INLINE_BYTES_MAX: usize = 4096;
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
 /// Most hard links to one file.
 pub const LINK_COUNT_MAX: u32 = 65_000;
-/// Default chunk of a file, bytes (S0: 1 MiB).
+/// Default chunk of a file, bytes; the same as DAOS's.
 pub const CHUNK_BYTES_DEFAULT: u64 = 1 << 20;
 /// Smallest pool share of one target, bytes.
 pub const SHARD_BYTES_MIN: u64 = 16 << 20;

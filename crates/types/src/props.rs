@@ -14,7 +14,7 @@ pub enum Durability {
     Wal,
     /// Written in the background every few milliseconds.
     Relaxed,
-    /// Held in memory only; nothing survives a restart (S0's emulated SCM).
+    /// Held in memory only; nothing survives a restart.
     Memory,
 }
 

@@ -1,8 +1,8 @@
 //! Admission of bulk transfers at a target: settings of a pool, and what a target reports.
 //!
 //! At most so many bulk writes, and so many bulk reads, of a pool are at work at a target at a
-//! time; others wait at their clients (after S1, "I/O request coordination"). Requests that move
-//! fewer than [`BULK_BYTES_MIN`] bytes are never held.
+//! time; others wait at their clients (the I/O request coordination of
+//! Ohno, Hori and Ishikawa). Requests that move fewer than [`BULK_BYTES_MIN`] bytes are never held.
 
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;

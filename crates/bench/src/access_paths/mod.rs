@@ -1,5 +1,5 @@
 //! Ways into one file system, side by side: library, mount, mount with the preloaded library
-//! (S0, experiment 4: bandwidth against transfer size, 16 KiB to 4 MiB, write and read).
+//! (as in the fourth experiment of the DAOS evaluation: bandwidth against transfer size, 16 KiB to 4 MiB, write and read).
 //!
 //! The experiment starts a system of its own in memory, mounts it without caches, and runs the
 //! very same patterns through each way, in turn, round by round: ratios are taken within a round.

@@ -1,6 +1,6 @@
 //! Admission of bulk transfers: at most so many of a pool are at work at a target at a time,
-//! others wait at their clients, fairly among jobs (S1, "I/O request coordination", inside the
-//! engine).
+//! others wait at their clients, fairly among jobs: the I/O request coordination of Ohno, Hori and
+//! Ishikawa, inside the engine.
 //!
 //! A transfer holds a [`Slot`] while data moves between client and device, and nothing else:
 //! before that it holds nothing, after that it checks, logs and answers without a slot. So who

@@ -16,7 +16,7 @@ $about
   --tool TOOL     ior, azekura or auto (default auto: IOR and mdtest from PATH if they speak DFS)
   --repeat N      runs of each point; the mean is kept (default 1, the paper's 3)
   --durability D  of the pool: memory (default, the paper's emulated SCM), relaxed or wal
-  --output FILE   JSON goes here (default bench/results/s0-$experiment.json)
+  --output FILE   JSON goes here (default bench/results/daos-evaluation-$experiment.json)
   --azekura BIN   the program (default target/release/azekura, else the one on PATH)
 TEXT
 }
@@ -38,7 +38,7 @@ options() {
 		esac
 		shift
 	done
-	: "${output:=$root/bench/results/s0-$experiment.json}"
+	: "${output:=$root/bench/results/daos-evaluation-$experiment.json}"
 	if [ -z "$azekura" ]; then
 		azekura=$root/target/release/azekura
 		[ -x "$azekura" ] || azekura=$(command -v azekura) || {
@@ -176,7 +176,7 @@ row() {
 save() {
 	mkdir -p "$(dirname "$output")"
 	{
-		printf '{\n  "experiment": "S0 %s",\n  "tool": "%s",\n  "scale": %s,\n  "repeat": %s,\n' \
+		printf '{\n  "experiment": "DAOS evaluation %s",\n  "tool": "%s",\n  "scale": %s,\n  "repeat": %s,\n' \
 			"$experiment" "$tool" "$scale" "$repeat"
 		printf '  "durability": "%s",\n  "cpu_count": %s,\n  "rows": [\n' "$durability" "$(nproc)"
 		local at
