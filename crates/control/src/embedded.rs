@@ -12,8 +12,10 @@ use crate::copies::{CatalogFiles, RealFiles, choose};
 use crate::frame::{self, Entries};
 use futures_util::future::{LocalBoxFuture, ready};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::ops::Bound;
 use std::path::Path;
 use types::{Code, Error, Result};
 
@@ -219,25 +221,54 @@ impl EmbeddedCatalog {
             }
         }
         let revision = state.revision + 1;
+        let changes = one_by_one(&state.entries, changes);
         if self.files.is_some() {
-            let raw = frame::encode_changes(revision, changes)?;
+            let raw = frame::encode_changes(revision, &changes)?;
             self.append(state, &raw)?;
         }
         state.revision = revision;
-        frame::apply(&mut state.entries, revision, changes.to_vec());
+        frame::apply(&mut state.entries, revision, changes);
         self.tidy(state);
         Ok(true)
     }
 
     fn list_now(&self, prefix: &str) -> Vec<(String, Versioned)> {
         let state = self.state.borrow();
-        let from = state
-            .entries
-            .range::<str, _>((std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded));
-        from.take_while(|(key, _)| key.starts_with(prefix))
-            .map(|(key, stored)| (key.clone(), stored.clone()))
-            .collect()
+        let found = beginning_with(&state.entries, prefix);
+        found.map(|(key, stored)| (key.clone(), stored.clone())).collect()
     }
+}
+
+fn beginning_with<'a>(
+    entries: &'a Entries,
+    prefix: &'a str,
+) -> impl Iterator<Item = (&'a String, &'a Versioned)> {
+    entries
+        .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+        .take_while(move |(key, _)| key.starts_with(prefix))
+}
+
+/// The changes as they are written: those of a prefix key by key.
+fn one_by_one(entries: &Entries, changes: &[Change]) -> Vec<Change> {
+    let mut all = Vec::with_capacity(changes.len());
+    for change in changes {
+        match change {
+            Change::DeletePrefix(prefix) => {
+                let found = beginning_with(entries, prefix);
+                all.extend(found.map(|(key, _)| Change::Delete(key.clone())));
+            }
+            change => all.push(change.clone()),
+        }
+    }
+    debug_assert!(is_once_each(&all), "a commit changes a key twice: {all:?}");
+    all
+}
+
+fn is_once_each(changes: &[Change]) -> bool {
+    let mut seen = BTreeSet::new();
+    changes.iter().all(|change| match change {
+        Change::Put(key, _) | Change::Delete(key) | Change::DeletePrefix(key) => seen.insert(key),
+    })
 }
 
 /// Adds zeros behind a file: room for `bytes` more and some.

@@ -74,15 +74,20 @@ pub fn encode_whole(revision: u64, entries: &Entries) -> Result<Vec<u8>> {
     frame(WHOLE, revision, &wire::encode(&all))
 }
 
-/// The changes of one commit.
+/// The changes of one commit, which name each key.
 pub fn encode_changes(revision: u64, changes: &[Change]) -> Result<Vec<u8>> {
     let all: Vec<ChangeDf> = changes
         .iter()
         .map(|change| match change {
-            Change::Put(key, bytes) => ChangeDf { key: key.clone(), bytes: Some(bytes.clone()) },
-            Change::Delete(key) => ChangeDf { key: key.clone(), bytes: None },
+            Change::Put(key, bytes) => {
+                Ok(ChangeDf { key: key.clone(), bytes: Some(bytes.clone()) })
+            }
+            Change::Delete(key) => Ok(ChangeDf { key: key.clone(), bytes: None }),
+            Change::DeletePrefix(_) => {
+                Err(Error::new(Code::Io, "a frame of the catalog names single keys only"))
+            }
         })
-        .collect();
+        .collect::<Result<_>>()?;
     frame(CHANGES, revision, &wire::encode(&all))
 }
 
@@ -96,6 +101,7 @@ pub fn apply(entries: &mut Entries, revision: u64, changes: Vec<Change>) {
             Change::Delete(key) => {
                 entries.remove(&key);
             }
+            Change::DeletePrefix(prefix) => entries.retain(|key, _| !key.starts_with(&prefix)),
         }
     }
 }

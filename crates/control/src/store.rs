@@ -118,11 +118,6 @@ impl Store {
             .collect())
     }
 
-    /// The keys under a prefix.
-    pub async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
-        Ok(self.catalog.list(prefix).await?.into_iter().map(|(key, _)| key).collect())
-    }
-
     /// False: something the transaction relied on has changed.
     pub async fn commit(&self, tx: Tx) -> Result<bool> {
         self.catalog.commit(&tx.compares, &tx.changes).await
@@ -178,6 +173,12 @@ impl Tx {
 
     pub fn delete(mut self, key: impl Into<String>) -> Tx {
         self.changes.push(Change::Delete(key.into()));
+        self
+    }
+
+    /// Removes all keys that begin with this.
+    pub fn delete_prefix(mut self, prefix: impl Into<String>) -> Tx {
+        self.changes.push(Change::DeletePrefix(prefix.into()));
         self
     }
 }

@@ -273,9 +273,7 @@ impl Service {
             if !cont.record.label.is_empty() {
                 tx = tx.delete(keys::cont_label(pool_id, &cont.record.label));
             }
-            for key in self.store.keys(&keys::cont_attrs(pool_id, id)).await? {
-                tx = tx.delete(key);
-            }
+            tx = tx.delete_prefix(keys::cont_attrs(pool_id, id));
             if self.store.commit(tx).await? {
                 self.times.forget((pool_id, id));
                 tracing::info!(pool = %pool_id, cont = %id, label = %name, "container destroyed");

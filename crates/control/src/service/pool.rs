@@ -290,9 +290,7 @@ impl Service {
                 keys::pool_attrs(id),
                 keys::conts_attrs(id),
             ] {
-                for key in self.store.keys(&prefix).await? {
-                    tx = tx.delete(key);
-                }
+                tx = tx.delete_prefix(prefix);
             }
             if self.store.commit(tx).await? {
                 self.times.forget_pool(id);

@@ -16,8 +16,9 @@ use std::cell::RefCell;
 use types::map::HashMap;
 use types::{ContId, PoolId, Result};
 
-/// Containers whose times go to the catalog in one commit, at most.
-const SAVE_MAX: usize = 256;
+/// Containers whose times go to the catalog in one commit, at most. Each is compared, and its pool:
+/// etcd takes 128 comparisons.
+const SAVE_MAX: usize = 60;
 
 /// The times of a container, nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,8 @@
-//! The embedded catalog: its contract, its files, crashes at every write to them, any bit of them
+//! The embedded catalog: the contract of all, its files, crashes at every write to them, any bit of them
 //! flipped.
 
-use control::{Catalog, CatalogFiles, Change, Compare, EmbeddedCatalog, Revision};
+use crate::contract::{self, Place};
+use control::{Catalog, CatalogFiles, Change, Compare, EmbeddedCatalog};
 use futures_executor::block_on;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,45 +28,31 @@ fn commit(catalog: &EmbeddedCatalog, compares: &[Compare], changes: &[Change]) -
     block_on(catalog.commit(compares, changes)).unwrap()
 }
 
-#[test]
-fn commits_compare_and_change_all_or_nothing() {
-    let catalog = EmbeddedCatalog::in_memory().unwrap();
-    let absent = |key: &str| Compare { key: key.into(), revision: Revision::ABSENT };
-    assert_eq!(block_on(catalog.get("a")).unwrap(), None);
-    assert!(commit(&catalog, &[absent("a")], &[put("a", "1"), put("b", "1")]));
-    assert!(!commit(&catalog, &[absent("a")], &[put("a", "2"), put("c", "2")]));
-    let a = block_on(catalog.get("a")).unwrap().unwrap();
-    assert_eq!(a.bytes, b"1");
-    let held = Compare { key: "a".into(), revision: a.revision };
-    assert!(!commit(&catalog, &[held.clone(), absent("b")], &[put("a", "3")]));
-    assert!(commit(&catalog, std::slice::from_ref(&held), &[put("a", "4")]));
-    assert!(!commit(&catalog, &[held], &[put("a", "5")]));
-    let newer = block_on(catalog.get("a")).unwrap().unwrap();
-    assert!(newer.revision > a.revision);
-    // A key that went and came back is not the one that was read.
-    assert!(commit(&catalog, &[], &[Change::Delete("a".into()), Change::Delete("none".into())]));
-    assert!(commit(&catalog, &[absent("a")], &[put("a", "4")]));
-    let held = Compare { key: "a".into(), revision: newer.revision };
-    assert!(!commit(&catalog, &[held], &[put("a", "6")]));
-    assert_eq!(contents(&catalog), BTreeMap::from([("a", "4"), ("b", "1")].map(owned)));
-}
-
 fn owned((key, value): (&str, &str)) -> (String, String) {
     (key.to_string(), value.to_string())
 }
 
 #[test]
-fn lists_hold_what_begins_with_the_prefix_in_order() {
-    let catalog = EmbeddedCatalog::in_memory().unwrap();
-    let keys = ["p/2", "p", "p/", "p/1", "p0", "o/9", "p/\u{10ffff}"];
-    for key in keys {
-        assert!(commit(&catalog, &[], &[put(key, key)]));
+fn files_and_memory_hold_the_contract() {
+    struct Files(tempfile::TempDir);
+    impl Place for Files {
+        fn open(&self, _: u32) -> types::Result<Box<dyn Catalog>> {
+            Ok(Box::new(EmbeddedCatalog::open(&self.0.path().join("catalog"))?))
+        }
     }
-    let listed = block_on(catalog.list("p/")).unwrap();
-    let listed: Vec<&str> = listed.iter().map(|(key, _)| key.as_str()).collect();
-    assert_eq!(listed, ["p/", "p/1", "p/2", "p/\u{10ffff}"]);
-    assert_eq!(block_on(catalog.list("")).unwrap().len(), keys.len());
-    assert!(block_on(catalog.list("zz")).unwrap().is_empty());
+    contract::check(|| Box::new(Files(tempfile::tempdir().unwrap())));
+
+    // What simulations use: two files that another opener finds as they are.
+    struct Simulated(MortalDisk);
+    impl Place for Simulated {
+        fn open(&self, _: u32) -> types::Result<Box<dyn Catalog>> {
+            Ok(Box::new(EmbeddedCatalog::on_files(Box::new(self.0.clone()))?))
+        }
+        fn has_one_writer(&self) -> bool {
+            false
+        }
+    }
+    contract::check(|| Box::new(Simulated(MortalDisk::new(u64::MAX, 1))));
 }
 
 fn copies_of(path: &Path) -> [PathBuf; 2] {

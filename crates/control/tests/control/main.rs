@@ -9,6 +9,7 @@ mod cases_props;
 mod cases_snaps;
 mod cases_times;
 mod concurrency;
+mod contract;
 mod crash;
 mod fake;
 mod golden;
