@@ -25,6 +25,7 @@ use types::{Code, Error, Result};
 
 use crate::Lsn;
 use crate::index::page::{Image, PageId, PagePlace};
+use crate::loans::{self, Named};
 use crate::pages::{PageIdDf, PageStore, encode};
 use crate::record::{RecordDf, encode_into};
 use crate::shard::PoolShard;
@@ -59,6 +60,7 @@ struct Work {
     applied: Lsn,
     table: TableDf,
     todo: Vec<(PageId, u32)>,
+    loans: Named,
     /// Runs that the new table does not name and no page in memory needs.
     freed: Vec<Run>,
 }
@@ -68,6 +70,7 @@ pub(crate) async fn run_beside(shard: Rc<PoolShard>) {
     let result = checkpoint(&shard).await;
     shard.note_checkpoint(result.is_err());
     shard.checkpoint_ended();
+    shard.return_if_due();
     if let Err(error) = result {
         tracing::warn!(pool = %shard.pool, %error, "checkpoint stopped; the log stays long");
     }
@@ -84,6 +87,7 @@ pub(crate) async fn checkpoint(shard: &Rc<PoolShard>) -> Result<()> {
         pages.env().yield_now().await;
     }
     shard.reclaim_slice(usize::MAX);
+    shard.begin_returns().await;
     wal.ready_to_rotate().await?;
     let mut work = begin(shard, wal);
     let written = write(shard, wal, pages, &mut work).await;
@@ -93,6 +97,7 @@ pub(crate) async fn checkpoint(shard: &Rc<PoolShard>) -> Result<()> {
             shard.room.table_bytes.set(table_runs.iter().map(|run| run.bytes).sum());
             work.freed.extend(shard.table_runs.replace(table_runs));
             pages.free(&work.freed);
+            shard.loans_durable(work.loans).await;
             shard.count_checkpoint(began);
             shard.make_room();
             Ok(())
@@ -116,9 +121,11 @@ fn begin(shard: &PoolShard, wal: &Rc<Wal>) -> Work {
     let applied = wal.append(|out| encode_into(&RecordDf::LastEpoch { epoch }, out));
     let mut table = TableDf { space: shard.core.space.borrow().encode(), ..TableDf::default() };
     (table.records, table.record_count) = state.encode_rest();
+    let loans = shard.loans_named();
+    table.sections.push((loans::SECTION, loans::encode(&loans).into()));
     let todo = table::describe(&mut state.index, &mut table);
     let freed = std::mem::take(&mut state.index.ledger.retired);
-    Work { applied, table, todo, freed }
+    Work { applied, table, todo, loans, freed }
 }
 
 /// Everything after [`begin`]; returns where the table lies.

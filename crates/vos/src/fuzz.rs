@@ -149,6 +149,9 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
     let large = vec![LargeDf { oid, epochs: (Epoch(5), Epoch(4), Epoch(3)), starts }];
     let buckets = vec![(1, 0), (1, 1 << 63)];
     let (records, record_count) = Contents::default().encode_rest();
+    // The index has two blocks on loan.
+    let mut space = Space::new(1 << 20);
+    space.take(8192).expect("it is empty");
     let table = TableDf {
         conts: vec![ContDf {
             cont: ContId(7),
@@ -163,8 +166,8 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
         garbage: vec![GarbageDf::Bucket { cont: ContId(8), prefix: 0, depth: 0, place: place(4) }],
         records,
         record_count,
-        space: Space::new(1 << 20).encode(),
-        sections: vec![(1, start(b"section"))],
+        space: space.encode(),
+        sections: vec![(1, start(&[1, 0, 2]))],
     };
     vec![wire::encode(&table), wire::encode(&TableDf::default())]
 }
@@ -193,6 +196,8 @@ mod tests {
         let parts: [&[u8]; 7] = [b"\x01\x07\0\0", buckets, large, versions, unswept, pasts, page];
         let start = parts.concat();
         assert_eq!(&raw[..start.len()], start);
+        // One section, of kind 1: one run on loan, from block 0, 2 blocks.
+        assert!(raw.ends_with(b"\x01\x01\x03\x01\0\x02"));
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub mod fuzz;
 mod give_back;
 mod index;
 mod listing;
+mod loans;
 mod locks;
 pub mod offline;
 mod openers;

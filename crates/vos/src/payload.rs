@@ -24,6 +24,7 @@ use wire::obj::{Op, Recx, UpdateValue};
 
 use crate::arena::Arena;
 use crate::index::cost;
+use crate::loans::Loans;
 use crate::space::{BLOCK_BYTES, Run, Space};
 
 /// Where the data area is.
@@ -47,7 +48,9 @@ pub(crate) struct Core {
     pub env: Env,
     pub medium: Medium,
     pub space: Rc<RefCell<Space>>,
+    /// What the index may count without borrowing, bytes.
     pub scm_bytes: u64,
+    pub loans: RefCell<Loans>,
     /// Promised to payloads that are not applied yet, bytes.
     pub scm_reserved: Cell<u64>,
     /// Smaller values go into the index and the log, bytes.
@@ -159,11 +162,9 @@ impl Payload {
         let scm = scm_needed(ops, core.inline_bytes_max);
         if scm > 0 {
             let promised = scm_used.saturating_add(core.scm_reserved.get()).saturating_add(scm);
-            if promised > core.scm_bytes {
-                return Err(Error::new(
-                    Code::NoSpace,
-                    "the pool's index tier is full on this target; remove something or extend it",
-                ));
+            let missing = promised.saturating_sub(core.scm_limit());
+            if missing > 0 {
+                core.borrow_room(missing)?;
             }
             core.scm_reserved.set(core.scm_reserved.get() + scm);
             payload.scm_reserved = scm;

@@ -45,6 +45,8 @@ pub(crate) struct Recovery {
     pages: Rc<PageStore>,
     /// Where the table lies.
     pub table_runs: Vec<Run>,
+    /// Runs of the data area that the index has on loan.
+    pub loans: Vec<Run>,
     applied: Lsn,
     limit_bytes: u64,
     pub record_count: u64,
@@ -63,6 +65,7 @@ impl Recovery {
             space: Rc::new(RefCell::new(Space::new(nvme_bytes))),
             pages: pages.clone(),
             table_runs: Vec::new(),
+            loans: Vec::new(),
             applied: Lsn(head.applied),
             limit_bytes,
             record_count: 0,
@@ -70,7 +73,7 @@ impl Recovery {
         recovery.state.index.ledger.paged = true;
         if let Some(at) = &head.table {
             let (table, runs) = table::read(pages, at).await?;
-            let (state, space) = table::restore(&table, &mut |place| pages.claim(place))?;
+            let (state, space, loans) = table::restore(&table, &mut |place| pages.claim(place))?;
             drop(table);
             if space.bytes() != recovery.space.borrow().bytes() {
                 return Err(Error::new(Code::Csum, "the table is of a data area of another size"));
@@ -78,6 +81,7 @@ impl Recovery {
             recovery.state = state;
             recovery.space.replace(space);
             recovery.table_runs = runs;
+            recovery.loans = loans;
             // The pasts of large objects are in memory always.
             let pasts = recovery.state.index.absent_pasts();
             recovery.load(pasts).await?;

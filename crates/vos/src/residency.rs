@@ -326,6 +326,7 @@ impl PoolShard {
     pub(crate) async fn counted_space(&self) -> Result<Space> {
         let mut space = Space::new(self.core.space.borrow().bytes());
         self.state.borrow().claim_prepared(&mut space)?;
+        self.core.loans.borrow().runs().try_for_each(|run| space.claim(run))?;
         for cont in self.conts() {
             let mut at = Some(0);
             while let Some(hash) = at {

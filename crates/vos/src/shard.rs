@@ -170,10 +170,11 @@ impl PoolShard {
         let space = self.core.space.borrow();
         let used = state.index.scm_bytes + self.core.scm_reserved.get();
         PoolShardStat {
-            scm_bytes: self.config.scm_bytes,
-            scm_free_bytes: self.config.scm_bytes.saturating_sub(used),
-            nvme_bytes: space.bytes(),
+            scm_bytes: self.core.scm_limit(),
+            scm_free_bytes: self.core.scm_limit().saturating_sub(used),
+            nvme_bytes: space.bytes() - self.core.loans.borrow().bytes(),
             nvme_free_bytes: space.free_bytes(),
+            tiers_share_room: self.core.loans.borrow().possible(),
             object_count: state.index.object_count,
             dkey_count: state.index.dkey_count,
         }
@@ -290,6 +291,7 @@ impl PoolShard {
         drop(effects);
         self.reclaim_in_background();
         self.make_room();
+        self.return_if_due();
         self.aggregate_if_due();
         Ok((lsn, result))
     }
@@ -318,6 +320,7 @@ impl PoolShard {
         self.watch_log();
         self.reclaim_in_background();
         self.make_room();
+        self.return_if_due();
         self.aggregate_if_due();
         self.sweep_in_background();
     }
@@ -743,6 +746,7 @@ impl PoolShard {
         let space = self.core.space.borrow();
         let mut counted = Space::new(space.bytes());
         state.claim_space(&mut counted)?;
+        self.core.loans.borrow().runs().try_for_each(|run| counted.claim(run))?;
         Ok(Some((space.free_bytes(), counted.free_bytes())))
     }
 

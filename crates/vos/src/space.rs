@@ -180,6 +180,11 @@ impl Space {
         Ok(run)
     }
 
+    /// A run in use: a checkpoint takes it for free from now on, until [`Space::give_back`].
+    pub(crate) fn free_in_tables(&mut self, run: Run) {
+        self.reserved.insert(run.first_block(), run.end_block() - run.first_block());
+    }
+
     /// The record of an update that reserved the run is being logged.
     pub(crate) fn keep(&mut self, run: Run) {
         let (from, to) = (run.first_block(), run.end_block());

@@ -27,6 +27,7 @@ use wire::store::{DeviceRole, DeviceStat};
 use crate::Lsn;
 use crate::arena::Arena;
 use crate::contents::Contents;
+use crate::loans::Loans;
 use crate::pages::PageStore;
 use crate::payload::{Core, Medium};
 use crate::recovery::Recovery;
@@ -374,6 +375,7 @@ impl Store {
             medium: Medium::Arena(Arena::map(config.nvme_bytes)?),
             space: Rc::new(RefCell::new(space)),
             scm_bytes: config.scm_bytes,
+            loans: RefCell::new(Loans::new(true, Vec::new())),
             scm_reserved: Cell::new(0),
             inline_bytes_max: limits::INLINE_BYTES_MAX as u64,
             aggregate: self.options.aggregate,
@@ -403,7 +405,9 @@ impl Store {
         let options = OpenOptions { create: true, direct: true, ..OpenOptions::default() };
         let area = self.disk.open(&dir.join("pages"), options).await?;
         self.disk.sync_dir(dir).await?;
-        let pages = Rc::new(PageStore::new(&self.env, area, config.scm_bytes, identity)?);
+        let lends = self.places.tiers_share_room();
+        let index_bytes_max = config.scm_bytes + if lends { config.nvme_bytes } else { 0 };
+        let pages = Rc::new(PageStore::new(&self.env, area, index_bytes_max, identity)?);
         let head = wal::read_head(&self.disk, dir).await?;
         let limit = self.options.metadata_cache;
         let mut recovery = Recovery::begin(&pages, &head, config.nvme_bytes, limit).await?;
@@ -413,6 +417,7 @@ impl Store {
             medium: Medium::File(data.clone()),
             space: space.clone(),
             scm_bytes: config.scm_bytes,
+            loans: RefCell::new(Loans::new(lends, recovery.loans.clone())),
             scm_reserved: Cell::new(0),
             inline_bytes_max: self.options.inline_bytes_max as u64,
             aggregate: self.options.aggregate,

@@ -16,6 +16,7 @@ use crate::index::object::Object;
 use crate::index::page::{Counts, Page, PageId, PagePlace};
 use crate::index::parts::Parts;
 use crate::index::{Container, Index};
+use crate::loans;
 use crate::pages::{PageIdDf, PageStore, PlaceDf, decode, encode};
 use crate::record::VersionsDf;
 use crate::space::{Run, Space};
@@ -230,11 +231,12 @@ impl GarbageDf {
     }
 }
 
-/// The state a table describes, with every page absent, and the data area's space.
+/// The state a table describes, with every page absent, the data area's space, and which runs of it
+/// the index has on loan.
 pub(crate) fn restore(
     table: &TableDf,
     claim: &mut dyn FnMut(&PagePlace) -> Result<()>,
-) -> Result<(Contents, Space)> {
+) -> Result<(Contents, Space, Vec<Run>)> {
     let mut state = Contents::default();
     state.index.ledger.paged = true;
     let mut pages = table.pages.iter();
@@ -274,7 +276,9 @@ pub(crate) fn restore(
         return Err(bad("stray bytes after its records"));
     }
     space.set_durable(crate::Lsn(0));
-    Ok((state, space))
+    let section = table.sections.iter().find(|(kind, _)| *kind == loans::SECTION);
+    let loans = section.map_or(Ok(Vec::new()), |(_, raw)| loans::decode(raw, &space))?;
+    Ok((state, space, loans))
 }
 
 fn restore_cont(

@@ -160,6 +160,13 @@ pub(crate) struct Places {
     pub keeps_room: bool,
 }
 
+impl Places {
+    /// Both tiers are on one file system, which takes back room of either.
+    pub(crate) fn tiers_share_room(&self) -> bool {
+        self.nvme.is_empty() && !self.scm.is_raw
+    }
+}
+
 /// How devices are opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {

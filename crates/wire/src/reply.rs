@@ -222,6 +222,8 @@ pub struct PoolShardStat {
     /// Data tier, bytes in all.
     pub nvme_bytes: u64,
     pub nvme_free_bytes: u64,
+    /// The index borrows from what is free for data when its own tier is full.
+    pub tiers_share_room: bool,
     /// Objects in the shard.
     pub object_count: u64,
     /// Dkeys in the shard.
@@ -236,7 +238,7 @@ const SHORT_BYTES_MAX: u64 = 64 << 30;
 impl PoolShardStat {
     /// Bytes that data of new files may take: none where the index has no room for a file more.
     pub fn available_bytes(&self) -> u64 {
-        match self.scm_free_bytes >= FILE_INDEX_BYTES {
+        match self.tiers_share_room || self.scm_free_bytes >= FILE_INDEX_BYTES {
             true => self.nvme_free_bytes,
             false => 0,
         }
@@ -245,14 +247,18 @@ impl PoolShardStat {
     /// One of the tiers is nearly full: new files are better off elsewhere.
     pub fn is_short(&self) -> bool {
         let short = |free, bytes: u64| free < (bytes / SHORT_PART).min(SHORT_BYTES_MAX);
-        short(self.scm_free_bytes, self.scm_bytes) || short(self.nvme_free_bytes, self.nvme_bytes)
+        let index_is_short = short(self.scm_free_bytes, self.scm_bytes);
+        index_is_short && !self.tiers_share_room || short(self.nvme_free_bytes, self.nvme_bytes)
     }
 
     /// How much of the fuller tier is free, in 65,536ths of the tier.
     pub fn free_share(&self) -> u64 {
         let share = |free: u64, bytes: u64| (free as u128 * 65_536 / bytes.max(1) as u128) as u64;
-        let index = share(self.scm_free_bytes, self.scm_bytes);
-        index.min(share(self.nvme_free_bytes, self.nvme_bytes))
+        let data = share(self.nvme_free_bytes, self.nvme_bytes);
+        match self.tiers_share_room {
+            true => data,
+            false => data.min(share(self.scm_free_bytes, self.scm_bytes)),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use types::{ClientId, Code, Epoch, ObjType, Result, TargetId};
-use vos::{Lsn, PoolShard, Store};
+use vos::{Lsn, PoolShard, PoolShardConfig, Store};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
 
@@ -319,7 +319,10 @@ impl History {
 
     /// Large objects and some small ones, before anything goes wrong.
     async fn begin(&mut self) {
-        let (store, shard) = fresh_with(&self.env, &ROOMY, self.cache).await.unwrap();
+        // In every other one the index is larger than its tier.
+        let tight = PoolShardConfig { scm_bytes: 16 << 10, nvme_bytes: 8 << 20, ..ROOMY };
+        let config = if self.rng.below(2) == 0 { ROOMY } else { tight };
+        let (store, shard) = fresh_with(&self.env, &config, self.cache).await.unwrap();
         (self.store, self.shard) = (Some(store), Some(shard));
         self.epoch += 1;
         for kind in [ObjType::MultiHashed, ObjType::ArrayByte, ObjType::DkeyLexical] {

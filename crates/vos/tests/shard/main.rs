@@ -8,6 +8,7 @@ mod flips;
 mod full;
 mod histories;
 mod listing;
+mod loans;
 mod log;
 mod memory;
 mod model;

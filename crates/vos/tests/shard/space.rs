@@ -2,8 +2,8 @@
 
 use super::model::*;
 use env::SimWorld;
-use types::{Code, Durability, Epoch, ObjType};
-use vos::{PoolShardConfig, Segments};
+use types::{Code, Durability, Epoch, Error, ObjType, Oid};
+use vos::{PoolShard, PoolShardConfig, Segments};
 use wire::obj::*;
 
 fn array(dkey: &[u8], bytes: u64) -> Op<'_> {
@@ -49,8 +49,32 @@ fn a_full_data_tier_refuses_cleanly_and_deleting_helps() {
     }
 }
 
+/// Puts names into a directory until there is no space; returns how many, and the error.
+async fn fill_index(shard: &PoolShard, dir: Oid, from: u64) -> (u64, Error) {
+    let mut count = 0;
+    loop {
+        let name = format!("file-{count}");
+        let value = UpdateValue::Inline(&[7; 100]);
+        let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
+        let ops = [Op::Update { oid: dir, dkey: name.as_bytes(), cond: Cond::NONE, iods }];
+        match write(shard, from + count, &ops, b"", None).await {
+            Ok(_) => count += 1,
+            Err(error) => return (count, error),
+        }
+    }
+}
+
+async fn empty_index(shard: &PoolShard, dir: Oid, count: u64, at: u64) {
+    for number in 0..count {
+        let name = format!("file-{number}");
+        let dkeys = vec![serde_bytes::Bytes::new(name.as_bytes())];
+        let ops = [Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys }];
+        write(shard, at, &ops, b"", None).await.unwrap();
+    }
+}
+
 #[test]
-fn a_full_index_tier_refuses_updates_but_not_punches() {
+fn a_full_index_tier_of_its_own_refuses_updates_but_not_punches() {
     let world = SimWorld::new(4);
     let env = world.node("a");
     world.block_on(async {
@@ -59,32 +83,67 @@ fn a_full_index_tier_refuses_updates_but_not_punches() {
             scm_bytes: 64 << 10,
             nvme_bytes: 1 << 20,
         };
-        let (_store, shard) = fresh(&env, &config).await.unwrap();
+        let nvme = vec![vos::DataDevice::whole(std::path::Path::new("/nvme"))];
+        let devices = vos::Devices { scm: "/target".into(), nvme };
+        let options = vos::StoreOptions::default();
+        let store = vos::Store::open_with(&env, &devices, options).await.unwrap();
+        let shard = store.create_shard(POOL, &config).await.unwrap();
+        shard.create_cont(CONT).unwrap();
         let dir = oid(ObjType::MultiHashed, 1);
-        let mut names: Vec<String> = Vec::new();
-        loop {
-            let name = format!("file-{}", names.len());
-            let value = UpdateValue::Inline(&[7; 100]);
-            let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
-            let ops = [Op::Update { oid: dir, dkey: name.as_bytes(), cond: Cond::NONE, iods }];
-            match write(&shard, 1 + names.len() as u64, &ops, b"", None).await {
-                Ok(_) => names.push(name),
-                Err(error) => {
-                    assert_eq!(error.code, Code::NoSpace);
-                    break;
-                }
-            }
-        }
-        assert!(names.len() > 200, "{} entries in 64 KiB", names.len());
-        for name in &names {
-            let dkeys = vec![serde_bytes::Bytes::new(name.as_bytes())];
-            let ops = [Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys }];
-            write(&shard, 5000, &ops, b"", None).await.unwrap();
-        }
+        let (count, error) = fill_index(&shard, dir, 1).await;
+        assert_eq!(error.code, Code::NoSpace);
+        assert!((200..1000).contains(&count), "{count} entries in 64 KiB");
+        empty_index(&shard, dir, count, 5000).await;
         let stat = shard.stat();
         assert_eq!((stat.scm_free_bytes, stat.object_count, stat.dkey_count), (64 << 10, 0, 0));
+        assert!(!stat.tiers_share_room && stat.nvme_bytes == 1 << 20);
     });
     world.clear();
+}
+
+/// A pool for small files was full when its index tier was, with all of its data tier free beside
+/// it on the same device.
+#[test]
+fn an_index_larger_than_its_tier_borrows_from_the_data_beside_it() {
+    for durability in [Durability::Memory, Durability::Wal, Durability::Relaxed] {
+        let world = SimWorld::new(4);
+        let env = world.node("a");
+        world.block_on(async {
+            let config = PoolShardConfig { durability, scm_bytes: 64 << 10, nvme_bytes: 1 << 20 };
+            let (_store, shard) = fresh(&env, &config).await.unwrap();
+            let dir = oid(ObjType::MultiHashed, 1);
+            for round in 0..3 {
+                let at = round * 100_000;
+                let (count, error) = fill_index(&shard, dir, at + 1).await;
+                assert_eq!(error.code, Code::NoSpace);
+                assert!(error.text.contains("index and data"), "{error}");
+                assert!(count > 3000, "{count} entries in all of the pool");
+                let full = shard.stat();
+                assert_eq!(full.scm_bytes + full.nvme_bytes, (64 << 10) + (1 << 20));
+                assert!(full.tiers_share_room && full.nvme_bytes < 100_000, "{full:?}");
+                let refused = shard.stage(&[array(&0u64.to_le_bytes(), 100_000)]).unwrap_err();
+                assert_eq!(refused.code, Code::NoSpace);
+                empty_index(&shard, dir, count, at + 50_000).await;
+                // A checkpoint may run that began before the end of it.
+                env.sleep(std::time::Duration::from_secs(1)).await;
+                shard.checkpoint().await.unwrap();
+                shard.checkpoint().await.unwrap();
+                let empty = shard.stat();
+                assert_eq!((empty.scm_free_bytes, empty.nvme_free_bytes), (64 << 10, 1 << 20));
+                let data = vec![5; 100_000];
+                for n in 0..10u64 {
+                    let dkey = n.to_le_bytes();
+                    let op = [array(&dkey, 100_000)];
+                    write(&shard, at + 60_000 + n, &op, &data, None).await.unwrap();
+                }
+                let punch = [Op::PunchDkeysFrom { oid: oid(ObjType::ArrayByte, 1), from: 0 }];
+                let lsn = write(&shard, at + 70_000, &punch, b"", None).await.unwrap();
+                shard.durable(lsn).await.unwrap();
+                env.sleep(std::time::Duration::from_millis(50)).await;
+            }
+        });
+        world.clear();
+    }
 }
 
 #[test]

@@ -349,6 +349,7 @@ fn replies(visitor: &mut impl Visitor) {
         scm_free_bytes: 2,
         nvme_bytes: 3,
         nvme_free_bytes: 4,
+        tiers_share_room: true,
         object_count: 5,
         dkey_count: 6,
     };

@@ -1,0 +1,279 @@
+//! Room of the data area that the index has on loan.
+//!
+//! A pool is made with so much for its index and so much for data. Where both are on one device
+//! that takes room back (memory, a file system), an index that needs more than its part takes blocks
+//! of the data area: nothing is stored in them, they count for the index, and their room goes back to the device,
+//! where the index grows (the page area, or memory). What it does not need any more it returns.
+//!
+//! Invariants:
+//! - Blocks on loan are in use to the allocator. Tables of checkpoints name them; those that no
+//!   durable table names are free after a crash, as if never taken.
+//! - Only blocks that a durable table names as on loan lose their room in the data area. Else a crash
+//!   would make them free, and a write there could meet a full file system.
+//! - Blocks that return have their room again, and nobody gets them before a table without them is
+//!   durable: else a crash would bring back a table that has them on loan and a log that has data in them.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use types::{Code, Error, Result};
+
+use crate::payload::{Core, Medium};
+use crate::shard::PoolShard;
+use crate::space::{BLOCK_BYTES, Run, Space};
+
+/// Section of a table that names the blocks on loan: first block and count of each run.
+pub(crate) const SECTION: u32 = 1;
+/// A loan is this share of the data area, within these bounds, bytes.
+const STEP_SHARE: u64 = 256;
+const STEP_BYTES_MIN: u64 = 64 << 10;
+const STEP_BYTES_MAX: u64 = 64 << 20;
+/// A free run shorter than this is not taken on loan, bytes: each is named in every table.
+const RUN_BYTES_MIN: u64 = 64 << 10;
+/// Loans that the index needs no more go back when they are this many steps, and a checkpoint of their own is worth it.
+const STEPS_RETURNED: u64 = 4;
+/// After a return that the file system had no room for, the next is tried no earlier.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Loan {
+    run: Run,
+    /// Its room was given back, since the shard was opened.
+    is_hole: bool,
+}
+
+/// What the index of a shard has on loan.
+#[derive(Debug, Default)]
+pub(crate) struct Loans {
+    /// Both tiers are on one device that takes room back.
+    possible: bool,
+    loans: Vec<Loan>,
+    bytes: u64,
+    returning: Vec<Run>,
+    /// When the file system last had no room for blocks that were to return.
+    refused: Option<Duration>,
+}
+
+/// The blocks that a table names and those it has free though they are not yet.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    loans: Vec<Run>,
+    returning: Vec<Run>,
+}
+
+impl Loans {
+    /// Loans are made if it is `possible`; `runs` are on loan already.
+    pub(crate) fn new(possible: bool, runs: Vec<Run>) -> Loans {
+        let bytes = runs.iter().map(|run| run.bytes).sum();
+        let loans = runs.into_iter().map(|run| Loan { run, is_hole: false }).collect();
+        Loans { possible, loans, bytes, ..Loans::default() }
+    }
+
+    /// True when tiers lend each other room.
+    pub(crate) fn possible(&self) -> bool {
+        self.possible
+    }
+
+    /// On loan now, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Blocks on loan or on their way back: in use, and nothing of the index refers to them.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.loans.iter().map(|loan| loan.run).chain(self.returning.iter().copied())
+    }
+
+    /// Takes `want` bytes or more on loan; less when there is not that much. The runs taken.
+    fn take(&mut self, space: &mut Space, want: u64) -> Vec<Run> {
+        let step = step_bytes(space.bytes());
+        let mut left = want.next_multiple_of(step);
+        let mut taken = Vec::new();
+        while self.possible && left > 0 {
+            if space.longest_free().is_none_or(|run| run.bytes < RUN_BYTES_MIN) {
+                break;
+            }
+            let Ok(run) = space.take(left.min(step)) else { break };
+            left = left.saturating_sub(run.bytes);
+            self.bytes += run.bytes;
+            self.loans.push(Loan { run, is_hole: false });
+            taken.push(run);
+        }
+        taken
+    }
+
+    /// What a table of this moment says.
+    fn named(&self) -> Named {
+        let loans = self.loans.iter().map(|loan| loan.run).collect();
+        Named { loans, returning: self.returning.clone() }
+    }
+
+    /// The last loans of `bytes` at most, so that others remain.
+    fn surplus(&self, bytes: u64) -> Vec<Loan> {
+        let mut left = bytes;
+        let fits = |loan: &&Loan| {
+            let fits = loan.run.bytes <= left;
+            left -= if fits { loan.run.bytes } else { 0 };
+            fits
+        };
+        self.loans.iter().rev().filter(fits).copied().collect()
+    }
+
+    /// No longer on loan.
+    fn end(&mut self, run: Run) {
+        if let Some(at) = self.loans.iter().position(|loan| loan.run == run) {
+            self.loans.remove(at);
+            self.bytes -= run.bytes;
+        }
+    }
+}
+
+fn step_bytes(area_bytes: u64) -> u64 {
+    let step = (area_bytes / STEP_SHARE).clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
+    step.next_multiple_of(BLOCK_BYTES)
+}
+
+/// The section of a table.
+pub(crate) fn encode(named: &Named) -> Vec<u8> {
+    let block_runs = named.loans.iter().map(|run| (run.first_block(), run.bytes / BLOCK_BYTES));
+    let mut block_runs: Vec<(u64, u64)> = block_runs.collect();
+    block_runs.sort_unstable();
+    wire::encode(&block_runs)
+}
+
+/// The blocks that a section names, all of which `space` has in use. `Csum` when they are not.
+pub(crate) fn decode(raw: &[u8], space: &Space) -> Result<Vec<Run>> {
+    let bad = || Error::new(Code::Csum, "table of pages: impossible blocks on loan");
+    let block_runs: Vec<(u64, u64)> = wire::decode(raw).map_err(|_| bad())?;
+    let mut runs = Vec::with_capacity(block_runs.len());
+    let mut end = 0;
+    for (first, count) in block_runs {
+        let stop = first.checked_add(count).filter(|&stop| stop <= space.bytes() / BLOCK_BYTES);
+        let stop = stop.filter(|_| first >= end && count > 0).ok_or_else(bad)?;
+        let run = Run { at: first * BLOCK_BYTES, bytes: count * BLOCK_BYTES };
+        if space.next_free(run.at).is_some_and(|free| free.first_block() < stop) {
+            return Err(bad());
+        }
+        end = stop;
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
+impl Core {
+    /// Most memory the index may count now, bytes.
+    pub(crate) fn scm_limit(&self) -> u64 {
+        self.scm_bytes + self.loans.borrow().bytes()
+    }
+
+    /// Has the index borrow `bytes` at least. `NoSpace` when there is not that much.
+    pub(crate) fn borrow_room(&self, bytes: u64) -> Result<()> {
+        let mut loans = self.loans.borrow_mut();
+        let taken = loans.take(&mut self.space.borrow_mut(), bytes);
+        let found: u64 = taken.iter().map(|run| run.bytes).sum();
+        if let Medium::Arena(arena) = &self.medium {
+            // Nothing survives a crash there, so nothing has to be durable first.
+            taken.into_iter().for_each(|run| _ = arena.give_back(run));
+        }
+        if found >= bytes {
+            return Ok(());
+        }
+        let text = match loans.possible() {
+            true => {
+                "the pool is full on this target, index and data; remove something or extend it"
+            }
+            false => "the pool's index tier is full on this target; remove something or extend it",
+        };
+        Err(Error::new(Code::NoSpace, text))
+    }
+}
+
+impl PoolShard {
+    /// Bytes on loan that the index can do without.
+    fn surplus_bytes(&self) -> u64 {
+        let used = self.state.borrow().index.scm_bytes + self.core.scm_reserved.get();
+        let step = step_bytes(self.core.space.borrow().bytes());
+        let spare = self.core.scm_limit().saturating_sub(used + step);
+        spare.min(self.core.loans.borrow().bytes())
+    }
+
+    /// The index has become smaller: what it has on loan may go back.
+    pub(crate) fn return_if_due(&self) {
+        if self.core.loans.borrow().bytes() == 0 || self.is_closed() {
+            return;
+        }
+        let surplus = self.surplus_bytes();
+        let step = step_bytes(self.core.space.borrow().bytes());
+        let all = surplus >= self.core.loans.borrow().bytes();
+        if surplus < STEPS_RETURNED * step && !(all && surplus > 0) {
+            return;
+        }
+        if let Medium::Arena(_) = self.core.medium {
+            let mut loans = self.core.loans.borrow_mut();
+            for loan in loans.surplus(surplus) {
+                loans.end(loan.run);
+                self.core.space.borrow_mut().give_back(loan.run);
+            }
+            return;
+        }
+        let now = self.core.env.now();
+        let refused = self.core.loans.borrow().refused;
+        if refused.is_none_or(|refused| now >= refused + RETRY_PAUSE) {
+            self.begin_checkpoint();
+        }
+    }
+
+    /// Before a checkpoint: what the index can do without gets its room in the data area again.
+    pub(crate) async fn begin_returns(&self) {
+        let Medium::File(file) = &self.core.medium else { return };
+        let surplus = self.core.loans.borrow().surplus(self.surplus_bytes());
+        for loan in surplus {
+            let run = loan.run;
+            if let Err(error) = file.allocate(run.at, run.bytes).await {
+                tracing::debug!(pool = %self.pool, %error, "room on loan cannot return yet");
+                self.core.loans.borrow_mut().refused = Some(self.core.env.now());
+                return;
+            }
+            // The index may have grown meanwhile.
+            if self.surplus_bytes() < run.bytes {
+                return;
+            }
+            let mut loans = self.core.loans.borrow_mut();
+            loans.end(run);
+            loans.returning.push(run);
+            self.core.space.borrow_mut().free_in_tables(run);
+        }
+        self.core.loans.borrow_mut().refused = None;
+    }
+
+    /// What the table of this moment is to say of loans.
+    pub(crate) fn loans_named(&self) -> Named {
+        self.core.loans.borrow().named()
+    }
+
+    /// That table is durable.
+    pub(crate) async fn loans_durable(self: &Rc<PoolShard>, named: Named) {
+        for run in named.returning {
+            self.core.loans.borrow_mut().returning.retain(|other| *other != run);
+            self.core.space.borrow_mut().give_back(run);
+        }
+        let Medium::File(file) = &self.core.medium else { return };
+        for run in named.loans {
+            let is_new = |loan: &Loan| loan.run == run && !loan.is_hole;
+            if !self.core.loans.borrow().loans.iter().any(is_new) {
+                continue;
+            }
+            if let Err(error) = file.discard(run.at, run.bytes).await {
+                // The index counts on it all the same: what the file system lacks it will say.
+                tracing::debug!(pool = %self.pool, %error, "room on loan stays in the data area");
+                return;
+            }
+            let mut loans = self.core.loans.borrow_mut();
+            loans
+                .loans
+                .iter_mut()
+                .filter(|loan| loan.run == run)
+                .for_each(|loan| loan.is_hole = true);
+        }
+    }
+}
