@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use transport::{Address, Conn, Handoff, Incoming, Ledger, ServerConn};
-use types::map::HashSet;
+use types::map::{HashMap, HashSet};
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::Kind;
@@ -33,6 +33,9 @@ const JOIN_PAUSE: Duration = Duration::from_millis(100);
 const ORDER_PAUSE: Duration = Duration::from_millis(20);
 /// How often the holder of the catalog asks the other engines whether they are there.
 const WATCH_PAUSE: Duration = Duration::from_secs(2);
+/// Pauses before an engine's targets are told again what they hold: the first, and where doubling ends.
+const TELL_PAUSE_MIN: Duration = Duration::from_millis(200);
+const TELL_PAUSE_MAX: Duration = Duration::from_secs(3);
 /// How often the times of containers go to the catalog.
 const TIMES_PAUSE: Duration = Duration::from_secs(30);
 
@@ -55,6 +58,8 @@ pub(crate) struct ControlHost {
     engines: RefCell<Vec<(EngineInfo, Vec<TargetId>)>>,
     /// Engines that did not answer when last asked.
     silent: RefCell<HashSet<Rank>>,
+    /// How often each engine has joined.
+    joins: RefCell<HashMap<Rank, u64>>,
     next_session: Cell<u64>,
     incarnation: u64,
     ledger: Arc<Ledger>,
@@ -105,6 +110,7 @@ impl ControlHost {
             inboxes: RefCell::new(Vec::new()),
             engines: RefCell::new(Vec::new()),
             silent: RefCell::new(HashSet::default()),
+            joins: RefCell::new(HashMap::default()),
             next_session: Cell::new(1),
             ledger,
             // One that must not start has not; a simulated one has no address.
@@ -358,20 +364,37 @@ impl ControlHost {
         let reply = service.handle(session, request, &orders).await?;
         if let ControlReply::Joined { rank, .. } = reply {
             // After the answer: the engine's targets may not serve before it.
-            let service = service.clone();
             self.note_liveness(rank, true);
-            self.env.spawn(async move {
-                match service.resume_engine(rank, &orders).await {
-                    Ok(failures) => {
-                        for (target, error) in failures {
-                            tracing::debug!("target {target} was not told of its pools: {error}");
-                        }
-                    }
-                    Err(error) => tracing::error!("resuming engine {rank}: {error}"),
-                }
-            });
+            self.env.spawn(self.clone().tell_pools(rank, orders));
         }
         Ok(reply)
+    }
+
+    /// Tells an engine's targets what they hold, until all of them know or the engine joins again.
+    async fn tell_pools(self: Rc<Self>, rank: Rank, orders: Orders) {
+        let join = {
+            let mut joins = self.joins.borrow_mut();
+            let count = joins.entry(rank).or_insert(0);
+            *count += 1;
+            *count
+        };
+        let mut pause = TELL_PAUSE_MIN;
+        loop {
+            match orders.service.resume_engine(rank, &orders).await {
+                Ok(failures) if failures.is_empty() => return,
+                Ok(failures) => {
+                    for (target, error) in failures {
+                        tracing::debug!("target {target} was not told of its pools: {error}");
+                    }
+                }
+                Err(error) => tracing::error!("resuming engine {rank}: {error}"),
+            }
+            self.env.sleep(pause).await;
+            pause = (pause * 2).min(TELL_PAUSE_MAX);
+            if self.joins.borrow().get(&rank) != Some(&join) {
+                return;
+            }
+        }
     }
 }
 
