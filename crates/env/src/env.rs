@@ -66,7 +66,7 @@ impl Env {
             Kind::Real(_) => SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_nanos() as u64),
-            Kind::Sim(node) => node.world().wall_ns(),
+            Kind::Sim(node) => node.wall_ns(),
         }
     }
 

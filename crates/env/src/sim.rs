@@ -38,6 +38,8 @@ struct NodeState {
     disk: SimDisk,
     rng: Rng,
     dead: Cell<bool>,
+    /// How far its wall clock is from the world's, nanoseconds; outlives a kill.
+    wall_off_ns: Rc<Cell<i64>>,
 }
 
 struct World {
@@ -83,9 +85,12 @@ impl SimWorld {
             _ => {
                 let owner = self.0.owner_last.get() + 1;
                 self.0.owner_last.set(owner);
-                let disk = match old {
-                    Some(state) => state.disk.clone(),
-                    None => SimDisk::new(self.0.clock.clone(), self.0.rng.next_u64()),
+                let (disk, wall_off_ns) = match old {
+                    Some(state) => (state.disk.clone(), state.wall_off_ns.clone()),
+                    None => {
+                        let seed = self.0.rng.next_u64();
+                        (SimDisk::new(self.0.clock.clone(), seed), Rc::default())
+                    }
                 };
                 let name: Rc<str> = name.into();
                 let rng = Rng::new(self.0.rng.next_u64());
@@ -95,6 +100,7 @@ impl SimWorld {
                     disk,
                     rng,
                     dead: Cell::new(false),
+                    wall_off_ns,
                 });
                 nodes.insert(name, state.clone());
                 state
@@ -134,6 +140,13 @@ impl SimWorld {
         match self.node(name).sim_node() {
             Some(node) => node.disk().clone(),
             None => unreachable!("nodes of a simulated world are simulated"),
+        }
+    }
+
+    /// Moves the wall clock of a node, which is made if it is new, so far from the world's, nanoseconds.
+    pub fn set_wall_off(&self, name: &str, off_ns: i64) {
+        if let Some(node) = self.node(name).sim_node() {
+            node.state.wall_off_ns.set(off_ns);
         }
     }
 
@@ -282,6 +295,10 @@ impl SimNode {
     /// It was killed; a node of the same name that was made later is another one.
     pub fn is_dead(&self) -> bool {
         self.state.dead.get()
+    }
+
+    pub(crate) fn wall_ns(&self) -> u64 {
+        self.world.wall_ns().saturating_add_signed(self.state.wall_off_ns.get())
     }
 
     pub(crate) fn random_u64(&self) -> u64 {

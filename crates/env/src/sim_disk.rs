@@ -13,8 +13,10 @@ use crate::timer::Sleep;
 use futures_util::future::{FutureExt, LocalBoxFuture, ready};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::{pending, poll_fn};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use types::{Code, Error, Result};
 
@@ -117,6 +119,12 @@ struct SharedDisk {
     call_count: Cell<u64>,
     /// The number of a call that fails, and how.
     failing_call: Cell<Option<(u64, Code)>>,
+    /// Syncs until the disk hangs, and whether what the last of them is of becomes durable.
+    hangs_after: Cell<Option<(u64, bool)>>,
+    /// Nothing waited for has an end any more.
+    hung: Cell<bool>,
+    /// Who waits for it to hang.
+    watcher: RefCell<Option<Waker>>,
 }
 
 /// A simulated disk. Clones are the same one.
@@ -138,6 +146,9 @@ impl SimDisk {
             changes_left: Cell::new(u64::MAX),
             call_count: Cell::new(0),
             failing_call: Cell::new(None),
+            hangs_after: Cell::new(None),
+            hung: Cell::new(false),
+            watcher: RefCell::default(),
         }))
     }
 
@@ -167,6 +178,45 @@ impl SimDisk {
         self.0.failing_call.set(Some((self.0.call_count.get() + count, code)));
     }
 
+    /// Ready once the disk hangs, which it does in the sync after `count` more: before it, or with
+    /// `durable` just after what it is of is durable. From then on nothing of it has an end, until
+    /// [`SimDisk::crash`]: who kills the node then kills it at that point.
+    pub async fn hang_at_sync(&self, count: u64, durable: bool) {
+        self.0.hangs_after.set(Some((count, durable)));
+        poll_fn(|cx| {
+            if self.0.hung.get() {
+                return Poll::Ready(());
+            }
+            self.0.watcher.replace(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Takes back what [`SimDisk::hang_at_sync`] has said, unless it has come to that.
+    pub fn hang_no_more(&self) {
+        self.0.hangs_after.set(None);
+    }
+
+    /// A sync begins, or with `durable` has made durable what it is of. Returns only if the disk does not hang.
+    async fn at_sync(&self, durable: bool) {
+        if let Some((count, when)) = self.0.hangs_after.get().filter(|(_, when)| *when == durable) {
+            self.0.hangs_after.set(count.checked_sub(1).map(|left| (left, when)));
+            if count == 0 {
+                self.0.hung.set(true);
+                let watcher = self.0.watcher.take();
+                watcher.into_iter().for_each(Waker::wake);
+            }
+        }
+        self.unless_hung().await;
+    }
+
+    async fn unless_hung(&self) {
+        if self.0.hung.get() {
+            pending::<()>().await;
+        }
+    }
+
     /// Counts a call; an error when it is the one to fail.
     fn call(&self, path: &Path) -> Result<()> {
         let number = self.0.call_count.get();
@@ -186,6 +236,8 @@ impl SimDisk {
         let state = &*self.0;
         state.life.set(state.life.get() + 1);
         state.changes_left.set(u64::MAX);
+        state.hangs_after.set(None);
+        state.hung.set(false);
         state.locks.borrow_mut().clear();
         let changes = state.changes.take();
         let kept = state.rng.below(changes.len() as u64 + 1) as usize;
@@ -241,7 +293,8 @@ impl SimDisk {
         Sleep::new(self.0.clock.timers.clone(), self.0.clock.now.get() + taken)
     }
 
-    fn used_bytes(&self) -> u64 {
+    /// Bytes in use by files.
+    pub fn used_bytes(&self) -> u64 {
         let names = self.0.live.borrow();
         names
             .values()
@@ -544,6 +597,7 @@ impl SimFile {
         self.check_alive()?;
         self.check_aligned(offset, buf.len())?;
         self.disk.latency().await;
+        self.disk.unless_hung().await;
         self.check_alive()?;
         self.disk.call(&self.name)?;
         self.fault(self.disk.0.faults.borrow().read_error_ppm, "reading")?;
@@ -567,10 +621,13 @@ impl SimFile {
         };
         let number = self.contents.borrow_mut().write(offset, data);
         self.disk.latency().await;
+        self.disk.unless_hung().await;
         self.check_alive()?;
         failed?;
         if self.options.dsync {
+            self.disk.at_sync(false).await;
             self.contents.borrow_mut().make_durable(number);
+            self.disk.at_sync(true).await;
         }
         Ok(())
     }
@@ -582,8 +639,10 @@ impl SimFile {
         let number = self.contents.borrow().last_change();
         self.disk.latency().await;
         self.check_alive()?;
+        self.disk.at_sync(false).await;
         self.fault(self.disk.0.faults.borrow().sync_error_ppm, "syncing")?;
         self.contents.borrow_mut().make_all_durable(number);
+        self.disk.at_sync(true).await;
         Ok(())
     }
 }

@@ -157,3 +157,51 @@ fn faults_are_reported_and_a_stopped_disk_takes_nothing_more() {
     drop(lock);
     env.block_on(disk.lock(Path::new("/lock"), "two")).unwrap();
 }
+
+/// A node can be killed at a sync: before it, what was to be durable may be lost; after it, not, though
+/// who asked was never told.
+#[test]
+fn a_disk_hangs_at_the_sync_it_is_told() {
+    let mut lost = 0;
+    for seed in 0..40 {
+        let durable = seed % 2 == 0;
+        let world = SimWorld::new(seed);
+        let told = Rc::new(Cell::new(0));
+        let (env, count) = (world.node("x"), told.clone());
+        env.clone().spawn(async move {
+            let file = env.disk().open(Path::new("/f"), DURABLE).await.unwrap();
+            env.disk().sync_dir(Path::new("/")).await.unwrap();
+            for at in 0..4u64 {
+                let mut page = AlignedBuf::zeroed(4096);
+                page.fill(at as u8 + 1);
+                file.write_at(at * 4096, page).await.1.unwrap();
+                count.set(count.get() + 1);
+            }
+        });
+        world.block_on(world.disk("x").hang_at_sync(2, durable));
+        world.run_for(Duration::from_secs(1));
+        assert_eq!(told.get(), 2, "nothing has an end any more");
+        world.kill("x");
+        let env = world.node("x");
+        let third = world.block_on(async {
+            let file = env.disk().open(Path::new("/f"), DURABLE).await.unwrap();
+            let (page, read) = file.read_at(2 * 4096, AlignedBuf::zeroed(4096)).await;
+            read.unwrap();
+            page.iter().all(|byte| *byte == 3)
+        });
+        assert!(third || !durable, "seed {seed}");
+        lost += u32::from(!third);
+    }
+    assert!(lost > 0, "the kill was never before the sync");
+}
+
+/// Clocks of nodes differ, and stay so over a kill.
+#[test]
+fn every_node_has_a_wall_clock_of_its_own() {
+    let world = SimWorld::new(1);
+    let (fast, slow) = (world.node("fast"), world.node("slow"));
+    world.set_wall_off("fast", 5_000);
+    assert_eq!(fast.wall_ns(), slow.wall_ns() + 5_000);
+    world.kill("fast");
+    assert_eq!(world.node("fast").wall_ns(), slow.wall_ns() + 5_000);
+}

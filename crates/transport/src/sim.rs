@@ -3,7 +3,9 @@
 //!
 //! Invariants: bytes of one stream arrive in order; streams delay independently of each other, so
 //! messages of different connections overtake each other. A cut holds everything between two nodes
-//! back until it heals, as a network that retransmits does; a break ends a connection on both sides.
+//! back until it heals, as a network that retransmits does; it may be of one direction. A break ends a
+//! connection on both sides; one that is *late* ends it for the writer, and what is on its way
+//! arrives after all, later.
 
 use env::{Env, SimWorld, Sleep};
 use std::cell::{Cell, RefCell};
@@ -26,6 +28,10 @@ pub struct SimNet {
     delay_min: Cell<Duration>,
     delay_max: Cell<Duration>,
     break_ppm: Cell<u32>,
+    /// Breaks are late by up to this; zero: they are not.
+    late_max: Cell<Duration>,
+    /// Pieces that take much longer than others, per million.
+    tail_ppm: Cell<u32>,
     /// Bulk pieces still to be damaged, by sender and receiver.
     flips: RefCell<BTreeMap<(String, String), u32>>,
     cuts: RefCell<BTreeSet<(String, String)>>,
@@ -42,6 +48,8 @@ impl Default for SimNet {
             delay_min: Cell::new(Duration::from_micros(5)),
             delay_max: Cell::new(Duration::from_micros(200)),
             break_ppm: Cell::new(0),
+            late_max: Cell::new(Duration::ZERO),
+            tail_ppm: Cell::new(0),
             flips: RefCell::default(),
             cuts: RefCell::default(),
             listeners: RefCell::default(),
@@ -54,7 +62,7 @@ impl Default for SimNet {
 }
 
 fn pair(a: &str, b: &str) -> (String, String) {
-    if a <= b { (a.into(), b.into()) } else { (b.into(), a.into()) }
+    (a.into(), b.into())
 }
 
 impl SimNet {
@@ -92,9 +100,20 @@ impl SimNet {
         self.delay_max.set(max.max(min));
     }
 
+    /// Sets how many of a million pieces travel up to a thousand times as long as others may.
+    pub fn set_tail_ppm(&self, ppm: u32) {
+        self.tail_ppm.set(ppm);
+    }
+
     /// Sets how many of a million writes break their connection.
     pub fn set_break_ppm(&self, ppm: u32) {
         self.break_ppm.set(ppm);
+    }
+
+    /// From now on a write that breaks its connection does so on its own side only: what was written
+    /// before arrives within `late_max`, after the writer has given the connection up. Zero: no more.
+    pub fn set_late(&self, late_max: Duration) {
+        self.late_max.set(late_max);
     }
 
     /// Flips a bit in each of the next `count` pieces of bulk from one node to another: in the
@@ -124,34 +143,45 @@ impl SimNet {
 
     /// Holds back everything between two nodes.
     pub fn cut(&self, a: &str, b: &str) {
-        self.cuts.borrow_mut().insert(pair(a, b));
+        self.cut_one_way(a, b);
+        self.cut_one_way(b, a);
     }
 
-    /// Undoes a cut; what was held back goes on.
+    /// Holds back everything from one node to another.
+    pub fn cut_one_way(&self, from: &str, to: &str) {
+        self.cuts.borrow_mut().insert(pair(from, to));
+    }
+
+    /// Undoes cuts of either direction; what was held back goes on.
     pub fn heal(&self, a: &str, b: &str) {
-        self.cuts.borrow_mut().remove(&pair(a, b));
+        let mut cuts = self.cuts.borrow_mut();
+        cuts.remove(&pair(a, b));
+        cuts.remove(&pair(b, a));
+        drop(cuts);
         self.wake_all();
     }
 
-    /// Undoes all cuts and stops breaking connections.
+    /// Undoes all cuts, stops breaking connections and delaying them beyond the usual.
     pub fn heal_all(&self) {
         self.cuts.borrow_mut().clear();
         self.break_ppm.set(0);
+        self.late_max.set(Duration::ZERO);
+        self.tail_ppm.set(0);
         self.wake_all();
     }
 
     /// Breaks all connections between two nodes.
     pub fn break_connections(&self, a: &str, b: &str) {
         for pipe in self.live_pipes() {
-            if pair(&pipe.from, &pipe.to) == pair(a, b) {
+            if (pipe.from == a && pipe.to == b) || (pipe.from == b && pipe.to == a) {
                 pipe.break_off();
             }
         }
     }
 
-    fn is_cut(&self, a: &str, b: &str) -> bool {
+    fn is_cut(&self, from: &str, to: &str) -> bool {
         let cuts = self.cuts.borrow();
-        !cuts.is_empty() && cuts.contains(&pair(a, b))
+        !cuts.is_empty() && cuts.contains(&pair(from, to))
     }
 
     fn live_pipes(&self) -> Vec<Rc<Pipe>> {
@@ -168,7 +198,14 @@ impl SimNet {
 
     fn delay(&self, world: &SimWorld) -> Duration {
         let (min, max) = (self.delay_min.get(), self.delay_max.get());
-        min + Duration::from_nanos(world.random_u64() % ((max - min).as_nanos() as u64 + 1))
+        let delay =
+            min + Duration::from_nanos(world.random_u64() % ((max - min).as_nanos() as u64 + 1));
+        let tail = self.tail_ppm.get();
+        if tail > 0 && world.random_u64() % 1_000_000 < u64::from(tail) {
+            // Each power of two is as likely as the next.
+            return delay * (1 << (world.random_u64() % 11));
+        }
+        delay
     }
 
     pub(crate) fn hand_off(&self, stream: SimStream) -> u64 {
@@ -232,7 +269,7 @@ pub(crate) async fn connect(env: &Env, name: &str) -> Result<SimStream> {
     let node = sim_node(env)?;
     let net = SimNet::of(node.world());
     env.sleep(net.delay(node.world())).await;
-    while net.is_cut(node.name(), name) {
+    while net.is_cut(node.name(), name) || net.is_cut(name, node.name()) {
         env.sleep(net.delay_max.get().max(Duration::from_millis(1))).await;
     }
     let listener = net.listeners.borrow().get(name).and_then(Weak::upgrade);
@@ -258,6 +295,8 @@ struct Pipe {
     /// When the writer's end becomes known to the reader.
     ends_at: Cell<Option<Duration>>,
     broken: Cell<bool>,
+    /// The writer has given it up; what it wrote arrives all the same.
+    abandoned: Cell<bool>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
 }
@@ -273,11 +312,26 @@ impl Pipe {
             arrival_last: Cell::new(Duration::ZERO),
             ends_at: Cell::new(None),
             broken: Cell::new(false),
+            abandoned: Cell::new(false),
             reader: RefCell::default(),
             writer: RefCell::default(),
         });
         net.pipes.borrow_mut().push(Rc::downgrade(&pipe));
         pipe
+    }
+
+    /// The writer goes; what it wrote arrives so much later, and then the end.
+    fn abandon(&self, later: Duration) {
+        if self.abandoned.replace(true) {
+            return;
+        }
+        for (arrival, _) in self.flight.borrow_mut().iter_mut() {
+            *arrival += later;
+        }
+        self.arrival_last.set(self.arrival_last.get() + later);
+        self.ends_at.set(Some(self.arrival_last.get()));
+        wake(&self.reader);
+        wake(&self.writer);
     }
 
     fn break_off(&self) {
@@ -369,11 +423,19 @@ impl SimStream {
         if self.net.break_ppm.get() > 0
             && node.world().random_u64() % 1_000_000 < self.net.break_ppm.get() as u64
         {
-            pipe.break_off();
+            let late = self.net.late_max.get();
+            if late.is_zero() {
+                pipe.break_off();
+            } else {
+                let later =
+                    Duration::from_nanos(node.world().random_u64() % late.as_nanos() as u64);
+                pipe.abandon(later);
+            }
             self.incoming.break_off();
         }
         let peer_gone = self.incoming.ends_at.get().is_some_and(|at| at <= env.now());
-        if self.closed.get() || pipe.broken.get() || node.is_dead() || peer_gone {
+        let is_over = pipe.broken.get() || pipe.abandoned.get();
+        if self.closed.get() || is_over || node.is_dead() || peer_gone {
             return Poll::Ready(Err(Error::new(Code::Closed, "the connection broke")));
         }
         let room = FLIGHT_BYTES_MAX.saturating_sub(pipe.flight_bytes.get());
@@ -407,7 +469,9 @@ impl SimStream {
             // What is in flight arrives first; then the peer sees the end.
             let end = env.now() + self.net.delay(node.world());
             let end = end.max(self.outgoing.arrival_last.get());
-            self.outgoing.ends_at.set(Some(end));
+            if !self.outgoing.abandoned.get() {
+                self.outgoing.ends_at.set(Some(end));
+            }
         }
         wake(&self.outgoing.reader);
         // A peer that waits for room would wait for ever.
