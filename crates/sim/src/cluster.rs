@@ -27,15 +27,21 @@ pub struct ClusterSpec {
 pub struct Cluster {
     world: SimWorld,
     spec: ClusterSpec,
+    store: StoreConfig,
     serving: RefCell<Vec<Option<Serving>>>,
 }
 
 impl Cluster {
     /// Starts all engines, one after the other.
     pub fn start(spec: ClusterSpec) -> Result<Cluster> {
+        Cluster::start_with(spec, StoreConfig::default())
+    }
+
+    /// Starts all engines, their stores with these settings.
+    pub fn start_with(spec: ClusterSpec, store: StoreConfig) -> Result<Cluster> {
         let world = SimWorld::new(spec.seed);
         let serving = RefCell::new((0..spec.engines).map(|_| None).collect());
-        let cluster = Cluster { world, spec, serving };
+        let cluster = Cluster { world, spec, store, serving };
         for at in 0..cluster.spec.engines {
             cluster.block_on(cluster.start_engine(at))?;
         }
@@ -68,7 +74,7 @@ impl Cluster {
             token_file: None,
             insecure: false,
             message_memory: None,
-            store: StoreConfig::default(),
+            store: self.store.clone(),
             targets,
         };
         let env = self.world.node(&name);
@@ -81,6 +87,22 @@ impl Cluster {
     pub fn kill_engine(&self, at: usize) {
         self.serving.borrow_mut()[at] = None;
         self.world.kill(&Self::engine_name(at));
+    }
+
+    /// Stops an engine in good order.
+    pub async fn stop_engine(&self, at: usize) -> Result<()> {
+        let serving = self.serving.borrow_mut()[at].take();
+        match serving {
+            Some(serving) => serving.stop().await,
+            None => Ok(()),
+        }
+    }
+
+    /// A client on a node of its own that waits so long for answers.
+    pub fn client_within(&self, name: &str, timeout: Duration) -> Client {
+        let mut options = self.client(name).options().clone();
+        options.timeout = timeout;
+        Client::new(self.world.node(name), name.to_string(), options)
     }
 
     /// A client on a node of its own.

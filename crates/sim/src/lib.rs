@@ -3,9 +3,18 @@
 //! [`Cluster`] runs several engines and clients on one thread under a virtual clock, with faults
 //! from a seed: the same seed gives the same run. [`LocalSystem`] runs real engines in threads
 //! of the test process, over real sockets, shared memory and files.
+//!
+//! [`swarm`] draws a whole run from a seed: a cluster, its settings, faults, and clients whose calls are
+//! noted in a [`history`]. [`linearizable`] and [`serializable`] say whether a history is one
+//! that one copy of the data could have given.
 
 mod cluster;
+pub mod history;
+pub mod linearizable;
 mod local;
+pub mod register;
+pub mod serializable;
+pub mod swarm;
 
 pub use cluster::{Cluster, ClusterSpec};
 

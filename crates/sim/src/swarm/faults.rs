@@ -1,0 +1,167 @@
+//! Trouble: tracks on which one fault follows another, each undone before the next.
+
+use super::run::Run;
+use super::settings::Fault;
+use crate::Cluster;
+use env::{DiskFaults, Env};
+use futures_util::future::join_all;
+use std::time::Duration;
+use transport::SimNet;
+
+/// A start that has no end is begun again after this long.
+const START_TIME_MAX: Duration = Duration::from_secs(20);
+/// How far a clock jumps: two seconds either way.
+const CLOCK_OFF_NS_MAX: i64 = 2_000_000_000;
+
+impl Run {
+    /// Makes trouble until its time is over or the work is done.
+    pub(super) async fn trouble(&self) {
+        let faults = &self.settings.faults;
+        if faults.is_empty() {
+            return;
+        }
+        let env = self.cluster.world().node("trouble");
+        let end = env.now() + self.settings.trouble;
+        let track = async |_| {
+            while env.now() < end && !self.is_done.get() {
+                self.pause(&env, self.settings.calm_max).await;
+                let fault = faults[env.random_u64() as usize % faults.len()];
+                self.happen(&env, fault).await;
+            }
+        };
+        join_all((0..self.settings.tracks).map(track)).await;
+    }
+
+    async fn pause(&self, env: &Env, most: Duration) {
+        env.sleep(Duration::from_nanos(env.random_u64() % (most.as_nanos() as u64 + 1))).await;
+    }
+
+    async fn happen(&self, env: &Env, fault: Fault) {
+        let world = self.cluster.world();
+        let net = SimNet::of(world);
+        let engine = env.random_u64() as usize % self.settings.engines;
+        self.note(|| format!("{fault:?} of e{engine}"));
+        *self.happened.borrow_mut().entry(fault).or_insert(0) += 1;
+        match fault {
+            Fault::Kill => self.outage(env, engine, Duration::from_millis(60)).await,
+            Fault::CatalogOutage => self.outage(env, 0, Duration::from_secs(8)).await,
+            Fault::Cut => {
+                let (a, b) = (Cluster::engine_name(engine), self.other_node(env, engine));
+                net.cut(&a, &b);
+                self.pause(env, Duration::from_millis(400)).await;
+                net.heal(&a, &b);
+            }
+            Fault::KillAtSync => self.kill_at_sync(env, engine).await,
+            Fault::OneWayCut => {
+                let (a, b) = (Cluster::engine_name(engine), self.other_node(env, engine));
+                match env.random_u64() % 2 {
+                    0 => net.cut_one_way(&a, &b),
+                    _ => net.cut_one_way(&b, &a),
+                }
+                self.pause(env, Duration::from_millis(400)).await;
+                net.heal(&a, &b);
+            }
+            Fault::Late => {
+                net.set_late(Duration::from_millis(1 + env.random_u64() % 400));
+                net.set_break_ppm(50_000);
+                self.pause(env, Duration::from_millis(100)).await;
+                net.set_break_ppm(0);
+                net.set_late(Duration::ZERO);
+            }
+            Fault::Tail => {
+                net.set_tail_ppm(50_000);
+                self.pause(env, Duration::from_millis(300)).await;
+                net.set_tail_ppm(0);
+            }
+            Fault::Clock => {
+                let off_ns = env.random_u64() as i64 % CLOCK_OFF_NS_MAX;
+                world.set_wall_off(&Cluster::engine_name(engine), off_ns);
+                self.pause(env, Duration::from_millis(100)).await;
+            }
+            Fault::FullDisk => {
+                let disk = world.disk(&Cluster::engine_name(engine));
+                let room = env.random_u64() % (1 << 20);
+                let full =
+                    DiskFaults { space_bytes: disk.used_bytes() + room, ..DiskFaults::default() };
+                disk.set_faults(full);
+                self.pause(env, Duration::from_millis(300)).await;
+                disk.set_faults(DiskFaults::default());
+            }
+            Fault::Break => {
+                net.break_connections(&Cluster::engine_name(engine), &self.other_node(env, engine));
+            }
+            Fault::Flaky => {
+                net.set_break_ppm(50_000);
+                self.pause(env, Duration::from_millis(100)).await;
+                net.set_break_ppm(0);
+            }
+            Fault::SlowDisk => {
+                let disk = world.disk(&Cluster::engine_name(engine));
+                let slow = DiskFaults {
+                    latency_min: Duration::from_millis(1),
+                    latency_max: Duration::from_millis(50),
+                    ..DiskFaults::default()
+                };
+                disk.set_faults(slow);
+                self.pause(env, Duration::from_millis(300)).await;
+                disk.set_faults(DiskFaults::default());
+            }
+        }
+    }
+
+    /// A client, or another engine.
+    fn other_node(&self, env: &Env, engine: usize) -> String {
+        let (engines, clients) = (self.settings.engines as u64, self.settings.clients as u64);
+        let at = env.random_u64() % (engines + clients);
+        if at < engines && at as usize != engine {
+            return Cluster::engine_name(at as usize);
+        }
+        format!("c{}", at % clients)
+    }
+
+    async fn outage(&self, env: &Env, engine: usize, longest: Duration) {
+        if !self.down.borrow_mut().insert(engine) {
+            return;
+        }
+        self.kill(engine);
+        self.pause(env, longest).await;
+        self.start(env, engine).await;
+        self.down.borrow_mut().remove(&engine);
+    }
+
+    async fn kill_at_sync(&self, env: &Env, engine: usize) {
+        if !self.down.borrow_mut().insert(engine) {
+            return;
+        }
+        let disk = self.cluster.world().disk(&Cluster::engine_name(engine));
+        let hang = disk.hang_at_sync(env.random_u64() % 4, env.random_u64().is_multiple_of(2));
+        if env.timeout(Duration::from_millis(500), hang).await.is_some() {
+            self.kill(engine);
+            self.pause(env, Duration::from_millis(60)).await;
+            self.start(env, engine).await;
+        }
+        disk.hang_no_more();
+        self.down.borrow_mut().remove(&engine);
+    }
+
+    fn kill(&self, engine: usize) {
+        self.note(|| format!("kill of e{engine}"));
+        self.cluster.kill_engine(engine);
+        self.crashes.borrow_mut().push((self.moments.next(), self.cluster.world().now()));
+    }
+
+    /// Starts an engine, as often as it takes.
+    async fn start(&self, env: &Env, engine: usize) {
+        loop {
+            let start = self.cluster.start_engine(engine);
+            match env.timeout(START_TIME_MAX, start).await {
+                Some(Ok(())) => break,
+                Some(Err(error)) => self.note(|| format!("start of e{engine}: {error}")),
+                None => self.note(|| format!("start of e{engine} takes too long")),
+            }
+            self.kill(engine);
+            env.sleep(Duration::from_millis(10)).await;
+        }
+        self.note(|| format!("e{engine} is up"));
+    }
+}

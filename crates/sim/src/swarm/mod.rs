@@ -1,0 +1,17 @@
+//! A whole cluster from one seed: its shape and settings, trouble, clients that note what they are
+//! told; then a time of peace in which everybody must come to an end, and a judgement.
+//!
+//! What is demanded: no client is told what one copy of the data could not have told
+//! ([`linearizable`](crate::linearizable), by key), transactions are
+//! [`serializable`](crate::serializable), nothing is lost that the pool's durability promises to
+//! keep, no byte is wrong, once the trouble is over everybody finishes, and the stores on the disks
+//! are whole by their own check.
+
+mod clients;
+mod faults;
+mod run;
+mod settings;
+
+pub use clients::Place;
+pub use run::{Report, run};
+pub use settings::{FAULTS, Fault, Settings};

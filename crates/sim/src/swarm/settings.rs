@@ -1,0 +1,142 @@
+//! What a seed draws: shape of the cluster, settings, kinds of faults, amount of work.
+
+use engine::StoreConfig;
+use engine::config::Bytes;
+use env::Rng;
+use std::time::Duration;
+use types::Durability;
+
+/// A kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// An engine dies, and is started again.
+    Kill,
+    /// An engine dies when its disk comes to a sync: just before, or just after.
+    KillAtSync,
+    /// Nothing passes between two nodes for a while.
+    Cut,
+    /// Nothing passes from one node to another for a while.
+    OneWayCut,
+    /// Connections between two nodes break.
+    Break,
+    /// Any write to a connection may break it, for a while.
+    Flaky,
+    /// As `Flaky`; what was written before arrives when the connection is given up.
+    Late,
+    /// Some messages take a thousand times as long as others.
+    Tail,
+    /// The wall clock of an engine jumps.
+    Clock,
+    /// A disk takes its time.
+    SlowDisk,
+    /// A disk is full.
+    FullDisk,
+    /// The engine with the catalog is away for long.
+    CatalogOutage,
+}
+
+/// All kinds, in the order in which a seed asks for them.
+pub const FAULTS: [Fault; 12] = [
+    Fault::Kill,
+    Fault::KillAtSync,
+    Fault::Cut,
+    Fault::OneWayCut,
+    Fault::Break,
+    Fault::Flaky,
+    Fault::Late,
+    Fault::Tail,
+    Fault::Clock,
+    Fault::SlowDisk,
+    Fault::FullDisk,
+    Fault::CatalogOutage,
+];
+
+/// Everything about a run that is decided before it begins.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The seed of it all.
+    pub seed: u64,
+    /// Engines; the first has the catalog.
+    pub engines: usize,
+    /// Targets of each.
+    pub targets: usize,
+    /// Of the pool.
+    pub durability: Durability,
+    /// Sizes and caches, the same for every target.
+    pub store: StoreConfig,
+    /// Clients of the key-value objects.
+    pub clients: u32,
+    /// Calls of each.
+    pub calls: u32,
+    /// How long a client waits for an answer.
+    pub patience: Duration,
+    /// Longest pause between two calls of a client.
+    pub pause_max: Duration,
+    /// Most time that a piece of data travels.
+    pub delay_max: Duration,
+    /// Keys of the object under single calls.
+    pub keys: u64,
+    /// Keys that transactions share.
+    pub accounts: u64,
+    /// Whether the dkeys of an object lie on many targets.
+    pub is_spread: bool,
+    /// What may happen.
+    pub faults: Vec<Fault>,
+    /// Faults at the same time.
+    pub tracks: usize,
+    /// Longest pause between two faults of a track.
+    pub calm_max: Duration,
+    /// How long faults go on.
+    pub trouble: Duration,
+}
+
+fn millis(rng: &Rng, choices: &[u64]) -> Duration {
+    Duration::from_millis(pick(rng, choices))
+}
+
+fn pick<T: Copy>(rng: &Rng, choices: &[T]) -> T {
+    choices[rng.below(choices.len() as u64) as usize]
+}
+
+impl Settings {
+    /// Those of a seed.
+    pub fn draw(seed: u64) -> Settings {
+        let rng = Rng::new(types::hash::mix2(seed, 0x5e77_1465));
+        let durabilities =
+            [Durability::Wal, Durability::Wal, Durability::Relaxed, Durability::Memory];
+        let store = StoreConfig {
+            inline_bytes_max: Some(Bytes(pick(&rng, &[512, 1024, 4096, 65_536]))),
+            aggregation: Some(rng.below(2) == 0),
+            metadata_cache: Some(Bytes(pick(&rng, &[1 << 20, 64 << 20]))),
+            ..StoreConfig::default()
+        };
+        let mut settings = Settings {
+            seed,
+            engines: 1 + rng.below(3) as usize,
+            targets: 1 + rng.below(2) as usize,
+            durability: pick(&rng, &durabilities),
+            store,
+            clients: 2 + rng.below(3) as u32,
+            calls: 20 + rng.below(40) as u32,
+            patience: millis(&rng, &[20, 100, 500, 2_000, 10_000]),
+            pause_max: millis(&rng, &[1, 10, 40]),
+            delay_max: Duration::from_micros(pick(&rng, &[10, 200, 3_000])),
+            keys: 1 + rng.below(6),
+            accounts: 2 + rng.below(4),
+            is_spread: rng.below(2) == 0,
+            faults: Vec::new(),
+            tracks: 1 + rng.below(2) as usize,
+            calm_max: millis(&rng, &[5, 30, 200]),
+            trouble: millis(&rng, &[200, 1_000, 4_000]),
+        };
+        // A few kinds at a time find more than all of them always.
+        let likely = 1 + rng.below(3);
+        settings.faults = FAULTS.into_iter().filter(|_| rng.below(4) < likely).collect();
+        settings
+    }
+
+    /// Number of all targets.
+    pub fn target_count(&self) -> usize {
+        self.engines * self.targets
+    }
+}
