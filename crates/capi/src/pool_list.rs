@@ -12,7 +12,7 @@ use crate::guard::{self, User};
 use crate::pool::{PoolHandle, space_of};
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
-use types::{Code, Error, Result, TargetId};
+use types::{Code, Error, Result};
 use wire::control::ContInfo;
 use wire::map::TargetState;
 
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn daos_pool_query_target(
         let mirror = pool.mirror(&local)?;
         let map = mirror.map();
         let of_engine = map.targets.iter().filter(|target| target.rank.0 == rank);
-        let target: Option<TargetId> = of_engine.map(|target| target.id).nth(tgt as usize);
+        let target = of_engine.map(|target| target.id).nth(tgt as usize);
         let target = target.ok_or_else(|| {
             Error::new(Code::NonExist, format!("engine {rank} has no target {tgt} in the pool"))
         })?;

@@ -68,7 +68,7 @@ fn place_text(target: u32, place: &BadPlace) -> String {
         Some(holder) => format!(
             "container {}, object {}, dkey {}, akey {}: {} bytes at {}",
             holder.cont,
-            holder.oid,
+            holder.unit.object,
             key_text(&holder.dkey),
             key_text(&holder.akey),
             holder.bytes,

@@ -281,8 +281,8 @@ fn place_text(place: &Place) -> String {
 fn line(item: &DumpItem) -> String {
     match item {
         DumpItem::Container { pool, cont } => format!("pool {pool} container {cont}"),
-        DumpItem::Object { oid, epoch, dkeys, bytes, .. } => {
-            format!("  object {oid} epoch {epoch} dkeys {dkeys} bytes {bytes}")
+        DumpItem::Object { oid, group, epoch, dkeys, bytes, .. } => {
+            format!("  object {oid} group {group} epoch {epoch} dkeys {dkeys} bytes {bytes}")
         }
         DumpItem::Single { dkey, akey, epoch, bytes, place, .. } => {
             format!("    {dkey} / {akey}: {bytes} bytes {} epoch {epoch}", place_text(place))

@@ -9,7 +9,7 @@
 use crate::array::{ArrayObj, DATA};
 use crate::lock::LockAsk;
 use std::time::Duration;
-use types::{Code, Epoch, Error, Result, TargetId, limits};
+use types::{Code, Epoch, Error, Result, Unit, limits};
 use wire::lock::{LockKind, LockMode, LockRange};
 use wire::obj::{Cond, Op, OpReply, ReadCheck, ReadScope, Recx, UpdateIod, UpdateValue};
 
@@ -42,8 +42,8 @@ impl ArrayObj {
     async fn append_here(&self, memory: &[&[u8]]) -> Result<u64> {
         let count = memory.iter().map(|piece| piece.len() as u64).sum();
         let mut batch = self.cont.batch();
-        let (oid, chunk_records) = (self.oid, self.chunk_records);
-        batch.op(Op::Append { oid, chunk_records, count });
+        let (unit, chunk_records) = (self.oid.first_unit(), self.chunk_records);
+        batch.op(Op::Append { unit, chunk_records, count });
         for piece in memory {
             batch.bulk_out(piece);
         }
@@ -90,20 +90,20 @@ impl ArrayObj {
         let pieces = self.pieces(&[Recx { index: end, count }])?;
         let keys: Vec<[u8; 8]> = pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();
-        let mut checked: Vec<TargetId> = Vec::new();
+        let mut checked: Vec<Unit> = Vec::new();
         let mut slices = memory.iter().copied();
         let mut rest: &[u8] = &[];
         for (piece, dkey) in pieces.iter().zip(&keys) {
-            let target = self.cont.target_of(self.oid, dkey)?;
-            if !checked.contains(&target) {
-                checked.push(target);
-                let known = shards.iter().find(|(id, _)| *id == target);
+            let unit = self.cont.unit_of(self.oid, dkey)?;
+            if !checked.contains(&unit) {
+                checked.push(unit);
+                let known = shards.iter().find(|(of, _)| *of == unit);
                 let seen = known.map_or(Epoch::ZERO, |(_, tail)| tail.epoch);
-                batch.check_at(target, ReadCheck { oid: self.oid, of: ReadScope::Object, seen });
+                batch.check_of_unit(ReadCheck { unit, of: ReadScope::Object, seen });
             }
             let value = UpdateValue::Array { record_bytes: 1, recxs: vec![piece.recx] };
             let iods = vec![UpdateIod { akey: DATA, cond: Cond::NONE, value }];
-            batch.op_at(target, Op::Update { oid: self.oid, dkey, cond: Cond::NONE, iods });
+            batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
             let mut wanted = piece.recx.count as usize;
             while wanted > 0 {
                 if rest.is_empty() {

@@ -8,7 +8,7 @@ use crate::cont::Container;
 use crate::tx::Tx;
 use futures_util::future::{try_join, try_join_all};
 use smallvec::SmallVec;
-use types::{Code, Error, Oid, Result, TargetId, limits};
+use types::{Code, Error, Oid, Result, Unit, limits};
 use wire::obj::{
     Cond, FetchIod, FetchWant, Fetched, Op, OpReply, ReadScope, Recx, Tail, UpdateIod, UpdateValue,
 };
@@ -39,7 +39,7 @@ pub(crate) struct Piece {
 
 /// Pieces that one request carries.
 pub(crate) struct Load {
-    pub target: TargetId,
+    pub unit: Unit,
     pub pieces: SmallVec<[Piece; 2]>,
     pub bytes: usize,
 }
@@ -89,7 +89,7 @@ impl ArrayObj {
         Ok(pieces)
     }
 
-    /// Spreads pieces and the memory they fill or empty over requests: one per target and
+    /// Spreads pieces and the memory they fill or empty over requests: one per unit and
     /// [`limits::BULK_BYTES_MAX`]. A piece of more than `alone_bytes` has one for itself.
     pub(crate) fn loads<T: Cut>(
         &self,
@@ -101,16 +101,16 @@ impl ArrayObj {
         let mut current: Option<T> = None;
         let mut loads = Loads::new();
         for piece in self.pieces(ranges)? {
-            let target = self.cont.target_of(self.oid, &piece.dkey.to_le_bytes())?;
+            let unit = self.cont.unit_of(self.oid, &piece.dkey.to_le_bytes())?;
             let fits = |(load, _): &(Load, Memory<T>)| {
                 let is_full = load.pieces.len() == 1 && load.bytes > alone_bytes;
-                load.target == target
+                load.unit == unit
                     && load.bytes + piece.bytes <= limits::BULK_BYTES_MAX
                     && piece.bytes <= alone_bytes
                     && !is_full
             };
             let at = loads.iter().rposition(fits).unwrap_or_else(|| {
-                loads.push((Load { target, pieces: SmallVec::new(), bytes: 0 }, Memory::new()));
+                loads.push((Load { unit, pieces: SmallVec::new(), bytes: 0 }, Memory::new()));
                 loads.len() - 1
             });
             let (load, slices) = &mut loads[at];
@@ -158,14 +158,14 @@ impl ArrayObj {
             let value = UpdateValue::Array { record_bytes: self.record_bytes, recxs };
             let iods = vec![UpdateIod { akey: DATA, cond: Cond::NONE, value }];
             let dkey = &keys[run.start];
-            let op = Op::Update { oid: self.oid, dkey, cond: Cond::NONE, iods };
+            let op = Op::Update { unit: load.unit, dkey, cond: Cond::NONE, iods };
             match tx {
                 // The ops of a load are neighbours in the transaction, so the first may carry
                 // the data of all.
-                Some(tx) if run.start == 0 => tx.add(load.target, &op, &slices)?,
-                Some(tx) => tx.add(load.target, &op, &[])?,
+                Some(tx) if run.start == 0 => tx.add(&op, &slices)?,
+                Some(tx) => tx.add(&op, &[])?,
                 None => {
-                    batch.op_at(load.target, op);
+                    batch.op_of_unit(op);
                 }
             }
         }
@@ -186,10 +186,10 @@ impl ArrayObj {
     /// [`ArrayObj::read`], and the array's size; in one request where one target has all there is
     /// to know, as it has of most small files.
     pub async fn read_and_size(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
-        let shards = self.cont.shard_targets(self.oid)?;
+        let group_count = self.cont.layout(self.oid)?.group_count();
         let memory = memory.iter_mut().map(|piece| &mut **piece);
         let mut loads = self.loads(ranges, memory, usize::MAX)?;
-        if shards.len() == 1
+        if group_count == 1
             && loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
@@ -239,10 +239,10 @@ impl ArrayObj {
             let iods = vec![FetchIod { akey: DATA, want }];
             let dkey = &keys[run.start];
             dkeys.push(load.pieces[run.start].dkey);
-            batch.op_at(load.target, Op::Fetch { oid: self.oid, dkey, cond: Cond::NONE, iods });
+            batch.op_of_unit(Op::Fetch { unit: load.unit, dkey, cond: Cond::NONE, iods });
         }
         if stat {
-            batch.op_at(load.target, Op::Stat { oid: self.oid });
+            batch.op_of_unit(Op::Stat { unit: load.unit });
         }
         for slice in slices {
             batch.bulk_in(slice);
@@ -260,7 +260,7 @@ impl ArrayObj {
             };
             if let (Some(tx), Some(iod)) = (tx, iods.first()) {
                 let scope = dkey.to_le_bytes();
-                tx.saw(load.target, self.oid, ReadScope::Akey(&scope, DATA), iod.epoch);
+                tx.saw(load.unit, ReadScope::Akey(&scope, DATA), iod.epoch);
             }
             if let Some(Fetched::Array { end, .. }) = iods.first().map(|iod| &iod.value)
                 && *end > 0
@@ -305,15 +305,15 @@ impl ArrayObj {
         let first_gone = if within == 0 { dkey_of(last_chunk) } else { dkey_of(last_chunk) + 1 };
         // The chunk that holds the new last record.
         let edge = (size > 0).then(|| dkey_of((size - 1) / self.chunk_records).to_le_bytes());
-        let edge_target = match &edge {
-            Some(dkey) => Some(self.cont.target_of(self.oid, dkey)?),
+        let edge_unit = match &edge {
+            Some(dkey) => Some(self.cont.unit_of(self.oid, dkey)?),
             None => None,
         };
-        let asked = self.cont.shard_targets(self.oid)?.into_iter().map(|target| {
-            let edge = edge.as_ref().filter(|_| Some(target) == edge_target);
+        let asked = self.cont.units(self.oid)?.into_iter().map(|unit| {
+            let edge = edge.as_ref().filter(|_| Some(unit) == edge_unit);
             async move {
                 let mut batch = self.cont.batch();
-                batch.op_at(target, Op::PunchDkeysFrom { oid: self.oid, from: first_gone });
+                batch.op_of_unit(Op::PunchDkeysFrom { unit, from: first_gone });
                 if let Some(dkey) = edge {
                     let mut iods = Vec::with_capacity(2);
                     if within > 0 {
@@ -324,7 +324,7 @@ impl ArrayObj {
                     let record_bytes = self.record_bytes;
                     iods.push(data_iod(UpdateValue::Zero { record_bytes, recxs: vec![last] }));
                     let cond = Cond::NONE;
-                    batch.op_at(target, Op::Update { oid: self.oid, dkey, cond, iods });
+                    batch.op_of_unit(Op::Update { unit, dkey, cond, iods });
                 }
                 batch.run().await.map(|_| ())
             }

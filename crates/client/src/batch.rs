@@ -9,10 +9,11 @@ use crate::target::Ask;
 use smallvec::SmallVec;
 use std::time::Duration;
 use transport::Answer;
-use types::{Code, CsumKind, Epoch, Error, Oid, Result, TargetId};
+use types::{Code, CsumKind, Epoch, Error, Result, TargetId, Unit};
 use wire::link::Link;
 use wire::obj::{
-    self, BatchReply, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums, TxId, TxReply,
+    self, BatchReply, ListScope, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums,
+    TxId, TxReply,
 };
 
 /// Pause before a transaction is tried again because a participant could not be reached.
@@ -52,7 +53,7 @@ pub struct Batch<'a> {
     order: SmallVec<[(u16, u16); 4]>,
     bulk_in: Vec<&'a mut [u8]>,
     /// Handles that the batch registers for certain.
-    opens: SmallVec<[(TargetId, Oid); 1]>,
+    opens: SmallVec<[(TargetId, Unit); 1]>,
     /// Ops that register a handle on what their link leads to, if it is held there.
     open_links: SmallVec<[(u16, u16); 1]>,
     failed: Option<Error>,
@@ -92,57 +93,66 @@ impl<'a> Batch<'a> {
         self.parts.len() - 1
     }
 
-    /// Fails the batch with `TxRestart` if what was read has changed. Checks on a dkey go to its
-    /// target; checks on keys or the object go to every shard it is asked at with
-    /// [`Batch::check_at`].
-    pub fn check(&mut self, check: ReadCheck<'a>) {
-        let target = match check.of {
-            ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) => {
-                self.cont.target_of(check.oid, dkey)
+    /// Fails the batch with `TxRestart` if what was read has changed. A check on a dkey is made of
+    /// the unit that holds it, whatever group it names; one on keys or the object is made of the
+    /// unit it names, and belongs to every unit that was read.
+    pub fn check(&mut self, mut check: ReadCheck<'a>) {
+        if let ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) = check.of {
+            match self.cont.unit_of(check.unit.object, dkey) {
+                Ok(unit) => check.unit = unit,
+                Err(error) => self.failed = Some(error),
             }
-            ReadScope::Keys | ReadScope::Object => self.cont.home(check.oid),
-        };
-        match target {
-            Ok(target) => self.check_at(target, check),
+        }
+        self.check_of_unit(check);
+    }
+
+    /// The same of the unit that the check names, whatever it is on.
+    pub fn check_of_unit(&mut self, check: ReadCheck<'a>) {
+        match self.cont.target_of(check.unit) {
+            Ok(target) => {
+                let part = self.part(target);
+                self.parts[part].batch.checks.push(check);
+            }
             Err(error) => self.failed = Some(error),
         }
     }
 
-    /// The same for one shard.
-    pub fn check_at(&mut self, target: TargetId, check: ReadCheck<'a>) {
-        let part = self.part(target);
-        self.parts[part].batch.checks.push(check);
+    /// Adds an op. One on a dkey is for the unit that holds it, whatever group it names; another one
+    /// is for the unit it names. Returns its index among the replies.
+    pub fn op(&mut self, mut op: Op<'a>) -> usize {
+        let dkey = match &op {
+            Op::Update { dkey, .. }
+            | Op::Fetch { dkey, .. }
+            | Op::PunchAkeys { dkey, .. }
+            | Op::FetchLink { dkey, .. }
+            | Op::RemoveLink { dkey, .. }
+            | Op::List {
+                scope: ListScope::Akeys { dkey } | ListScope::Recxs { dkey, .. }, ..
+            } => Some(*dkey),
+            Op::PunchDkeys { dkeys, .. } => dkeys.first().map(|key| key.as_ref()),
+            _ => None,
+        };
+        if let Some(dkey) = dkey {
+            match self.cont.unit_of(op.oid(), dkey) {
+                Ok(unit) => op.set_unit(unit),
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        self.op_of_unit(op)
     }
 
-    /// Adds an op; its target follows from its object and dkey (or, without a dkey, is the
-    /// object's home). Returns its index among the replies.
-    pub fn op(&mut self, op: Op<'a>) -> usize {
-        let target = match &op {
-            Op::Update { oid, dkey, .. }
-            | Op::Fetch { oid, dkey, .. }
-            | Op::PunchAkeys { oid, dkey, .. }
-            | Op::FetchLink { oid, dkey, .. }
-            | Op::RemoveLink { oid, dkey, .. } => self.cont.target_of(*oid, dkey),
-            Op::PunchDkeys { oid, dkeys, .. } => {
-                let first = dkeys.first().map_or(&[][..], |key| key.as_ref());
-                self.cont.target_of(*oid, first)
-            }
-            other => self.cont.home(other.oid()),
-        };
-        match target {
-            Ok(target) => self.op_at(target, op),
+    /// Adds an op for the unit that it names, whatever it is on.
+    pub fn op_of_unit(&mut self, op: Op<'a>) -> usize {
+        let target = match self.cont.target_of(op.unit()) {
+            Ok(target) => target,
             Err(error) => {
                 self.failed = Some(error);
                 self.order.push((0, 0));
-                self.order.len() - 1
+                return self.order.len() - 1;
             }
-        }
-    }
-
-    /// Adds an op on the shard that `target` holds.
-    pub fn op_at(&mut self, target: TargetId, op: Op<'a>) -> usize {
-        if let Op::Open { oid } = op {
-            self.opens.push((target, oid));
+        };
+        if let Op::Open { unit } = op {
+            self.opens.push((target, unit));
         }
         let opens_link = matches!(op, Op::FetchLink { open: true, .. });
         if op.is_write() && self.cont.is_read_only() {
@@ -311,13 +321,13 @@ impl<'a> Batch<'a> {
 /// Remembers the handles that a batch registered, for restarts of the engine.
 fn note_opens(
     cont: &Container,
-    opens: &[(TargetId, Oid)],
+    opens: &[(TargetId, Unit)],
     open_links: &[(u16, u16)],
     target_of: impl Fn(u16) -> TargetId,
     bodies: &[Body],
 ) -> Result<()> {
-    for (target, oid) in opens {
-        cont.note_open(*target, *oid);
+    for (target, unit) in opens {
+        cont.note_open(*target, *unit);
     }
     for &(part, at) in open_links {
         let Some(body) = bodies.get(part as usize) else { continue };
@@ -325,7 +335,7 @@ fn note_opens(
             body.reply()?.ops.get(at as usize)
             && let Some(link) = Link::decode(value)
         {
-            cont.note_open(target_of(part), link.oid);
+            cont.note_open(target_of(part), link.oid.first_unit());
         }
     }
     Ok(())

@@ -8,10 +8,11 @@ use crate::target::Ask;
 use futures_util::future::try_join_all;
 use placement::Layout;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
-use types::{Code, ContId, Epoch, Error, ObjClass, ObjType, Oid, Result, TargetId};
+use types::{Code, ContId, Epoch, Error, ObjClass, ObjType, Oid, Rank, Result, TargetId, Unit};
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode};
-use wire::obj::{ObjectList, Request};
+use wire::obj::{ObjectList, PoolShardStat, Request};
 
 /// Layouts remembered, by object; a small direct-mapped cache.
 const LAYOUTS_CACHED: usize = 256;
@@ -28,6 +29,15 @@ struct Inner {
     /// A snapshot to look at; zero: the present.
     at: Epoch,
     layouts: RefCell<Vec<Option<CachedLayout>>>,
+}
+
+/// Objects of a container.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    /// Which, in [`Oid::list_order`].
+    pub oids: Vec<Oid>,
+    /// True when no more follow.
+    pub complete: bool,
 }
 
 struct CachedLayout {
@@ -131,10 +141,18 @@ impl Container {
         self.0.pool.0.state.hints().pick(target, random)
     }
 
-    /// The target for a new object that would be on `preferred`: another one when that is nearly full
-    /// and the other has more room. Asks nobody while it is not.
-    pub async fn roomy_target(&self, preferred: TargetId) -> TargetId {
-        self.0.pool.roomy_target(preferred).await
+    /// A placement hint that puts an object's first group where `unit` is.
+    pub fn hint_near(&self, unit: Unit) -> Result<u32> {
+        Ok(self.hint_for(self.target_of(unit)?))
+    }
+
+    /// The same for an object of which all that takes room will be there: elsewhere when that target
+    /// is nearly full and another one has more room. Whether it is near, too. Asks nobody while there
+    /// is room.
+    pub async fn roomy_hint_near(&self, unit: Unit) -> Result<(u32, bool)> {
+        let preferred = self.target_of(unit)?;
+        let chosen = self.0.pool.roomy_target(preferred).await;
+        Ok((self.hint_for(chosen), chosen == preferred))
     }
 
     /// The layout of an object under the current map.
@@ -153,27 +171,67 @@ impl Container {
         Ok(layout)
     }
 
-    /// The target that leads the group of `dkey`.
-    pub fn target_of(&self, oid: Oid, dkey: &[u8]) -> Result<TargetId> {
-        let layout = self.layout(oid)?;
-        self.leader(oid, &layout, layout.group_of(oid, dkey))
+    /// The unit that holds `dkey`.
+    pub fn unit_of(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
+        Ok(oid.unit(self.layout(oid)?.group_of(oid, dkey) as u32))
     }
 
-    /// The target that leads the object's first group.
-    pub fn home(&self, oid: Oid) -> Result<TargetId> {
-        let layout = self.layout(oid)?;
-        self.leader(oid, &layout, 0)
+    /// The units that together hold the object, first group first.
+    pub fn units(&self, oid: Oid) -> Result<Vec<Unit>> {
+        let count = self.layout(oid)?.group_count() as u32;
+        Ok((0..count).map(|group| oid.unit(group)).collect())
     }
 
-    /// The leaders of all groups, first group first.
-    pub fn shard_targets(&self, oid: Oid) -> Result<Vec<TargetId>> {
-        let layout = self.layout(oid)?;
-        (0..layout.group_count()).map(|group| self.leader(oid, &layout, group)).collect()
+    /// Sorts work on units into lots that one request each can carry, which keep its order.
+    pub fn lots<T>(
+        &self,
+        work: impl IntoIterator<Item = (Unit, T)>,
+    ) -> Result<Vec<Vec<(Unit, T)>>> {
+        let mut lots: BTreeMap<TargetId, Vec<(Unit, T)>> = BTreeMap::new();
+        for (unit, item) in work {
+            lots.entry(self.target_of(unit)?).or_default().push((unit, item));
+        }
+        Ok(lots.into_values().collect())
     }
 
-    fn leader(&self, oid: Oid, layout: &Layout, group: usize) -> Result<TargetId> {
-        layout.leader(group, &self.0.pool.map()).ok_or_else(|| {
-            Error::new(Code::Unreach, format!("object {oid}: no live target in group {group}"))
+    /// The engines that hold the object now, that of its first group first, each once.
+    pub fn engines_of(&self, oid: Oid) -> Result<Vec<Rank>> {
+        let map = self.0.pool.map();
+        let mut ranks = Vec::new();
+        for unit in self.units(oid)? {
+            let target = self.target_of(unit)?;
+            let engine = map.engine_of(target).ok_or_else(|| {
+                Error::new(Code::NonExist, format!("target {target} has no engine"))
+            })?;
+            if !ranks.contains(&engine.rank) {
+                ranks.push(engine.rank);
+            }
+        }
+        Ok(ranks)
+    }
+
+    /// What the targets that hold the object say of their space, one for each unit.
+    pub async fn space_of(&self, oid: Oid) -> Result<Vec<PoolShardStat>> {
+        let units = self.units(oid)?;
+        let asked = units
+            .into_iter()
+            .map(|unit| async move { self.0.pool.query_one(self.target_of(unit)?).await });
+        try_join_all(asked).await
+    }
+
+    /// The target that keeps an object's open handles and locks now.
+    pub(crate) fn home(&self, oid: Oid) -> Result<TargetId> {
+        self.target_of(oid.first_unit())
+    }
+
+    /// The target that answers for a unit now.
+    pub(crate) fn target_of(&self, unit: Unit) -> Result<TargetId> {
+        let layout = self.layout(unit.object)?;
+        let group = unit.group as usize;
+        let known = group < layout.group_count();
+        known.then(|| layout.leader(group, &self.0.pool.map())).flatten().ok_or_else(|| {
+            let Unit { object, group, .. } = unit;
+            Error::new(Code::Unreach, format!("object {object}: no live target in group {group}"))
         })
     }
 
@@ -193,26 +251,27 @@ impl Container {
         if self.0.at != Epoch::ZERO {
             return;
         }
-        if let Ok(target) = self.home(oid) {
-            self.client().target(target).release((self.0.pool.info().id, self.id(), oid));
+        let unit = oid.first_unit();
+        if let Ok(target) = self.target_of(unit) {
+            self.client().target(target).release((self.0.pool.info().id, self.id(), unit));
         }
     }
 
-    pub(crate) fn note_open(&self, target: TargetId, oid: Oid) {
+    pub(crate) fn note_open(&self, target: TargetId, unit: Unit) {
         // A snapshot needs no handles: what it shows does not go away.
         if self.0.at != Epoch::ZERO {
             return;
         }
         let link = self.client().target(target);
-        link.note_open((self.0.pool.info().id, self.id(), oid));
+        link.note_open((self.0.pool.info().id, self.id(), unit));
         link.keep_connected(self.client(), self.pool());
     }
 
-    /// Objects that have a shard on `target`, in [`Oid::list_order`] from after `after`.
+    /// Units that `target` holds, in [`Unit::list_order`] from after `after`.
     pub async fn list_objects(
         &self,
         target: TargetId,
-        after: Option<Oid>,
+        after: Option<Unit>,
         count_max: u32,
     ) -> Result<ObjectList> {
         let (pool, cont) = (self.0.pool.0.state.id, self.id());
@@ -221,29 +280,33 @@ impl Container {
     }
 
     /// Objects of the container, whatever targets they are on, in [`Oid::list_order`] from after
-    /// `after`: some `count_max` of them. Asks all targets at once.
-    pub async fn list_all_objects(&self, after: Option<Oid>, count_max: u32) -> Result<ObjectList> {
+    /// `after`: some `count_max` of them, each once. Asks all targets at once.
+    pub async fn list_all_objects(&self, after: Option<Oid>, count_max: u32) -> Result<Objects> {
         let map = self.0.pool.map();
-        let asked = map.targets.iter().map(|target| self.list_objects(target.id, after, count_max));
+        let from = after.map(Unit::last_of);
+        let asked = map.targets.iter().map(|target| self.list_objects(target.id, from, count_max));
         let shards = try_join_all(asked).await?;
         // What is beyond the last one of a cut list may be missing in the others' order.
         let known_to = shards
             .iter()
             .filter(|shard| !shard.complete)
-            .map(|shard| shard.oids.last().copied().or(after).unwrap_or_default().list_order())
+            .map(|shard| shard.units.last().map(|unit| unit.object))
+            .map(|last| last.or(after).unwrap_or_default().list_order())
             .min();
         let complete = known_to.is_none();
-        let mut oids: Vec<Oid> = shards.into_iter().flat_map(|shard| shard.oids).collect();
+        let mut oids: Vec<Oid> =
+            shards.iter().flat_map(|shard| &shard.units).map(|unit| unit.object).collect();
         oids.retain(|oid| known_to.is_none_or(|last| oid.list_order() <= last));
         oids.sort_unstable_by_key(|oid| oid.list_order());
         oids.dedup();
-        Ok(ObjectList { oids, complete })
+        Ok(Objects { oids, complete })
     }
 
     /// Objects whose home is `target` and that live only until their last open handle goes.
     pub async fn list_orphans(&self, target: TargetId) -> Result<Vec<Oid>> {
         let (pool, cont) = (self.0.pool.0.state.id, self.id());
-        Ok(self.ask_list(target, Request::ListOrphans { pool, cont }).await?.oids)
+        let list = self.ask_list(target, Request::ListOrphans { pool, cont }).await?;
+        Ok(list.units.into_iter().map(|unit| unit.object).collect())
     }
 
     async fn ask_list(&self, target: TargetId, request: Request<'_>) -> Result<ObjectList> {

@@ -35,7 +35,7 @@ mod tx;
 pub use array::ArrayObj;
 pub use batch::{Batch, BatchResult};
 pub use client::{Client, ConnectOptions};
-pub use cont::Container;
+pub use cont::{Container, Objects};
 pub use event::{Event, EventQueue};
 pub use kv::KvObj;
 pub use lock::{LockAsk, LockBook, LockInterrupt};

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use types::map::{HashMap, HashSet};
-use types::{ClientId, Code, ContId, Error, Oid, PoolId, Result, TargetId};
+use types::{ClientId, Code, ContId, Error, Oid, PoolId, Result, TargetId, Unit};
 use wire::lock::{
     HeldRanges, LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply,
     LockRequest,
@@ -78,7 +78,7 @@ impl LockInterrupt {
 #[derive(Clone, Default)]
 pub struct LockBook(Arc<Mutex<Book>>);
 
-type Key = (PoolId, ContId, Oid, u8, u64);
+type Key = (PoolId, ContId, Unit, u8, u64);
 
 #[derive(Default)]
 struct Book {
@@ -195,10 +195,10 @@ impl LockBook {
         let mut keys: Vec<(&Key, &Entry)> = mine.collect();
         keys.sort_unstable_by_key(|(key, _)| **key);
         keys.into_iter()
-            .map(|(&(pool, cont, oid, _, id), entry)| LockRequest {
+            .map(|(&(pool, cont, unit, _, id), entry)| LockRequest {
                 pool,
                 cont,
-                oid,
+                unit,
                 kind: entry.kind,
                 owner: book.owner(id),
                 op: LockOp::Reclaim { locks: entry.ranges.iter().collect(), pid: entry.pid },
@@ -209,18 +209,18 @@ impl LockBook {
     /// After a lock was taken again: the notice that gives it back, if it was given back through
     /// another client meanwhile.
     pub(crate) fn given_back(&self, request: &LockRequest) -> Option<Notice> {
-        let &LockRequest { pool, cont, oid, kind, owner, .. } = request;
-        if self.holds(&(pool, cont, oid, kind.space(), owner.id)) {
+        let &LockRequest { pool, cont, unit, kind, owner, .. } = request;
+        if self.holds(&(pool, cont, unit, kind.space(), owner.id)) {
             return None;
         }
         let range = LockRange::WHOLE;
-        Some(Notice::LockLeave { pool, cont, oid, kind, owner, range, wait: None, release: true })
+        Some(Notice::LockLeave { pool, cont, unit, kind, owner, range, wait: None, release: true })
     }
 
     /// Somebody else has what was to be locked again.
     pub(crate) fn note_lost(&self, request: &LockRequest) {
-        let LockRequest { pool, cont, oid, kind, owner, .. } = request;
-        let key = (*pool, *cont, *oid, kind.space(), owner.id);
+        let LockRequest { pool, cont, unit, kind, owner, .. } = request;
+        let key = (*pool, *cont, *unit, kind.space(), owner.id);
         if let Some(entry) = self.lock().held.get_mut(&key) {
             entry.lost = true;
         }
@@ -253,7 +253,7 @@ impl Drop for Leave<'_> {
 
 impl Container {
     fn lock_key(&self, oid: Oid, kind: LockKind, owner: u64) -> Key {
-        (self.pool().info().id, self.id(), oid, kind.space(), owner)
+        (self.pool().info().id, self.id(), oid.first_unit(), kind.space(), owner)
     }
 
     fn lock_owner(&self, owner: u64) -> LockOwner {
@@ -271,8 +271,8 @@ impl Container {
         op: LockOp,
     ) -> Result<LockReply> {
         let (pool, cont) = (self.pool().info().id, self.id());
-        let owner = self.lock_owner(owner);
-        let request = Request::Lock(LockRequest { pool, cont, oid, kind, owner, op });
+        let (unit, owner) = (oid.first_unit(), self.lock_owner(owner));
+        let request = Request::Lock(LockRequest { pool, cont, unit, kind, owner, op });
         let body = wire::encode(&request);
         let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
         let link = self.client().target(target);
@@ -301,7 +301,7 @@ impl Container {
             let notice = |release| Notice::LockLeave {
                 pool: key.0,
                 cont: key.1,
-                oid,
+                unit: key.2,
                 kind: ask.kind,
                 owner: self.lock_owner(ask.owner),
                 range: ask.range,
@@ -414,10 +414,10 @@ impl Container {
         }
         book.cleared(key, range);
         let Ok(target) = self.home(oid) else { return };
-        let (pool, cont) = (key.0, key.1);
+        let (pool, cont, unit) = (key.0, key.1, key.2);
         let owner = self.lock_owner(owner);
         let notice =
-            Notice::LockLeave { pool, cont, oid, kind, owner, range, wait: None, release: true };
+            Notice::LockLeave { pool, cont, unit, kind, owner, range, wait: None, release: true };
         self.client().target(target).tell_now(&wire::encode(&notice));
     }
 

@@ -6,7 +6,7 @@
 
 use crate::cont::Container;
 use crate::tx::Tx;
-use types::{Code, Epoch, Error, Key, Oid, Result, TargetId};
+use types::{Code, Epoch, Error, Key, Oid, Result, Unit};
 use wire::obj::{
     Cond, FetchIod, Fetched, ListScope, Listed, ObjectStat, Op, OpReply, QueryFlags, ReadScope,
     Recx, UpdateIod,
@@ -141,23 +141,17 @@ impl Object {
         iods: Vec<UpdateIod<'_>>,
         data: &[&[u8]],
     ) -> Result<Epoch> {
-        let op = Op::Update { oid: self.oid, dkey, cond, iods };
-        self.write(tx, self.cont.target_of(self.oid, dkey)?, op, data).await
+        let unit = self.cont.unit_of(self.oid, dkey)?;
+        self.write(tx, Op::Update { unit, dkey, cond, iods }, data).await
     }
 
-    async fn write(
-        &self,
-        tx: Option<&Tx>,
-        target: TargetId,
-        op: Op<'_>,
-        data: &[&[u8]],
-    ) -> Result<Epoch> {
+    async fn write(&self, tx: Option<&Tx>, op: Op<'_>, data: &[&[u8]]) -> Result<Epoch> {
         if let Some(tx) = tx {
-            tx.add(target, &op, data)?;
+            tx.add(&op, data)?;
             return Ok(Epoch::ZERO);
         }
         let mut batch = self.cont.batch();
-        batch.op_at(target, op);
+        batch.op_of_unit(op);
         for piece in data {
             batch.bulk_out(piece);
         }
@@ -174,9 +168,9 @@ impl Object {
         room: &mut [&mut [u8]],
     ) -> Result<Vec<FetchedValue>> {
         let akeys: Vec<&[u8]> = iods.iter().map(|iod| iod.akey).collect();
-        let target = self.cont.target_of(self.oid, dkey)?;
+        let unit = self.cont.unit_of(self.oid, dkey)?;
         let mut batch = self.cont.batch();
-        batch.op_at(target, Op::Fetch { oid: self.oid, dkey, cond, iods });
+        batch.op_of_unit(Op::Fetch { unit, dkey, cond, iods });
         for piece in room.iter_mut() {
             batch.bulk_in(piece);
         }
@@ -190,7 +184,7 @@ impl Object {
         }
         if let Some(tx) = tx {
             for (akey, iod) in akeys.iter().zip(found) {
-                tx.saw(target, self.oid, ReadScope::Akey(dkey, akey), iod.epoch);
+                tx.saw(unit, ReadScope::Akey(dkey, akey), iod.epoch);
             }
         }
         Ok(found.iter().map(|iod| fetched_value(&iod.value)).collect())
@@ -203,36 +197,36 @@ impl Object {
 
     /// The same inside a transaction.
     pub async fn punch_in(&self, tx: Option<&Tx>, cond: Cond) -> Result<()> {
-        let op = || Op::PunchObj { oid: self.oid, cond, besides: b"" };
-        let targets = self.cont.shard_targets(self.oid)?;
+        let op = |unit| Op::PunchObj { unit, cond, besides: b"" };
+        let units = self.cont.units(self.oid)?;
         if let Some(tx) = tx {
-            return targets.into_iter().try_for_each(|target| tx.add(target, &op(), &[]));
+            return units.into_iter().try_for_each(|unit| tx.add(&op(unit), &[]));
         }
         let mut batch = self.cont.batch();
-        for target in targets {
-            batch.op_at(target, op());
+        for unit in units {
+            batch.op_of_unit(op(unit));
         }
         batch.run().await.map(|_| ())
     }
 
     /// Removes dkeys; together or not at all.
     pub async fn punch_dkeys(&self, tx: Option<&Tx>, cond: Cond, dkeys: &[&[u8]]) -> Result<()> {
-        let mut by_target: Vec<(TargetId, Vec<&serde_bytes::Bytes>)> = Vec::new();
+        let mut by_unit: Vec<(Unit, Vec<&serde_bytes::Bytes>)> = Vec::new();
         for dkey in dkeys {
-            let target = self.cont.target_of(self.oid, dkey)?;
+            let unit = self.cont.unit_of(self.oid, dkey)?;
             let key = serde_bytes::Bytes::new(dkey);
-            match by_target.iter_mut().find(|(known, _)| *known == target) {
+            match by_unit.iter_mut().find(|(known, _)| *known == unit) {
                 Some((_, keys)) => keys.push(key),
-                None => by_target.push((target, vec![key])),
+                None => by_unit.push((unit, vec![key])),
             }
         }
         let mut batch = self.cont.batch();
-        for (target, dkeys) in by_target {
-            let op = Op::PunchDkeys { oid: self.oid, cond, dkeys };
+        for (unit, dkeys) in by_unit {
+            let op = Op::PunchDkeys { unit, cond, dkeys };
             match tx {
-                Some(tx) => tx.add(target, &op, &[])?,
+                Some(tx) => tx.add(&op, &[])?,
                 None => {
-                    batch.op_at(target, op);
+                    batch.op_of_unit(op);
                 }
             }
         }
@@ -248,9 +242,9 @@ impl Object {
         akeys: &[&[u8]],
     ) -> Result<()> {
         let akeys = akeys.iter().map(|akey| serde_bytes::Bytes::new(akey)).collect();
-        let target = self.cont.target_of(self.oid, dkey)?;
-        let op = Op::PunchAkeys { oid: self.oid, dkey, cond, akeys };
-        self.write(tx, target, op, &[]).await.map(|_| ())
+        let unit = self.cont.unit_of(self.oid, dkey)?;
+        let op = Op::PunchAkeys { unit, dkey, cond, akeys };
+        self.write(tx, op, &[]).await.map(|_| ())
     }
 
     /// Anchors that divide a listing of dkeys among `parts` readers: every key belongs to
@@ -337,10 +331,10 @@ impl Object {
         let Some(dkey) = dkey else {
             return self.list_shard(tx, anchor, room, (None, false), &mut item).await;
         };
-        let target = self.cont.target_of(self.oid, dkey)?;
+        let unit = self.cont.unit_of(self.oid, dkey)?;
         let position = std::mem::take(&mut anchor.position);
         let scope = ListScope::Akeys { dkey };
-        anchor.position = self.list(tx, target, scope, &position, room, &mut item).await?;
+        anchor.position = self.list(tx, unit, scope, &position, room, &mut item).await?;
         anchor.done = anchor.position.is_empty();
         Ok(())
     }
@@ -359,11 +353,10 @@ impl Object {
             anchor.done = true;
             return Ok(());
         }
-        let targets = self.cont.shard_targets(self.oid)?;
-        let target = *targets.get(anchor.group as usize).ok_or_else(wrong_answer)?;
+        let unit = self.oid.unit(anchor.group);
         let scope = ListScope::Dkeys { value_of, follow, hash_range: anchor.hashes };
         let position = std::mem::take(&mut anchor.position);
-        let next = self.list(tx, target, scope, &position, room, item).await?;
+        let next = self.list(tx, unit, scope, &position, room, item).await?;
         if next.is_empty() {
             anchor.group += 1;
             anchor.done = anchor.group >= end;
@@ -375,7 +368,7 @@ impl Object {
     async fn list(
         &self,
         tx: Option<&Tx>,
-        target: TargetId,
+        unit: Unit,
         scope: ListScope<'_>,
         position: &[u8],
         room: (u32, u32),
@@ -383,16 +376,13 @@ impl Object {
     ) -> Result<Vec<u8>> {
         let (count_max, bytes_max) = room;
         let mut batch = self.cont.batch();
-        batch.op_at(
-            target,
-            Op::List {
-                oid: self.oid,
-                scope,
-                anchor: position,
-                count_max: count_max.min(LIST_COUNT_MAX),
-                bytes_max: bytes_max.min(LIST_BYTES_MAX),
-            },
-        );
+        batch.op_of_unit(Op::List {
+            unit,
+            scope,
+            anchor: position,
+            count_max: count_max.min(LIST_COUNT_MAX),
+            bytes_max: bytes_max.min(LIST_BYTES_MAX),
+        });
         let result = batch.run().await?;
         let replies = result.replies()?;
         let Some(OpReply::Listed { items, anchor, keys_epoch }) = replies.first() else {
@@ -403,7 +393,7 @@ impl Object {
                 ListScope::Dkeys { .. } => ReadScope::Keys,
                 ListScope::Akeys { dkey } | ListScope::Recxs { dkey, .. } => ReadScope::Dkey(dkey),
             };
-            tx.saw(target, self.oid, scope, *keys_epoch);
+            tx.saw(unit, scope, *keys_epoch);
         }
         items.iter().for_each(item);
         Ok(anchor.to_vec())
@@ -439,11 +429,11 @@ impl Object {
                 ranges.push((recx, record_bytes, epoch));
             }
         };
-        let target = self.cont.target_of(self.oid, dkey)?;
+        let unit = self.cont.unit_of(self.oid, dkey)?;
         let position = std::mem::take(&mut anchor.position);
         let scope = ListScope::Recxs { dkey, akey, descending };
         let room = (count_max, LIST_BYTES_MAX);
-        anchor.position = self.list(tx, target, scope, &position, room, &mut take).await?;
+        anchor.position = self.list(tx, unit, scope, &position, room, &mut take).await?;
         anchor.done = anchor.position.is_empty();
         Ok(ranges)
     }
@@ -457,23 +447,23 @@ impl Object {
         dkey: &[u8],
         akey: &[u8],
     ) -> Result<Option<KeyRange>> {
-        let targets = if flags.has(QueryFlags::DKEY) {
-            self.cont.shard_targets(self.oid)?
+        let units = if flags.has(QueryFlags::DKEY) {
+            self.cont.units(self.oid)?
         } else {
-            vec![self.cont.target_of(self.oid, dkey)?]
+            vec![self.cont.unit_of(self.oid, dkey)?]
         };
         let mut best: Option<KeyRange> = None;
-        for target in targets {
+        for unit in units {
             let mut batch = self.cont.batch();
-            batch.op_at(target, Op::Query { oid: self.oid, flags, dkey, akey });
-            batch.op_at(target, Op::Stat { oid: self.oid });
+            batch.op_of_unit(Op::Query { unit, flags, dkey, akey });
+            batch.op_of_unit(Op::Stat { unit });
             let result = batch.run().await?;
             let replies = result.replies()?;
             let [OpReply::Found(found), OpReply::Stat(stat)] = &replies[..] else {
                 return Err(wrong_answer());
             };
             if let Some(tx) = tx {
-                tx.saw(target, self.oid, ReadScope::Object, stat.tail.epoch);
+                tx.saw(unit, ReadScope::Object, stat.tail.epoch);
             }
             let Some(found) = found else { continue };
             let found = KeyRange {
@@ -493,14 +483,14 @@ impl Object {
         Ok(best)
     }
 
-    /// Facts about each shard of the object.
-    pub async fn stat(&self) -> Result<Vec<(TargetId, ObjectStat)>> {
+    /// Facts about each unit of the object.
+    pub async fn stat(&self) -> Result<Vec<(Unit, ObjectStat)>> {
         let mut stats = Vec::new();
-        for target in self.cont.shard_targets(self.oid)? {
+        for unit in self.cont.units(self.oid)? {
             let mut batch = self.cont.batch();
-            batch.op_at(target, Op::Stat { oid: self.oid });
+            batch.op_of_unit(Op::Stat { unit });
             match batch.run().await?.replies()?.first() {
-                Some(OpReply::Stat(stat)) => stats.push((target, *stat)),
+                Some(OpReply::Stat(stat)) => stats.push((unit, *stat)),
                 _ => return Err(wrong_answer()),
             }
         }

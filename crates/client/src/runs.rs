@@ -3,7 +3,7 @@
 use crate::array::{ArrayObj, data_iod, dkey_of};
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
-use types::{Code, Error, Result, TargetId};
+use types::{Code, Error, Result, Unit};
 use wire::obj::{Cond, ListScope, Listed, Op, OpReply, Recx, Tail, UpdateValue};
 
 /// Ops of one request that makes a hole.
@@ -34,29 +34,28 @@ impl ArrayObj {
                 work.push((dkey, Recx { index: from, count: to - from }));
             }
         }
-        let mut by_target: BTreeMap<TargetId, Vec<(u64, Recx)>> = BTreeMap::new();
+        let mut by_unit: BTreeMap<Unit, Vec<(u64, Recx)>> = BTreeMap::new();
         for (dkey, recx) in work {
-            let target = self.cont.target_of(self.oid, &dkey.to_le_bytes())?;
-            by_target.entry(target).or_default().push((dkey, recx));
+            let unit = self.cont.unit_of(self.oid, &dkey.to_le_bytes())?;
+            by_unit.entry(unit).or_default().push((dkey, recx));
         }
-        let asked = by_target.iter().flat_map(|(target, work)| {
-            work.chunks(OPS_PER_REQUEST).map(|work| self.punch_at(*target, work))
+        let asked = by_unit.iter().flat_map(|(unit, work)| {
+            work.chunks(OPS_PER_REQUEST).map(|work| self.punch_at(*unit, work))
         });
         try_join_all(asked).await?;
         Ok(())
     }
 
-    async fn punch_at(&self, target: TargetId, work: &[(u64, Recx)]) -> Result<()> {
+    async fn punch_at(&self, unit: Unit, work: &[(u64, Recx)]) -> Result<()> {
         let keys: Vec<[u8; 8]> = work.iter().map(|(dkey, _)| dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();
         for ((_, recx), dkey) in work.iter().zip(&keys) {
-            let oid = self.oid;
             if recx.index == 0 && recx.count == self.chunk_records {
                 let dkeys = vec![dkey[..].into()];
-                batch.op_at(target, Op::PunchDkeys { oid, cond: Cond::NONE, dkeys });
+                batch.op_of_unit(Op::PunchDkeys { unit, cond: Cond::NONE, dkeys });
             } else {
                 let iods = vec![data_iod(UpdateValue::PunchRecords { recxs: vec![*recx] })];
-                batch.op_at(target, Op::Update { oid, dkey, cond: Cond::NONE, iods });
+                batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
             }
         }
         batch.run().await.map(|_| ())
@@ -64,14 +63,14 @@ impl ArrayObj {
 
     /// The chunks that exist, by dkey, both ends included.
     async fn chunks_within(&self, first: u64, last: u64) -> Result<Vec<u64>> {
-        let asked = self.cont.shard_targets(self.oid)?.into_iter().map(|target| async move {
-            let (oid, mut anchor, mut found) = (self.oid, Vec::new(), Vec::new());
+        let asked = self.cont.units(self.oid)?.into_iter().map(|unit| async move {
+            let (mut anchor, mut found) = (Vec::new(), Vec::new());
             loop {
                 let (count_max, bytes_max) = (PAGE, 1 << 20);
                 let scope =
                     ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
                 let mut batch = self.cont.batch();
-                batch.op_at(target, Op::List { oid, scope, anchor: &anchor, count_max, bytes_max });
+                batch.op_of_unit(Op::List { unit, scope, anchor: &anchor, count_max, bytes_max });
                 let result = batch.run().await?;
                 let replies = result.replies()?;
                 let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
@@ -119,10 +118,10 @@ impl ArrayObj {
     /// Written ranges from the start of `within` up to the position returned beside them, which is
     /// its end unless there are very many. Asks all shards once.
     pub async fn runs(&self, within: Recx) -> Result<(Vec<Recx>, u64)> {
-        let (oid, chunk_records) = (self.oid, self.chunk_records);
-        let asked = self.cont.shard_targets(oid)?.into_iter().map(|target| async move {
+        let chunk_records = self.chunk_records;
+        let asked = self.cont.units(self.oid)?.into_iter().map(|unit| async move {
             let mut batch = self.cont.batch();
-            batch.op_at(target, Op::ListRuns { oid, chunk_records, within, count_max: PAGE });
+            batch.op_of_unit(Op::ListRuns { unit, chunk_records, within, count_max: PAGE });
             match batch.run().await?.replies()?.first() {
                 Some(OpReply::Runs { runs, to }) => Ok((runs.clone(), *to)),
                 _ => Err(wrong_answer()),
@@ -148,12 +147,12 @@ impl ArrayObj {
     }
 
     /// What each shard knows of the array's end.
-    pub(crate) async fn stat_shards(&self) -> Result<Vec<(TargetId, Tail)>> {
-        let asked = self.cont.shard_targets(self.oid)?.into_iter().map(|target| async move {
+    pub(crate) async fn stat_shards(&self) -> Result<Vec<(Unit, Tail)>> {
+        let asked = self.cont.units(self.oid)?.into_iter().map(|unit| async move {
             let mut batch = self.cont.batch();
-            batch.op_at(target, Op::Stat { oid: self.oid });
+            batch.op_of_unit(Op::Stat { unit });
             match batch.run().await?.replies()?.first() {
-                Some(OpReply::Stat(stat)) => Ok((target, stat.tail)),
+                Some(OpReply::Stat(stat)) => Ok((unit, stat.tail)),
                 _ => Err(wrong_answer()),
             }
         });
@@ -169,7 +168,7 @@ impl ArrayObj {
         let value = UpdateValue::Zero { record_bytes: self.record_bytes, recxs };
         let mut batch = self.cont.batch();
         let iods = vec![data_iod(value)];
-        batch.op(Op::Update { oid: self.oid, dkey: &dkey, cond: Cond::NONE, iods });
+        batch.op(Op::Update { unit: self.oid.first_unit(), dkey: &dkey, cond: Cond::NONE, iods });
         batch.run().await.map(|_| ())
     }
 }

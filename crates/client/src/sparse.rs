@@ -97,7 +97,7 @@ impl ArrayObj {
             let want = FetchWant::Sparse { record_bytes: self.record_bytes, recxs, with_holes };
             let iods = vec![FetchIod { akey: DATA, want }];
             let dkey = &keys[run.start];
-            batch.op_at(load.target, Op::Fetch { oid: self.oid, dkey, cond: Cond::NONE, iods });
+            batch.op_of_unit(Op::Fetch { unit: load.unit, dkey, cond: Cond::NONE, iods });
         }
         for piece in room.iter_mut() {
             batch.bulk_in(piece);
@@ -112,7 +112,7 @@ impl ArrayObj {
             let dkey = pieces[0].dkey;
             if let Some(tx) = tx {
                 let scope = dkey.to_le_bytes();
-                tx.saw(load.target, self.oid, ReadScope::Akey(&scope, DATA), iod.epoch);
+                tx.saw(load.unit, ReadScope::Akey(&scope, DATA), iod.epoch);
             }
             let base = (dkey - 1) * self.chunk_records;
             let told = match &iod.value {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Answer, Call, Conn};
 use types::map::HashMap;
-use types::{Code, ContId, Epoch, Error, Oid, PoolId, Result, TargetId};
+use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::Kind;
 use wire::hello::Service;
 use wire::lock::LockReply;
@@ -27,7 +27,7 @@ const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
 /// How often a client that holds locks looks whether it is still connected.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
-type Handle = (PoolId, ContId, Oid);
+type Handle = (PoolId, ContId, Unit);
 
 /// One target as this client sees it.
 pub(crate) struct TargetLink {
@@ -230,8 +230,8 @@ impl TargetLink {
             self.opens.borrow().iter().map(|(handle, count)| (*handle, *count)).collect();
         // In a fixed order, so that simulated runs repeat.
         opens.sort_unstable();
-        for ((pool, cont, oid), count) in opens {
-            let ops = vec![Op::Open { oid }; count as usize];
+        for ((pool, cont, unit), count) in opens {
+            let ops = vec![Op::Open { unit }; count as usize];
             let request = Request::Batch(Batch {
                 pool,
                 cont,
@@ -246,7 +246,10 @@ impl TargetLink {
                 Ok(_) => {}
                 Err(error) if error.code == Code::Closed => return Err(error),
                 Err(error) => {
-                    tracing::warn!("object {oid} was open but is gone after a restart: {error}");
+                    tracing::warn!(
+                        "object {} was open but is gone after a restart: {error}",
+                        unit.object
+                    );
                 }
             }
         }
@@ -283,7 +286,7 @@ impl TargetLink {
             let body = wire::encode(&Request::Lock(request.clone()));
             let answer = self.call_once(client, conn, &body).await?;
             if let Err(error) = wire::decode::<Result<LockReply>>(&answer.body)? {
-                tracing::warn!("a lock on object {} is lost: {error}", request.oid);
+                tracing::warn!("a lock on object {} is lost: {error}", request.unit.object);
                 book.note_lost(&request);
             } else if let Some(notice) = book.given_back(&request) {
                 conn.notify(Kind::Notice, &wire::encode(&notice))?;
@@ -393,8 +396,8 @@ impl TargetLink {
         releases.sort_unstable();
         let mut told = 0;
         for run in releases.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let oids = run.iter().map(|(_, _, oid)| *oid).collect();
-            let notice = Notice::Release { pool: run[0].0, cont: run[0].1, oids };
+            let units = run.iter().map(|(_, _, unit)| *unit).collect();
+            let notice = Notice::Release { pool: run[0].0, cont: run[0].1, units };
             if let Err(error) = conn.notify(Kind::Notice, &wire::encode(&notice)) {
                 // The next connection may be in the same session: it is told then.
                 tracing::debug!("releasing handles at target {}: {error}", self.id);

@@ -6,7 +6,7 @@
 
 use crate::cont::Container;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use types::{Code, Epoch, Error, Oid, Result, TargetId};
+use types::{Code, Epoch, Error, Result, Unit};
 use wire::obj::{Op, ReadCheck, ReadScope};
 
 /// A transaction: its writes take effect together when it is committed, or not at all.
@@ -23,13 +23,12 @@ pub struct SharedTx(Arc<Mutex<Gathered>>);
 struct Gathered {
     state: TxState,
     read_only: bool,
-    checks: Vec<(TargetId, Vec<u8>)>,
+    checks: Vec<Vec<u8>>,
     writes: Vec<Write>,
     committed_at: Epoch,
 }
 
 struct Write {
-    target: TargetId,
     op: Vec<u8>,
     data: Vec<u8>,
 }
@@ -121,22 +120,22 @@ impl Tx {
         &self.shared
     }
 
-    /// Keeps a write for the commit; the data is copied.
-    pub(crate) fn add(&self, target: TargetId, op: &Op<'_>, data: &[&[u8]]) -> Result<()> {
+    /// Keeps a write to the unit that the op names for the commit; the data is copied.
+    pub(crate) fn add(&self, op: &Op<'_>, data: &[&[u8]]) -> Result<()> {
         let mut gathered = self.shared.lock();
         gathered.must_be_open()?;
         if gathered.read_only {
             return Err(Error::new(Code::ReadOnly, "the transaction is read-only"));
         }
-        let write = Write { target, op: wire::encode(op), data: data.concat() };
+        let write = Write { op: wire::encode(op), data: data.concat() };
         gathered.writes.push(write);
         Ok(())
     }
 
-    /// Notes what a read saw.
-    pub(crate) fn saw(&self, target: TargetId, oid: Oid, of: ReadScope<'_>, seen: Epoch) {
-        let check = wire::encode(&ReadCheck { oid, of, seen });
-        self.shared.lock().checks.push((target, check));
+    /// Notes what a read of a unit saw.
+    pub(crate) fn saw(&self, unit: Unit, of: ReadScope<'_>, seen: Epoch) {
+        let check = wire::encode(&ReadCheck { unit, of, seen });
+        self.shared.lock().checks.push(check);
     }
 
     /// Makes the writes take effect together.
@@ -153,11 +152,11 @@ impl Tx {
         };
         let mut batch = self.cont.batch();
         for write in &writes {
-            batch.op_at(write.target, wire::decode(&write.op)?);
+            batch.op_of_unit(wire::decode(&write.op)?);
             batch.bulk_out(&write.data);
         }
-        for (target, check) in &checks {
-            batch.check_at(*target, wire::decode(check)?);
+        for check in &checks {
+            batch.check_of_unit(wire::decode(check)?);
         }
         let epoch = if batch.is_empty() { Epoch::ZERO } else { batch.run().await?.epoch };
         let mut gathered = self.shared.lock();

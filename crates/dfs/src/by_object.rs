@@ -155,7 +155,7 @@ impl Dfs {
             self.check_open(&obj.node.inode(), flags)?;
             if wants_handle {
                 let mut batch = shared.cont.batch();
-                batch.op(Op::Open { oid });
+                batch.op(Op::Open { unit: oid.first_unit() });
                 batch.run().await?;
                 obj.node.add_handle();
             }

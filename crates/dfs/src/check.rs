@@ -19,7 +19,7 @@ use crate::inode::{Inode, S_IFDIR, S_IFREG};
 use crate::layout::{INODE, MARKER, PARENT, RECORD};
 use crate::node::Obj;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Code, DkeyKind, Epoch, Oid, Result, TargetId};
+use types::{Code, DkeyKind, Epoch, Oid, Result};
 use wire::obj::{Cond, Op, OpReply, ReadCheck, ReadScope};
 
 /// Objects asked for in one request.
@@ -159,8 +159,8 @@ impl Shared {
             let mut after = None;
             loop {
                 let page = self.cont.list_objects(target.id, after, OBJECTS_PER_REQUEST).await?;
-                after = page.oids.last().copied();
-                objects.extend(page.oids);
+                after = page.units.last().copied();
+                objects.extend(page.units.into_iter().map(|unit| unit.object));
                 if page.complete || after.is_none() {
                     break;
                 }
@@ -182,18 +182,16 @@ impl Shared {
 
     /// Data of objects, bytes. What is gone meanwhile has none.
     async fn bytes_of(&self, oids: &BTreeSet<Oid>) -> Result<u64> {
-        let mut by_target: BTreeMap<TargetId, Vec<Oid>> = BTreeMap::new();
+        let mut units = Vec::with_capacity(oids.len());
         for &oid in oids {
-            for target in self.cont.shard_targets(oid)? {
-                by_target.entry(target).or_default().push(oid);
-            }
+            units.extend(self.cont.units(oid)?.into_iter().map(|unit| (unit, ())));
         }
         let mut bytes = 0;
-        for (target, oids) in by_target {
-            for some in oids.chunks(STATS_PER_REQUEST) {
+        for lot in self.cont.lots(units)? {
+            for some in lot.chunks(STATS_PER_REQUEST) {
                 let mut batch = self.cont.batch();
-                for &oid in some {
-                    batch.op_at(target, Op::Stat { oid });
+                for &(unit, ()) in some {
+                    batch.op(Op::Stat { unit });
                 }
                 for reply in batch.run().await?.replies()? {
                     if let OpReply::Stat(stat) = reply {
@@ -273,9 +271,14 @@ impl Checker<'_> {
                         let raw = parent.to_bytes();
                         let mut batch = shared.cont.batch();
                         let of = ReadScope::Akey(MARKER, PARENT);
-                        batch.check(ReadCheck { oid, of, seen: epoch });
+                        batch.check(ReadCheck { unit: oid.first_unit(), of, seen: epoch });
                         let iods = vec![inline(PARENT, &raw)];
-                        batch.op(Op::Update { oid, dkey: MARKER, cond: Cond::OBJ_EXISTS, iods });
+                        batch.op(Op::Update {
+                            unit: oid.first_unit(),
+                            dkey: MARKER,
+                            cond: Cond::OBJ_EXISTS,
+                            iods,
+                        });
                         batch.run().await?;
                     }
                     self.found(Problem::Parent { stored }, oid, path, mended);
@@ -296,8 +299,12 @@ impl Checker<'_> {
 
     async fn remove_entry(&self, dir: Oid, name: &[u8], seen: Epoch) -> Result<()> {
         let mut batch = self.fs.shared.cont.batch();
-        batch.check(ReadCheck { oid: dir, of: ReadScope::Akey(name, INODE), seen });
-        batch.op(Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys: vec![name.into()] });
+        batch.check(ReadCheck { unit: dir.first_unit(), of: ReadScope::Akey(name, INODE), seen });
+        batch.op(Op::PunchDkeys {
+            unit: dir.first_unit(),
+            cond: Cond::PUNCH,
+            dkeys: vec![name.into()],
+        });
         batch.run().await.map(|_| ())
     }
 
@@ -318,9 +325,14 @@ impl Checker<'_> {
                     let raw = Inode { nlink: file.seen, ..found.inode }.encode(&found.target);
                     let mut batch = shared.cont.batch();
                     let of = ReadScope::Akey(RECORD, INODE);
-                    batch.check(ReadCheck { oid, of, seen: found.epoch });
+                    batch.check(ReadCheck { unit: oid.first_unit(), of, seen: found.epoch });
                     let iods = vec![inline(INODE, &raw)];
-                    batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
+                    batch.op(Op::Update {
+                        unit: oid.first_unit(),
+                        dkey: RECORD,
+                        cond: Cond::NONE,
+                        iods,
+                    });
                     batch.run().await?;
                 }
                 let problem = Problem::LinkCount { stored: found.inode.nlink, seen: file.seen };
@@ -391,9 +403,9 @@ impl Checker<'_> {
 
     async fn remove_object(&self, oid: Oid) -> Result<()> {
         let shared = &self.fs.shared;
-        for target in shared.cont.shard_targets(oid)? {
+        for unit in shared.cont.units(oid)? {
             let mut batch = shared.cont.batch();
-            batch.op_at(target, Op::PunchObj { oid, cond: Cond::NONE, besides: b"" });
+            batch.op(Op::PunchObj { unit, cond: Cond::NONE, besides: b"" });
             batch.run().await?;
         }
         Ok(())
@@ -453,12 +465,12 @@ impl Checker<'_> {
         batch.op(insert(home.oid(), name.as_bytes(), &raw));
         if inode.hard {
             let iods = vec![inline(INODE, &count)];
-            batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
+            batch.op(Op::Update { unit: oid.first_unit(), dkey: RECORD, cond: Cond::NONE, iods });
         }
         if is_dir(oid) {
-            for target in shared.cont.shard_targets(oid)? {
+            for unit in shared.cont.units(oid)? {
                 let (cond, iods) = (Cond::NONE, vec![inline(PARENT, &parent)]);
-                batch.op_at(target, Op::Update { oid, dkey: MARKER, cond, iods });
+                batch.op_of_unit(Op::Update { unit, dkey: MARKER, cond, iods });
             }
         }
         batch.run().await.map(|_| ())

@@ -136,30 +136,30 @@ impl Dfs {
     ) -> Result<(Obj, Epoch)> {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
-        let entry_target = shared.cont.target_of(at.oid, name)?;
-        let home = match class == ObjClass::S1 {
-            true => shared.cont.roomy_target(entry_target).await,
+        let entry = shared.cont.unit_of(at.oid, name)?;
+        let (hint, is_near) = match class == ObjClass::S1 {
+            true => shared.cont.roomy_hint_near(entry).await?,
             // A striped file is everywhere.
-            false => entry_target,
+            false => (shared.cont.hint_near(entry)?, true),
         };
-        let oid = shared.file_oid(class, home).await?;
+        let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(at, options)?;
         let attributes = self.inherit(at, mode, &mut inode).await?;
         let raw = inode.encode(b"");
         let opens = !flags.has(OpenFlags::PATH);
         // Handles are registered on one target in one request with nothing on others.
-        let opens_first = opens && home != entry_target;
+        let opens_first = opens && !is_near;
         if opens_first {
             let mut batch = shared.cont.batch();
-            batch.op(Op::Open { oid });
+            batch.op(Op::Open { unit: oid.first_unit() });
             batch.run().await?;
         }
         let made = retry(shared, async || {
             let mut batch = shared.cont.batch();
             insert_with(&mut batch, at.oid, name, &raw, &attributes);
             if opens && !opens_first {
-                batch.op(Op::Open { oid });
+                batch.op(Op::Open { unit: oid.first_unit() });
             }
             Ok(batch.run().await?.epoch)
         })
@@ -326,14 +326,14 @@ impl Dfs {
         let attributes = self.inherit(&at, mode, &mut inode).await?;
         let raw = inode.encode(b"");
         let parent_raw = at.oid.to_bytes();
-        let shards = shared.cont.shard_targets(oid)?;
+        let units = shared.cont.units(oid)?;
         retry(shared, async || {
             let mut batch = shared.cont.batch();
             insert_with(&mut batch, at.oid, name, &raw, &attributes);
-            for &target in &shards {
+            for &unit in &units {
                 let iods = vec![inline(PARENT, &parent_raw)];
                 let cond = Cond::NONE;
-                batch.op_at(target, Op::Update { oid, dkey: MARKER, cond, iods });
+                batch.op_of_unit(Op::Update { unit, dkey: MARKER, cond, iods });
             }
             batch.run().await.map(|_| ())
         })
@@ -394,9 +394,9 @@ impl Dfs {
     ) -> Result<Obj> {
         let at = self.prepare_insert(parent, name).await?;
         let shared = &self.shared;
-        let entry_target = shared.cont.target_of(at.oid, name)?;
+        let hint = shared.cont.hint_near(shared.cont.unit_of(at.oid, name)?)?;
         let class = shared.superblock.file_class;
-        let oid = shared.file_oid(class, entry_target).await?;
+        let oid = shared.file_oid(class, hint).await?;
         let mut inode = Inode { rdev, ..self.new_inode(&at, oid, mode) };
         let attributes = self.inherit(&at, mode, &mut inode).await?;
         let raw = inode.encode(target);
@@ -414,7 +414,7 @@ impl Dfs {
 /// A new entry: the directory must exist, the name must not.
 pub(crate) fn insert<'a>(dir: Oid, name: &'a [u8], raw: &'a [u8]) -> Op<'a> {
     let cond = Cond::DKEY_INSERT.and(Cond::OBJ_EXISTS);
-    Op::Update { oid: dir, dkey: name, cond, iods: vec![inline(INODE, raw)] }
+    Op::Update { unit: dir.first_unit(), dkey: name, cond, iods: vec![inline(INODE, raw)] }
 }
 
 /// The same with extended attributes.
@@ -428,7 +428,7 @@ fn insert_with<'a>(
     let cond = Cond::DKEY_INSERT.and(Cond::OBJ_EXISTS);
     let attribute = |(akey, value): &'a (Vec<u8>, Vec<u8>)| xattr_iod(akey, value, Cond::NONE);
     let iods = attributes.iter().map(attribute).chain([inline(INODE, raw)]).collect();
-    batch.op(Op::Update { oid: dir, dkey: name, cond, iods });
+    batch.op(Op::Update { unit: dir.first_unit(), dkey: name, cond, iods });
     for (_, value) in attributes.iter().filter(|(_, value)| is_bulk(value)) {
         batch.bulk_out(value);
     }

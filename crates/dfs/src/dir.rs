@@ -284,16 +284,16 @@ impl Dfs {
         Ok(all)
     }
 
-    /// Shards of a directory: the parts that different targets list.
+    /// Shards of a directory: its units, each of which is listed by itself.
     pub fn shard_count(&self, dir: &Obj) -> Result<u32> {
         dir.require_dir()?;
-        Ok(self.shared.cont.shard_targets(dir.oid())?.len() as u32)
+        Ok(self.shared.cont.units(dir.oid())?.len() as u32)
     }
 
     /// Anchors for `parts` readers that together list every entry once.
     pub fn split(&self, dir: &Obj, parts: u32) -> Result<Vec<DirAnchor>> {
         dir.require_dir()?;
-        let shards = self.shared.cont.shard_targets(dir.oid())?.len();
+        let shards = self.shared.cont.units(dir.oid())?.len();
         Ok(DirAnchor::split(shards as u32, parts))
     }
 
@@ -339,11 +339,11 @@ impl Shared {
             return Err(Error::new(Code::Inval, "a listing needs room for one entry at least"));
         }
         let cont = &self.cont;
-        let shards = cont.shard_targets(oid)?;
+        let units = cont.units(oid)?;
         let mut page = Vec::new();
         // Empty shards are passed over here rather than by the caller.
         while page.is_empty() && !anchor.end {
-            let Some(&target) = shards.get(anchor.shard as usize) else {
+            let Some(&unit) = units.get(anchor.shard as usize) else {
                 anchor.end = true;
                 break;
             };
@@ -353,7 +353,7 @@ impl Shared {
             let server = anchor.server.clone();
             let mut batch = cont.batch();
             let bytes_max = PAGE_BYTES;
-            batch.op_at(target, Op::List { oid, scope, anchor: &server, count_max, bytes_max });
+            batch.op_of_unit(Op::List { unit, scope, anchor: &server, count_max, bytes_max });
             let result = batch.run().await?;
             let replies = result.replies()?;
             let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
@@ -373,7 +373,7 @@ impl Shared {
                     page.push((Key::new(key), Found::from_link(value, epoch, tail, false)?));
                 }
             }
-            anchor.advance(next, last, shards.len() as u32);
+            anchor.advance(next, last, units.len() as u32);
         }
         Ok(page)
     }

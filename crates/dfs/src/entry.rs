@@ -131,7 +131,7 @@ impl Shared {
 
     async fn fetch_link(&self, dir: Oid, name: &[u8], open: bool) -> Result<Option<Found>> {
         let mut batch = self.cont.batch();
-        batch.op(Op::FetchLink { oid: dir, dkey: name, akey: INODE, open });
+        batch.op(Op::FetchLink { unit: dir.first_unit(), dkey: name, akey: INODE, open });
         let result = batch.run().await?;
         Found::from_link_reply(result.replies()?.first())
     }
@@ -210,7 +210,7 @@ impl Shared {
     /// False when it does not: the handle is given back.
     pub async fn register_open(&self, dir: Oid, name: &[u8], oid: Oid) -> Result<bool> {
         let mut batch = self.cont.batch();
-        batch.op(Op::Open { oid });
+        batch.op(Op::Open { unit: oid.first_unit() });
         batch.run().await?;
         let found = self.fetch_entry(dir, name, false).await;
         let still_there = matches!(&found, Ok(Some(now)) if now.inode.oid == oid);
@@ -223,7 +223,7 @@ impl Shared {
     /// Frees a file at its home, at once or when nobody has it open; the home sees to the rest.
     pub async fn free_file(&self, oid: Oid) -> Result<()> {
         let mut batch = self.cont.batch();
-        batch.op(Op::PunchUnlessOpen { oid });
+        batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
         batch.run().await.map(|_| ())
     }
 
@@ -295,12 +295,12 @@ impl Shared {
             let place = self.place_of(dir, name, &found.inode);
             let mut batch = self.cont.batch();
             batch.check(ReadCheck {
-                oid: place.oid,
+                unit: place.oid.first_unit(),
                 of: ReadScope::Akey(place.dkey, INODE),
                 seen: found.epoch,
             });
             batch.op(Op::Update {
-                oid: place.oid,
+                unit: place.oid.first_unit(),
                 dkey: place.dkey,
                 cond: Cond::NONE,
                 iods: vec![inline(INODE, &raw)],

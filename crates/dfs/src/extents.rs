@@ -4,7 +4,7 @@ use crate::file::FILE_BYTES_MAX;
 use crate::flags::{AllocateFlags, OpenFlags};
 use crate::fs::Dfs;
 use crate::node::Obj;
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::try_join;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use types::{Code, Error, Result};
 use wire::obj::Recx;
@@ -62,12 +62,11 @@ impl Dfs {
     /// `NoSpace` unless the file's targets have room for what of the range is not written yet.
     async fn require_room(&self, file: &Obj, offset: u64, bytes: u64) -> Result<()> {
         let array = file.node.array();
-        let targets = self.shared.cont.shard_targets(file.oid())?;
         let written = array.runs(Recx { index: offset, count: bytes });
-        let space = try_join_all(targets.iter().map(|id| self.shared.cont.pool().query_one(*id)));
+        let space = self.shared.cont.space_of(file.oid());
         let ((runs, _), space) = try_join(written, space).await?;
         let written: u64 = runs.iter().map(|run| run.count).sum();
-        let wanted = (bytes - written.min(bytes)).div_ceil(targets.len().max(1) as u64);
+        let wanted = (bytes - written.min(bytes)).div_ceil(space.len().max(1) as u64);
         if space.iter().any(|stat| stat.nvme_free_bytes < wanted) {
             return Err(Error::new(
                 Code::NoSpace,

@@ -132,7 +132,7 @@ impl Dfs {
         if depth > query.depth_max {
             return Ok(Vec::new());
         }
-        let shards = self.shared.cont.shard_targets(dir.oid())?.len();
+        let shards = self.shared.cont.units(dir.oid())?.len();
         let anchors = self.split(&dir, shards.min(query.parallel.max(1)) as u32)?;
         let part = |anchor| Part { dir: dir.clone(), path: path.clone(), depth, anchor };
         Ok(anchors.into_iter().map(part).collect())

@@ -13,7 +13,7 @@ use client::{ArrayObj, Container};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use types::map::HashMap;
-use types::{Code, ContLayout, Epoch, Error, Key, ObjClass, ObjType, Oid, Result, TargetId};
+use types::{Code, ContLayout, Epoch, Error, Key, ObjClass, ObjType, Oid, Result};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, UpdateIod, UpdateValue};
 
 /// Object numbers reserved at first; doubled with each further range.
@@ -95,27 +95,20 @@ impl Dfs {
         let oid = superblock_oid(props);
         let mut batch = cont.batch();
         batch.op(Op::Update {
-            oid,
+            unit: oid.first_unit(),
             dkey: SUPERBLOCK,
             cond: Cond::DKEY_INSERT,
             iods: vec![inline(SUPERBLOCK_RECORD, &record)],
         });
         batch.op(Op::Update {
-            oid,
+            unit: oid.first_unit(),
             dkey: ROOT,
             cond: Cond::NONE,
             iods: vec![inline(INODE, &inode)],
         });
-        for target in cont.shard_targets(root)? {
-            batch.op_at(
-                target,
-                Op::Update {
-                    oid: root,
-                    dkey: MARKER,
-                    cond: Cond::NONE,
-                    iods: vec![inline(PARENT, &parent)],
-                },
-            );
+        for unit in cont.units(root)? {
+            let (cond, iods) = (Cond::NONE, vec![inline(PARENT, &parent)]);
+            batch.op_of_unit(Op::Update { unit, dkey: MARKER, cond, iods });
         }
         batch.run().await.map(|_| ()).map_err(|error| match error.code {
             Code::Exist => Error::new(Code::Exist, "the container holds a file system already"),
@@ -133,7 +126,7 @@ impl Dfs {
         let mut batch = cont.batch();
         let want = FetchWant::Single { bytes_max: 4096, inline_bytes_max: 4096 };
         batch.op(Op::Fetch {
-            oid,
+            unit: oid.first_unit(),
             dkey: SUPERBLOCK,
             cond: Cond::NONE,
             iods: vec![FetchIod { akey: SUPERBLOCK_RECORD, want }],
@@ -306,11 +299,11 @@ impl Shared {
         }
     }
 
-    /// An id for a file whose entry is on `entry_target`: its first group is there too.
-    pub async fn file_oid(&self, class: ObjClass, entry_target: TargetId) -> Result<Oid> {
+    /// An id for a file, placed by a hint of the container: near its entry.
+    pub async fn file_oid(&self, class: ObjClass, hint: u32) -> Result<Oid> {
         let number = self.next_number().await?;
         let oid = self.cont.generate_oid(ObjType::ArrayByte, class, 0, number)?;
-        Ok(oid.with_placement_hint(self.cont.hint_for(entry_target)))
+        Ok(oid.with_placement_hint(hint))
     }
 
     /// An id for a directory; directories spread over all targets.
@@ -414,5 +407,10 @@ pub(crate) fn inline<'a>(akey: &'a [u8], value: &'a [u8]) -> UpdateIod<'a> {
 pub(crate) fn fetch_inode(oid: Oid, dkey: &[u8]) -> Op<'_> {
     let room = INODE_BYTES_MAX as u32;
     let want = FetchWant::Single { bytes_max: room as u64, inline_bytes_max: room };
-    Op::Fetch { oid, dkey, cond: Cond::NONE, iods: vec![FetchIod { akey: INODE, want }] }
+    Op::Fetch {
+        unit: oid.first_unit(),
+        dkey,
+        cond: Cond::NONE,
+        iods: vec![FetchIod { akey: INODE, want }],
+    }
 }

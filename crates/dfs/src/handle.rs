@@ -97,7 +97,7 @@ impl Dfs {
         let opens = inode.is_regular() && !described.flags.has(OpenFlags::PATH);
         if opens {
             let mut batch = shared.cont.batch();
-            batch.op(Op::Open { oid: inode.oid });
+            batch.op(Op::Open { unit: inode.oid.first_unit() });
             batch.run().await?;
         }
         let node = shared.node(described.location.clone(), inode);

@@ -95,26 +95,36 @@ impl Dfs {
             let mut batch = shared.cont.batch();
             if let Some((oid, name)) = from {
                 let (of, seen) = (ReadScope::Akey(name, INODE), found.entry_epoch);
-                batch.check(ReadCheck { oid, of, seen });
+                batch.check(ReadCheck { unit: oid.first_unit(), of, seen });
             }
             if was_hard {
                 batch.check(ReadCheck {
-                    oid,
+                    unit: oid.first_unit(),
                     of: ReadScope::Akey(RECORD, INODE),
                     seen: found.epoch,
                 });
             } else if let Some((oid, dkey)) = from {
                 let iods = vec![inline(INODE, &entry)];
-                batch.op(Op::Update { oid, dkey, cond: Cond::DKEY_UPDATE, iods });
+                batch.op(Op::Update {
+                    unit: oid.first_unit(),
+                    dkey,
+                    cond: Cond::DKEY_UPDATE,
+                    iods,
+                });
                 if !xattrs.is_empty() {
                     let akeys = xattrs.iter().map(|(akey, _)| akey.as_slice().into()).collect();
-                    batch.op(Op::PunchAkeys { oid, dkey, cond: Cond::NONE, akeys });
+                    batch.op(Op::PunchAkeys {
+                        unit: oid.first_unit(),
+                        dkey,
+                        cond: Cond::NONE,
+                        akeys,
+                    });
                 }
             }
             batch.op(crate::create::insert(to, new_name, &entry));
             let mut iods = vec![inline(INODE, &record)];
             iods.extend(xattrs.iter().map(|(akey, value)| xattr_iod(akey, value, Cond::NONE)));
-            batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
+            batch.op(Op::Update { unit: oid.first_unit(), dkey: RECORD, cond: Cond::NONE, iods });
             for (_, value) in xattrs.iter().filter(|(_, value)| crate::xattr::is_bulk(value)) {
                 batch.bulk_out(value);
             }

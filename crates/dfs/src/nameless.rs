@@ -37,14 +37,14 @@ impl Dfs {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
         // Where its name will be is not known; of an unstriped directory this is the place.
-        let entry_target = shared.cont.target_of(at.oid, b"")?;
-        let oid = shared.file_oid(class, entry_target).await?;
+        let hint = shared.cont.hint_near(shared.cont.unit_of(at.oid, b"")?)?;
+        let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(&at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(&at, options)?;
         self.inherit_alone(&at, mode, &mut inode).await?;
         let mut batch = shared.cont.batch();
-        batch.op(Op::Open { oid });
-        batch.op(Op::PunchUnlessOpen { oid });
+        batch.op(Op::Open { unit: oid.first_unit() });
+        batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
         batch.run().await?;
         let node = shared.node(Location { parent: at.oid, name: Key::new(b"") }, inode);
         node.add_handle();
@@ -78,7 +78,7 @@ impl Dfs {
             let raw = inode.encode(b"");
             let mut batch = shared.cont.batch();
             batch.op(insert(new_parent.oid(), new_name, &raw));
-            batch.op(Op::Adopt { oid });
+            batch.op(Op::Adopt { unit: oid.first_unit() });
             batch.run().await?;
             Ok(inode)
         })

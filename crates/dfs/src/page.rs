@@ -10,8 +10,7 @@ use crate::fs::Shared;
 use crate::inode::Inode;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use std::collections::BTreeMap;
-use types::{Error, Oid, Result, TargetId};
+use types::{Error, Oid, Result};
 use wire::obj::{ObjectStat, Op, OpReply, Tail};
 
 /// Objects asked about in one request.
@@ -74,17 +73,16 @@ impl Shared {
 
     /// The facts of every shard of every object.
     async fn stat_shards(&self, oids: &[Oid]) -> Result<Vec<Vec<ObjectStat>>> {
-        let mut by_target: BTreeMap<TargetId, Vec<usize>> = BTreeMap::new();
+        let mut units = Vec::with_capacity(oids.len());
         for (at, oid) in oids.iter().enumerate() {
-            for target in self.cont.shard_targets(*oid)? {
-                by_target.entry(target).or_default().push(at);
-            }
+            units.extend(self.cont.units(*oid)?.into_iter().map(|unit| (unit, at)));
         }
-        let asked = by_target.iter().flat_map(|(target, places)| {
-            places.chunks(OBJECTS_PER_REQUEST).map(move |places| async move {
+        let lots = self.cont.lots(units)?;
+        let asked = lots.iter().flat_map(|lot| {
+            lot.chunks(OBJECTS_PER_REQUEST).map(move |places| async move {
                 let mut batch = self.cont.batch();
-                for &at in places {
-                    batch.op_at(*target, Op::Stat { oid: oids[at] });
+                for &(unit, _) in places {
+                    batch.op(Op::Stat { unit });
                 }
                 let result = batch.run().await?;
                 let stats = result.replies()?.into_iter().map(|reply| match reply {
@@ -96,7 +94,7 @@ impl Shared {
         });
         let mut shards = vec![Vec::new(); oids.len()];
         for (places, stats) in try_join_all(asked).await? {
-            for (&at, stat) in places.iter().zip(stats) {
+            for (&(_, at), stat) in places.iter().zip(stats) {
                 shards[at].push(stat);
             }
         }

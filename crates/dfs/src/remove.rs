@@ -16,7 +16,7 @@ use crate::node::Obj;
 use client::Batch;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use types::limits::check_name;
-use types::{Code, Error, Oid, Result, TargetId};
+use types::{Code, Error, Oid, Result, Unit};
 use wire::obj::{Cond, Linked, Op, OpReply, ReadCheck, ReadScope};
 
 /// Entries removed at the same time by a recursive removal.
@@ -88,12 +88,12 @@ impl Dfs {
                 let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
                 self.check_sticky(&dir, &found.inode)?;
                 batch.check(ReadCheck {
-                    oid,
+                    unit: oid.first_unit(),
                     of: ReadScope::Akey(name, INODE),
                     seen: found.entry_epoch,
                 });
             }
-            batch.op(Op::RemoveLink { oid, dkey: name, akey: INODE });
+            batch.op(Op::RemoveLink { unit: oid.first_unit(), dkey: name, akey: INODE });
             let result = batch.run().await?;
             let changed_ns = Some(epoch_ns(result.epoch));
             let replies = result.replies()?;
@@ -133,12 +133,12 @@ impl Dfs {
         let run = async |has_room: bool| {
             let mut batch = shared.cont.batch();
             batch.check(ReadCheck {
-                oid: dir,
+                unit: dir.first_unit(),
                 of: ReadScope::Akey(name, INODE),
                 seen: found.entry_epoch,
             });
             let dkeys = vec![name.into()];
-            batch.op(Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys });
+            batch.op(Op::PunchDkeys { unit: dir.first_unit(), cond: Cond::PUNCH, dkeys });
             drop_name(&mut batch, &found, &raw, has_room);
             batch.run().await.map(|_| ())
         };
@@ -166,15 +166,19 @@ impl Dfs {
                 return Err(Error::bare(Code::NotDir));
             }
             self.check_sticky(dir, &found.inode)?;
-            let targets = shared.cont.shard_targets(found.inode.oid)?;
+            let units = shared.cont.units(found.inode.oid)?;
             let mut batch = shared.cont.batch();
             batch.check(ReadCheck {
-                oid: parent,
+                unit: parent.first_unit(),
                 of: ReadScope::Akey(name, INODE),
                 seen: found.epoch,
             });
-            batch.op(Op::PunchDkeys { oid: parent, cond: Cond::PUNCH, dkeys: vec![name.into()] });
-            punch_dir(&mut batch, found.inode.oid, &targets);
+            batch.op(Op::PunchDkeys {
+                unit: parent.first_unit(),
+                cond: Cond::PUNCH,
+                dkeys: vec![name.into()],
+            });
+            punch_dir(&mut batch, &units);
             batch.run().await?;
             shared.note_unlinked(&found.inode, parent, name);
             Ok(Gone::from_inode(&found.inode))
@@ -241,21 +245,25 @@ pub(crate) fn less_one_name(found: &Found, now_ns: i64) -> Vec<u8> {
 /// With `has_room` unset, without anything that takes space.
 pub(crate) fn drop_name<'a>(batch: &mut Batch<'a>, found: &Found, raw: &'a [u8], has_room: bool) {
     let oid = found.inode.oid;
-    batch.check(ReadCheck { oid, of: ReadScope::Akey(RECORD, INODE), seen: found.epoch });
+    batch.check(ReadCheck {
+        unit: oid.first_unit(),
+        of: ReadScope::Akey(RECORD, INODE),
+        seen: found.epoch,
+    });
     // Of the last name, too: whoever has the file open sees that it has none.
     if found.inode.nlink > 1 || has_room {
         let iods = vec![inline(INODE, raw)];
-        batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
+        batch.op(Op::Update { unit: oid.first_unit(), dkey: RECORD, cond: Cond::NONE, iods });
     }
     if found.inode.nlink <= 1 {
-        batch.op(Op::PunchUnlessOpen { oid });
+        batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
     }
 }
 
-/// Removes a directory's object, provided that it is empty.
-pub(crate) fn punch_dir(batch: &mut Batch<'_>, oid: Oid, targets: &[TargetId]) {
-    for &target in targets {
+/// Removes all units of a directory's object, provided that it is empty.
+pub(crate) fn punch_dir(batch: &mut Batch<'_>, units: &[Unit]) {
+    for &unit in units {
         let cond = Cond::OBJ_EMPTY.and(Cond::OBJ_EXISTS);
-        batch.op_at(target, Op::PunchObj { oid, cond, besides: MARKER });
+        batch.op(Op::PunchObj { unit, cond, besides: MARKER });
     }
 }

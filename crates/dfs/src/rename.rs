@@ -24,7 +24,7 @@ use crate::remove::{drop_name, less_one_name, punch_dir};
 use crate::xattr::{is_bulk, xattr_iod};
 use client::Batch;
 use types::limits::check_name;
-use types::{Code, Epoch, Error, Key, Oid, Result, TargetId};
+use types::{Code, Epoch, Error, Key, Oid, Result, Unit};
 use wire::obj::{Cond, Op, ReadCheck, ReadScope};
 
 /// Directories on the way up before the tree counts as broken.
@@ -142,7 +142,7 @@ impl Dfs {
         let (raw, parent_raw) = (self.moved_record(&moved), to.dir.to_bytes());
         let fewer = replaced.as_ref().map(|found| less_one_name(found, shared.now_ns()));
         let freed = match &replaced {
-            Some(found) if found.inode.is_dir() => shared.cont.shard_targets(found.inode.oid)?,
+            Some(found) if found.inode.is_dir() => shared.cont.units(found.inode.oid)?,
             _ => Vec::new(),
         };
         let mut batch = shared.cont.batch();
@@ -151,10 +151,15 @@ impl Dfs {
         check_entry(&mut batch, to, seen);
         check_chain(&mut batch, &chain);
         let gone = vec![from.name.into()];
-        batch.op(Op::PunchDkeys { oid: from.dir, cond: Cond::PUNCH, dkeys: gone });
+        batch.op(Op::PunchDkeys { unit: from.dir.first_unit(), cond: Cond::PUNCH, dkeys: gone });
         if !stale.is_empty() {
             let akeys = stale.iter().map(|akey| akey.as_slice().into()).collect();
-            batch.op(Op::PunchAkeys { oid: to.dir, dkey: to.name, cond: Cond::NONE, akeys });
+            batch.op(Op::PunchAkeys {
+                unit: to.dir.first_unit(),
+                dkey: to.name,
+                cond: Cond::NONE,
+                akeys,
+            });
         }
         put_entry(&mut batch, to, &raw, &xattrs);
         set_parent(&mut batch, from, &moved, to, &parent_raw);
@@ -211,7 +216,7 @@ impl Dfs {
             if !stale.is_empty() {
                 let akeys = stale.iter().map(|akey| akey.as_slice().into()).collect();
                 let (oid, dkey) = (side.dir, side.name);
-                batch.op(Op::PunchAkeys { oid, dkey, cond: Cond::NONE, akeys });
+                batch.op(Op::PunchAkeys { unit: oid.first_unit(), dkey, cond: Cond::NONE, akeys });
             }
         }
         put_entry(&mut batch, to, &raw, &xattrs);
@@ -296,22 +301,30 @@ impl Dfs {
 }
 
 fn check_entry<'a>(batch: &mut Batch<'a>, side: Side<'a>, seen: Epoch) {
-    batch.check(ReadCheck { oid: side.dir, of: ReadScope::Akey(side.name, INODE), seen });
+    batch.check(ReadCheck {
+        unit: side.dir.first_unit(),
+        of: ReadScope::Akey(side.name, INODE),
+        seen,
+    });
 }
 
 fn check_chain(batch: &mut Batch<'_>, chain: &[(Oid, Epoch)]) {
     for &(oid, seen) in chain {
-        batch.check(ReadCheck { oid, of: ReadScope::Akey(MARKER, PARENT), seen });
+        batch.check(ReadCheck {
+            unit: oid.first_unit(),
+            of: ReadScope::Akey(MARKER, PARENT),
+            seen,
+        });
     }
 }
 
 /// Writes an entry whether or not the name is taken; the directory must exist.
 fn put_entry<'a>(batch: &mut Batch<'a>, to: Side<'a>, raw: &'a [u8], xattrs: &'a Xattrs) {
-    let Op::Update { oid, dkey, mut iods, .. } = insert(to.dir, to.name, raw) else {
+    let Op::Update { unit, dkey, mut iods, .. } = insert(to.dir, to.name, raw) else {
         return;
     };
     iods.extend(xattrs.iter().map(|(akey, value)| xattr_iod(akey, value, Cond::NONE)));
-    batch.op(Op::Update { oid, dkey, cond: Cond::OBJ_EXISTS, iods });
+    batch.op(Op::Update { unit, dkey, cond: Cond::OBJ_EXISTS, iods });
     for (_, value) in xattrs.iter().filter(|(_, value)| is_bulk(value)) {
         batch.bulk_out(value);
     }
@@ -321,9 +334,13 @@ fn put_entry<'a>(batch: &mut Batch<'a>, to: Side<'a>, raw: &'a [u8], xattrs: &'a
 fn put_record<'a>(batch: &mut Batch<'a>, moved: &Found, raw: Option<&'a [u8]>) {
     let Some(raw) = raw else { return };
     let oid = moved.inode.oid;
-    batch.check(ReadCheck { oid, of: ReadScope::Akey(RECORD, INODE), seen: moved.epoch });
+    batch.check(ReadCheck {
+        unit: oid.first_unit(),
+        of: ReadScope::Akey(RECORD, INODE),
+        seen: moved.epoch,
+    });
     let iods = vec![inline(INODE, raw)];
-    batch.op(Op::Update { oid, dkey: RECORD, cond: Cond::NONE, iods });
+    batch.op(Op::Update { unit: oid.first_unit(), dkey: RECORD, cond: Cond::NONE, iods });
 }
 
 /// Rewrites the marker of a directory that gets a new parent.
@@ -337,18 +354,18 @@ fn set_parent<'a>(
     if moved.inode.is_dir() && from.dir != to.dir {
         let iods = vec![inline(PARENT, parent_raw)];
         let (oid, cond) = (moved.inode.oid, Cond::OBJ_EXISTS);
-        batch.op(Op::Update { oid, dkey: MARKER, cond, iods });
+        batch.op(Op::Update { unit: oid.first_unit(), dkey: MARKER, cond, iods });
     }
 }
 
 /// Frees what had the new name.
-fn dispose<'a>(batch: &mut Batch<'a>, found: &Found, fewer: &'a [u8], targets: &[TargetId]) {
+fn dispose<'a>(batch: &mut Batch<'a>, found: &Found, fewer: &'a [u8], units: &[Unit]) {
     let oid = found.inode.oid;
     if found.inode.is_dir() {
-        punch_dir(batch, oid, targets);
+        punch_dir(batch, units);
     } else if found.inode.hard {
         drop_name(batch, found, fewer, true);
     } else if found.inode.is_regular() {
-        batch.op(Op::PunchUnlessOpen { oid });
+        batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
     }
 }

@@ -85,7 +85,7 @@ impl Dfs {
         let mut batch = self.shared.cont.batch();
         let want = FetchWant::Single { bytes_max: 16, inline_bytes_max: 16 };
         let iods = vec![FetchIod { akey: PARENT, want }];
-        batch.op(Op::Fetch { oid, dkey: MARKER, cond: Cond::NONE, iods });
+        batch.op(Op::Fetch { unit: oid.first_unit(), dkey: MARKER, cond: Cond::NONE, iods });
         let result = batch.run().await?;
         let replies = result.replies()?;
         let Some(OpReply::Fetched(iods)) = replies.first() else {

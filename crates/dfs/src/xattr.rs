@@ -105,20 +105,29 @@ impl Dfs {
             let Place { oid, dkey } =
                 shared.place_of(location.parent, &location.name, &found.inode);
             let mut batch = shared.cont.batch();
-            batch.check(ReadCheck { oid, of: ReadScope::Akey(dkey, INODE), seen: found.epoch });
+            batch.check(ReadCheck {
+                unit: oid.first_unit(),
+                of: ReadScope::Akey(dkey, INODE),
+                seen: found.epoch,
+            });
             match change {
                 Change::Set { value, cond } => {
                     let iods = vec![xattr_iod(&akey, value, cond), inline(INODE, &raw)];
-                    batch.op(Op::Update { oid, dkey, cond: Cond::NONE, iods });
+                    batch.op(Op::Update { unit: oid.first_unit(), dkey, cond: Cond::NONE, iods });
                     if is_bulk(value) {
                         batch.bulk_out(value);
                     }
                 }
                 Change::Remove => {
                     let akeys = vec![akey.as_slice().into()];
-                    batch.op(Op::PunchAkeys { oid, dkey, cond: Cond::PUNCH, akeys });
+                    batch.op(Op::PunchAkeys {
+                        unit: oid.first_unit(),
+                        dkey,
+                        cond: Cond::PUNCH,
+                        akeys,
+                    });
                     let iods = vec![inline(INODE, &raw)];
-                    batch.op(Op::Update { oid, dkey, cond: Cond::NONE, iods });
+                    batch.op(Op::Update { unit: oid.first_unit(), dkey, cond: Cond::NONE, iods });
                 }
             }
             batch.run().await?;
@@ -191,11 +200,10 @@ impl Shared {
         name: &[u8],
     ) -> Result<Option<(Found, Vec<Vec<u8>>)>> {
         let mut batch = self.cont.batch();
-        batch.op(Op::FetchLink { oid: dir, dkey: name, akey: INODE, open: false });
+        batch.op(Op::FetchLink { unit: dir.first_unit(), dkey: name, akey: INODE, open: false });
         let scope = ListScope::Akeys { dkey: name };
-        let target = self.cont.target_of(dir, name)?;
-        let (count_max, bytes_max) = (1024, 256 << 10);
-        batch.op_at(target, Op::List { oid: dir, scope, anchor: b"", count_max, bytes_max });
+        let (unit, count_max, bytes_max) = (dir.first_unit(), 1024, 256 << 10);
+        batch.op(Op::List { unit, scope, anchor: b"", count_max, bytes_max });
         let result = batch.run().await?;
         let replies = result.replies()?;
         let Some(found) = Found::from_link_reply(replies.first())? else {
@@ -222,14 +230,8 @@ impl Shared {
         loop {
             let mut batch = self.cont.batch();
             let scope = ListScope::Akeys { dkey: place.dkey };
-            // The list goes to where the dkey is, which for a file of many shards need not be
-            // its first shard.
-            let target = self.cont.target_of(place.oid, place.dkey)?;
-            let (count_max, bytes_max) = (1024, 256 << 10);
-            batch.op_at(
-                target,
-                Op::List { oid: place.oid, scope, anchor: &anchor, count_max, bytes_max },
-            );
+            let (unit, count_max, bytes_max) = (place.oid.first_unit(), 1024, 256 << 10);
+            batch.op(Op::List { unit, scope, anchor: &anchor, count_max, bytes_max });
             let result = batch.run().await?;
             let replies = result.replies()?;
             let Some(OpReply::Listed { items, anchor: next, .. }) = replies.first() else {
@@ -256,7 +258,7 @@ impl Shared {
             inline_bytes_max: INLINE_BYTES_MAX as u32,
         };
         batch.op(Op::Fetch {
-            oid: place.oid,
+            unit: place.oid.first_unit(),
             dkey: place.dkey,
             cond: Cond::NONE,
             iods: vec![FetchIod { akey, want }],

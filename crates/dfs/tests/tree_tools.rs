@@ -106,15 +106,15 @@ async fn scribble(world: &World, oid: types::Oid, dkey: &[u8], akey: &[u8], valu
     let value = UpdateValue::Inline(value);
     let iods = vec![UpdateIod { akey, cond: Cond::NONE, value }];
     let mut batch = world.cont.batch();
-    batch.op(Op::Update { oid, dkey, cond: Cond::NONE, iods });
+    batch.op(Op::Update { unit: oid.first_unit(), dkey, cond: Cond::NONE, iods });
     batch.run().await.unwrap();
 }
 
 /// Removes keys or whole objects past the file system.
 async fn destroy(world: &World, oid: types::Oid) {
-    for target in world.cont.shard_targets(oid).unwrap() {
+    for unit in world.cont.units(oid).unwrap() {
         let mut batch = world.cont.batch();
-        batch.op_at(target, Op::PunchObj { oid, cond: Cond::NONE, besides: b"" });
+        batch.op(Op::PunchObj { unit, cond: Cond::NONE, besides: b"" });
         batch.run().await.unwrap();
     }
 }
@@ -137,7 +137,11 @@ async fn damage(world: &World, fs: &Dfs) {
     let root = fs.root().await.unwrap().oid();
     for name in [&b"leaked"[..], b"whole", b"h3"] {
         let mut batch = world.cont.batch();
-        batch.op(Op::PunchDkeys { oid: root, cond: Cond::PUNCH, dkeys: vec![name.into()] });
+        batch.op(Op::PunchDkeys {
+            unit: root.first_unit(),
+            cond: Cond::PUNCH,
+            dkeys: vec![name.into()],
+        });
         batch.run().await.unwrap();
     }
 }

@@ -34,8 +34,8 @@ impl Target {
             Request::ListOrphans { pool, cont } => {
                 let ctx = self.shard(pool).await?;
                 let orphans = ctx.shard.orphans().into_iter();
-                let oids = orphans.filter(|(of, _)| *of == cont).map(|(_, oid)| oid).collect();
-                Ok(wire::encode(&Ok::<_, Error>(ObjectList { oids, complete: true })))
+                let units = orphans.filter(|(of, _)| *of == cont).map(|(_, unit)| unit).collect();
+                Ok(wire::encode(&Ok::<_, Error>(ObjectList { units, complete: true })))
             }
             Request::Decide { pool, tx, outcome } => {
                 let ctx = self.shard(pool).await?;

@@ -12,7 +12,7 @@ use crate::target::{Target, TargetPool};
 use futures_util::lock::Mutex;
 use std::rc::Rc;
 use transport::IncomingBulk;
-use types::{Code, Epoch, Error, Oid, Result};
+use types::{Code, Epoch, Error, Result, Unit};
 use vos::{Origin, Segments};
 use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
 
@@ -22,7 +22,7 @@ const RECORDS_MAX: u64 = i64::MAX as u64;
 /// What a batch with an append asks for.
 #[derive(Clone, Copy)]
 pub(crate) struct Append {
-    oid: Oid,
+    unit: Unit,
     chunk_records: u64,
     count: u64,
 }
@@ -31,7 +31,9 @@ impl Append {
     /// The append in a batch; `Inval` when something is beside it.
     pub fn of(batch: &Batch<'_>) -> Result<Option<Append>> {
         let found = batch.ops.iter().find_map(|op| match *op {
-            Op::Append { oid, chunk_records, count } => Some(Append { oid, chunk_records, count }),
+            Op::Append { unit, chunk_records, count } => {
+                Some(Append { unit, chunk_records, count })
+            }
             _ => None,
         });
         if found.is_some() && batch.at != Epoch::ZERO {
@@ -45,7 +47,7 @@ impl Append {
 
     /// The end of the array now.
     fn end(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<u64> {
-        let tail = ctx.shard.view(batch.cont)?.tail(self.oid).unwrap_or_default();
+        let tail = ctx.shard.view(batch.cont)?.tail(self.unit).unwrap_or_default();
         Ok(match tail.dkey_max {
             Some(dkey) if dkey > 0 => {
                 (dkey - 1).saturating_mul(self.chunk_records).saturating_add(tail.end)
@@ -141,10 +143,10 @@ impl Target {
     ) -> Result<Vec<u8>> {
         let batch = crate::batch::decode_batch(body)?;
         let ctx = &ask.ctx;
-        if !self.is_whole_here(ctx, append.oid) {
+        if !self.is_whole_here(ctx, append.unit) {
             return Err(Error::inval(format!(
                 "object {} is on several targets, none of which knows its end",
-                append.oid
+                append.unit.object
             )));
         }
         let (data, _staged) = match data {
@@ -158,7 +160,7 @@ impl Target {
                 (data, None)
             }
         };
-        let handle: Handle = (batch.pool, batch.cont, append.oid);
+        let handle: Handle = (batch.pool, batch.cont, append.unit);
         let turn = self.appends.borrow_mut().entry(handle).or_default().clone();
         let outcome = {
             let _turn = turn.lock().await;
@@ -188,7 +190,7 @@ impl Target {
             let end = append.end(ctx, batch)?;
             let pieces = append.pieces(end)?;
             let ops: Vec<Op<'_>> =
-                pieces.iter().map(|(dkey, recx)| update(append.oid, dkey, *recx)).collect();
+                pieces.iter().map(|(dkey, recx)| update(append.unit, dkey, *recx)).collect();
             let slot = self.enter(ask, append.count).await?;
             let mut payload = self.stage(ctx, &ops)?;
             let mut rest = data;
@@ -246,8 +248,8 @@ enum Data {
 /// Turns of appends, by object.
 pub(crate) type Turns = types::map::HashMap<Handle, Rc<Mutex<()>>>;
 
-fn update(oid: Oid, dkey: &[u8], recx: Recx) -> Op<'_> {
+fn update(unit: Unit, dkey: &[u8], recx: Recx) -> Op<'_> {
     let value = UpdateValue::Array { record_bytes: 1, recxs: vec![recx] };
     let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
-    Op::Update { oid, dkey, cond: Cond::NONE, iods }
+    Op::Update { unit, dkey, cond: Cond::NONE, iods }
 }

@@ -129,8 +129,8 @@ impl Target {
         let mut has_any = false;
         let mut opens = self.opens.borrow_mut();
         for op in &batch.ops {
-            if let Op::Open { oid } = op {
-                let handle = (batch.pool, batch.cont, *oid);
+            if let Op::Open { unit } = op {
+                let handle = (batch.pool, batch.cont, *unit);
                 if !opens.is_held_by(client, &handle) {
                     opens.open(client, handle);
                 }

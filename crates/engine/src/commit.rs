@@ -303,8 +303,8 @@ impl Target {
         let reply = plan.encode(Epoch::ZERO);
         let mut ops = plan.writes.unwrap_or_else(|| batch.ops.clone());
         // Held open or not is known for sure only when the part takes effect.
-        ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { oid: handle.2 }));
-        ops.extend(plan.adopted.iter().map(|oid| Op::Adopt { oid: *oid }));
+        ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { unit: handle.2 }));
+        ops.extend(plan.adopted.iter().map(|unit| Op::Adopt { unit: *unit }));
         let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
         let encoded =
             wire::encode(&Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE });

@@ -8,7 +8,7 @@ use crate::reply::Answer;
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, Epoch, Error, Oid, PoolId, Result};
+use types::{Code, Epoch, Error, PoolId, Result, Unit};
 use vos::{OrphanChange, Payload, Segments, View};
 use wire::link::{Link, LinkKind};
 use wire::obj::{
@@ -32,7 +32,7 @@ pub(crate) struct Plan<'a> {
     /// Objects that become orphans with the batch, or cease to be.
     pub orphans: Vec<OrphanChange>,
     /// Those that cease to be.
-    pub adopted: Vec<Oid>,
+    pub adopted: Vec<Unit>,
     /// What follows when the batch has taken effect.
     pub after: After,
 }
@@ -82,7 +82,7 @@ impl Target {
         }) {
             plan.writes = Some(Vec::with_capacity(batch.ops.len()));
         }
-        let handle = |oid: Oid| (batch.pool, batch.cont, oid);
+        let handle = |unit: Unit| (batch.pool, batch.cont, unit);
         for op in &batch.ops {
             let answer = match op {
                 Op::Update { .. }
@@ -95,28 +95,28 @@ impl Target {
                     }
                     Answer::Done
                 }
-                Op::Fetch { oid, dkey, cond, iods } => {
-                    Answer::Fetched(view.fetch(*oid, dkey, *cond, iods, &mut plan.segments)?)
+                Op::Fetch { unit, dkey, cond, iods } => {
+                    Answer::Fetched(view.fetch(*unit, dkey, *cond, iods, &mut plan.segments)?)
                 }
-                Op::List { oid, scope, anchor, count_max, bytes_max } => {
-                    let listing = view.list(*oid, *scope, anchor, *count_max, *bytes_max)?;
+                Op::List { unit, scope, anchor, count_max, bytes_max } => {
+                    let listing = view.list(*unit, *scope, anchor, *count_max, *bytes_max)?;
                     let follows = matches!(scope, ListScope::Dkeys { follow: true, .. });
                     let tails = follows.then(|| {
                         listing.items().map(|item| self.tail_of_listed(ctx, &item)).collect()
                     });
                     Answer::Listed(listing, tails)
                 }
-                Op::Query { oid, flags, dkey, akey } => {
-                    Answer::Found(view.query(*oid, *flags, dkey, akey)?)
+                Op::Query { unit, flags, dkey, akey } => {
+                    Answer::Found(view.query(*unit, *flags, dkey, akey)?)
                 }
-                Op::Stat { oid } => Answer::Stat(view.stat(*oid)),
-                Op::Open { oid } => {
+                Op::Stat { unit } => Answer::Stat(view.stat(*unit)),
+                Op::Open { unit } => {
                     if registers {
-                        plan.after.opens.push(handle(*oid));
+                        plan.after.opens.push(handle(*unit));
                     }
                     Answer::Done
                 }
-                Op::FetchLink { oid, dkey, akey, open } => match view.value(*oid, dkey, akey) {
+                Op::FetchLink { unit, dkey, akey, open } => match view.value(*unit, dkey, akey) {
                     None => {
                         Answer::Link { value: None, epoch: Epoch::ZERO, tail: None, opened: false }
                     }
@@ -124,16 +124,16 @@ impl Target {
                         let linked = self.linked(ctx, value);
                         let opened = *open && linked.home_here && registers;
                         if opened {
-                            plan.after.opens.push(handle(linked.oid));
+                            plan.after.opens.push(handle(linked.unit));
                         }
                         let tail =
-                            linked.all_here.then(|| view.tail(linked.oid).unwrap_or_default());
+                            linked.all_here.then(|| view.tail(linked.unit).unwrap_or_default());
                         Answer::Link { value: Some(value.to_vec()), epoch, tail, opened }
                     }
                 },
-                Op::RemoveLink { oid, dkey, akey } => {
+                Op::RemoveLink { unit, dkey, akey } => {
                     let writes = plan.writes.get_or_insert_default();
-                    match view.value(*oid, dkey, akey) {
+                    match view.value(*unit, dkey, akey) {
                         None => {
                             Answer::Removed { value: None, removed: false, linked: Linked::None }
                         }
@@ -144,13 +144,17 @@ impl Target {
                                 Answer::Removed { value, removed: false, linked: Linked::None }
                             } else {
                                 let dkeys = vec![serde_bytes::Bytes::new(dkey)];
-                                writes.push(Op::PunchDkeys { oid: *oid, cond: Cond::NONE, dkeys });
+                                writes.push(Op::PunchDkeys {
+                                    unit: *unit,
+                                    cond: Cond::NONE,
+                                    dkeys,
+                                });
                                 let linked = match () {
-                                    () if linked.oid.is_nil() => Linked::None,
+                                    () if linked.unit.is_nil() => Linked::None,
                                     () if !linked.home_here => Linked::Elsewhere,
                                     () => {
                                         let whole = linked.all_here;
-                                        self.free(&mut plan, &view, handle(linked.oid), whole);
+                                        self.free(&mut plan, &view, handle(linked.unit), whole);
                                         Linked::Freed
                                     }
                                 };
@@ -159,25 +163,25 @@ impl Target {
                         }
                     }
                 }
-                Op::PunchUnlessOpen { oid } => {
-                    let whole = self.is_whole_here(ctx, *oid);
-                    self.free(&mut plan, &view, handle(*oid), whole);
+                Op::PunchUnlessOpen { unit } => {
+                    let whole = self.is_whole_here(ctx, *unit);
+                    self.free(&mut plan, &view, handle(*unit), whole);
                     Answer::Done
                 }
-                Op::ListRuns { oid, chunk_records, within, count_max } => {
+                Op::ListRuns { unit, chunk_records, within, count_max } => {
                     let count_max = (*count_max).min(RUNS_MAX) as usize;
-                    let (runs, to) = view.runs(*oid, *chunk_records, *within, count_max)?;
+                    let (runs, to) = view.runs(*unit, *chunk_records, *within, count_max)?;
                     Answer::Runs(runs, to)
                 }
-                Op::Adopt { oid } => {
-                    if !ctx.shard.is_orphan(batch.cont, *oid) {
+                Op::Adopt { unit } => {
+                    if !ctx.shard.is_orphan(batch.cont, *unit) {
                         return Err(Error::new(
                             Code::NonExist,
                             "the file without a name has been freed",
                         ));
                     }
-                    plan.orphans.push(OrphanChange::Remove(*oid));
-                    plan.adopted.push(*oid);
+                    plan.orphans.push(OrphanChange::Remove(*unit));
+                    plan.adopted.push(*unit);
                     Answer::Done
                 }
                 Op::Append { .. } => {
@@ -199,7 +203,7 @@ impl Target {
             plan.orphans.push(OrphanChange::Add(handle.2));
             plan.after.reap.push(handle);
         } else if view.has_object(handle.2) {
-            let op = Op::PunchObj { oid: handle.2, cond: Cond::NONE, besides: b"" };
+            let op = Op::PunchObj { unit: handle.2, cond: Cond::NONE, besides: b"" };
             plan.writes.get_or_insert_default().push(op);
         }
     }
@@ -207,13 +211,13 @@ impl Target {
     /// What the link at the start of a value leads to.
     fn linked(&self, ctx: &TargetPool, value: &[u8]) -> LinkedObject {
         let none =
-            LinkedObject { oid: Oid::NIL, protected: false, home_here: false, all_here: false };
+            LinkedObject { unit: Unit::NIL, protected: false, home_here: false, all_here: false };
         let Some(link) = Link::decode(value) else { return none };
         if link.kind == LinkKind::None || link.oid.is_nil() {
             return LinkedObject { protected: link.protected, ..none };
         }
         let Ok(map) = ctx.map() else {
-            return LinkedObject { oid: link.oid, protected: link.protected, ..none };
+            return LinkedObject { unit: link.oid.first_unit(), protected: link.protected, ..none };
         };
         let (home_here, all_here) = match placement::layout(link.oid, &map) {
             Ok(layout) => {
@@ -222,12 +226,12 @@ impl Target {
             }
             Err(_) => (false, false),
         };
-        LinkedObject { oid: link.oid, protected: link.protected, home_here, all_here }
+        LinkedObject { unit: link.oid.first_unit(), protected: link.protected, home_here, all_here }
     }
 
-    pub(crate) fn is_whole_here(&self, ctx: &TargetPool, oid: Oid) -> bool {
+    pub(crate) fn is_whole_here(&self, ctx: &TargetPool, unit: Unit) -> bool {
         ctx.map().is_ok_and(|map| {
-            placement::layout(oid, &map).is_ok_and(|layout| layout.group_count() == 1)
+            placement::layout(unit.object, &map).is_ok_and(|layout| layout.group_count() == 1)
         })
     }
 
@@ -279,8 +283,8 @@ impl Target {
 
     /// Frees every orphan of a shard that nobody holds open.
     pub(crate) fn reap_orphans(self: &Rc<Self>, pool: PoolId, ctx: &TargetPool) {
-        for (cont, oid) in ctx.shard.orphans() {
-            self.clone().reap((pool, cont, oid));
+        for (cont, unit) in ctx.shard.orphans() {
+            self.clone().reap((pool, cont, unit));
         }
     }
 
@@ -312,15 +316,19 @@ impl Target {
         });
     }
 
-    async fn reap_once(&self, (pool, cont, oid): Handle) -> Result<()> {
+    async fn reap_once(&self, (pool, cont, unit): Handle) -> Result<()> {
         let ctx = self.shard(pool).await?;
         let map = ctx.map()?;
-        let layout = placement::layout(oid, &map)?;
-        let op = || Op::PunchObj { oid, cond: Cond::NONE, besides: b"" };
-        let ops = [op()];
+        let layout = placement::layout(unit.object, &map)?;
+        let op = |unit| Op::PunchObj { unit, cond: Cond::NONE, besides: b"" };
+        let of_group = |group: usize| unit.object.unit(group as u32);
+        let leader = |group| layout.leader(group, &map);
+        // What this target has of it: its first unit, and those of groups that came here.
+        let here = (1..layout.group_count()).filter(|group| leader(*group) == Some(self.id));
+        let ops: Vec<Op<'_>> = std::iter::once(unit).chain(here.map(of_group)).map(op).collect();
         let is_wanted = || {
             // It may have been given a name, or been opened.
-            !ctx.shard.is_orphan(cont, oid) || self.opens.borrow().is_open(&(pool, cont, oid))
+            !ctx.shard.is_orphan(cont, unit) || self.opens.borrow().is_open(&(pool, cont, unit))
         };
         let is_held = || match ctx.shard.conflicts(cont, &[], &ops) {
             true => Err(Error::new(Code::Busy, "a transaction in doubt has to do with it")),
@@ -331,7 +339,7 @@ impl Target {
             return Ok(());
         }
         for group in 1..layout.group_count() {
-            let Some(other) = layout.leader(group, &map).filter(|other| *other != self.id) else {
+            let Some(other) = leader(group).filter(|other| *other != self.id) else {
                 continue;
             };
             let engine = map
@@ -342,7 +350,7 @@ impl Target {
                 cont,
                 at: Epoch::ZERO,
                 checks: Vec::new(),
-                ops: vec![op()],
+                ops: vec![op(of_group(group))],
                 sums: Sums::NONE,
             };
             let body = wire::encode(&Request::Batch(batch));
@@ -357,13 +365,13 @@ impl Target {
         let payload = self.stage(&ctx, &ops)?;
         let epoch = self.tick(&ctx);
         let lsn =
-            ctx.shard.apply(cont, epoch, &ops, payload, None, &[OrphanChange::Remove(oid)])?;
+            ctx.shard.apply(cont, epoch, &ops, payload, None, &[OrphanChange::Remove(unit)])?;
         ctx.shard.durable(lsn).await
     }
 }
 
 struct LinkedObject {
-    oid: Oid,
+    unit: Unit,
     protected: bool,
     home_here: bool,
     all_here: bool,

@@ -5,10 +5,10 @@
 //! again, and orphans wait for that (see `openers`).
 
 use types::map::HashMap;
-use types::{ClientId, ContId, Oid, PoolId};
+use types::{ClientId, ContId, PoolId, Unit};
 
 /// An object, named over pools and containers.
-pub type Handle = (PoolId, ContId, Oid);
+pub type Handle = (PoolId, ContId, Unit);
 
 /// All open handles of a target.
 #[derive(Default)]
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn an_object_is_open_until_its_last_handle_goes() {
         let mut opens = Opens::default();
-        let handle = (PoolId(1), ContId(1), Oid { hi: 1, lo: 2 });
+        let handle = (PoolId(1), ContId(1), types::Oid { hi: 1, lo: 2 }.first_unit());
         let (a, b) = (ClientId(1), ClientId(2));
         opens.open(a, handle);
         opens.open(a, handle);

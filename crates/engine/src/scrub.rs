@@ -140,7 +140,7 @@ impl TargetPool {
             let of_block = found.iter().find(|holder| holder.block == block);
             let holder = of_block.map(|holder| BadHolder {
                 cont: holder.cont,
-                oid: holder.oid,
+                unit: holder.unit,
                 dkey: holder.dkey.clone(),
                 akey: holder.akey.clone(),
                 offset: holder.offset,
@@ -187,8 +187,8 @@ impl Target {
             let offset = block * BLOCK_BYTES;
             let holder = ctx.scrubber.holders.borrow().get(block).cloned().flatten();
             match holder {
-                Some(BadHolder { cont, oid, dkey, akey, offset: at, bytes }) => tracing::error!(
-                    target_id = %self.id, %pool, %cont, %oid,
+                Some(BadHolder { cont, unit, dkey, akey, offset: at, bytes }) => tracing::error!(
+                    target_id = %self.id, %pool, %cont, oid = %unit.object, group = unit.group,
                     dkey = %dkey.escape_ascii(), akey = %akey.escape_ascii(),
                     "checksum mismatch: {bytes} bytes at {at} of the value are damaged \
                      (byte {offset} of the data area); they cannot be read until they are overwritten"
@@ -218,8 +218,8 @@ impl Target {
         {
             let view = ctx.shard.view_at(batch.cont, batch.at)?;
             for op in &batch.ops {
-                let Op::Fetch { oid, dkey, cond, iods } = op else { continue };
-                match view.fetch(*oid, dkey, *cond, iods, &mut segments) {
+                let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
+                match view.fetch(*unit, dkey, *cond, iods, &mut segments) {
                     // It is known already.
                     Err(error) if error.code == Code::Csum => return Ok(1),
                     outcome => outcome?,

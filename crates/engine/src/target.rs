@@ -307,17 +307,17 @@ impl Target {
         match incoming.header.kind {
             Kind::Request => self.receive_request(caller, incoming).await,
             Kind::Notice => match wire::decode::<Notice>(&incoming.body) {
-                Ok(Notice::Release { pool, cont, oids }) => {
-                    for oid in oids {
-                        if self.opens.borrow_mut().close(client, (pool, cont, oid)) {
-                            self.reap_if_orphan((pool, cont, oid));
+                Ok(Notice::Release { pool, cont, units }) => {
+                    for unit in units {
+                        if self.opens.borrow_mut().close(client, (pool, cont, unit)) {
+                            self.reap_if_orphan((pool, cont, unit));
                         }
                     }
                     self.note_closed(client);
                 }
                 Ok(Notice::Registered) => self.await_no_more(client),
-                Ok(Notice::LockLeave { pool, cont, oid, kind, owner, range, wait, release }) => {
-                    let key = ((pool, cont, oid), kind.space());
+                Ok(Notice::LockLeave { pool, cont, unit, kind, owner, range, wait, release }) => {
+                    let key = ((pool, cont, unit), kind.space());
                     self.locks.leave(client, key, owner, range, wait, release);
                 }
                 Err(error) => tracing::debug!("client {client}: {error}"),

@@ -94,7 +94,7 @@ fn seeds() -> Vec<Vec<u8>> {
         cont: types::ContId(7),
         at: types::Epoch::ZERO,
         checks: vec![],
-        ops: vec![wire::obj::Op::PunchDkeysFrom { oid: integers, from: 1 }],
+        ops: vec![wire::obj::Op::PunchDkeysFrom { unit: integers.first_unit(), from: 1 }],
         sums: wire::obj::Sums::NONE,
     };
     let batch = wire::encode(&batch);

@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, OwnedFetch, OwnedItem, Place};
 use std::collections::BTreeMap;
-use types::{Code, DkeyKind, Epoch, Error, Oid, Result};
+use types::{Code, DkeyKind, Epoch, Error, Result, Unit};
 use wire::link::{Link, LinkKind};
 use wire::obj::{
     Batch, BatchReply, BulkSums, Cond, FetchIod, FetchWant, Linked, ListScope, ObjectStat, Op,
@@ -41,24 +41,24 @@ struct Object {
 /// What a shard must be told of the world around it.
 pub trait Surroundings {
     /// The object's first group is led by this target.
-    fn home_here(&self, oid: Oid) -> bool;
+    fn home_here(&self, unit: Unit) -> bool;
     /// All of the object is on this target.
-    fn all_here(&self, oid: Oid) -> bool;
+    fn all_here(&self, unit: Unit) -> bool;
     /// Some client holds the object open.
-    fn is_open(&self, oid: Oid) -> bool;
+    fn is_open(&self, unit: Unit) -> bool;
 }
 
 /// A world of one target where nobody holds anything open.
 pub struct Alone;
 
 impl Surroundings for Alone {
-    fn home_here(&self, _: Oid) -> bool {
+    fn home_here(&self, _: Unit) -> bool {
         true
     }
-    fn all_here(&self, _: Oid) -> bool {
+    fn all_here(&self, _: Unit) -> bool {
         true
     }
-    fn is_open(&self, _: Oid) -> bool {
+    fn is_open(&self, _: Unit) -> bool {
         false
     }
 }
@@ -71,20 +71,20 @@ pub struct Outcome {
     /// Fetched data in order.
     pub bulk: Vec<u8>,
     /// Handles to register.
-    pub opened: Vec<Oid>,
+    pub opened: Vec<Unit>,
     /// Objects to free when nobody holds them open, on all targets.
-    pub orphans: Vec<Oid>,
+    pub orphans: Vec<Unit>,
 }
 
 /// The objects of one container on one target.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ContShard {
-    objects: BTreeMap<Oid, Object>,
+    objects: BTreeMap<Unit, Object>,
 }
 
 /// Sort key of a dkey.
-fn order(oid: Oid, dkey: &[u8]) -> (u64, Vec<u8>) {
-    match oid.dkey_kind() {
+fn order(unit: Unit, dkey: &[u8]) -> (u64, Vec<u8>) {
+    match unit.dkey_kind() {
         DkeyKind::Hashed => (types::hash::bytes(dkey), dkey.to_vec()),
         DkeyKind::U64 => (integer(dkey), Vec::new()),
         DkeyKind::Lexical => (0, dkey.to_vec()),
@@ -100,84 +100,84 @@ fn integer(dkey: &[u8]) -> u64 {
 
 impl ContShard {
     /// Ids of all objects, in order.
-    pub fn oids(&self) -> impl Iterator<Item = Oid> + '_ {
+    pub fn units(&self) -> impl Iterator<Item = Unit> + '_ {
         self.objects.keys().copied()
     }
 
     /// Evaluates all conditions and checks of a batch.
     pub fn check(&self, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Result<()> {
         for check in checks {
-            if self.epoch_of(check.oid, check.of) != check.seen {
+            if self.epoch_of(check.unit, check.of) != check.seen {
                 return Err(Code::TxRestart.into());
             }
         }
         ops.iter().try_for_each(|op| self.check_op(op))
     }
 
-    fn epoch_of(&self, oid: Oid, of: ReadScope<'_>) -> Epoch {
-        let object = self.objects.get(&oid);
+    fn epoch_of(&self, unit: Unit, of: ReadScope<'_>) -> Epoch {
+        let object = self.objects.get(&unit);
         match of {
             ReadScope::Keys => object.map(|object| object.keys_epoch),
             ReadScope::Object => object.map(|object| object.epoch),
-            ReadScope::Dkey(dkey) => self.dkey(oid, dkey).map(|found| found.epoch),
-            ReadScope::Akey(dkey, akey) => self.akey(oid, dkey, akey).map(|found| found.epoch),
+            ReadScope::Dkey(dkey) => self.dkey(unit, dkey).map(|found| found.epoch),
+            ReadScope::Akey(dkey, akey) => self.akey(unit, dkey, akey).map(|found| found.epoch),
         }
         .unwrap_or(Epoch::ZERO)
     }
 
-    fn dkey(&self, oid: Oid, dkey: &[u8]) -> Option<&Dkey> {
-        self.objects.get(&oid)?.dkeys.get(dkey)
+    fn dkey(&self, unit: Unit, dkey: &[u8]) -> Option<&Dkey> {
+        self.objects.get(&unit)?.dkeys.get(dkey)
     }
 
-    fn akey(&self, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<&Akey> {
-        self.dkey(oid, dkey)?.akeys.get(akey)
+    fn akey(&self, unit: Unit, dkey: &[u8], akey: &[u8]) -> Option<&Akey> {
+        self.dkey(unit, dkey)?.akeys.get(akey)
     }
 
     fn check_op(&self, op: &Op<'_>) -> Result<()> {
         let must = |holds: bool, code: Code| if holds { Ok(()) } else { Err(Error::bare(code)) };
-        let exists = self.objects.contains_key(&op.oid());
+        let exists = self.objects.contains_key(&op.unit());
         let object = |cond: Cond| must(!cond.has(Cond::OBJ_EXISTS) || exists, Code::NonExist);
         match op {
-            Op::Update { oid, dkey, cond, iods } => {
+            Op::Update { unit, dkey, cond, iods } => {
                 object(*cond)?;
-                let there = self.dkey(*oid, dkey).is_some();
+                let there = self.dkey(*unit, dkey).is_some();
                 must(!cond.has(Cond::DKEY_INSERT) || !there, Code::Exist)?;
                 must(!cond.has(Cond::DKEY_UPDATE) || there, Code::NonExist)?;
                 for iod in iods {
                     let cond = cond.and(iod.cond);
-                    let old = self.akey(*oid, dkey, iod.akey);
+                    let old = self.akey(*unit, dkey, iod.akey);
                     must(!cond.has(Cond::AKEY_INSERT) || old.is_none(), Code::Exist)?;
                     must(!cond.has(Cond::AKEY_UPDATE) || old.is_some(), Code::NonExist)?;
                     must(old.is_none_or(|old| fits(&old.value, &iod.value)), Code::Inval)?;
                 }
                 Ok(())
             }
-            Op::Fetch { oid, dkey, cond, iods } => {
+            Op::Fetch { unit, dkey, cond, iods } => {
                 object(*cond)?;
                 must(
-                    !cond.has(Cond::DKEY_FETCH) || self.dkey(*oid, dkey).is_some(),
+                    !cond.has(Cond::DKEY_FETCH) || self.dkey(*unit, dkey).is_some(),
                     Code::NonExist,
                 )?;
-                let all = iods.iter().all(|iod| self.akey(*oid, dkey, iod.akey).is_some());
+                let all = iods.iter().all(|iod| self.akey(*unit, dkey, iod.akey).is_some());
                 must(!cond.has(Cond::AKEY_FETCH) || all, Code::NonExist)
             }
-            Op::PunchObj { oid, cond, besides } => {
+            Op::PunchObj { unit, cond, besides } => {
                 object(*cond)?;
                 must(!cond.has(Cond::PUNCH) || exists, Code::NonExist)?;
                 let others = self
                     .objects
-                    .get(oid)
+                    .get(unit)
                     .is_some_and(|object| object.dkeys.keys().any(|dkey| dkey != besides));
                 must(!cond.has(Cond::OBJ_EMPTY) || !others, Code::NotEmpty)
             }
-            Op::PunchDkeys { oid, cond, dkeys } => {
+            Op::PunchDkeys { unit, cond, dkeys } => {
                 object(*cond)?;
-                let all = dkeys.iter().all(|dkey| self.dkey(*oid, dkey).is_some());
+                let all = dkeys.iter().all(|dkey| self.dkey(*unit, dkey).is_some());
                 must(!cond.has(Cond::PUNCH) || all, Code::NonExist)
             }
-            Op::PunchAkeys { oid, dkey, cond, akeys } => {
+            Op::PunchAkeys { unit, dkey, cond, akeys } => {
                 object(*cond)?;
-                let all = akeys.iter().all(|akey| self.akey(*oid, dkey, akey).is_some());
+                let all = akeys.iter().all(|akey| self.akey(*unit, dkey, akey).is_some());
                 must(!cond.has(Cond::PUNCH) || all, Code::NonExist)
             }
             _ => Ok(()),
@@ -213,14 +213,14 @@ impl ContShard {
         outcome: &mut Outcome,
     ) -> Result<Answer> {
         match op {
-            Op::Update { oid, dkey, iods, .. } => {
+            Op::Update { unit, dkey, iods, .. } => {
                 for iod in iods {
-                    self.update(*oid, dkey, iod.akey, &iod.value, bulk, epoch)?;
+                    self.update(*unit, dkey, iod.akey, &iod.value, bulk, epoch)?;
                 }
             }
-            Op::Fetch { oid, dkey, iods, .. } => {
+            Op::Fetch { unit, dkey, iods, .. } => {
                 let holes: Vec<Vec<Recx>> =
-                    iods.iter().map(|iod| before.holes(*oid, dkey, iod)).collect();
+                    iods.iter().map(|iod| before.holes(*unit, dkey, iod)).collect();
                 let told_first = |iod: &FetchIod<'_>, holes: &Vec<Recx>| {
                     matches!(iod.want, FetchWant::Sparse { with_holes: false, .. })
                         && !holes.is_empty()
@@ -231,7 +231,7 @@ impl ContShard {
                     .iter()
                     .zip(holes)
                     .map(|(iod, holes)| {
-                        let (epoch, fetched) = before.fetch(*oid, dkey, iod, outcome);
+                        let (epoch, fetched) = before.fetch(*unit, dkey, iod, outcome);
                         let fetched = match (fetched, &iod.want) {
                             (OwnedFetch::Array(record_bytes, end), FetchWant::Sparse { .. }) => {
                                 OwnedFetch::Sparse(record_bytes, end, holes)
@@ -252,70 +252,71 @@ impl ContShard {
                 }
                 return Ok(Answer::Fetched(fetched));
             }
-            Op::PunchObj { oid, .. } => {
-                self.objects.remove(oid);
+            Op::PunchObj { unit, .. } => {
+                self.objects.remove(unit);
             }
-            Op::PunchDkeys { oid, dkeys, .. } => {
+            Op::PunchDkeys { unit, dkeys, .. } => {
                 for dkey in dkeys {
-                    self.punch_dkey(*oid, dkey, epoch);
+                    self.punch_dkey(*unit, dkey, epoch);
                 }
             }
-            Op::PunchDkeysFrom { oid, from } => {
+            Op::PunchDkeysFrom { unit, from } => {
                 let all: Vec<Vec<u8>> = self
                     .objects
-                    .get(oid)
+                    .get(unit)
                     .into_iter()
                     .flat_map(|o| o.dkeys.keys().cloned())
                     .collect();
                 for dkey in all.iter().filter(|dkey| integer(dkey) >= *from) {
-                    self.punch_dkey(*oid, dkey, epoch);
+                    self.punch_dkey(*unit, dkey, epoch);
                 }
             }
-            Op::PunchAkeys { oid, dkey, akeys, .. } => {
+            Op::PunchAkeys { unit, dkey, akeys, .. } => {
                 for akey in akeys {
-                    self.punch_akey(*oid, dkey, akey, epoch);
+                    self.punch_akey(*unit, dkey, akey, epoch);
                 }
             }
-            Op::List { oid, scope, anchor, count_max, .. } => {
-                return Ok(before.list(*oid, scope, anchor, *count_max, around));
+            Op::List { unit, scope, anchor, count_max, .. } => {
+                return Ok(before.list(*unit, scope, anchor, *count_max, around));
             }
-            Op::Query { oid, flags, dkey, akey } => {
-                return Ok(Answer::Found(before.query(*oid, *flags, dkey, akey)));
+            Op::Query { unit, flags, dkey, akey } => {
+                return Ok(Answer::Found(before.query(*unit, *flags, dkey, akey)));
             }
-            Op::Stat { oid } => return Ok(Answer::Stat(before.stat(*oid))),
-            Op::FetchLink { oid, dkey, akey, open } => {
-                let Some((epoch, value)) = before.single(*oid, dkey, akey) else {
+            Op::Stat { unit } => return Ok(Answer::Stat(before.stat(*unit))),
+            Op::FetchLink { unit, dkey, akey, open } => {
+                let Some((epoch, value)) = before.single(*unit, dkey, akey) else {
                     return Ok(Answer::Link(None, Epoch::ZERO, None, false));
                 };
                 let linked = followed(value);
-                let opened = *open && linked.is_some_and(|oid| around.home_here(oid));
-                if let (true, Some(oid)) = (opened, linked) {
-                    outcome.opened.push(oid);
+                let opened = *open && linked.is_some_and(|unit| around.home_here(unit));
+                if let (true, Some(unit)) = (opened, linked) {
+                    outcome.opened.push(unit);
                 }
-                let tail = linked.filter(|oid| around.all_here(*oid)).map(|o| before.stat(o).tail);
+                let tail =
+                    linked.filter(|unit| around.all_here(*unit)).map(|o| before.stat(o).tail);
                 return Ok(Answer::Link(Some(value.to_vec()), epoch, tail, opened));
             }
-            Op::RemoveLink { oid, dkey, akey } => {
-                let Some((_, value)) = before.single(*oid, dkey, akey) else {
+            Op::RemoveLink { unit, dkey, akey } => {
+                let Some((_, value)) = before.single(*unit, dkey, akey) else {
                     return Ok(Answer::Removed(None, false, Linked::None));
                 };
                 let value = value.to_vec();
                 if Link::decode(&value).is_some_and(|link| link.protected) {
                     return Ok(Answer::Removed(Some(value), false, Linked::None));
                 }
-                self.punch_dkey(*oid, dkey, epoch);
+                self.punch_dkey(*unit, dkey, epoch);
                 let linked = match followed(&value) {
                     None => Linked::None,
-                    Some(oid) if !around.home_here(oid) => Linked::Elsewhere,
-                    Some(oid) => {
-                        self.free(oid, around, outcome);
+                    Some(unit) if !around.home_here(unit) => Linked::Elsewhere,
+                    Some(unit) => {
+                        self.free(unit, around, outcome);
                         Linked::Freed
                     }
                 };
                 return Ok(Answer::Removed(Some(value), true, linked));
             }
-            Op::Open { oid } => outcome.opened.push(*oid),
-            Op::PunchUnlessOpen { oid } => self.free(*oid, around, outcome),
+            Op::Open { unit } => outcome.opened.push(*unit),
+            Op::PunchUnlessOpen { unit } => self.free(*unit, around, outcome),
             // The engine makes updates of them, or answers itself.
             Op::Append { .. } | Op::ListRuns { .. } | Op::Adopt { .. } => {
                 return Err(Error::new(types::Code::NotSupported, "not part of the model"));
@@ -324,21 +325,21 @@ impl ContShard {
         Ok(Answer::Done)
     }
 
-    fn free(&mut self, oid: Oid, around: &dyn Surroundings, outcome: &mut Outcome) {
-        if around.all_here(oid) && !around.is_open(oid) {
-            self.objects.remove(&oid);
+    fn free(&mut self, unit: Unit, around: &dyn Surroundings, outcome: &mut Outcome) {
+        if around.all_here(unit) && !around.is_open(unit) {
+            self.objects.remove(&unit);
         } else {
-            outcome.orphans.push(oid);
+            outcome.orphans.push(unit);
         }
     }
 
-    pub fn punch(&mut self, oid: Oid) {
-        self.objects.remove(&oid);
+    pub fn punch(&mut self, unit: Unit) {
+        self.objects.remove(&unit);
     }
 
     fn update(
         &mut self,
-        oid: Oid,
+        unit: Unit,
         dkey: &[u8],
         akey: &[u8],
         value: &UpdateValue<'_>,
@@ -346,9 +347,9 @@ impl ContShard {
         epoch: Epoch,
     ) -> Result<()> {
         if let UpdateValue::PunchRecords { recxs } = value {
-            return self.punch_records(oid, dkey, akey, recxs, epoch);
+            return self.punch_records(unit, dkey, akey, recxs, epoch);
         }
-        let object = self.objects.entry(oid).or_default();
+        let object = self.objects.entry(unit).or_default();
         object.epoch = epoch;
         if !object.dkeys.contains_key(dkey) {
             object.keys_epoch = epoch;
@@ -399,13 +400,13 @@ impl ContShard {
 
     fn punch_records(
         &mut self,
-        oid: Oid,
+        unit: Unit,
         dkey: &[u8],
         akey: &[u8],
         recxs: &[Recx],
         epoch: Epoch,
     ) -> Result<()> {
-        let Some(object) = self.objects.get_mut(&oid) else { return Ok(()) };
+        let Some(object) = self.objects.get_mut(&unit) else { return Ok(()) };
         let Some(entry) = object.dkeys.get_mut(dkey) else { return Ok(()) };
         let Some(found) = entry.akeys.get_mut(akey) else { return Ok(()) };
         let Value::Array { records, .. } = &mut found.value else {
@@ -418,44 +419,44 @@ impl ContShard {
         let empty = records.is_empty();
         (found.epoch, entry.epoch, object.epoch) = (epoch, epoch, epoch);
         if empty {
-            self.punch_akey(oid, dkey, akey, epoch);
+            self.punch_akey(unit, dkey, akey, epoch);
         }
         Ok(())
     }
 
-    fn punch_dkey(&mut self, oid: Oid, dkey: &[u8], epoch: Epoch) {
-        if let Some(object) = self.objects.get_mut(&oid)
+    fn punch_dkey(&mut self, unit: Unit, dkey: &[u8], epoch: Epoch) {
+        if let Some(object) = self.objects.get_mut(&unit)
             && object.dkeys.remove(dkey).is_some()
         {
             (object.epoch, object.keys_epoch) = (epoch, epoch);
             if object.dkeys.is_empty() {
-                self.objects.remove(&oid);
+                self.objects.remove(&unit);
             }
         }
     }
 
-    fn punch_akey(&mut self, oid: Oid, dkey: &[u8], akey: &[u8], epoch: Epoch) {
-        let Some(object) = self.objects.get_mut(&oid) else { return };
+    fn punch_akey(&mut self, unit: Unit, dkey: &[u8], akey: &[u8], epoch: Epoch) {
+        let Some(object) = self.objects.get_mut(&unit) else { return };
         let Some(entry) = object.dkeys.get_mut(dkey) else { return };
         if entry.akeys.remove(akey).is_some() {
             (object.epoch, entry.epoch) = (epoch, epoch);
             if entry.akeys.is_empty() {
-                self.punch_dkey(oid, dkey, epoch);
+                self.punch_dkey(unit, dkey, epoch);
             }
         }
     }
 
-    fn single(&self, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<(Epoch, &[u8])> {
-        match self.akey(oid, dkey, akey)? {
+    fn single(&self, unit: Unit, dkey: &[u8], akey: &[u8]) -> Option<(Epoch, &[u8])> {
+        match self.akey(unit, dkey, akey)? {
             Akey { epoch, value: Value::Single(value) } => Some((*epoch, value)),
             _ => None,
         }
     }
 
     /// What was never written of the ranges that are asked for by their holes.
-    fn holes(&self, oid: Oid, dkey: &[u8], iod: &FetchIod<'_>) -> Vec<Recx> {
+    fn holes(&self, unit: Unit, dkey: &[u8], iod: &FetchIod<'_>) -> Vec<Recx> {
         let FetchWant::Sparse { recxs, .. } = &iod.want else { return Vec::new() };
-        let records = match self.akey(oid, dkey, iod.akey).map(|found| &found.value) {
+        let records = match self.akey(unit, dkey, iod.akey).map(|found| &found.value) {
             Some(Value::Array { records, .. }) => Some(records),
             _ => None,
         };
@@ -477,12 +478,12 @@ impl ContShard {
 
     fn fetch(
         &self,
-        oid: Oid,
+        unit: Unit,
         dkey: &[u8],
         iod: &FetchIod<'_>,
         outcome: &mut Outcome,
     ) -> (Epoch, OwnedFetch) {
-        let found = self.akey(oid, dkey, iod.akey);
+        let found = self.akey(unit, dkey, iod.akey);
         if let FetchWant::Array { record_bytes, recxs }
         | FetchWant::Sparse { record_bytes, recxs, .. } = &iod.want
         {
@@ -522,8 +523,8 @@ impl ContShard {
     }
 
     /// Facts about an object.
-    pub fn stat(&self, oid: Oid) -> ObjectStat {
-        let Some(object) = self.objects.get(&oid) else {
+    pub fn stat(&self, unit: Unit) -> ObjectStat {
+        let Some(object) = self.objects.get(&unit) else {
             return ObjectStat::default();
         };
         let mut tail = Tail { epoch: object.epoch, ..Tail::default() };
@@ -547,21 +548,21 @@ impl ContShard {
 
     fn list(
         &self,
-        oid: Oid,
+        unit: Unit,
         scope: &ListScope<'_>,
         anchor: &[u8],
         count_max: u32,
         around: &dyn Surroundings,
     ) -> Answer {
-        let object = self.objects.get(&oid);
+        let object = self.objects.get(&unit);
         let keys_epoch = object.map_or(Epoch::ZERO, |object| object.keys_epoch);
         // Every scope becomes a list in order, each item with the key that an anchor names.
         let mut items: Vec<((u64, Vec<u8>), OwnedItem)> = Vec::new();
         match scope {
             ListScope::Dkeys { value_of, follow, hash_range } => {
                 for dkey in object.iter().flat_map(|object| object.dkeys.keys()) {
-                    let place = order(oid, dkey);
-                    if oid.dkey_kind() == DkeyKind::Hashed
+                    let place = order(unit, dkey);
+                    if unit.dkey_kind() == DkeyKind::Hashed
                         && !(hash_range.0..=hash_range.1).contains(&place.0)
                     {
                         continue;
@@ -570,10 +571,10 @@ impl ContShard {
                         None => OwnedItem::Key(dkey.clone()),
                         Some(akey) => {
                             let (epoch, value) =
-                                self.single(oid, dkey, akey).unwrap_or((Epoch::ZERO, b""));
+                                self.single(unit, dkey, akey).unwrap_or((Epoch::ZERO, b""));
                             let tail = followed(value)
-                                .filter(|oid| *follow && around.all_here(*oid))
-                                .map(|oid| self.stat(oid).tail);
+                                .filter(|unit| *follow && around.all_here(*unit))
+                                .map(|unit| self.stat(unit).tail);
                             OwnedItem::Entry(dkey.clone(), value.to_vec(), epoch, tail)
                         }
                     };
@@ -581,13 +582,13 @@ impl ContShard {
                 }
             }
             ListScope::Akeys { dkey } => {
-                for akey in self.dkey(oid, dkey).iter().flat_map(|found| found.akeys.keys()) {
+                for akey in self.dkey(unit, dkey).iter().flat_map(|found| found.akeys.keys()) {
                     items.push(((0, akey.clone()), OwnedItem::Key(akey.clone())));
                 }
             }
             ListScope::Recxs { dkey, akey, descending } => {
                 if let Some(Akey { epoch, value: Value::Array { record_bytes, records } }) =
-                    self.akey(oid, dkey, akey)
+                    self.akey(unit, dkey, akey)
                 {
                     for recx in runs(records) {
                         let place = if *descending { u64::MAX - recx.index } else { recx.index };
@@ -616,11 +617,11 @@ impl ContShard {
         Answer::Listed(page, next, keys_epoch)
     }
 
-    fn query(&self, oid: Oid, flags: QueryFlags, dkey: &[u8], akey: &[u8]) -> Option<Place> {
+    fn query(&self, unit: Unit, flags: QueryFlags, dkey: &[u8], akey: &[u8]) -> Option<Place> {
         let max = flags.has(QueryFlags::MAX);
-        let object = self.objects.get(&oid)?;
+        let object = self.objects.get(&unit)?;
         let mut dkeys: Vec<&Vec<u8>> = object.dkeys.keys().collect();
-        dkeys.sort_by_key(|dkey| order(oid, dkey));
+        dkeys.sort_by_key(|dkey| order(unit, dkey));
         if max {
             dkeys.reverse();
         }
@@ -679,9 +680,9 @@ fn runs(records: &BTreeMap<u64, Vec<u8>>) -> Vec<Recx> {
 }
 
 /// The object a value's link leads to.
-fn followed(value: &[u8]) -> Option<Oid> {
+fn followed(value: &[u8]) -> Option<Unit> {
     let link = Link::decode(value)?;
-    (link.kind == LinkKind::Array && !link.oid.is_nil()).then_some(link.oid)
+    (link.kind == LinkKind::Array && !link.oid.is_nil()).then(|| link.oid.first_unit())
 }
 
 #[cfg(test)]
@@ -704,43 +705,44 @@ mod tests {
         shard.apply(&batch, bulk, Epoch(epoch), &Alone)
     }
 
-    fn write(oid: Oid, dkey: &'static [u8], cond: Cond, recx: Recx) -> Op<'static> {
+    fn write(unit: Unit, dkey: &'static [u8], cond: Cond, recx: Recx) -> Op<'static> {
         let value = UpdateValue::Array { record_bytes: 1, recxs: vec![recx] };
-        Op::Update { oid, dkey, cond, iods: vec![UpdateIod { akey: b"", cond: Cond::NONE, value }] }
+        let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+        Op::Update { unit, dkey, cond, iods }
     }
 
     #[test]
     fn records_conditions_and_tails() {
-        let oid = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0);
+        let unit = types::Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0).first_unit();
         let dkey = &[2, 0, 0, 0, 0, 0, 0, 0];
         let recx = Recx { index: 3, count: 2 };
         let mut shard = ContShard::default();
-        let refused = run(&mut shard, vec![write(oid, dkey, Cond::OBJ_EXISTS, recx)], b"ab", 1);
+        let refused = run(&mut shard, vec![write(unit, dkey, Cond::OBJ_EXISTS, recx)], b"ab", 1);
         assert_eq!(refused.map_err(|error| error.code), Err(Code::NonExist));
-        run(&mut shard, vec![write(oid, dkey, Cond::DKEY_INSERT, recx)], b"ab", 2).unwrap();
-        let tail = shard.stat(oid).tail;
+        run(&mut shard, vec![write(unit, dkey, Cond::DKEY_INSERT, recx)], b"ab", 2).unwrap();
+        let tail = shard.stat(unit).tail;
         assert_eq!((tail.dkey_max, tail.end, tail.epoch), (Some(2), 5, Epoch(2)));
-        let again = run(&mut shard, vec![write(oid, dkey, Cond::DKEY_INSERT, recx)], b"ab", 3);
+        let again = run(&mut shard, vec![write(unit, dkey, Cond::DKEY_INSERT, recx)], b"ab", 3);
         assert_eq!(again.map_err(|error| error.code), Err(Code::Exist));
         let want = FetchWant::Array { record_bytes: 1, recxs: vec![Recx { index: 2, count: 4 }] };
         let iods = vec![FetchIod { akey: b"", want }];
-        let fetch = Op::Fetch { oid, dkey, cond: Cond::NONE, iods };
+        let fetch = Op::Fetch { unit, dkey, cond: Cond::NONE, iods };
         assert_eq!(run(&mut shard, vec![fetch], b"", 4).unwrap().bulk, b"\0ab\0");
-        run(&mut shard, vec![Op::PunchDkeysFrom { oid, from: 2 }], b"", 5).unwrap();
-        assert_eq!(shard.oids().count(), 0, "an object without dkeys is gone");
+        run(&mut shard, vec![Op::PunchDkeysFrom { unit, from: 2 }], b"", 5).unwrap();
+        assert_eq!(shard.units().count(), 0, "an object without dkeys is gone");
     }
 
     #[test]
     fn zeros_fill_and_kinds_stay() {
-        let oid = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0);
+        let unit = types::Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0).first_unit();
         let dkey = &[1, 0, 0, 0, 0, 0, 0, 0];
         let update = |value| {
             let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
-            Op::Update { oid, dkey, cond: Cond::NONE, iods }
+            Op::Update { unit, dkey, cond: Cond::NONE, iods }
         };
         let mut shard = ContShard::default();
         let recx = Recx { index: 1, count: 1 };
-        run(&mut shard, vec![write(oid, dkey, Cond::NONE, recx)], b"x", 1).unwrap();
+        run(&mut shard, vec![write(unit, dkey, Cond::NONE, recx)], b"x", 1).unwrap();
         let zero = |record_bytes| {
             let recxs = vec![Recx { index: 0, count: 3 }];
             vec![update(UpdateValue::Zero { record_bytes, recxs })]
@@ -748,7 +750,7 @@ mod tests {
         run(&mut shard, zero(1), b"", 2).unwrap();
         let want = FetchWant::Array { record_bytes: 1, recxs: vec![Recx { index: 0, count: 3 }] };
         let iods = vec![FetchIod { akey: b"", want }];
-        let fetch = Op::Fetch { oid, dkey, cond: Cond::NONE, iods };
+        let fetch = Op::Fetch { unit, dkey, cond: Cond::NONE, iods };
         assert_eq!(run(&mut shard, vec![fetch], b"", 3).unwrap().bulk, b"\0x\0");
         let before = shard.clone();
         for ops in [zero(2), vec![update(UpdateValue::Inline(b"v"))]] {
@@ -760,12 +762,12 @@ mod tests {
 
     #[test]
     fn listings_go_on_from_their_anchor() {
-        let oid = Oid::generate(0, 1, ObjType::MultiHashed, ObjClass::S1, 0);
+        let unit = types::Oid::generate(0, 1, ObjType::MultiHashed, ObjClass::S1, 0).first_unit();
         let mut shard = ContShard::default();
         for name in [&b"a"[..], b"b", b"c", b"d", b"e"] {
             let value = UpdateValue::Inline(name);
             let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
-            run(&mut shard, vec![Op::Update { oid, dkey: name, cond: Cond::NONE, iods }], b"", 1)
+            run(&mut shard, vec![Op::Update { unit, dkey: name, cond: Cond::NONE, iods }], b"", 1)
                 .unwrap();
         }
         let mut seen = Vec::new();
@@ -773,7 +775,7 @@ mod tests {
         loop {
             let scope =
                 ListScope::Dkeys { value_of: Some(b"i"), follow: false, hash_range: (0, u64::MAX) };
-            let list = Op::List { oid, scope, anchor: &anchor, count_max: 2, bytes_max: 1 };
+            let list = Op::List { unit, scope, anchor: &anchor, count_max: 2, bytes_max: 1 };
             let outcome = run(&mut shard, vec![list], b"", 2).unwrap();
             let reply: BatchReply<'_> = wire::decode(&outcome.reply).unwrap();
             let OpReply::Listed { items, anchor: next, .. } = &reply.ops[0] else {

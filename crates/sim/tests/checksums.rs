@@ -177,7 +177,7 @@ fn a_flip_on_a_device_is_an_error_where_it_is_and_nowhere_else() {
             assert!(refused == 0 || bad > 0);
             for place in stats(&pool).await.iter().flat_map(|stat| &stat.places) {
                 let holder = place.holder.as_ref().expect("a damaged block in use has a holder");
-                assert!([array.oid, object.oid()].contains(&holder.oid));
+                assert!([array.oid, object.oid()].contains(&holder.unit.object));
                 assert_eq!(holder.cont, cont.id());
                 assert!(holder.bytes <= 4096);
             }

@@ -27,13 +27,13 @@ async fn fill(array: &ArrayObj) {
 
 async fn hold(cont: &Container, oid: Oid) {
     let mut batch = cont.batch();
-    batch.op(Op::Open { oid });
+    batch.op(Op::Open { unit: oid.first_unit() });
     batch.run().await.unwrap();
 }
 
 async fn unlink(cont: &Container, oid: Oid) {
     let mut batch = cont.batch();
-    batch.op(Op::PunchUnlessOpen { oid });
+    batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
     batch.run().await.unwrap();
 }
 
@@ -240,8 +240,13 @@ fn a_retried_batch_holds_what_its_first_try_opened() {
                 let value = UpdateValue::Inline(b"x");
                 let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
                 let mut batch = a.batch();
-                batch.op(Op::Open { oid });
-                batch.op(Op::Update { oid, dkey: b"integers", cond: Cond::NONE, iods });
+                batch.op(Op::Open { unit: oid.first_unit() });
+                batch.op(Op::Update {
+                    unit: oid.first_unit(),
+                    dkey: b"integers",
+                    cond: Cond::NONE,
+                    iods,
+                });
                 batch.run().await.unwrap();
                 unlink(&b, oid).await;
             };
@@ -276,8 +281,13 @@ fn what_a_lost_answer_opened_is_waited_for() {
                 let value = UpdateValue::Inline(b"x");
                 let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
                 let mut batch = a.batch();
-                batch.op(Op::Open { oid });
-                batch.op(Op::Update { oid, dkey: b"integers", cond: Cond::NONE, iods });
+                batch.op(Op::Open { unit: oid.first_unit() });
+                batch.op(Op::Update {
+                    unit: oid.first_unit(),
+                    dkey: b"integers",
+                    cond: Cond::NONE,
+                    iods,
+                });
                 batch.run().await.unwrap();
             };
             join(work, trouble).await;

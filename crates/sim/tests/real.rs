@@ -272,13 +272,13 @@ fn an_object_unlinked_while_open_lives_until_its_client_is_gone() {
         let pool = holder.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
         let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
         let mut batch = cont.batch();
-        batch.op(Op::Open { oid });
+        batch.op(Op::Open { unit: oid.first_unit() });
         batch.run().await.unwrap();
     });
     let size = || owner.block_on(array(&cont, "S1").size()).unwrap();
     owner.block_on(async {
         let mut batch = cont.batch();
-        batch.op(Op::PunchUnlessOpen { oid });
+        batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
         batch.run().await.unwrap();
     });
     assert_eq!(size(), 100_000);

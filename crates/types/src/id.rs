@@ -182,6 +182,16 @@ impl Oid {
         (crate::hash::mix2(self.hi, self.lo), self)
     }
 
+    /// Its first unit: links lead to it, and open handles and locks are kept with it.
+    pub fn first_unit(self) -> Unit {
+        self.unit(0)
+    }
+
+    /// The unit of one of its groups in a class that keeps one whole copy of it.
+    pub fn unit(self, group: u32) -> Unit {
+        Unit { object: self, group, cell: 0 }
+    }
+
     pub fn is_nil(self) -> bool {
         self == Self::NIL
     }
@@ -238,6 +248,76 @@ impl Oid {
     }
 }
 
+/// What one target holds of an object, and what requests to a target name: one cell of one of the
+/// object's redundancy groups. A target may hold several units of one object, which have nothing to
+/// do with each other there; in order, they are neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+pub struct Unit {
+    pub object: Oid,
+    /// The group, counted from 0.
+    pub group: u32,
+    /// The place in the group, counted from 0; 0 in all classes whose members are copies.
+    pub cell: u8,
+}
+
+impl Unit {
+    /// The unit that names nothing, before all others in order.
+    pub const NIL: Unit = Unit { object: Oid::NIL, group: 0, cell: 0 };
+
+    /// Where the unit stands in listings: by hash of its object, then by itself.
+    pub fn list_order(self) -> (u64, Unit) {
+        (self.object.list_order().0, self)
+    }
+
+    /// The unit after this one in order; `None` after the last.
+    pub fn next(self) -> Option<Unit> {
+        let Unit { object, group, cell } = self;
+        if let Some(cell) = cell.checked_add(1) {
+            return Some(Unit { cell, ..self });
+        }
+        if let Some(group) = group.checked_add(1) {
+            return Some(object.unit(group));
+        }
+        let object = match object.lo.checked_add(1) {
+            Some(lo) => Oid { lo, ..object },
+            None => Oid { hi: object.hi.checked_add(1)?, lo: 0 },
+        };
+        Some(object.first_unit())
+    }
+
+    /// The last unit that an object can have.
+    pub fn last_of(object: Oid) -> Unit {
+        Unit { object, group: u32::MAX, cell: u8::MAX }
+    }
+
+    /// True for the unit of [`Oid::NIL`].
+    pub fn is_nil(self) -> bool {
+        self.object.is_nil()
+    }
+
+    /// As [`Oid::obj_type`].
+    pub fn obj_type(self) -> Option<ObjType> {
+        self.object.obj_type()
+    }
+
+    /// As [`Oid::dkey_kind`].
+    pub fn dkey_kind(self) -> DkeyKind {
+        self.object.dkey_kind()
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}.{}", self.object, self.group, self.cell)
+    }
+}
+
+impl fmt::Debug for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl fmt::Display for Oid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}.{:016x}", self.hi, self.lo)
@@ -274,6 +354,32 @@ mod tests {
             assert_eq!(oid.to_string().parse::<Oid>().unwrap(), oid);
             assert_eq!(Oid::from_bytes(oid.to_bytes()), oid);
         }
+    }
+
+    #[test]
+    fn units_of_an_object_are_neighbours_in_both_orders() {
+        let objects = [Oid { hi: 1, lo: 8 }, Oid { hi: 1, lo: 9 }, Oid { hi: 2, lo: 0 }];
+        let all = |object: Oid| {
+            let cells = |group| [0, 1, u8::MAX].map(|cell| Unit { object, group, cell });
+            [0, 1, u32::MAX].map(cells).concat()
+        };
+        let mut units: Vec<Unit> = objects.into_iter().rev().flat_map(all).collect();
+        units.sort_unstable();
+        assert_eq!(units, objects.map(all).concat());
+        assert!(units.windows(2).all(|two| two[0].next().is_some_and(|next| next <= two[1])));
+        units.sort_unstable_by_key(|unit| unit.list_order());
+        let mut found: Vec<Oid> = units.chunks(9).map(|units| units[0].object).collect();
+        assert!(units.chunks(9).all(|units| units == all(units[0].object)));
+        found.sort_unstable_by_key(|oid| oid.list_order());
+        assert_eq!(found, units.chunks(9).map(|units| units[0].object).collect::<Vec<_>>());
+        let last = Oid { hi: u64::MAX, lo: u64::MAX };
+        assert_eq!(Unit::last_of(objects[0]).next(), Some(objects[1].first_unit()));
+        assert_eq!(
+            Unit::last_of(Oid { lo: u64::MAX, ..objects[0] }).next(),
+            Some(objects[2].first_unit())
+        );
+        assert_eq!(Unit::last_of(last).next(), None);
+        assert_eq!(size_of::<Unit>(), 24);
     }
 
     #[test]

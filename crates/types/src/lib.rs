@@ -20,6 +20,6 @@ pub use class::{GroupCount, ObjClass, Scheme};
 pub use epoch::{Epoch, Hlc};
 pub use error::{Code, Error, Result};
 pub use histogram::Histogram;
-pub use id::{ClientId, ContId, DkeyKind, ObjType, Oid, PoolId, Rank, TargetId};
+pub use id::{ClientId, ContId, DkeyKind, ObjType, Oid, PoolId, Rank, TargetId, Unit};
 pub use key::Key;
 pub use props::{ContLayout, ContProps, CsumKind, Durability};

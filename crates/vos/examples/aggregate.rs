@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use env::{Env, Rng};
 use futures_util::stream::{self, StreamExt};
-use types::{ContId, Durability, Epoch, Error, ObjClass, ObjType, Oid, PoolId, Result};
+use types::{ContId, Durability, Epoch, Error, ObjClass, ObjType, Oid, PoolId, Result, Unit};
 use vos::{Devices, PoolShard, PoolShardConfig, Segments, Store, StoreOptions};
 use wire::obj::*;
 
@@ -22,8 +22,8 @@ const CHUNK: u64 = 1 << 20;
 const AT_ONCE: usize = 8;
 const ROUNDS: usize = 9;
 
-fn file() -> Oid {
-    Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0)
+fn file() -> Unit {
+    Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0).first_unit()
 }
 
 /// Writes one range of the file, cut at chunks.
@@ -35,7 +35,7 @@ async fn write(shard: &PoolShard, epoch: &mut u64, start: u64, end: u64) -> Resu
         let recxs = vec![Recx { index: at % CHUNK, count: stop - at }];
         let value = UpdateValue::Array { record_bytes: 1, recxs };
         let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
-        let ops = [Op::Update { oid: file(), dkey: &dkey, cond: Cond::NONE, iods }];
+        let ops = [Op::Update { unit: file(), dkey: &dkey, cond: Cond::NONE, iods }];
         let mut payload = shard.stage(&ops)?;
         payload.buffers().for_each(|buffer| buffer.fill(at as u8));
         payload.write().await?;

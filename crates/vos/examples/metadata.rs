@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use env::Env;
-use types::{ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
+use types::{ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result, Unit};
 use vos::{Devices, PoolShard, PoolShardConfig, Store, StoreOptions};
 use wire::obj::*;
 
@@ -30,7 +30,7 @@ enum Shape {
     Many,
 }
 
-fn name_of(shape: Shape, n: u64) -> (Oid, [u8; 20]) {
+fn name_of(shape: Shape, n: u64) -> (Unit, [u8; 20]) {
     let mut name = *b"file.mdtest.00000000";
     let mut rest = n;
     for at in (12..20).rev() {
@@ -41,14 +41,14 @@ fn name_of(shape: Shape, n: u64) -> (Oid, [u8; 20]) {
         Shape::One => 0,
         Shape::Many => n + 1,
     };
-    (Oid::generate(0, user, ObjType::MultiHashed, ObjClass::S1, 0), name)
+    (Oid::generate(0, user, ObjType::MultiHashed, ObjClass::S1, 0).first_unit(), name)
 }
 
 async fn insert(shard: &PoolShard, shape: Shape, n: u64, epoch: u64, cond: Cond) -> Result<()> {
-    let (oid, name) = name_of(shape, n);
+    let (unit, name) = name_of(shape, n);
     let value = UpdateValue::Inline(&[7; 100]);
     let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
-    let ops = [Op::Update { oid, dkey: &name, cond, iods }];
+    let ops = [Op::Update { unit, dkey: &name, cond, iods }];
     let payload = shard.stage(&ops)?;
     shard.ready(CONT, &[], &ops).await?;
     shard.check(CONT, &[], &ops)?;
@@ -57,11 +57,11 @@ async fn insert(shard: &PoolShard, shape: Shape, n: u64, epoch: u64, cond: Cond)
 }
 
 async fn lookup(shard: &PoolShard, shape: Shape, n: u64) -> Result<()> {
-    let (oid, name) = name_of(shape, n);
+    let (unit, name) = name_of(shape, n);
     let iods = vec![FetchIod { akey: b"i", want: FetchWant::Probe }];
-    let ops = [Op::Fetch { oid, dkey: &name, cond: Cond::NONE, iods }];
+    let ops = [Op::Fetch { unit, dkey: &name, cond: Cond::NONE, iods }];
     shard.ready(CONT, &[], &ops).await?;
-    let found = shard.view(CONT)?.value(oid, &name, b"i").map(|(_, value)| value.len());
+    let found = shard.view(CONT)?.value(unit, &name, b"i").map(|(_, value)| value.len());
     assert_eq!(found, Some(100), "key {n}");
     Ok(())
 }

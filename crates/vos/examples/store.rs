@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use env::Env;
-use types::{ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
+use types::{ContId, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result, Unit};
 use vos::{PoolShard, PoolShardConfig, Segments, Store};
 use wire::obj::*;
 
@@ -30,11 +30,11 @@ fn name(n: u64) -> [u8; 20] {
     name
 }
 
-fn insert(shard: &PoolShard, oid: Oid, n: u64) -> Result<vos::Lsn> {
+fn insert(shard: &PoolShard, unit: Unit, n: u64) -> Result<vos::Lsn> {
     let name = name(n);
     let iods =
         vec![UpdateIod { akey: b"i", cond: Cond::NONE, value: UpdateValue::Inline(&[7; 100]) }];
-    let ops = [Op::Update { oid, dkey: &name, cond: Cond::DKEY_INSERT, iods }];
+    let ops = [Op::Update { unit, dkey: &name, cond: Cond::DKEY_INSERT, iods }];
     let payload = shard.stage(&ops)?;
     shard.check(CONT, &[], &ops)?;
     shard.apply(CONT, Epoch(n + 1), &ops, payload, None, &[])
@@ -77,11 +77,11 @@ fn shuffled(count: u64) -> Vec<u64> {
 }
 
 fn entries(shard: &PoolShard, count: u64) -> Result<()> {
-    let oid = Oid::generate(0, count, ObjType::MultiHashed, ObjClass::S1, 0);
+    let unit = Oid::generate(0, count, ObjType::MultiHashed, ObjClass::S1, 0).first_unit();
     let before = resident_bytes();
     let began = Moment::now();
     for n in 0..count {
-        insert(shard, oid, n)?;
+        insert(shard, unit, n)?;
     }
     report(&format!("insert, {count} entries"), count, began);
     // Few entries fit in what the process has already.
@@ -94,7 +94,7 @@ fn entries(shard: &PoolShard, count: u64) -> Result<()> {
     let mut found = 0;
     for &n in &order {
         let view = shard.view(CONT)?;
-        found += view.value(oid, &name(n), b"i").map_or(0, |(_, value)| value.len());
+        found += view.value(unit, &name(n), b"i").map_or(0, |(_, value)| value.len());
     }
     assert_eq!(found as u64, 100 * count);
     report(&format!("lookup, {count} entries, any order"), count, began);
@@ -103,7 +103,7 @@ fn entries(shard: &PoolShard, count: u64) -> Result<()> {
     let scope = ListScope::Dkeys { value_of: Some(b"i"), follow: false, hash_range: (0, u64::MAX) };
     let mut listed = 0;
     loop {
-        let page = shard.view(CONT)?.list(oid, scope, &anchor, 1000, u32::MAX)?;
+        let page = shard.view(CONT)?.list(unit, scope, &anchor, 1000, u32::MAX)?;
         listed += page.items().len() as u64;
         anchor = page.anchor;
         if anchor.is_empty() {
@@ -116,7 +116,7 @@ fn entries(shard: &PoolShard, count: u64) -> Result<()> {
     for &n in &order {
         let name = name(n);
         let dkeys = vec![serde_bytes::Bytes::new(&name)];
-        let ops = [Op::PunchDkeys { oid, cond: Cond::PUNCH, dkeys }];
+        let ops = [Op::PunchDkeys { unit, cond: Cond::PUNCH, dkeys }];
         let payload = shard.stage(&ops)?;
         shard.check(CONT, &[], &ops)?;
         shard.apply(CONT, Epoch(count + n), &ops, payload, None, &[])?;
@@ -129,7 +129,7 @@ fn entries(shard: &PoolShard, count: u64) -> Result<()> {
 async fn arrays(shard: &PoolShard, pass: &str) -> Result<()> {
     const BYTES: u64 = 1 << 20;
     const COUNT: u64 = 512;
-    let oid = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0);
+    let unit = Oid::generate(0, 1, ObjType::ArrayByte, ObjClass::S1, 0).first_unit();
     let data = vec![3u8; BYTES as usize];
     let began = Moment::now();
     for n in 0..COUNT {
@@ -137,7 +137,7 @@ async fn arrays(shard: &PoolShard, pass: &str) -> Result<()> {
         let recxs = vec![Recx { index: 0, count: BYTES }];
         let value = UpdateValue::Array { record_bytes: 1, recxs };
         let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
-        let ops = [Op::Update { oid, dkey: &dkey, cond: Cond::NONE, iods }];
+        let ops = [Op::Update { unit, dkey: &dkey, cond: Cond::NONE, iods }];
         let mut payload = shard.stage(&ops)?;
         let mut rest = &data[..];
         for buffer in payload.buffers() {
@@ -158,7 +158,7 @@ async fn arrays(shard: &PoolShard, pass: &str) -> Result<()> {
         let mut segments = Segments::new();
         let recxs = vec![Recx { index: 0, count: BYTES }];
         let iods = [FetchIod { akey: b"", want: FetchWant::Array { record_bytes: 1, recxs } }];
-        shard.view(CONT)?.fetch(oid, &n.to_le_bytes(), Cond::NONE, &iods, &mut segments)?;
+        shard.view(CONT)?.fetch(unit, &n.to_le_bytes(), Cond::NONE, &iods, &mut segments)?;
         segments.load().await?;
         let mut at = 0;
         for slice in segments.slices() {
@@ -175,14 +175,14 @@ async fn arrays(shard: &PoolShard, pass: &str) -> Result<()> {
 /// `depth` inserters that each wait for their insert to be durable.
 async fn synced(env: &Env, shard: &Rc<PoolShard>, depth: u64) -> Result<()> {
     const COUNT: u64 = 8000;
-    let oid = Oid::generate(0, 100 + depth, ObjType::MultiHashed, ObjClass::S1, 0);
+    let unit = Oid::generate(0, 100 + depth, ObjType::MultiHashed, ObjClass::S1, 0).first_unit();
     let left = Rc::new(std::cell::Cell::new(depth));
     let began = Moment::now();
     for part in 0..depth {
         let (shard, left) = (shard.clone(), left.clone());
         env.spawn(async move {
             for n in (part..COUNT).step_by(depth as usize) {
-                let lsn = insert(&shard, oid, n).expect("insert");
+                let lsn = insert(&shard, unit, n).expect("insert");
                 shard.durable(lsn).await.expect("durable");
             }
             left.set(left.get() - 1);

@@ -60,7 +60,7 @@ impl Fragments {
     /// Notes a change of an array, if it is small. `tick` is not known while a log is replayed,
     /// which is as good as now.
     pub(crate) fn note(&mut self, cont: ContId, change: &ChangeDf<'_>) {
-        let ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place } = *change
+        let ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place } = *change
         else {
             return;
         };
@@ -69,7 +69,7 @@ impl Fragments {
         if index == 0 || bytes >= SMALL_BYTES_MAX || place == PlaceDf::Zero {
             return;
         }
-        let hash = FixedState::default().hash_one((cont, oid, dkey, akey));
+        let hash = FixedState::default().hash_one((cont, unit, dkey, akey));
         let tick = self.tick;
         let full = self.last.len() >= NOTED_MAX;
         match self.last.get_mut(&hash) {
@@ -77,7 +77,7 @@ impl Fragments {
             None if full => {}
             None => {
                 self.last.insert(hash, tick);
-                let name = ArrayName { cont, oid, dkey: dkey.into(), akey: akey.into() };
+                let name = ArrayName { cont, unit, dkey: dkey.into(), akey: akey.into() };
                 self.queue.push_back((hash, name));
             }
         }
@@ -232,7 +232,7 @@ async fn copy(shard: &Rc<PoolShard>, name: &ArrayName, group: &Group) -> Result<
 /// Loads what holds an array.
 async fn load(shard: &Rc<PoolShard>, name: &ArrayName) -> Result<()> {
     let dkey = &name.dkey;
-    let touched = Op::PunchAkeys { oid: name.oid, dkey, cond: Cond::NONE, akeys: Vec::new() };
+    let touched = Op::PunchAkeys { unit: name.unit, dkey, cond: Cond::NONE, akeys: Vec::new() };
     shard.ready(name.cont, &[], &[touched]).await
 }
 
@@ -270,7 +270,7 @@ async fn replace(
         state.index.join(name, group.index, group.count, at, effects);
         let lsn = shard.log_record(&RecordDf::Join {
             cont: name.cont,
-            oid: name.oid,
+            unit: name.unit,
             dkey: &name.dkey,
             akey: &name.akey,
             index: group.index,

@@ -110,7 +110,7 @@ mod tests {
         };
         let (raw, sum) = header.encode();
         // A change here is a change of format: bump RECORD_VERSION.
-        let want = b"AZKW\x03\x00\x00\x000123456789abcdef\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
+        let want = b"AZKW\x04\x00\x00\x000123456789abcdef\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\
             \x04\0\0\0\x05\0\0\0\x06\0\0\0\x07\0\0\0\0\0\0\0";
         assert_eq!(&raw[..60], want);
         assert_eq!(BatchHeader::decode(&raw).unwrap(), Some((header, sum)));
@@ -121,11 +121,11 @@ mod tests {
         }
         // A log of a release before: refused as such, not called damaged.
         let mut older = raw;
-        older[4] = 2;
+        older[4] = 3;
         let sum = crc(&older[..60]);
         older[60..].copy_from_slice(&sum.to_le_bytes());
         let refused = BatchHeader::decode(&older).unwrap_err();
         assert_eq!(refused.code, types::Code::Version);
-        assert!(refused.text.contains("format version 2, this program reads 3"), "{refused}");
+        assert!(refused.text.contains("format version 3, this program reads 4"), "{refused}");
     }
 }

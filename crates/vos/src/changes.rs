@@ -3,7 +3,7 @@
 //! Invariant: for ops that passed [`check_ops`], and pieces reserved for them, [`walk`] gives
 //! the same changes every time: now, at replay of a prepared transaction, on any machine.
 
-use types::{Code, DkeyKind, Error, Oid, Result, limits};
+use types::{Code, DkeyKind, Error, Result, Unit, limits};
 use wire::obj::{Op, Recx, UpdateValue};
 
 use crate::payload::Piece;
@@ -13,10 +13,10 @@ use crate::record::{ChangeDf, PlaceDf, RunDf};
 pub(crate) fn check_ops(ops: &[Op<'_>]) -> Result<()> {
     let mut bulk_bytes: u64 = 0;
     for op in ops {
-        let oid = op.oid();
+        let unit = op.unit();
         match op {
             Op::Update { dkey, iods, .. } => {
-                check_dkey(oid, dkey)?;
+                check_dkey(unit, dkey)?;
                 for iod in iods {
                     check_key(iod.akey)?;
                     let bytes = check_value(&iod.value)?;
@@ -24,19 +24,19 @@ pub(crate) fn check_ops(ops: &[Op<'_>]) -> Result<()> {
                 }
             }
             Op::Fetch { dkey, iods, .. } => {
-                check_dkey(oid, dkey)?;
+                check_dkey(unit, dkey)?;
                 for iod in iods {
                     check_key(iod.akey)?;
                 }
             }
             Op::PunchDkeys { dkeys, .. } => {
                 for dkey in dkeys {
-                    check_dkey(oid, dkey)?;
+                    check_dkey(unit, dkey)?;
                 }
             }
-            Op::PunchAkeys { dkey, .. } => check_dkey(oid, dkey)?,
-            Op::PunchDkeysFrom { .. } if oid.dkey_kind() != DkeyKind::U64 => {
-                return Err(Error::inval(format!("object {oid} has no integer dkeys")));
+            Op::PunchAkeys { dkey, .. } => check_dkey(unit, dkey)?,
+            Op::PunchDkeysFrom { .. } if unit.dkey_kind() != DkeyKind::U64 => {
+                return Err(Error::inval(format!("object {unit} has no integer dkeys")));
             }
             _ => {}
         }
@@ -51,11 +51,11 @@ pub(crate) fn check_ops(ops: &[Op<'_>]) -> Result<()> {
 }
 
 /// Checks a dkey of an object: its length, and eight bytes for an integer.
-pub(crate) fn check_dkey(oid: Oid, dkey: &[u8]) -> Result<()> {
+pub(crate) fn check_dkey(unit: Unit, dkey: &[u8]) -> Result<()> {
     check_key(dkey)?;
-    if oid.dkey_kind() == DkeyKind::U64 && dkey.len() != 8 {
+    if unit.dkey_kind() == DkeyKind::U64 && dkey.len() != 8 {
         return Err(Error::inval(format!(
-            "object {oid} has integer dkeys of 8 bytes; this one has {}",
+            "object {unit} has integer dkeys of 8 bytes; this one has {}",
             dkey.len()
         )));
     }
@@ -121,15 +121,15 @@ pub(crate) fn walk<'a>(
     let mut pieces = pieces.iter();
     for op in ops {
         match *op {
-            Op::Update { oid, dkey, ref iods, .. } => {
+            Op::Update { unit, dkey, ref iods, .. } => {
                 for iod in iods {
                     let akey = iod.akey;
                     match &iod.value {
                         UpdateValue::Inline(value) => {
-                            each(ChangeDf::Single { oid, dkey, akey, value })
+                            each(ChangeDf::Single { unit, dkey, akey, value })
                         }
                         UpdateValue::Single { bytes } => {
-                            each(single(oid, dkey, akey, *bytes, &mut pieces)?)
+                            each(single(unit, dkey, akey, *bytes, &mut pieces)?)
                         }
                         UpdateValue::Array { record_bytes, recxs } => {
                             let record_bytes = *record_bytes;
@@ -146,7 +146,7 @@ pub(crate) fn walk<'a>(
                                         Piece::Run { run, .. } => PlaceDf::Blocks(run.at),
                                     };
                                     each(ChangeDf::Records {
-                                        oid,
+                                        unit,
                                         dkey,
                                         akey,
                                         record_bytes,
@@ -162,7 +162,7 @@ pub(crate) fn walk<'a>(
                         UpdateValue::Zero { record_bytes, recxs } => {
                             for recx in recxs.iter().filter(|recx| recx.count > 0) {
                                 each(ChangeDf::Records {
-                                    oid,
+                                    unit,
                                     dkey,
                                     akey,
                                     record_bytes: *record_bytes,
@@ -175,24 +175,24 @@ pub(crate) fn walk<'a>(
                         UpdateValue::PunchRecords { recxs } => {
                             for recx in recxs.iter().filter(|recx| recx.count > 0) {
                                 let (index, count) = (recx.index, recx.count);
-                                each(ChangeDf::PunchRecords { oid, dkey, akey, index, count });
+                                each(ChangeDf::PunchRecords { unit, dkey, akey, index, count });
                             }
                         }
                     }
                 }
             }
-            Op::PunchObj { oid, .. } => each(ChangeDf::PunchObj { oid }),
-            Op::PunchDkeys { oid, ref dkeys, .. } => {
+            Op::PunchObj { unit, .. } => each(ChangeDf::PunchObj { unit }),
+            Op::PunchDkeys { unit, ref dkeys, .. } => {
                 for dkey in dkeys {
                     let dkey: &'a [u8] = dkey;
-                    each(ChangeDf::PunchDkey { oid, dkey });
+                    each(ChangeDf::PunchDkey { unit, dkey });
                 }
             }
-            Op::PunchDkeysFrom { oid, from } => each(ChangeDf::PunchDkeysFrom { oid, from }),
-            Op::PunchAkeys { oid, dkey, ref akeys, .. } => {
+            Op::PunchDkeysFrom { unit, from } => each(ChangeDf::PunchDkeysFrom { unit, from }),
+            Op::PunchAkeys { unit, dkey, ref akeys, .. } => {
                 for akey in akeys {
                     let akey: &'a [u8] = akey;
-                    each(ChangeDf::PunchAkey { oid, dkey, akey });
+                    each(ChangeDf::PunchAkey { unit, dkey, akey });
                 }
             }
             _ => {}
@@ -205,7 +205,7 @@ pub(crate) fn walk<'a>(
 }
 
 fn single<'a>(
-    oid: Oid,
+    unit: Unit,
     dkey: &'a [u8],
     akey: &'a [u8],
     bytes: u64,
@@ -216,7 +216,7 @@ fn single<'a>(
     while left > 0 {
         match pieces.next() {
             Some(Piece::Inline(value)) if runs.is_empty() && value.len() as u64 == bytes => {
-                return Ok(ChangeDf::Single { oid, dkey, akey, value });
+                return Ok(ChangeDf::Single { unit, dkey, akey, value });
             }
             Some(Piece::Run { run, .. }) if run.bytes <= left => {
                 runs.push(RunDf { at: run.at, bytes: run.bytes });
@@ -226,9 +226,9 @@ fn single<'a>(
         }
     }
     if runs.is_empty() {
-        return Ok(ChangeDf::Single { oid, dkey, akey, value: b"" });
+        return Ok(ChangeDf::Single { unit, dkey, akey, value: b"" });
     }
-    Ok(ChangeDf::SingleRuns { oid, dkey, akey, runs })
+    Ok(ChangeDf::SingleRuns { unit, dkey, akey, runs })
 }
 
 fn foreign() -> Error {

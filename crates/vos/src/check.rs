@@ -23,7 +23,7 @@ pub(crate) fn check(cont: &Container, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) 
 }
 
 pub(crate) fn epoch_of(cont: &Container, check: &ReadCheck<'_>) -> Epoch {
-    let Some(object) = cont.object(check.oid) else { return Epoch::ZERO };
+    let Some(object) = cont.object(check.unit) else { return Epoch::ZERO };
     match check.of {
         ReadScope::Keys => object.keys_epoch,
         ReadScope::Object => object.epoch,
@@ -40,7 +40,7 @@ fn require(holds: bool, code: Code) -> Result<()> {
 }
 
 pub(crate) fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
-    let object = cont.object(op.oid());
+    let object = cont.object(op.unit());
     let find = |dkey: &[u8]| object.and_then(|object| object.dkey(dkey));
     match op {
         Op::Update { dkey, cond, iods, .. } => {

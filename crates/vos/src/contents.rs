@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
-use types::{ClientId, Code, ContId, Epoch, Error, Oid, Result, TargetId};
+use types::{ClientId, Code, ContId, Epoch, Error, Result, TargetId, Unit};
 use wire::obj::{Batch, Op, TxId, TxOutcome};
 
 use crate::Lsn;
@@ -43,14 +43,14 @@ pub(crate) struct Contents {
     pub locks: LockTable,
     pub prepared: BTreeMap<TxId, Prepared>,
     pub decisions: BTreeMap<TxId, (Epoch, Vec<TargetId>)>,
-    pub orphans: BTreeSet<(ContId, Oid)>,
+    pub orphans: BTreeSet<(ContId, Unit)>,
     /// Clients that hold objects open, and the record that notes it.
     pub openers: BTreeMap<ClientId, Lsn>,
     pub last_epoch: Epoch,
     /// Arrays to be looked at by aggregation.
     pub fragments: Fragments,
     /// Where sweeps of objects that need several slices go on; from the start after a restart.
-    pub sweeping: BTreeMap<(ContId, Oid), SweepAt>,
+    pub sweeping: BTreeMap<(ContId, Unit), SweepAt>,
     /// Where the scrubber is.
     pub scrub: ScrubProgress,
     /// Sums as replay finds them; the allocator has them from then on.
@@ -89,7 +89,7 @@ impl Contents {
         if let Some(container) = self.index.conts.get_mut(&cont) {
             container.set_versions(versions);
             if unswept {
-                container.sweep_from = Some(Oid::NIL);
+                container.sweep_from = Some(Unit::NIL);
             }
         }
     }
@@ -109,8 +109,8 @@ impl Contents {
         }
         for change in orphans {
             match *change {
-                OrphanChange::Add(oid) => self.orphans.insert((cont, oid)),
-                OrphanChange::Remove(oid) => self.orphans.remove(&(cont, oid)),
+                OrphanChange::Add(unit) => self.orphans.insert((cont, unit)),
+                OrphanChange::Remove(unit) => self.orphans.remove(&(cont, unit)),
             };
         }
     }
@@ -159,8 +159,8 @@ impl Contents {
                     .ops
                     .iter()
                     .filter_map(|op| match op {
-                        Op::PunchUnlessOpen { oid } => Some(OrphanChange::Add(*oid)),
-                        Op::Adopt { oid } => Some(OrphanChange::Remove(*oid)),
+                        Op::PunchUnlessOpen { unit } => Some(OrphanChange::Add(*unit)),
+                        Op::Adopt { unit } => Some(OrphanChange::Remove(*unit)),
                         _ => None,
                     })
                     .collect();
@@ -243,8 +243,8 @@ impl Contents {
                 self.decisions.remove(&tx);
             }
             RecordDf::Reply { origin } => self.retry.remember(origin.tx, origin.reply),
-            RecordDf::Orphan { cont, oid } => {
-                self.orphans.insert((cont, oid));
+            RecordDf::Orphan { cont, unit } => {
+                self.orphans.insert((cont, unit));
             }
             RecordDf::LastEpoch { epoch } => self.saw_epoch(epoch),
             RecordDf::Part(_) => {
@@ -253,24 +253,24 @@ impl Contents {
             RecordDf::Versions { cont, versions, unswept } => {
                 self.set_versions(cont, Versions::from_durable(versions)?, unswept);
             }
-            RecordDf::Sweep { cont, oid, at, count } => {
+            RecordDf::Sweep { cont, unit, at, count } => {
                 let at = SweepAt::from_durable(&at);
                 if let Some(after) = &at.after {
-                    check_keys(oid, after, b"")?;
+                    check_keys(unit, after, b"")?;
                 }
-                self.index.sweep(cont, oid, &at, count as usize, &mut effects);
+                self.index.sweep(cont, unit, &at, count as usize, &mut effects);
             }
-            RecordDf::RollBack { cont, oid, to, epoch, after, count } => {
+            RecordDf::RollBack { cont, unit, to, epoch, after, count } => {
                 if let Some(after) = after {
-                    check_keys(oid, after, b"")?;
+                    check_keys(unit, after, b"")?;
                 }
                 let count = count as usize;
-                self.index.roll_back(cont, oid, (to, epoch), after, count, &mut effects);
+                self.index.roll_back(cont, unit, (to, epoch), after, count, &mut effects);
                 self.saw_epoch(epoch);
             }
             RecordDf::ForgetOrphans { cont } => self.forget_orphans(cont),
-            RecordDf::Join { cont, oid, dkey, akey, index, count, at, copied } => {
-                check_keys(oid, dkey, akey)?;
+            RecordDf::Join { cont, unit, dkey, akey, index, count, at, copied } => {
+                check_keys(unit, dkey, akey)?;
                 let end = at.checked_add(count.saturating_mul(u32::MAX as u64));
                 if index.checked_add(count).is_none() || end.is_none() {
                     return Err(Error::new(Code::Csum, "log record: impossible range of records"));
@@ -282,7 +282,7 @@ impl Contents {
                     self.replayed_sums.clear_run(Run { at, bytes: copied.bytes });
                     self.replay_sums(copied.sums.as_slice())?;
                 }
-                let name = ArrayName { cont, oid, dkey: dkey.into(), akey: akey.into() };
+                let name = ArrayName { cont, unit, dkey: dkey.into(), akey: akey.into() };
                 let copied = copied.map(|copied| copied.bytes);
                 self.replay_join(&name, (index, count), at, copied, &mut effects, space)?;
             }
@@ -401,8 +401,8 @@ impl Contents {
         for (tx, reply) in self.retry.iter() {
             add(&RecordDf::Reply { origin: OriginDf { tx, reply } });
         }
-        for &(cont, oid) in &self.orphans {
-            add(&RecordDf::Orphan { cont, oid });
+        for &(cont, unit) in &self.orphans {
+            add(&RecordDf::Orphan { cont, unit });
         }
         for &client in self.openers.keys() {
             add(&RecordDf::Opener { client, holds: true });
@@ -481,11 +481,12 @@ pub(crate) fn check_change(change: &record::ChangeDf<'_>) -> Result<()> {
     use record::{ChangeDf, PlaceDf};
     let bad = |why: &str| Error::new(Code::Csum, format!("log record: {why}"));
     match change {
-        ChangeDf::Single { oid, dkey, akey, .. } | ChangeDf::SingleRuns { oid, dkey, akey, .. } => {
-            check_keys(*oid, dkey, akey)?;
+        ChangeDf::Single { unit, dkey, akey, .. }
+        | ChangeDf::SingleRuns { unit, dkey, akey, .. } => {
+            check_keys(*unit, dkey, akey)?;
         }
-        ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place } => {
-            check_keys(*oid, dkey, akey)?;
+        ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place } => {
+            check_keys(*unit, dkey, akey)?;
             let bytes = count.checked_mul(*record_bytes as u64);
             let fits = match (place, bytes) {
                 (PlaceDf::Inline(data), Some(bytes)) => data.len() as u64 == bytes,
@@ -498,14 +499,14 @@ pub(crate) fn check_change(change: &record::ChangeDf<'_>) -> Result<()> {
                 return Err(bad("impossible range of records"));
             }
         }
-        ChangeDf::PunchRecords { oid, dkey, akey, index, count } => {
-            check_keys(*oid, dkey, akey)?;
+        ChangeDf::PunchRecords { unit, dkey, akey, index, count } => {
+            check_keys(*unit, dkey, akey)?;
             if index.checked_add(*count).is_none() {
                 return Err(bad("impossible range of records"));
             }
         }
-        ChangeDf::PunchDkey { oid, dkey } => check_keys(*oid, dkey, b"")?,
-        ChangeDf::PunchAkey { oid, dkey, akey } => check_keys(*oid, dkey, akey)?,
+        ChangeDf::PunchDkey { unit, dkey } => check_keys(*unit, dkey, b"")?,
+        ChangeDf::PunchAkey { unit, dkey, akey } => check_keys(*unit, dkey, akey)?,
         ChangeDf::PunchObj { .. } | ChangeDf::PunchDkeysFrom { .. } => {}
     }
     if let ChangeDf::SingleRuns { runs, .. } = change
@@ -516,8 +517,8 @@ pub(crate) fn check_change(change: &record::ChangeDf<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_keys(oid: Oid, dkey: &[u8], akey: &[u8]) -> Result<()> {
-    changes::check_dkey(oid, dkey)?;
+fn check_keys(unit: Unit, dkey: &[u8], akey: &[u8]) -> Result<()> {
+    changes::check_dkey(unit, dkey)?;
     if akey.len() > types::limits::KEY_BYTES_MAX {
         return Err(Error::bare(Code::KeyTooBig));
     }

@@ -1,6 +1,6 @@
 //! Entry points for fuzzing: everything that decodes bytes from a device. None may panic.
 
-use types::{ContId, Epoch, ObjClass, ObjType, Oid};
+use types::{ContId, Epoch, ObjClass, ObjType, Oid, Unit};
 
 use crate::contents::Contents;
 use crate::index::Effects;
@@ -13,6 +13,9 @@ use crate::space::Space;
 use crate::sums::SumPolicy;
 use crate::table::{ContDf, GarbageDf, LargeDf, PageDf, TableDf};
 use crate::versions::Versions;
+
+/// A unit of an object with hashed dkeys.
+const UNIT: Unit = Unit { object: Oid { hi: 1, lo: 2 }, group: 3, cell: 4 };
 
 /// A batch of the log, replayed into an empty state.
 pub fn wal_batch(bytes: &[u8]) {
@@ -80,8 +83,8 @@ pub fn free_blocks(bytes: &[u8]) {
 fn page_records(mut body: &[u8]) {
     while let Ok(record) = crate::record::decode_first(&mut body) {
         if let crate::record::RecordDf::Part(part) = record {
-            let mut object = Object::new(part.oid.dkey_kind());
-            let _ = object.absorb(part.oid, &part);
+            let mut object = Object::new(part.unit.dkey_kind());
+            let _ = object.absorb(part.unit, &part);
         }
     }
 }
@@ -101,14 +104,15 @@ fn records(mut body: &[u8], count: u32) {
 /// An image of a page to start from, and its body alone.
 pub fn page_seeds() -> Vec<Vec<u8>> {
     let mut body = Vec::new();
-    for oid in [Oid { hi: 1, lo: 2 }, Oid::generate(0, 3, ObjType::ArrayByte, ObjClass::S1, 0)] {
-        let mut object = Object::new(oid.dkey_kind());
+    let integers = Oid::generate(0, 3, ObjType::ArrayByte, ObjClass::S1, 0);
+    for unit in [UNIT, integers.first_unit()] {
+        let mut object = Object::new(unit.dkey_kind());
         for (n, akey) in [&b""[..], b"a"].into_iter().enumerate() {
             let value = NewValue::Single(Single::Inline(b"value"));
             let key = (n as u64).to_le_bytes();
             object.set(&key, akey, value, Epoch(n as u64 + 5), &mut Effects::default());
         }
-        encode_range(ContId(7), oid, &object, b"", None, &mut body);
+        encode_range(ContId(7), unit, &object, b"", None, &mut body);
     }
     let id = PageIdDf::Bucket { cont: ContId(7), prefix: 0, depth: 0 };
     let image = pages::encode(&[0; 16], &id, &body).map(|image| image.to_vec());
@@ -117,10 +121,10 @@ pub fn page_seeds() -> Vec<Vec<u8>> {
 
 /// The body of a page of a past: a value that a snapshot sees, and a life before.
 fn past_seed() -> Vec<u8> {
-    let oid = Oid { hi: 1, lo: 2 };
+    let unit = UNIT;
     let versions = Versions { snapshots: vec![Epoch(6), Epoch(9)], ..Versions::default() };
     let mut effects = Effects { versions: Some(versions.into()), ..Effects::default() };
-    let mut object = Object::new(oid.dkey_kind());
+    let mut object = Object::new(unit.dkey_kind());
     for (epoch, ends) in [(5, false), (7, true), (8, false), (10, false)] {
         object.note(Epoch(epoch), &mut effects);
         let value = NewValue::Single(Single::Inline(b"value"));
@@ -130,7 +134,7 @@ fn past_seed() -> Vec<u8> {
         }
     }
     let mut body = Vec::new();
-    encode_object(ContId(7), oid, &object, false, &mut body);
+    encode_object(ContId(7), unit, &object, false, &mut body);
     body
 }
 
@@ -143,10 +147,10 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
         place: (at > 0).then(|| place(at)),
     };
     let empty = PageDf::default();
-    let oid = Oid { hi: 1, lo: 2 };
+    let unit = UNIT;
     let start = |bytes: &[u8]| serde_bytes::ByteBuf::from(bytes.to_vec());
     let starts = vec![start(b""), start(&[0, 0, 0, 0, 0, 0, 0, 9])];
-    let large = vec![LargeDf { oid, epochs: (Epoch(5), Epoch(4), Epoch(3)), starts }];
+    let large = vec![LargeDf { unit, epochs: (Epoch(5), Epoch(4), Epoch(3)), starts }];
     let buckets = vec![(1, 0), (1, 1 << 63)];
     let (records, record_count) = Contents::default().encode_rest();
     // The index has two blocks on loan.
@@ -160,7 +164,7 @@ pub fn table_seeds() -> Vec<Vec<u8>> {
             large,
             versions: Versions::default().durable(),
             unswept: false,
-            pasts: vec![oid],
+            pasts: vec![unit],
         }],
         pages: vec![page(1), empty.clone(), page(2), page(3), empty],
         garbage: vec![GarbageDf::Bucket { cont: ContId(8), prefix: 0, depth: 0, place: place(4) }],
@@ -190,8 +194,8 @@ mod tests {
         // A change here is a change of format: bump PAGE_VERSION.
         let raw = super::table_seeds().remove(0);
         let buckets = b"\x02\x01\0\x01\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01";
-        let large = b"\x01\x01\x02\x05\x04\x03\x02\0\x08\0\0\0\0\0\0\0\x09";
-        let (versions, unswept, pasts) = (b"\0\0\0\0", b"\0", b"\x01\x01\x02");
+        let large = b"\x01\x01\x02\x03\x04\x05\x04\x03\x02\0\x08\0\0\0\0\0\0\0\x09";
+        let (versions, unswept, pasts) = (b"\0\0\0\0", b"\0", b"\x01\x01\x02\x03\x04");
         let page = b"\x05\x01\x01\0\x05\xac\x02\x01\x01\x01\x01\x01\x64\x07\0\0\0\0\0\0\0";
         let parts: [&[u8]; 7] = [b"\x01\x07\0\0", buckets, large, versions, unswept, pasts, page];
         let start = parts.concat();
@@ -204,16 +208,16 @@ mod tests {
     fn golden_bytes_of_a_past() {
         // A change here is a change of format: bump PAGE_VERSION.
         let raw = super::past_seed();
-        let value: &[u8] = b"\0\0\0\x04dkey\x01a\x05value";
+        let value: &[u8] = b"\0\0\0\0\0\x04dkey\x01a\x05value";
         let parts: [&[u8]; 9] = [
             // The life that ended at 7: a value of 7, the numbers of the time from 5 to 7, and
             // the value of that time.
-            b"\x35\0\0\0\x0a\x07\x01\x02\x07\x01\x01\x07",
+            b"\x3b\0\0\0\x0a\x07\x01\x02\x03\x04\x07\x01\x01\x07",
             value,
             b"\0\x07\x05\x05\x01\x07\x05\x05\0\x01\x01\x05\x07",
             value,
             // What came after, without its present.
-            b"\x2d\0\0\0\x0a\x07\x01\x02",
+            b"\x31\0\0\0\x0a\x07\x01\x02\x03\x04",
             b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\0\0",
             b"\x0a\x08\x08\x01\x0a\x08\x08\0\x01",
             b"\x01\x08\x0a",
@@ -222,16 +226,16 @@ mod tests {
         assert_eq!(raw, parts.concat());
         // It comes back as what it was.
         let mut body = &raw[..];
-        let mut object = super::Object::new(super::Oid { hi: 1, lo: 2 }.dkey_kind());
+        let mut object = super::Object::new(super::UNIT.dkey_kind());
         while !body.is_empty() {
             let record = crate::record::decode_first(&mut body).unwrap();
             let crate::record::RecordDf::Part(part) = record else { panic!("{record:?}") };
-            object.absorb(part.oid, &part).unwrap();
+            object.absorb(part.unit, &part).unwrap();
         }
         assert_eq!(object.past.as_ref().map(|past| past.lives.len()), Some(1));
         let mut again = Vec::new();
-        let oid = super::Oid { hi: 1, lo: 2 };
-        super::encode_object(super::ContId(7), oid, &object, false, &mut again);
+        let unit = super::UNIT;
+        super::encode_object(super::ContId(7), unit, &object, false, &mut again);
         assert_eq!(again, raw);
     }
 

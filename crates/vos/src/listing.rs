@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use types::{Code, Epoch, Error, Oid, Result, limits};
+use types::{Code, Epoch, Error, Result, Unit, limits};
 use wire::link::{Link, LinkKind};
 use wire::obj::{ListScope, Listed, Recx, Tail};
 
@@ -112,7 +112,7 @@ impl View<'_> {
     /// akey is an empty listing. `Inval` for a foreign anchor or a single value's ranges.
     pub fn list(
         &self,
-        oid: Oid,
+        unit: Unit,
         scope: ListScope<'_>,
         anchor: &[u8],
         count_max: u32,
@@ -124,9 +124,9 @@ impl View<'_> {
             ListScope::Dkeys { value_of, follow, hash_range } => {
                 let after = anchor_key(anchor)?;
                 if let Some(after) = after {
-                    crate::changes::check_dkey(oid, after)?;
+                    crate::changes::check_dkey(unit, after)?;
                 }
-                let Some(object) = self.object(oid) else { return Ok(page) };
+                let Some(object) = self.object(unit) else { return Ok(page) };
                 page.keys_epoch = object.facts().keys_epoch;
                 let position = after.map_or(Position::Start, Position::After);
                 self.list_dkeys(
@@ -134,9 +134,9 @@ impl View<'_> {
                 );
             }
             ListScope::Akeys { dkey } => {
-                crate::changes::check_dkey(oid, dkey)?;
+                crate::changes::check_dkey(unit, dkey)?;
                 let after = anchor_key(anchor)?;
-                let Some(found) = self.object(oid).and_then(|object| object.dkey(dkey)) else {
+                let Some(found) = self.object(unit).and_then(|object| object.dkey(dkey)) else {
                     return Ok(page);
                 };
                 page.keys_epoch = found.epoch();
@@ -154,10 +154,10 @@ impl View<'_> {
                 }
             }
             ListScope::Recxs { dkey, akey, descending } => {
-                crate::changes::check_dkey(oid, dkey)?;
+                crate::changes::check_dkey(unit, dkey)?;
                 let from = anchor_index(anchor)?;
                 let value = self
-                    .object(oid)
+                    .object(unit)
                     .and_then(|object| object.dkey(dkey))
                     .and_then(|dkey| dkey.akey(akey));
                 let Some(value) = value else { return Ok(page) };
@@ -230,7 +230,9 @@ impl View<'_> {
                 continue;
             }
             let tail = match Link::decode(value) {
-                Some(link) if follow && link.kind == LinkKind::Array => self.tail(link.oid),
+                Some(link) if follow && link.kind == LinkKind::Array => {
+                    self.tail(link.oid.first_unit())
+                }
                 _ => None,
             };
             let value = page.keep(value);

@@ -7,13 +7,13 @@
 //! creates in one directory do not wait for each other. Nothing waits here: the caller retries.
 
 use types::map::HashMap;
-use types::{ContId, Key, Oid};
+use types::{ContId, Key, Unit};
 use wire::obj::{Cond, ListScope, Op, ReadCheck, ReadScope};
 
 /// How much of an object, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Claim {
-    pub oid: Oid,
+    pub unit: Unit,
     pub of: Part,
 }
 
@@ -46,7 +46,7 @@ struct ObjectLocks {
 
 #[derive(Debug, Default)]
 pub(crate) struct LockTable {
-    objects: HashMap<(ContId, Oid), ObjectLocks>,
+    objects: HashMap<(ContId, Unit), ObjectLocks>,
 }
 
 impl LockTable {
@@ -56,7 +56,7 @@ impl LockTable {
 
     /// True when the claim cannot be granted beside what is held.
     pub(crate) fn conflicts(&self, cont: ContId, claim: &Claim) -> bool {
-        let Some(held) = self.objects.get(&(cont, claim.oid)) else { return false };
+        let Some(held) = self.objects.get(&(cont, claim.unit)) else { return false };
         if held.all_exclusive > 0 {
             return true;
         }
@@ -73,13 +73,13 @@ impl LockTable {
     }
 
     /// True when a transaction in preparation writes dkeys of the object.
-    pub(crate) fn writes_dkeys(&self, cont: ContId, oid: Oid) -> bool {
-        self.objects.get(&(cont, oid)).is_some_and(|held| held.dkeys_exclusive > 0)
+    pub(crate) fn writes_dkeys(&self, cont: ContId, unit: Unit) -> bool {
+        self.objects.get(&(cont, unit)).is_some_and(|held| held.dkeys_exclusive > 0)
     }
 
     /// Grants a claim. Claims of one transaction may overlap.
     pub(crate) fn lock(&mut self, cont: ContId, claim: &Claim) {
-        let held = self.objects.entry((cont, claim.oid)).or_default();
+        let held = self.objects.entry((cont, claim.unit)).or_default();
         match &claim.of {
             Part::Exists => held.exists += 1,
             Part::AllShared => held.all_shared += 1,
@@ -97,7 +97,7 @@ impl LockTable {
 
     /// Returns a claim that was granted.
     pub(crate) fn unlock(&mut self, cont: ContId, claim: &Claim) {
-        let slot = (cont, claim.oid);
+        let slot = (cont, claim.unit);
         let held = self.objects.get_mut(&slot).expect("unlock: the claim is held");
         let drop_dkey = |dkeys: &mut HashMap<Key, (u32, u32)>, key: &Key, exclusive: bool| {
             let counts = dkeys.get_mut(key).expect("unlock: the dkey is held");
@@ -140,11 +140,11 @@ pub(crate) fn claims(checks: &[ReadCheck<'_>], ops: &[Op<'_>], each: &mut dyn Fn
             ReadScope::Keys | ReadScope::Object => Part::AllShared,
             ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) => Part::DkeyShared(Key::new(dkey)),
         };
-        each(Claim { oid: check.oid, of });
+        each(Claim { unit: check.unit, of });
     }
     for op in ops {
-        let oid = op.oid();
-        let mut claim = |of: Part| each(Claim { oid, of });
+        let unit = op.unit();
+        let mut claim = |of: Part| each(Claim { unit, of });
         match op {
             Op::Update { cond, .. }
             | Op::Fetch { cond, .. }
@@ -188,10 +188,10 @@ mod tests {
     use super::*;
 
     const CONT: ContId = ContId(1);
-    const OID: Oid = Oid { hi: 0, lo: 1 };
+    const UNIT: Unit = Unit { object: types::Oid { hi: 0, lo: 1 }, group: 3, cell: 4 };
 
     fn claim(of: Part) -> Claim {
-        Claim { oid: OID, of }
+        Claim { unit: UNIT, of }
     }
 
     fn key(name: &str) -> Key {

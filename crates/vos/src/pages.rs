@@ -25,7 +25,7 @@ use env::{AlignedBuf, Env, File};
 use futures_util::future::join_all;
 use futures_util::lock::Mutex;
 use serde::{Deserialize, Serialize};
-use types::{Code, ContId, Error, Oid, Result};
+use types::{Code, ContId, Error, Result, Unit};
 use wire::header::crc;
 
 use crate::index::page::{PageId, PagePlace};
@@ -33,7 +33,7 @@ use crate::space::{BLOCK_BYTES, ReadGuard, Run, Space};
 
 const MAGIC: [u8; 4] = *b"AZKP";
 /// Version of pages and tables. 1: first release with checkpoints (0.2).
-pub(crate) const PAGE_VERSION: u16 = 1;
+pub(crate) const PAGE_VERSION: u16 = 2;
 const HEADER_BYTES: usize = 32;
 /// Room of the area beside three times the index tier, bytes.
 const ROOM_BYTES: u64 = 256 << 20;
@@ -49,14 +49,14 @@ pub(crate) enum PageIdDf<'a> {
     /// A part of a large one.
     Part {
         cont: ContId,
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         start: &'a [u8],
     },
     /// A piece of a table.
     Table { number: u32 },
     /// The past of a large object.
-    Past { cont: ContId, oid: Oid },
+    Past { cont: ContId, unit: Unit },
 }
 
 impl<'a> From<&'a PageId> for PageIdDf<'a> {
@@ -65,8 +65,10 @@ impl<'a> From<&'a PageId> for PageIdDf<'a> {
             PageId::Bucket { cont, prefix, depth } => {
                 PageIdDf::Bucket { cont: *cont, prefix: *prefix, depth: *depth }
             }
-            PageId::Part { cont, oid, start } => PageIdDf::Part { cont: *cont, oid: *oid, start },
-            PageId::Past { cont, oid } => PageIdDf::Past { cont: *cont, oid: *oid },
+            PageId::Part { cont, unit, start } => {
+                PageIdDf::Part { cont: *cont, unit: *unit, start }
+            }
+            PageId::Past { cont, unit } => PageIdDf::Past { cont: *cont, unit: *unit },
         }
     }
 }
@@ -141,12 +143,7 @@ pub(crate) fn decode<'a>(shard: &[u8; 16], raw: &'a [u8]) -> Result<(PageIdDf<'a
     }
     let version = u16::from_le_bytes([head[4], head[5]]);
     if version != PAGE_VERSION {
-        return Err(Error::new(
-            Code::Version,
-            format!(
-                "index page of version {version}, this program knows {PAGE_VERSION}; upgrade it"
-            ),
-        ));
+        return Err(crate::sealed::other_version("index page", version, PAGE_VERSION));
     }
     let length = u32::from_le_bytes([head[24], head[25], head[26], head[27]]) as usize;
     if head[8..24] != *shard || length != raw.len() - HEADER_BYTES {
@@ -364,18 +361,19 @@ mod tests {
     #[test]
     fn golden_bytes_of_an_image() {
         // A change here is a change of format: bump PAGE_VERSION.
-        let id = PageIdDf::Part { cont: ContId(7), oid: Oid { hi: 1, lo: 2 }, start: b"d" };
+        let unit = Unit { object: types::Oid { hi: 1, lo: 2 }, group: 3, cell: 4 };
+        let id = PageIdDf::Part { cont: ContId(7), unit, start: b"d" };
         let raw = encode(&SHARD, &id, b"body").unwrap();
-        assert_eq!(&raw[..28], b"AZKP\x01\0\0\x000123456789abcdef\x0a\0\0\0");
-        assert_eq!(&raw[32..], b"\x01\x07\x01\x02\x01dbody");
+        assert_eq!(&raw[..28], b"AZKP\x02\0\0\x000123456789abcdef\x0c\0\0\0");
+        assert_eq!(&raw[32..], b"\x01\x07\x01\x02\x03\x04\x01dbody");
         assert_eq!(decode(&SHARD, &raw).unwrap(), (id, &b"body"[..]));
         let bucket = PageIdDf::Bucket { cont: ContId(7), prefix: 1 << 63, depth: 1 };
         let raw = encode(&SHARD, &bucket, b"").unwrap();
         assert_eq!(&raw[32..], b"\0\x07\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01\x01");
         let table = encode(&SHARD, &PageIdDf::Table { number: 3 }, b"").unwrap();
         assert_eq!(&table[32..], b"\x02\x03");
-        let past = PageIdDf::Past { cont: ContId(7), oid: Oid { hi: 1, lo: 2 } };
-        assert_eq!(&encode(&SHARD, &past, b"").unwrap()[32..], b"\x03\x07\x01\x02");
+        let past = PageIdDf::Past { cont: ContId(7), unit };
+        assert_eq!(&encode(&SHARD, &past, b"").unwrap()[32..], b"\x03\x07\x01\x02\x03\x04");
     }
 
     #[test]

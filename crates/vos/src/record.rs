@@ -8,7 +8,7 @@
 //! the batch of a prepared transaction, kept as it came together with its wire version.
 
 use serde::{Deserialize, Serialize};
-use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, Oid, Result, TargetId};
+use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, Result, TargetId, Unit};
 use wire::obj::{TxId, TxOutcome};
 
 use crate::scrub::ScrubProgress;
@@ -17,7 +17,7 @@ use crate::sums::{BadMark, RegionDf, SumPolicy};
 /// Version of all records. 1: milestone 1, the whole state in the log. 2: joined extents, sums of
 /// blocks, versions of containers; the log begins at a checkpoint in pages. 3: the same records, a
 /// stamp in each sector of the log.
-pub(crate) const RECORD_VERSION: u16 = 3;
+pub(crate) const RECORD_VERSION: u16 = 4;
 
 /// A run of bytes of the data area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub(crate) struct CopiedDf<'a> {
 pub(crate) enum ChangeDf<'a> {
     /// A single value kept in the index.
     Single {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         #[serde(with = "serde_bytes", borrow)]
@@ -62,7 +62,7 @@ pub(crate) enum ChangeDf<'a> {
     },
     /// A single value kept in the data area.
     SingleRuns {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         #[serde(with = "serde_bytes", borrow)]
@@ -71,7 +71,7 @@ pub(crate) enum ChangeDf<'a> {
     },
     /// Records of an array.
     Records {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         #[serde(with = "serde_bytes", borrow)]
@@ -84,7 +84,7 @@ pub(crate) enum ChangeDf<'a> {
     },
     /// Records of an array that go away.
     PunchRecords {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         #[serde(with = "serde_bytes", borrow)]
@@ -93,18 +93,18 @@ pub(crate) enum ChangeDf<'a> {
         count: u64,
     },
     /// A whole object goes away.
-    PunchObj { oid: Oid },
+    PunchObj { unit: Unit },
     /// A dkey goes away.
     PunchDkey {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
     },
     /// Integer dkeys from here upwards go away.
-    PunchDkeysFrom { oid: Oid, from: u64 },
+    PunchDkeysFrom { unit: Unit, from: u64 },
     /// An akey goes away.
     PunchAkey {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         #[serde(with = "serde_bytes", borrow)]
@@ -144,9 +144,9 @@ pub(crate) struct OriginDf<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum OrphanChange {
     /// The object has lost its last link but is held open: punch it later.
-    Add(Oid),
+    Add(Unit),
     /// It is punched or linked again.
-    Remove(Oid),
+    Remove(Unit),
 }
 
 /// Explicit epochs, where the last change left no other trace.
@@ -219,7 +219,7 @@ pub(crate) enum RecordDf<'a> {
         origin: OriginDf<'a>,
     },
     /// In tables: an orphan.
-    Orphan { cont: ContId, oid: Oid },
+    Orphan { cont: ContId, unit: Unit },
     /// In tables: the greatest epoch of the shard.
     LastEpoch { epoch: Epoch },
     /// In pages only: part of an object. Changes in it name the nil object.
@@ -229,7 +229,7 @@ pub(crate) enum RecordDf<'a> {
     /// What nobody sees of an object goes away: `count` dkeys from `at` on are looked at.
     Sweep {
         cont: ContId,
-        oid: Oid,
+        unit: Unit,
         #[serde(borrow)]
         at: SweepAtDf<'a>,
         count: u32,
@@ -237,7 +237,7 @@ pub(crate) enum RecordDf<'a> {
     /// An object becomes what the snapshot `to` sees: `count` dkeys after `after` are looked at.
     RollBack {
         cont: ContId,
-        oid: Oid,
+        unit: Unit,
         to: Epoch,
         epoch: Epoch,
         #[serde(with = "serde_bytes", borrow)]
@@ -250,7 +250,7 @@ pub(crate) enum RecordDf<'a> {
     /// byte of the data area.
     Join {
         cont: ContId,
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         #[serde(with = "serde_bytes", borrow)]
@@ -279,7 +279,7 @@ pub(crate) enum RecordDf<'a> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct PartDf<'a> {
     pub cont: ContId,
-    pub oid: Oid,
+    pub unit: Unit,
     /// The epoch of the punch that ended the life of the object that this is a part of;
     /// [`Epoch::MAX`]: it lives.
     pub life: Epoch,
@@ -364,13 +364,14 @@ mod tests {
 
     /// Every kind of record and change, with its bytes.
     fn golden() -> Vec<(RecordDf<'static>, Vec<u8>)> {
-        let (cont, oid) = (ContId(7), Oid { hi: 1, lo: 2 });
+        let (cont, unit) =
+            (ContId(7), Unit { object: types::Oid { hi: 1, lo: 2 }, group: 3, cell: 4 });
         let tx = TxId { client: ClientId(3), seq: 4 };
         let origin = OriginDf { tx, reply: b"r" };
         let (dkey, akey): (&[u8], &[u8]) = (b"d", b"a");
         let runs = vec![RunDf { at: 8, bytes: 9 }];
         let records = |place| ChangeDf::Records {
-            oid,
+            unit,
             dkey,
             akey,
             record_bytes: 1,
@@ -403,10 +404,13 @@ mod tests {
                     epoch: Epoch(6),
                     changes: vec![],
                     origin: Some(origin),
-                    orphans: vec![OrphanChange::Add(oid), OrphanChange::Remove(oid)],
+                    orphans: vec![OrphanChange::Add(unit), OrphanChange::Remove(unit)],
                     sums: vec![block_sums],
                 },
-                vec![2, 7, 6, 0, 1, 3, 4, 1, b'r', 2, 0, 1, 2, 1, 1, 2, 1, 3, 1, 4, 1, 2, 3, 4],
+                vec![
+                    2, 7, 6, 0, 1, 3, 4, 1, b'r', 2, 0, 1, 2, 3, 4, 1, 1, 2, 3, 4, 1, 3, 1, 4, 1,
+                    2, 3, 4,
+                ],
             ),
             (
                 RecordDf::Prepare {
@@ -440,15 +444,15 @@ mod tests {
             ),
             (RecordDf::ForgetDecision { tx }, vec![6, 3, 4]),
             (RecordDf::Reply { origin }, vec![7, 3, 4, 1, b'r']),
-            (RecordDf::Orphan { cont, oid }, vec![8, 7, 1, 2]),
+            (RecordDf::Orphan { cont, unit }, vec![8, 7, 1, 2, 3, 4]),
             (RecordDf::LastEpoch { epoch: Epoch(6) }, vec![9, 6]),
             (
                 RecordDf::Part(PartDf {
                     cont,
-                    oid,
+                    unit,
                     life: Epoch(9),
                     is_first: true,
-                    changes: vec![(Epoch(6), ChangeDf::PunchObj { oid })],
+                    changes: vec![(Epoch(6), ChangeDf::PunchObj { unit })],
                     touches: vec![
                         TouchDf::Akey(dkey, akey, Epoch(6)),
                         TouchDf::Dkey(dkey, Epoch(6)),
@@ -461,11 +465,11 @@ mod tests {
                         bytes_used: 7,
                         dkey_count: 1,
                     }],
-                    past: vec![(Epoch(3), Epoch(5), ChangeDf::PunchObj { oid })],
+                    past: vec![(Epoch(3), Epoch(5), ChangeDf::PunchObj { unit })],
                 }),
                 vec![
-                    10, 7, 1, 2, 9, 1, 1, 6, 4, 1, 2, 2, 0, 1, b'd', 1, b'a', 6, 1, 1, b'd', 6, 6,
-                    5, 4, 1, 5, 3, 2, 7, 1, 1, 3, 5, 4, 1, 2,
+                    10, 7, 1, 2, 3, 4, 9, 1, 1, 6, 4, 1, 2, 3, 4, 2, 0, 1, b'd', 1, b'a', 6, 1, 1,
+                    b'd', 6, 6, 5, 4, 1, 5, 3, 2, 7, 1, 1, 3, 5, 4, 1, 2, 3, 4,
                 ],
             ),
             (
@@ -484,27 +488,27 @@ mod tests {
             (
                 RecordDf::Sweep {
                     cont,
-                    oid,
+                    unit,
                     at: SweepAtDf { life: Epoch(9), in_past: true, after: Some(b"d") },
                     count: 5,
                 },
-                vec![12, 7, 1, 2, 9, 1, 1, 1, b'd', 5],
+                vec![12, 7, 1, 2, 3, 4, 9, 1, 1, 1, b'd', 5],
             ),
             (
                 RecordDf::RollBack {
                     cont,
-                    oid,
+                    unit,
                     to: Epoch(3),
                     epoch: Epoch(6),
                     after: None,
                     count: 5,
                 },
-                vec![13, 7, 1, 2, 3, 6, 0, 5],
+                vec![13, 7, 1, 2, 3, 4, 3, 6, 0, 5],
             ),
             (RecordDf::ForgetOrphans { cont }, vec![14, 7]),
             (
-                RecordDf::Join { cont, oid, dkey, akey, index: 5, count: 2, at: 8, copied: None },
-                vec![15, 7, 1, 2, 1, b'd', 1, b'a', 5, 2, 8, 0],
+                RecordDf::Join { cont, unit, dkey, akey, index: 5, count: 2, at: 8, copied: None },
+                vec![15, 7, 1, 2, 3, 4, 1, b'd', 1, b'a', 5, 2, 8, 0],
             ),
             (
                 RecordDf::SumRegion {
@@ -540,19 +544,28 @@ mod tests {
             (RecordDf::Opener { client: ClientId(3), holds: true }, vec![19, 3, 1]),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
-            (ChangeDf::Single { oid, dkey, akey, value: b"v" }, b"\0\x01\x02\x01d\x01a\x01v"),
-            (ChangeDf::SingleRuns { oid, dkey, akey, runs }, b"\x01\x01\x02\x01d\x01a\x01\x08\x09"),
-            (records(PlaceDf::Inline(b"xy")), b"\x02\x01\x02\x01d\x01a\x01\x05\x02\0\x02xy"),
-            (records(PlaceDf::Blocks(8)), b"\x02\x01\x02\x01d\x01a\x01\x05\x02\x01\x08"),
-            (records(PlaceDf::Zero), b"\x02\x01\x02\x01d\x01a\x01\x05\x02\x02"),
             (
-                ChangeDf::PunchRecords { oid, dkey, akey, index: 5, count: 2 },
-                b"\x03\x01\x02\x01d\x01a\x05\x02",
+                ChangeDf::Single { unit, dkey, akey, value: b"v" },
+                b"\0\x01\x02\x03\x04\x01d\x01a\x01v",
             ),
-            (ChangeDf::PunchObj { oid }, b"\x04\x01\x02"),
-            (ChangeDf::PunchDkey { oid, dkey }, b"\x05\x01\x02\x01d"),
-            (ChangeDf::PunchDkeysFrom { oid, from: 9 }, b"\x06\x01\x02\x09"),
-            (ChangeDf::PunchAkey { oid, dkey, akey }, b"\x07\x01\x02\x01d\x01a"),
+            (
+                ChangeDf::SingleRuns { unit, dkey, akey, runs },
+                b"\x01\x01\x02\x03\x04\x01d\x01a\x01\x08\x09",
+            ),
+            (
+                records(PlaceDf::Inline(b"xy")),
+                b"\x02\x01\x02\x03\x04\x01d\x01a\x01\x05\x02\0\x02xy",
+            ),
+            (records(PlaceDf::Blocks(8)), b"\x02\x01\x02\x03\x04\x01d\x01a\x01\x05\x02\x01\x08"),
+            (records(PlaceDf::Zero), b"\x02\x01\x02\x03\x04\x01d\x01a\x01\x05\x02\x02"),
+            (
+                ChangeDf::PunchRecords { unit, dkey, akey, index: 5, count: 2 },
+                b"\x03\x01\x02\x03\x04\x01d\x01a\x05\x02",
+            ),
+            (ChangeDf::PunchObj { unit }, b"\x04\x01\x02\x03\x04"),
+            (ChangeDf::PunchDkey { unit, dkey }, b"\x05\x01\x02\x03\x04\x01d"),
+            (ChangeDf::PunchDkeysFrom { unit, from: 9 }, b"\x06\x01\x02\x03\x04\x09"),
+            (ChangeDf::PunchAkey { unit, dkey, akey }, b"\x07\x01\x02\x03\x04\x01d\x01a"),
         ];
         for (change, bytes) in changes {
             list.push((one(change), [&[2][..], &framed(bytes)].concat()));

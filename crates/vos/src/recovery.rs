@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::stream::{self, StreamExt};
-use types::{Code, Error, Oid, Result};
+use types::{Code, Error, Result, Unit};
 use wire::obj::{Batch, Op, TxOutcome};
 
 use crate::Lsn;
@@ -187,16 +187,16 @@ impl Recovery {
                 changes.iter().for_each(|change| touch(container, change));
                 Ok(())
             }
-            RecordDf::Join { oid, dkey, akey, .. } => {
-                touch(container, &ChangeDf::PunchAkey { oid: *oid, dkey, akey });
+            RecordDf::Join { unit, dkey, akey, .. } => {
+                touch(container, &ChangeDf::PunchAkey { unit: *unit, dkey, akey });
                 Ok(())
             }
-            RecordDf::Sweep { oid, .. } => {
-                container.touch_home(*oid);
+            RecordDf::Sweep { unit, .. } => {
+                container.touch_home(*unit);
                 Ok(())
             }
-            RecordDf::RollBack { oid, to, after, count, .. } => {
-                rollback::touch(container, *oid, *to, *after, *count as usize);
+            RecordDf::RollBack { unit, to, after, count, .. } => {
+                rollback::touch(container, *unit, *to, *after, *count as usize);
                 Ok(())
             }
             RecordDf::Decide { tx, .. } => self.touch_part(container, *tx),
@@ -254,23 +254,23 @@ impl Recovery {
 
 /// Goes the ways that a change will go.
 pub(crate) fn touch(container: &Container, change: &ChangeDf<'_>) {
-    let dkey = |oid: Oid, dkey: &[u8]| {
-        container.touch_home(oid);
-        if let Some(object) = container.whole(oid) {
+    let dkey = |unit: Unit, dkey: &[u8]| {
+        container.touch_home(unit);
+        if let Some(object) = container.whole(unit) {
             object.dkey(dkey);
         }
     };
     match *change {
-        ChangeDf::Single { oid, dkey: key, .. }
-        | ChangeDf::SingleRuns { oid, dkey: key, .. }
-        | ChangeDf::Records { oid, dkey: key, .. }
-        | ChangeDf::PunchRecords { oid, dkey: key, .. }
-        | ChangeDf::PunchDkey { oid, dkey: key }
-        | ChangeDf::PunchAkey { oid, dkey: key, .. } => dkey(oid, key),
-        ChangeDf::PunchDkeysFrom { oid, from } => {
-            container.touch_punched(oid);
-            dkey(oid, &from.to_le_bytes());
+        ChangeDf::Single { unit, dkey: key, .. }
+        | ChangeDf::SingleRuns { unit, dkey: key, .. }
+        | ChangeDf::Records { unit, dkey: key, .. }
+        | ChangeDf::PunchRecords { unit, dkey: key, .. }
+        | ChangeDf::PunchDkey { unit, dkey: key }
+        | ChangeDf::PunchAkey { unit, dkey: key, .. } => dkey(unit, key),
+        ChangeDf::PunchDkeysFrom { unit, from } => {
+            container.touch_punched(unit);
+            dkey(unit, &from.to_le_bytes());
         }
-        ChangeDf::PunchObj { oid } => container.touch_punched(oid),
+        ChangeDf::PunchObj { unit } => container.touch_punched(unit),
     }
 }

@@ -14,7 +14,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
 use futures_util::stream::{self, StreamExt};
-use types::{Code, ContId, Epoch, Error, Key, Oid, Result};
+use types::{Code, ContId, Epoch, Error, Key, Result, Unit};
 use wire::link::{Link, LinkKind};
 use wire::obj::{Batch, Op, ReadCheck, TxId};
 
@@ -262,21 +262,25 @@ impl PoolShard {
 
     /// All objects of a container whose hash is in the bucket that holds `hash`, also those that only
     /// snapshots see, and the first hash after it. Loads the bucket.
-    pub(crate) async fn oids_at(&self, cont: ContId, hash: u64) -> Result<(Vec<Oid>, Option<u64>)> {
+    pub(crate) async fn units_at(
+        &self,
+        cont: ContId,
+        hash: u64,
+    ) -> Result<(Vec<Unit>, Option<u64>)> {
         self.ready_bucket(cont, hash).await?;
         let container = self.look(cont)?;
         let (bucket, next) = container.bucket_at(hash);
-        let inside = |oid: &Oid| next.is_none_or(|next| oid.list_order().0 < next);
+        let inside = |unit: &Unit| next.is_none_or(|next| unit.list_order().0 < next);
         let large = container.large_from(bucket.prefix).take_while(inside);
-        let mut oids: Vec<Oid> = bucket.objects.keys().copied().chain(large).collect();
-        oids.sort_unstable();
-        Ok((oids, next))
+        let mut units: Vec<Unit> = bucket.objects.keys().copied().chain(large).collect();
+        units.sort_unstable();
+        Ok((units, next))
     }
 
     /// Loads one part of an object, if it has parts.
-    pub(crate) async fn ready_part(&self, cont: ContId, oid: Oid, start: &Key) -> Result<()> {
+    pub(crate) async fn ready_part(&self, cont: ContId, unit: Unit, start: &Key) -> Result<()> {
         let ticket = self.take_ticket();
-        let id = PageId::Part { cont, oid, start: start.clone() };
+        let id = PageId::Part { cont, unit, start: start.clone() };
         loop {
             {
                 let index = &mut self.state.borrow_mut().index;
@@ -338,13 +342,13 @@ impl PoolShard {
                 }
                 at = next;
             }
-            let large: Vec<Oid> = self.look(cont)?.large_from(0).collect();
-            for oid in large {
+            let large: Vec<Unit> = self.look(cont)?.large_from(0).collect();
+            for unit in large {
                 let mut start = Some(Key::default());
                 while let Some(from) = start {
-                    self.ready_part(cont, oid, &from).await?;
+                    self.ready_part(cont, unit, &from).await?;
                     let container = self.look(cont)?;
-                    let object = container.whole(oid);
+                    let object = container.whole(unit);
                     let Some((object, parts)) =
                         object.and_then(|object| Some((object, object.parts.as_ref()?)))
                     else {
@@ -537,26 +541,26 @@ pub(crate) const RECLAIM_COUNT: usize = 2000;
 
 /// Goes the ways that an op will go to change something.
 fn touch_writes(cont: &Container, op: &Op<'_>) {
-    let dkey = |oid: Oid, dkey: &[u8]| {
-        cont.touch_home(oid);
-        if let Some(object) = cont.whole(oid) {
+    let dkey = |unit: Unit, dkey: &[u8]| {
+        cont.touch_home(unit);
+        if let Some(object) = cont.whole(unit) {
             object.dkey(dkey);
         }
     };
     match op {
-        Op::Update { oid, dkey: key, .. }
-        | Op::PunchAkeys { oid, dkey: key, .. }
-        | Op::RemoveLink { oid, dkey: key, .. } => dkey(*oid, key),
-        Op::PunchDkeys { oid, dkeys, .. } => {
-            cont.touch_home(*oid);
-            dkeys.iter().for_each(|key| dkey(*oid, key));
+        Op::Update { unit, dkey: key, .. }
+        | Op::PunchAkeys { unit, dkey: key, .. }
+        | Op::RemoveLink { unit, dkey: key, .. } => dkey(*unit, key),
+        Op::PunchDkeys { unit, dkeys, .. } => {
+            cont.touch_home(*unit);
+            dkeys.iter().for_each(|key| dkey(*unit, key));
         }
-        Op::PunchDkeysFrom { oid, from } => {
-            cont.touch_punched(*oid);
-            dkey(*oid, &from.to_le_bytes());
+        Op::PunchDkeysFrom { unit, from } => {
+            cont.touch_punched(*unit);
+            dkey(*unit, &from.to_le_bytes());
         }
-        Op::PunchObj { oid, .. } | Op::PunchUnlessOpen { oid } => cont.touch_punched(*oid),
-        Op::Append { oid, .. } | Op::Adopt { oid } => cont.touch_home(*oid),
+        Op::PunchObj { unit, .. } | Op::PunchUnlessOpen { unit } => cont.touch_punched(*unit),
+        Op::Append { unit, .. } | Op::Adopt { unit } => cont.touch_home(*unit),
         _ => {}
     }
 }
@@ -564,36 +568,36 @@ fn touch_writes(cont: &Container, op: &Op<'_>) {
 /// Goes the ways that an op will go to read something.
 fn touch_reads(view: &View<'_>, op: &Op<'_>) {
     match op {
-        Op::Fetch { oid, dkey, .. } => {
-            if let Some(object) = view.object(*oid) {
+        Op::Fetch { unit, dkey, .. } => {
+            if let Some(object) = view.object(*unit) {
                 object.dkey(dkey);
             }
         }
-        Op::List { oid, scope, anchor, count_max, bytes_max } => {
-            let _ = view.list(*oid, *scope, anchor, *count_max, *bytes_max);
+        Op::List { unit, scope, anchor, count_max, bytes_max } => {
+            let _ = view.list(*unit, *scope, anchor, *count_max, *bytes_max);
         }
-        Op::ListRuns { oid, chunk_records, within, count_max } => {
-            let _ = view.runs(*oid, *chunk_records, *within, *count_max as usize);
+        Op::ListRuns { unit, chunk_records, within, count_max } => {
+            let _ = view.runs(*unit, *chunk_records, *within, *count_max as usize);
         }
-        Op::Query { oid, flags, dkey, akey } => {
-            let _ = view.query(*oid, *flags, dkey, akey);
+        Op::Query { unit, flags, dkey, akey } => {
+            let _ = view.query(*unit, *flags, dkey, akey);
         }
-        Op::Stat { oid } => {
-            view.stat(*oid);
+        Op::Stat { unit } => {
+            view.stat(*unit);
         }
-        Op::Open { oid } | Op::PunchUnlessOpen { oid } => {
-            view.has_object(*oid);
+        Op::Open { unit } | Op::PunchUnlessOpen { unit } => {
+            view.has_object(*unit);
         }
-        Op::Append { oid, .. } => {
-            view.tail(*oid);
+        Op::Append { unit, .. } => {
+            view.tail(*unit);
         }
-        Op::FetchLink { oid, dkey, akey, .. } => {
-            if let Some(linked) = linked(view, *oid, dkey, akey) {
+        Op::FetchLink { unit, dkey, akey, .. } => {
+            if let Some(linked) = linked(view, *unit, dkey, akey) {
                 view.tail(linked);
             }
         }
-        Op::RemoveLink { oid, dkey, akey } => {
-            if let Some(linked) = linked(view, *oid, dkey, akey) {
+        Op::RemoveLink { unit, dkey, akey } => {
+            if let Some(linked) = linked(view, *unit, dkey, akey) {
                 view.cont.touch_punched(linked);
             }
         }
@@ -602,18 +606,18 @@ fn touch_reads(view: &View<'_>, op: &Op<'_>) {
 }
 
 /// The object that a directory entry leads to.
-fn linked(view: &View<'_>, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<Oid> {
-    let (_, value) = view.value(oid, dkey, akey)?;
+fn linked(view: &View<'_>, unit: Unit, dkey: &[u8], akey: &[u8]) -> Option<Unit> {
+    let (_, value) = view.value(unit, dkey, akey)?;
     let link = Link::decode(value)?;
-    (link.kind != LinkKind::None && !link.oid.is_nil()).then_some(link.oid)
+    (link.kind != LinkKind::None && !link.oid.is_nil()).then(|| link.oid.first_unit())
 }
 
 /// A listing will go on after what it has come to.
 fn look_ahead(cont: &Container, missing: &mut Vec<PageId>) {
     let mut more = Vec::new();
     for id in missing.iter() {
-        let PageId::Part { oid, start, .. } = id else { continue };
-        let parts = cont.large.get(&oid.list_order()).and_then(|object| object.parts.as_ref());
+        let PageId::Part { unit, start, .. } = id else { continue };
+        let parts = cont.large.get(&unit.list_order()).and_then(|object| object.parts.as_ref());
         let Some(parts) = parts else { continue };
         let after = std::ops::Bound::Excluded(&start[..]);
         let next = parts.pages.range::<[u8]>(after, std::ops::Bound::Unbounded).take(AHEAD_MAX);

@@ -1,6 +1,6 @@
 //! Where an array has data: the written ranges of its chunks, as one array.
 
-use types::{DkeyKind, Error, Oid, Result};
+use types::{DkeyKind, Error, Result, Unit};
 use wire::obj::Recx;
 
 use crate::index::extent::Place;
@@ -18,17 +18,17 @@ impl View<'_> {
     /// `Inval` for an object without integer dkeys, a chunk of no records, a range that overflows.
     pub fn runs(
         &self,
-        oid: Oid,
+        unit: Unit,
         chunk_records: u64,
         within: Recx,
         count_max: usize,
     ) -> Result<(Vec<Recx>, u64)> {
         let end = within.end().ok_or_else(|| Error::inval("a range of records overflows"))?;
-        if chunk_records == 0 || oid.dkey_kind() != DkeyKind::U64 {
-            return Err(Error::inval(format!("object {oid} is no array of such chunks")));
+        if chunk_records == 0 || unit.dkey_kind() != DkeyKind::U64 {
+            return Err(Error::inval(format!("object {unit} is no array of such chunks")));
         }
         let mut runs: Vec<Recx> = Vec::new();
-        let Some(object) = self.object(oid) else { return Ok((runs, end)) };
+        let Some(object) = self.object(unit) else { return Ok((runs, end)) };
         let before = (within.index / chunk_records).to_le_bytes();
         let mut looked_at = 0;
         for (name, dkey) in object.dkeys_after(Position::After(&before), (0, u64::MAX)) {

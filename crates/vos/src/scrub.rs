@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use env::AlignedBuf;
 use serde::{Deserialize, Serialize};
-use types::{Code, ContId, CsumKind, Error, Key, Oid, Result};
+use types::{Code, ContId, CsumKind, Error, Key, Result, Unit};
 
 use crate::Lsn;
 use crate::index::extent::Place;
@@ -54,7 +54,7 @@ pub struct Scrubbed {
 pub struct Holder {
     pub block: u64,
     pub cont: ContId,
-    pub oid: Oid,
+    pub unit: Unit,
     pub dkey: Vec<u8>,
     pub akey: Vec<u8>,
     /// First byte of the value in the block.
@@ -181,9 +181,9 @@ impl PoolShard {
             let mut at = Some(0);
             while let Some(hash) = at {
                 // What cannot be loaded holds nothing that can be told.
-                let Ok((oids, next)) = self.oids_at(cont, hash).await else { break };
-                for oid in oids {
-                    self.search_object(cont, oid, &mut search).await;
+                let Ok((units, next)) = self.units_at(cont, hash).await else { break };
+                for unit in units {
+                    self.search_object(cont, unit, &mut search).await;
                 }
                 at = next;
                 self.core.env.yield_now().await;
@@ -194,20 +194,20 @@ impl PoolShard {
         found
     }
 
-    async fn search_object(&self, cont: ContId, oid: Oid, search: &mut Search) {
+    async fn search_object(&self, cont: ContId, unit: Unit, search: &mut Search) {
         // Part by part.
         let mut start = Some(Key::default());
         while let Some(from) = start.take() {
-            let whole = self.ready_bucket(cont, oid.list_order().0).await;
-            if whole.is_err() || self.ready_part(cont, oid, &from).await.is_err() {
+            let whole = self.ready_bucket(cont, unit.list_order().0).await;
+            if whole.is_err() || self.ready_part(cont, unit, &from).await.is_err() {
                 return;
             }
             let Ok(container) = self.look(cont) else { return };
-            let Some(object) = container.whole(oid) else { return };
+            let Some(object) = container.whole(unit) else { return };
             let end = object.parts.as_ref().and_then(|parts| parts.end_of(&from));
-            search.range((cont, oid), object, (&from, end.as_deref()), false);
+            search.range((cont, unit), object, (&from, end.as_deref()), false);
             if from.is_empty() {
-                search.past((cont, oid), object);
+                search.past((cont, unit), object);
             }
             start = end;
         }
@@ -224,7 +224,7 @@ impl Search {
     /// Dkeys of an object that are in memory.
     fn range(
         &mut self,
-        whose: (ContId, Oid),
+        whose: (ContId, Unit),
         object: &Object,
         (from, end): (&[u8], Option<&[u8]>),
         is_past: bool,
@@ -252,7 +252,7 @@ impl Search {
     }
 
     /// What an object has lost, and the lives it had.
-    fn past(&mut self, whose: (ContId, Oid), object: &Object) {
+    fn past(&mut self, whose: (ContId, Unit), object: &Object) {
         let Some(past) = &object.past else { return };
         for (order, dkey) in past.dkeys.iter() {
             let name = object.name_of(order);
@@ -282,7 +282,7 @@ impl Search {
     /// A run of a value, and where it begins in it.
     fn run(
         &mut self,
-        (cont, oid): (ContId, Oid),
+        (cont, unit): (ContId, Unit),
         name: DkeyName<'_>,
         akey: &[u8],
         (offset, run): (u64, Run),
@@ -294,7 +294,7 @@ impl Search {
             self.found.push(Holder {
                 block,
                 cont,
-                oid,
+                unit,
                 dkey: name.with_bytes(<[u8]>::to_vec),
                 akey: akey.to_vec(),
                 offset: offset + (start - run.at),

@@ -61,7 +61,8 @@ pub(crate) fn other_version(what: &str, found: u16, known: u16) -> Error {
     let advice = if found > known {
         "use a newer release"
     } else {
-        "the release that wrote it reads it (version 1: before 0.2): copy the data out with that"
+        "the release that wrote it reads it (version 1: before 0.2): copy the data out with that, \
+         then make the target anew"
     };
     let text = format!("{what}: format version {found}, this program reads {known}; {advice}");
     Error::new(Code::Version, text)

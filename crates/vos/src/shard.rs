@@ -5,7 +5,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use types::{Code, ContId, Durability, Epoch, Error, Oid, PoolId, Result, TargetId};
+use types::{Code, ContId, Durability, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::obj::{Batch, ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
 use wire::store::AggregationStat;
 
@@ -366,43 +366,43 @@ impl PoolShard {
     }
 
     /// Up to `max` objects that hold something at the snapshot `at` (zero: now), after `after`, in
-    /// [`Oid::list_order`]. `after` need not be there. Loads what it looks at. Errors: as
+    /// [`Unit::list_order`]. `after` need not be there. Loads what it looks at. Errors: as
     /// [`PoolShard::view_at`].
     pub async fn list_objects(
         &self,
         cont: ContId,
         at: Epoch,
-        after: Option<Oid>,
+        after: Option<Unit>,
         max: usize,
     ) -> Result<ObjectList> {
         let (max, at_epoch) = (max.max(1), at);
         self.view_at(cont, at)?;
-        let mut oids: Vec<Oid> = Vec::new();
-        let order = |oid: Oid| (bucket::hash_of(oid), oid);
+        let mut units: Vec<Unit> = Vec::new();
+        let order = |unit: Unit| (bucket::hash_of(unit), unit);
         let mut from = after.map(order);
         let mut at = Some(from.map_or(0, |(hash, _)| hash));
         while let Some(hash) = at {
             self.ready_bucket(cont, hash).await?;
             let view = self.view_at(cont, at_epoch)?;
             let (bucket, next) = view.cont.bucket_at(hash);
-            let inside = |oid: &Oid| next.is_none_or(|next| bucket::hash_of(*oid) < next);
+            let inside = |unit: &Unit| next.is_none_or(|next| bucket::hash_of(*unit) < next);
             let large = view.cont.large_from(bucket.prefix).take_while(inside);
             let small = bucket.objects.keys().copied();
             let after =
-                |oid: &Oid| from.is_none_or(|from| order(*oid) > from) && view.has_object(*oid);
-            let mut found: Vec<Oid> = small.chain(large).filter(after).collect();
-            found.sort_unstable_by_key(|&oid| order(oid));
-            let room = max - oids.len();
+                |unit: &Unit| from.is_none_or(|from| order(*unit) > from) && view.has_object(*unit);
+            let mut found: Vec<Unit> = small.chain(large).filter(after).collect();
+            found.sort_unstable_by_key(|&unit| order(unit));
+            let room = max - units.len();
             if found.len() > room {
                 found.truncate(room);
-                oids.extend(found);
-                return Ok(ObjectList { oids, complete: false });
+                units.extend(found);
+                return Ok(ObjectList { units, complete: false });
             }
-            oids.extend(found);
+            units.extend(found);
             from = None;
             at = next;
         }
-        Ok(ObjectList { oids, complete: true })
+        Ok(ObjectList { units, complete: true })
     }
 
     /// The greatest epoch applied or decided here.
@@ -584,8 +584,8 @@ impl PoolShard {
             let held = state.locks.conflicts(cont, &claim);
             // An object that is about to be made is neither there nor absent.
             let unborn = claim.wants_existence()
-                && state.locks.writes_dkeys(cont, claim.oid)
-                && state.index.conts.get(&cont).and_then(|all| all.object(claim.oid)).is_none();
+                && state.locks.writes_dkeys(cont, claim.unit)
+                && state.index.conts.get(&cont).and_then(|all| all.object(claim.unit)).is_none();
             conflict |= held || unborn;
         });
         conflict
@@ -670,8 +670,8 @@ impl PoolShard {
     }
 
     /// True when the object is to be freed as soon as nobody holds it open.
-    pub fn is_orphan(&self, cont: ContId, oid: Oid) -> bool {
-        self.state.borrow().orphans.contains(&(cont, oid))
+    pub fn is_orphan(&self, cont: ContId, unit: Unit) -> bool {
+        self.state.borrow().orphans.contains(&(cont, unit))
     }
 
     /// Container and encoded batch of a held transaction.
@@ -725,7 +725,7 @@ impl PoolShard {
     }
 
     /// Objects unlinked while open, to be punched.
-    pub fn orphans(&self) -> Vec<(ContId, Oid)> {
+    pub fn orphans(&self) -> Vec<(ContId, Unit)> {
         self.state.borrow().orphans.iter().copied().collect()
     }
 

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
-use types::{Code, ContId, Epoch, Error, Key, Oid, Result};
+use types::{Code, ContId, Epoch, Error, Key, Result, Unit};
 
 use crate::contents::Contents;
 use crate::index::bucket::Bucket;
@@ -47,7 +47,7 @@ pub(crate) struct PageDf {
 /// An object with pages of its own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct LargeDf {
-    pub oid: Oid,
+    pub unit: Unit,
     /// Of the last change, of the last change of the set of dkeys, and of the first.
     pub epochs: (Epoch, Epoch, Epoch),
     /// Where its parts begin, in order; the first is empty.
@@ -67,15 +67,15 @@ pub(crate) struct ContDf {
     /// What they do not see may still be there.
     pub unswept: bool,
     /// Objects that have a past.
-    pub pasts: Vec<Oid>,
+    pub pasts: Vec<Unit>,
 }
 
 /// A page that is to be read once more before it is given back.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum GarbageDf {
     Bucket { cont: ContId, prefix: u64, depth: u8, place: PlaceDf },
-    Part { cont: ContId, oid: Oid, start: serde_bytes::ByteBuf, place: PlaceDf },
-    Past { cont: ContId, oid: Oid, place: PlaceDf },
+    Part { cont: ContId, unit: Unit, start: serde_bytes::ByteBuf, place: PlaceDf },
+    Past { cont: ContId, unit: Unit, place: PlaceDf },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -205,13 +205,13 @@ impl GarbageDf {
             PageId::Bucket { cont, prefix, depth } => {
                 GarbageDf::Bucket { cont: *cont, prefix: *prefix, depth: *depth, place }
             }
-            PageId::Part { cont, oid, start } => GarbageDf::Part {
+            PageId::Part { cont, unit, start } => GarbageDf::Part {
                 cont: *cont,
-                oid: *oid,
+                unit: *unit,
                 start: serde_bytes::ByteBuf::from(start.to_vec()),
                 place,
             },
-            PageId::Past { cont, oid } => GarbageDf::Past { cont: *cont, oid: *oid, place },
+            PageId::Past { cont, unit } => GarbageDf::Past { cont: *cont, unit: *unit, place },
         }
     }
 
@@ -220,12 +220,12 @@ impl GarbageDf {
             GarbageDf::Bucket { cont, prefix, depth, place } => {
                 (PageId::Bucket { cont: *cont, prefix: *prefix, depth: *depth }, place.place()?)
             }
-            GarbageDf::Part { cont, oid, start, place } => {
+            GarbageDf::Part { cont, unit, start, place } => {
                 let start = Key::new(start);
-                (PageId::Part { cont: *cont, oid: *oid, start }, place.place()?)
+                (PageId::Part { cont: *cont, unit: *unit, start }, place.place()?)
             }
-            GarbageDf::Past { cont, oid, place } => {
-                (PageId::Past { cont: *cont, oid: *oid }, place.place()?)
+            GarbageDf::Past { cont, unit, place } => {
+                (PageId::Past { cont: *cont, unit: *unit }, place.place()?)
             }
         })
     }
@@ -252,7 +252,7 @@ pub(crate) fn restore(
         let versions = Versions::from_durable(cont.versions.clone())?;
         state.saw_epoch(versions.snapshots.last().copied().unwrap_or_default());
         container.versions = Rc::new(versions);
-        container.sweep_from = cont.unswept.then_some(Oid::NIL);
+        container.sweep_from = cont.unswept.then_some(Unit::NIL);
         container.pasts = cont.pasts.iter().copied().collect();
         if state.index.conts.insert(cont.cont, container).is_some() {
             return Err(bad("a container is there twice"));
@@ -310,9 +310,9 @@ fn restore_cont(
         .ok_or_else(|| bad("buckets that do not fit together"))?;
     container.sums = cont.sums;
     for large in &cont.large {
-        let mut object = Object::new(large.oid.dkey_kind());
+        let mut object = Object::new(large.unit.dkey_kind());
         object.set_epochs(large.epochs);
-        let mut parts = Parts::empty(cont.cont, large.oid, &probe);
+        let mut parts = Parts::empty(cont.cont, large.unit, &probe);
         let mut sums = Counts::default();
         let mut last: Option<&[u8]> = None;
         for start in &large.starts {
@@ -345,7 +345,7 @@ fn restore_cont(
         count(index, &head, crate::index::cost::OBJECT)?;
         object.set_counts(&sums);
         object.parts = Some(Box::new(parts));
-        if container.large.insert(large.oid.list_order(), Box::new(object)).is_some() {
+        if container.large.insert(large.unit.list_order(), Box::new(object)).is_some() {
             return Err(bad("an object is there twice"));
         }
     }
@@ -392,16 +392,16 @@ pub(crate) fn describe(index: &mut Index, table: &mut TableDf) -> Vec<(PageId, u
             let (prefix, depth) = (bucket.prefix, bucket.depth);
             add(&mut bucket.page, &mut || PageId::Bucket { cont, prefix, depth }, &mut table.pages);
         }
-        for (&(_, oid), object) in &mut container.large {
+        for (&(_, unit), object) in &mut container.large {
             let epochs = (object.epoch, object.keys_epoch, object.born);
-            let mut large = LargeDf { oid, epochs, starts: Vec::new() };
+            let mut large = LargeDf { unit, epochs, starts: Vec::new() };
             if let Some(parts) = &mut object.parts {
                 parts.pages.for_each_mut(|start, page| {
                     large.starts.push(serde_bytes::ByteBuf::from(start.to_vec()));
-                    let mut id = || PageId::Part { cont, oid, start: start.clone() };
+                    let mut id = || PageId::Part { cont, unit, start: start.clone() };
                     add(page, &mut id, &mut table.pages);
                 });
-                add(&mut parts.past, &mut || PageId::Past { cont, oid }, &mut table.pages);
+                add(&mut parts.past, &mut || PageId::Past { cont, unit }, &mut table.pages);
             }
             described.large.push(large);
         }

@@ -23,7 +23,7 @@ use crate::volume::{self, Part};
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"AZKSTORE";
 /// Version of the superblock and the layout of a store. 2: devices of two tiers, owner; 1, of
 /// one device, is refused.
-pub(crate) const SUPERBLOCK_VERSION: u16 = 2;
+pub(crate) const SUPERBLOCK_VERSION: u16 = 3;
 /// Most data devices of one target.
 pub const DATA_DEVICES_MAX: usize = 16;
 /// Bytes of a path kept in a superblock, for messages.
@@ -463,7 +463,7 @@ mod tests {
         let body = |superblock: &SuperblockDf| {
             let raw = sealed::seal(SUPERBLOCK_MAGIC, SUPERBLOCK_VERSION, superblock);
             assert_eq!(decode_superblock(&raw).unwrap(), *superblock);
-            assert_eq!(&raw[..10], b"AZKSTORE\x02\0");
+            assert_eq!(&raw[..10], b"AZKSTORE\x03\0");
             raw[16..16 + raw[10] as usize].to_vec()
         };
         let owner = Some(Owner { engine: *b"EEEEEEEEEEEEEEEE", number: 3 });
@@ -477,6 +477,19 @@ mod tests {
         let role = RoleDf::Nvme { device: *b"DDDDDDDDDDDDDDDD", number: 2, scm: "/s".into() };
         let data = SuperblockDf { target, owner: None, role };
         assert_eq!(body(&data), b"TTTTTTTTTTTTTTTT\0\x02DDDDDDDDDDDDDDDD\x02\x02/s");
+    }
+
+    /// Before units, a target's index named whole objects: two groups of one object would have become
+    /// one. Such a store is refused as a whole, at its door, in words that say what to do.
+    #[test]
+    fn a_store_from_before_units_is_refused() {
+        let target = *b"TTTTTTTTTTTTTTTT";
+        let superblock = SuperblockDf { target, owner: None, role: RoleDf::Whole };
+        let refused =
+            decode_superblock(&sealed::seal(SUPERBLOCK_MAGIC, 2, &superblock)).unwrap_err();
+        assert_eq!(refused.code, Code::Version);
+        assert!(refused.text.contains("format version 2, this program reads 3"), "{refused}");
+        assert!(refused.text.contains("copy the data out with that"), "{refused}");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 
 use std::rc::Rc;
 
-use types::{Code, ContId, Epoch, Error, Oid, Result};
+use types::{Code, ContId, Epoch, Error, Result, Unit};
 use wire::versions::{ContStage, ContVersions};
 
 use crate::Lsn;
@@ -100,7 +100,7 @@ impl crate::index::Container {
     /// Takes a new set of versions; what it does not see any more is to be swept.
     pub(crate) fn set_versions(&mut self, versions: Versions) {
         if !versions.covers(&self.versions) {
-            self.sweep_from = Some(Oid::NIL);
+            self.sweep_from = Some(Unit::NIL);
         }
         self.versions = Rc::new(versions);
     }
@@ -112,25 +112,17 @@ impl crate::index::Container {
 
     /// Up to `count` objects that are to be swept. Those of the walk over all are on the list until
     /// they are: a checkpoint or an error may come between.
-    fn next_to_sweep(&mut self, count: usize) -> Vec<Oid> {
+    fn next_to_sweep(&mut self, count: usize) -> Vec<Unit> {
         if self.unswept.is_empty()
             && let Some(from) = self.sweep_from
         {
             self.unswept.extend(self.pasts.range(from..).take(count));
             self.sweep_from = match self.unswept.last() {
-                Some(last) if self.unswept.len() == count => next_oid(*last),
+                Some(last) if self.unswept.len() == count => last.next(),
                 _ => None,
             };
         }
         self.unswept.iter().take(count).copied().collect()
-    }
-}
-
-/// The object id after this one; `None` after the last.
-fn next_oid(oid: Oid) -> Option<Oid> {
-    match oid.lo.checked_add(1) {
-        Some(lo) => Some(Oid { lo, ..oid }),
-        None => Some(Oid { hi: oid.hi.checked_add(1)?, lo: 0 }),
     }
 }
 
@@ -250,11 +242,11 @@ impl PoolShard {
                 .find(|(_, container)| container.is_unswept())
                 .map(|(&cont, container)| (cont, container.next_to_sweep(SLICE_OBJECTS)))
         };
-        let Some((cont, oids)) = slice else { return Ok(false) };
-        for oid in oids {
+        let Some((cont, units)) = slice else { return Ok(false) };
+        for unit in units {
             // A container destroyed meanwhile has nothing to be swept.
-            match self.ready_bucket(cont, oid.list_order().0).await {
-                Ok(()) => self.sweep_object(cont, oid)?,
+            match self.ready_bucket(cont, unit.list_order().0).await {
+                Ok(()) => self.sweep_object(cont, unit)?,
                 Err(error) if error.code == Code::NonExist => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -263,25 +255,25 @@ impl PoolShard {
     }
 
     /// One slice of one object. An object that needs more is put on the list.
-    fn sweep_object(&self, cont: ContId, oid: Oid) -> Result<()> {
+    fn sweep_object(&self, cont: ContId, unit: Unit) -> Result<()> {
         self.change(|state, effects| {
-            let at = state.sweeping.remove(&(cont, oid)).unwrap_or_else(SweepAt::start);
+            let at = state.sweeping.remove(&(cont, unit)).unwrap_or_else(SweepAt::start);
             let scm_before = effects.scm;
-            let next = state.index.sweep(cont, oid, &at, SLICE_DKEYS, effects);
+            let next = state.index.sweep(cont, unit, &at, SLICE_DKEYS, effects);
             let lsn = if effects.scm == scm_before && effects.blocks.is_empty() {
                 self.last_lsn()
             } else {
                 self.log_record(&RecordDf::Sweep {
                     cont,
-                    oid,
+                    unit,
                     at: at.durable(),
                     count: SLICE_DKEYS as u32,
                 })
             };
             if let Some(next) = next {
-                state.sweeping.insert((cont, oid), next);
+                state.sweeping.insert((cont, unit), next);
                 if let Some(container) = state.index.conts.get_mut(&cont) {
-                    container.unswept.insert(oid);
+                    container.unswept.insert(unit);
                 }
             }
             Ok((lsn, ()))
@@ -295,9 +287,9 @@ impl PoolShard {
     pub async fn roll_back(&self, cont: ContId, to: Epoch, epoch: Epoch) -> Result<Lsn> {
         let mut at = Some(0);
         while let Some(hash) = at {
-            let (oids, next) = self.oids_at(cont, hash).await?;
-            for oid in oids {
-                self.roll_back_object(cont, oid, to, epoch).await?;
+            let (units, next) = self.units_at(cont, hash).await?;
+            for unit in units {
+                self.roll_back_object(cont, unit, to, epoch).await?;
             }
             at = next;
         }
@@ -312,7 +304,7 @@ impl PoolShard {
     async fn roll_back_object(
         &self,
         cont: ContId,
-        oid: Oid,
+        unit: Unit,
         to: Epoch,
         epoch: Epoch,
     ) -> Result<()> {
@@ -323,20 +315,20 @@ impl PoolShard {
                 return Err(Error::new(Code::Canceled, "the rollback was called off"));
             }
             self.ready_for(cont, |container| {
-                rollback::touch(container, oid, to, after.as_deref(), SLICE_DKEYS);
+                rollback::touch(container, unit, to, after.as_deref(), SLICE_DKEYS);
             })
             .await?;
             let (_, next) = self.change(|state, effects| {
                 let from = after.as_deref();
                 let step =
-                    state.index.roll_back(cont, oid, (to, epoch), from, SLICE_DKEYS, effects);
+                    state.index.roll_back(cont, unit, (to, epoch), from, SLICE_DKEYS, effects);
                 if !step.is_change {
                     return Ok((self.last_lsn(), step.next));
                 }
                 state.saw_epoch(epoch);
                 let lsn = self.log_record(&RecordDf::RollBack {
                     cont,
-                    oid,
+                    unit,
                     to,
                     epoch,
                     after: from,

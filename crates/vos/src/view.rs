@@ -6,7 +6,7 @@
 use std::cell::Ref;
 use std::rc::Rc;
 
-use types::{Code, Epoch, Error, Key, ObjType, Oid, Result, limits};
+use types::{Code, Epoch, Error, Key, ObjType, Result, Unit, limits};
 use wire::obj::{
     Cond, FetchIod, FetchWant, Fetched, FetchedIod, ObjectStat, QueryFlags, Recx, Tail,
 };
@@ -117,8 +117,8 @@ impl FoundOwned {
 }
 
 impl View<'_> {
-    pub(crate) fn object(&self, oid: Oid) -> Option<ObjectAt<'_>> {
-        self.cont.object_at(oid, self.at)
+    pub(crate) fn object(&self, unit: Unit) -> Option<ObjectAt<'_>> {
+        self.cont.object_at(unit, self.at)
     }
 
     /// Reads akeys of a dkey. Values that belong in the bulk are added to `segments`, in order.
@@ -128,16 +128,16 @@ impl View<'_> {
     /// `Csum` when something asked for is known to be damaged.
     pub fn fetch(
         &self,
-        oid: Oid,
+        unit: Unit,
         dkey: &[u8],
         cond: Cond,
         iods: &[FetchIod<'_>],
         segments: &mut Segments,
     ) -> Result<Vec<FetchedOwned>> {
         self.core.count_activity();
-        crate::changes::check_dkey(oid, dkey)?;
+        crate::changes::check_dkey(unit, dkey)?;
         segments.kind = self.cont.sums.kind;
-        let object = self.object(oid);
+        let object = self.object(unit);
         let found = object.and_then(|object| object.dkey(dkey));
         check::check_common(object.is_some(), found, cond)?;
         let mut out = Vec::with_capacity(iods.len());
@@ -248,32 +248,32 @@ impl View<'_> {
 
     /// Epoch and bytes of a single value kept in memory; `None` when there is no such value or
     /// it is elsewhere. The hot path for directory entries.
-    pub fn value(&self, oid: Oid, dkey: &[u8], akey: &[u8]) -> Option<(Epoch, &[u8])> {
-        match self.object(oid)?.dkey(dkey)?.akey(akey)? {
+    pub fn value(&self, unit: Unit, dkey: &[u8], akey: &[u8]) -> Option<(Epoch, &[u8])> {
+        match self.object(unit)?.dkey(dkey)?.akey(akey)? {
             AkeyRef::Inline(epoch, value) => Some((epoch, value)),
             _ => None,
         }
     }
 
     /// True when the object holds at least one dkey here.
-    pub fn has_object(&self, oid: Oid) -> bool {
-        self.object(oid).is_some()
+    pub fn has_object(&self, unit: Unit) -> bool {
+        self.object(unit).is_some()
     }
 
     /// Facts about an object; all zero when it is not here.
-    pub fn stat(&self, oid: Oid) -> ObjectStat {
-        let Some(object) = self.object(oid) else { return ObjectStat::default() };
+    pub fn stat(&self, unit: Unit) -> ObjectStat {
+        let Some(object) = self.object(unit) else { return ObjectStat::default() };
         let facts = object.facts();
         ObjectStat {
-            tail: self.tail(oid).unwrap_or_default(),
+            tail: self.tail(unit).unwrap_or_default(),
             dkey_count: facts.dkey_count,
             keys_epoch: facts.keys_epoch,
         }
     }
 
     /// Size of the object as an array; `None` when it is not here.
-    pub fn tail(&self, oid: Oid) -> Option<Tail> {
-        let object = self.object(oid)?;
+    pub fn tail(&self, unit: Unit) -> Option<Tail> {
+        let object = self.object(unit)?;
         let (dkey_max, end) = match object.tail() {
             Some((dkey, end)) => (Some(dkey), end),
             None => (None, 0),
@@ -288,20 +288,20 @@ impl View<'_> {
     /// `Inval` for a greatest or least dkey of an object with hashed dkeys.
     pub fn query(
         &self,
-        oid: Oid,
+        unit: Unit,
         flags: QueryFlags,
         dkey: &[u8],
         akey: &[u8],
     ) -> Result<Option<FoundOwned>> {
-        let Some(object) = self.object(oid) else { return Ok(None) };
-        let numbers = matches!(oid.obj_type(), Some(ObjType::AkeyU64 | ObjType::MultiU64));
+        let Some(object) = self.object(unit) else { return Ok(None) };
+        let numbers = matches!(unit.obj_type(), Some(ObjType::AkeyU64 | ObjType::MultiU64));
         if !flags.has(QueryFlags::DKEY) {
-            crate::changes::check_dkey(oid, dkey)?;
+            crate::changes::check_dkey(unit, dkey)?;
             let found = object.dkey(dkey);
             return Ok(found.and_then(|found| find_in(found, dkey, akey, flags, numbers)));
         }
         let down = object.dkeys_down().ok_or_else(|| {
-            Error::inval(format!("object {oid} has hashed dkeys, which have no order"))
+            Error::inval(format!("object {unit} has hashed dkeys, which have no order"))
         })?;
         let mut walk = if flags.has(QueryFlags::MAX) { down } else { object.dkeys() };
         Ok(walk.find_map(|(name, dkey)| {

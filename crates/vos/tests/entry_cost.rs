@@ -25,7 +25,8 @@ fn a_directory_entry_takes_at_most_300_bytes() {
         };
         let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
         let shard = store.create_shard(PoolId(1), &config).await.unwrap();
-        let (cont, oid) = (ContId(1), Oid::generate(0, 1, ObjType::MultiHashed, ObjClass::S1, 0));
+        let (cont, unit) =
+            (ContId(1), Oid::generate(0, 1, ObjType::MultiHashed, ObjClass::S1, 0).first_unit());
         shard.create_cont(cont).unwrap();
         const COUNT: u64 = 100_000;
         let before = heap_bytes();
@@ -34,7 +35,7 @@ fn a_directory_entry_takes_at_most_300_bytes() {
             assert_eq!(name.len(), 20);
             let value = UpdateValue::Inline(&[7; 100]);
             let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
-            let ops = [Op::Update { oid, dkey: name.as_bytes(), cond: Cond::NONE, iods }];
+            let ops = [Op::Update { unit, dkey: name.as_bytes(), cond: Cond::NONE, iods }];
             let payload = shard.stage(&ops).unwrap();
             shard.apply(cont, Epoch(n + 1), &ops, payload, None, &[]).unwrap();
         }

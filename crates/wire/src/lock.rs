@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use types::{ClientId, ContId, Oid, PoolId};
+use types::{ClientId, ContId, PoolId, Unit};
 
 /// What kind of lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -125,7 +125,7 @@ pub enum LockOp {
 pub struct LockRequest {
     pub pool: PoolId,
     pub cont: ContId,
-    pub oid: Oid,
+    pub unit: Unit,
     pub kind: LockKind,
     pub owner: LockOwner,
     pub op: LockOp,

@@ -13,7 +13,7 @@ pub use crate::versions::AdminReply;
 
 use crate::lock::{LockKind, LockOwner, LockRange, LockRequest};
 use serde::{Deserialize, Serialize};
-use types::{ClientId, ContId, Epoch, Oid, PoolId, TargetId};
+use types::{ClientId, ContId, Epoch, Oid, PoolId, TargetId, Unit};
 
 /// Condition bits of an operation. Names follow DAOS's `DAOS_COND_*`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -193,12 +193,13 @@ impl QueryFlags {
     }
 }
 
-/// One operation on one shard of an object.
+/// One operation on one unit of an object. Units of one object that a target holds have nothing to
+/// do with each other: an op sees and changes the one it names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Op<'a> {
     /// Write akeys of a dkey.
     Update {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         cond: Cond,
@@ -206,7 +207,7 @@ pub enum Op<'a> {
     },
     /// Read akeys of a dkey.
     Fetch {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         cond: Cond,
@@ -214,14 +215,14 @@ pub enum Op<'a> {
     },
     /// Remove the whole shard. With `Cond::OBJ_EMPTY`, only if no dkey but `besides` is there.
     PunchObj {
-        oid: Oid,
+        unit: Unit,
         cond: Cond,
         /// The dkey that does not count.
         #[serde(with = "serde_bytes", borrow)]
         besides: &'a [u8],
     },
     PunchDkeys {
-        oid: Oid,
+        unit: Unit,
         cond: Cond,
         /// Which; each length-prefixed inside.
         #[serde(borrow)]
@@ -230,13 +231,13 @@ pub enum Op<'a> {
     /// Remove integer dkeys from `from` (inclusive) upwards.
     PunchDkeysFrom {
         /// The object; its dkeys must be integers.
-        oid: Oid,
+        unit: Unit,
         /// First dkey to remove.
         from: u64,
     },
     /// Remove akeys of a dkey.
     PunchAkeys {
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         cond: Cond,
@@ -245,7 +246,7 @@ pub enum Op<'a> {
     },
     /// List keys or ranges.
     List {
-        oid: Oid,
+        unit: Unit,
         /// What to walk over.
         #[serde(borrow)]
         scope: ListScope<'a>,
@@ -259,7 +260,7 @@ pub enum Op<'a> {
     },
     /// Find the least or greatest dkey, akey, recx.
     Query {
-        oid: Oid,
+        unit: Unit,
         flags: QueryFlags,
         /// The dkey, unless it is to be found.
         #[serde(with = "serde_bytes", borrow)]
@@ -269,12 +270,12 @@ pub enum Op<'a> {
         akey: &'a [u8],
     },
     /// Facts about the shard: newest epoch, key count, array tail, bytes used.
-    Stat { oid: Oid },
+    Stat { unit: Unit },
     /// Read the link at (dkey, akey), its tail if the object is held here, and register an open
     /// handle if asked (see [`Op::Open`]).
     FetchLink {
         /// The object that holds the link.
-        oid: Oid,
+        unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
         #[serde(with = "serde_bytes", borrow)]
@@ -286,7 +287,7 @@ pub enum Op<'a> {
     /// object if it is held here (or when its last open handle goes).
     RemoveLink {
         /// The object that holds the link.
-        oid: Oid,
+        unit: Unit,
         /// The dkey, removed whole.
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
@@ -296,14 +297,14 @@ pub enum Op<'a> {
     },
     /// Register an open handle of this client: the object outlives its last link until
     /// [`Notice::Release`] or the client's end.
-    Open { oid: Oid },
+    Open { unit: Unit },
     /// Punch the object, or when a client holds it open, as soon as none does.
-    PunchUnlessOpen { oid: Oid },
+    PunchUnlessOpen { unit: Unit },
     /// Write one-byte records behind the last one of an array, all of which must be here; where
     /// that is, is decided when the data take effect. Chunk `i` is dkey `i + 1`, akey empty. The
     /// only op of its batch; in no transaction over several targets.
     Append {
-        oid: Oid,
+        unit: Unit,
         /// Records in a chunk.
         chunk_records: u64,
         /// How many; they are in the bulk.
@@ -313,7 +314,7 @@ pub enum Op<'a> {
     /// neighbours joined. Filled records ([`UpdateValue::Zero`]) count as unwritten.
     ListRuns {
         /// The object; chunk `i` is dkey `i + 1`, akey empty.
-        oid: Oid,
+        unit: Unit,
         /// Records in a chunk.
         chunk_records: u64,
         /// Range of the whole array, in records.
@@ -323,29 +324,56 @@ pub enum Op<'a> {
     },
     /// Keep an object that [`Op::PunchUnlessOpen`] would free with its last open handle
     /// (`NonExist` when it would not be: it is gone).
-    Adopt { oid: Oid },
+    Adopt { unit: Unit },
 }
 
 impl Op<'_> {
-    /// The object the op addresses.
-    pub fn oid(&self) -> Oid {
+    /// The unit the op addresses.
+    pub fn unit(&self) -> Unit {
         match *self {
-            Op::Update { oid, .. }
-            | Op::Fetch { oid, .. }
-            | Op::PunchObj { oid, .. }
-            | Op::PunchDkeys { oid, .. }
-            | Op::PunchDkeysFrom { oid, .. }
-            | Op::PunchAkeys { oid, .. }
-            | Op::List { oid, .. }
-            | Op::Query { oid, .. }
-            | Op::Stat { oid }
-            | Op::FetchLink { oid, .. }
-            | Op::RemoveLink { oid, .. }
-            | Op::Open { oid }
-            | Op::PunchUnlessOpen { oid }
-            | Op::Append { oid, .. }
-            | Op::ListRuns { oid, .. }
-            | Op::Adopt { oid } => oid,
+            Op::Update { unit, .. }
+            | Op::Fetch { unit, .. }
+            | Op::PunchObj { unit, .. }
+            | Op::PunchDkeys { unit, .. }
+            | Op::PunchDkeysFrom { unit, .. }
+            | Op::PunchAkeys { unit, .. }
+            | Op::List { unit, .. }
+            | Op::Query { unit, .. }
+            | Op::Stat { unit }
+            | Op::FetchLink { unit, .. }
+            | Op::RemoveLink { unit, .. }
+            | Op::Open { unit }
+            | Op::PunchUnlessOpen { unit }
+            | Op::Append { unit, .. }
+            | Op::ListRuns { unit, .. }
+            | Op::Adopt { unit } => unit,
+        }
+    }
+
+    /// The object of that unit.
+    pub fn oid(&self) -> Oid {
+        self.unit().object
+    }
+
+    /// Makes it an op on another unit.
+    pub fn set_unit(&mut self, to: Unit) {
+        match self {
+            Op::Update { unit, .. }
+            | Op::Fetch { unit, .. }
+            | Op::PunchObj { unit, .. }
+            | Op::PunchDkeys { unit, .. }
+            | Op::PunchDkeysFrom { unit, .. }
+            | Op::PunchAkeys { unit, .. }
+            | Op::List { unit, .. }
+            | Op::Query { unit, .. }
+            | Op::Stat { unit }
+            | Op::FetchLink { unit, .. }
+            | Op::RemoveLink { unit, .. }
+            | Op::Open { unit }
+            | Op::PunchUnlessOpen { unit }
+            | Op::Append { unit, .. }
+            | Op::ListRuns { unit, .. }
+            | Op::Adopt { unit } => *unit = to,
         }
     }
 
@@ -369,7 +397,7 @@ impl Op<'_> {
 /// What a transaction read and relies on: it fails with `TxRestart` if it has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReadCheck<'a> {
-    pub oid: Oid,
+    pub unit: Unit,
     #[serde(borrow)]
     pub of: ReadScope<'a>,
     /// The epoch the reader saw; [`Epoch::ZERO`] for "absent".
@@ -476,7 +504,7 @@ pub enum Request<'a> {
         /// As [`Batch::at`].
         at: Epoch,
         /// Start after this object.
-        after: Option<Oid>,
+        after: Option<Unit>,
         /// Most objects in the answer.
         count_max: u32,
     },
@@ -511,14 +539,14 @@ pub enum Notice {
         pool: PoolId,
         cont: ContId,
         /// One entry per handle.
-        oids: Vec<Oid>,
+        units: Vec<Unit>,
     },
     /// Whoever waited for a lock does so no more. With `release`, nor does it want the lock, should
     /// it have been granted already; without a wait this is an unlock that nobody waits for.
     LockLeave {
         pool: PoolId,
         cont: ContId,
-        oid: Oid,
+        unit: Unit,
         kind: LockKind,
         owner: LockOwner,
         /// What was waited for, or is to be unlocked.
@@ -539,11 +567,11 @@ mod tests {
 
     #[test]
     fn kinds_are_told_by_the_first_byte() {
-        let (pool, cont, oid) = (PoolId(1), ContId(2), Oid::NIL);
+        let (pool, cont, unit) = (PoolId(1), ContId(2), Unit::NIL);
         let lock = Request::Lock(LockRequest {
             pool,
             cont,
-            oid,
+            unit,
             kind: LockKind::Flock,
             owner: LockOwner { holder: 1, id: 2 },
             op: LockOp::Clear { range: LockRange::WHOLE },

@@ -3,7 +3,7 @@
 use crate::obj::Recx;
 use crate::sums::BulkSums;
 use serde::{Deserialize, Serialize};
-use types::{Epoch, Oid};
+use types::{Epoch, Unit};
 
 /// Size of an array object as far as one shard knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -268,8 +268,8 @@ const FILE_INDEX_BYTES: u64 = 1024;
 /// Answer to [`crate::obj::Request::ListObjects`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ObjectList {
-    /// Objects in [`Oid::list_order`].
-    pub oids: Vec<Oid>,
+    /// Objects in [`Unit::list_order`].
+    pub units: Vec<Unit>,
     /// False when there are more.
     pub complete: bool,
 }

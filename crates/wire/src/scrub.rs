@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use types::{ContId, Error, Oid, Result, size};
+use types::{ContId, Error, Result, Unit, size};
 
 /// Rate of pools that never set one, bytes per second.
 pub const RATE_DEFAULT: u64 = 16 << 20;
@@ -87,7 +87,7 @@ pub struct BadPlace {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BadHolder {
     pub cont: ContId,
-    pub oid: Oid,
+    pub unit: Unit,
     #[serde(with = "serde_bytes")]
     pub dkey: Vec<u8>,
     #[serde(with = "serde_bytes")]

@@ -4,6 +4,8 @@
 //! down here and compared with every `Cargo.toml`. Dev-dependencies are free: tests may look
 //! at both sides of the wire.
 
+use super::lexer::code_only;
+use super::rust::has_word;
 use super::{Finding, Repo};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,11 +28,26 @@ const WITHIN_LAYER: [(&str, &str); 4] =
 /// What a crate may not reach even through others: the two sides of the wire never meet.
 const NEVER: [(&str, &str); 2] = [("client", "vos"), ("client", "engine")];
 
+/// Crates that name units of objects; which target has one, only the client below them knows.
+const WITHOUT_TARGETS: [&str; 4] = ["dfs", "capi", "fuse", "intercept"];
+
 /// One crate's non-development dependencies: name and the line that names it.
 type Edges = BTreeMap<String, usize>;
 
-/// Reports edges that go up or sideways, forbidden reach, and crates without a layer.
+/// Reports edges that go up or sideways, forbidden reach, crates without a layer, and ids of targets
+/// above the layer that places.
 pub fn check(repo: &Repo, findings: &mut Vec<Finding>) {
+    for (path, text) in repo.with_suffix(".rs") {
+        if !WITHOUT_TARGETS.iter().any(|name| path.starts_with(&format!("crates/{name}/src/"))) {
+            continue;
+        }
+        for (at, line) in code_only(text).lines().enumerate() {
+            if has_word(line, "TargetId") {
+                let advice = "name units (`types::Unit`); `client` knows where they are";
+                findings.push(Finding::new(path, at + 1, "a target's id", advice));
+            }
+        }
+    }
     let crates: BTreeMap<&str, (&str, Edges)> = repo
         .with_suffix("/Cargo.toml")
         .filter_map(|(path, text)| {
@@ -199,6 +216,20 @@ mod tests {
             ("vos", ""),
         ]);
         assert!(bad.iter().any(|line| line.contains("client → control → vos")), "{bad:?}");
+    }
+
+    #[test]
+    fn ids_of_targets_stay_below_the_layer_that_places() {
+        let user = "//! Asks.\n// Not a TargetId.\nuse types::TargetId;\n";
+        let repo = Repo::of(&[
+            ("crates/dfs/src/page.rs", user),
+            ("crates/client/src/cont.rs", user),
+            ("crates/dfs/tests/page.rs", user),
+        ]);
+        let mut findings = Vec::new();
+        check(&repo, &mut findings);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].to_string().starts_with("crates/dfs/src/page.rs:3: a target's id"));
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn has_reason(raw: &[&str], at: usize) -> bool {
     raw[above..=at].iter().any(|line| is_reason(line))
 }
 
-fn has_word(line: &str, wanted: &str) -> bool {
+pub(super) fn has_word(line: &str, wanted: &str) -> bool {
     words(line).any(|(_, word)| word == wanted)
 }
 

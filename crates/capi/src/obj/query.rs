@@ -41,26 +41,17 @@ pub unsafe extern "C" fn daos_obj_query(
     let (oa, ranks) = (User(oa), User(ranks));
     launch(ev, Sign::Der, move |local| async move {
         let cont = handle.cont.mirror(&local)?;
-        let map = cont.pool().map();
-        let mut held: Vec<u32> = Vec::new();
-        for target in cont.shard_targets(handle.oid)? {
-            let engine = map.engine_of(target).ok_or_else(|| {
-                Error::new(Code::NonExist, format!("target {target} has no engine"))
-            })?;
-            if !held.contains(&engine.rank.0) {
-                held.push(engine.rank.0);
-            }
-        }
+        let held = cont.engines_of(handle.oid)?;
         // SAFETY: the caller's promise.
         if let (Some(oa), Some(first)) = (unsafe { oa.0.as_mut() }, held.first()) {
-            oa.oa_rank = *first;
+            oa.oa_rank = first.0;
         }
         // SAFETY: the caller's promise.
         if let Some(ranks) = unsafe { ranks.0.as_mut() } {
             let room = if ranks.rl_ranks.is_null() { 0 } else { ranks.rl_nr as usize };
             for (at, rank) in held.iter().take(room).enumerate() {
                 // SAFETY: `at` is below the room the list says it has.
-                unsafe { ranks.rl_ranks.add(at).write(*rank) };
+                unsafe { ranks.rl_ranks.add(at).write(rank.0) };
             }
             ranks.rl_nr = held.len() as u32;
         }

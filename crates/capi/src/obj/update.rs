@@ -207,17 +207,16 @@ async fn write(
             continue;
         }
         // Written and removed at one moment.
-        let target = object.cont().target_of(object.oid(), dkey)?;
+        let unit = object.cont().unit_of(object.oid(), dkey)?;
         let mut batch = object.cont().batch();
-        let oid = object.oid();
         if !load.iods.is_empty() {
-            batch.op_at(target, Op::Update { oid, dkey, cond, iods: load.iods });
+            batch.op_of_unit(Op::Update { unit, dkey, cond, iods: load.iods });
             for piece in &load.data {
                 batch.bulk_out(piece);
             }
         }
         let akeys = punched.iter().map(|akey| serde_bytes::Bytes::new(akey)).collect();
-        batch.op_at(target, Op::PunchAkeys { oid, dkey, cond: punch_cond, akeys });
+        batch.op_of_unit(Op::PunchAkeys { unit, dkey, cond: punch_cond, akeys });
         return batch.run().await.map(|_| ());
     }
     if !punched.is_empty() {

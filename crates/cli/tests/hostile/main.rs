@@ -190,7 +190,8 @@ impl Bench {
             let recxs = vec![Recx { index: 0, count }];
             let want = FetchWant::Array { record_bytes: 1, recxs };
             let (dkey, iods) = (1u64.to_le_bytes(), vec![FetchIod { akey: b"", want }]);
-            let ops = vec![Op::Fetch { oid, dkey: &dkey, cond: Cond::NONE, iods }];
+            let ops =
+                vec![Op::Fetch { unit: oid.first_unit(), dkey: &dkey, cond: Cond::NONE, iods }];
             let (pool, cont, checks) = (pool.info().id, cont.id(), Vec::new());
             let (at, sums) = (Epoch::ZERO, Sums::NONE);
             wire::encode(&Request::Batch(Batch { pool, cont, at, checks, ops, sums }))

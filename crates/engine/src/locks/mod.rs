@@ -150,8 +150,8 @@ impl Target {
         let ctx = self.mapped_shard(request.pool).await?;
         self.known_cont(&ctx, request.cont).await?;
         self.check_is_home(&ctx, header.map_version, &request)?;
-        let LockRequest { pool, cont, oid, kind, owner, op } = request;
-        let key = ((pool, cont, oid) as Handle, kind.space());
+        let LockRequest { pool, cont, unit, kind, owner, op } = request;
+        let key = ((pool, cont, unit) as Handle, kind.space());
         let wish = |range, mode, pid| Wish { kind, owner, pid, client, range, mode };
         let locks = &self.locks;
         let mut granted = Vec::new();
@@ -297,10 +297,10 @@ impl Target {
             return Err(Error::bare(Code::Stale));
         }
         let map = ctx.map()?;
-        if placement::layout(request.oid, &map)?.leader(0, &map) != Some(self.id) {
+        if placement::layout(request.unit.object, &map)?.leader(0, &map) != Some(self.id) {
             return Err(Error::inval(format!(
                 "target {} does not decide about locks of object {}",
-                self.id, request.oid
+                self.id, request.unit.object
             )));
         }
         Ok(())

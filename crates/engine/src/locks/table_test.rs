@@ -2,13 +2,16 @@
 
 use super::*;
 use proptest::prelude::*;
-use types::{ContId, Oid, PoolId};
+use types::{ContId, Oid, PoolId, Unit};
 use wire::lock::LockOwner;
 
 const BYTES: u64 = 8;
 
 fn key(object: u64, kind: LockKind) -> Key {
-    ((PoolId(1), ContId(1), Oid { hi: 0, lo: object }), kind.space())
+    (
+        (PoolId(1), ContId(1), Unit { object: Oid { hi: 0, lo: object }, group: 3, cell: 4 }),
+        kind.space(),
+    )
 }
 
 fn owner(id: u64) -> LockOwner {

@@ -10,7 +10,7 @@
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-use types::{Epoch, Key, Oid};
+use types::{Epoch, Key, Unit};
 
 use super::Container;
 use super::extent::{ArrayValue, Place, ReadPart, read_parts};
@@ -27,11 +27,11 @@ pub(crate) struct ObjectAt<'a> {
 
 impl Container {
     /// The object as of `at` (zero: now), if it holds anything then.
-    pub(crate) fn object_at(&self, oid: Oid, at: Epoch) -> Option<ObjectAt<'_>> {
+    pub(crate) fn object_at(&self, unit: Unit, at: Epoch) -> Option<ObjectAt<'_>> {
         if at == Epoch::ZERO {
-            return self.object(oid).map(|object| ObjectAt { object, at });
+            return self.object(unit).map(|object| ObjectAt { object, at });
         }
-        let object = self.whole(oid)?.life_at(at);
+        let object = self.whole(unit)?.life_at(at);
         let found = ObjectAt { object, at };
         (found.facts().dkey_count > 0).then_some(found)
     }

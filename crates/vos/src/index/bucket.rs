@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::rc::Rc;
 
-use types::{ContId, Epoch, Key, Oid};
+use types::{ContId, Epoch, Key, Unit};
 
 use super::garbage::Garbage;
 use super::object::Object;
@@ -34,7 +34,7 @@ const GROWTH_BYTES: u64 = 6 << 10;
 /// The directory has at most this many slots for each bucket, and for sixteen more.
 const SLOTS_PER_BUCKET_MAX: u64 = 64;
 
-pub(crate) type Objects = HashMap<Oid, Box<Object>, foldhash::fast::FixedState>;
+pub(crate) type Objects = HashMap<Unit, Box<Object>, foldhash::fast::FixedState>;
 
 /// Small objects that share the first bits of their hash.
 #[derive(Debug, Default)]
@@ -55,14 +55,14 @@ pub(crate) struct Container {
     directory: Vec<u32>,
     buckets: Vec<Bucket>,
     /// Objects with pages of their own, tombstones included.
-    pub large: BTreeMap<(u64, Oid), Box<Object>>,
+    pub large: BTreeMap<(u64, Unit), Box<Object>>,
     pub versions: Rc<Versions>,
     /// Objects that have a past.
-    pub pasts: BTreeSet<Oid>,
+    pub pasts: BTreeSet<Unit>,
     /// Objects with something that nobody sees, to be swept.
-    pub unswept: BTreeSet<Oid>,
+    pub unswept: BTreeSet<Unit>,
     /// All objects with a past from here on are to be swept.
-    pub sweep_from: Option<Oid>,
+    pub sweep_from: Option<Unit>,
     pub probe: Rc<Probe>,
 }
 
@@ -82,8 +82,8 @@ pub(crate) enum Scope<'a> {
 }
 
 /// The hash that places an object.
-pub(crate) fn hash_of(oid: Oid) -> u64 {
-    oid.list_order().0
+pub(crate) fn hash_of(unit: Unit) -> u64 {
+    unit.list_order().0
 }
 
 /// The first bit after `depth`.
@@ -106,7 +106,7 @@ impl Bucket {
 pub(crate) fn encode_part(object: &Object, parts: &Parts, start: &Key) -> Vec<u8> {
     let mut out = Vec::new();
     let end = parts.end_of(start);
-    encode_range(parts.cont, parts.oid, object, start, end.as_deref(), &mut out);
+    encode_range(parts.cont, parts.unit, object, start, end.as_deref(), &mut out);
     out
 }
 
@@ -163,8 +163,8 @@ impl Container {
     }
 
     /// The bucket an object belongs to, or would if it were small.
-    pub(crate) fn bucket(&self, oid: Oid) -> &Bucket {
-        &self.buckets[self.number_of(hash_of(oid))]
+    pub(crate) fn bucket(&self, unit: Unit) -> &Bucket {
+        &self.buckets[self.number_of(hash_of(unit))]
     }
 
     pub(crate) fn buckets(&self) -> &[Bucket] {
@@ -193,40 +193,40 @@ impl Container {
     }
 
     /// The object, if it holds anything now.
-    pub(crate) fn object(&self, oid: Oid) -> Option<&Object> {
-        self.whole(oid).filter(|object| object.dkey_count > 0)
+    pub(crate) fn object(&self, unit: Unit) -> Option<&Object> {
+        self.whole(unit).filter(|object| object.dkey_count > 0)
     }
 
     /// The object, tombstones included.
-    pub(crate) fn whole(&self, oid: Oid) -> Option<&Object> {
+    pub(crate) fn whole(&self, unit: Unit) -> Option<&Object> {
         if !self.large.is_empty()
-            && let Some(object) = self.large.get(&oid.list_order())
+            && let Some(object) = self.large.get(&unit.list_order())
         {
             return Some(object);
         }
-        let bucket = self.bucket(oid);
+        let bucket = self.bucket(unit);
         if !self.probe.reach(&bucket.page, || bucket.id(self.id)) {
             return None;
         }
-        bucket.objects.get(&oid).map(|object| &**object)
+        bucket.objects.get(&unit).map(|object| &**object)
     }
 
     /// Keeps the list of objects with a past.
-    pub(crate) fn note_past(&mut self, oid: Oid) {
-        let large = self.large.get(&oid.list_order());
-        let object = large.or_else(|| self.bucket(oid).objects.get(&oid));
+    pub(crate) fn note_past(&mut self, unit: Unit) {
+        let large = self.large.get(&unit.list_order());
+        let object = large.or_else(|| self.bucket(unit).objects.get(&unit));
         if object.is_some_and(|object| object.past.is_some()) {
-            self.pasts.insert(oid);
+            self.pasts.insert(unit);
         } else {
-            self.pasts.remove(&oid);
-            self.unswept.remove(&oid);
+            self.pasts.remove(&unit);
+            self.unswept.remove(&unit);
         }
     }
 
     /// An object is about to be changed in all its parts.
-    pub(crate) fn touch_whole(&self, oid: Oid) {
-        self.touch_home(oid);
-        let parts = self.large.get(&oid.list_order()).and_then(|object| object.parts.as_ref());
+    pub(crate) fn touch_whole(&self, unit: Unit) {
+        self.touch_home(unit);
+        let parts = self.large.get(&unit.list_order()).and_then(|object| object.parts.as_ref());
         if let Some(parts) = parts {
             for (start, page) in parts.pages.iter() {
                 self.probe.reach(page, || parts.id(start));
@@ -236,12 +236,12 @@ impl Container {
 
     /// An object is about to be punched, or dkeys of it from somewhere on: with snapshots, what
     /// goes is looked at one by one.
-    pub(crate) fn touch_punched(&self, oid: Oid) {
-        let object = self.large.get(&oid.list_order());
+    pub(crate) fn touch_punched(&self, unit: Unit) {
+        let object = self.large.get(&unit.list_order());
         if object.is_some_and(|object| self.keeps(object)) {
-            self.touch_whole(oid);
+            self.touch_whole(unit);
         } else {
-            self.touch_home(oid);
+            self.touch_home(unit);
         }
     }
 
@@ -251,21 +251,21 @@ impl Container {
     }
 
     /// An object is about to change: what it belongs to, or will when it is made anew.
-    pub(crate) fn touch_home(&self, oid: Oid) {
-        let bucket = self.bucket(oid);
+    pub(crate) fn touch_home(&self, unit: Unit) {
+        let bucket = self.bucket(unit);
         self.probe.reach(&bucket.page, || bucket.id(self.id));
     }
 
     /// All objects that are in memory at least in part.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = (Oid, &Object)> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = (Unit, &Object)> {
         let small = self.buckets.iter().flat_map(|bucket| &bucket.objects);
-        let small = small.map(|(oid, object)| (*oid, &**object));
-        small.chain(self.large.iter().map(|((_, oid), object)| (*oid, &**object)))
+        let small = small.map(|(unit, object)| (*unit, &**object));
+        small.chain(self.large.iter().map(|((_, unit), object)| (*unit, &**object)))
     }
 
     /// Objects with pages of their own, from a hash on.
-    pub(crate) fn large_from(&self, hash: u64) -> impl Iterator<Item = Oid> {
-        self.large.range((hash, Oid::NIL)..).map(|((_, oid), _)| *oid)
+    pub(crate) fn large_from(&self, hash: u64) -> impl Iterator<Item = Unit> {
+        self.large.range((hash, Unit::NIL)..).map(|((_, unit), _)| *unit)
     }
 
     /// Runs a change of an object at `epoch` (`None`: one that is no change to readers). The object is
@@ -274,7 +274,7 @@ impl Container {
     #[expect(clippy::too_many_arguments, reason = "what a change is, and what follows it")]
     pub(crate) fn change(
         &mut self,
-        oid: Oid,
+        unit: Unit,
         scope: Scope<'_>,
         make: bool,
         epoch: Option<Epoch>,
@@ -284,39 +284,39 @@ impl Container {
     ) -> Delta {
         let wanted =
             |object: &Object| make || object.dkey_count > 0 || matches!(scope, Scope::Past);
-        let delta = if let Some(object) = self.large.get_mut(&oid.list_order()) {
+        let delta = if let Some(object) = self.large.get_mut(&unit.list_order()) {
             if !wanted(object) {
                 return Delta::default();
             }
             let mut delta = change_large(object, scope, epoch, ledger, effects, run);
             if object.is_gone() {
-                delta.scm += self.drop_large(oid, ledger, effects);
+                delta.scm += self.drop_large(unit, ledger, effects);
             }
             delta
         } else {
-            let bucket = self.bucket(oid);
-            if !bucket.page.absent && !make && !bucket.objects.get(&oid).is_some_and(|o| wanted(o))
+            let bucket = self.bucket(unit);
+            if !bucket.page.absent && !make && !bucket.objects.get(&unit).is_some_and(|o| wanted(o))
             {
                 return Delta::default();
             }
-            self.change_small(oid, matches!(scope, Scope::Past), epoch, ledger, effects, run)
+            self.change_small(unit, matches!(scope, Scope::Past), epoch, ledger, effects, run)
         };
         if effects.versions.is_some() || !self.pasts.is_empty() {
-            self.note_past(oid);
+            self.note_past(unit);
         }
         delta
     }
 
     fn change_small(
         &mut self,
-        oid: Oid,
+        unit: Unit,
         past_only: bool,
         epoch: Option<Epoch>,
         ledger: &mut Ledger,
         effects: &mut Effects,
         run: impl FnOnce(&mut Object, &mut Effects),
     ) -> Delta {
-        let number = self.number_of(hash_of(oid));
+        let number = self.number_of(hash_of(unit));
         let bucket = &mut self.buckets[number];
         if ledger.paged {
             let (objects, page) = (&bucket.objects, &mut bucket.page);
@@ -327,14 +327,14 @@ impl Container {
             });
         }
         let scm_before = effects.scm;
-        let object = bucket.objects.entry(oid).or_insert_with(|| {
+        let object = bucket.objects.entry(unit).or_insert_with(|| {
             effects.scm += cost::OBJECT as i64;
-            Box::new(Object::new(oid.dkey_kind()))
+            Box::new(Object::new(unit.dkey_kind()))
         });
         let mut delta = run_change(object, past_only, epoch, effects, run);
         if object.is_gone() {
             object.forget_facts(effects);
-            bucket.objects.remove(&oid);
+            bucket.objects.remove(&unit);
             effects.scm -= cost::OBJECT as i64;
         }
         delta.scm = effects.scm - scm_before;
@@ -354,61 +354,62 @@ impl Container {
     /// sweep gives back what no snapshot sees of it.
     pub(crate) fn punch_object(
         &mut self,
-        oid: Oid,
+        unit: Unit,
         epoch: Epoch,
         ledger: &mut Ledger,
         garbage: &mut Garbage,
         effects: &mut Effects,
     ) -> Delta {
-        let large = self.large.get(&oid.list_order());
+        let large = self.large.get(&unit.list_order());
         if large.is_some_and(|object| !self.keeps(object)) {
-            return self.punch_large(oid, ledger, garbage);
+            return self.punch_large(unit, ledger, garbage);
         }
-        let small = self.bucket(oid).objects.get(&oid);
+        let small = self.bucket(unit).objects.get(&unit);
         let count = large.or(small).map_or(0, |object| object.dkey_count);
         if count <= PUNCH_DKEYS_MAX {
-            return self.change(oid, Scope::Whole, false, Some(epoch), ledger, effects, |o, fx| {
+            let scope = Scope::Whole;
+            return self.change(unit, scope, false, Some(epoch), ledger, effects, |o, fx| {
                 o.clear(epoch, fx);
             });
         }
-        let delta = self.change(oid, Scope::Whole, false, None, ledger, effects, |object, fx| {
+        let delta = self.change(unit, Scope::Whole, false, None, ledger, effects, |object, fx| {
             let counts = object.counts();
             object.end_life(epoch, fx);
             // They went with the life.
             fx.bytes -= counts.bytes as i64;
             object.bytes_used += counts.bytes;
         });
-        self.unswept.insert(oid);
-        self.note_past(oid);
+        self.unswept.insert(unit);
+        self.note_past(unit);
         delta
     }
 
     /// Removes integer dkeys from `from` upwards; all of them as [`Container::punch_object`] does.
     pub(crate) fn punch_from(
         &mut self,
-        oid: Oid,
+        unit: Unit,
         from: u64,
         epoch: Epoch,
         ledger: &mut Ledger,
         garbage: &mut Garbage,
         effects: &mut Effects,
     ) -> Delta {
-        let large = self.large.get(&oid.list_order());
+        let large = self.large.get(&unit.list_order());
         if large.is_some_and(|object| !self.keeps(object)) {
-            return self.punch_large_from(oid, from, epoch, ledger, garbage, effects);
+            return self.punch_large_from(unit, from, epoch, ledger, garbage, effects);
         }
-        let object = large.or_else(|| self.bucket(oid).objects.get(&oid));
+        let object = large.or_else(|| self.bucket(unit).objects.get(&unit));
         if object.is_some_and(|o| o.dkey_count > PUNCH_DKEYS_MAX && o.has_none_below(from)) {
-            return self.punch_object(oid, epoch, ledger, garbage, effects);
+            return self.punch_object(unit, epoch, ledger, garbage, effects);
         }
-        self.change(oid, Scope::Whole, false, Some(epoch), ledger, effects, |object, fx| {
+        self.change(unit, Scope::Whole, false, Some(epoch), ledger, effects, |object, fx| {
             object.punch_from(from, epoch, fx);
         })
     }
 
     /// Removes an object with pages of its own; what it holds becomes garbage.
-    fn punch_large(&mut self, oid: Oid, ledger: &mut Ledger, garbage: &mut Garbage) -> Delta {
-        let Some(mut object) = self.large.remove(&oid.list_order()) else {
+    fn punch_large(&mut self, unit: Unit, ledger: &mut Ledger, garbage: &mut Garbage) -> Delta {
+        let Some(mut object) = self.large.remove(&unit.list_order()) else {
             return Delta::default();
         };
         let Some(parts) = object.parts.take() else { return Delta::default() };
@@ -424,21 +425,21 @@ impl Container {
     /// garbage, what is left is in the part of `from`, which must be in memory.
     fn punch_large_from(
         &mut self,
-        oid: Oid,
+        unit: Unit,
         from: u64,
         epoch: Epoch,
         ledger: &mut Ledger,
         garbage: &mut Garbage,
         effects: &mut Effects,
     ) -> Delta {
-        let Some(object) = self.large.get_mut(&oid.list_order()) else { return Delta::default() };
+        let Some(object) = self.large.get_mut(&unit.list_order()) else { return Delta::default() };
         let Some(parts) = &mut object.parts else { return Delta::default() };
         let place = from.to_be_bytes();
         let first = parts.pages.range::<[u8]>(Bound::Included(&place), Bound::Unbounded).next();
         let first = first.map(|(start, _)| start.clone()).filter(|start| !start.is_empty());
         let mut delta = Delta::default();
         if let Some(first) = first {
-            let mut gone = Parts::empty(parts.cont, oid, &self.probe);
+            let mut gone = Parts::empty(parts.cont, unit, &self.probe);
             gone.pages = parts.pages.split_off::<[u8]>(&first);
             let mut counts = Counts::default();
             for (_, page) in gone.pages.iter() {
@@ -460,14 +461,14 @@ impl Container {
             }
             if object.dkey_count == 0 {
                 delta.objects = -1;
-                delta.scm += self.drop_large(oid, ledger, effects);
+                delta.scm += self.drop_large(unit, ledger, effects);
                 return delta;
             }
         }
         // Also the part before, if `from` is where one begins.
         let key = from.to_le_bytes();
         let scope = Scope::Dkey(&key);
-        let last = self.change(oid, scope, false, Some(epoch), ledger, effects, |object, fx| {
+        let last = self.change(unit, scope, false, Some(epoch), ledger, effects, |object, fx| {
             object.punch_from(from, epoch, fx);
         });
         Delta {
@@ -481,8 +482,8 @@ impl Container {
 
     /// Takes an object with pages of its own, of which nothing is left, out of the container;
     /// returns the change of the memory counted.
-    fn drop_large(&mut self, oid: Oid, ledger: &mut Ledger, effects: &mut Effects) -> i64 {
-        let Some(mut object) = self.large.remove(&oid.list_order()) else { return 0 };
+    fn drop_large(&mut self, unit: Unit, ledger: &mut Ledger, effects: &mut Effects) -> i64 {
+        let Some(mut object) = self.large.remove(&unit.list_order()) else { return 0 };
         let before = effects.scm;
         object.forget_facts(effects);
         let facts = effects.scm - before;
@@ -505,15 +506,15 @@ impl Container {
             let cont = self.id;
             let bucket = &mut self.buckets[number];
             let mut outgrown = Vec::new();
-            for (oid, object) in &bucket.objects {
+            for (unit, object) in &bucket.objects {
                 let scm = object.scm_bytes();
                 if scm > SMALL_BYTES_MAX {
-                    outgrown.push((*oid, scm));
+                    outgrown.push((*unit, scm));
                 }
             }
             outgrown.sort_unstable();
-            for (oid, scm) in outgrown {
-                let Some(mut object) = bucket.objects.remove(&oid) else { continue };
+            for (unit, scm) in outgrown {
+                let Some(mut object) = bucket.objects.remove(&unit) else { continue };
                 let counts = Counts { scm, ..object.counts() };
                 // All of it leaves the bucket and, but for the head, comes back in pages.
                 ledger.changed(&mut bucket.page, &Delta::removing(&counts));
@@ -523,7 +524,7 @@ impl Container {
                 let counts = Counts { objects: 0, scm: scm - cost::OBJECT - past, ..counts };
                 ledger.changed(&mut page, &Delta::adding(&counts));
                 ledger.count(cost::OBJECT as i64, false);
-                let mut parts = Parts::new(cont, oid, page, &self.probe);
+                let mut parts = Parts::new(cont, unit, page, &self.probe);
                 parts.past.dirty = true;
                 ledger.dirtied_count += 2;
                 parts.past.has_blocks = past > 0;
@@ -531,7 +532,7 @@ impl Container {
                 ledger.changed(&mut parts.past, &delta);
                 object.parts = Some(Box::new(parts));
                 split_parts(&mut object, &Key::default(), ledger);
-                self.large.insert(oid.list_order(), object);
+                self.large.insert(unit.list_order(), object);
             }
             bucket.page.settled_bytes = bucket.page.counts.scm + GROWTH_BYTES;
             let large = bucket.page.counts.scm > BUCKET_BYTES_MAX;
@@ -559,15 +560,15 @@ impl Container {
             ..Bucket::default()
         };
         let all = std::mem::take(&mut bucket.objects);
-        for (oid, object) in all {
-            if hash_of(oid) & bit == 0 {
-                bucket.objects.insert(oid, object);
+        for (unit, object) in all {
+            if hash_of(unit) & bit == 0 {
+                bucket.objects.insert(unit, object);
                 continue;
             }
             let counts = Counts { scm: object.scm_bytes(), ..object.counts() };
             ledger.changed(&mut bucket.page, &Delta::removing(&counts));
             ledger.changed(&mut right.page, &Delta::adding(&counts));
-            right.objects.insert(oid, object);
+            right.objects.insert(unit, object);
         }
         let (prefix, depth) = (right.prefix, right.depth);
         self.buckets.push(right);
@@ -582,11 +583,11 @@ impl Container {
 }
 
 fn encode_objects(cont: ContId, objects: &Objects) -> Vec<u8> {
-    let mut oids: Vec<&Oid> = objects.keys().collect();
-    oids.sort_unstable();
+    let mut units: Vec<&Unit> = objects.keys().collect();
+    units.sort_unstable();
     let mut out = Vec::new();
-    for oid in oids {
-        encode_object(cont, *oid, &objects[oid], true, &mut out);
+    for unit in units {
+        encode_object(cont, *unit, &objects[unit], true, &mut out);
     }
     out
 }
@@ -634,7 +635,7 @@ fn change_large(
 ) -> Delta {
     // Out of the object while it changes: what it needs is in memory.
     let Some(mut parts) = object.parts.take() else { return Delta::default() };
-    let (cont, oid) = (parts.cont, parts.oid);
+    let (cont, unit) = (parts.cont, parts.unit);
     let past_only = matches!(scope, Scope::Past);
     let keeps = effects.versions.is_some() || object.past.is_some() || past_only;
     if let (Scope::Dkey(dkey), false) = (&scope, keeps)
@@ -670,15 +671,15 @@ fn change_large(
         let Some(page) = parts.pages.get_mut::<[u8]>(start) else { continue };
         ledger.will_change(page, || {
             let mut out = Vec::new();
-            encode_range(cont, oid, object, start, end.as_deref(), &mut out);
-            (PageId::Part { cont, oid, start: start.clone() }, out)
+            encode_range(cont, unit, object, start, end.as_deref(), &mut out);
+            (PageId::Part { cont, unit, start: start.clone() }, out)
         });
     }
     if keeps {
         ledger.will_change(&mut parts.past, || {
             let mut out = Vec::new();
-            encode_object(cont, oid, object, false, &mut out);
-            (PageId::Past { cont, oid }, out)
+            encode_object(cont, unit, object, false, &mut out);
+            (PageId::Past { cont, unit }, out)
         });
         parts.past.has_blocks = true;
     }

@@ -5,7 +5,7 @@
 //! extents without a hole between them inside one window of [`WINDOW_BYTES`], which no snapshot
 //! tells apart. Joining a group changes nothing that can be read.
 
-use types::{ContId, Epoch, Oid};
+use types::{ContId, Epoch, Unit};
 
 use super::bucket::Scope;
 use super::extent::{ArrayValue, Place};
@@ -25,7 +25,7 @@ const MOVED_BYTES_MIN: u64 = 4096;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ArrayName {
     pub cont: ContId,
-    pub oid: Oid,
+    pub unit: Unit,
     pub dkey: Box<[u8]>,
     pub akey: Box<[u8]>,
 }
@@ -171,7 +171,7 @@ impl ArrayValue {
 impl Container {
     /// An array value, if there is one of this name.
     pub(crate) fn array(&self, name: &ArrayName) -> Option<&ArrayValue> {
-        match self.object(name.oid)?.dkey(&name.dkey)?.akey(&name.akey)? {
+        match self.object(name.unit)?.dkey(&name.dkey)?.akey(&name.akey)? {
             AkeyRef::Array(array) => Some(array),
             _ => None,
         }
@@ -195,7 +195,7 @@ impl Index {
         let (ledger, scope) = (&mut self.ledger, Scope::Dkey(&name.dkey));
         // To readers nothing changes: there is no epoch to note.
         let delta =
-            container.change(name.oid, scope, false, None, ledger, effects, |object, fx| {
+            container.change(name.unit, scope, false, None, ledger, effects, |object, fx| {
                 let Some(slot) = object.slot_mut(&name.dkey) else { return };
                 if !matches!(slot.only().akey(&name.akey), Some(AkeyRef::Array(_))) {
                     return;

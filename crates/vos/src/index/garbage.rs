@@ -98,10 +98,10 @@ impl Garbage {
         }
         while let Some((_, mut object)) = container.large.pop_first() {
             if let Some(mut parts) = object.parts.take() {
-                let id = PageId::Past { cont, oid: parts.oid };
+                let id = PageId::Past { cont, unit: parts.unit };
                 if parts.past.frozen {
                     let mut raw = Vec::new();
-                    encode_object(cont, parts.oid, &object, false, &mut raw);
+                    encode_object(cont, parts.unit, &object, false, &mut raw);
                     ledger.will_change(&mut parts.past, || (id.clone(), raw));
                 }
                 self.take_page(id, std::mem::take(&mut parts.past), ledger);
@@ -127,8 +127,8 @@ impl Garbage {
                 continue;
             }
             let Some(objects) = self.small.last_mut() else { break };
-            let oid = objects.keys().next().copied();
-            match oid.and_then(|oid| objects.remove(&oid)) {
+            let unit = objects.keys().next().copied();
+            match unit.and_then(|unit| objects.remove(&unit)) {
                 Some(object) => self.objects.push((object, cost::OBJECT)),
                 None => {
                     self.small.pop();

@@ -22,7 +22,7 @@ pub(crate) mod snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use types::{ContId, Epoch, Key, Oid};
+use types::{ContId, Epoch, Key, Unit};
 
 use crate::record::{ChangeDf, PlaceDf};
 use crate::space::{BlockChange, Run};
@@ -153,35 +153,35 @@ impl Index {
         let ledger = &mut self.ledger;
         effects.places_blocks = places_blocks(change);
         effects.versions = container.versions.any();
-        let delta = if let Some((oid, dkey, akey, value)) = new_value(change) {
+        let delta = if let Some((unit, dkey, akey, value)) = new_value(change) {
             let scope = Scope::Dkey(dkey);
-            container.change(oid, scope, true, Some(epoch), ledger, effects, |object, fx| {
+            container.change(unit, scope, true, Some(epoch), ledger, effects, |object, fx| {
                 object.set(dkey, akey, value, epoch, fx);
             })
         } else {
             match *change {
-                ChangeDf::PunchRecords { oid, dkey, akey, index, count } => {
+                ChangeDf::PunchRecords { unit, dkey, akey, index, count } => {
                     let scope = Scope::Dkey(dkey);
-                    container.change(oid, scope, false, Some(epoch), ledger, effects, |o, fx| {
+                    container.change(unit, scope, false, Some(epoch), ledger, effects, |o, fx| {
                         o.punch_records(dkey, akey, index, count, epoch, fx);
                     })
                 }
-                ChangeDf::PunchObj { oid } => {
-                    container.punch_object(oid, epoch, ledger, &mut self.garbage, effects)
+                ChangeDf::PunchObj { unit } => {
+                    container.punch_object(unit, epoch, ledger, &mut self.garbage, effects)
                 }
-                ChangeDf::PunchDkey { oid, dkey } => {
+                ChangeDf::PunchDkey { unit, dkey } => {
                     let scope = Scope::Dkey(dkey);
-                    container.change(oid, scope, false, Some(epoch), ledger, effects, |o, fx| {
+                    container.change(unit, scope, false, Some(epoch), ledger, effects, |o, fx| {
                         o.punch_dkey(dkey, epoch, fx);
                     })
                 }
-                ChangeDf::PunchDkeysFrom { oid, from } => {
+                ChangeDf::PunchDkeysFrom { unit, from } => {
                     let garbage = &mut self.garbage;
-                    container.punch_from(oid, from, epoch, ledger, garbage, effects)
+                    container.punch_from(unit, from, epoch, ledger, garbage, effects)
                 }
-                ChangeDf::PunchAkey { oid, dkey, akey } => {
+                ChangeDf::PunchAkey { unit, dkey, akey } => {
                     let scope = Scope::Dkey(dkey);
-                    container.change(oid, scope, false, Some(epoch), ledger, effects, |o, fx| {
+                    container.change(unit, scope, false, Some(epoch), ledger, effects, |o, fx| {
                         o.punch_akey(dkey, akey, epoch, fx);
                     })
                 }
@@ -227,7 +227,7 @@ impl Index {
     pub(crate) fn sweep(
         &mut self,
         cont: ContId,
-        oid: Oid,
+        unit: Unit,
         at: &SweepAt,
         count: usize,
         effects: &mut Effects,
@@ -236,15 +236,15 @@ impl Index {
         let versions = container.versions.clone();
         let mut next = None;
         let ledger = &mut self.ledger;
-        let delta = container.change(oid, Scope::Past, false, None, ledger, effects, |o, fx| {
+        let delta = container.change(unit, Scope::Past, false, None, ledger, effects, |o, fx| {
             if let Swept::More(more) = o.sweep(at, count, &versions, fx) {
                 next = Some(more);
             }
         });
         if next.is_none() {
-            container.unswept.remove(&oid);
+            container.unswept.remove(&unit);
         }
-        container.note_past(oid);
+        container.note_past(unit);
         self.count(&delta);
         next
     }
@@ -261,23 +261,23 @@ impl Index {
 /// The value that a change sets, if it does.
 pub(crate) fn new_value<'a>(
     change: &ChangeDf<'a>,
-) -> Option<(Oid, &'a [u8], &'a [u8], NewValue<'a>)> {
+) -> Option<(Unit, &'a [u8], &'a [u8], NewValue<'a>)> {
     match *change {
-        ChangeDf::Single { oid, dkey, akey, value } => {
-            Some((oid, dkey, akey, NewValue::Single(Single::Inline(value))))
+        ChangeDf::Single { unit, dkey, akey, value } => {
+            Some((unit, dkey, akey, NewValue::Single(Single::Inline(value))))
         }
-        ChangeDf::SingleRuns { oid, dkey, akey, ref runs } => {
+        ChangeDf::SingleRuns { unit, dkey, akey, ref runs } => {
             let runs: Box<[Run]> =
                 runs.iter().map(|run| Run { at: run.at, bytes: run.bytes }).collect();
-            Some((oid, dkey, akey, NewValue::Single(Single::Runs(runs))))
+            Some((unit, dkey, akey, NewValue::Single(Single::Runs(runs))))
         }
-        ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place } => {
+        ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place } => {
             let place = match place {
                 PlaceDf::Inline(bytes) => Place::Inline(bytes.into()),
                 PlaceDf::Blocks(at) => Place::Blocks(at),
                 PlaceDf::Zero => Place::Zero,
             };
-            Some((oid, dkey, akey, NewValue::Records { record_bytes, index, count, place }))
+            Some((unit, dkey, akey, NewValue::Records { record_bytes, index, count, place }))
         }
         _ => None,
     }

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use types::{ContId, Key, Oid};
+use types::{ContId, Key, Unit};
 
 use crate::space::{BLOCK_BYTES, Run};
 
@@ -91,9 +91,9 @@ pub(crate) enum PageId {
     /// The small objects of a container whose hash begins with the `depth` bits of `prefix`.
     Bucket { cont: ContId, prefix: u64, depth: u8 },
     /// Dkeys of a large object from `start` on, in the object's order, up to the next part.
-    Part { cont: ContId, oid: Oid, start: Key },
+    Part { cont: ContId, unit: Unit, start: Key },
     /// What snapshots see of the past of a large object. Always in memory.
-    Past { cont: ContId, oid: Oid },
+    Past { cont: ContId, unit: Unit },
 }
 
 impl std::fmt::Display for PageId {
@@ -102,11 +102,11 @@ impl std::fmt::Display for PageId {
             PageId::Bucket { cont, prefix, depth } => {
                 write!(f, "container {cont}, objects of hash {prefix:016x}/{depth}")
             }
-            PageId::Part { cont, oid, start } => {
-                write!(f, "container {cont}, object {oid}, dkeys from {start:?}")
+            PageId::Part { cont, unit, start } => {
+                write!(f, "container {cont}, object {unit}, dkeys from {start:?}")
             }
-            PageId::Past { cont, oid } => {
-                write!(f, "container {cont}, object {oid}, its past")
+            PageId::Past { cont, unit } => {
+                write!(f, "container {cont}, object {unit}, its past")
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::ops::Bound;
 use std::rc::Rc;
 
-use types::{ContId, Key, Oid};
+use types::{ContId, Key, Unit};
 
 use super::page::{Page, PageId, Probe};
 use crate::ordered::OrdMap;
@@ -16,7 +16,7 @@ use crate::ordered::OrdMap;
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub cont: ContId,
-    pub oid: Oid,
+    pub unit: Unit,
     /// By where they begin.
     pub pages: OrdMap<Key, Page>,
     /// Of what snapshots see of the object's past; always in memory.
@@ -26,19 +26,19 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// One part that is all.
-    pub(crate) fn new(cont: ContId, oid: Oid, page: Page, probe: &Rc<Probe>) -> Parts {
+    pub(crate) fn new(cont: ContId, unit: Unit, page: Page, probe: &Rc<Probe>) -> Parts {
         let mut pages = OrdMap::default();
         pages.insert_new(Key::default(), page);
-        Parts { cont, oid, pages, past: Page::default(), probe: probe.clone() }
+        Parts { cont, unit, pages, past: Page::default(), probe: probe.clone() }
     }
 
     /// From a table; parts are added by the caller.
-    pub(crate) fn empty(cont: ContId, oid: Oid, probe: &Rc<Probe>) -> Parts {
-        Parts { cont, oid, pages: OrdMap::default(), past: Page::default(), probe: probe.clone() }
+    pub(crate) fn empty(cont: ContId, unit: Unit, probe: &Rc<Probe>) -> Parts {
+        Parts { cont, unit, pages: OrdMap::default(), past: Page::default(), probe: probe.clone() }
     }
 
     pub(crate) fn id(&self, start: &Key) -> PageId {
-        PageId::Part { cont: self.cont, oid: self.oid, start: start.clone() }
+        PageId::Part { cont: self.cont, unit: self.unit, start: start.clone() }
     }
 
     /// Where the part begins that a place in the order belongs to.

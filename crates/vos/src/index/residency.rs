@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use types::{Code, Error, Oid, Result};
+use types::{Code, Error, Result, Unit};
 
 use super::bucket::{Objects, encode_part};
 use super::object::Object;
@@ -28,12 +28,12 @@ impl Index {
                 let container = self.conts.get_mut(cont)?;
                 Some(&mut container.bucket_of(*prefix, *depth)?.page)
             }
-            PageId::Part { cont, oid, start } => {
-                let object = self.conts.get_mut(cont)?.large.get_mut(&oid.list_order())?;
+            PageId::Part { cont, unit, start } => {
+                let object = self.conts.get_mut(cont)?.large.get_mut(&unit.list_order())?;
                 object.parts.as_mut()?.pages.get_mut::<[u8]>(start)
             }
-            PageId::Past { cont, oid } => {
-                let object = self.conts.get_mut(cont)?.large.get_mut(&oid.list_order())?;
+            PageId::Past { cont, unit } => {
+                let object = self.conts.get_mut(cont)?.large.get_mut(&unit.list_order())?;
                 Some(&mut object.parts.as_mut()?.past)
             }
         }
@@ -52,14 +52,14 @@ impl Index {
             PageId::Bucket { cont, prefix, depth } => {
                 self.conts.get_mut(cont)?.bucket_of(*prefix, *depth)?.encode(*cont)
             }
-            PageId::Part { cont, oid, start } => {
-                let object = self.conts.get(cont)?.large.get(&oid.list_order())?;
+            PageId::Part { cont, unit, start } => {
+                let object = self.conts.get(cont)?.large.get(&unit.list_order())?;
                 encode_part(object, object.parts.as_ref()?, start)
             }
-            PageId::Past { cont, oid } => {
-                let object = self.conts.get(cont)?.large.get(&oid.list_order())?;
+            PageId::Past { cont, unit } => {
+                let object = self.conts.get(cont)?.large.get(&unit.list_order())?;
                 let mut out = Vec::new();
-                encode_object(*cont, *oid, object, false, &mut out);
+                encode_object(*cont, *unit, object, false, &mut out);
                 out
             }
         };
@@ -145,9 +145,9 @@ impl Index {
                     ledger.forgotten(&mut bucket.page);
                 }
             }
-            PageId::Part { cont, oid, start } => {
+            PageId::Part { cont, unit, start } => {
                 let container = self.conts.get_mut(cont);
-                let Some(object) = container.and_then(|c| c.large.get_mut(&oid.list_order()))
+                let Some(object) = container.and_then(|c| c.large.get_mut(&unit.list_order()))
                 else {
                     return;
                 };
@@ -169,7 +169,7 @@ impl Index {
         let objects = containers.flat_map(|cont| cont.large.values());
         let parts = objects.filter_map(|object| object.parts.as_ref());
         let absent = parts.filter(|parts| parts.past.absent);
-        absent.map(|parts| PageId::Past { cont: parts.cont, oid: parts.oid }).collect()
+        absent.map(|parts| PageId::Past { cont: parts.cont, unit: parts.unit }).collect()
     }
 
     /// Number of pages, in memory or not.
@@ -199,11 +199,11 @@ impl Index {
                 look(&bucket.page, &|| bucket.id(container.id));
             }
             for parts in container.large.values().filter_map(|object| object.parts.as_ref()) {
-                let (cont, oid) = (parts.cont, parts.oid);
+                let (cont, unit) = (parts.cont, parts.unit);
                 for (start, page) in parts.pages.iter() {
-                    look(page, &|| PageId::Part { cont, oid, start: start.clone() });
+                    look(page, &|| PageId::Part { cont, unit, start: start.clone() });
                 }
-                look(&parts.past, &|| PageId::Past { cont, oid });
+                look(&parts.past, &|| PageId::Past { cont, unit });
             }
         }
         (absent, bytes)
@@ -235,20 +235,20 @@ impl Index {
             PageId::Bucket { cont, prefix, depth } => {
                 let (objects, found) = decode_objects(body)?;
                 let container = self.conts.get_mut(cont).ok_or_else(wrong)?;
-                let inside = |oid: Oid| match depth {
+                let inside = |unit: Unit| match depth {
                     0 => true,
-                    bits => (super::bucket::hash_of(oid) ^ prefix) >> (64 - bits) == 0,
+                    bits => (super::bucket::hash_of(unit) ^ prefix) >> (64 - bits) == 0,
                 };
-                if found != counts || !objects.keys().all(|&oid| inside(oid)) {
+                if found != counts || !objects.keys().all(|&unit| inside(unit)) {
                     return Err(wrong());
                 }
                 container.bucket_of(*prefix, *depth).ok_or_else(wrong)?.objects = objects;
             }
-            PageId::Part { cont, oid, start } => {
+            PageId::Part { cont, unit, start } => {
                 let container = self.conts.get_mut(cont).ok_or_else(wrong)?;
-                let object = container.large.get_mut(&oid.list_order()).ok_or_else(wrong)?;
+                let object = container.large.get_mut(&unit.list_order()).ok_or_else(wrong)?;
                 // Read apart first: what is damaged must not get into the object.
-                let (mut part, found) = decode_part(*oid, body)?;
+                let (mut part, found) = decode_part(*unit, body)?;
                 let parts = object.parts.as_ref().ok_or_else(wrong)?;
                 let end = parts.end_of(start);
                 let whole = part.weigh(b"", None);
@@ -258,10 +258,10 @@ impl Index {
                 }
                 object.join(&mut part);
             }
-            PageId::Past { cont, oid } => {
+            PageId::Past { cont, unit } => {
                 let container = self.conts.get_mut(cont).ok_or_else(wrong)?;
-                let object = container.large.get_mut(&oid.list_order()).ok_or_else(wrong)?;
-                let (mut past, _) = decode_part(*oid, body)?;
+                let object = container.large.get_mut(&unit.list_order()).ok_or_else(wrong)?;
+                let (mut past, _) = decode_part(*unit, body)?;
                 if past.dkey_count > 0 || past.past_scm_bytes() != counts.scm {
                     return Err(wrong());
                 }
@@ -299,8 +299,8 @@ impl Index {
                     object.wither_past(&mut scratch);
                 }
             }
-            PageId::Part { oid, .. } | PageId::Past { oid, .. } => {
-                let (mut object, _) = decode_part(*oid, body)?;
+            PageId::Part { unit, .. } | PageId::Past { unit, .. } => {
+                let (mut object, _) = decode_part(*unit, body)?;
                 object.wither(usize::MAX, &mut scratch);
                 object.wither_past(&mut scratch);
             }
@@ -319,8 +319,8 @@ pub(crate) fn claim_garbage(id: &PageId, body: &[u8], space: &mut Space) -> Resu
         PageId::Bucket { .. } => {
             decode_objects(body)?.0.values().try_for_each(|object| object.claim_all(space))
         }
-        PageId::Part { oid, .. } | PageId::Past { oid, .. } => {
-            decode_part(*oid, body)?.0.claim_all(space)
+        PageId::Part { unit, .. } | PageId::Past { unit, .. } => {
+            decode_part(*unit, body)?.0.claim_all(space)
         }
     }
 }
@@ -330,8 +330,8 @@ fn decode_objects(mut body: &[u8]) -> Result<(Objects, Counts)> {
     let mut objects = Objects::default();
     while !body.is_empty() {
         let RecordDf::Part(part) = decode_first(&mut body)? else { return Err(foreign()) };
-        let new = || Box::new(Object::new(part.oid.dkey_kind()));
-        objects.entry(part.oid).or_insert_with(new).absorb(part.oid, &part)?;
+        let new = || Box::new(Object::new(part.unit.dkey_kind()));
+        objects.entry(part.unit).or_insert_with(new).absorb(part.unit, &part)?;
     }
     let mut counts = Counts::default();
     for object in objects.values() {
@@ -345,14 +345,14 @@ fn decode_objects(mut body: &[u8]) -> Result<(Objects, Counts)> {
 
 /// The dkeys or the past of a large object in a page, as an object of its own, and what they
 /// count.
-fn decode_part(oid: Oid, mut body: &[u8]) -> Result<(Object, Counts)> {
-    let mut object = Object::new(oid.dkey_kind());
+fn decode_part(unit: Unit, mut body: &[u8]) -> Result<(Object, Counts)> {
+    let mut object = Object::new(unit.dkey_kind());
     while !body.is_empty() {
         let RecordDf::Part(part) = decode_first(&mut body)? else { return Err(foreign()) };
-        if part.oid != oid {
+        if part.unit != unit {
             return Err(foreign());
         }
-        object.absorb(oid, &part)?;
+        object.absorb(unit, &part)?;
     }
     let counts = Counts { objects: 0, scm: object.weigh(b"", None).scm, ..object.counts() };
     Ok((object, counts))

@@ -5,7 +5,7 @@
 //! the old ones. Values that have not changed since stay as they are. The walk goes dkey by dkey,
 //! and what it does depends on the state only, so a slice of it can be a log record.
 
-use types::{ContId, Epoch, Key, Oid};
+use types::{ContId, Epoch, Key, Unit};
 
 use super::at::ObjectAt;
 use super::bucket::Scope;
@@ -45,7 +45,7 @@ impl Index {
     pub(crate) fn roll_back(
         &mut self,
         cont: ContId,
-        oid: Oid,
+        unit: Unit,
         (to, epoch): (Epoch, Epoch),
         after: Option<&[u8]>,
         count: usize,
@@ -53,8 +53,8 @@ impl Index {
     ) -> Step {
         let done = Step { is_change: false, next: None };
         let Some(container) = self.conts.get(&cont) else { return done };
-        let Some(object) = container.whole(oid) else { return done };
-        let old = container.object_at(oid, to);
+        let Some(object) = container.whole(unit) else { return done };
+        let old = container.object_at(unit, to);
         let names = next_names(object, old, after, count);
         let Some(last) = names.last().cloned() else { return done };
         let next = (names.len() >= count).then_some(last);
@@ -78,7 +78,7 @@ impl Index {
         let names: Vec<Vec<u8>> = plans.iter().map(|(dkey, _)| dkey.clone()).collect();
         let (ledger, scope) = (&mut self.ledger, Scope::Dkeys(&names));
         let delta =
-            container.change(oid, scope, true, Some(epoch), ledger, effects, |o, effects| {
+            container.change(unit, scope, true, Some(epoch), ledger, effects, |o, effects| {
                 for (dkey, plan) in plans {
                     o.carry_out(&dkey, plan, epoch, effects);
                 }
@@ -91,14 +91,14 @@ impl Index {
 /// Goes the way that a slice of a rollback will go.
 pub(crate) fn touch(
     container: &Container,
-    oid: Oid,
+    unit: Unit,
     to: Epoch,
     after: Option<&[u8]>,
     count: usize,
 ) {
-    container.touch_home(oid);
-    let Some(object) = container.whole(oid) else { return };
-    let old = container.object_at(oid, to);
+    container.touch_home(unit);
+    let Some(object) = container.whole(unit) else { return };
+    let old = container.object_at(unit, to);
     for dkey in next_names(object, old, after, count) {
         object.dkey(&dkey);
         old.and_then(|old| old.dkey(&dkey));

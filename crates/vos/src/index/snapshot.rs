@@ -4,7 +4,7 @@
 //! changes inside name the nil object. An object with a past takes several: one for each life
 //! that was put aside, then one for the present with what it has lost.
 
-use types::{Code, ContId, Epoch, Error, Key, Oid, Result};
+use types::{Code, ContId, Epoch, Error, Key, Result, Unit};
 
 use super::extent::Place;
 use super::object::{DkeyName, Object};
@@ -16,38 +16,38 @@ use crate::record::{ChangeDf, FactsDf, PartDf, PlaceDf, RecordDf, RunDf, TouchDf
 /// Appends the record of an object's dkeys from `start` on and before `end`, without its past.
 pub(crate) fn encode_range(
     cont: ContId,
-    oid: Oid,
+    unit: Unit,
     object: &Object,
     start: &[u8],
     end: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) {
-    let of = Of { cont, oid, life: Epoch::MAX, is_first: true };
+    let of = Of { cont, unit, life: Epoch::MAX, is_first: true };
     encode_part(of, object, Some((start, end)), false, out);
 }
 
 /// Appends the records of an object, all of which is in memory; without `head` only its past.
 pub(crate) fn encode_object(
     cont: ContId,
-    oid: Oid,
+    unit: Unit,
     object: &Object,
     head: bool,
     out: &mut Vec<u8>,
 ) {
     let mut is_first = true;
     for life in object.past.iter().flat_map(|past| &past.lives) {
-        let of = Of { cont, oid, life: life.until, is_first };
+        let of = Of { cont, unit, life: life.until, is_first };
         encode_part(of, &life.object, Some((b"", None)), true, out);
         is_first = false;
     }
-    let of = Of { cont, oid, life: Epoch::MAX, is_first };
+    let of = Of { cont, unit, life: Epoch::MAX, is_first };
     encode_part(of, object, head.then_some((b"", None)), true, out);
 }
 
 /// What a part is of.
 struct Of {
     cont: ContId,
-    oid: Oid,
+    unit: Unit,
     life: Epoch,
     is_first: bool,
 }
@@ -94,10 +94,10 @@ fn encode_part(
         add_past(key, dkey, &mut removed);
     }
     let facts = past.iter().flat_map(|past| &past.facts).map(Facts::durable).collect();
-    let Of { cont, oid, life, is_first } = of;
+    let Of { cont, unit, life, is_first } = of;
     let part = PartDf {
         cont,
-        oid,
+        unit,
         life,
         is_first,
         changes,
@@ -119,12 +119,12 @@ fn add_value<'a>(
 ) -> Epoch {
     match value {
         AkeyRef::Inline(epoch, value) => {
-            changes.push((epoch, ChangeDf::Single { oid: Oid::NIL, dkey, akey, value }));
+            changes.push((epoch, ChangeDf::Single { unit: Unit::NIL, dkey, akey, value }));
             epoch
         }
         AkeyRef::Runs(epoch, runs) => {
             let runs = runs.iter().map(|run| RunDf { at: run.at, bytes: run.bytes }).collect();
-            changes.push((epoch, ChangeDf::SingleRuns { oid: Oid::NIL, dkey, akey, runs }));
+            changes.push((epoch, ChangeDf::SingleRuns { unit: Unit::NIL, dkey, akey, runs }));
             epoch
         }
         AkeyRef::Array(array) => {
@@ -137,9 +137,9 @@ fn add_value<'a>(
                 };
                 let record_bytes = array.record_bytes;
                 let count = extent.count;
-                let oid = Oid::NIL;
+                let unit = Unit::NIL;
                 let change =
-                    ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place };
+                    ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place };
                 changes.push((extent.epoch, change));
                 last = extent.epoch;
             }
@@ -155,14 +155,14 @@ fn add_value<'a>(
 
 /// Adds the removed values of a dkey.
 fn add_past<'a>(dkey: &'a [u8], past: &'a PastDkey, out: &mut Vec<(Epoch, Epoch, ChangeDf<'a>)>) {
-    let oid = Oid::NIL;
+    let unit = Unit::NIL;
     for (akey, values) in past.akeys.iter() {
         for piece in &values.singles {
             let change = match &piece.value {
-                Single::Inline(value) => ChangeDf::Single { oid, dkey, akey, value },
+                Single::Inline(value) => ChangeDf::Single { unit, dkey, akey, value },
                 Single::Runs(runs) => {
                     let runs = runs.iter().map(|run| RunDf { at: run.at, bytes: run.bytes });
-                    ChangeDf::SingleRuns { oid, dkey, akey, runs: runs.collect() }
+                    ChangeDf::SingleRuns { unit, dkey, akey, runs: runs.collect() }
                 }
             };
             out.push((piece.created, piece.destroyed, change));
@@ -174,7 +174,7 @@ fn add_past<'a>(dkey: &'a [u8], past: &'a PastDkey, out: &mut Vec<(Epoch, Epoch,
                 Place::Zero => PlaceDf::Zero,
             };
             let (record_bytes, count) = (piece.record_bytes, piece.count);
-            let change = ChangeDf::Records { oid, dkey, akey, record_bytes, index, count, place };
+            let change = ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place };
             out.push((created, piece.destroyed, change));
         }
     }
@@ -183,15 +183,16 @@ fn add_past<'a>(dkey: &'a [u8], past: &'a PastDkey, out: &mut Vec<(Epoch, Epoch,
 impl Object {
     /// Takes in a record, into an object that holds nothing of its range yet. `Csum` when it is
     /// not one of this object.
-    pub(crate) fn absorb(&mut self, oid: Oid, part: &PartDf<'_>) -> Result<()> {
-        let bad = || Error::new(Code::Csum, format!("a page of object {oid} holds what it cannot"));
+    pub(crate) fn absorb(&mut self, unit: Unit, part: &PartDf<'_>) -> Result<()> {
+        let bad =
+            || Error::new(Code::Csum, format!("a page of object {unit} holds what it cannot"));
         let past = part.past.iter().map(|(_, _, change)| change);
         for change in part.changes.iter().map(|(_, change)| change).chain(past) {
             crate::contents::check_change(change)?;
             match change {
                 ChangeDf::Single { dkey, .. }
                 | ChangeDf::SingleRuns { dkey, .. }
-                | ChangeDf::Records { dkey, .. } => crate::changes::check_dkey(oid, dkey)?,
+                | ChangeDf::Records { dkey, .. } => crate::changes::check_dkey(unit, dkey)?,
                 _ => return Err(bad()),
             }
         }

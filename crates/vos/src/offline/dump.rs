@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use serde::Serialize;
-use types::{ContId, DkeyKind, Epoch, Oid, PoolId, Result};
+use types::{ContId, DkeyKind, Epoch, Oid, PoolId, Result, Unit};
 use wire::obj::{ListScope, Op};
 
 use super::Severity;
@@ -51,10 +51,13 @@ pub enum DumpItem {
         /// Its number in the pool.
         cont: u64,
     },
+    /// What is here of an object: one of its units.
     Object {
         pool: u32,
         cont: u64,
         oid: String,
+        group: u32,
+        cell: u8,
         /// Last change.
         epoch: u64,
         /// Dkeys here.
@@ -65,6 +68,8 @@ pub enum DumpItem {
     /// A single value, or a piece of one that is in several.
     Single {
         oid: String,
+        group: u32,
+        cell: u8,
         dkey: String,
         akey: String,
         /// Last change.
@@ -77,6 +82,8 @@ pub enum DumpItem {
     /// An extent of an array.
     Extent {
         oid: String,
+        group: u32,
+        cell: u8,
         dkey: String,
         akey: String,
         /// When it was written.
@@ -110,16 +117,18 @@ pub(super) async fn dump(
             continue;
         }
         each(DumpItem::Container { pool, cont: cont.0 })?;
-        for oid in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX).await?.oids {
-            if filter.oid.is_some_and(|wanted| wanted != oid) {
+        for unit in shard.list_objects(cont, Epoch::ZERO, None, usize::MAX).await?.units {
+            if filter.oid.is_some_and(|wanted| wanted != unit.object) {
                 continue;
             }
-            shard.ready(cont, &[], &[Op::Stat { oid }]).await?;
-            let stat = shard.view(cont)?.stat(oid);
+            shard.ready(cont, &[], &[Op::Stat { unit }]).await?;
+            let stat = shard.view(cont)?.stat(unit);
             each(DumpItem::Object {
                 pool,
                 cont: cont.0,
-                oid: oid.to_string(),
+                oid: unit.object.to_string(),
+                group: unit.group,
+                cell: unit.cell,
                 epoch: stat.tail.epoch.0,
                 dkeys: stat.dkey_count,
                 bytes: stat.tail.bytes_used,
@@ -127,12 +136,12 @@ pub(super) async fn dump(
             if filter.objects_only {
                 continue;
             }
-            walk(shard, cont, oid, &mut |dkey, akey, value| {
-                let (dkey, akey) = (text(Some(oid.dkey_kind()), dkey), text(None, akey));
+            walk(shard, cont, unit, &mut |dkey, akey, value| {
+                let (dkey, akey) = (text(Some(unit.dkey_kind()), dkey), text(None, akey));
                 if filter.dkey.as_ref().is_some_and(|wanted| *wanted != dkey) {
                     return Ok(());
                 }
-                items(&oid.to_string(), &dkey, &akey, value, each)
+                items(unit, &dkey, &akey, value, each)
             })
             .await?;
         }
@@ -142,17 +151,20 @@ pub(super) async fn dump(
 
 /// The lines of one value.
 fn items(
-    oid: &str,
+    unit: Unit,
     dkey: &str,
     akey: &str,
     value: AkeyRef<'_>,
     each: &mut dyn FnMut(DumpItem) -> Result<()>,
 ) -> Result<()> {
     let epoch = value.epoch().0;
-    let (oid, dkey, akey) = (|| oid.to_string(), || dkey.to_string(), || akey.to_string());
+    let Unit { object, group, cell } = unit;
+    let (oid, dkey, akey) = (|| object.to_string(), || dkey.to_string(), || akey.to_string());
     match value {
         AkeyRef::Inline(_, bytes) => each(DumpItem::Single {
             oid: oid(),
+            group,
+            cell,
             dkey: dkey(),
             akey: akey(),
             epoch,
@@ -162,6 +174,8 @@ fn items(
         AkeyRef::Runs(_, runs) => runs.iter().try_for_each(|run| {
             each(DumpItem::Single {
                 oid: oid(),
+                group,
+                cell,
                 dkey: dkey(),
                 akey: akey(),
                 epoch,
@@ -172,6 +186,8 @@ fn items(
         AkeyRef::Array(array) => array.iter().try_for_each(|(index, extent)| {
             each(DumpItem::Extent {
                 oid: oid(),
+                group,
+                cell,
                 dkey: dkey(),
                 akey: akey(),
                 epoch: extent.epoch.0,
@@ -193,24 +209,24 @@ fn items(
 /// Called with dkey, akey and value.
 type EachValue<'a> = dyn FnMut(&[u8], &[u8], AkeyRef<'_>) -> Result<()> + 'a;
 
-/// Calls `each` with dkey, akey and value of everything in an object.
+/// Calls `each` with dkey, akey and value of everything in a unit.
 async fn walk(
     shard: &Rc<PoolShard>,
     cont: ContId,
-    oid: Oid,
+    unit: Unit,
     each: &mut EachValue<'_>,
 ) -> Result<()> {
     let scope = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
     let mut anchor = Vec::new();
     loop {
         let (count_max, bytes_max) = (PAGE_COUNT, u32::MAX);
-        let touched = Op::List { oid, scope, anchor: &anchor, count_max, bytes_max };
+        let touched = Op::List { unit, scope, anchor: &anchor, count_max, bytes_max };
         shard.ready(cont, &[], &[touched]).await?;
         let view = shard.view(cont)?;
-        let page = view.list(oid, scope, &anchor, count_max, bytes_max)?;
+        let page = view.list(unit, scope, &anchor, count_max, bytes_max)?;
         for item in page.items() {
             let wire::obj::Listed::Key { key } = item else { continue };
-            let Some(found) = view.cont.object(oid).and_then(|object| object.dkey(key)) else {
+            let Some(found) = view.cont.object(unit).and_then(|object| object.dkey(key)) else {
                 continue;
             };
             for (akey, value) in found.akeys() {
@@ -238,14 +254,14 @@ pub(super) async fn check_values(
     for cont in shard.conts() {
         let mut at = Some(0);
         while let Some(hash) = at {
-            let (oids, next) = shard.oids_at(cont, hash).await?;
-            for oid in oids {
-                let whose = format!("container {cont}, object {oid}");
+            let (units, next) = shard.units_at(cont, hash).await?;
+            for unit in units {
+                let whose = format!("container {cont}, object {unit}");
                 let mut runs: Vec<(String, Run)> = Vec::new();
                 let mut values = 0u64;
-                walk(shard, cont, oid, &mut |dkey, akey, value| {
+                walk(shard, cont, unit, &mut |dkey, akey, value| {
                     values += 1;
-                    let dkey = text(Some(oid.dkey_kind()), dkey);
+                    let dkey = text(Some(unit.dkey_kind()), dkey);
                     let akey = text(None, akey);
                     value.runs(|run| {
                         runs.push((format!("{whose}, dkey {dkey}, akey {akey}"), run));
@@ -255,7 +271,7 @@ pub(super) async fn check_values(
                 .await?;
                 shard.ready_bucket(cont, hash).await?;
                 if let Some(past) =
-                    shard.look(cont)?.whole(oid).and_then(|object| object.past.as_ref())
+                    shard.look(cont)?.whole(unit).and_then(|object| object.past.as_ref())
                 {
                     values += 1;
                     past.runs(&mut |run| runs.push((format!("{whose}, seen by snapshots"), run)));

@@ -17,7 +17,7 @@ fn step(rng: &Rng) -> Step {
     let index = rng.below(30) * 1000 + rng.below(2) * rng.below(500);
     let recx = Recx { index, count: 1000 + rng.below(2) * rng.below(8000) };
     Step {
-        oid: oid(ObjType::ArrayByte, rng.below(2)),
+        unit: unit(ObjType::ArrayByte, rng.below(2)),
         dkey: rng.below(3).to_le_bytes().to_vec(),
         akey: Vec::new(),
         cond: Cond::NONE,
@@ -62,8 +62,8 @@ fn joined_extents_read_like_the_model_in_every_durability() {
             assert!(stat.joined > stat.made && stat.made > 0 && stat.moved_bytes > 0, "{stat:?}");
             compare(&shard, &model).await;
             // Every block and byte comes back.
-            for oid in model.0.keys() {
-                let op = [Op::PunchObj { oid: *oid, cond: Cond::NONE, besides: b"" }];
+            for unit in model.0.keys() {
+                let op = [Op::PunchObj { unit: *unit, cond: Cond::NONE, besides: b"" }];
                 let lsn = write(&shard, 1000, &op, b"", None).await.unwrap();
                 shard.durable(lsn).await.unwrap();
             }
@@ -159,7 +159,7 @@ async fn hard_case(env: &Env, aggregate: bool) -> (Rc<Store>, Rc<PoolShard>) {
             let stop = end.min((chunk + 1) << 20);
             epoch += 1;
             let step = Step {
-                oid: oid(ObjType::ArrayByte, 1),
+                unit: unit(ObjType::ArrayByte, 1),
                 dkey: chunk.to_le_bytes().to_vec(),
                 akey: Vec::new(),
                 cond: Cond::NONE,
@@ -182,7 +182,7 @@ async fn extents(shard: &PoolShard) -> usize {
     for chunk in 0..5u64 {
         let dkey = chunk.to_le_bytes();
         let scope = ListScope::Recxs { dkey: &dkey, akey: b"", descending: false };
-        list_all(shard, 0, oid(ObjType::ArrayByte, 1), scope, 50, |_| count += 1).await;
+        list_all(shard, 0, unit(ObjType::ArrayByte, 1), scope, 50, |_| count += 1).await;
     }
     count
 }
@@ -223,7 +223,7 @@ fn pieces_that_lie_in_a_row_are_joined_without_copying() {
         let mut model = Model::default();
         for n in 0..16u64 {
             let step = Step {
-                oid: oid(ObjType::ArrayByte, 1),
+                unit: unit(ObjType::ArrayByte, 1),
                 dkey: 0u64.to_le_bytes().to_vec(),
                 akey: Vec::new(),
                 cond: Cond::NONE,

@@ -9,7 +9,7 @@ use env::{AlignedBuf, Env, File, OpenOptions, SimWorld};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use types::{Code, Durability, Epoch, ObjType, Oid};
+use types::{Code, Durability, Epoch, ObjType, Unit};
 use vos::{PoolShard, PoolShardConfig};
 use wire::obj::*;
 use wire::versions::ContVersions;
@@ -19,8 +19,8 @@ const SECTOR: usize = 512;
 /// In the zeros at the end of a sector, one bit of so many bytes.
 const SPARSE: usize = 128;
 
-fn object() -> Oid {
-    oid(ObjType::MultiHashed, 1)
+fn object() -> Unit {
+    unit(ObjType::MultiHashed, 1)
 }
 
 /// What the present and the snapshot show.
@@ -41,10 +41,10 @@ async fn shown(shard: &PoolShard) -> types::Result<Shown> {
     Ok(Shown { now, then })
 }
 
-async fn set(shard: &PoolShard, epoch: u64, oid: Oid, dkey: &[u8], value: &[u8]) {
+async fn set(shard: &PoolShard, epoch: u64, unit: Unit, dkey: &[u8], value: &[u8]) {
     let value = UpdateValue::Inline(value);
     let iods = vec![UpdateIod { akey: b"v", cond: Cond::NONE, value }];
-    let ops = [Op::Update { oid, dkey, cond: Cond::NONE, iods }];
+    let ops = [Op::Update { unit, dkey, cond: Cond::NONE, iods }];
     let lsn = write(shard, epoch, &ops, b"", None).await.unwrap();
     shard.durable(lsn).await.unwrap();
 }
@@ -60,7 +60,7 @@ async fn small(env: &Env, later: u64) -> Shown {
     let versions = ContVersions { revision: 1, snapshots: vec![Epoch(2)], ..Default::default() };
     shard.durable(shard.set_versions(CONT, &versions).unwrap()).await.unwrap();
     set(&shard, 3, object(), b"one", b"after it").await;
-    set(&shard, 4, oid(ObjType::ArrayByte, 2), &7u64.to_le_bytes(), b"seven").await;
+    set(&shard, 4, unit(ObjType::ArrayByte, 2), &7u64.to_le_bytes(), b"seven").await;
     shard.checkpoint().await.unwrap();
     for n in 0..later {
         set(&shard, 5 + n, object(), b"two", format!("in the log, {n}").as_bytes()).await;
@@ -262,7 +262,7 @@ fn a_bad_page_costs_its_objects_and_nothing_comes_back() {
     let mut env = world.node("a");
     let config =
         PoolShardConfig { durability: Durability::Wal, scm_bytes: 1 << 20, nvme_bytes: 1 << 20 };
-    let small = |number: u64| oid(ObjType::MultiHashed, 100 + number);
+    let small = |number: u64| unit(ObjType::MultiHashed, 100 + number);
     let pages = format!("/target/pool.{POOL}/pages");
     let (old, new) = (b"before the checkpoint".repeat(4), b"after it".repeat(4));
     world.block_on(async {
@@ -307,13 +307,13 @@ fn a_bad_page_costs_its_objects_and_nothing_comes_back() {
                     akey: b"v",
                     want: FetchWant::Single { bytes_max: 100, inline_bytes_max: 100 },
                 }];
-                let oid = small(number);
+                let unit = small(number);
                 let touched =
-                    [Op::Fetch { oid, dkey: b"d", cond: Cond::NONE, iods: iods.to_vec() }];
+                    [Op::Fetch { unit, dkey: b"d", cond: Cond::NONE, iods: iods.to_vec() }];
                 match shard.ready(CONT, &[], &touched).await {
                     Ok(()) => {
                         let view = shard.view(CONT).unwrap();
-                        let (_, value) = view.value(oid, b"d", b"v").unwrap();
+                        let (_, value) = view.value(unit, b"d", b"v").unwrap();
                         assert_eq!(value, new, "object {number}");
                     }
                     Err(error) => {
@@ -325,7 +325,7 @@ fn a_bad_page_costs_its_objects_and_nothing_comes_back() {
                             cond: Cond::NONE,
                             value: UpdateValue::Inline(b"x"),
                         }];
-                        let op = Op::Update { oid, dkey: b"d", cond: Cond::NONE, iods };
+                        let op = Op::Update { unit, dkey: b"d", cond: Cond::NONE, iods };
                         let refused = shard.ready(CONT, &[], &[op]).await.unwrap_err();
                         assert_eq!(refused.code, Code::Csum, "{refused}");
                     }

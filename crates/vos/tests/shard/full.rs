@@ -60,9 +60,9 @@ fn step(rng: &Rng, number: u64, puts: u64) -> Step {
         false => Act::PunchDkey,
         true => Act::Single { bulk: false, bytes: 600, fill: number as u8 },
     };
-    let oid = oid(ObjType::MultiHashed, rng.below(40));
+    let unit = unit(ObjType::MultiHashed, rng.below(40));
     let dkey = format!("d{}", rng.below(300)).into_bytes();
-    Step { oid, dkey, akey: vec![], cond: Cond::NONE, act }
+    Step { unit, dkey, akey: vec![], cond: Cond::NONE, act }
 }
 
 async fn open_in(env: &Env, small: &Small, cache: u64) -> Result<std::rc::Rc<Store>> {
@@ -176,8 +176,8 @@ fn the_log_of_a_small_pool_stays_small() {
         let mut log_bytes_max = 0;
         for epoch in 1..16_000 {
             let act = Act::Single { bulk: false, bytes: 3999, fill: epoch as u8 };
-            let (oid, dkey) = (oid(ObjType::MultiHashed, 1), b"d".to_vec());
-            let step = Step { oid, dkey, akey: vec![], cond: Cond::NONE, act };
+            let (unit, dkey) = (unit(ObjType::MultiHashed, 1), b"d".to_vec());
+            let step = Step { unit, dkey, akey: vec![], cond: Cond::NONE, act };
             let lsn = run(&shard, epoch, &step).await.unwrap();
             shard.durable(lsn).await.unwrap();
             log_bytes_max = log_bytes_max.max(shard.log_bytes());

@@ -328,7 +328,7 @@ impl History {
         for kind in [ObjType::MultiHashed, ObjType::ArrayByte, ObjType::DkeyLexical] {
             let steps: Vec<Step> = (0..70u64)
                 .map(|number| Step {
-                    oid: oid(kind, 5),
+                    unit: unit(kind, 5),
                     dkey: match kind {
                         ObjType::ArrayByte => number.to_le_bytes().to_vec(),
                         _ => format!("dkey-{number:05}").into_bytes(),
@@ -409,9 +409,9 @@ impl History {
     /// Everything removed: every block and byte comes back.
     async fn empty(&mut self) {
         self.order(false, ContStage::Open, BTreeMap::new()).unwrap();
-        let oids: Vec<_> = self.done.now.0.keys().copied().collect();
-        let punch = |oid| Op::PunchObj { oid, cond: Cond::NONE, besides: b"" };
-        let ops: Vec<Op<'_>> = oids.into_iter().map(punch).collect();
+        let units: Vec<_> = self.done.now.0.keys().copied().collect();
+        let punch = |unit| Op::PunchObj { unit, cond: Cond::NONE, besides: b"" };
+        let ops: Vec<Op<'_>> = units.into_iter().map(punch).collect();
         self.epoch += 1;
         write(&self.shard(), self.epoch, &ops, b"", None).await.unwrap();
         let shard = self.shard();
@@ -448,8 +448,8 @@ fn adopt(model: &mut Model, found: &Model) {
     forget_epochs(&mut got, true);
     forget_epochs(&mut want, true);
     assert!(got == want, "\n got {got:?}\nwant {want:?}");
-    for (oid, object) in &mut model.0 {
-        let now = &found.0[oid];
+    for (unit, object) in &mut model.0 {
+        let now = &found.0[unit];
         (object.epoch, object.keys_epoch) = (now.epoch, now.keys_epoch);
         for (dkey, (epoch, akeys)) in &mut object.dkeys {
             *epoch = now.dkeys[dkey].0;

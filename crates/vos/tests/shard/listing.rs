@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use types::{Durability, Epoch, ObjType, hash};
 use wire::obj::*;
 
-fn put(shard: &vos::PoolShard, epoch: u64, oid: types::Oid, dkey: &[u8], value: &[u8]) {
+fn put(shard: &vos::PoolShard, epoch: u64, unit: types::Unit, dkey: &[u8], value: &[u8]) {
     let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value: UpdateValue::Inline(value) }];
-    let ops = [Op::Update { oid, dkey, cond: Cond::NONE, iods }];
+    let ops = [Op::Update { unit, dkey, cond: Cond::NONE, iods }];
     let payload = shard.stage(&ops).unwrap();
     shard.check(CONT, &[], &ops).unwrap();
     shard.apply(CONT, Epoch(epoch), &ops, payload, None, &[]).unwrap();
 }
 
-fn punch(shard: &vos::PoolShard, epoch: u64, oid: types::Oid, dkey: &[u8]) {
+fn punch(shard: &vos::PoolShard, epoch: u64, unit: types::Unit, dkey: &[u8]) {
     let dkeys = vec![serde_bytes::Bytes::new(dkey)];
-    let ops = [Op::PunchDkeys { oid, cond: Cond::NONE, dkeys }];
+    let ops = [Op::PunchDkeys { unit, cond: Cond::NONE, dkeys }];
     let payload = shard.stage(&ops).unwrap();
     shard.apply(CONT, Epoch(epoch), &ops, payload, None, &[]).unwrap();
 }
@@ -31,20 +31,20 @@ fn what_stays_is_listed_once_whatever_comes_and_goes() {
         world.block_on(async {
             let rng = Rng::new(seed);
             let (_store, shard) = fresh(&env, &config(Durability::Memory)).await.unwrap();
-            let oid = oid(kind, 1);
+            let unit = unit(kind, 1);
             let key = |n: u64| match kind {
                 ObjType::DkeyU64 => n.to_le_bytes().to_vec(),
                 _ => format!("{n}").into_bytes(),
             };
             // Even keys stay, odd ones come and go.
-            (0..400).step_by(2).for_each(|n| put(&shard, n + 1, oid, &key(n), b"v"));
+            (0..400).step_by(2).for_each(|n| put(&shard, n + 1, unit, &key(n), b"v"));
             let mut seen = Vec::new();
             let mut anchor = Vec::new();
             let scope =
                 ListScope::Dkeys { value_of: Some(b"i"), follow: false, hash_range: (0, u64::MAX) };
             loop {
                 let view = shard.view(CONT).unwrap();
-                let page = view.list(oid, scope, &anchor, 1 + rng.below(9) as u32, 100).unwrap();
+                let page = view.list(unit, scope, &anchor, 1 + rng.below(9) as u32, 100).unwrap();
                 for item in page.items() {
                     let Listed::Entry { key, value, .. } = item else { panic!("{item:?}") };
                     assert_eq!(value, b"v");
@@ -58,9 +58,9 @@ fn what_stays_is_listed_once_whatever_comes_and_goes() {
                 for _ in 0..10 {
                     let n = rng.below(200) * 2 + 1;
                     if rng.below(2) == 0 {
-                        put(&shard, 1000, oid, &key(n), b"v");
+                        put(&shard, 1000, unit, &key(n), b"v");
                     } else {
-                        punch(&shard, 1000, oid, &key(n));
+                        punch(&shard, 1000, unit, &key(n));
                     }
                 }
                 // The key the listing stands at may go, too, if it is an odd one.
@@ -79,13 +79,13 @@ fn hash_ranges_part_the_keys() {
     let env = world.node("a");
     world.block_on(async {
         let (_store, shard) = fresh(&env, &config(Durability::Memory)).await.unwrap();
-        let oid = oid(ObjType::MultiHashed, 1);
-        (0..200u64).for_each(|n| put(&shard, n + 1, oid, format!("{n}").as_bytes(), b"v"));
+        let unit = unit(ObjType::MultiHashed, 1);
+        (0..200u64).for_each(|n| put(&shard, n + 1, unit, format!("{n}").as_bytes(), b"v"));
         let cut = u64::MAX / 3;
         let mut count = 0;
         for range in [(0, cut), (cut + 1, u64::MAX)] {
             let scope = ListScope::Dkeys { value_of: None, follow: false, hash_range: range };
-            list_all(&shard, 0, oid, scope, 7, |item| {
+            list_all(&shard, 0, unit, scope, 7, |item| {
                 let Listed::Key { key } = item else { panic!("{item:?}") };
                 assert!((range.0..=range.1).contains(&hash::bytes(key)));
                 count += 1;
@@ -94,12 +94,12 @@ fn hash_ranges_part_the_keys() {
         }
         assert_eq!(count, 200);
         let inverted = ListScope::Dkeys { value_of: None, follow: false, hash_range: (9, 3) };
-        list_all(&shard, 0, oid, inverted, 7, |item| panic!("{item:?}")).await;
+        list_all(&shard, 0, unit, inverted, 7, |item| panic!("{item:?}")).await;
         for bad in [&b"\x07abc"[..], b"\x02"] {
             let view = shard.view(CONT).unwrap();
             let scope =
                 ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
-            assert_eq!(view.list(oid, scope, bad, 9, 9).unwrap_err().code, types::Code::Inval);
+            assert_eq!(view.list(unit, scope, bad, 9, 9).unwrap_err().code, types::Code::Inval);
         }
     });
     world.clear();
@@ -111,10 +111,13 @@ fn a_followed_link_brings_the_size_of_the_file() {
     let env = world.node("a");
     world.block_on(async {
         let (_store, shard) = fresh(&env, &config(Durability::Memory)).await.unwrap();
-        let (dir, file) = (oid(ObjType::MultiHashed, 1), oid(ObjType::ArrayByte, 2));
+        let (dir, file) = (unit(ObjType::MultiHashed, 1), unit(ObjType::ArrayByte, 2));
         let mut value = [0; 60];
-        let link =
-            wire::link::Link { kind: wire::link::LinkKind::Array, protected: false, oid: file };
+        let link = wire::link::Link {
+            kind: wire::link::LinkKind::Array,
+            protected: false,
+            oid: file.object,
+        };
         link.encode_into(&mut value);
         put(&shard, 1, dir, b"name", &value);
         let recxs = vec![Recx { index: 10, count: 5000 }];
@@ -124,7 +127,7 @@ fn a_followed_link_brings_the_size_of_the_file() {
             value: UpdateValue::Array { record_bytes: 1, recxs },
         }];
         let dkey = 4u64.to_le_bytes();
-        let ops = [Op::Update { oid: file, dkey: &dkey, cond: Cond::NONE, iods }];
+        let ops = [Op::Update { unit: file, dkey: &dkey, cond: Cond::NONE, iods }];
         write(&shard, 2, &ops, &[1; 5000], None).await.unwrap();
         let view = shard.view(CONT).unwrap();
         let scope =

@@ -13,7 +13,7 @@ const CHANGES: u64 = 60;
 fn single(kind: ObjType, number: u64, bulk: bool, bytes: usize) -> Step {
     let dkey = format!("dkey-{number:05}").into_bytes();
     let act = Act::Single { bulk, bytes, fill: number as u8 };
-    Step { oid: oid(kind, 1), dkey, akey: vec![], cond: Cond::NONE, act }
+    Step { unit: unit(kind, 1), dkey, akey: vec![], cond: Cond::NONE, act }
 }
 
 /// Blocks on their way back from the index are written to as soon as they may be, and the power

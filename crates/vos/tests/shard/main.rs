@@ -21,4 +21,5 @@ mod sums;
 mod sweeps;
 mod tiers;
 mod tx;
+mod units;
 mod versions;

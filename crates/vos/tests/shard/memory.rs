@@ -16,8 +16,12 @@ fn a_memory_shard_comes_back_empty_and_usable() {
         let (_store, shard) = fresh(&env, &config(Durability::Memory)).await.unwrap();
         let value = UpdateValue::Inline(b"v");
         let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
-        let ops =
-            [Op::Update { oid: oid(ObjType::MultiHashed, 1), dkey: b"d", cond: Cond::NONE, iods }];
+        let ops = [Op::Update {
+            unit: unit(ObjType::MultiHashed, 1),
+            dkey: b"d",
+            cond: Cond::NONE,
+            iods,
+        }];
         write(&shard, 1, &ops, b"", None).await.unwrap();
         shard.close().await.unwrap();
         assert_eq!(shard.stage(&ops).unwrap_err().code, Code::Closed);
@@ -82,7 +86,7 @@ fn free_memory_is_given_back_and_nothing_else() {
                     };
                     let dkey = rng.below(3).to_le_bytes().to_vec();
                     let akey = b"large".to_vec();
-                    Step { oid: oid(ObjType::ArrayByte, 1), dkey, akey, cond: Cond::NONE, act }
+                    Step { unit: unit(ObjType::ArrayByte, 1), dkey, akey, cond: Cond::NONE, act }
                 };
                 let got = run(&shard, n + 1, &step).await.map(|_| ()).map_err(|e| e.code);
                 if got == Err(Code::NoSpace) {
@@ -95,8 +99,8 @@ fn free_memory_is_given_back_and_nothing_else() {
             compare(&shard, &model).await;
             let before = shard.aggregation_stat().discarded_bytes;
             assert!(before > 64 << 20, "{before}");
-            for oid in model.0.keys() {
-                let op = [Op::PunchObj { oid: *oid, cond: Cond::NONE, besides: b"" }];
+            for unit in model.0.keys() {
+                let op = [Op::PunchObj { unit: *unit, cond: Cond::NONE, besides: b"" }];
                 write(&shard, 1000, &op, b"", None).await.unwrap();
             }
             // Within a minute, all but what was never touched.

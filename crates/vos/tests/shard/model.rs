@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use env::{Env, Rng};
 use types::sums::SumRun;
-use types::{Code, ContId, CsumKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result};
+use types::{
+    Code, ContId, CsumKind, Durability, Epoch, ObjClass, ObjType, Oid, PoolId, Result, Unit,
+};
 use vos::{FetchedValue, Lsn, PoolShard, PoolShardConfig, Segments, SumPolicy};
 use wire::obj::*;
 
@@ -17,8 +19,10 @@ pub fn config(durability: Durability) -> PoolShardConfig {
     PoolShardConfig { durability, scm_bytes: 4 << 20, nvme_bytes: 8 << 20 }
 }
 
-pub fn oid(kind: ObjType, n: u64) -> Oid {
-    Oid::generate(0, n, kind, ObjClass::S1, 0)
+/// The units of tests: two of each object, which have as little to do with each other as with those
+/// of others.
+pub fn unit(kind: ObjType, n: u64) -> Unit {
+    Oid::generate(0, n / 2, kind, ObjClass::S1, 0).unit((n % 2) as u32)
 }
 
 /// One write with its data.
@@ -36,7 +40,7 @@ pub enum Act {
 
 #[derive(Clone, Debug)]
 pub struct Step {
-    pub oid: Oid,
+    pub unit: Unit,
     pub dkey: Vec<u8>,
     pub akey: Vec<u8>,
     pub cond: Cond,
@@ -94,7 +98,7 @@ impl Step {
             }
             act => act,
         };
-        Step { oid: oid(kind, rng.below(2)), dkey, akey, cond, act }
+        Step { unit: unit(kind, rng.below(2)), dkey, akey, cond, act }
     }
 
     /// The bulk of the step.
@@ -119,9 +123,9 @@ impl Step {
 
     /// The op; `inline` is [`Step::inline`].
     pub fn op<'a>(&'a self, inline: &'a [u8]) -> Op<'a> {
-        let (oid, dkey, cond) = (self.oid, &self.dkey[..], self.cond);
+        let (unit, dkey, cond) = (self.unit, &self.dkey[..], self.cond);
         let update = |value: UpdateValue<'a>| Op::Update {
-            oid,
+            unit,
             dkey,
             cond,
             iods: vec![UpdateIod { akey: &self.akey, cond: Cond::NONE, value }],
@@ -138,14 +142,17 @@ impl Step {
                 update(UpdateValue::Zero { record_bytes: *record_bytes, recxs: vec![*recx] })
             }
             Act::PunchRecords(recx) => update(UpdateValue::PunchRecords { recxs: vec![*recx] }),
-            Act::PunchObj => Op::PunchObj { oid, cond, besides: b"" },
+            Act::PunchObj => Op::PunchObj { unit, cond, besides: b"" },
             Act::PunchDkey => {
-                Op::PunchDkeys { oid, cond, dkeys: vec![serde_bytes::Bytes::new(dkey)] }
+                Op::PunchDkeys { unit, cond, dkeys: vec![serde_bytes::Bytes::new(dkey)] }
             }
-            Act::PunchFrom(from) => Op::PunchDkeysFrom { oid, from: *from },
-            Act::PunchAkey => {
-                Op::PunchAkeys { oid, dkey, cond, akeys: vec![serde_bytes::Bytes::new(&self.akey)] }
-            }
+            Act::PunchFrom(from) => Op::PunchDkeysFrom { unit, from: *from },
+            Act::PunchAkey => Op::PunchAkeys {
+                unit,
+                dkey,
+                cond,
+                akeys: vec![serde_bytes::Bytes::new(&self.akey)],
+            },
         }
     }
 }
@@ -232,7 +239,7 @@ pub struct Object {
 
 /// Objects with at least one dkey.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Model(pub BTreeMap<Oid, Object>);
+pub struct Model(pub BTreeMap<Unit, Object>);
 
 impl Model {
     /// What the step must answer, and its effect.
@@ -244,7 +251,7 @@ impl Model {
 
     /// What the step must answer.
     pub fn check(&self, step: &Step) -> Result<(), Code> {
-        let object = self.0.get(&step.oid);
+        let object = self.0.get(&step.unit);
         let dkey = object.and_then(|object| object.dkeys.get(&step.dkey));
         let akey = dkey.and_then(|dkey| dkey.1.get(&step.akey));
         let fail = |yes: bool, code: Code| if yes { Err(code) } else { Ok(()) };
@@ -285,7 +292,7 @@ impl Model {
             _ => None,
         };
         if let Some(value) = value {
-            let object = self.0.entry(step.oid).or_default();
+            let object = self.0.entry(step.unit).or_default();
             object.epoch = epoch;
             if !object.dkeys.contains_key(&step.dkey) {
                 object.keys_epoch = epoch;
@@ -309,7 +316,7 @@ impl Model {
             }
             return;
         }
-        let Some(object) = self.0.get_mut(&step.oid) else { return };
+        let Some(object) = self.0.get_mut(&step.unit) else { return };
         let before = object.dkeys.len();
         match &step.act {
             Act::PunchObj => object.dkeys.clear(),
@@ -345,12 +352,12 @@ impl Model {
             object.keys_epoch = epoch;
         }
         if object.dkeys.is_empty() {
-            self.0.remove(&step.oid);
+            self.0.remove(&step.unit);
         }
     }
 
-    pub fn bytes_used(&self, oid: Oid) -> u64 {
-        let values = self.0.get(&oid).into_iter().flat_map(|object| object.dkeys.values());
+    pub fn bytes_used(&self, unit: Unit) -> u64 {
+        let values = self.0.get(&unit).into_iter().flat_map(|object| object.dkeys.values());
         values
             .flat_map(|dkey| dkey.1.values())
             .map(|(_, value)| match value {
@@ -367,29 +374,29 @@ impl Model {
 pub async fn list_all(
     shard: &PoolShard,
     at: u64,
-    oid: Oid,
+    unit: Unit,
     scope: ListScope<'_>,
     page: u32,
     each: impl FnMut(Listed<'_>),
 ) {
-    try_list_all(shard, at, oid, scope, page, each).await.unwrap();
+    try_list_all(shard, at, unit, scope, page, each).await.unwrap();
 }
 
 /// The same; an error when the index cannot be read.
 async fn try_list_all(
     shard: &PoolShard,
     at: u64,
-    oid: Oid,
+    unit: Unit,
     scope: ListScope<'_>,
     page: u32,
     mut each: impl FnMut(Listed<'_>),
 ) -> Result<()> {
     let mut anchor = Vec::new();
     loop {
-        let op = Op::List { oid, scope, anchor: &anchor, count_max: page, bytes_max: u32::MAX };
+        let op = Op::List { unit, scope, anchor: &anchor, count_max: page, bytes_max: u32::MAX };
         shard.ready_at(CONT, Epoch(at), &[], &[op]).await?;
         let view = shard.view_at(CONT, Epoch(at)).unwrap();
-        let listing = view.list(oid, scope, &anchor, page, u32::MAX).unwrap();
+        let listing = view.list(unit, scope, &anchor, page, u32::MAX).unwrap();
         assert!(listing.items().len() > 0 || listing.anchor.is_empty());
         listing.items().for_each(&mut each);
         anchor = listing.anchor;
@@ -412,18 +419,18 @@ pub async fn dump_at(shard: &PoolShard, at: u64) -> Model {
 /// The same; an error when the index cannot be read.
 pub async fn try_dump_at(shard: &PoolShard, at: u64) -> Result<Model> {
     let mut out = Model::default();
-    let mut oids = Vec::new();
+    let mut units = Vec::new();
     loop {
-        let after = oids.last().copied();
+        let after = units.last().copied();
         let page = shard.list_objects(CONT, Epoch(at), after, 3).await?;
-        oids.extend(page.oids);
+        units.extend(page.units);
         if page.complete {
             break;
         }
     }
-    for oid in oids {
-        shard.ready_at(CONT, Epoch(at), &[], &[Op::Stat { oid }]).await?;
-        let stat = shard.view_at(CONT, Epoch(at)).unwrap().stat(oid);
+    for unit in units {
+        shard.ready_at(CONT, Epoch(at), &[], &[Op::Stat { unit }]).await?;
+        let stat = shard.view_at(CONT, Epoch(at)).unwrap().stat(unit);
         let mut object = Object {
             epoch: stat.tail.epoch.0,
             keys_epoch: stat.keys_epoch.0,
@@ -431,7 +438,7 @@ pub async fn try_dump_at(shard: &PoolShard, at: u64) -> Result<Model> {
         };
         let all = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
         let mut dkeys = Vec::new();
-        try_list_all(shard, at, oid, all, 3, |item| match item {
+        try_list_all(shard, at, unit, all, 3, |item| match item {
             Listed::Key { key } => dkeys.push(key.to_vec()),
             other => panic!("{other:?}"),
         })
@@ -441,24 +448,24 @@ pub async fn try_dump_at(shard: &PoolShard, at: u64) -> Result<Model> {
             let mut akeys = Vec::new();
             let scope = ListScope::Akeys { dkey: &dkey };
             let anchor = {
-                let op = Op::List { oid, scope, anchor: b"", count_max: 1, bytes_max: 0 };
+                let op = Op::List { unit, scope, anchor: b"", count_max: 1, bytes_max: 0 };
                 shard.ready_at(CONT, Epoch(at), &[], &[op]).await?;
                 let view = shard.view_at(CONT, Epoch(at)).unwrap();
-                view.list(oid, scope, b"", 1, 0).unwrap().keys_epoch
+                view.list(unit, scope, b"", 1, 0).unwrap().keys_epoch
             };
-            try_list_all(shard, at, oid, scope, 2, |item| match item {
+            try_list_all(shard, at, unit, scope, 2, |item| match item {
                 Listed::Key { key } => akeys.push(key.to_vec()),
                 other => panic!("{other:?}"),
             })
             .await?;
             let mut values = BTreeMap::new();
             for akey in akeys {
-                let value = read_value(shard, at, oid, &dkey, &akey).await?;
+                let value = read_value(shard, at, unit, &dkey, &akey).await?;
                 values.insert(akey, value);
             }
             assert!(object.dkeys.insert(dkey, (anchor.0, values)).is_none(), "listed twice");
         }
-        out.0.insert(oid, object);
+        out.0.insert(unit, object);
     }
     Ok(out)
 }
@@ -466,17 +473,17 @@ pub async fn try_dump_at(shard: &PoolShard, at: u64) -> Result<Model> {
 async fn read_value(
     shard: &PoolShard,
     at: u64,
-    oid: Oid,
+    unit: Unit,
     dkey: &[u8],
     akey: &[u8],
 ) -> Result<(u64, Value)> {
     let touched = vec![FetchIod { akey, want: FetchWant::Probe }];
-    let touched = [Op::Fetch { oid, dkey, cond: Cond::NONE, iods: touched }];
+    let touched = [Op::Fetch { unit, dkey, cond: Cond::NONE, iods: touched }];
     shard.ready_at(CONT, Epoch(at), &[], &touched).await?;
     let fetch = |want: FetchWant, segments: &mut Segments| {
         let iods = [FetchIod { akey, want }];
         let view = shard.view_at(CONT, Epoch(at)).unwrap();
-        view.fetch(oid, dkey, Cond::AKEY_FETCH, &iods, segments).unwrap().remove(0)
+        view.fetch(unit, dkey, Cond::AKEY_FETCH, &iods, segments).unwrap().remove(0)
     };
     let probe = fetch(FetchWant::Probe, &mut Segments::new());
     let mut segments = Segments::new();
@@ -518,7 +525,7 @@ async fn read_value(
             assert_eq!(whole.bytes(), 0);
             let mut records = BTreeMap::new();
             let scope = ListScope::Recxs { dkey, akey, descending: end % 2 == 0 };
-            try_list_all(shard, at, oid, scope, 2, |item| match item {
+            try_list_all(shard, at, unit, scope, 2, |item| match item {
                 Listed::Recx { recx, .. } => {
                     for n in recx.index..recx.index + recx.count {
                         let bytes = data[n as usize * size..][..size].to_vec();
@@ -584,18 +591,18 @@ pub async fn compare_at(shard: &PoolShard, model: &Model, at: u64) {
         forget_epochs(&mut want, false);
     }
     assert_eq!(got.0.keys().collect::<Vec<_>>(), want.0.keys().collect::<Vec<_>>());
-    for (oid, object) in &want.0 {
-        let found = &got.0[oid];
-        assert!(found == object, "object {oid}\n got {found:?}\nwant {object:?}");
+    for (unit, object) in &want.0 {
+        let found = &got.0[unit];
+        assert!(found == object, "object {unit}\n got {found:?}\nwant {object:?}");
         let flags = QueryFlags::DKEY.and(QueryFlags::RECX).and(QueryFlags::MAX);
-        let mut touched = vec![Op::Stat { oid: *oid }];
-        if oid.obj_type() == Some(ObjType::ArrayByte) {
-            touched.push(Op::Query { oid: *oid, flags, dkey: b"", akey: b"" });
+        let mut touched = vec![Op::Stat { unit: *unit }];
+        if unit.obj_type() == Some(ObjType::ArrayByte) {
+            touched.push(Op::Query { unit: *unit, flags, dkey: b"", akey: b"" });
         }
         shard.ready_at(CONT, Epoch(at), &[], &touched).await.unwrap();
         let view = shard.view_at(CONT, Epoch(at)).unwrap();
-        assert_eq!(view.stat(*oid).tail.bytes_used, model.bytes_used(*oid));
-        if oid.obj_type() == Some(ObjType::ArrayByte) {
+        assert_eq!(view.stat(*unit).tail.bytes_used, model.bytes_used(*unit));
+        if unit.obj_type() == Some(ObjType::ArrayByte) {
             let tail = object
                 .dkeys
                 .iter()
@@ -609,10 +616,10 @@ pub async fn compare_at(shard: &PoolShard, model: &Model, at: u64) {
                     }
                 })
                 .max();
-            let found = view.tail(*oid).unwrap();
+            let found = view.tail(*unit).unwrap();
             let pair = found.dkey_max.map(|dkey| (dkey, found.end));
             assert_eq!(pair, tail);
-            let queried = view.query(*oid, flags, b"", b"").unwrap().map(|found| {
+            let queried = view.query(*unit, flags, b"", b"").unwrap().map(|found| {
                 let recx = found.recx.unwrap();
                 let dkey = u64::from_le_bytes(found.dkey[..].try_into().unwrap());
                 (dkey, recx.index + recx.count)

@@ -72,13 +72,14 @@ fn looking_at_a_whole_target_finds_all_of_it_and_changes_nothing() {
                 let mut each = |item: DumpItem| {
                     match item {
                         DumpItem::Object { .. } => objects += 1,
-                        DumpItem::Single { oid, bytes: more, .. } => {
-                            *bytes.entry(oid).or_insert(0) += more;
+                        DumpItem::Single { oid, group, cell, bytes: more, .. } => {
+                            *bytes.entry((oid, group, cell)).or_insert(0) += more;
                         }
-                        DumpItem::Extent { oid, count, record_bytes, place, .. }
-                            if place != Place::Zero =>
-                        {
-                            *bytes.entry(oid).or_insert(0) += count * record_bytes as u64;
+                        DumpItem::Extent {
+                            oid, group, cell, count, record_bytes, place, ..
+                        } if place != Place::Zero => {
+                            *bytes.entry((oid, group, cell)).or_insert(0) +=
+                                count * record_bytes as u64;
                         }
                         _ => {}
                     }
@@ -86,9 +87,10 @@ fn looking_at_a_whole_target_finds_all_of_it_and_changes_nothing() {
                 };
                 offline.dump(&DumpFilter::default(), &mut each).await.unwrap();
                 assert_eq!(objects, model.0.len());
-                for oid in model.0.keys() {
-                    let found = bytes.get(&oid.to_string()).copied().unwrap_or(0);
-                    assert_eq!(found, model.bytes_used(*oid), "{oid}");
+                for unit in model.0.keys() {
+                    let whose = (unit.object.to_string(), unit.group, unit.cell);
+                    let found = bytes.get(&whose).copied().unwrap_or(0);
+                    assert_eq!(found, model.bytes_used(*unit), "{unit}");
                 }
             })
             .await;

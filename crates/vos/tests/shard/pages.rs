@@ -15,12 +15,12 @@ pub const ROOMY: PoolShardConfig =
 /// A step on one of many small objects, or on one of three large ones.
 pub fn wide_step(rng: &Rng) -> Step {
     let mut step = Step::random(rng);
-    let kind = step.oid.obj_type().expect("a known kind");
+    let kind = step.unit.obj_type().expect("a known kind");
     if rng.below(2) == 0 {
-        step.oid = oid(kind, 10 + rng.below(300));
+        step.unit = unit(kind, 10 + rng.below(300));
         return step;
     }
-    step.oid = oid(kind, 5);
+    step.unit = unit(kind, 5);
     let number = rng.below(500);
     step.dkey = match kind {
         ObjType::ArrayByte => number.to_le_bytes().to_vec(),
@@ -51,7 +51,7 @@ async fn fill(shard: &PoolShard, model: &mut Model, epoch: &mut u64, dkeys: u64)
                 }
                 _ => Act::Single { bulk: false, bytes: 1200, fill: number as u8 },
             };
-            let step = Step { oid: oid(kind, 5), dkey, akey: vec![], cond: Cond::NONE, act };
+            let step = Step { unit: unit(kind, 5), dkey, akey: vec![], cond: Cond::NONE, act };
             *epoch += 1;
             let got = run(shard, *epoch, &step).await;
             last = got.clone().unwrap_or(last);
@@ -80,8 +80,8 @@ fn buckets_that_were_split_are_forgotten_like_others() {
         let mut model = Model::default();
         for number in 0..2000u64 {
             let act = Act::Single { bulk: false, bytes: 200, fill: number as u8 };
-            let oid = oid(ObjType::MultiHashed, 10 + number);
-            let step = Step { oid, dkey: b"d".to_vec(), akey: vec![], cond: Cond::NONE, act };
+            let unit = unit(ObjType::MultiHashed, 10 + number);
+            let step = Step { unit, dkey: b"d".to_vec(), akey: vec![], cond: Cond::NONE, act };
             let epoch = number + 1;
             let lsn = run(&shard, epoch, &step).await.unwrap();
             model.run(epoch, &step).unwrap();
@@ -111,8 +111,8 @@ fn one_key_of_a_large_object_costs_one_part_of_it() {
         for kind in [ObjType::MultiHashed, ObjType::DkeyLexical] {
             let before = shard.index_stat().loaded_pages;
             let act = Act::Single { bulk: false, bytes: 1200, fill: 1 };
-            let (oid, dkey) = (oid(kind, 5), b"dkey-00123".to_vec());
-            let step = Step { oid, dkey, akey: vec![], cond: Cond::DKEY_UPDATE, act };
+            let (unit, dkey) = (unit(kind, 5), b"dkey-00123".to_vec());
+            let step = Step { unit, dkey, akey: vec![], cond: Cond::DKEY_UPDATE, act };
             epoch += 1;
             let lsn = run(&shard, epoch, &step).await.unwrap();
             model.run(epoch, &step).unwrap();
@@ -157,9 +157,9 @@ fn what_is_always_forgotten_agrees_with_the_model() {
                 }
             }
             // Everything removed: every block and byte comes back, also of what was absent.
-            let oids: Vec<_> = model.0.keys().copied().collect();
-            for oid in oids {
-                let op = [Op::PunchObj { oid, cond: Cond::NONE, besides: b"" }];
+            let units: Vec<_> = model.0.keys().copied().collect();
+            for unit in units {
+                let op = [Op::PunchObj { unit, cond: Cond::NONE, besides: b"" }];
                 write(&shard, 90_000, &op, b"", None).await.unwrap();
             }
             compare(&shard, &Model::default()).await;
@@ -221,8 +221,8 @@ fn cut_after(seed: u64, changes: u64) -> bool {
         let which = if found == as_dumped(&acked) { &acked } else { &in_flight };
         compare(&shard, which).await;
         // What is in use is exactly what is referred to: all of it comes back.
-        for oid in which.0.keys() {
-            let op = [Op::PunchObj { oid: *oid, cond: Cond::PUNCH, besides: b"" }];
+        for unit in which.0.keys() {
+            let op = [Op::PunchObj { unit: *unit, cond: Cond::PUNCH, besides: b"" }];
             write(&shard, 90_000, &op, b"", None).await.unwrap();
         }
         env.sleep(std::time::Duration::from_secs(2)).await;
@@ -298,7 +298,7 @@ fn a_transaction_prepared_over_absent_keys_takes_effect_after_a_restart() {
     let tx = TxId { client: ClientId(5), seq: 44 };
     let mut model = Model::default();
     let changed = Step {
-        oid: oid(ObjType::MultiHashed, 5),
+        unit: unit(ObjType::MultiHashed, 5),
         dkey: b"dkey-00100".to_vec(),
         akey: vec![],
         cond: Cond::DKEY_UPDATE,
@@ -351,15 +351,15 @@ fn a_transaction_prepared_over_absent_keys_takes_effect_after_a_restart() {
 
 /// Reads what the model holds; `Csum` is an answer, anything else that differs is not.
 async fn read_or_csum(shard: &PoolShard, model: &Model) -> bool {
-    for (oid, object) in &model.0 {
+    for (unit, object) in &model.0 {
         for dkey in object.dkeys.keys() {
             let iods = vec![FetchIod { akey: b"", want: FetchWant::Probe }];
-            let ops = [Op::Fetch { oid: *oid, dkey, cond: Cond::NONE, iods }];
+            let ops = [Op::Fetch { unit: *unit, dkey, cond: Cond::NONE, iods }];
             match shard.ready(CONT, &[], &ops).await {
                 Ok(()) => {
                     let view = shard.view(CONT).unwrap();
-                    assert!(view.has_object(*oid));
-                    if let Some((_, value)) = view.value(*oid, dkey, b"") {
+                    assert!(view.has_object(*unit));
+                    if let Some((_, value)) = view.value(*unit, dkey, b"") {
                         let Value::Single(want) = &object.dkeys[dkey].1[&b""[..]].1 else {
                             panic!("an array became a value")
                         };

@@ -23,9 +23,9 @@ fn random_steps_in_memory_agree_with_the_model() {
                 }
             }
             // Everything removed: every block and byte comes back.
-            for oid in model.0.keys() {
+            for unit in model.0.keys() {
                 let op = [wire::obj::Op::PunchObj {
-                    oid: *oid,
+                    unit: *unit,
                     cond: wire::obj::Cond::NONE,
                     besides: b"",
                 }];

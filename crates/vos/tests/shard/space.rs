@@ -2,7 +2,7 @@
 
 use super::model::*;
 use env::SimWorld;
-use types::{Code, Durability, Epoch, Error, ObjType, Oid};
+use types::{Code, Durability, Epoch, Error, ObjType, Unit};
 use vos::{PoolShard, PoolShardConfig, Segments};
 use wire::obj::*;
 
@@ -10,7 +10,7 @@ fn array(dkey: &[u8], bytes: u64) -> Op<'_> {
     let recxs = vec![Recx { index: 0, count: bytes }];
     let value = UpdateValue::Array { record_bytes: 1, recxs };
     let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
-    Op::Update { oid: oid(ObjType::ArrayByte, 1), dkey, cond: Cond::NONE, iods }
+    Op::Update { unit: unit(ObjType::ArrayByte, 1), dkey, cond: Cond::NONE, iods }
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_full_data_tier_refuses_cleanly_and_deleting_helps() {
                 Code::NoSpace
             );
             assert_eq!(shard.stat(), before, "a refused update must give everything back");
-            let punch = [Op::PunchDkeysFrom { oid: oid(ObjType::ArrayByte, 1), from: 1 }];
+            let punch = [Op::PunchDkeysFrom { unit: unit(ObjType::ArrayByte, 1), from: 1 }];
             let lsn = write(&shard, 900, &punch, b"", None).await.unwrap();
             shard.durable(lsn).await.unwrap();
             // A relaxed log needs a moment before freed blocks may be used again.
@@ -50,13 +50,13 @@ fn a_full_data_tier_refuses_cleanly_and_deleting_helps() {
 }
 
 /// Puts names into a directory until there is no space; returns how many, and the error.
-async fn fill_index(shard: &PoolShard, dir: Oid, from: u64) -> (u64, Error) {
+async fn fill_index(shard: &PoolShard, dir: Unit, from: u64) -> (u64, Error) {
     let mut count = 0;
     loop {
         let name = format!("file-{count}");
         let value = UpdateValue::Inline(&[7; 100]);
         let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
-        let ops = [Op::Update { oid: dir, dkey: name.as_bytes(), cond: Cond::NONE, iods }];
+        let ops = [Op::Update { unit: dir, dkey: name.as_bytes(), cond: Cond::NONE, iods }];
         match write(shard, from + count, &ops, b"", None).await {
             Ok(_) => count += 1,
             Err(error) => return (count, error),
@@ -64,11 +64,11 @@ async fn fill_index(shard: &PoolShard, dir: Oid, from: u64) -> (u64, Error) {
     }
 }
 
-async fn empty_index(shard: &PoolShard, dir: Oid, count: u64, at: u64) {
+async fn empty_index(shard: &PoolShard, dir: Unit, count: u64, at: u64) {
     for number in 0..count {
         let name = format!("file-{number}");
         let dkeys = vec![serde_bytes::Bytes::new(name.as_bytes())];
-        let ops = [Op::PunchDkeys { oid: dir, cond: Cond::PUNCH, dkeys }];
+        let ops = [Op::PunchDkeys { unit: dir, cond: Cond::PUNCH, dkeys }];
         write(shard, at, &ops, b"", None).await.unwrap();
     }
 }
@@ -89,7 +89,7 @@ fn a_full_index_tier_of_its_own_refuses_updates_but_not_punches() {
         let store = vos::Store::open_with(&env, &devices, options).await.unwrap();
         let shard = store.create_shard(POOL, &config).await.unwrap();
         shard.create_cont(CONT).unwrap();
-        let dir = oid(ObjType::MultiHashed, 1);
+        let dir = unit(ObjType::MultiHashed, 1);
         let (count, error) = fill_index(&shard, dir, 1).await;
         assert_eq!(error.code, Code::NoSpace);
         assert!((200..1000).contains(&count), "{count} entries in 64 KiB");
@@ -111,7 +111,7 @@ fn an_index_larger_than_its_tier_borrows_from_the_data_beside_it() {
         world.block_on(async {
             let config = PoolShardConfig { durability, scm_bytes: 64 << 10, nvme_bytes: 1 << 20 };
             let (_store, shard) = fresh(&env, &config).await.unwrap();
-            let dir = oid(ObjType::MultiHashed, 1);
+            let dir = unit(ObjType::MultiHashed, 1);
             for round in 0..3 {
                 let at = round * 100_000;
                 let (count, error) = fill_index(&shard, dir, at + 1).await;
@@ -136,7 +136,7 @@ fn an_index_larger_than_its_tier_borrows_from_the_data_beside_it() {
                     let op = [array(&dkey, 100_000)];
                     write(&shard, at + 60_000 + n, &op, &data, None).await.unwrap();
                 }
-                let punch = [Op::PunchDkeysFrom { oid: oid(ObjType::ArrayByte, 1), from: 0 }];
+                let punch = [Op::PunchDkeysFrom { unit: unit(ObjType::ArrayByte, 1), from: 0 }];
                 let lsn = write(&shard, at + 70_000, &punch, b"", None).await.unwrap();
                 shard.durable(lsn).await.unwrap();
                 env.sleep(std::time::Duration::from_millis(50)).await;
@@ -155,7 +155,7 @@ fn fetched_segments_stay_whole_while_their_extents_are_replaced() {
             let config = PoolShardConfig { durability, scm_bytes: 1 << 20, nvme_bytes: 3 << 12 };
             let (_store, shard) = fresh(&env, &config).await.unwrap();
             let dkey = 0u64.to_le_bytes();
-            let object = oid(ObjType::ArrayByte, 1);
+            let object = unit(ObjType::ArrayByte, 1);
             write(&shard, 1, &[array(&dkey, 8192)], &[1; 8192], None).await.unwrap();
             let mut segments = Segments::new();
             let recxs = vec![Recx { index: 0, count: 9000 }];
@@ -165,7 +165,7 @@ fn fetched_segments_stay_whole_while_their_extents_are_replaced() {
                 .unwrap()
                 .fetch(object, &dkey, Cond::NONE, &iods, &mut segments)
                 .unwrap();
-            let punch = [Op::PunchObj { oid: object, cond: Cond::PUNCH, besides: b"" }];
+            let punch = [Op::PunchObj { unit: object, cond: Cond::PUNCH, besides: b"" }];
             let lsn = write(&shard, 2, &punch, b"", None).await.unwrap();
             shard.durable(lsn).await.unwrap();
             // Two of three blocks wait for the reader: a large write must not get them.
@@ -193,7 +193,7 @@ fn a_destroyed_container_gives_its_space_back() {
             let value = UpdateValue::Inline(b"x");
             let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
             let ops = [Op::Update {
-                oid: oid(ObjType::MultiHashed, n),
+                unit: unit(ObjType::MultiHashed, n),
                 dkey: b"d",
                 cond: Cond::NONE,
                 iods,
@@ -239,7 +239,7 @@ fn freed_runs_are_discarded_and_nothing_else() {
                     let recx = Recx { index: 0, count: (1 + rng.below(3)) << 8 };
                     let kind = rng.below(2);
                     Step {
-                        oid: oid(ObjType::ArrayByte, 1),
+                        unit: unit(ObjType::ArrayByte, 1),
                         dkey: rng.below(3).to_le_bytes().to_vec(),
                         akey: b"large".to_vec(),
                         cond: Cond::NONE,
@@ -260,8 +260,8 @@ fn freed_runs_are_discarded_and_nothing_else() {
             compare(&shard, &model).await;
             let told = shard.aggregation_stat().discarded_bytes;
             assert_eq!(told > 4 << 20, discard.is_some(), "{told}");
-            for oid in model.0.keys() {
-                let op = [Op::PunchObj { oid: *oid, cond: Cond::NONE, besides: b"" }];
+            for unit in model.0.keys() {
+                let op = [Op::PunchObj { unit: *unit, cond: Cond::NONE, besides: b"" }];
                 let lsn = write(&shard, 1000, &op, b"", None).await.unwrap();
                 shard.durable(lsn).await.unwrap();
             }

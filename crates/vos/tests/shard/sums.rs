@@ -4,7 +4,7 @@
 use super::model::*;
 use env::{AlignedBuf, Env, OpenOptions, Rng, SimWorld};
 use std::path::Path;
-use types::{Code, CsumKind, Durability, Epoch, ObjType, Oid};
+use types::{Code, CsumKind, Durability, Epoch, ObjType, Unit};
 use vos::{BadMark, PoolShard, PoolShardConfig, Segments, Store, SumPolicy};
 use wire::obj::*;
 
@@ -23,13 +23,13 @@ async fn flip(env: &Env, bit: u64) {
 }
 
 /// Reads one range as an engine does for a client; the client's view of it.
-pub async fn read(shard: &PoolShard, oid: Oid, at: u64, bytes: u64) -> Result<Vec<u8>, Code> {
+pub async fn read(shard: &PoolShard, unit: Unit, at: u64, bytes: u64) -> Result<Vec<u8>, Code> {
     let want = FetchWant::Array { record_bytes: 1, recxs: vec![Recx { index: at, count: bytes }] };
     let iods = [FetchIod { akey: b"a", want }];
     let mut segments = Segments::new();
-    let touched = [Op::Fetch { oid, dkey: b"d", cond: Cond::NONE, iods: iods.to_vec() }];
+    let touched = [Op::Fetch { unit, dkey: b"d", cond: Cond::NONE, iods: iods.to_vec() }];
     shard.ready(CONT, &[], &touched).await.unwrap();
-    let fetched = shard.view(CONT).unwrap().fetch(oid, b"d", Cond::NONE, &iods, &mut segments);
+    let fetched = shard.view(CONT).unwrap().fetch(unit, b"d", Cond::NONE, &iods, &mut segments);
     fetched.map_err(|error| error.code)?;
     segments.load().await.unwrap();
     let Ok(sums) = segments.sums() else { return Err(Code::Csum) };
@@ -38,11 +38,11 @@ pub async fn read(shard: &PoolShard, oid: Oid, at: u64, bytes: u64) -> Result<Ve
     Ok(data)
 }
 
-pub async fn put(shard: &PoolShard, epoch: u64, oid: Oid, at: u64, data: &[u8]) {
+pub async fn put(shard: &PoolShard, epoch: u64, unit: Unit, at: u64, data: &[u8]) {
     let recxs = vec![Recx { index: at, count: data.len() as u64 }];
     let value = UpdateValue::Array { record_bytes: 1, recxs };
     let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
-    let ops = [Op::Update { oid, dkey: b"d", cond: Cond::NONE, iods }];
+    let ops = [Op::Update { unit, dkey: b"d", cond: Cond::NONE, iods }];
     let lsn = write(shard, epoch, &ops, data, None).await.unwrap();
     shard.durable(lsn).await.unwrap();
 }
@@ -76,18 +76,18 @@ fn a_flipped_bit_is_never_read_and_stays_known_until_it_is_overwritten() {
             let mut shard = store.create_shard(POOL, &config).await.unwrap();
             shard.create_summed_cont(CONT, SumPolicy { kind, verify: false }).unwrap();
             let rng = Rng::new(seed);
-            let oid = oid(ObjType::MultiHashed, 1);
+            let unit = unit(ObjType::MultiHashed, 1);
             let mut model = vec![0; 80_000];
             // Written whole, then cut by overwrites at odd places, small and large.
             for epoch in 1..12 {
                 let at = if epoch == 1 { 0 } else { rng.next_u64() % 60_000 };
                 let most = if epoch == 1 { 70_000 } else { 1 + rng.next_u64() % 20_000 };
                 let data = bytes(epoch << 8 | seed, most as usize);
-                put(&shard, epoch, oid, at, &data).await;
+                put(&shard, epoch, unit, at, &data).await;
                 model[at as usize..][..data.len()].copy_from_slice(&data);
             }
             assert_eq!(scrub(&shard).await, []);
-            assert_eq!(read(&shard, oid, 0, 80_000).await.unwrap(), model);
+            assert_eq!(read(&shard, unit, 0, 80_000).await.unwrap(), model);
             let blocks = shard.summed_bytes(0) / 4096;
             assert!(blocks >= 17);
 
@@ -102,7 +102,7 @@ fn a_flipped_bit_is_never_read_and_stays_known_until_it_is_overwritten() {
                 all[(rng.next_u64() % all.len() as u64) as usize]
             };
             let holders = shard.holders(&[victim]).await;
-            assert!(!holders.is_empty() && holders.iter().all(|holder| holder.oid == oid));
+            assert!(!holders.is_empty() && holders.iter().all(|holder| holder.unit == unit));
             flip(&env, victim * 4096 * 8 + rng.next_u64() % (4096 * 8)).await;
 
             let touches = |at: u64, count: u64| {
@@ -115,7 +115,7 @@ fn a_flipped_bit_is_never_read_and_stays_known_until_it_is_overwritten() {
                     true => Err(Code::Csum),
                     false => Ok(model[at as usize..(at + count) as usize].to_vec()),
                 };
-                assert!(read(&shard, oid, at, count).await == expected, "{kind} {at}+{count}");
+                assert!(read(&shard, unit, at, count).await == expected, "{kind} {at}+{count}");
             }
             assert_eq!(scrub(&shard).await, [victim]);
             assert_eq!(shard.differing_again(&[victim, victim + 1]).await, [victim]);
@@ -132,20 +132,20 @@ fn a_flipped_bit_is_never_read_and_stays_known_until_it_is_overwritten() {
                 shard = store.open_shard(POOL).await.unwrap();
                 assert_eq!(shard.bad_blocks(), [(victim, MARK)]);
                 assert_eq!(shard.summed_bytes(0), blocks * 4096);
-                let refused = read(&shard, oid, holders[0].offset, 1).await;
+                let refused = read(&shard, unit, holders[0].offset, 1).await;
                 assert_eq!(refused.unwrap_err(), Code::Csum);
                 assert_eq!(scrub(&shard).await, [victim]);
             }
             for (epoch, holder) in (50..).zip(&holders) {
                 let data = bytes(epoch, holder.bytes as usize);
-                put(&shard, epoch, oid, holder.offset, &data).await;
+                put(&shard, epoch, unit, holder.offset, &data).await;
                 model[holder.offset as usize..][..data.len()].copy_from_slice(&data);
             }
             assert_eq!(shard.bad_blocks(), []);
             assert_eq!(scrub(&shard).await, []);
-            assert_eq!(read(&shard, oid, 0, 80_000).await.unwrap(), model);
+            assert_eq!(read(&shard, unit, 0, 80_000).await.unwrap(), model);
             // What is removed leaves no sums behind.
-            let ops = [Op::PunchObj { oid, cond: Cond::NONE, besides: b"" }];
+            let ops = [Op::PunchObj { unit, cond: Cond::NONE, besides: b"" }];
             let lsn = write(&shard, 99, &ops, b"", None).await.unwrap();
             shard.durable(lsn).await.unwrap();
             assert_eq!(shard.summed_bytes(0), 0);
@@ -177,8 +177,8 @@ fn data_that_arrive_damaged_are_refused_where_it_is_looked_at() {
                 shard.create_summed_cont(cont, SumPolicy { kind, verify }).unwrap();
                 let value = UpdateValue::Single { bytes: bulk as u64 };
                 let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
-                let oid = oid(ObjType::MultiHashed, 1);
-                let ops = [Op::Update { oid, dkey: b"d", cond: Cond::NONE, iods }];
+                let unit = unit(ObjType::MultiHashed, 1);
+                let ops = [Op::Update { unit, dkey: b"d", cond: Cond::NONE, iods }];
                 let data = bytes(3, bulk);
                 let sums = codec::value_sums(kind, [bulk as u64].into_iter(), &[&data]).unwrap();
                 let mut payload = shard.stage(&ops).unwrap();
@@ -224,16 +224,16 @@ fn values_that_had_to_be_cut_get_sums_of_their_own() {
         world.block_on(async {
             let config = PoolShardConfig { nvme_bytes: 64 * 4096, ..config(durability) };
             let (store, shard) = fresh(&env, &config).await.unwrap();
-            let oid = oid(ObjType::MultiHashed, 1);
+            let unit = unit(ObjType::MultiHashed, 1);
             // All space full, then every other pair of blocks free.
             for n in 0..32u64 {
-                put(&shard, n + 1, oid, n * 8192, &bytes(n, 8192)).await;
+                put(&shard, n + 1, unit, n * 8192, &bytes(n, 8192)).await;
             }
             for n in (0..32u64).step_by(2) {
                 let recxs = vec![Recx { index: n * 8192, count: 8192 }];
                 let value = UpdateValue::PunchRecords { recxs };
                 let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
-                let ops = [Op::Update { oid, dkey: b"d", cond: Cond::NONE, iods }];
+                let ops = [Op::Update { unit, dkey: b"d", cond: Cond::NONE, iods }];
                 let lsn = write(&shard, n + 40, &ops, b"", None).await.unwrap();
                 shard.durable(lsn).await.unwrap();
             }
@@ -243,7 +243,7 @@ fn values_that_had_to_be_cut_get_sums_of_their_own() {
                 recxs: vec![Recx { index: 0, count: 9_999 }],
             };
             let iods = vec![UpdateIod { akey: b"odd", cond: Cond::NONE, value }];
-            let ops = [Op::Update { oid, dkey: b"d", cond: Cond::NONE, iods }];
+            let ops = [Op::Update { unit, dkey: b"d", cond: Cond::NONE, iods }];
             let lsn = write(&shard, 90, &ops, &data, None).await.unwrap();
             shard.durable(lsn).await.unwrap();
             let shard = match durability {
@@ -258,9 +258,9 @@ fn values_that_had_to_be_cut_get_sums_of_their_own() {
             let iods =
                 [FetchIod { akey: b"odd", want: FetchWant::Array { record_bytes: 3, recxs } }];
             let mut segments = Segments::new();
-            let touched = [Op::Fetch { oid, dkey: b"d", cond: Cond::NONE, iods: iods.to_vec() }];
+            let touched = [Op::Fetch { unit, dkey: b"d", cond: Cond::NONE, iods: iods.to_vec() }];
             shard.ready(CONT, &[], &touched).await.unwrap();
-            shard.view(CONT).unwrap().fetch(oid, b"d", Cond::NONE, &iods, &mut segments).unwrap();
+            shard.view(CONT).unwrap().fetch(unit, b"d", Cond::NONE, &iods, &mut segments).unwrap();
             segments.load().await.unwrap();
             assert_eq!(segments.damaged(), []);
             assert!(checked_data(&segments) == data);
@@ -276,13 +276,13 @@ fn the_holder_of_a_block_is_found_in_the_past_too() {
     let env = world.node("a");
     world.block_on(async {
         let (_store, shard) = fresh_with(&env, &config(Durability::Wal), 0).await.unwrap();
-        let (kept, lived) = (oid(ObjType::MultiHashed, 1), oid(ObjType::MultiHashed, 2));
+        let (kept, lived) = (unit(ObjType::MultiHashed, 1), unit(ObjType::MultiHashed, 2));
         put(&shard, 1, kept, 0, &[1; 4096]).await;
         put(&shard, 2, lived, 8192, &[2; 4096]).await;
-        let block = async |oid| {
+        let block = async |unit| {
             let all: Vec<u64> = (0..64).collect();
             let found = shard.holders(&all).await;
-            found.iter().find(|holder| holder.oid == oid).cloned().unwrap()
+            found.iter().find(|holder| holder.unit == unit).cloned().unwrap()
         };
         let before = [block(kept).await, block(lived).await];
         let snapshots = vec![Epoch(2)];
@@ -290,7 +290,7 @@ fn the_holder_of_a_block_is_found_in_the_past_too() {
             wire::versions::ContVersions { revision: 1, snapshots, ..Default::default() };
         shard.set_versions(CONT, &versions).unwrap();
         put(&shard, 3, kept, 0, &[3; 4096]).await;
-        let ops = [Op::PunchObj { oid: lived, cond: Cond::NONE, besides: b"" }];
+        let ops = [Op::PunchObj { unit: lived, cond: Cond::NONE, besides: b"" }];
         write(&shard, 4, &ops, b"", None).await.unwrap();
         shard.checkpoint().await.unwrap();
         for holder in before {

@@ -5,7 +5,7 @@ use super::model::*;
 use env::{Env, SimWorld};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Durability, Epoch, ObjType, Oid};
+use types::{Durability, Epoch, ObjType, Unit};
 use vos::{PoolShard, PoolShardConfig};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
@@ -18,16 +18,16 @@ const COUNT: u64 = 1200;
 /// its time.
 const SMALL_COUNT: u64 = 150;
 
-fn big() -> Oid {
-    oid(ObjType::ArrayByte, 5)
+fn big() -> Unit {
+    unit(ObjType::ArrayByte, 5)
 }
 
-fn small() -> impl Iterator<Item = Oid> {
-    (0..SMALL_COUNT).map(|n| oid(ObjType::MultiHashed, 100 + n))
+fn small() -> impl Iterator<Item = Unit> {
+    (0..SMALL_COUNT).map(|n| unit(ObjType::MultiHashed, 100 + n))
 }
 
 fn punches() -> Vec<Op<'static>> {
-    let punch = |oid| Op::PunchObj { oid, cond: Cond::NONE, besides: b"" };
+    let punch = |unit| Op::PunchObj { unit, cond: Cond::NONE, besides: b"" };
     small().chain([big()]).map(punch).collect()
 }
 
@@ -49,7 +49,7 @@ async fn fill(shard: &PoolShard, epoch: u64) {
                 iods.push(UpdateIod { akey: b"", cond, value });
                 bulk.extend_from_slice(&[3; 4096]);
             }
-            ops.push(Op::Update { oid: big(), dkey, cond, iods });
+            ops.push(Op::Update { unit: big(), dkey, cond, iods });
         }
         write(shard, epoch, &ops, &bulk, None).await.unwrap();
     }
@@ -57,14 +57,14 @@ async fn fill(shard: &PoolShard, epoch: u64) {
     let mut bulk = Vec::new();
     let ops: Vec<Op<'_>> = small()
         .enumerate()
-        .map(|(n, oid)| {
+        .map(|(n, unit)| {
             let value = match n % 10 {
                 0 => UpdateValue::Single { bytes: 5000 },
                 _ => UpdateValue::Inline(&value),
             };
             bulk.resize(bulk.len() + if n % 10 == 0 { 5000 } else { 0 }, 9);
             let iods = vec![UpdateIod { akey: b"v", cond: Cond::NONE, value }];
-            Op::Update { oid, dkey: b"d", cond: Cond::NONE, iods }
+            Op::Update { unit, dkey: b"d", cond: Cond::NONE, iods }
         })
         .collect();
     write(shard, epoch, &ops, &bulk, None).await.unwrap();

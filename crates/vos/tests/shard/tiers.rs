@@ -251,7 +251,7 @@ fn the_border_between_the_tiers_moves_with_the_setting() {
                 let shard = store.create_shard(pool, &config(durability)).await.unwrap();
                 shard.durable(shard.create_cont(CONT).unwrap()).await.unwrap();
                 let step = Step {
-                    oid: oid(types::ObjType::MultiHashed, 1),
+                    unit: unit(types::ObjType::MultiHashed, 1),
                     dkey: b"d".to_vec(),
                     akey: b"a".to_vec(),
                     cond: wire::obj::Cond::NONE,

@@ -11,7 +11,7 @@ const TX: TxId = TxId { client: ClientId(5), seq: 44 };
 
 fn update<'a>(dkey: &'a [u8], value: UpdateValue<'a>, cond: Cond) -> Op<'a> {
     let iods = vec![UpdateIod { akey: b"i", cond: Cond::NONE, value }];
-    Op::Update { oid: oid(ObjType::MultiHashed, 1), dkey, cond, iods }
+    Op::Update { unit: unit(ObjType::MultiHashed, 1), dkey, cond, iods }
 }
 
 #[test]
@@ -26,13 +26,13 @@ fn conditions_look_at_the_state_before_the_batch() {
         shard.durable(lsn).await.unwrap();
         let both = [insert(b"b"), insert(b"a")];
         assert_eq!(write(&shard, 2, &both, b"", None).await.unwrap_err().code, Code::Exist);
-        let dir = oid(ObjType::MultiHashed, 1);
+        let dir = unit(ObjType::MultiHashed, 1);
         assert!(shard.view(CONT).unwrap().value(dir, b"b", b"i").is_none());
         // An object with one other entry is not empty; with none beside the named one it is.
-        let punch = |besides| [Op::PunchObj { oid: dir, cond: Cond::OBJ_EMPTY, besides }];
+        let punch = |besides| [Op::PunchObj { unit: dir, cond: Cond::OBJ_EMPTY, besides }];
         assert_eq!(shard.check(CONT, &[], &punch(b"x")).unwrap_err().code, Code::NotEmpty);
         shard.check(CONT, &[], &punch(b"a")).unwrap();
-        let check = |of, seen| [ReadCheck { oid: dir, of, seen: Epoch(seen) }];
+        let check = |of, seen| [ReadCheck { unit: dir, of, seen: Epoch(seen) }];
         for (of, seen) in [
             (ReadScope::Keys, 1),
             (ReadScope::Object, 1),
@@ -124,7 +124,7 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                     assert_eq!(shard.stat().nvme_free_bytes, free);
                     assert_eq!(shard.replayed(TX).unwrap(), None);
                 } else {
-                    let object = &found.0[&oid(ObjType::MultiHashed, 1)];
+                    let object = &found.0[&unit(ObjType::MultiHashed, 1)];
                     assert_eq!(
                         object.dkeys[&b"d"[..]].1[&b"i"[..]],
                         (90, Value::Single(large.clone()))
@@ -143,8 +143,8 @@ fn replies_and_orphans_survive_a_crash() {
     for checkpoint in [false, true] {
         let world = SimWorld::new(1);
         let env = world.node("a");
-        let lost = oid(ObjType::ArrayByte, 9);
-        let found = oid(ObjType::ArrayByte, 8);
+        let lost = unit(ObjType::ArrayByte, 9);
+        let found = unit(ObjType::ArrayByte, 8);
         world.block_on(async {
             let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
             for seq in 0..300u64 {

@@ -111,8 +111,8 @@ impl Bed {
         forget_epochs(&mut got, true);
         forget_epochs(&mut want, true);
         assert!(got == want, "\n got {got:?}\nwant {want:?}");
-        for (oid, object) in &mut model.0 {
-            let now = &found.0[oid];
+        for (unit, object) in &mut model.0 {
+            let now = &found.0[unit];
             (object.epoch, object.keys_epoch) = (now.epoch, now.keys_epoch);
             for (dkey, (epoch, akeys)) in &mut object.dkeys {
                 *epoch = now.dkeys[dkey].0;
@@ -153,8 +153,8 @@ impl Bed {
     async fn empty(&mut self) {
         self.snapshots.clear();
         self.order(false, ContStage::Open).await;
-        for oid in self.now.0.keys() {
-            let op = [Op::PunchObj { oid: *oid, cond: Cond::NONE, besides: b"" }];
+        for unit in self.now.0.keys() {
+            let op = [Op::PunchObj { unit: *unit, cond: Cond::NONE, besides: b"" }];
             self.epoch += 1;
             write(&self.shard, self.epoch, &op, b"", None).await.unwrap();
         }
@@ -211,7 +211,7 @@ fn snapshots_show_what_was_across_restarts_and_compaction() {
 }
 
 /// Writes `count` dkeys of one object, each with one byte and one block.
-async fn fill(bed: &mut Bed, oid: types::Oid, count: u64, fill: u8) {
+async fn fill(bed: &mut Bed, unit: types::Unit, count: u64, fill: u8) {
     for first in (0..count).step_by(100) {
         let keys: Vec<Vec<u8>> =
             (first..(first + 100).min(count)).map(|n| n.to_le_bytes().to_vec()).collect();
@@ -223,7 +223,7 @@ async fn fill(bed: &mut Bed, oid: types::Oid, count: u64, fill: u8) {
                 let array = UpdateValue::Array { record_bytes: 1, recxs };
                 let iods = [(&b"v"[..], UpdateValue::Inline(&value)), (b"", array)]
                     .map(|(akey, value)| UpdateIod { akey, cond: Cond::NONE, value });
-                Op::Update { oid, dkey, cond: Cond::NONE, iods: iods.into() }
+                Op::Update { unit, dkey, cond: Cond::NONE, iods: iods.into() }
             })
             .collect();
         bed.epoch += 1;
@@ -234,13 +234,13 @@ async fn fill(bed: &mut Bed, oid: types::Oid, count: u64, fill: u8) {
 }
 
 /// What a snapshot (0: the present) shows of such an object: its number of dkeys, all of one fill.
-async fn filled(bed: &Bed, oid: types::Oid, at: u64) -> (u64, Option<u8>) {
-    bed.shard.ready_at(CONT, Epoch(at), &[], &[Op::Stat { oid }]).await.unwrap();
-    let stat = bed.shard.view_at(CONT, Epoch(at)).unwrap().stat(oid);
+async fn filled(bed: &Bed, unit: types::Unit, at: u64) -> (u64, Option<u8>) {
+    bed.shard.ready_at(CONT, Epoch(at), &[], &[Op::Stat { unit }]).await.unwrap();
+    let stat = bed.shard.view_at(CONT, Epoch(at)).unwrap().stat(unit);
     let mut fills: Vec<u8> = Vec::new();
     let mut count = 0;
     let scope = ListScope::Dkeys { value_of: Some(b"v"), follow: false, hash_range: (0, u64::MAX) };
-    list_all(&bed.shard, at, oid, scope, 500, |item| match item {
+    list_all(&bed.shard, at, unit, scope, 500, |item| match item {
         Listed::Entry { value, .. } => {
             count += 1;
             fills.extend(value);
@@ -270,42 +270,46 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
             let (now, snapshots) = (Model::default(), BTreeMap::new());
             let (env, store) = (env.clone(), Some(store));
             let mut bed = Bed { env, store, shard, now, snapshots, revision: 0, epoch: 0 };
-            let oid = oid(ObjType::ArrayByte, 5);
-            let punch = [Op::PunchObj { oid, cond: Cond::NONE, besides: b"" }];
+            let unit = unit(ObjType::ArrayByte, 5);
+            let punch = [Op::PunchObj { unit, cond: Cond::NONE, besides: b"" }];
             let takes = async |bed: &mut Bed| {
                 bed.snapshots.insert(bed.epoch, Model::default());
                 bed.order(false, ContStage::Open).await;
                 bed.epoch
             };
             // Without snapshots its space comes back.
-            fill(&mut bed, oid, COUNT, 1).await;
+            fill(&mut bed, unit, COUNT, 1).await;
             bed.epoch += 1;
             write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
-            assert!(!bed.shard.view(CONT).unwrap().has_object(oid));
+            assert!(!bed.shard.view(CONT).unwrap().has_object(unit));
             bed.swept().await;
             bed.empty().await;
             // Nor does it stay when all dkeys are removed from the first one on.
-            fill(&mut bed, oid, COUNT, 1).await;
+            fill(&mut bed, unit, COUNT, 1).await;
             bed.epoch += 1;
-            let all = [Op::PunchDkeysFrom { oid, from: 0 }];
+            let all = [Op::PunchDkeysFrom { unit, from: 0 }];
             write(&bed.shard, bed.epoch, &all, b"", None).await.unwrap();
-            assert_eq!(filled(&bed, oid, 0).await, (0, None));
+            assert_eq!(filled(&bed, unit, 0).await, (0, None));
             bed.swept().await;
             bed.empty().await;
             // Two lives, each seen in part only: what came after their snapshots is swept.
-            fill(&mut bed, oid, COUNT - 300, 2).await;
+            fill(&mut bed, unit, COUNT - 300, 2).await;
             let first = takes(&mut bed).await;
-            fill(&mut bed, oid, COUNT, 3).await;
+            fill(&mut bed, unit, COUNT, 3).await;
             bed.epoch += 1;
             write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
-            fill(&mut bed, oid, COUNT, 4).await;
+            fill(&mut bed, unit, COUNT, 4).await;
             let second = takes(&mut bed).await;
             bed.epoch += 1;
             write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
-            assert_eq!(filled(&bed, oid, 0).await, (0, None));
+            assert_eq!(filled(&bed, unit, 0).await, (0, None));
             for round in 0..3 {
-                assert_eq!(filled(&bed, oid, first).await, (COUNT - 300, Some(2)), "round {round}");
-                assert_eq!(filled(&bed, oid, second).await, (COUNT, Some(4)), "round {round}");
+                assert_eq!(
+                    filled(&bed, unit, first).await,
+                    (COUNT - 300, Some(2)),
+                    "round {round}"
+                );
+                assert_eq!(filled(&bed, unit, second).await, (COUNT, Some(4)), "round {round}");
                 let (counted, recounted) = bed.shard.scm_audit();
                 assert_eq!(counted, recounted);
                 if durability == Durability::Wal {
@@ -323,15 +327,15 @@ fn a_big_object_that_was_punched_is_shown_and_swept() {
             let epoch = Epoch(bed.epoch);
             bed.shard.roll_back(CONT, Epoch(first), epoch).await.unwrap();
             bed.order(false, ContStage::Open).await;
-            assert_eq!(filled(&bed, oid, 0).await, (COUNT - 300, Some(2)));
-            assert_eq!(filled(&bed, oid, second).await, (COUNT, Some(4)));
+            assert_eq!(filled(&bed, unit, 0).await, (COUNT - 300, Some(2)));
+            assert_eq!(filled(&bed, unit, second).await, (COUNT, Some(4)));
             // Blocks are shared, not copied.
             assert_eq!(bed.shard.stat().nvme_free_bytes, used.nvme_free_bytes);
             bed.snapshots.remove(&first);
             bed.order(false, ContStage::Open).await;
             bed.swept().await;
-            assert_eq!(filled(&bed, oid, 0).await, (COUNT - 300, Some(2)));
-            assert_eq!(filled(&bed, oid, second).await, (COUNT, Some(4)));
+            assert_eq!(filled(&bed, unit, 0).await, (COUNT - 300, Some(2)));
+            assert_eq!(filled(&bed, unit, second).await, (COUNT, Some(4)));
             bed.epoch += 1;
             write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
             bed.empty().await;
@@ -355,9 +359,9 @@ fn a_compaction_beside_changes_of_big_objects_makes_the_same_state() {
             let (now, snapshots) = (Model::default(), BTreeMap::new());
             let (env, store) = (env.clone(), Some(store));
             let mut bed = Bed { env, store, shard, now, snapshots, revision: 0, epoch: 0 };
-            let oid = oid(ObjType::ArrayByte, 5);
-            let punch = [Op::PunchObj { oid, cond: Cond::NONE, besides: b"" }];
-            fill(&mut bed, oid, COUNT, 1).await;
+            let unit = unit(ObjType::ArrayByte, 5);
+            let punch = [Op::PunchObj { unit, cond: Cond::NONE, besides: b"" }];
+            fill(&mut bed, unit, COUNT, 1).await;
             bed.snapshots.insert(bed.epoch, Model::default());
             let first = bed.epoch;
             bed.order(false, ContStage::Open).await;
@@ -380,17 +384,17 @@ fn a_compaction_beside_changes_of_big_objects_makes_the_same_state() {
                 } else if round < 40 {
                     let count = 700 + rng.below(800);
                     if present.0 <= count {
-                        fill(&mut bed, oid, count, round as u8 + 1).await;
+                        fill(&mut bed, unit, count, round as u8 + 1).await;
                         present = (count, Some(round as u8 + 1));
                     }
                 }
                 bed.env.sleep(Duration::from_micros(rng.below(300))).await;
             }
-            assert_eq!(filled(&bed, oid, 0).await, present, "seed {seed}");
+            assert_eq!(filled(&bed, unit, 0).await, present, "seed {seed}");
             bed.swept().await;
             bed.reopen().await;
-            assert_eq!(filled(&bed, oid, 0).await, present, "seed {seed}");
-            assert_eq!(filled(&bed, oid, first).await, (COUNT, Some(1)), "seed {seed}");
+            assert_eq!(filled(&bed, unit, 0).await, present, "seed {seed}");
+            assert_eq!(filled(&bed, unit, first).await, (COUNT, Some(1)), "seed {seed}");
             bed.epoch += 1;
             write(&bed.shard, bed.epoch, &punch, b"", None).await.unwrap();
             bed.empty().await;

@@ -4,7 +4,7 @@ use super::{Reply, Visitor, control};
 use serde_bytes::Bytes;
 use types::Histogram;
 use types::sums::SumRun;
-use types::{ClientId, ContId, CsumKind, Durability, Epoch, Oid, PoolId, TargetId};
+use types::{ClientId, ContId, CsumKind, Durability, Epoch, Oid, PoolId, TargetId, Unit};
 use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
@@ -15,6 +15,7 @@ use wire::store::{AggregationStat, DeviceRole, DeviceStat, LogStat, StoreStat};
 use wire::versions::{ContStage, ContVersions};
 
 const OID: Oid = Oid { hi: 0x0d00_0100_0000_0007, lo: 0x55 };
+const UNIT: Unit = Unit { object: OID, group: 300, cell: 2 };
 const POOL: PoolId = PoolId(5);
 const CONT: ContId = ContId(7);
 const TX: TxId = TxId { client: ClientId(0xabcd), seq: 21 };
@@ -58,18 +59,19 @@ fn sums(visitor: &mut impl Visitor) {
 
 fn ops() -> Vec<(&'static str, Op<'static>)> {
     let update = |value| Op::Update {
-        oid: OID,
+        unit: UNIT,
         dkey: b"dkey",
         cond: Cond::DKEY_INSERT.and(Cond::OBJ_EXISTS),
         iods: vec![UpdateIod { akey: b"akey", cond: Cond::AKEY_UPDATE, value }],
     };
     let fetch = |want| Op::Fetch {
-        oid: OID,
+        unit: UNIT,
         dkey: b"dkey",
         cond: Cond::DKEY_FETCH,
         iods: vec![FetchIod { akey: b"akey", want }],
     };
-    let list = |scope| Op::List { oid: OID, scope, anchor: b"anchor", count_max: 9, bytes_max: 10 };
+    let list =
+        |scope| Op::List { unit: UNIT, scope, anchor: b"anchor", count_max: 9, bytes_max: 10 };
     let recxs = || vec![RANGE, Recx { index: 1 << 40, count: 1 }];
     vec![
         ("update.inline", update(UpdateValue::Inline(b"value"))),
@@ -84,20 +86,20 @@ fn ops() -> Vec<(&'static str, Op<'static>)> {
             "fetch.sparse",
             fetch(FetchWant::Sparse { record_bytes: 1, recxs: recxs(), with_holes: true }),
         ),
-        ("punch_obj", Op::PunchObj { oid: OID, cond: Cond::OBJ_EMPTY, besides: b"/" }),
+        ("punch_obj", Op::PunchObj { unit: UNIT, cond: Cond::OBJ_EMPTY, besides: b"/" }),
         (
             "punch_dkeys",
             Op::PunchDkeys {
-                oid: OID,
+                unit: UNIT,
                 cond: Cond::PUNCH,
                 dkeys: vec![Bytes::new(b"one"), Bytes::new(b"")],
             },
         ),
-        ("punch_dkeys_from", Op::PunchDkeysFrom { oid: OID, from: 17 }),
+        ("punch_dkeys_from", Op::PunchDkeysFrom { unit: UNIT, from: 17 }),
         (
             "punch_akeys",
             Op::PunchAkeys {
-                oid: OID,
+                unit: UNIT,
                 dkey: b"dkey",
                 cond: Cond::NONE,
                 akeys: vec![Bytes::new(b"a"), Bytes::new(b"b")],
@@ -120,25 +122,28 @@ fn ops() -> Vec<(&'static str, Op<'static>)> {
         (
             "query",
             Op::Query {
-                oid: OID,
+                unit: UNIT,
                 flags: QueryFlags::DKEY.and(QueryFlags::MAX),
                 dkey: b"d",
                 akey: b"ak",
             },
         ),
-        ("stat", Op::Stat { oid: OID }),
-        ("fetch_link", Op::FetchLink { oid: OID, dkey: b"d", akey: b"i", open: true }),
-        ("remove_link", Op::RemoveLink { oid: OID, dkey: b"d", akey: b"i" }),
-        ("open", Op::Open { oid: OID }),
-        ("punch_unless_open", Op::PunchUnlessOpen { oid: OID }),
-        ("append", Op::Append { oid: OID, chunk_records: 1 << 20, count: 70_000 }),
-        ("list_runs", Op::ListRuns { oid: OID, chunk_records: 4096, within: RANGE, count_max: 9 }),
-        ("adopt", Op::Adopt { oid: OID }),
+        ("stat", Op::Stat { unit: UNIT }),
+        ("fetch_link", Op::FetchLink { unit: UNIT, dkey: b"d", akey: b"i", open: true }),
+        ("remove_link", Op::RemoveLink { unit: UNIT, dkey: b"d", akey: b"i" }),
+        ("open", Op::Open { unit: UNIT }),
+        ("punch_unless_open", Op::PunchUnlessOpen { unit: UNIT }),
+        ("append", Op::Append { unit: UNIT, chunk_records: 1 << 20, count: 70_000 }),
+        (
+            "list_runs",
+            Op::ListRuns { unit: UNIT, chunk_records: 4096, within: RANGE, count_max: 9 },
+        ),
+        ("adopt", Op::Adopt { unit: UNIT }),
     ]
 }
 
 fn checks(visitor: &mut impl Visitor) {
-    let check = |of, seen| ReadCheck { oid: OID, of, seen: Epoch(seen) };
+    let check = |of, seen| ReadCheck { unit: UNIT, of, seen: Epoch(seen) };
     let message = Batch {
         pool: POOL,
         cont: CONT,
@@ -157,7 +162,7 @@ fn checks(visitor: &mut impl Visitor) {
 
 fn requests(visitor: &mut impl Visitor) {
     let mut request = |name: &str, message| visitor.message(&format!("request.{name}"), message);
-    let part = wire::encode(&batch(vec![Op::Stat { oid: OID }]));
+    let part = wire::encode(&batch(vec![Op::Stat { unit: UNIT }]));
     request(
         "commit",
         Request::Commit {
@@ -168,7 +173,7 @@ fn requests(visitor: &mut impl Visitor) {
             ],
         },
     );
-    let prepared = batch(vec![Op::PunchUnlessOpen { oid: OID }]);
+    let prepared = batch(vec![Op::PunchUnlessOpen { unit: UNIT }]);
     request("prepare", Request::Prepare { tx: TX, coordinator: TargetId(1), batch: prepared });
     for (name, outcome) in outcomes() {
         request(&format!("decide.{name}"), Request::Decide { pool: POOL, tx: TX, outcome });
@@ -181,7 +186,7 @@ fn requests(visitor: &mut impl Visitor) {
             pool: POOL,
             cont: CONT,
             at: Epoch(7),
-            after: Some(OID),
+            after: Some(UNIT),
             count_max: 100,
         },
     );
@@ -191,7 +196,7 @@ fn requests(visitor: &mut impl Visitor) {
     request("verify", Request::Verify(batch(vec![])));
     request("scrub_stat", Request::ScrubStat { pool: POOL });
     request("scrub", Request::Scrub { pool: POOL });
-    let released = Notice::Release { pool: POOL, cont: CONT, oids: vec![OID, Oid::NIL] };
+    let released = Notice::Release { pool: POOL, cont: CONT, units: vec![UNIT, Unit::NIL] };
     visitor.message("notice.release", released);
     visitor.message("notice.registered", Notice::Registered);
     locks(visitor);
@@ -199,8 +204,9 @@ fn requests(visitor: &mut impl Visitor) {
 
 fn locks(visitor: &mut impl Visitor) {
     let (range, owner) = (LockRange { first: 1, last: 300 }, LockOwner { holder: 7, id: 8 });
-    let request =
-        |kind, op| Request::Lock(LockRequest { pool: POOL, cont: CONT, oid: OID, kind, owner, op });
+    let request = |kind, op| {
+        Request::Lock(LockRequest { pool: POOL, cont: CONT, unit: UNIT, kind, owner, op })
+    };
     let set = |wait| LockOp::Set { range, mode: LockMode::Exclusive, pid: 99, wait };
     visitor.message("request.lock.try", request(LockKind::Flock, set(None)));
     visitor.message("request.lock.wait", request(LockKind::Posix, set(Some(5))));
@@ -217,7 +223,7 @@ fn locks(visitor: &mut impl Visitor) {
     let leave = Notice::LockLeave {
         pool: POOL,
         cont: CONT,
-        oid: OID,
+        unit: UNIT,
         kind: LockKind::Posix,
         owner,
         range,
@@ -354,7 +360,7 @@ fn replies(visitor: &mut impl Visitor) {
         dkey_count: 6,
     };
     visitor.message("shard_stat", Reply::Ok(stat));
-    visitor.message("object_list", Reply::Ok(ObjectList { oids: vec![OID], complete: true }));
+    visitor.message("object_list", Reply::Ok(ObjectList { units: vec![UNIT], complete: true }));
     visitor.message("unit", Reply::Ok(()));
     let gate = |n: u64| GateStat {
         limit: Limit::Auto,
@@ -382,7 +388,7 @@ fn replies(visitor: &mut impl Visitor) {
     visitor.message("admission_stat", Reply::Ok(stat));
     let holder = BadHolder {
         cont: CONT,
-        oid: OID,
+        unit: UNIT,
         dkey: b"d".to_vec(),
         akey: b"a".to_vec(),
         offset: 8192,
