@@ -116,6 +116,8 @@ impl Whole {
             let sparse = (used..sector.len()).step_by(SPARSE);
             bits.extend(sparse.map(|at| (first + at) * 8 + at / SPARSE % 8));
         }
+        // Five and eight have no common divisor: bits of every number in their bytes, and of most bytes.
+        bits.retain(|bit| all_flips() || bit % 5 == 0);
         bits
     }
 }
@@ -144,6 +146,11 @@ async fn look(env: &Env) -> types::Result<Shown> {
         return Ok(Shown { now: Model::default(), then: None });
     }
     shown(&shard).await
+}
+
+/// All bits are flipped with `AZEKURA_ALL_FLIPS` set, a fifth of them without.
+fn all_flips() -> bool {
+    std::env::var_os("AZEKURA_ALL_FLIPS").is_some()
 }
 
 /// What a file is, for the table in `docs/reliability.md`.
@@ -211,7 +218,7 @@ fn flip_all(later: u64) -> (u64, u64) {
 fn any_flipped_bit_of_a_closed_store_is_noticed_or_harmless() {
     let (noticed, tried) = flip_all(0);
     println!("{noticed} of {tried} noticed");
-    assert!(noticed > 4000, "{noticed} of {tried} noticed");
+    assert!(noticed > 800, "{noticed} of {tried} noticed");
 }
 
 /// A flip in the last batch of a log used to undo it silently: it looked like one that a crash had cut
@@ -220,7 +227,7 @@ fn any_flipped_bit_of_a_closed_store_is_noticed_or_harmless() {
 fn any_flipped_bit_of_a_log_is_noticed_or_harmless() {
     let (noticed, tried) = flip_all(4);
     println!("{noticed} of {tried} noticed");
-    assert!(noticed > 4000, "{noticed} of {tried} noticed");
+    assert!(noticed > 800, "{noticed} of {tried} noticed");
 }
 
 #[test]

@@ -391,7 +391,8 @@ fn a_flipped_bit_of_the_page_area_is_noticed_or_harmless() {
         let area = env.disk().open(Path::new(&file), OpenOptions::default()).await.unwrap();
         let bytes = area.len().unwrap();
         let (mut noticed, mut harmless) = (0, 0);
-        for at in (0..bytes).step_by(2999) {
+        let step = if std::env::var_os("AZEKURA_ALL_FLIPS").is_some() { 2999 } else { 9973 };
+        for at in (0..bytes).step_by(step) {
             let block = at / 4096 * 4096;
             let flip = async |bit: u8| {
                 let (mut buf, read) = area.read_at(block, AlignedBuf::zeroed(4096)).await;
@@ -413,7 +414,7 @@ fn a_flipped_bit_of_the_page_area_is_noticed_or_harmless() {
             env.sleep(std::time::Duration::from_millis(50)).await;
             flip(1 << (at % 8)).await;
         }
-        assert!(noticed > 25, "{noticed} flips noticed, {harmless} harmless");
+        assert!(noticed > 8, "{noticed} flips noticed, {harmless} harmless");
     });
     world.clear();
 }
