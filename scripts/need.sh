@@ -30,6 +30,16 @@ if ((${#missing[@]} > 0)); then
         apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null
 fi
 
+# Tests of the catalog in etcd are skipped without it: it is installed where that needs nobody's password
+# and the tests run, and nothing fails where it cannot be had.
+if [[ -n "${CI:-}" ]] && ((EUID == 0)) && ! command -v etcd >/dev/null && command -v apt-get >/dev/null; then
+    echo "need.sh: installing etcd-server"
+    # Its package would start a server of its own.
+    { { apt-cache show etcd-server >/dev/null 2>&1 || apt-get update -qq; } &&
+        RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends etcd-server; } </dev/null ||
+        echo "need.sh: etcd-server cannot be had; its tests will be skipped" >&2
+fi
+
 if ! command -v cargo >/dev/null; then
     echo "need.sh: cargo is missing; install Rust 1.90 or newer: https://rustup.rs" >&2
     exit 1

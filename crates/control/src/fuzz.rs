@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: what decodes bytes of the catalog's files. None may panic.
+//! Entry points for fuzzing: what decodes bytes of the catalog's files, and of etcd. None may panic.
 
 use crate::copies::choose;
 use crate::{Change, frame};
@@ -24,4 +24,22 @@ pub fn catalog_seeds() -> Vec<Vec<u8>> {
     ]
     .concat();
     vec![[&(file.len() as u16).to_le_bytes()[..], &file, &file].concat()]
+}
+
+/// An answer of etcd, or of whoever is there instead.
+pub fn etcd_answer(bytes: &[u8]) {
+    crate::etcd::parse_all(bytes);
+}
+
+/// An answer of each kind.
+pub fn etcd_seeds() -> Vec<Vec<u8>> {
+    [
+        r#"{"header":{"cluster_id":"1","revision":"2"},"kvs":[{"key":"YQ==","mod_revision":"2","value":"YWI="}],"more":true}"#,
+        r#"{"header":{"revision":"2"},"succeeded":true,"responses":[{"response_range":{"kvs":[{"key":"YQ==","mod_revision":"2"}]}},{"response_put":{}}]}"#,
+        r#"{"result":{"header":{"revision":"1"},"ID":"77","TTL":"10"}}"#,
+        r#"{"header":{"revision":"1"},"token":"a.1"}"#,
+        r#"{"error":"etcdserver: request is too large","code":3}"#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
 }

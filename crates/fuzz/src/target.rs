@@ -41,6 +41,13 @@ pub fn all() -> Vec<Target> {
     targets.extend(fuse_targets::all());
     targets.extend(intercept_targets::all());
     targets.push(Target {
+        name: "etcd-answer",
+        run: control::fuzz::etcd_answer,
+        seeds: control::fuzz::etcd_seeds,
+        // An empty part of a transaction's answer is three bytes.
+        amplification_max: 256,
+    });
+    targets.push(Target {
         name: "catalog-files",
         run: control::fuzz::catalog_files,
         seeds: control::fuzz::catalog_seeds,

@@ -2,6 +2,7 @@
 
 mod cases_catalog;
 mod cases_cont;
+mod cases_etcd;
 mod cases_handles;
 mod cases_join;
 mod cases_pool;
@@ -11,6 +12,7 @@ mod cases_times;
 mod concurrency;
 mod contract;
 mod crash;
+mod etcd_server;
 mod fake;
 mod golden;
 mod model;

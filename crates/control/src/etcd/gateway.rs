@@ -1,0 +1,322 @@
+//! Requests to etcd, over its JSON gateway: which member to ask, logging in, what went wrong.
+
+use super::answers::{AnyAnswer, Login, Refusal, parse};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use types::{Code, Error, Result};
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+/// Bytes of an answer, at most: far more than a page of a listing.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// Pause before asking again whoever gave no answer; doubles up to the greatest.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How to reach etcd, and as whom.
+#[derive(Clone, Default)]
+pub struct EtcdAccess {
+    /// `http://HOST:PORT` or `https://HOST:PORT` of its members.
+    pub endpoints: Vec<String>,
+    /// PEM file with the authorities that sign the members' certificates; `None`: those of Mozilla.
+    pub ca: Option<PathBuf>,
+    /// PEM file with this client's certificate, if etcd asks for one, and the one with its key.
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    /// Name and password, if etcd asks for them.
+    pub login: Option<(String, String)>,
+}
+
+/// Why there is no answer.
+pub enum Failure {
+    /// etcd has said no, or the request never reached it: nothing was done.
+    Not(Error),
+    /// It may or may not have been done, or be done yet.
+    Maybe(Error),
+}
+
+impl Failure {
+    pub fn into_error(self) -> Error {
+        match self {
+            Failure::Not(error) | Failure::Maybe(error) => error,
+        }
+    }
+}
+
+/// How one attempt at one member failed.
+enum Fault {
+    /// It said no; the others would say the same.
+    Refused(Error),
+    /// It was not reached.
+    Unsent(Error),
+    /// No answer, or that it does not know.
+    Unknown(Error),
+}
+
+/// A client of one etcd.
+pub struct Gateway {
+    agent: Agent,
+    endpoints: Vec<String>,
+    /// Which endpoint is asked.
+    at: usize,
+    login: Option<(String, String)>,
+    token: Option<String>,
+    /// The cluster that answered first.
+    cluster: Option<String>,
+    attempt_time: Duration,
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| Error::io(format!("reading {}", path.display()), error))
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>> {
+    let raw = read_file(path)?;
+    let mut all = Vec::new();
+    for item in parse_pem(&raw) {
+        if let Ok(PemItem::Certificate(certificate)) = item {
+            all.push(certificate);
+        }
+    }
+    match all.is_empty() {
+        true => Err(Error::inval(format!("{} holds no PEM certificate", path.display()))),
+        false => Ok(all),
+    }
+}
+
+fn tls(access: &EtcdAccess) -> Result<TlsConfig> {
+    let mut tls = TlsConfig::builder();
+    if let Some(ca) = &access.ca {
+        tls = tls.root_certs(RootCerts::new_with_certs(&certificates(ca)?));
+    }
+    match (&access.cert, &access.key) {
+        (Some(cert), Some(key)) => {
+            let private = PrivateKey::from_pem(&read_file(key)?)
+                .map_err(|_| Error::inval(format!("{} holds no PEM private key", key.display())))?;
+            tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates(cert)?, private)));
+        }
+        (None, None) => {}
+        _ => return Err(Error::inval("etcd: 'cert' and 'key' go together")),
+    }
+    Ok(tls.build())
+}
+
+impl Gateway {
+    /// Reads certificates; connects to nothing yet. One attempt at one member may take
+    /// `attempt_time`. Errors: `Inval`, `Io`.
+    pub fn new(access: EtcdAccess, attempt_time: Duration) -> Result<Gateway> {
+        if access.endpoints.is_empty() {
+            return Err(Error::inval("etcd: no endpoint is given"));
+        }
+        let mut endpoints = Vec::new();
+        for endpoint in &access.endpoints {
+            if !["http://", "https://"].iter().any(|scheme| endpoint.starts_with(scheme)) {
+                return Err(Error::inval(format!(
+                    "etcd endpoint '{endpoint}' must begin with http:// or https://"
+                )));
+            }
+            endpoints.push(endpoint.trim_end_matches('/').to_string());
+        }
+        let agent = Agent::config_builder()
+            .tls_config(tls(&access)?)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .build()
+            .new_agent();
+        Ok(Gateway {
+            agent,
+            endpoints,
+            at: 0,
+            login: access.login,
+            token: None,
+            cluster: None,
+            attempt_time,
+        })
+    }
+
+    /// Asks until there is an answer, etcd refuses, no member is reached, or time is up. A request
+    /// may be carried out several times.
+    pub fn call<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &Value,
+        until: Instant,
+    ) -> Result<T, Failure> {
+        let body = body.to_string();
+        let mut maybe = false;
+        let mut missed = 0;
+        let mut pause = PAUSE_MIN;
+        if Instant::now() >= until {
+            let text = "the requests before this one have used up its time";
+            return Err(Failure::Not(unreached(&self.endpoints[self.at], text)));
+        }
+        loop {
+            let error = match self.attempt(path, &body, until) {
+                Ok(answer) => return Ok(answer),
+                Err(Fault::Refused(error)) if maybe => return Err(Failure::Maybe(error)),
+                Err(Fault::Refused(error)) => return Err(Failure::Not(error)),
+                Err(Fault::Unsent(error)) => {
+                    missed += 1;
+                    error
+                }
+                Err(Fault::Unknown(error)) => {
+                    (maybe, missed) = (true, 0);
+                    error
+                }
+            };
+            self.at = (self.at + 1) % self.endpoints.len();
+            if !maybe && missed >= self.endpoints.len() {
+                return Err(Failure::Not(error));
+            }
+            if Instant::now() + pause >= until {
+                return Err(if maybe { Failure::Maybe(error) } else { Failure::Not(error) });
+            }
+            if maybe {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+
+    fn attempt<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &str,
+        until: Instant,
+    ) -> Result<T, Fault> {
+        self.log_in(until)?;
+        let raw = match self.post(path, body, until) {
+            Err(Fault::Refused(error)) if error.code == Code::BadHandle => {
+                // The token has expired, or users were changed: once more with a new one.
+                self.token = None;
+                self.log_in(until)?;
+                self.post(path, body, until)
+            }
+            outcome => outcome,
+        }?;
+        let strange = |error: Error| Fault::Unknown(error.context(self.endpoints[self.at].clone()));
+        let any: AnyAnswer = parse(&raw).map_err(strange)?;
+        let answer = parse(&raw).map_err(strange)?;
+        let cluster = any.header.cluster_id;
+        if !cluster.is_empty() {
+            let first = self.cluster.get_or_insert_with(|| cluster.clone());
+            if *first != cluster {
+                return Err(Fault::Refused(Error::io(
+                    format!("etcd at {}", self.endpoints[self.at]),
+                    io::Error::other(format!(
+                        "it is of cluster {cluster}, the catalog is in cluster {first}; correct \
+                         the endpoints and start the engine again"
+                    )),
+                )));
+            }
+        }
+        Ok(answer)
+    }
+
+    fn log_in(&mut self, until: Instant) -> Result<(), Fault> {
+        let Some((name, password)) = self.login.as_ref().filter(|_| self.token.is_none()) else {
+            return Ok(());
+        };
+        let body = json!({ "name": name, "password": password }).to_string();
+        let raw =
+            self.post("/v3/auth/authenticate", &body, until).map_err(|fault| match fault {
+                Fault::Unknown(error) => Fault::Unsent(error),
+                fault => fault,
+            })?;
+        let login: Login = parse(&raw).map_err(Fault::Unsent)?;
+        self.token = Some(login.token);
+        Ok(())
+    }
+
+    fn post(&self, path: &str, body: &str, until: Instant) -> Result<Vec<u8>, Fault> {
+        let endpoint = &self.endpoints[self.at];
+        let left = until.saturating_duration_since(Instant::now()).min(self.attempt_time);
+        let request = self.agent.post(format!("{endpoint}{path}"));
+        let mut request = request.config().timeout_global(Some(left)).build();
+        request = request.content_type("application/json");
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", token);
+        }
+        let failed = |error| fault_of(endpoint, error);
+        let mut response = request.send(body).map_err(failed)?;
+        let status = response.status().as_u16();
+        let raw = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+        let raw = raw.map_err(|error| match failed(error) {
+            Fault::Unsent(error) => Fault::Unknown(error),
+            fault => fault,
+        })?;
+        match status {
+            200 => Ok(raw),
+            _ => Err(refusal(endpoint, status, &raw)),
+        }
+    }
+}
+
+fn unreached(endpoint: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(Code::Unreach, format!("etcd at {endpoint}: {why}"))
+}
+
+fn fault_of(endpoint: &str, error: ureq::Error) -> Fault {
+    use io::ErrorKind as Io;
+    use ureq::{Error as E, Timeout};
+    let text = error.to_string();
+    let unsent = match &error {
+        E::Io(error) => {
+            // A certificate is looked at before anything is sent.
+            let kinds = [Io::ConnectionRefused, Io::HostUnreachable, Io::NetworkUnreachable];
+            kinds.contains(&error.kind()) || text.contains("invalid peer certificate")
+        }
+        E::Timeout(Timeout::Connect | Timeout::Resolve) => true,
+        E::HostNotFound | E::ConnectionFailed | E::BadUri(_) | E::Tls(_) | E::Pem(_) => true,
+        _ => text.contains("invalid peer certificate"),
+    };
+    let error = unreached(endpoint, text);
+    if unsent { Fault::Unsent(error) } else { Fault::Unknown(error) }
+}
+
+/// What a status other than 200 says.
+fn refusal(endpoint: &str, status: u16, raw: &[u8]) -> Fault {
+    let Ok(Refusal { code, error }) = parse(raw) else {
+        let text = format!("status {status}; is this a client port of etcd 3.4 or newer?");
+        return Fault::Unknown(unreached(endpoint, text));
+    };
+    let has = |part: &str| error.contains(part);
+    let refused = |code, advice: &str| {
+        Fault::Refused(Error::new(code, format!("etcd at {endpoint}: {error}{advice}")))
+    };
+    if has("invalid auth token") || has("revision of auth store is old") {
+        return refused(Code::BadHandle, "");
+    }
+    if has("authentication is not enabled") {
+        return refused(Code::Inval, "; leave out user and password");
+    }
+    if has("user name is empty") {
+        return refused(Code::NoPerm, "; give user and password");
+    }
+    if has("authentication failed") || matches!(code, 7 | 16) {
+        return refused(Code::NoPerm, "; check user, password and the user's role");
+    }
+    if has("too large") || has("larger than max") || has("too many operations") {
+        return refused(Code::RecordTooBig, "; raise etcd's --max-request-bytes");
+    }
+    if has("space exceeded") {
+        return refused(
+            Code::NoSpace,
+            "; compact and defragment it, or raise its quota, then disarm",
+        );
+    }
+    if has("compacted") {
+        return refused(Code::Stale, "");
+    }
+    if has("too many requests") {
+        return Fault::Unsent(unreached(endpoint, error));
+    }
+    match code {
+        3 | 5 | 9 | 11 | 12 => refused(Code::Io, ""),
+        _ => Fault::Unknown(unreached(endpoint, error)),
+    }
+}

@@ -1,0 +1,187 @@
+//! The catalog in etcd, for systems that outlive any one machine (see `session`).
+//!
+//! Requests go over etcd's JSON gateway from one thread, one after the other: they are rare, and
+//! waiting for them must not hold up the engine. The thread ends with the value; it gives up the
+//! lease then, so that another engine can take over at once.
+
+mod answers;
+mod gateway;
+mod session;
+
+pub use answers::parse_all;
+pub use gateway::EtcdAccess;
+
+use crate::catalog::{Catalog, Change, Compare, Versioned};
+use futures_channel::oneshot;
+use futures_util::future::LocalBoxFuture;
+use session::Session;
+use std::fmt;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use types::{Code, Error, Result};
+use uuid::Uuid;
+
+/// Where the catalog is, and who writes it.
+#[derive(Clone)]
+pub struct EtcdConfig {
+    pub access: EtcdAccess,
+    /// All keys of the system begin with this and a colon: other systems have other prefixes. Letters,
+    /// digits and `-_./`.
+    pub prefix: String,
+    /// Identity of the engine. It takes over from its own earlier run without waiting, so two that
+    /// run at once must not have the same.
+    pub engine: Uuid,
+    /// Where it runs, for messages.
+    pub host: String,
+    /// A random number.
+    pub run: u64,
+    /// How long another engine has after its last sign of life until this one takes over, whole
+    /// seconds.
+    pub lease: Duration,
+    /// How long to wait at the opening for another engine to go.
+    pub wait: Duration,
+    /// How long a request may take, with all attempts.
+    pub deadline: Duration,
+    /// How long one attempt at one member may take.
+    pub attempt_time: Duration,
+}
+
+impl EtcdConfig {
+    /// The usual times: a lease of 10 s, 30 s for another engine to go, 20 s for a request, 8 s for
+    /// an attempt.
+    pub fn new(access: EtcdAccess, prefix: &str, engine: Uuid, host: &str, run: u64) -> EtcdConfig {
+        EtcdConfig {
+            access,
+            prefix: prefix.to_string(),
+            engine,
+            host: host.to_string(),
+            run,
+            lease: Duration::from_secs(10),
+            wait: Duration::from_secs(30),
+            deadline: Duration::from_secs(20),
+            attempt_time: Duration::from_secs(8),
+        }
+    }
+}
+
+type Answer<T> = oneshot::Sender<Result<T>>;
+
+enum Job {
+    Get(String, Answer<Option<Versioned>>),
+    List(String, Answer<Vec<(String, Versioned)>>),
+    Commit(Vec<Compare>, Vec<Change>, Answer<bool>),
+}
+
+/// A catalog in etcd, and the one that may write it.
+pub struct EtcdCatalog {
+    jobs: mpsc::Sender<(Instant, Job)>,
+    deadline: Duration,
+}
+
+impl EtcdCatalog {
+    /// Becomes the writer of the catalog.
+    ///
+    /// Errors: `Busy` while another engine is, `Unreach` when no member can be reached, `NoPerm` when etcd refuses
+    /// the user, `Version` when another version of this program wrote the catalog, `Inval` for settings
+    /// without a meaning, `Io` otherwise.
+    pub async fn open(config: EtcdConfig) -> Result<EtcdCatalog> {
+        let (jobs, queue) = mpsc::channel();
+        let (opened, is_open) = oneshot::channel();
+        let deadline = config.deadline;
+        std::thread::Builder::new()
+            .name("catalog".to_string())
+            .spawn(move || run(config, opened, &queue))
+            .map_err(|error| Error::io("starting the catalog's thread", error))?;
+        is_open.await.map_err(|_| gone())??;
+        Ok(EtcdCatalog { jobs, deadline })
+    }
+
+    fn ask<T: 'static>(
+        &self,
+        job: impl FnOnce(Answer<T>) -> Job,
+    ) -> LocalBoxFuture<'static, Result<T>> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.jobs.send((Instant::now() + self.deadline, job(answer)));
+        Box::pin(async move {
+            sent.map_err(|_| gone())?;
+            answered.await.map_err(|_| gone())?
+        })
+    }
+}
+
+fn gone() -> Error {
+    Error::new(Code::Io, "the catalog's thread has ended")
+}
+
+fn run(config: EtcdConfig, opened: Answer<()>, queue: &mpsc::Receiver<(Instant, Job)>) {
+    let beat = config.lease / 3;
+    let mut session = match Session::open(config) {
+        Ok(session) => session,
+        Err(error) => {
+            let _ = opened.send(Err(error));
+            return;
+        }
+    };
+    // Whoever waited has gone: so does the queue's other end.
+    let _ = opened.send(Ok(()));
+    let mut next_beat = Instant::now() + beat;
+    let mut is_kept = true;
+    loop {
+        let now = Instant::now();
+        if now >= next_beat {
+            let kept = session.keep();
+            if let Err(error) = &kept
+                && is_kept
+            {
+                tracing::warn!("catalog: keeping the lease: {error}");
+            }
+            is_kept = kept.is_ok();
+            next_beat = Instant::now() + beat;
+        }
+        match queue.recv_timeout(next_beat.saturating_duration_since(Instant::now())) {
+            Ok((until, job)) => carry_out(&mut session, job, until),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    session.end();
+}
+
+/// Nobody minds when who asked has gone.
+fn carry_out(session: &mut Session, job: Job, until: Instant) {
+    match job {
+        Job::Get(key, answer) => {
+            let _ = answer.send(session.get(&key, until));
+        }
+        Job::List(prefix, answer) => {
+            let _ = answer.send(session.list(&prefix, until));
+        }
+        Job::Commit(compares, changes, answer) => {
+            let _ = answer.send(session.commit(&compares, &changes, until));
+        }
+    }
+}
+
+impl Catalog for EtcdCatalog {
+    fn get<'a>(&'a self, key: &'a str) -> LocalBoxFuture<'a, Result<Option<Versioned>>> {
+        self.ask(|answer| Job::Get(key.to_string(), answer))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str) -> LocalBoxFuture<'a, Result<Vec<(String, Versioned)>>> {
+        self.ask(|answer| Job::List(prefix.to_string(), answer))
+    }
+
+    fn commit<'a>(
+        &'a self,
+        compares: &'a [Compare],
+        changes: &'a [Change],
+    ) -> LocalBoxFuture<'a, Result<bool>> {
+        self.ask(|answer| Job::Commit(compares.to_vec(), changes.to_vec(), answer))
+    }
+}
+
+impl fmt::Debug for EtcdCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdCatalog").finish_non_exhaustive()
+    }
+}
