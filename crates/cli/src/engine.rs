@@ -32,6 +32,7 @@ pub struct EngineArgs {
 pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     let config = EngineConfig::read(&args.config)?;
     config.token()?;
+    config.catalog.access()?;
     config.is_exposed()?;
     if args.check {
         return session.out.done(&format!("{}: no mistakes found.", args.config.display()));

@@ -25,9 +25,10 @@
 //! device = "/mnt/disk2"                 # all on one
 //! ```
 //!
-//! Each device is a directory, a block device, or a file used as one. A misspelt key is an error
+//! `[catalog]` is told in `catalog_config`. Each device is a directory, a block device, or a file used as one. A misspelt key is an error
 //! that names its line.
 
+use crate::catalog_config::CatalogConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -63,6 +64,9 @@ pub struct EngineConfig {
     /// 4GiB at most; at least 64MiB). One user or one host may take a quarter of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_memory: Option<Bytes>,
+    /// Where the catalog is.
+    #[serde(default, skip_serializing_if = "CatalogConfig::is_default")]
+    pub catalog: CatalogConfig,
     /// What all targets share.
     #[serde(default, skip_serializing_if = "StoreConfig::is_default")]
     pub store: StoreConfig,
@@ -181,6 +185,7 @@ impl EngineConfig {
             )));
         }
         config.check_devices().map_err(|error| error.context(name))?;
+        config.catalog.check(!config.join.is_empty()).map_err(|error| error.context(name))?;
         Ok(config)
     }
 
@@ -341,7 +346,12 @@ impl EngineConfig {
         Ok(is_exposed)
     }
 
-    /// Everything that the engine uses by name, but its token file.
+    /// Files with secrets.
+    pub fn secrets(&self) -> impl Iterator<Item = &Path> {
+        self.token_file.iter().map(|path| &**path).chain(self.catalog.secrets())
+    }
+
+    /// Everything that the engine uses by name, but files with secrets.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let of_targets = self
             .targets

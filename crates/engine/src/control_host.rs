@@ -4,11 +4,12 @@
 //! A caller's pool and container handles belong to its connection; a passing engine opens one
 //! connection upstream for each of its callers, so they end together there, too.
 
+use crate::catalog_config::CatalogKind;
 use crate::catalog_disk::CatalogDisk;
 use crate::config::EngineConfig;
 use crate::peers::Peers;
 use crate::process::{Inbox, Order};
-use control::{EmbeddedCatalog, Service, SessionId, Targets};
+use control::{Catalog, EmbeddedCatalog, EtcdCatalog, Service, SessionId, Targets};
 use env::Env;
 use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture};
@@ -77,16 +78,10 @@ impl ControlHost {
         ledger: Arc<Ledger>,
     ) -> Result<Rc<ControlHost>> {
         let role = if config.join.is_empty() {
-            let catalog = match env.sim_node() {
-                Some(node) => {
-                    let disk = CatalogDisk::new(node.disk().clone());
-                    EmbeddedCatalog::on_files(Box::new(disk))?
-                }
-                None => EmbeddedCatalog::open(&config.dir.join("catalog"))?,
-            };
+            let catalog = open_catalog(env, config, engine, &info.host).await?;
             let (wall, random) = (env.clone(), env.clone());
             let service = Service::new(
-                Box::new(catalog),
+                catalog,
                 Rc::new(move || wall.wall_ns()),
                 Rc::new(move || random.random_u64()),
             );
@@ -394,6 +389,31 @@ impl ControlHost {
             if self.joins.borrow().get(&rank) != Some(&join) {
                 return;
             }
+        }
+    }
+}
+
+async fn open_catalog(
+    env: &Env,
+    config: &EngineConfig,
+    engine: &Uuid,
+    host: &str,
+) -> Result<Box<dyn Catalog>> {
+    if let Some(node) = env.sim_node() {
+        let disk = CatalogDisk::new(node.disk().clone());
+        return Ok(Box::new(EmbeddedCatalog::on_files(Box::new(disk))?));
+    }
+    let path = config.dir.join("catalog");
+    match config.catalog.kind {
+        CatalogKind::Embedded => Ok(Box::new(EmbeddedCatalog::open(&path)?)),
+        CatalogKind::Etcd if path.with_extension("0").exists() => Err(Error::inval(format!(
+            "the engine has a catalog of its own at {}, and [catalog] names one in etcd: nothing \
+             moves one to the other yet; use another directory for a new system in etcd",
+            path.display()
+        ))),
+        CatalogKind::Etcd => {
+            let etcd = config.catalog.etcd(*engine, host, env.random_u64())?;
+            Ok(Box::new(EtcdCatalog::open(etcd).await?))
         }
     }
 }

@@ -11,6 +11,7 @@ mod admin;
 mod admission;
 mod append;
 mod batch;
+mod catalog_config;
 mod catalog_disk;
 mod commit;
 pub mod config;
@@ -28,6 +29,7 @@ mod scrub;
 pub mod target;
 mod versions;
 
+pub use catalog_config::{CatalogConfig, CatalogKind};
 pub use config::{Bytes, EngineConfig, StoreConfig, TargetConfig};
 pub use cores::usable_cores;
 pub use process::{Engine, EngineHandle};

@@ -46,7 +46,7 @@ pub fn give_up(config: &EngineConfig) -> Result<Option<PathBuf>> {
         rustix::thread::set_capabilities(None, trial).map_err(failed)?;
         let unreadable = |path: &&Path| allows(path, Access::READ_OK).is_err();
         let device = config.paths().find(|path| !is_usable(path));
-        if let Some(path) = device.or(config.token_file.as_deref().filter(unreadable)) {
+        if let Some(path) = device.or(config.secrets().find(unreadable)) {
             let kept = with(CapabilitySet::DAC_OVERRIDE);
             rustix::thread::set_capabilities(None, kept).map_err(failed)?;
             return Ok(Some(path.into()));

@@ -3,7 +3,7 @@
 use crate::local::make_container;
 use client::{Client, ConnectOptions, Container, SystemAddress};
 use engine::process::{Serving, serve_simulated};
-use engine::{EngineConfig, StoreConfig, TargetConfig};
+use engine::{CatalogConfig, EngineConfig, StoreConfig, TargetConfig};
 use env::SimWorld;
 use std::cell::RefCell;
 use std::future::Future;
@@ -74,6 +74,7 @@ impl Cluster {
             token_file: None,
             insecure: false,
             message_memory: None,
+            catalog: CatalogConfig::default(),
             store: self.store.clone(),
             targets,
         };

@@ -1,7 +1,7 @@
 //! Real engines in threads of the test process.
 
 use client::{Client, ConnectOptions, Container, SystemAddress};
-use engine::{Engine, EngineConfig, EngineHandle, StoreConfig, TargetConfig};
+use engine::{CatalogConfig, Engine, EngineConfig, EngineHandle, StoreConfig, TargetConfig};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -53,6 +53,7 @@ impl LocalSystem {
             token_file: None,
             insecure: false,
             message_memory: None,
+            catalog: CatalogConfig::default(),
             store: StoreConfig::default(),
             targets,
             dir,

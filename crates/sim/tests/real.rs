@@ -1,7 +1,7 @@
 //! Real engines over real sockets, shared memory and files: what simulation cannot show.
 
 use client::{ArrayObj, Code, Container, EventQueue, KvObj};
-use engine::{Engine, EngineConfig, StoreConfig, TargetConfig};
+use engine::{CatalogConfig, Engine, EngineConfig, StoreConfig, TargetConfig};
 use sim::LocalSystem;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -305,6 +305,7 @@ fn two_engines_on_one_directory_or_device_are_refused() {
         token_file: None,
         insecure: false,
         message_memory: None,
+        catalog: CatalogConfig::default(),
         store: StoreConfig::default(),
         targets: vec![TargetConfig::on(dir.path().join(device))],
     };
@@ -331,6 +332,7 @@ fn a_token_keeps_strangers_out() {
         token_file: Some(token_file),
         insecure: false,
         message_memory: None,
+        catalog: CatalogConfig::default(),
         store: StoreConfig::default(),
         targets: vec![TargetConfig::on(dir.path().join("t"))],
     })

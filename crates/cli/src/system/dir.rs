@@ -4,7 +4,7 @@
 //! either has it or holds nothing of ours; files appear whole (written beside, then renamed).
 
 use client::{SystemEngine, SystemFile};
-use engine::{EngineConfig, StoreConfig, TargetConfig};
+use engine::{CatalogConfig, EngineConfig, StoreConfig, TargetConfig};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -236,6 +236,7 @@ impl SystemDir {
             token_file: Some(self.path.join("token")),
             insecure: false,
             message_memory: None,
+            catalog: CatalogConfig::default(),
             store: StoreConfig::default(),
             targets,
         })
