@@ -139,7 +139,8 @@ impl Gateway {
     }
 
     /// Asks until there is an answer, etcd refuses, no member is reached, or time is up. A request
-    /// may be carried out several times.
+    /// may be carried out several times. One that may have been carried out is sent again until
+    /// that is known; for one that only reads this does not matter.
     pub fn call<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -147,6 +148,7 @@ impl Gateway {
         until: Instant,
     ) -> Result<T, Failure> {
         let body = body.to_string();
+        let only_reads = path == "/v3/kv/range";
         let mut maybe = false;
         let mut missed = 0;
         let mut pause = PAUSE_MIN;
@@ -157,7 +159,9 @@ impl Gateway {
         loop {
             let error = match self.attempt(path, &body, until) {
                 Ok(answer) => return Ok(answer),
-                Err(Fault::Refused(error)) if maybe => return Err(Failure::Maybe(error)),
+                Err(Fault::Refused(error)) if maybe && !only_reads => {
+                    return Err(Failure::Maybe(error));
+                }
                 Err(Fault::Refused(error)) => return Err(Failure::Not(error)),
                 Err(Fault::Unsent(error)) => {
                     missed += 1;
@@ -169,10 +173,11 @@ impl Gateway {
                 }
             };
             self.at = (self.at + 1) % self.endpoints.len();
-            if !maybe && missed >= self.endpoints.len() {
+            if (!maybe || only_reads) && missed >= self.endpoints.len() {
                 return Err(Failure::Not(error));
             }
             if Instant::now() + pause >= until {
+                let maybe = maybe && !only_reads;
                 return Err(if maybe { Failure::Maybe(error) } else { Failure::Not(error) });
             }
             if maybe {

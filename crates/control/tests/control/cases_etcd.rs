@@ -179,6 +179,17 @@ fn etcd_is_killed_and_comes_back_under_commits() {
     assert_eq!(contents(&*catalog).len(), 1);
 }
 
+/// A read on a connection that etcd's end had cut was "maybe carried out", so it was tried until its
+/// whole time was up, with nobody there to ask: the first command after etcd's end took 20 s.
+#[test]
+fn a_read_does_not_wait_for_an_etcd_that_is_gone() {
+    let Some(server) = EtcdServer::start() else { return };
+    let catalog = Prefix::new(server.endpoint(), "azekura").open(1).unwrap();
+    assert!(commit(&*catalog, &[], &[put("a", "1")]));
+    server.kill();
+    assert_eq!(block_on(catalog.get("a")).unwrap_err().code, Code::Unreach);
+}
+
 /// A commit whose answer was lost was once a conflict for whoever sent it again: the record had
 /// changed, by itself.
 #[test]

@@ -32,6 +32,16 @@ fn free_ports() -> [u16; 2] {
     })
 }
 
+/// What a dozen members may need: each sets 64 MiB aside for its log, some twice.
+const ROOM_BYTES: u64 = 4 << 30;
+
+fn free_bytes(dir: &Path) -> u64 {
+    let args = ["--output=avail", "--block-size=1"];
+    let output = Command::new("df").args(args).arg(dir).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.ok().and_then(|text| text.lines().nth(1)?.trim().parse().ok()).unwrap_or(0)
+}
+
 impl EtcdServer {
     /// Starts one; `None`, and a word to whoever reads the tests' output, when there is no etcd here.
     pub fn start() -> Option<EtcdServer> {
@@ -50,11 +60,18 @@ impl EtcdServer {
         }
         // What a member writes is synced over and over: that is not what is tested.
         let memory = Path::new("/dev/shm");
-        let dir = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap();
+        let dir = match free_bytes(memory) > ROOM_BYTES {
+            true => tempfile::tempdir_in(memory).unwrap(),
+            false => tempfile::tempdir().unwrap(),
+        };
         let more = more(dir.path());
         let (ports, child) = (free_ports(), Mutex::default());
         let mut server = EtcdServer { dir, ports, child, scheme, more };
+        let mut attempts = 0;
         while !server.run() {
+            attempts += 1;
+            let log = std::fs::read_to_string(server.dir.path().join("log"));
+            assert!(attempts < 20, "etcd does not start: {log:?}");
             server.ports = free_ports();
             std::fs::remove_dir_all(server.dir.path().join("data")).ok();
         }
