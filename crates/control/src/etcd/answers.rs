@@ -11,8 +11,12 @@ use types::{Code, Error, Result};
 
 /// Parses an answer. `Proto` when it is none of this kind.
 pub fn parse<T: DeserializeOwned>(raw: &[u8]) -> Result<T> {
-    serde_json::from_slice(raw)
-        .map_err(|error| Error::new(Code::Proto, format!("not an answer of etcd: {error}")))
+    // A list would be taken too: for the fields in order, those that are missing as none.
+    let parsed = match raw.trim_ascii_start().first() {
+        Some(b'{') => serde_json::from_slice(raw),
+        _ => Err(serde_json::Error::custom("it is no object")),
+    };
+    parsed.map_err(|error| Error::new(Code::Proto, format!("not an answer of etcd: {error}")))
 }
 
 /// Bytes as they go into a request.
