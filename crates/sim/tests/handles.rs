@@ -31,6 +31,17 @@ async fn hold(cont: &Container, oid: Oid) {
     batch.run().await.unwrap();
 }
 
+/// Holds an object open and writes to it, in one request.
+async fn hold_and_write(cont: &Container, oid: Oid) {
+    let unit = oid.first_unit();
+    let value = UpdateValue::Inline(b"x");
+    let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
+    let mut batch = cont.batch();
+    batch.op(Op::Open { unit });
+    batch.op(Op::Update { unit, dkey: b"integers", cond: Cond::NONE, iods });
+    batch.run().await.unwrap();
+}
+
 async fn unlink(cont: &Container, oid: Oid) {
     let mut batch = cont.batch();
     batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
@@ -237,17 +248,7 @@ fn a_retried_batch_holds_what_its_first_try_opened() {
                 cluster.start_engine(0).await.unwrap();
             };
             let work = async {
-                let value = UpdateValue::Inline(b"x");
-                let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
-                let mut batch = a.batch();
-                batch.op(Op::Open { unit: oid.first_unit() });
-                batch.op(Op::Update {
-                    unit: oid.first_unit(),
-                    dkey: b"integers",
-                    cond: Cond::NONE,
-                    iods,
-                });
-                batch.run().await.unwrap();
+                hold_and_write(&a, oid).await;
                 unlink(&b, oid).await;
             };
             join(work, trouble).await;
@@ -278,17 +279,7 @@ fn what_a_lost_answer_opened_is_waited_for() {
                 }
             };
             let work = async {
-                let value = UpdateValue::Inline(b"x");
-                let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
-                let mut batch = a.batch();
-                batch.op(Op::Open { unit: oid.first_unit() });
-                batch.op(Op::Update {
-                    unit: oid.first_unit(),
-                    dkey: b"integers",
-                    cond: Cond::NONE,
-                    iods,
-                });
-                batch.run().await.unwrap();
+                hold_and_write(&a, oid).await;
             };
             join(work, trouble).await;
             b.client().env().sleep(60 * SECOND).await;

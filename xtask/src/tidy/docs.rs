@@ -119,12 +119,11 @@ fn same(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings_of;
     use super::*;
 
     fn findings(path: &str, text: &str) -> Vec<String> {
-        let mut findings = Vec::new();
-        check(&Repo::of(&[(path, text)]), &mut findings);
-        findings.iter().map(Finding::to_string).collect()
+        findings_of(check, &[(path, text)])
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Rules for files of any kind: size, names, and words that do not belong in the repository.
+//! Rules for files of any kind: size and names.
 
 use super::lexer::code_only;
 use super::{Finding, Repo};
@@ -10,14 +10,8 @@ const READ_BY_PEOPLE: [&str; 7] = [".rs", ".md", ".py", ".sh", ".c", ".h", ".tom
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 6] = ["utils", "util", "common", "misc", "helpers", "helper"];
 
-/// Marks of the machine a change was made on. Put together here, so that this file has none.
-fn workplace_marks() -> [String; 3] {
-    [format!("/{}/", "work"), format!("/{}/", "farm"), format!(".{}", "library")]
-}
-
-/// Reports over-long files, empty names and marks of the workplace.
+/// Reports over-long files and empty names.
 pub fn check(repo: &Repo, findings: &mut Vec<Finding>) {
-    let marks = workplace_marks();
     for (path, text) in &repo.files {
         check_name(path, findings);
         let Some(text) = text else { continue };
@@ -29,12 +23,6 @@ pub fn check(repo: &Repo, findings: &mut Vec<Finding>) {
                 format!("{line_count} lines, over the limit of {LINES_MAX}"),
                 "split it by idea",
             ));
-        }
-        for (at, line) in text.lines().enumerate() {
-            if marks.iter().any(|mark| has_mark(line, mark)) {
-                let advice = "name no path of the machine it was made on; use a relative one";
-                findings.push(Finding::new(path, at + 1, "path of a workplace", advice));
-            }
         }
         if path.ends_with(".rs") {
             check_inline_modules(path, text, findings);
@@ -72,23 +60,13 @@ fn empty_name(path: &str, line: usize, name: &str) -> Finding {
     Finding::new(path, line, format!("module or crate named `{name}`"), advice)
 }
 
-/// True when the mark stands there as the start of a path, not inside a longer one.
-fn has_mark(line: &str, mark: &str) -> bool {
-    line.match_indices(mark).any(|(at, _)| {
-        let before = line[..at].chars().next_back();
-        !mark.starts_with('/')
-            || !before.is_some_and(|c| c.is_alphanumeric() || "_-.}/~*".contains(c))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::findings_of;
     use super::*;
 
     fn findings(path: &str, text: &str) -> Vec<String> {
-        let mut findings = Vec::new();
-        check(&Repo::of(&[(path, text)]), &mut findings);
-        findings.iter().map(Finding::to_string).collect()
+        findings_of(check, &[(path, text)])
     }
 
     #[test]
@@ -115,18 +93,6 @@ mod tests {
             [("crates/a/src/commonly.rs", "mod commons; // mod utils;"), ("docs/common.md", "")]
         {
             assert_eq!(findings(path, text), Vec::<String>::new(), "{path}");
-        }
-    }
-
-    #[test]
-    fn marks_of_a_workplace_are_reported() {
-        for mark in workplace_marks() {
-            for text in [format!("{mark}x"), format!("a \"{mark}x\""), format!("dir={mark}")] {
-                assert_eq!(findings("docs/a.md", &text).len(), 1, "{text}");
-            }
-        }
-        for good in ["home/work/x", "the work/ folder", "farm", "a library"] {
-            assert_eq!(findings("docs/a.md", good), Vec::<String>::new(), "{good}");
         }
     }
 }

@@ -149,6 +149,7 @@ fn edges(manifest: &str) -> Edges {
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings_of;
     use super::*;
 
     fn findings(manifests: &[(&str, &str)]) -> Vec<String> {
@@ -158,9 +159,7 @@ mod tests {
             .collect();
         let files: Vec<(&str, &str)> =
             paths.iter().map(|(path, text)| (&path[..], *text)).collect();
-        let mut findings = Vec::new();
-        check(&Repo::of(&files), &mut findings);
-        findings.iter().map(Finding::to_string).collect()
+        findings_of(check, &files)
     }
 
     #[test]

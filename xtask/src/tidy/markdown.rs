@@ -140,17 +140,16 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings_of;
     use super::*;
 
     fn findings(text: &str) -> Vec<String> {
-        let repo = Repo::of(&[
+        let files = [
             ("docs/page.md", text),
             ("docs/other.md", "# Other\n\n## Two words, really\n"),
             ("crates/wire/src/lib.rs", ""),
-        ]);
-        let mut findings = Vec::new();
-        check(&repo, &mut findings);
-        findings.iter().map(Finding::to_string).collect()
+        ];
+        findings_of(check, &files)
     }
 
     #[test]

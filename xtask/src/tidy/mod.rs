@@ -114,6 +114,14 @@ pub fn check(repo: &Repo) -> Vec<Finding> {
     findings
 }
 
+/// What one check says of these files.
+#[cfg(test)]
+fn findings_of(check: fn(&Repo, &mut Vec<Finding>), files: &[(&str, &str)]) -> Vec<String> {
+    let mut findings = Vec::new();
+    check(&Repo::of(files), &mut findings);
+    findings.iter().map(Finding::to_string).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

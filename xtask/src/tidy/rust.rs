@@ -123,12 +123,11 @@ fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings_of;
     use super::*;
 
     fn findings(path: &str, text: &str) -> Vec<String> {
-        let mut findings = Vec::new();
-        check(&Repo::of(&[(path, text)]), &mut findings);
-        findings.iter().map(Finding::to_string).collect()
+        findings_of(check, &[(path, text)])
     }
 
     fn body(text: &str) -> Vec<String> {
