@@ -29,8 +29,9 @@ pub(crate) const SPIN_MAX: Duration = Duration::from_micros(100);
 const SPIN_MIN: Duration = Duration::from_micros(3);
 /// Descriptors that bring no work are looked at this often by a thread that does not sleep.
 pub(crate) const FDS_EVERY: Duration = Duration::from_micros(20);
-/// Longest yield that a peer of ours explains.
-const YIELD_MAX: Duration = Duration::from_micros(40);
+/// Longest yield that peers of ours explain: two or three of them, each handing a write to a device.
+/// A thread that computes keeps the core for its slice, 1 ms and more.
+const YIELD_MAX: Duration = Duration::from_micros(300);
 /// A yield shorter than this has met nobody.
 const YIELD_ALONE: Duration = Duration::from_micros(1);
 /// Turns without a yield after one that met nobody.
