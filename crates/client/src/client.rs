@@ -6,6 +6,8 @@ use crate::pool::Pool;
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
 use env::Env;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
@@ -24,6 +26,10 @@ use wire::map::{EngineInfo, PoolMap};
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// How long a connection attempt may take; there may be others.
 const DIAL_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a connection attempt is waited for before the next engine is tried beside it.
+const NEXT_DIAL_PAUSE: Duration = Duration::from_millis(300);
+/// How long one engine may take to answer what asks no target, before another is asked.
+const BRIEF_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Which system to connect to, and how.
 #[derive(Clone, Debug)]
@@ -143,17 +149,24 @@ impl Client {
         loop {
             let outcome = match self.control_conn().await {
                 Ok(conn) => {
+                    let left = deadline.saturating_sub(self.env().now());
                     let call = Call {
                         kind: Kind::Control,
                         request_id,
                         flags,
                         map_version: 0,
-                        deadline: deadline.saturating_sub(self.env().now()),
+                        deadline: if request.is_brief() { left.min(BRIEF_TIME_MAX) } else { left },
                         body: &body,
                         bulk_out: &[],
                         bulk_in: &mut [],
                     };
-                    conn.call(call).await
+                    match conn.call(call).await {
+                        // An engine that stands still: another one may answer.
+                        Err(error) if error.code == Code::TimedOut && request.is_brief() => {
+                            Err(Error::new(Code::Unreach, error.to_string()))
+                        }
+                        outcome => outcome,
+                    }
                 }
                 // Nobody there yet; nothing was asked.
                 Err(error) if error.code == Code::TimedOut => {
@@ -167,7 +180,7 @@ impl Client {
                     // A control request may have been carried out before the connection broke;
                     // only those that can be repeated without harm are.
                     self.0.control.replace(None);
-                    if !is_repeatable(request) || self.env().now() >= deadline {
+                    if !request.is_repeatable() || self.env().now() >= deadline {
                         return Err(error);
                     }
                     flags = wire::header::FLAG_RETRY;
@@ -182,20 +195,36 @@ impl Client {
         if let Some(conn) = self.0.control.borrow().as_ref().filter(|conn| !conn.is_broken()) {
             return Ok(conn.clone());
         }
+        let conn = self.dial_first().await?;
+        self.0.control.replace(Some(conn.clone()));
+        Ok(conn)
+    }
+
+    /// Connects to the first engine that answers. One that is slow to answer is waited for while the
+    /// next ones are tried.
+    async fn dial_first(&self) -> Result<Conn> {
+        let is_usable =
+            |address: &&Address| !(self.0.options.tcp_only && matches!(address, Address::Unix(_)));
+        let mut addresses = self.0.options.system.engines.iter().filter(is_usable);
+        let mut under_way = FuturesUnordered::new();
         let mut last = Error::new(Code::Unreach, "the system has no engine addresses");
-        for address in &self.0.options.system.engines {
-            if self.0.options.tcp_only && matches!(address, Address::Unix(_)) {
-                continue;
-            }
-            match self.dial(address, Service::Control).await {
-                Ok(conn) => {
-                    self.0.control.replace(Some(conn.clone()));
-                    return Ok(conn);
-                }
-                Err(error) => last = error,
+        loop {
+            let next = addresses.next();
+            let is_last = next.is_none();
+            under_way.extend(next.map(|address| self.dial(address, Service::Control)));
+            let outcome = match is_last {
+                true => under_way.next().await,
+                false => match self.env().timeout(NEXT_DIAL_PAUSE, under_way.next()).await {
+                    Some(outcome) => outcome,
+                    None => continue,
+                },
+            };
+            match outcome {
+                Some(Ok(conn)) => return Ok(conn),
+                Some(Err(error)) => last = error,
+                None => return Err(last),
             }
         }
-        Err(last)
     }
 
     /// Connects to a service of the engine at `address`.
@@ -336,30 +365,6 @@ impl Drop for Inner {
             self.env.clear();
         }
     }
-}
-
-/// True for requests that read, or whose second run finds the first one's result harmless.
-fn is_repeatable(request: &ControlRequest) -> bool {
-    matches!(
-        request,
-        ControlRequest::Join(_)
-            | ControlRequest::SystemQuery
-            | ControlRequest::EngineQuery
-            | ControlRequest::PoolList
-            | ControlRequest::PoolQuery(_)
-            | ControlRequest::PoolMap(_)
-            | ControlRequest::PoolOpen { .. }
-            | ControlRequest::ContList(_)
-            | ControlRequest::ContQuery(..)
-            | ControlRequest::ContOpen { .. }
-            | ControlRequest::AllocOids { .. }
-            | ControlRequest::SetProps { .. }
-            | ControlRequest::SetAttrs { .. }
-            | ControlRequest::GetAttrs { .. }
-            | ControlRequest::GetProps { .. }
-            | ControlRequest::SnapList(..)
-            | ControlRequest::Rollback { .. }
-    )
 }
 
 pub(crate) fn unexpected() -> Error {

@@ -2,7 +2,7 @@
 //!
 //! | form | meaning |
 //! |---|---|
-//! | `tcp://HOST:PORT` | an engine's TCP address |
+//! | `tcp://HOST:PORT,HOST:PORT,…` | TCP addresses of engines: one is enough, more are for when it is down |
 //! | `unix:/PATH` | an engine's Unix socket on this host |
 //! | `/DIRECTORY` | a directory with a `system.json` as `azekura up` leaves it |
 //!
@@ -97,9 +97,10 @@ impl SystemAddress {
 
     /// Parses one of the forms of the module header.
     pub fn parse(text: &str) -> Result<SystemAddress> {
-        if let Some(address) = text.strip_prefix("tcp://") {
+        if let Some(addresses) = text.strip_prefix("tcp://") {
+            let addresses = addresses.split(',').filter(|address| !address.is_empty());
             return Ok(SystemAddress {
-                engines: vec![Address::Tcp(address.to_string())],
+                engines: addresses.map(|address| Address::Tcp(address.to_string())).collect(),
                 token: token_from_env()?,
             });
         }
@@ -153,6 +154,8 @@ mod tests {
     fn addresses_parse_and_nonsense_is_named() {
         let tcp = SystemAddress::parse("tcp://10.0.0.1:7000").unwrap();
         assert!(matches!(&tcp.engines[..], [Address::Tcp(a)] if a == "10.0.0.1:7000"));
+        let three = SystemAddress::parse("tcp://a:1,b:2,c:3").unwrap();
+        assert!(matches!(&three.engines[..], [_, Address::Tcp(b), _] if b == "b:2"));
         let unix = SystemAddress::parse("unix:/run/a.sock").unwrap();
         assert!(matches!(&unix.engines[..], [Address::Unix(p)] if p == Path::new("/run/a.sock")));
         assert!(SystemAddress::parse("bogus").unwrap_err().to_string().contains("bogus"));

@@ -57,6 +57,12 @@ pub trait Catalog {
     /// The value of a key; `None` when it does not exist.
     fn get<'a>(&'a self, key: &'a str) -> LocalBoxFuture<'a, Result<Option<Versioned>>>;
 
+    /// Grows with each writer that takes over from another; the same as long as one writes. 0 where
+    /// there is one for ever.
+    fn term(&self) -> u64 {
+        0
+    }
+
     /// All keys that begin with `prefix`, ascending, with their values as of one moment.
     fn list<'a>(&'a self, prefix: &'a str) -> LocalBoxFuture<'a, Result<Vec<(String, Versioned)>>>;
 

@@ -27,7 +27,7 @@ mod store;
 pub use catalog::{Catalog, Change, Compare, Revision, Versioned};
 pub use copies::CatalogFiles;
 pub use embedded::EmbeddedCatalog;
-pub use etcd::{EtcdAccess, EtcdCatalog, EtcdConfig};
+pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig};
 pub use records::{
     AdmissionDf, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
     RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf, TimesDf,

@@ -32,6 +32,11 @@ impl Store {
         Store { catalog }
     }
 
+    /// See [`Catalog::term`].
+    pub fn term(&self) -> u64 {
+        self.catalog.term()
+    }
+
     async fn load<T: DeserializeOwned>(&self, key: String) -> Result<Option<Loaded<T>>> {
         let found = self.catalog.get(&key).await?;
         found.map(|stored| loaded(key, stored)).transpose()

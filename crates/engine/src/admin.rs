@@ -55,7 +55,9 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(self.store_stat(&ctx).await?)))
             }
-            Request::Admin(op) => Ok(wire::encode(&Ok::<_, Error>(self.admin(op).await?))),
+            Request::Admin { term, op } => {
+                Ok(wire::encode(&Ok::<_, Error>(self.admin(term, op).await?)))
+            }
             Request::Verify(batch) => {
                 let ctx = self.shard(batch.pool).await?;
                 let bad_count = self.verify(&ctx, &batch).await?;
@@ -84,8 +86,16 @@ impl Target {
         })
     }
 
-    /// Carries out an order of the control service.
-    pub async fn admin(self: &Rc<Self>, op: AdminOp) -> Result<AdminReply> {
+    /// Carries out an order of the control service, unless a later one has given orders already: an
+    /// engine that does not know yet that another has taken over must not undo what that one did.
+    pub async fn admin(self: &Rc<Self>, term: u64, op: AdminOp) -> Result<AdminReply> {
+        if term < self.term.get() {
+            return Err(Error::new(
+                Code::Busy,
+                "the order is of an engine that holds the control service no more",
+            ));
+        }
+        self.term.set(term);
         if let AdminOp::SetVersions { pool, cont, versions } = op {
             return self.set_versions(pool, cont, versions).await;
         }

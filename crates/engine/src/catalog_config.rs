@@ -29,7 +29,7 @@ pub enum CatalogKind {
     Etcd,
 }
 
-/// Settings of the catalog, for the engine that holds it.
+/// Settings of the catalog, for engines that may hold the control service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogConfig {

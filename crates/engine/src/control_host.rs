@@ -1,27 +1,25 @@
-//! The control service of an engine: answers from the catalog if it is here, else passes
-//! requests on to the engine that holds it.
-//!
-//! A caller's pool and container handles belong to its connection; a passing engine opens one
-//! connection upstream for each of its callers, so they end together there, too.
+//! The control side of an engine: its membership, its callers, and its work as the holder of the control
+//! service if it is that (see `office`).
 
 use crate::catalog_config::CatalogKind;
 use crate::catalog_disk::CatalogDisk;
 use crate::config::EngineConfig;
+use crate::office::{Role, Seat};
 use crate::peers::Peers;
 use crate::process::{Inbox, Order};
-use control::{Catalog, EmbeddedCatalog, EtcdCatalog, Service, SessionId, Targets};
+use control::{Candidate, Catalog, ElectionNews, EmbeddedCatalog, Service, SessionId, Targets};
 use env::Env;
+use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use transport::{Address, Conn, Handoff, Incoming, Ledger, ServerConn};
+use transport::{Address, Handoff, Incoming, Ledger, ServerConn};
 use types::map::{HashMap, HashSet};
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
-use wire::Kind;
 use wire::control::{ControlReply, ControlRequest, EngineState, JoinInfo};
 use wire::hello::{HelloReply, Service as WireService};
 use wire::map::EngineInfo;
@@ -40,17 +38,17 @@ const TELL_PAUSE_MAX: Duration = Duration::from_secs(3);
 /// How often the times of containers go to the catalog.
 const TIMES_PAUSE: Duration = Duration::from_secs(30);
 
-/// Where the catalog is.
-enum Role {
-    Holder(Rc<Service>),
-    Member(Vec<Address>),
-}
-
 /// The control side of one engine.
 pub(crate) struct ControlHost {
-    env: Env,
-    role: Role,
-    peers: Peers,
+    pub(crate) env: Env,
+    pub(crate) role: RefCell<Role>,
+    /// Its part in the election, where there is one.
+    pub(crate) candidate: RefCell<Option<Candidate>>,
+    /// Why the catalog cannot be looked at, if it is so.
+    pub(crate) away: RefCell<Option<Error>>,
+    /// The targets can be given orders.
+    pub(crate) is_introduced: Cell<bool>,
+    pub(crate) peers: Peers,
     join: JoinInfo,
     rank: Cell<Rank>,
     targets: RefCell<Vec<TargetId>>,
@@ -77,28 +75,28 @@ impl ControlHost {
         token: Vec<u8>,
         ledger: Arc<Ledger>,
     ) -> Result<Rc<ControlHost>> {
-        let role = if config.join.is_empty() {
-            let catalog = open_catalog(env, config, engine, &info.host).await?;
-            let (wall, random) = (env.clone(), env.clone());
-            let service = Service::new(
-                catalog,
-                Rc::new(move || wall.wall_ns()),
-                Rc::new(move || random.random_u64()),
-            );
-            Role::Holder(Rc::new(service))
-        } else {
+        let mut election = None;
+        let role = if !config.join.is_empty() {
             let address = |text: &String| match text.strip_prefix("sim:") {
                 Some(name) => Address::Sim(name.to_string()),
                 None => Address::Tcp(text.clone()),
             };
             Role::Member(config.join.iter().map(address).collect())
+        } else if config.catalog.kind == CatalogKind::Etcd && env.sim_node().is_none() {
+            election = Some(stand(env, config, engine, &info)?);
+            Role::Follower(None)
+        } else {
+            Role::Holder(Rc::new(service_on(env, Box::new(open_catalog(env, config)?))))
         };
         let target_count = config.targets.len() as u32;
         let host = Rc::new(ControlHost {
             peers: Peers::new(env.clone(), info.host.clone(), token),
             incarnation: env.random_u64(),
             env: env.clone(),
-            role,
+            role: RefCell::new(role),
+            candidate: RefCell::new(None),
+            away: RefCell::new(None),
+            is_introduced: Cell::new(false),
             join: JoinInfo { engine: *engine, info, target_count },
             rank: Cell::new(Rank(0)),
             targets: RefCell::new(Vec::new()),
@@ -111,6 +109,10 @@ impl ControlHost {
             // One that must not start has not; a simulated one has no address.
             is_exposed: config.is_exposed().unwrap_or(false),
         });
+        if let Some((candidate, news)) = election {
+            host.candidate.replace(Some(candidate));
+            env.spawn(host.clone().follow_election(news));
+        }
         host.join_system().await?;
         Ok(host)
     }
@@ -132,19 +134,36 @@ impl ControlHost {
             if let Err(error) = host.join_system().await {
                 tracing::error!("announcing the engine's targets: {error}");
             }
-            if let Role::Holder(service) = &host.role {
-                let orders = Orders { host: host.clone(), service: service.clone() };
-                if let Err(error) = service.resume(&orders).await {
-                    tracing::error!("finishing what a restart cut off: {error}");
-                }
-                host.watch_engines(service).await;
+            host.is_introduced.set(true);
+            if let Role::Holder(service) = host.role() {
+                host.hold_office(service).await;
             }
         });
     }
 
+    /// Does what the holder of the control service does unasked, as long as it is that.
+    pub(crate) async fn hold_office(self: Rc<Self>, service: Rc<Service>) {
+        let orders = Orders { host: self.clone(), service: service.clone() };
+        if service.term() > 0 {
+            // Whatever the one before has left half done: everybody is told all.
+            match service.engines().await {
+                Ok(engines) => {
+                    for (engine, _) in engines {
+                        let orders = Orders { host: self.clone(), service: service.clone() };
+                        self.env.spawn(self.clone().tell_pools(engine.rank, orders));
+                    }
+                }
+                Err(error) => tracing::error!("reading the engines from the catalog: {error}"),
+            }
+        } else if let Err(error) = service.resume(&orders).await {
+            tracing::error!("finishing what a restart cut off: {error}");
+        }
+        self.watch_engines(&service).await;
+    }
+
     /// Brings the times of containers to the catalog, if it is here.
     pub async fn save_times(&self) {
-        if let Role::Holder(service) = &self.role
+        if let Role::Holder(service) = self.role()
             && let Err(error) = service.save_times().await
         {
             tracing::warn!("writing the times of containers to the catalog: {error}");
@@ -152,9 +171,9 @@ impl ControlHost {
     }
 
     /// Keeps up to date which engines answer, and the catalog what containers were used.
-    async fn watch_engines(&self, service: &Service) {
+    async fn watch_engines(&self, service: &Rc<Service>) {
         let mut save_at = self.env.now() + TIMES_PAUSE;
-        loop {
+        while self.holds(service) {
             self.env.sleep(WATCH_PAUSE).await;
             if self.env.now() >= save_at {
                 self.save_times().await;
@@ -205,14 +224,12 @@ impl ControlHost {
         let request = ControlRequest::Join(self.join.clone());
         let deadline = self.env.now() + JOIN_TIME_MAX;
         let reply = loop {
-            let outcome = match &self.role {
-                Role::Holder(_) => self.handle(SessionId(0), request.clone()).await,
-                Role::Member(addresses) => self.ask_holder(addresses, &request).await,
-            };
-            match outcome {
+            match self.ask_holder(&request).await {
                 Err(error)
-                    if matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut)
-                        && self.env.now() < deadline =>
+                    if matches!(
+                        error.code,
+                        Code::Unreach | Code::Closed | Code::TimedOut | Code::Stale
+                    ) && self.env.now() < deadline =>
                 {
                     self.env.sleep(JOIN_PAUSE).await;
                 }
@@ -227,28 +244,6 @@ impl ControlHost {
         Ok(())
     }
 
-    async fn ask_holder(
-        &self,
-        addresses: &[Address],
-        request: &ControlRequest,
-    ) -> Result<ControlReply> {
-        let conn = self.dial_holder(addresses).await?;
-        let body = wire::encode(request);
-        let answer = self.peers.call(&conn, Kind::Control, &body, &[]).await?;
-        wire::decode::<Result<ControlReply>>(&answer.body)?
-    }
-
-    async fn dial_holder(&self, addresses: &[Address]) -> Result<Conn> {
-        let mut last = Error::new(Code::Unreach, "no engine to join is given");
-        for address in addresses {
-            match self.peers.dial(address, WireService::Control).await {
-                Ok(conn) => return Ok(conn),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
     /// Serves a caller until it closes its connection.
     pub fn adopt(self: Rc<Self>, handoff: Handoff) {
         let reply = HelloReply {
@@ -257,21 +252,21 @@ impl ControlHost {
             engine_version: env!("CARGO_PKG_VERSION").to_string(),
         };
         let env = self.env.clone();
+        let seat = Seat::new(handoff.hello().service == WireService::Leader);
         match handoff.serve(&env, reply) {
-            Ok(conn) => env.spawn(async move { self.serve(conn).await }),
+            Ok(conn) => env.spawn(async move { self.serve(conn, Rc::new(seat)).await }),
             Err(error) => tracing::debug!("a control connection was lost at its start: {error}"),
         }
     }
 
-    async fn serve(self: Rc<Self>, conn: ServerConn) {
+    async fn serve(self: Rc<Self>, conn: ServerConn, seat: Rc<Seat>) {
         let session = SessionId(self.next_session.get());
         self.next_session.set(session.0 + 1);
-        let upstream: Rc<RefCell<Option<Conn>>> = Rc::default();
         loop {
             match conn.recv().await {
                 Ok(Some(incoming)) => {
-                    let (host, upstream) = (self.clone(), upstream.clone());
-                    self.env.spawn(async move { host.answer(session, upstream, incoming).await });
+                    let (host, seat) = (self.clone(), seat.clone());
+                    self.env.spawn(async move { host.answer(session, &seat, incoming).await });
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -281,35 +276,13 @@ impl ControlHost {
             }
         }
         conn.close();
-        if let Role::Holder(service) = &self.role {
+        if let Role::Holder(service) = self.role() {
             service.session_closed(session);
         }
     }
 
-    async fn answer(
-        self: Rc<Self>,
-        session: SessionId,
-        upstream: Rc<RefCell<Option<Conn>>>,
-        incoming: Incoming,
-    ) {
-        let outcome = if incoming.header.kind == Kind::Control {
-            match &self.role {
-                _ if is_engine_query(&incoming.body) => {
-                    Ok(wire::encode(&Ok::<_, Error>(ControlReply::Engine(self.state()))))
-                }
-                Role::Holder(_) => match wire::decode::<ControlRequest>(&incoming.body) {
-                    Ok(request) => {
-                        let reply = self.handle(session, request).await;
-                        Ok(wire::encode(&reply))
-                    }
-                    Err(error) => Err(error),
-                },
-                Role::Member(addresses) => self.pass_on(addresses, &upstream, &incoming.body).await,
-            }
-        } else {
-            let kind = incoming.header.kind;
-            Err(Error::new(Code::Proto, format!("the control service does not serve {kind:?}")))
-        };
+    async fn answer(self: Rc<Self>, session: SessionId, seat: &Seat, incoming: Incoming) {
+        let outcome = self.respond(session, seat, &incoming).await;
         let body = match outcome {
             Ok(body) => body,
             Err(error) => wire::encode(&Err::<ControlReply, _>(error)),
@@ -320,7 +293,7 @@ impl ControlHost {
     }
 
     /// How this engine does.
-    fn state(&self) -> EngineState {
+    pub(crate) fn state(&self) -> EngineState {
         EngineState {
             message_bytes: self.ledger.used(),
             message_bytes_max: self.ledger.limit(),
@@ -328,33 +301,13 @@ impl ControlHost {
         }
     }
 
-    async fn pass_on(
-        &self,
-        addresses: &[Address],
-        upstream: &RefCell<Option<Conn>>,
-        body: &[u8],
-    ) -> Result<Vec<u8>> {
-        let open = upstream.borrow().clone().filter(|conn| !conn.is_broken());
-        let conn = match open {
-            Some(conn) => conn,
-            None => {
-                let conn = self.dial_holder(addresses).await?;
-                upstream.replace(Some(conn.clone()));
-                conn
-            }
-        };
-        Ok(self.peers.call(&conn, Kind::Control, body, &[]).await?.body)
-    }
-
     /// Answers from the catalog.
-    async fn handle(
+    pub(crate) async fn handle(
         self: &Rc<Self>,
+        service: &Rc<Service>,
         session: SessionId,
         request: ControlRequest,
     ) -> Result<ControlReply> {
-        let Role::Holder(service) = &self.role else {
-            return Err(Error::new(Code::Unreach, "this engine does not hold the catalog"));
-        };
         let orders = Orders { host: self.clone(), service: service.clone() };
         let reply = service.handle(session, request, &orders).await?;
         if let ControlReply::Joined { rank, .. } = reply {
@@ -374,7 +327,7 @@ impl ControlHost {
             *count
         };
         let mut pause = TELL_PAUSE_MIN;
-        loop {
+        while self.holds(&orders.service) {
             match orders.service.resume_engine(rank, &orders).await {
                 Ok(failures) if failures.is_empty() => return,
                 Ok(failures) => {
@@ -393,34 +346,37 @@ impl ControlHost {
     }
 }
 
-async fn open_catalog(
-    env: &Env,
-    config: &EngineConfig,
-    engine: &Uuid,
-    host: &str,
-) -> Result<Box<dyn Catalog>> {
-    if let Some(node) = env.sim_node() {
-        let disk = CatalogDisk::new(node.disk().clone());
-        return Ok(Box::new(EmbeddedCatalog::on_files(Box::new(disk))?));
-    }
-    let path = config.dir.join("catalog");
-    match config.catalog.kind {
-        CatalogKind::Embedded => Ok(Box::new(EmbeddedCatalog::open(&path)?)),
-        CatalogKind::Etcd if path.with_extension("0").exists() => Err(Error::inval(format!(
-            "the engine has a catalog of its own at {}, and [catalog] names one in etcd: nothing \
-             moves one to the other yet; use another directory for a new system in etcd",
-            path.display()
-        ))),
-        CatalogKind::Etcd => {
-            let etcd = config.catalog.etcd(*engine, host, env.random_u64())?;
-            Ok(Box::new(EtcdCatalog::open(etcd).await?))
-        }
+fn open_catalog(env: &Env, config: &EngineConfig) -> Result<EmbeddedCatalog> {
+    match env.sim_node() {
+        Some(node) => EmbeddedCatalog::on_files(Box::new(CatalogDisk::new(node.disk().clone()))),
+        None => EmbeddedCatalog::open(&config.dir.join("catalog")),
     }
 }
 
-/// True for the one request that every engine answers for itself.
-fn is_engine_query(body: &[u8]) -> bool {
-    matches!(wire::decode(body), Ok(ControlRequest::EngineQuery))
+/// A control service over a catalog.
+pub(crate) fn service_on(env: &Env, catalog: Box<dyn Catalog>) -> Service {
+    let (wall, random) = (env.clone(), env.clone());
+    Service::new(catalog, Rc::new(move || wall.wall_ns()), Rc::new(move || random.random_u64()))
+}
+
+/// Stands for election as the one that writes the catalog in etcd.
+fn stand(
+    env: &Env,
+    config: &EngineConfig,
+    engine: &Uuid,
+    info: &EngineInfo,
+) -> Result<(Candidate, UnboundedReceiver<ElectionNews>)> {
+    let path = config.dir.join("catalog");
+    if path.with_extension("0").exists() {
+        return Err(Error::inval(format!(
+            "the engine has a catalog of its own at {}, and [catalog] names one in etcd: nothing \
+             moves one to the other yet; use another directory for a new system in etcd",
+            path.display()
+        )));
+    }
+    let mut etcd = config.catalog.etcd(*engine, &info.tcp, env.random_u64())?;
+    etcd.at = Some(info.clone());
+    Candidate::stand(etcd)
 }
 
 /// The way from the control service to targets, here or on other engines.
@@ -434,14 +390,16 @@ impl Orders {
         if let Some(inbox) = self.host.inbox_of(target) {
             let gone = || Error::new(Code::Closed, format!("target {target} has stopped"));
             let (sender, done) = oneshot::channel();
-            inbox.unbounded_send(Order::Admin(op, sender)).map_err(|_| gone())?;
+            inbox
+                .unbounded_send(Order::Admin(self.service.term(), op, sender))
+                .map_err(|_| gone())?;
             return done.await.map_err(|_| gone())?;
         }
         let engine = self.host.engine_of(&self.service, target).await?;
         if engine.rank == self.host.rank.get() {
             return Err(Error::new(Code::Unreach, format!("target {target} has not started yet")));
         }
-        let body = wire::encode(&Request::Admin(op));
+        let body = wire::encode(&Request::Admin { term: self.service.term(), op });
         let answer = self.host.peers.ask(&engine, target, &body, &[]).await;
         self.host.note_liveness(engine.rank, answer.is_ok());
         wire::decode::<Result<AdminReply>>(&answer?.body)?
@@ -455,6 +413,10 @@ impl Targets for Orders {
 
     fn pause(&self) -> LocalBoxFuture<'_, ()> {
         self.host.env.sleep(ORDER_PAUSE).boxed_local()
+    }
+
+    fn here(&self) -> Option<Rank> {
+        Some(self.host.rank.get())
     }
 
     fn reachable(&self, rank: Rank) -> bool {

@@ -19,6 +19,7 @@ mod control_host;
 mod cores;
 mod links;
 mod locks;
+mod office;
 mod openers;
 mod opens;
 mod peers;

@@ -80,6 +80,21 @@ impl Peers {
         transport::connect(&self.env, address, &dial).await
     }
 
+    /// A connection of its own to a service of an engine.
+    pub async fn connect(&self, engine: &EngineInfo, service: Service) -> Result<Conn> {
+        let mut last = Error::bare(Code::Unreach);
+        for address in self.addresses(engine) {
+            match self.dial(&address, service).await {
+                Ok(conn) => return Ok(conn),
+                Err(error) => last = error,
+            }
+        }
+        Err(Error::new(
+            Code::Unreach,
+            format!("the engine at {} cannot be reached: {last}", engine.tcp),
+        ))
+    }
+
     /// Sends a request to a target and waits for its answer. One try.
     pub async fn ask(
         &self,
@@ -112,6 +127,18 @@ impl Peers {
         body: &[u8],
         bulk_out: &[&[u8]],
     ) -> Result<Answer> {
+        self.call_within(conn, kind, body, bulk_out, ANSWER_TIME_MAX).await
+    }
+
+    /// The same, with a limit to how long it waits.
+    pub async fn call_within(
+        &self,
+        conn: &Conn,
+        kind: Kind,
+        body: &[u8],
+        bulk_out: &[&[u8]],
+        limit: Duration,
+    ) -> Result<Answer> {
         let request_id = self.next_request.get();
         self.next_request.set(request_id + 1);
         let call = Call {
@@ -119,7 +146,7 @@ impl Peers {
             request_id,
             flags: 0,
             map_version: 0,
-            deadline: ANSWER_TIME_MAX,
+            deadline: limit,
             body,
             bulk_out,
             bulk_in: &mut [],

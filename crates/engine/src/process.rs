@@ -28,7 +28,8 @@ pub(crate) enum Order {
     /// Serve this connection.
     Adopt(Handoff),
     /// Carry out an order of the control service.
-    Admin(AdminOp, oneshot::Sender<Result<AdminReply>>),
+    /// The first is its term.
+    Admin(u64, AdminOp, oneshot::Sender<Result<AdminReply>>),
     /// Finish what is in progress, flush, stop.
     Drain(oneshot::Sender<Result<()>>),
 }
@@ -298,6 +299,7 @@ impl Serving {
         tracing::info!("engine {}: draining", self.rank);
         if let Some(control) = &self.control {
             control.save_times().await;
+            control.leave().await;
         }
         let mut outcome = Ok(());
         for (id, inbox) in &self.inboxes {
@@ -401,11 +403,11 @@ impl TargetStart {
         while let Some(order) = orders.next().await {
             match order {
                 Order::Adopt(handoff) => target.adopt(handoff),
-                Order::Admin(op, answer) => {
+                Order::Admin(term, op, answer) => {
                     let target = target.clone();
                     env.spawn(async move {
                         // Whoever asked may have given up waiting.
-                        let _ = answer.send(target.admin(op).await);
+                        let _ = answer.send(target.admin(term, op).await);
                     });
                 }
                 Order::Drain(answer) => {
@@ -425,7 +427,7 @@ fn refuser(env: &Env, error: Error) -> Inbox {
             match order {
                 Order::Adopt(handoff) => drop(handoff),
                 // Whoever asked may have given up waiting.
-                Order::Admin(_, answer) => drop(answer.send(Err(error.clone()))),
+                Order::Admin(.., answer) => drop(answer.send(Err(error.clone()))),
                 Order::Drain(answer) => {
                     let _ = answer.send(Ok(()));
                     return;
@@ -478,7 +480,7 @@ async fn accept_loop(
             continue;
         }
         match incomer.hello().service {
-            Service::Control => control.clone().adopt(incomer.into_handoff()),
+            Service::Control | Service::Leader => control.clone().adopt(incomer.into_handoff()),
             Service::Target(id) => match doors.of(id) {
                 Err(error) => incomer.refuse(error),
                 Ok(Some(inbox)) => {

@@ -142,6 +142,8 @@ pub struct Target {
     in_progress: Cell<usize>,
     /// Messages received, for who wants to know whether the target is at work.
     pub(crate) request_count: Cell<u64>,
+    /// The latest term of a control service that has given an order.
+    pub(crate) term: Cell<u64>,
 }
 
 impl Target {
@@ -194,6 +196,7 @@ impl Target {
             draining: Cell::new(false),
             in_progress: Cell::new(0),
             request_count: Cell::new(0),
+            term: Cell::new(0),
             env,
         });
         target.clone().resume();

@@ -199,6 +199,46 @@ fn another_wire_version_is_told_so() {
     assert!(error.to_string().contains("version"), "{error}");
 }
 
+/// An engine that has stood still may still send orders when another has taken over the control service,
+/// and would undo what that one did.
+#[test]
+fn orders_of_an_earlier_control_service_are_refused() {
+    use wire::obj::{AdminOp, AdminReply, Request};
+    let system = LocalSystem::start(1, 1).unwrap();
+    let client = system.client(false).unwrap();
+    let info = client.block_on(client.system_query()).unwrap();
+    let (engine, targets, _) = info.engines[0].clone();
+    let dial = transport::Dial {
+        client: types::ClientId(77),
+        service: wire::hello::Service::Target(targets[0]),
+        token: b"",
+        job: "",
+        timeout: Duration::from_secs(600),
+    };
+    client.block_on(async {
+        let address = transport::Address::Tcp(engine.tcp);
+        let conn = transport::connect(client.env(), &address, &dial).await.unwrap();
+        for (request_id, term, is_obeyed) in
+            [(1, 7, true), (2, 6, false), (3, 7, true), (4, 8, true)]
+        {
+            let op = AdminOp::DestroyShard { pool: types::PoolId(99) };
+            let call = transport::Call {
+                kind: wire::Kind::Request,
+                request_id,
+                flags: 0,
+                map_version: 0,
+                deadline: Duration::from_secs(600),
+                body: &wire::encode(&Request::Admin { term, op }),
+                bulk_out: &[],
+                bulk_in: &mut [],
+            };
+            let answer = conn.call(call).await.unwrap();
+            let outcome = wire::decode::<Result<AdminReply, types::Error>>(&answer.body).unwrap();
+            assert_eq!(outcome.err().map(|error| error.code), (!is_obeyed).then_some(Code::Busy));
+        }
+    });
+}
+
 #[test]
 fn a_full_pool_says_so_and_removing_still_works() {
     let system = LocalSystem::start(1, 1).unwrap();

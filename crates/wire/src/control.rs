@@ -185,6 +185,43 @@ pub enum ControlRequest {
     EngineQuery,
 }
 
+impl ControlRequest {
+    /// True for requests that read, or whose second run finds the first one's result harmless.
+    pub fn is_repeatable(&self) -> bool {
+        matches!(
+            self,
+            ControlRequest::Join(_)
+                | ControlRequest::SystemQuery
+                | ControlRequest::EngineQuery
+                | ControlRequest::PoolList
+                | ControlRequest::PoolQuery(_)
+                | ControlRequest::PoolMap(_)
+                | ControlRequest::PoolOpen { .. }
+                | ControlRequest::ContList(_)
+                | ControlRequest::ContQuery(..)
+                | ControlRequest::ContOpen { .. }
+                | ControlRequest::AllocOids { .. }
+                | ControlRequest::SetProps { .. }
+                | ControlRequest::SetAttrs { .. }
+                | ControlRequest::GetAttrs { .. }
+                | ControlRequest::GetProps { .. }
+                | ControlRequest::SnapList(..)
+                | ControlRequest::Rollback { .. }
+        )
+    }
+
+    /// True for those of them that ask no target: their answer comes soon, or not at all.
+    pub fn is_brief(&self) -> bool {
+        let asks_targets = matches!(
+            self,
+            ControlRequest::Join(_)
+                | ControlRequest::SetProps { .. }
+                | ControlRequest::Rollback { .. }
+        );
+        self.is_repeatable() && !asks_targets
+    }
+}
+
 /// How an engine does.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EngineState {
@@ -281,6 +318,8 @@ pub struct SystemInfo {
     /// Engines, by rank, with the ids of their targets and whether they are reachable.
     pub engines: Vec<(crate::map::EngineInfo, Vec<TargetId>, bool)>,
     pub pool_count: u64,
+    /// The engine that holds the control service.
+    pub leader: Option<types::Rank>,
 }
 
 /// Answer of the control service.

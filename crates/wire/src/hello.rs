@@ -10,6 +10,9 @@ pub enum Service {
     Control,
     /// One target of the engine.
     Target(TargetId),
+    /// The control service, for an engine that passes requests on: one that does not hold it says so
+    /// (`Stale`) and passes nothing on.
+    Leader,
 }
 
 /// A piece of the client's memory.

@@ -509,7 +509,11 @@ pub enum Request<'a> {
         count_max: u32,
     },
     /// From the control service: see [`AdminOp`]. The reply is an [`AdminReply`].
-    Admin(AdminOp),
+    Admin {
+        /// Of the control service that gives the order: grows with each engine that takes it over.
+        term: u64,
+        op: AdminOp,
+    },
     /// List objects whose home is here and that live only until their last open handle goes.
     /// The reply is an [`ObjectList`].
     ListOrphans { pool: PoolId, cont: ContId },

@@ -33,6 +33,9 @@ struct StatusReport {
     uuid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
+    /// Rank of the engine that holds the control service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<u32>,
     engines: Vec<EngineStatus>,
     pools: Vec<PoolStatus>,
     /// Why the system gave no answer.
@@ -164,6 +167,7 @@ pub fn run(session: &Session, _args: &StatusArgs) -> Outcome {
         dir: local.as_ref().map(|(system, _)| system.path.display().to_string()),
         uuid: info.as_ref().map(|info| info.uuid.to_string()),
         version: info.as_ref().map(|info| info.version.clone()),
+        leader: info.as_ref().and_then(|info| info.leader).map(|rank| rank.0),
         engines,
         pools,
         problem,
@@ -254,7 +258,10 @@ fn write_human(out: &mut dyn std::io::Write, report: &StatusReport) -> std::io::
     for engine in &report.engines {
         table.row(vec![
             engine.rank.map_or_else(dash, |rank| rank.to_string()),
-            engine.state.to_string(),
+            match engine.rank.is_some() && engine.rank == report.leader {
+                true => format!("{}, leads", engine.state),
+                false => engine.state.to_string(),
+            },
             engine.pid.map_or_else(dash, |pid| pid.to_string()),
             engine.tcp.clone(),
             engine.targets.iter().map(u32::to_string).collect::<Vec<_>>().join(","),

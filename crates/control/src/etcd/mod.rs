@@ -2,13 +2,16 @@
 //!
 //! Requests go over etcd's JSON gateway from one thread, one after the other: they are rare, and
 //! waiting for them must not hold up the engine. The thread ends with the value; it gives up the
-//! lease then, so that another engine can take over at once.
+//! lease then, so that another engine can take over at once. Who may become the writer stands for
+//! election (see `election`).
 
 mod answers;
+mod election;
 mod gateway;
 mod session;
 
 pub use answers::parse_all;
+pub use election::{Candidate, ElectionNews};
 pub use gateway::EtcdAccess;
 
 use crate::catalog::{Catalog, Change, Compare, Versioned};
@@ -20,6 +23,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
 use uuid::Uuid;
+use wire::map::EngineInfo;
 
 /// Where the catalog is, and who writes it.
 #[derive(Clone)]
@@ -33,6 +37,8 @@ pub struct EtcdConfig {
     pub engine: Uuid,
     /// Where it runs, for messages.
     pub host: String,
+    /// How others reach it while it is the writer.
+    pub at: Option<EngineInfo>,
     /// A random number.
     pub run: u64,
     /// How long another engine has after its last sign of life until this one takes over, whole
@@ -55,6 +61,7 @@ impl EtcdConfig {
             prefix: prefix.to_string(),
             engine,
             host: host.to_string(),
+            at: None,
             run,
             lease: Duration::from_secs(10),
             wait: Duration::from_secs(30),
@@ -70,11 +77,17 @@ enum Job {
     Get(String, Answer<Option<Versioned>>),
     List(String, Answer<Vec<(String, Versioned)>>),
     Commit(Vec<Compare>, Vec<Change>, Answer<bool>),
+    /// Be the writer no more, and stand for nothing.
+    Leave,
 }
+
+/// A job, for the writer of which term, and when its time is up.
+type Queued = (u64, Instant, Job);
 
 /// A catalog in etcd, and the one that may write it.
 pub struct EtcdCatalog {
-    jobs: mpsc::Sender<(Instant, Job)>,
+    jobs: mpsc::Sender<Queued>,
+    term: u64,
     deadline: Duration,
 }
 
@@ -92,8 +105,8 @@ impl EtcdCatalog {
             .name("catalog".to_string())
             .spawn(move || run(config, opened, &queue))
             .map_err(|error| Error::io("starting the catalog's thread", error))?;
-        is_open.await.map_err(|_| gone())??;
-        Ok(EtcdCatalog { jobs, deadline })
+        let term = is_open.await.map_err(|_| gone())??;
+        Ok(EtcdCatalog { jobs, term, deadline })
     }
 
     fn ask<T: 'static>(
@@ -101,7 +114,7 @@ impl EtcdCatalog {
         job: impl FnOnce(Answer<T>) -> Job,
     ) -> LocalBoxFuture<'static, Result<T>> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.jobs.send((Instant::now() + self.deadline, job(answer)));
+        let sent = self.jobs.send((self.term, Instant::now() + self.deadline, job(answer)));
         Box::pin(async move {
             sent.map_err(|_| gone())?;
             answered.await.map_err(|_| gone())?
@@ -110,23 +123,46 @@ impl EtcdCatalog {
 }
 
 fn gone() -> Error {
-    Error::new(Code::Io, "the catalog's thread has ended")
+    Error::new(Code::Busy, "this engine serves the catalog no more")
 }
 
-fn run(config: EtcdConfig, opened: Answer<()>, queue: &mpsc::Receiver<(Instant, Job)>) {
+fn run(config: EtcdConfig, opened: Answer<u64>, queue: &mpsc::Receiver<Queued>) {
     let beat = config.lease / 3;
-    let mut session = match Session::open(config) {
-        Ok(session) => session,
-        Err(error) => {
-            let _ = opened.send(Err(error));
-            return;
+    match Session::open(config) {
+        Ok(mut session) => {
+            let term = session.fence();
+            // Whoever waited has gone: so does the queue's other end.
+            let _ = opened.send(Ok(term));
+            // One that is lost says so to all who ask, to the end.
+            if serve(&mut session, term, beat, queue) == Served::Lost {
+                while let Ok((.., job)) = queue.recv() {
+                    carry_out(&mut session, job, Instant::now());
+                }
+            }
         }
-    };
-    // Whoever waited has gone: so does the queue's other end.
-    let _ = opened.send(Ok(()));
+        Err(error) => drop(opened.send(Err(error))),
+    }
+}
+
+/// Why a writer's work is over.
+#[derive(PartialEq, Eq)]
+enum Served {
+    /// Another has taken over.
+    Lost,
+    /// Nobody has anything to ask any more, or it is told to leave.
+    Left,
+}
+
+/// Carries out what the writer of a term is asked, and keeps its lease, until one of them ends.
+fn serve(
+    session: &mut Session,
+    term: u64,
+    beat: Duration,
+    queue: &mpsc::Receiver<Queued>,
+) -> Served {
     let mut next_beat = Instant::now() + beat;
     let mut is_kept = true;
-    loop {
+    while !session.is_lost() {
         let now = Instant::now();
         if now >= next_beat {
             let kept = session.keep();
@@ -137,14 +173,19 @@ fn run(config: EtcdConfig, opened: Answer<()>, queue: &mpsc::Receiver<(Instant, 
             }
             is_kept = kept.is_ok();
             next_beat = Instant::now() + beat;
+            continue;
         }
-        match queue.recv_timeout(next_beat.saturating_duration_since(Instant::now())) {
-            Ok((until, job)) => carry_out(&mut session, job, until),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        match queue.recv_timeout(next_beat.saturating_duration_since(now)) {
+            Ok((.., Job::Leave)) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                session.end();
+                return Served::Left;
+            }
+            Ok((of, until, job)) if of == term => carry_out(session, job, until),
+            // Dropped without an answer: see `gone`.
+            Ok(_) | Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
     }
-    session.end();
+    Served::Lost
 }
 
 /// Nobody minds when who asked has gone.
@@ -159,10 +200,15 @@ fn carry_out(session: &mut Session, job: Job, until: Instant) {
         Job::Commit(compares, changes, answer) => {
             let _ = answer.send(session.commit(&compares, &changes, until));
         }
+        Job::Leave => {}
     }
 }
 
 impl Catalog for EtcdCatalog {
+    fn term(&self) -> u64 {
+        self.term
+    }
+
     fn get<'a>(&'a self, key: &'a str) -> LocalBoxFuture<'a, Result<Option<Versioned>>> {
         self.ask(|answer| Job::Get(key.to_string(), answer))
     }

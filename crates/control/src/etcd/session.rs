@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
 use uuid::Uuid;
+use wire::map::EngineInfo;
 
 /// Version of the layout above.
 const VERSION: u32 = 1;
@@ -38,10 +39,15 @@ const LISTINGS_MAX: usize = 8;
 /// Pause before looking again whether another writer has gone.
 const LEADER_PAUSE: Duration = Duration::from_millis(200);
 
-#[derive(Serialize, Deserialize)]
-struct LeaderDf {
-    engine: Uuid,
-    host: String,
+/// Which engine the writer is.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaderDf {
+    pub engine: Uuid,
+    /// Where it runs, for messages.
+    pub host: String,
+    /// How others reach it.
+    #[serde(default)]
+    pub at: Option<EngineInfo>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,6 +70,8 @@ pub struct Session {
     commit: u64,
     /// Why nothing is done any more.
     lost: Option<Error>,
+    /// Until then nobody else can have taken over, as far as clocks run alike.
+    sure_until: Instant,
 }
 
 fn is_at(key: &str, revision: Revision) -> Value {
@@ -93,6 +101,26 @@ fn corrupt(key: &str) -> Error {
 impl Session {
     /// Becomes the writer, when no other engine is, or none any more.
     pub fn open(config: EtcdConfig) -> Result<Session> {
+        let give_up = Instant::now() + config.wait;
+        let mut session = Session::new(config)?;
+        while let Some(held) = session.take_over()? {
+            if Instant::now() >= give_up {
+                return Err(Error::new(
+                    Code::Busy,
+                    format!(
+                        "the catalog below '{}' in etcd is served by engine {} on {}; join \
+                         that engine, stop it, or use another prefix",
+                        session.config.prefix, held.engine, held.host
+                    ),
+                ));
+            }
+            std::thread::sleep(LEADER_PAUSE);
+        }
+        Ok(session)
+    }
+
+    /// One that is not the writer yet. Asks nobody.
+    pub fn new(config: EtcdConfig) -> Result<Session> {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
         if config.prefix.is_empty() || !config.prefix.chars().all(is_fit) {
             return Err(Error::inval(format!(
@@ -102,7 +130,7 @@ impl Session {
         }
         let gateway = Gateway::new(config.access.clone(), config.attempt_time)?;
         let writer = format!("{}-{:016x}", config.engine, config.run);
-        let mut session = Session {
+        Ok(Session {
             config,
             gateway,
             writer,
@@ -110,9 +138,18 @@ impl Session {
             fence: Revision::ABSENT,
             commit: 0,
             lost: None,
-        };
-        session.take_over()?;
-        Ok(session)
+            sure_until: Instant::now(),
+        })
+    }
+
+    /// True once another has taken over.
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// Which write of the fence was the last one.
+    pub fn fence(&self) -> u64 {
+        self.fence.0
     }
 
     fn key(&self, name: &str) -> String {
@@ -128,7 +165,8 @@ impl Session {
     }
 
     fn leader_value(&self) -> Value {
-        let leader = LeaderDf { engine: self.config.engine, host: self.config.host.clone() };
+        let EtcdConfig { engine, host, at, .. } = &self.config;
+        let leader = LeaderDf { engine: *engine, host: host.clone(), at: at.clone() };
         let raw = serde_json::to_vec(&leader).unwrap_or_default();
         json!({ "request_put": {
             "key": text_of(self.key("leader").as_bytes()), "value": text_of(&raw),
@@ -149,14 +187,16 @@ impl Session {
 
     fn grant(&mut self, until: Instant) -> Result<()> {
         let body = json!({ "TTL": self.config.lease.as_secs().max(1).to_string() });
+        let asked = Instant::now();
         let lease: Lease =
             self.gateway.call("/v3/lease/grant", &body, until).map_err(Failure::into_error)?;
         self.lease = lease.id;
+        self.sure_until = asked + self.config.lease;
         Ok(())
     }
 
-    fn take_over(&mut self) -> Result<()> {
-        let give_up = Instant::now() + self.config.wait;
+    /// Becomes the writer, unless another engine is: then answers which. One try.
+    pub fn take_over(&mut self) -> Result<Option<LeaderDf>> {
         let (leader_key, fence_key) = (self.key("leader"), self.key("fence"));
         loop {
             let look = json!({ "success": [question(&leader_key), question(&fence_key)] });
@@ -182,18 +222,7 @@ impl Session {
                 let held: LeaderDf =
                     serde_json::from_slice(&entry.value).map_err(|_| corrupt(&leader_key))?;
                 if held.engine != self.config.engine {
-                    if Instant::now() >= give_up {
-                        return Err(Error::new(
-                            Code::Busy,
-                            format!(
-                                "the catalog below '{}' in etcd is served by engine {} on {}; join \
-                                 that engine, stop it, or use another prefix",
-                                self.config.prefix, held.engine, held.host
-                            ),
-                        ));
-                    }
-                    std::thread::sleep(LEADER_PAUSE);
-                    continue;
+                    return Ok(Some(held));
                 }
             }
             self.grant(until)?;
@@ -208,7 +237,7 @@ impl Session {
                 self.gateway.call("/v3/kv/txn", &body, until).map_err(Failure::into_error)?;
             if done.succeeded {
                 self.fence = Revision(done.header.revision);
-                return Ok(());
+                return Ok(None);
             }
             // Another was faster, or this one was and heard nothing of it.
         }
@@ -216,6 +245,16 @@ impl Session {
 
     fn check(&self) -> Result<()> {
         self.lost.clone().map_or(Ok(()), Err)
+    }
+
+    /// The same, for what a late writer must not answer: one that stood still longer than its lease
+    /// looks first whether it is the writer still.
+    fn check_is_writer(&mut self) -> Result<()> {
+        self.check()?;
+        if Instant::now() < self.sure_until {
+            return Ok(());
+        }
+        self.keep()
     }
 
     /// Looks at a fence that is not as this writer left it: `Ok` when an earlier commit of its own
@@ -232,11 +271,11 @@ impl Session {
                     Code::Busy,
                     format!(
                         "another engine has taken over the catalog below '{}' in etcd; this one \
-                         serves it no more: restart it, with 'join' if the other is to keep it",
+                         serves it no more",
                         self.config.prefix
                     ),
                 );
-                tracing::error!("catalog: {error}");
+                tracing::warn!("catalog: {error}");
                 self.lost = Some(error.clone());
                 Err(error)
             }
@@ -244,7 +283,7 @@ impl Session {
     }
 
     pub fn get(&mut self, key: &str, until: Instant) -> Result<Option<Versioned>> {
-        self.check()?;
+        self.check_is_writer()?;
         let body = json!({ "key": text_of(self.record_key(key).as_bytes()) });
         let found: Found =
             self.gateway.call("/v3/kv/range", &body, until).map_err(Failure::into_error)?;
@@ -252,7 +291,7 @@ impl Session {
     }
 
     pub fn list(&mut self, prefix: &str, until: Instant) -> Result<Vec<(String, Versioned)>> {
-        self.check()?;
+        self.check_is_writer()?;
         let mut attempts = 1;
         loop {
             match self.list_once(prefix, until) {
@@ -365,9 +404,11 @@ impl Session {
         self.check()?;
         let until = Instant::now() + (self.config.lease / 3).min(self.config.attempt_time);
         let body = json!({ "ID": self.lease.to_string() });
+        let asked = Instant::now();
         let kept: Kept =
             self.gateway.call("/v3/lease/keepalive", &body, until).map_err(Failure::into_error)?;
         if kept.result.seconds > 0 {
+            self.sure_until = asked + self.config.lease;
             return Ok(());
         }
         self.grant(until)?;

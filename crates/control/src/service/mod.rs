@@ -135,6 +135,12 @@ impl Service {
         }
     }
 
+    /// Grows with each service that takes over from another; orders carry it, so that a target
+    /// obeys none of an earlier one.
+    pub fn term(&self) -> u64 {
+        self.store.term()
+    }
+
     /// Frees the handles of a caller that has gone. Requests of it that are still running open no
     /// more.
     pub fn session_closed(&self, session: SessionId) {
@@ -188,6 +194,7 @@ impl Service {
                 .map(|(info, reachable, targets)| (info, targets, reachable))
                 .collect(),
             pool_count: pools.iter().filter(|pool| self.is_listed(&pool.record)).count() as u64,
+            leader: orders.here(),
         }))
     }
 

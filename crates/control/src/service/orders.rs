@@ -13,6 +13,9 @@ pub trait Targets {
     /// Ends after a moment, when an order that is under way may be over.
     fn pause(&self) -> LocalBoxFuture<'_, ()>;
 
+    /// The engine that the service is on.
+    fn here(&self) -> Option<Rank>;
+
     /// True when the engine of this rank is believed to answer.
     fn reachable(&self, rank: Rank) -> bool;
 }

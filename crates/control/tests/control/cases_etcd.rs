@@ -5,8 +5,10 @@ use crate::contract::{self, Place, absent, commit, contents, put};
 use crate::etcd_server::{EtcdServer, Proxy, Way};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use control::{Catalog, Compare, EtcdAccess, EtcdCatalog, EtcdConfig, Revision};
-use futures_executor::block_on;
+use control::{
+    Candidate, Catalog, Compare, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig, Revision,
+};
+use futures_executor::{block_on, block_on_stream};
 use serde_json::json;
 use std::cell::Cell;
 use std::path::Path;
@@ -104,6 +106,40 @@ fn another_engine_takes_over_when_the_lease_has_ended() {
     server.post("/v3/kv/put", &put);
     let third = place.try_open(EtcdConfig { wait: LONG, ..place.config(1) }).unwrap();
     assert_eq!(contents(&third)["a"], "1");
+}
+
+fn elected(news: Option<ElectionNews>) -> EtcdCatalog {
+    match news {
+        Some(ElectionNews::Elected(catalog)) => catalog,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn candidates_follow_one_another_and_one_commits() {
+    let Some(server) = EtcdServer::start() else { return };
+    let place = Prefix::new(server.endpoint(), "azekura");
+    let (mut first, heard_first) = Candidate::stand(place.config(1)).unwrap();
+    let mut heard_first = block_on_stream(heard_first);
+    let catalog = elected(heard_first.next());
+    assert!(commit(&catalog, &[], &[put("a", "1")]));
+    let (_second, heard_second) = Candidate::stand(place.config(2)).unwrap();
+    let mut heard_second = block_on_stream(heard_second);
+    assert!(matches!(heard_second.next(), Some(ElectionNews::Follow(None))));
+    // One that leaves is followed at once, for the lease is long.
+    block_on(first.leave());
+    let error = block_on(catalog.commit(&[], &[put("a", "2")])).unwrap_err();
+    assert_eq!(error.code, Code::Busy, "{error}");
+    let next = elected(heard_second.next());
+    assert!(next.term() > catalog.term());
+    assert!(commit(&next, &[], &[put("a", "3")]));
+    // One from which another takes over hears so, and goes on as a candidate.
+    let third = place.try_open(EtcdConfig { run: 1000, ..place.config(2) }).unwrap();
+    while block_on(next.commit(&[], &[put("a", "4")])).is_ok() {}
+    assert!(matches!(heard_second.next(), Some(ElectionNews::Lost)));
+    drop(elected(heard_second.next()));
+    assert_eq!(block_on(third.commit(&[], &[put("a", "5")])).unwrap_err().code, Code::Busy);
+    assert_eq!(block_on(third.get("a")).unwrap_err().code, Code::Busy);
 }
 
 /// An engine whose lease ended while etcd was away is the writer still, if nobody took over.

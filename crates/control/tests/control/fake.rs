@@ -184,6 +184,10 @@ impl Targets for FakeTargets {
         Box::pin(Yield(1))
     }
 
+    fn here(&self) -> Option<Rank> {
+        None
+    }
+
     fn reachable(&self, rank: Rank) -> bool {
         !self.away.borrow().contains(&rank)
     }

@@ -196,6 +196,7 @@ fn replies(visitor: &mut impl Visitor) {
             version: "0.1.0".into(),
             engines: vec![(engine(), vec![TargetId(8), TargetId(9)], true)],
             pool_count: 1,
+            leader: Some(Rank(2)),
         }),
     );
     reply("pool", Pool(pool(Durability::Wal)));

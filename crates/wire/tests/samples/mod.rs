@@ -132,6 +132,7 @@ fn hellos(visitor: &mut impl Visitor) {
         memory_word: 0x5555_6666,
     };
     visitor.message("hello.control", hello(Service::Control));
+    visitor.message("hello.leader", hello(Service::Leader));
     visitor.message("hello.target", hello(Service::Target(TargetId(3))));
     let reply = HelloReply { incarnation: 9, remote_bulk: true, engine_version: "0.1.0".into() };
     visitor.message("hello_reply.ok", Reply::Ok(reply));

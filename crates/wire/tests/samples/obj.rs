@@ -255,8 +255,9 @@ fn outcomes() -> [(&'static str, TxOutcome); 3] {
 }
 
 fn admin(visitor: &mut impl Visitor) {
-    let mut order =
-        |name: &str, op| visitor.message(&format!("request.admin.{name}"), Request::Admin(op));
+    let mut order = |name: &str, op| {
+        visitor.message(&format!("request.admin.{name}"), Request::Admin { term: 300, op });
+    };
     let durability = Durability::Relaxed;
     let shard =
         AdminOp::CreateShard { pool: POOL, durability, scm_bytes: 1 << 26, nvme_bytes: 1 << 30 };

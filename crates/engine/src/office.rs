@@ -1,0 +1,321 @@
+//! Who holds the control service: this engine, another one, or nobody for the moment; and how a request
+//! gets there from any engine.
+//!
+//! An engine that does not hold it passes requests on, and while it changes hands waits with them. What has
+//! been passed on and got no answer is passed on again if a second run does no harm; else the
+//! caller is told that the outcome is not known.
+//!
+//! A caller's pool and container handles belong to its connection; a passing engine opens one
+//! connection upstream for each of its callers, so they end together there, too. An engine that is
+//! asked as the holder and is not passes nothing on, so that nothing goes in circles.
+
+use crate::control_host::{ControlHost, service_on};
+use control::{ElectionNews, Service, SessionId};
+use futures_channel::mpsc::UnboundedReceiver;
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use std::cell::RefCell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+use transport::{Address, Conn, Incoming};
+use types::{Code, Error, Result};
+use wire::Kind;
+use wire::control::{ControlReply, ControlRequest};
+use wire::hello::Service as WireService;
+use wire::map::EngineInfo;
+
+/// How long a request waits for the control service to have a holder again, at most: some terms of
+/// the lease.
+const FOLLOW_TIME_MAX: Duration = Duration::from_secs(40);
+const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
+/// How long the holder may take to give its office back when its engine stops.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// An engine's part in the control service.
+#[derive(Clone)]
+pub(crate) enum Role {
+    /// It is here.
+    Holder(Rc<Service>),
+    /// It is where one of these engines says.
+    Member(Rc<[Address]>),
+    /// It is elected, and another engine has it; `None` while it is not known which.
+    Follower(Option<EngineInfo>),
+}
+
+/// A caller's connection, as far as requests are passed on for it.
+pub(crate) struct Seat {
+    /// The caller is an engine that takes this one for the holder.
+    is_passed_on: bool,
+    /// The connection upstream, and to whom if it is the holder.
+    upstream: RefCell<Option<(Option<EngineInfo>, Conn)>>,
+}
+
+impl Seat {
+    pub fn new(is_passed_on: bool) -> Seat {
+        Seat { is_passed_on, upstream: RefCell::default() }
+    }
+
+    fn open_upstream(&self, to: Option<&EngineInfo>) -> Option<Conn> {
+        let upstream = self.upstream.borrow();
+        let open = upstream.as_ref().filter(|(of, conn)| of.as_ref() == to && !conn.is_broken());
+        open.map(|(_, conn)| conn.clone())
+    }
+}
+
+/// How one try to answer went.
+enum Step {
+    /// The encoded answer.
+    Answer(Vec<u8>),
+    /// Nothing was done, or nothing that doing it again would harm.
+    Again(Error),
+    Failed(Error),
+}
+
+fn nobody() -> Error {
+    Error::new(Code::Unreach, "no engine holds the control service at the moment; try again")
+}
+
+fn not_known(error: &Error) -> Error {
+    Error::new(
+        Code::TimedOut,
+        format!(
+            "the engine that held the control service has gone ({error}); whether the request was \
+             carried out is not known: look before asking again"
+        ),
+    )
+}
+
+impl ControlHost {
+    pub(crate) fn role(&self) -> Role {
+        self.role.borrow().clone()
+    }
+
+    /// True while this is the service that the engine holds.
+    pub(crate) fn holds(&self, service: &Rc<Service>) -> bool {
+        matches!(&*self.role.borrow(), Role::Holder(held) if Rc::ptr_eq(held, service))
+    }
+
+    /// Takes the control service over when this engine is elected, and lets go of it when another is.
+    pub(crate) async fn follow_election(
+        self: Rc<Self>,
+        mut heard: UnboundedReceiver<ElectionNews>,
+    ) {
+        while let Some(news) = heard.next().await {
+            match news {
+                ElectionNews::Elected(catalog) => {
+                    tracing::info!("this engine holds the control service now");
+                    let service = Rc::new(service_on(&self.env, Box::new(catalog)));
+                    self.away.replace(None);
+                    self.role.replace(Role::Holder(service.clone()));
+                    if self.is_introduced.get() {
+                        self.env.spawn(self.clone().hold_office(service));
+                    }
+                }
+                ElectionNews::Lost => {
+                    tracing::warn!("another engine has taken the control service over");
+                    self.role.replace(Role::Follower(None));
+                }
+                ElectionNews::Follow(leader) => {
+                    let at = leader.as_ref().map_or("an unknown address", |leader| &leader.tcp);
+                    tracing::info!("the engine at {at} holds the control service");
+                    self.away.replace(None);
+                    self.role.replace(Role::Follower(leader));
+                }
+                ElectionNews::Away(error) => {
+                    tracing::warn!("catalog: {error}");
+                    self.away.replace(Some(error));
+                }
+            }
+        }
+    }
+
+    /// Gives the control service back, so that another engine can take it over at once.
+    pub(crate) async fn leave(&self) {
+        let Some(mut candidate) = self.candidate.take() else { return };
+        if self.env.timeout(LEAVE_TIME_MAX, candidate.leave()).await.is_none() {
+            tracing::warn!("catalog: etcd does not answer; others wait for the lease to end");
+        }
+        self.role.replace(Role::Follower(None));
+    }
+
+    /// Asks whoever holds the control service. One try.
+    pub(crate) async fn ask_holder(
+        self: &Rc<Self>,
+        request: &ControlRequest,
+    ) -> Result<ControlReply> {
+        let conn = match self.role() {
+            Role::Holder(service) => {
+                return self.handle(&service, SessionId(0), request.clone()).await;
+            }
+            Role::Member(addresses) => self.dial_any(&addresses).await?,
+            Role::Follower(Some(leader)) => {
+                self.peers.connect(&leader, WireService::Leader).await?
+            }
+            Role::Follower(None) => return Err(self.away.borrow().clone().unwrap_or_else(nobody)),
+        };
+        let body = wire::encode(request);
+        let answer = self.peers.call(&conn, Kind::Control, &body, &[]).await?;
+        wire::decode::<Result<ControlReply>>(&answer.body)?
+    }
+
+    async fn dial_any(&self, addresses: &[Address]) -> Result<Conn> {
+        let mut last = Error::new(Code::Unreach, "no engine to join is given");
+        for address in addresses {
+            match self.peers.dial(address, WireService::Control).await {
+                Ok(conn) => return Ok(conn),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The encoded answer to a request.
+    pub(crate) async fn respond(
+        self: &Rc<Self>,
+        session: SessionId,
+        seat: &Seat,
+        incoming: &Incoming,
+    ) -> Result<Vec<u8>> {
+        let kind = incoming.header.kind;
+        if kind != Kind::Control {
+            let text = format!("the control service does not serve {kind:?}");
+            return Err(Error::new(Code::Proto, text));
+        }
+        let request = wire::decode::<ControlRequest>(&incoming.body)?;
+        if request == ControlRequest::EngineQuery {
+            return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Engine(self.state()))));
+        }
+        let limit = Duration::from_millis(incoming.header.deadline_ms.into());
+        let deadline = self.env.now() + limit;
+        let give_up = self.env.now() + limit.min(FOLLOW_TIME_MAX);
+        loop {
+            let left = deadline.saturating_sub(self.env.now());
+            match self.respond_once(session, seat, &request, &incoming.body, left).await {
+                Step::Answer(body) => return Ok(body),
+                Step::Failed(error) => return Err(error),
+                Step::Again(error) if self.env.now() + FOLLOW_PAUSE >= give_up => {
+                    return Err(error);
+                }
+                Step::Again(_) => self.env.sleep(FOLLOW_PAUSE).await,
+            }
+        }
+    }
+
+    async fn respond_once(
+        self: &Rc<Self>,
+        session: SessionId,
+        seat: &Seat,
+        request: &ControlRequest,
+        body: &[u8],
+        left: Duration,
+    ) -> Step {
+        match self.role() {
+            Role::Holder(service) => {
+                let reply = self.handle(&service, session, request.clone()).await;
+                match reply {
+                    Err(error) if !self.holds(&service) => match request.is_repeatable() {
+                        true => Step::Again(error),
+                        false => Step::Failed(not_known(&error)),
+                    },
+                    reply => Step::Answer(wire::encode(&reply)),
+                }
+            }
+            Role::Member(addresses) => match self.pass_on(seat, &addresses, body, left).await {
+                Ok(body) => Step::Answer(body),
+                Err(error) => Step::Failed(error),
+            },
+            Role::Follower(_) if seat.is_passed_on => Step::Failed(Error::new(
+                Code::Stale,
+                "this engine does not hold the control service",
+            )),
+            Role::Follower(None) => match self.away.borrow().clone() {
+                Some(error) => Step::Failed(error),
+                None => Step::Again(nobody()),
+            },
+            Role::Follower(Some(leader)) => self.follow(seat, &leader, request, body, left).await,
+        }
+    }
+
+    /// Passes a request on to one of the engines that this one joined.
+    async fn pass_on(
+        &self,
+        seat: &Seat,
+        addresses: &[Address],
+        body: &[u8],
+        left: Duration,
+    ) -> Result<Vec<u8>> {
+        let conn = match seat.open_upstream(None) {
+            Some(conn) => conn,
+            None => {
+                let conn = self.dial_any(addresses).await?;
+                seat.upstream.replace(Some((None, conn.clone())));
+                conn
+            }
+        };
+        Ok(self.peers.call_within(&conn, Kind::Control, body, &[], left).await?.body)
+    }
+
+    /// Passes a request on to the holder of the control service.
+    async fn follow(
+        &self,
+        seat: &Seat,
+        leader: &EngineInfo,
+        request: &ControlRequest,
+        body: &[u8],
+        left: Duration,
+    ) -> Step {
+        let conn = match seat.open_upstream(Some(leader)) {
+            Some(conn) => conn,
+            None => match self.peers.connect(leader, WireService::Leader).await {
+                Ok(conn) => {
+                    seat.upstream.replace(Some((Some(leader.clone()), conn.clone())));
+                    conn
+                }
+                Err(error) => {
+                    return match self.away.borrow().clone() {
+                        Some(away) => Step::Failed(away),
+                        None => Step::Again(error),
+                    };
+                }
+            },
+        };
+        let call = pin!(self.peers.call_within(&conn, Kind::Control, body, &[], left));
+        let replaced = pin!(self.is_replaced(leader));
+        let error = match select(call, replaced).await {
+            Either::Left((Ok(answer), _)) => match stale(&answer.body) {
+                None => return Step::Answer(answer.body),
+                Some(error) => {
+                    seat.upstream.replace(None);
+                    return Step::Again(error);
+                }
+            },
+            Either::Left((Err(error), _)) => error,
+            Either::Right(_) => Error::new(Code::Closed, "another engine has taken over"),
+        };
+        seat.upstream.replace(None);
+        match request.is_repeatable() {
+            true => Step::Again(error),
+            false => Step::Failed(not_known(&error)),
+        }
+    }
+
+    /// Ends when another engine than this is known to hold the control service.
+    async fn is_replaced(&self, leader: &EngineInfo) {
+        while matches!(&*self.role.borrow(), Role::Follower(Some(held)) if held == leader) {
+            self.env.sleep(FOLLOW_PAUSE).await;
+        }
+    }
+}
+
+/// What the engine that was asked says if it does not hold the control service.
+fn stale(body: &[u8]) -> Option<Error> {
+    // The tag of `Err`.
+    if body.first() != Some(&1) {
+        return None;
+    }
+    match wire::decode::<Result<ControlReply>>(body) {
+        Ok(Err(error)) if error.code == Code::Stale => Some(error),
+        _ => None,
+    }
+}
