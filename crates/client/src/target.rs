@@ -114,9 +114,11 @@ impl TargetLink {
         let mut flags = 0;
         let mut pause = RECONNECT_PAUSE_MIN;
         loop {
+            let mut used = None;
             let outcome = match self.conn(client, pool).await {
                 Ok(conn) => {
-                    self.flush_releases_on(&conn);
+                    let conn = used.insert(conn);
+                    self.flush_releases_on(conn);
                     let left = deadline.saturating_sub(env.now());
                     let call = Call {
                         kind: Kind::Request,
@@ -155,7 +157,7 @@ impl TargetLink {
                             // The engine is stopping, perhaps it comes back; or it has given the
                             // request up, perhaps after its effect.
                             Code::Closed => {
-                                self.conn.replace(None);
+                                self.give_up(used);
                                 flags = wire::header::FLAG_RETRY;
                                 env.sleep(pause).await;
                                 pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
@@ -165,7 +167,7 @@ impl TargetLink {
                     }
                 },
                 Err(error) if matches!(error.code, Code::Unreach | Code::Closed) => {
-                    self.conn.replace(None);
+                    self.give_up(used);
                     if env.now() + pause >= deadline {
                         return Err(Error::new(
                             Code::TimedOut,
@@ -179,6 +181,12 @@ impl TargetLink {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Gives up a connection, unless there is a later one already: with each new connection the target ends the one
+    /// before, and whoever asked on that comes here, too.
+    fn give_up(&self, used: Option<Conn>) {
+        self.conn.borrow_mut().take_if(|conn| used.as_ref().is_some_and(|used| conn.is_same(used)));
     }
 
     async fn conn(&self, client: &Client, pool: &PoolState) -> Result<Conn> {

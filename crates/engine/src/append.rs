@@ -222,6 +222,7 @@ impl Target {
             if append.end(ctx, batch)? != end {
                 continue;
             }
+            self.may_take_effect(ask, batch)?;
             ctx.shard.check(batch.cont, &[], &translated.ops)?;
             let epoch = self.tick(ctx);
             let reply = (epoch, vec![OpReply::Appended { index: end }]);

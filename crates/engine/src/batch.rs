@@ -13,7 +13,6 @@ use transport::{Incoming, IncomingBulk, Responder};
 use types::{ClientId, Code, Epoch, Error, Result, limits};
 use vos::{Origin, Payload, Segments};
 use wire::Header;
-use wire::header::FLAG_RETRY;
 use wire::obj::{Batch, BulkSums, Op, Request, TxId};
 use wire::scrub::FoundBy;
 
@@ -21,7 +20,7 @@ use wire::scrub::FoundBy;
 const HOLD_TIME_MAX: Duration = Duration::from_secs(60);
 /// What a batch may read beside lists, for which room was taken before it was known what it reads, bytes.
 const BESIDE_LIST_BYTES_MAX: u64 = 64 << 10;
-/// A retry looks this often whether its first try is over.
+/// Another try looks this often whether the first is over.
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A batch on its way, without its message and data.
@@ -108,7 +107,7 @@ impl Target {
         let ctx = self.mapped_shard(batch.pool).await?;
         self.known_cont(&ctx, batch.cont).await?;
         check_map(header, &ctx)?;
-        if header.flags & FLAG_RETRY != 0 {
+        if changes(batch) {
             let tx = TxId { client, seq: header.request_id };
             while self.running.borrow().contains(&tx) {
                 self.env.sleep(RETRY_PAUSE).await;
@@ -301,6 +300,7 @@ impl Target {
         self.wait_for_decisions(ctx, header, batch).await?;
         // From here to `apply` no await: what is in memory stays, and what is checked still holds
         // when it takes effect.
+        self.may_take_effect(ask, batch)?;
         if batch.at == Epoch::ZERO {
             ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
         } else {
@@ -336,6 +336,20 @@ impl Target {
             ctx.shard.noted(note).await;
         }
         Ok((answer, segments))
+    }
+
+    /// In the step in which a batch takes effect: that its client has not come again meanwhile, and no other
+    /// try of it has taken effect.
+    ///
+    /// Errors: `Closed`; who still waits for the answer asks again, and gets that of the other try.
+    pub(crate) fn may_take_effect(&self, ask: &Ask, batch: &Batch<'_>) -> Result<()> {
+        if ask.caller.is_over() {
+            return Err(Error::new(Code::Closed, "its client has come again"));
+        }
+        if changes(batch) && ask.ctx.shard.replayed(ask.tx())?.is_some() {
+            return Err(Error::new(Code::Closed, "another try of this request was run"));
+        }
+        Ok(())
     }
 
     /// Waits until all that the batch touches is in memory, and no prepared transaction holds a

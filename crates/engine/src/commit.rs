@@ -10,14 +10,13 @@
 //! requests that meet a held key wait for the decision instead ([`crate::batch`]).
 
 use crate::admission::{PREPARE_WAIT_MAX, at_clients_pace};
-use crate::target::{Target, TargetPool};
+use crate::target::{Session, Target, TargetPool};
 use futures_util::future::join_all;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk};
-use types::{ClientId, Code, Epoch, Error, PoolId, Result, TargetId};
+use types::{Code, Epoch, Error, PoolId, Result, TargetId};
 use vos::{Lsn, Origin};
-use wire::header::FLAG_RETRY;
 use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome, TxReply};
 
 /// A participant asks after this long without a decision; after a restart, at once.
@@ -34,17 +33,20 @@ enum Bulk<'a> {
 
 impl Target {
     /// Takes a whole transaction off a connection and coordinates it.
-    pub(crate) async fn receive_commit(self: &Rc<Self>, client: ClientId, incoming: Incoming) {
-        let Incoming { header, body, mut bulk, responder } = incoming;
+    pub(crate) async fn receive_commit(
+        self: &Rc<Self>,
+        caller: &Rc<Session>,
+        incoming: Incoming,
+    ) {
+        let Incoming { body, mut bulk, responder, .. } = incoming;
         let mut data = vec![0; bulk.remaining()];
         if let Err(error) = bulk.read_into(&mut data).await {
             return self.answer_error(responder, 0, error).await;
         }
         drop(bulk);
-        let target = self.clone();
+        let (target, caller) = (self.clone(), caller.clone());
         self.spawn_counted(async move {
-            let retry = header.flags & FLAG_RETRY != 0;
-            let answer = match target.commit_once(client, retry, &body, &data).await {
+            let answer = match target.commit_once(&caller, &body, &data).await {
                 Ok(answer) => answer,
                 Err(error) => wire::encode(&Err::<(), Error>(error)),
             };
@@ -55,15 +57,14 @@ impl Target {
     /// Commits a transaction unless it was committed before; returns the encoded answer.
     async fn commit_once(
         self: &Rc<Self>,
-        client: ClientId,
-        retry: bool,
+        caller: &Session,
         body: &[u8],
         data: &[u8],
     ) -> Result<Vec<u8>> {
         let Request::Commit { tx, parts } = wire::decode::<Request<'_>>(body)? else {
             return Err(Error::bare(Code::Proto));
         };
-        if tx.client != client {
+        if tx.client != caller.client {
             return Err(Error::new(Code::Proto, "a transaction of another client"));
         }
         let local = parts.iter().find(|(target, ..)| *target == self.id);
@@ -72,19 +73,22 @@ impl Target {
         })?;
         let pool = wire::decode::<Batch<'_>>(local)?.pool;
         let ctx = self.mapped_shard(pool).await?;
-        if retry {
-            loop {
-                let (sender, over) = futures_channel::oneshot::channel();
-                match self.committing.borrow_mut().get_mut(&tx) {
-                    Some(waiting) => waiting.push(sender),
-                    None => break,
-                }
-                // An error means the sender is gone: the first try is over.
-                let _ = over.await;
+        loop {
+            let (sender, over) = futures_channel::oneshot::channel();
+            match self.committing.borrow_mut().get_mut(&tx) {
+                Some(waiting) => waiting.push(sender),
+                None => break,
             }
-            if let Some(answer) = ctx.shard.replayed(tx)? {
-                return Ok(answer);
-            }
+            // An error means the sender is gone: the other try is over.
+            let _ = over.await;
+        }
+        if let Some(answer) = ctx.shard.replayed(tx)? {
+            return Ok(answer);
+        }
+        // In the same step as this: from here on another try waits for this one, and before, who has come
+        // again may have been answered.
+        if caller.is_over() {
+            return Err(Error::new(Code::Closed, "its client has come again"));
         }
         self.committing.borrow_mut().insert(tx, Vec::new());
         let outcome = self.coordinate(pool, &ctx, tx, &parts, data).await;

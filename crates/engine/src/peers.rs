@@ -1,7 +1,9 @@
 //! Connections from one target (or the control thread) to other targets and engines.
 
 use env::Env;
+use futures_util::lock::Mutex;
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 use transport::{Address, Answer, Call, Conn, Dial};
 use types::map::HashMap;
@@ -23,6 +25,8 @@ pub struct Peers {
     host: String,
     token: Vec<u8>,
     conns: RefCell<HashMap<Service, Conn>>,
+    /// One dial of a service at a time: a target ends our connection when another comes.
+    dialing: RefCell<HashMap<Service, Rc<Mutex<()>>>>,
     next_request: Cell<u64>,
 }
 
@@ -36,6 +40,7 @@ impl Peers {
             host,
             token,
             conns: RefCell::new(HashMap::default()),
+            dialing: RefCell::new(HashMap::default()),
             next_request: Cell::new(1),
         }
     }
@@ -54,8 +59,14 @@ impl Peers {
     }
 
     async fn conn(&self, engine: &EngineInfo, service: Service) -> Result<Conn> {
-        if let Some(conn) = self.conns.borrow().get(&service).filter(|conn| !conn.is_broken()) {
-            return Ok(conn.clone());
+        let known = || self.conns.borrow().get(&service).filter(|conn| !conn.is_broken()).cloned();
+        if let Some(conn) = known() {
+            return Ok(conn);
+        }
+        let dialing = self.dialing.borrow_mut().entry(service).or_default().clone();
+        let _one_dial = dialing.lock().await;
+        if let Some(conn) = known() {
+            return Ok(conn);
         }
         let mut last = Error::bare(Code::Unreach);
         for address in self.addresses(engine) {

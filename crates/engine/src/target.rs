@@ -5,6 +5,8 @@
 //! - A request is checked and applied without an `await` in between, so checks hold when their
 //!   effects happen.
 //! - A reply leaves after its effects are as durable as the pool promises.
+//! - A client has one session here, that of its latest connection. Its earlier ones end before that is served:
+//!   no request of theirs takes effect afterwards.
 
 use crate::admission::Admission;
 use crate::locks::Locks;
@@ -56,14 +58,35 @@ pub(crate) struct Session {
     pub client: ClientId,
     /// Name of the client's job; may be empty.
     pub job: Rc<str>,
+    is_over: Cell<bool>,
+}
+
+impl Session {
+    /// True once the client has come again on another connection, or was given up: it may have been told what
+    /// became of its requests, so that none of them may take effect any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
 }
 
 /// A client's latest connection.
-#[derive(Clone, Copy)]
 struct Seat {
     number: u64,
     /// The connection from which on the client was never given up: what it holds open is known.
     since: u64,
+    session: Rc<Session>,
+    /// Until it has ended.
+    conn: Option<ServerConn>,
+}
+
+impl Seat {
+    /// Ends the session: what is unread on its connection stays unread.
+    fn end(self) {
+        self.session.is_over.set(true);
+        if let Some(conn) = self.conn {
+            conn.close();
+        }
+    }
 }
 
 impl TargetPool {
@@ -120,9 +143,9 @@ pub struct Target {
     pub(crate) peers: Peers,
     /// Transactions this target coordinates right now, by its own ids.
     pub(crate) coordinating: RefCell<HashSet<TxId>>,
-    /// Client transactions being coordinated, so that a retry waits for the first try.
+    /// Client transactions being coordinated, so that another try waits for the first.
     pub(crate) committing: RefCell<HashMap<TxId, Vec<futures_channel::oneshot::Sender<()>>>>,
-    /// Batches that run beside their connections, so that a retry waits for the first try.
+    /// Batches that run beside their connections, so that another try waits for the first.
     pub(crate) running: RefCell<HashSet<TxId>>,
     /// This target as a maker of transaction ids, anew at each start. Targets of one engine must
     /// differ: a participant takes a second part with the same id for a repetition.
@@ -234,14 +257,25 @@ impl Target {
             }
         };
         self.next_session.set(number + 1);
-        self.sessions.borrow_mut().insert(client, Seat { number, since });
+        let session =
+            Rc::new(Session { client, job: conn.job().into(), is_over: Cell::new(false) });
+        let seat = Seat { number, since, session: session.clone(), conn: Some(conn.clone()) };
+        let earlier = self.sessions.borrow_mut().insert(client, seat);
+        if let Some(earlier) = earlier {
+            earlier.end();
+        }
         let target = self.clone();
-        self.env.spawn(async move { target.serve(conn, number, pid).await });
+        self.env.spawn(async move { target.serve(conn, session, number, pid).await });
     }
 
-    async fn serve(self: Rc<Self>, conn: ServerConn, number: u64, pid: Option<u32>) {
-        let client = conn.client();
-        let caller = Rc::new(Session { client, job: conn.job().into() });
+    async fn serve(
+        self: Rc<Self>,
+        conn: ServerConn,
+        caller: Rc<Session>,
+        number: u64,
+        pid: Option<u32>,
+    ) {
+        let client = caller.client;
         loop {
             match conn.recv().await {
                 Ok(Some(incoming)) => self.receive(&caller, incoming).await,
@@ -253,6 +287,11 @@ impl Target {
             }
         }
         conn.close();
+        if let Some(seat) = self.sessions.borrow_mut().get_mut(&client)
+            && seat.number == number
+        {
+            seat.conn = None;
+        }
         // In a task of its own: nothing of the connection is kept meanwhile.
         self.env.clone().spawn(async move { self.outlive(client, number, pid).await });
     }
@@ -284,7 +323,10 @@ impl Target {
         if !is_latest || self.is_draining() {
             return;
         }
-        self.sessions.borrow_mut().remove(&client);
+        let seat = self.sessions.borrow_mut().remove(&client);
+        if let Some(seat) = seat {
+            seat.end();
+        }
         self.locks.drop_client(client);
         let freed = self.opens.borrow_mut().close_client(client);
         // One that has not registered all it held before a restart may yet come back.
@@ -355,7 +397,7 @@ impl Target {
     ) {
         match kind {
             RequestKind::Batch => self.receive_batch(caller, incoming).await,
-            RequestKind::Commit => self.receive_commit(caller.client, incoming).await,
+            RequestKind::Commit => self.receive_commit(caller, incoming).await,
             RequestKind::Prepare => self.receive_prepare(incoming).await,
             RequestKind::Lock => {
                 // A clean stop does not wait for those who wait.

@@ -164,6 +164,11 @@ impl Conn {
         self.0.0.broken.borrow().is_some()
     }
 
+    /// True when both are the same connection.
+    pub fn is_same(&self, other: &Conn) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Ends the connection; pending calls fail with `Closed`.
     pub fn close(&self) {
         self.0.0.fail(Error::new(Code::Closed, "the connection was closed"));

@@ -4,8 +4,8 @@
 //! Invariants: bytes of one stream arrive in order; streams delay independently of each other, so
 //! messages of different connections overtake each other. A cut holds everything between two nodes
 //! back until it heals, as a network that retransmits does; it may be of one direction. A break ends a
-//! connection on both sides; one that is *late* ends it for the writer, and what is on its way
-//! arrives after all, later.
+//! connection on both sides. A connection that one side *abandons* is over for that side; what it has
+//! written arrives all the same, later.
 
 use env::{Env, SimWorld, Sleep};
 use std::cell::{Cell, RefCell};
@@ -28,8 +28,6 @@ pub struct SimNet {
     delay_min: Cell<Duration>,
     delay_max: Cell<Duration>,
     break_ppm: Cell<u32>,
-    /// Breaks are late by up to this; zero: they are not.
-    late_max: Cell<Duration>,
     /// Pieces that take much longer than others, per million.
     tail_ppm: Cell<u32>,
     /// Bulk pieces still to be damaged, by sender and receiver.
@@ -48,7 +46,6 @@ impl Default for SimNet {
             delay_min: Cell::new(Duration::from_micros(5)),
             delay_max: Cell::new(Duration::from_micros(200)),
             break_ppm: Cell::new(0),
-            late_max: Cell::new(Duration::ZERO),
             tail_ppm: Cell::new(0),
             flips: RefCell::default(),
             cuts: RefCell::default(),
@@ -110,12 +107,6 @@ impl SimNet {
         self.break_ppm.set(ppm);
     }
 
-    /// From now on a write that breaks its connection does so on its own side only: what was written
-    /// before arrives within `late_max`, after the writer has given the connection up. Zero: no more.
-    pub fn set_late(&self, late_max: Duration) {
-        self.late_max.set(late_max);
-    }
-
     /// Flips a bit in each of the next `count` pieces of bulk from one node to another: in the
     /// last byte of what is written in one go, where that is much.
     pub fn flip_bulk(&self, from: &str, to: &str, count: u32) {
@@ -165,7 +156,6 @@ impl SimNet {
     pub fn heal_all(&self) {
         self.cuts.borrow_mut().clear();
         self.break_ppm.set(0);
-        self.late_max.set(Duration::ZERO);
         self.tail_ppm.set(0);
         self.wake_all();
     }
@@ -174,6 +164,17 @@ impl SimNet {
     pub fn break_connections(&self, a: &str, b: &str) {
         for pipe in self.live_pipes() {
             if (pipe.from == a && pipe.to == b) || (pipe.from == b && pipe.to == a) {
+                pipe.break_off();
+            }
+        }
+    }
+
+    /// Has `from` give up all its connections to `to`; what is on its way there arrives so much later.
+    pub fn abandon_connections(&self, from: &str, to: &str, later: Duration) {
+        for pipe in self.live_pipes() {
+            if pipe.from == from && pipe.to == to {
+                pipe.abandon(later);
+            } else if pipe.from == to && pipe.to == from {
                 pipe.break_off();
             }
         }
@@ -423,14 +424,7 @@ impl SimStream {
         if self.net.break_ppm.get() > 0
             && node.world().random_u64() % 1_000_000 < self.net.break_ppm.get() as u64
         {
-            let late = self.net.late_max.get();
-            if late.is_zero() {
-                pipe.break_off();
-            } else {
-                let later =
-                    Duration::from_nanos(node.world().random_u64() % late.as_nanos() as u64);
-                pipe.abandon(later);
-            }
+            pipe.break_off();
             self.incoming.break_off();
         }
         let peer_gone = self.incoming.ends_at.get().is_some_and(|at| at <= env.now());

@@ -77,7 +77,8 @@ impl Kind {
     }
 }
 
-/// The same request was sent before on a connection that broke; apply it once.
+/// The same request was sent before on a connection that broke. Receivers do not rely on it: of two tries the first
+/// may arrive last, without the flag.
 pub const FLAG_RETRY: u8 = 1;
 /// The bulk is not in the frame: the body ends with the client's memory ranges.
 pub const FLAG_REMOTE_BULK: u8 = 2;

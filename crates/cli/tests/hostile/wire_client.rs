@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use types::{ClientId, TargetId};
 use wire::hello::{Hello, Service};
@@ -39,8 +40,10 @@ pub fn frame(mut header: Header, body: &[u8], change: impl FnOnce(&mut Header)) 
 
 /// A first message.
 pub fn hello(token: &[u8], service: Service, word_at: u64) -> Vec<u8> {
+    // A client of its own each time: the engine ends a client's earlier connection.
+    static CLIENTS: AtomicU64 = AtomicU64::new(0x1057);
     let hello = Hello {
-        client: ClientId(0x1057),
+        client: ClientId(CLIENTS.fetch_add(1, Ordering::Relaxed)),
         service,
         token,
         job: "",

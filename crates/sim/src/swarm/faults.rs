@@ -62,11 +62,13 @@ impl Run {
                 net.heal(&a, &b);
             }
             Fault::Late => {
-                net.set_late(Duration::from_millis(1 + env.random_u64() % 400));
-                net.set_break_ppm(50_000);
-                self.pause(env, Duration::from_millis(100)).await;
-                net.set_break_ppm(0);
-                net.set_late(Duration::ZERO);
+                for _ in 0..30 {
+                    let client =
+                        format!("c{}", env.random_u64() % u64::from(self.settings.clients));
+                    let later = Duration::from_micros(env.random_u64() % 40_000);
+                    net.abandon_connections(&client, &Cluster::engine_name(engine), later);
+                    self.pause(env, Duration::from_millis(5)).await;
+                }
             }
             Fault::Tail => {
                 net.set_tail_ppm(50_000);

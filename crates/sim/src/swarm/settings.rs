@@ -21,7 +21,7 @@ pub enum Fault {
     Break,
     /// Any write to a connection may break it, for a while.
     Flaky,
-    /// As `Flaky`; what was written before arrives when the connection is given up.
+    /// A client gives connections up; what it has written arrives later, when it has asked again.
     Late,
     /// Some messages take a thousand times as long as others.
     Tail,
