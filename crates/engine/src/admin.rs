@@ -29,12 +29,14 @@ impl Target {
                 self.known_cont(&ctx, cont).await?;
                 let max = count_max as usize;
                 let list = ctx.shard.list_objects(cont, at, after, max).await?;
+                ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
             Request::ListOrphans { pool, cont } => {
                 let ctx = self.shard(pool).await?;
                 let orphans = ctx.shard.orphans().into_iter();
                 let units = orphans.filter(|(of, _)| *of == cont).map(|(_, unit)| unit).collect();
+                ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(ObjectList { units, complete: true })))
             }
             Request::Decide { pool, tx, outcome } => {

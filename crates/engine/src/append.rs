@@ -170,9 +170,12 @@ impl Target {
         if Rc::strong_count(&turn) == 2 {
             self.appends.borrow_mut().remove(&handle);
         }
-        let (answer, lsn) = outcome?;
+        let (answer, lsn) = match outcome {
+            Ok((answer, lsn)) => (Ok(answer), lsn),
+            Err(error) => (Err(error), ctx.shard.newest_seen(batch.cont, &[], &batch.ops)),
+        };
         ctx.shard.durable(lsn).await?;
-        Ok(answer)
+        answer
     }
 
     async fn append_in_turn(

@@ -6,12 +6,13 @@
 
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::append::Append;
+use crate::links::Plan;
 use crate::target::{Session, Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
 use types::{ClientId, Code, Epoch, Error, Result, limits};
-use vos::{Origin, Payload, Segments};
+use vos::{Lsn, Origin, Payload, Segments};
 use wire::Header;
 use wire::obj::{Batch, BulkSums, Op, Request, TxId};
 use wire::scrub::FoundBy;
@@ -301,13 +302,20 @@ impl Target {
         // From here to `apply` no await: what is in memory stays, and what is checked still holds
         // when it takes effect.
         self.may_take_effect(ask, batch)?;
-        if batch.at == Epoch::ZERO {
-            ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
-        } else {
-            // What a snapshot shows does not change; conditions of fetches are met while planning.
-            require_reads_only(batch)?;
-        }
-        let mut plan = self.plan(ctx, batch)?;
+        let looked = self.check_and_plan(ctx, batch);
+        let seen = match &looked {
+            // It waits for its own record, which comes after all that it has seen.
+            Ok(_) if changes(batch) => Lsn::default(),
+            Ok(plan) => ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops).max(plan.seen),
+            Err(_) => ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops),
+        };
+        let mut plan = match looked {
+            Ok(plan) => plan,
+            Err(error) => {
+                ctx.shard.durable(seen).await?;
+                return Err(error);
+            }
+        };
         plan.after.client = caller.client;
         let mut answer = Vec::with_capacity(160);
         answer.push(0);
@@ -331,11 +339,23 @@ impl Target {
             answer.truncate(sums_at);
         } else {
             self.carry_out(plan.after);
+            ctx.shard.durable(seen).await?;
         }
         if let Some(note) = note {
             ctx.shard.noted(note).await;
         }
         Ok((answer, segments))
+    }
+
+    /// Looks at conditions, and at what the batch answers.
+    fn check_and_plan<'a>(&self, ctx: &TargetPool, batch: &Batch<'a>) -> Result<Plan<'a>> {
+        if batch.at == Epoch::ZERO {
+            ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
+        } else {
+            // What a snapshot shows does not change; conditions of fetches are met while planning.
+            require_reads_only(batch)?;
+        }
+        self.plan(ctx, batch)
     }
 
     /// In the step in which a batch takes effect: that its client has not come again meanwhile, and no other

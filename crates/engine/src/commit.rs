@@ -33,11 +33,7 @@ enum Bulk<'a> {
 
 impl Target {
     /// Takes a whole transaction off a connection and coordinates it.
-    pub(crate) async fn receive_commit(
-        self: &Rc<Self>,
-        caller: &Rc<Session>,
-        incoming: Incoming,
-    ) {
+    pub(crate) async fn receive_commit(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
         let Incoming { body, mut bulk, responder, .. } = incoming;
         let mut data = vec![0; bulk.remaining()];
         if let Err(error) = bulk.read_into(&mut data).await {
@@ -295,8 +291,16 @@ impl Target {
         if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return Err(Error::new(Code::TxRestart, "another transaction holds a key"));
         }
-        ctx.shard.check(batch.cont, &batch.checks, &batch.ops)?;
-        let plan = self.plan(ctx, batch)?;
+        let looked = ctx.shard.check(batch.cont, &batch.checks, &batch.ops);
+        let plan = match looked.and_then(|()| self.plan(ctx, batch)) {
+            Ok(plan) => plan,
+            Err(error) => {
+                // What it fails for may be gone after a crash.
+                let seen = ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops);
+                ctx.shard.durable(seen).await?;
+                return Err(error);
+            }
+        };
         if plan.segments.bytes() > 0 {
             return Err(Error::inval("a transaction over several targets cannot fetch bulk data"));
         }

@@ -8,8 +8,8 @@ use crate::reply::Answer;
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, Epoch, Error, PoolId, Result, Unit};
-use vos::{OrphanChange, Payload, Segments, View};
+use types::{Code, ContId, DkeyKind, Epoch, Error, PoolId, Result, Unit};
+use vos::{Lsn, OrphanChange, Payload, Segments, View};
 use wire::link::{Link, LinkKind};
 use wire::obj::{
     Batch, BatchReply, BulkSums, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Sums, Tail,
@@ -27,6 +27,8 @@ pub(crate) struct Plan<'a> {
     answers: Vec<Answer>,
     /// Data of fetches.
     pub segments: Segments,
+    /// The newest record not on stable storage yet that the answers show of objects linked to.
+    pub seen: Lsn,
     /// Ops in the store's own terms; `None` when the batch's ops are.
     pub writes: Option<Vec<Op<'a>>>,
     /// Objects that become orphans with the batch, or cease to be.
@@ -72,6 +74,7 @@ impl Target {
         let mut plan = Plan {
             answers: Vec::with_capacity(batch.ops.len()),
             segments: Segments::new(),
+            seen: Lsn::default(),
             writes: None,
             orphans: Vec::new(),
             adopted: Vec::new(),
@@ -102,7 +105,14 @@ impl Target {
                     let listing = view.list(*unit, *scope, anchor, *count_max, *bytes_max)?;
                     let follows = matches!(scope, ListScope::Dkeys { follow: true, .. });
                     let tails = follows.then(|| {
-                        listing.items().map(|item| self.tail_of_listed(ctx, &item)).collect()
+                        let items = listing.items();
+                        items
+                            .map(|item| {
+                                let (tail, seen) = self.tail_of_listed(ctx, batch.cont, &item)?;
+                                plan.seen = plan.seen.max(seen);
+                                Some(tail)
+                            })
+                            .collect()
                     });
                     Answer::Listed(listing, tails)
                 }
@@ -126,8 +136,11 @@ impl Target {
                         if opened {
                             plan.after.opens.push(handle(linked.unit));
                         }
-                        let tail =
-                            linked.all_here.then(|| view.tail(linked.unit).unwrap_or_default());
+                        let tail = linked.all_here.then(|| {
+                            plan.seen =
+                                plan.seen.max(self.newest_of_array(ctx, batch.cont, linked.unit));
+                            view.tail(linked.unit).unwrap_or_default()
+                        });
                         Answer::Link { value: Some(value.to_vec()), epoch, tail, opened }
                     }
                 },
@@ -237,9 +250,25 @@ impl Target {
 
     /// Tail of the object that a listed value links to, when all of it is here: the store tells
     /// of objects that hold something, an empty one has the default tail.
-    fn tail_of_listed(&self, ctx: &TargetPool, item: &Listed<'_>) -> Option<Tail> {
+    fn tail_of_listed(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        item: &Listed<'_>,
+    ) -> Option<(Tail, Lsn)> {
         let Listed::Entry { value, tail, .. } = item else { return None };
-        self.linked(ctx, value).all_here.then(|| tail.unwrap_or_default())
+        let linked = self.linked(ctx, value);
+        let seen = || self.newest_of_array(ctx, cont, linked.unit);
+        linked.all_here.then(|| (tail.unwrap_or_default(), seen()))
+    }
+
+    /// The newest record of a unit whose tail tells the size of an array. Of other objects it tells when they
+    /// were changed last, and that may be taken back: who walks through a busy directory does not wait for it.
+    fn newest_of_array(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> Lsn {
+        match unit.dkey_kind() {
+            DkeyKind::U64 => ctx.shard.newest_of_unit(cont, unit),
+            DkeyKind::Hashed | DkeyKind::Lexical => Lsn::default(),
+        }
     }
 
     /// Carries out a batch's plan in the store. The payload holds the data of its updates.

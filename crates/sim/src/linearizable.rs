@@ -6,8 +6,8 @@
 //! number of calls that overlap, so histories are cut by key first, and the number of tries is
 //! bounded.
 //!
-//! A *crash* may take back the last calls in the order, as far as the durability of the data
-//! allows it: those that had no answer at a given moment. What has no answer at the crash itself and is taken
+//! Where what is seen can be lost, a *crash* may take back the last calls in the order, as far as the durability of the
+//! data allows it: those that had no answer at a given moment. What has no answer at the crash itself and is taken
 //! back may be placed once more, as a client that asks again has it done once more. Where a crash may take back
 //! what was answered, the answer may also have been on its way.
 //!

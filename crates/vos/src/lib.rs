@@ -8,7 +8,7 @@
 //! [`Payload::buffers`], [`Payload::write`] puts it on the device, [`PoolShard::check`] looks at the
 //! conditions, [`PoolShard::apply`] changes the index and appends one log record in the same step,
 //! [`PoolShard::durable`] waits for it. One read: [`PoolShard::view`], [`View::fetch`], then
-//! [`Segments`] go out while later writes proceed.
+//! [`Segments`] go out while later writes proceed, once what they can show is durable ([`PoolShard::newest_seen`]).
 //!
 //! Invariants:
 //! - Everything that touches the index is synchronous; only device I/O awaits.
@@ -59,6 +59,7 @@ mod stripe;
 mod sums;
 mod table;
 mod tier;
+mod unsettled;
 mod versions;
 mod view;
 mod volume;

@@ -18,6 +18,7 @@ use crate::reserve::Room;
 use crate::residency::{Cache, Loads, RECLAIM_COUNT};
 use crate::space::{Run, Space};
 use crate::sums::SumPolicy;
+use crate::unsettled::Unsettled;
 use crate::view::View;
 use crate::wal::Wal;
 use crate::{Lsn, changes, check, locks};
@@ -91,6 +92,8 @@ pub struct PoolShard {
     /// A sweep runs in the background.
     pub(crate) sweeping: Cell<bool>,
     effects: RefCell<Effects>,
+    /// What reads must not show yet.
+    pub(crate) unsettled: RefCell<Unsettled>,
     pub(crate) me: Weak<PoolShard>,
 }
 
@@ -149,6 +152,7 @@ impl PoolShard {
             discarding: Cell::new(false),
             sweeping: Cell::new(false),
             effects: RefCell::default(),
+            unsettled: RefCell::default(),
             me: me.clone(),
         });
         if shard.pages.is_some() {
@@ -490,6 +494,7 @@ impl PoolShard {
             self.fill_sums(&pieces, &sums);
             Ok((lsn, ()))
         })?;
+        self.note_unsettled(lsn, cont, ops);
         // A big object that was punched.
         if self.is_unswept(cont) {
             self.sweep_in_background();

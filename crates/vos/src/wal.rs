@@ -371,6 +371,11 @@ impl Wal {
         self.state.borrow().last
     }
 
+    /// Lsn of the last record that is on stable storage.
+    pub(crate) fn durable_lsn(&self) -> Lsn {
+        self.state.borrow().durable
+    }
+
     /// Bytes the log takes on the device.
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.state.borrow();

@@ -1,0 +1,217 @@
+//! What was changed and is not on stable storage yet: a crash can take it back, so nobody is shown it.
+//!
+//! By dkey, so that reads of one do not wait for updates of another; listings, queries, sizes and conditions on an
+//! object depend on all of its unit. Pools that acknowledge before they write (`relaxed`) or never write (`memory`)
+//! promise less, and keep nothing here.
+//!
+//! Decisions of prepared transactions are not noted: part and decision are on stable storage before a part takes effect.
+
+use std::collections::VecDeque;
+
+use types::map::HashMap;
+use types::{ContId, Durability, Result, Unit};
+use wire::obj::{Op, ReadCheck};
+
+use crate::Lsn;
+use crate::locks::{self, Part};
+use crate::shard::PoolShard;
+
+/// What a record has changed, or a read depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Scope {
+    /// Something of the unit.
+    Any,
+    /// All of the unit.
+    Whole,
+    /// A dkey, by its hash. Two that share it wait for each other.
+    Dkey(u64),
+}
+
+type Place = (ContId, Unit, Scope);
+
+/// Places changed by records that are not on stable storage yet, or were not when it was last looked.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled {
+    /// The newest record of each.
+    newest: HashMap<Place, Lsn>,
+    /// All that was noted, in the order of the log.
+    order: VecDeque<(Lsn, Place)>,
+    /// The newest record that changed all of some unit.
+    whole: Lsn,
+}
+
+impl Unsettled {
+    /// Forgets what is durable; true when nothing is left.
+    fn settle(&mut self, durable: Lsn) -> bool {
+        if self.order.back().is_none_or(|(last, _)| *last <= durable) {
+            self.newest.clear();
+            self.order.clear();
+            return true;
+        }
+        while let Some((lsn, place)) = self.order.front().copied()
+            && lsn <= durable
+        {
+            if self.newest.get(&place) == Some(&lsn) {
+                self.newest.remove(&place);
+            }
+            self.order.pop_front();
+        }
+        false
+    }
+
+    fn note(&mut self, lsn: Lsn, place: Place) {
+        if self.newest.insert(place, lsn) != Some(lsn) {
+            self.order.push_back((lsn, place));
+        }
+    }
+
+    /// Notes what the ops of a record change.
+    fn note_ops(&mut self, lsn: Lsn, cont: ContId, ops: &[Op<'_>]) {
+        locks::claims(&[], ops, &mut |claim| {
+            let changed = match &claim.of {
+                Part::DkeyExclusive(dkey) => Scope::Dkey(types::hash::bytes(dkey)),
+                Part::AllExclusive => {
+                    self.whole = lsn;
+                    Scope::Whole
+                }
+                Part::Exists | Part::AllShared | Part::DkeyShared(_) => return,
+            };
+            self.note(lsn, (cont, claim.unit, changed));
+            self.note(lsn, (cont, claim.unit, Scope::Any));
+        });
+    }
+
+    fn newest(&self, cont: ContId, unit: Unit, scope: Scope) -> Lsn {
+        self.newest.get(&(cont, unit, scope)).copied().unwrap_or_default()
+    }
+
+    /// The newest record that checks and ops can see.
+    fn seen(&self, durable: Lsn, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Lsn {
+        let mut seen = Lsn::default();
+        locks::claims(checks, ops, &mut |claim| {
+            let newest = match &claim.of {
+                Part::DkeyShared(dkey) | Part::DkeyExclusive(dkey) => {
+                    let of_key =
+                        self.newest(cont, claim.unit, Scope::Dkey(types::hash::bytes(dkey)));
+                    match self.whole > durable {
+                        true => of_key.max(self.newest(cont, claim.unit, Scope::Whole)),
+                        false => of_key,
+                    }
+                }
+                Part::Exists | Part::AllShared | Part::AllExclusive => {
+                    self.newest(cont, claim.unit, Scope::Any)
+                }
+            };
+            seen = seen.max(newest);
+        });
+        seen
+    }
+}
+
+impl PoolShard {
+    /// Reads show only what is on stable storage.
+    fn holds_back(&self) -> bool {
+        self.config().durability == Durability::Wal
+    }
+
+    /// Notes what a record changes, in the step that logs it.
+    pub(crate) fn note_unsettled(&self, lsn: Lsn, cont: ContId, ops: &[Op<'_>]) {
+        if self.holds_back() {
+            let mut unsettled = self.unsettled.borrow_mut();
+            unsettled.settle(self.durable_lsn());
+            unsettled.note_ops(lsn, cont, ops);
+        }
+    }
+
+    /// The newest record that is not on stable storage yet and that a batch can see, whether it succeeds or fails; zero
+    /// when there is none. To be asked in the step that looks; the answer leaves after [`PoolShard::durable`].
+    pub fn newest_seen(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Lsn {
+        let (mut unsettled, durable) = (self.unsettled.borrow_mut(), self.durable_lsn());
+        match unsettled.settle(durable) {
+            true => Lsn::default(),
+            false => unsettled.seen(durable, cont, checks, ops),
+        }
+    }
+
+    /// The same for the size of an array, or what else depends on all of a unit.
+    pub fn newest_of_unit(&self, cont: ContId, unit: Unit) -> Lsn {
+        let mut unsettled = self.unsettled.borrow_mut();
+        match unsettled.settle(self.durable_lsn()) {
+            true => Lsn::default(),
+            false => unsettled.newest(cont, unit, Scope::Any),
+        }
+    }
+
+    /// Waits until all that can be seen now is on stable storage, as far as the pool promises that.
+    /// `Io` when the log has failed.
+    pub async fn settled(&self) -> Result<()> {
+        self.durable(self.last_lsn()).await
+    }
+
+    fn durable_lsn(&self) -> Lsn {
+        self.wal.as_ref().map_or(Lsn(0), |wal| wal.durable_lsn())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Oid;
+    use wire::obj::{Cond, ListScope};
+
+    const CONT: ContId = ContId(1);
+
+    fn unit(lo: u64) -> Unit {
+        Unit { object: Oid { hi: 0, lo }, group: 0, cell: 0 }
+    }
+
+    fn remove(lo: u64, dkey: &'static [u8]) -> Op<'static> {
+        let dkeys = vec![serde_bytes::Bytes::new(dkey)];
+        Op::PunchDkeys { unit: unit(lo), cond: Cond::NONE, dkeys }
+    }
+
+    fn punch(lo: u64) -> Op<'static> {
+        Op::PunchObj { unit: unit(lo), cond: Cond::NONE, besides: b"" }
+    }
+
+    fn get(lo: u64, dkey: &'static [u8]) -> Op<'static> {
+        Op::Fetch { unit: unit(lo), dkey, cond: Cond::NONE, iods: Vec::new() }
+    }
+
+    fn stat(lo: u64) -> Op<'static> {
+        Op::Stat { unit: unit(lo) }
+    }
+
+    fn list(lo: u64) -> Op<'static> {
+        let scope = ListScope::Dkeys { value_of: None, follow: false, hash_range: (0, u64::MAX) };
+        Op::List { unit: unit(lo), scope, anchor: b"", count_max: 1, bytes_max: 1 }
+    }
+
+    fn exists(lo: u64) -> Op<'static> {
+        Op::Fetch { unit: unit(lo), dkey: b"x", cond: Cond::OBJ_EXISTS, iods: Vec::new() }
+    }
+
+    #[test]
+    fn reads_wait_for_what_they_can_see_and_for_nothing_else() {
+        let mut all = Unsettled::default();
+        let seen = |all: &Unsettled, op: Op<'_>| all.seen(Lsn(0), CONT, &[], &[op]).0;
+        all.note_ops(Lsn(1), CONT, &[remove(1, b"a"), remove(2, b"a")]);
+        all.note_ops(Lsn(2), CONT, &[remove(1, b"b")]);
+        all.note_ops(Lsn(3), CONT, &[punch(3)]);
+        assert_eq!([seen(&all, get(1, b"a")), seen(&all, get(1, b"b"))], [1, 2]);
+        assert_eq!([seen(&all, get(1, b"c")), seen(&all, get(4, b"a"))], [0, 0]);
+        assert_eq!([seen(&all, list(1)), seen(&all, stat(1)), seen(&all, exists(1))], [2, 2, 2]);
+        assert_eq!([seen(&all, list(2)), seen(&all, get(2, b"a"))], [1, 1]);
+        assert_eq!([seen(&all, get(3, b"a")), seen(&all, list(3))], [3, 3]);
+        assert_eq!([seen(&all, list(4)), seen(&all, remove(1, b"a"))], [0, 1]);
+        assert_eq!(all.seen(Lsn(0), ContId(2), &[], &[get(1, b"a")]), Lsn(0));
+        // The newest counts, and what is durable is forgotten.
+        all.note_ops(Lsn(4), CONT, &[remove(1, b"a")]);
+        assert_eq!(seen(&all, get(1, b"a")), 4);
+        assert!(!all.settle(Lsn(2)));
+        assert_eq!([seen(&all, get(1, b"a")), seen(&all, get(1, b"b"))], [4, 0]);
+        assert_eq!([seen(&all, list(1)), seen(&all, list(2)), seen(&all, list(3))], [4, 0, 3]);
+        assert!(all.settle(Lsn(4)));
+        assert!(all.newest.is_empty() && all.order.is_empty());
+    }
+}
