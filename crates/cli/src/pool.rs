@@ -16,6 +16,7 @@ use store::{TargetStore, TargetTiers};
 use types::{Durability, Result, TargetId, limits, size};
 use wire::admission::{AdmissionStat, GateStat, Limit};
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
+use wire::map::TargetState;
 
 /// Create, list and change pools.
 #[derive(Args, Debug)]
@@ -60,6 +61,21 @@ enum PoolVerb {
         /// Even if it has containers or is in use
         #[arg(long, short)]
         force: bool,
+    },
+    /// Give up what a target held that is down, and make its part of the pool anew, empty
+    ///
+    /// A target is down when its store was wiped or exchanged. Bring the right store back and restart the
+    /// engine, if you can: then nothing is lost. Files and directories that had a part there are damaged
+    /// after this; 'azekura fs check' names them.
+    #[command(after_help = "Example:\n  azekura pool reset-target tank 3 --lose-data")]
+    ResetTarget {
+        /// Label or UUID
+        pool: String,
+        /// Number of the target, as 'azekura pool query' shows it
+        target: u32,
+        /// I know that what it held is lost for good
+        #[arg(long, required = true)]
+        lose_data: bool,
     },
     /// Print properties
     #[command(
@@ -228,6 +244,11 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
             client.block_on(client.pool_destroy(Name::parse(pool), *force))?;
             session.out.done(&format!("Pool '{pool}' is removed."))
         }
+        PoolVerb::ResetTarget { pool, target, .. } => {
+            let (name, target) = (Name::parse(pool), TargetId(*target));
+            props::run(session, ControlRequest::PoolResetTarget { pool: name, target })?;
+            session.out.done(&format!("Target {target} serves pool '{pool}' again, empty."))
+        }
         PoolVerb::GetProp { pool, names } => {
             let info = info(session, pool)?;
             let subject = Subject::Pool(Name::Uuid(info.uuid));
@@ -373,6 +394,15 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
             table.row(row);
         }
         table.write(out)?;
+        for target in info.map.targets.iter().filter(|t| t.state == TargetState::Down) {
+            writeln!(
+                out,
+                "\nTarget {0} is down: it does not hold what it held, its store was wiped or exchanged.\nBring \
+                 the store back and restart its engine; or, if that cannot be, give up what was there with\n\
+                 'azekura pool reset-target {1} {0} --lose-data'.",
+                target.id, report.label
+            )?;
+        }
         if let Some(stores) = &report.stores {
             store::show(stores, out)?;
         }

@@ -98,3 +98,68 @@ fn a_damaged_target_costs_what_lies_there() {
     system.ok(&["up"]);
     assert_eq!(read_all(&system.dir()).0, OBJECTS as usize);
 }
+
+/// The state of target 1, and what a person is told.
+fn target_state(system: &System) -> (String, String) {
+    let state = system.json(&["pool", "query", "tank"])["targets"][1]["state"].clone();
+    (state.as_str().unwrap().to_string(), system.ok(&["pool", "query", "tank"]))
+}
+
+/// A target whose directory was gone (a disk exchanged, a mount missing at boot) made its part of the pool anew
+/// and served it: what had been there did not exist any more, without an error.
+#[test]
+fn a_wiped_target_is_down_and_never_served_as_empty() {
+    let system = System::up(1, 2);
+    system.ok(&["pool", "create", "tank", "--size", "256MiB", "--durability", "wal"]);
+    system.ok(&["cont", "create", "tank", "home"]);
+    {
+        let cont = open(&system.dir());
+        for number in 0..OBJECTS {
+            let kv = object(&cont, number);
+            cont.client().block_on(kv.put(None, Cond::NONE, b"key", &value(number))).unwrap();
+        }
+    }
+    system.ok(&["down"]);
+    let (target, aside) = (system.dir().join("engine0/target1"), system.path("aside"));
+    std::fs::rename(&target, &aside).unwrap();
+    system.ok(&["up"]);
+    let (good, errors) = read_all(&system.dir());
+    assert!(good > 0 && good < OBJECTS as usize, "{good}");
+    for error in &errors {
+        assert!(error.contains("is down"), "{error}");
+    }
+    let (state, told) = target_state(&system);
+    assert_eq!(state, "down");
+    assert!(told.contains("reset-target tank 1"), "{told}");
+
+    // The disk is there again.
+    system.ok(&["down"]);
+    std::fs::remove_dir_all(&target).unwrap();
+    std::fs::rename(&aside, &target).unwrap();
+    system.ok(&["up"]);
+    assert_eq!(read_all(&system.dir()).0, OBJECTS as usize);
+    assert_eq!(target_state(&system).0, "up");
+    system.fails(7, &["not down"], &["pool", "reset-target", "tank", "1", "--lose-data"]);
+
+    // It is gone for good.
+    system.ok(&["down"]);
+    std::fs::remove_dir_all(&target).unwrap();
+    system.ok(&["up"]);
+    assert!(!system.run(&["pool", "reset-target", "tank", "1"]).status.success());
+    assert_eq!(target_state(&system).0, "down");
+    system.ok(&["pool", "reset-target", "tank", "1", "--lose-data"]);
+    assert_eq!(target_state(&system).0, "up");
+    let cont = open(&system.dir());
+    let mut lost = 0;
+    for number in 0..OBJECTS {
+        let kv = object(&cont, number);
+        match cont.client().block_on(kv.get(None, b"key")).unwrap() {
+            Some(found) => assert_eq!(found, value(number)),
+            None => {
+                lost += 1;
+                cont.client().block_on(kv.put(None, Cond::NONE, b"key", b"anew")).unwrap();
+            }
+        }
+    }
+    assert_eq!(lost, OBJECTS as usize - good);
+}

@@ -231,7 +231,10 @@ impl Container {
         let known = group < layout.group_count();
         known.then(|| layout.leader(group, &self.0.pool.map())).flatten().ok_or_else(|| {
             let Unit { object, group, .. } = unit;
-            Error::new(Code::Unreach, format!("object {object}: no live target in group {group}"))
+            Error::new(
+                Code::Unreach,
+                format!("object {object}: the target of its group {group} is down; query the pool"),
+            )
         })
     }
 

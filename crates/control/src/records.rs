@@ -67,6 +67,17 @@ pub struct TargetDf {
     pub rank: Rank,
     /// State in the pool.
     pub state: TargetState,
+    /// Which making of the pool's part it is to hold; zero: not known yet.
+    #[serde(default)]
+    pub incarnation: u64,
+}
+
+impl TargetDf {
+    /// The form for maps.
+    fn info(&self) -> TargetInfo {
+        let TargetDf { id, rank, state, incarnation } = *self;
+        TargetInfo { id, rank, state, incarnation }
+    }
 }
 
 /// What objects of one placement epoch are placed over.
@@ -304,11 +315,7 @@ impl PoolDf {
             pool: self.id,
             version: self.map_version,
             engines: engines.iter().filter(|e| holds(e.rank)).map(EngineDf::info).collect(),
-            targets: self
-                .targets
-                .iter()
-                .map(|target| TargetInfo { id: target.id, rank: target.rank, state: target.state })
-                .collect(),
+            targets: self.targets.iter().map(TargetDf::info).collect(),
             placements: self
                 .placements
                 .iter()

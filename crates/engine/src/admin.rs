@@ -3,7 +3,7 @@
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use transport::Incoming;
-use types::{Code, Error, Result};
+use types::{Code, Error, PoolId, Result};
 use wire::obj::{AdminOp, AdminReply, ObjectList, Request};
 use wire::store::StoreStat;
 
@@ -101,8 +101,64 @@ impl Target {
         if let AdminOp::SetVersions { pool, cont, versions } = op {
             return self.set_versions(pool, cont, versions).await;
         }
+        let made = match op {
+            AdminOp::CreateShard { pool, .. } | AdminOp::ServeShard { pool, .. } => Some(pool),
+            _ => None,
+        };
         self.carry_out_order(op).await?;
-        Ok(AdminReply::default())
+        let held = made.and_then(|pool| self.incarnation_of(pool));
+        Ok(AdminReply { incarnation: held.unwrap_or(0), ..AdminReply::default() })
+    }
+
+    /// Which making of a pool's part is here, served or not.
+    fn incarnation_of(&self, pool: PoolId) -> Option<u64> {
+        let served = self.shards.borrow().get(&pool).map(|ctx| ctx.shard.incarnation());
+        served.or_else(|| self.replaced.borrow().get(&pool).copied())
+    }
+
+    fn not_what_was_made(&self, pool: PoolId) -> Error {
+        Error::new(
+            Code::Unreach,
+            format!(
+                "target {} does not hold what it held of pool {pool}: its store was wiped or \
+                 exchanged; 'azekura pool query' says what to do",
+                self.id
+            ),
+        )
+    }
+
+    /// Goes on serving a pool's part if it is the one that is meant; else stops, and says so to whoever
+    /// asks for it. What cannot be opened fails with its own error.
+    async fn serve_shard(self: &Rc<Self>, pool: PoolId, incarnation: u64) -> Result<()> {
+        let known = self.shards.borrow().get(&pool).cloned();
+        if let Some(ctx) = &known
+            && ctx.shard.incarnation() == incarnation
+        {
+            return Ok(());
+        }
+        if known.is_none()
+            && !self.replaced.borrow().contains_key(&pool)
+            && let Some(error) = self.failed.borrow().get(&pool)
+            && error.code != Code::Unreach
+        {
+            return Err(error.clone());
+        }
+        tracing::error!("{}", self.not_what_was_made(pool));
+        self.failed.borrow_mut().insert(pool, self.not_what_was_made(pool));
+        if let Some(ctx) = known {
+            self.shards.borrow_mut().remove(&pool);
+            self.replaced.borrow_mut().insert(pool, ctx.shard.incarnation());
+            self.let_go(&ctx).await?;
+        }
+        Ok(())
+    }
+
+    /// Stops serving a pool's part.
+    async fn let_go(&self, ctx: &TargetPool) -> Result<()> {
+        ctx.unpark();
+        ctx.scrubber.stop();
+        ctx.admission.close();
+        ctx.shard.close().await
     }
 
     async fn carry_out_order(self: &Rc<Self>, op: AdminOp) -> Result<()> {
@@ -121,21 +177,21 @@ impl Target {
                     return Ok(());
                 }
                 let shard = self.store.create_shard(pool, &config).await?;
+                self.failed.borrow_mut().remove(&pool);
                 let ctx = Rc::new(TargetPool::new(&self.env, shard));
                 self.start_scrubber(&ctx);
                 self.shards.borrow_mut().insert(pool, ctx);
                 Ok(())
             }
+            AdminOp::ServeShard { pool, incarnation } => self.serve_shard(pool, incarnation).await,
             AdminOp::DestroyShard { pool } => {
                 let known = self.shards.borrow_mut().remove(&pool);
                 if let Some(ctx) = known {
-                    ctx.unpark();
-                    ctx.scrubber.stop();
-                    ctx.admission.close();
-                    ctx.shard.close().await?;
+                    self.let_go(&ctx).await?;
                 }
                 self.store.destroy_shard(pool).await?;
                 self.failed.borrow_mut().remove(&pool);
+                self.replaced.borrow_mut().remove(&pool);
                 Ok(())
             }
             AdminOp::CreateCont { pool, cont, csum, server_verify } => {
@@ -151,6 +207,11 @@ impl Target {
             }
             AdminOp::SetMap(map) => {
                 let ctx = self.shard(map.pool).await?;
+                let held = ctx.shard.incarnation();
+                let meant = map.target(self.id).map_or(0, |target| target.incarnation);
+                if meant != 0 && meant != held {
+                    return Err(self.not_what_was_made(map.pool));
+                }
                 if map.version > ctx.map_version() {
                     ctx.map.replace(Some(Rc::new(map)));
                 }

@@ -136,6 +136,8 @@ pub struct Target {
     pub(crate) shards: RefCell<HashMap<PoolId, Rc<TargetPool>>>,
     /// Pools whose part here cannot be opened, and why.
     pub(crate) failed: RefCell<HashMap<PoolId, Error>>,
+    /// Pools whose part here is not the one that is meant, with its incarnation; they are in `failed`, too.
+    pub(crate) replaced: RefCell<HashMap<PoolId, u64>>,
     pub(crate) opens: RefCell<Opens>,
     pub(crate) locks: Locks,
     /// Objects that are being appended to.
@@ -202,6 +204,7 @@ impl Target {
             store,
             shards: RefCell::new(shards),
             failed: RefCell::new(failed),
+            replaced: RefCell::default(),
             opens: RefCell::new(Opens::default()),
             locks,
             appends: RefCell::default(),

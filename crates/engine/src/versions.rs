@@ -44,7 +44,7 @@ impl Target {
                 }
             },
         };
-        Ok(AdminReply { epoch, under_way })
+        Ok(AdminReply { epoch, under_way, ..AdminReply::default() })
     }
 
     /// Starts a rollback unless it runs; true while it does. A failed one is started again by the

@@ -16,7 +16,10 @@ pub fn all() -> Vec<Target> {
 
 /// Object ids of every kind of class in front of a map with room for all of them.
 fn seeds() -> Vec<Vec<u8>> {
-    let target = |id| TargetInfo { id: TargetId(id), rank: Rank(id / 2), state: TargetState::Up };
+    let target = |id| {
+        let (rank, state) = (Rank(id / 2), TargetState::Up);
+        TargetInfo { id: TargetId(id), rank, state, incarnation: 0 }
+    };
     let engine = |rank| EngineInfo {
         rank: Rank(rank),
         tcp: String::new(),

@@ -28,7 +28,7 @@ fn map_of(engines: &[(&[&str], u32)]) -> PoolMap {
         });
         for _ in 0..*target_count {
             let id = TargetId(map.targets.len() as u32);
-            map.targets.push(TargetInfo { id, rank, state: TargetState::Up });
+            map.targets.push(TargetInfo { id, rank, state: TargetState::Up, incarnation: 0 });
             map.placements[0].weights.push((id, NORM));
         }
     }

@@ -68,6 +68,7 @@ impl<'a> Origin<'a> {
 pub struct PoolShard {
     pub(crate) pool: PoolId,
     config: PoolShardConfig,
+    incarnation: u64,
     pub(crate) core: Rc<Core>,
     pub(crate) state: RefCell<Contents>,
     /// `None`: durability `memory`.
@@ -116,6 +117,7 @@ impl PoolShard {
     pub(crate) fn new(
         pool: PoolId,
         config: PoolShardConfig,
+        incarnation: u64,
         core: Rc<Core>,
         state: Contents,
         cache: &Rc<Cache>,
@@ -133,6 +135,7 @@ impl PoolShard {
         let shard = Rc::new_cyclic(|me| PoolShard {
             pool,
             config,
+            incarnation,
             core,
             state: RefCell::new(state),
             wal,
@@ -163,6 +166,12 @@ impl PoolShard {
 
     pub fn config(&self) -> &PoolShardConfig {
         &self.config
+    }
+
+    /// Which making of the pool's part this is, drawn when it was made: one made anew after a loss has
+    /// another. Never zero.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     pub fn pool(&self) -> PoolId {

@@ -59,6 +59,12 @@ pub(crate) struct PoolShardDf {
     pub shard: [u8; 16],
 }
 
+/// The short form of a shard's identity that goes over the wire; zero stands for none there.
+fn incarnation_of(identity: &[u8; 16]) -> u64 {
+    let (short, _) = identity.split_at(8);
+    short.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)).max(1)
+}
+
 /// Decodes shard settings.
 pub(crate) fn decode_shard(raw: &[u8]) -> Result<PoolShardDf> {
     sealed::unseal(SHARD_MAGIC, SHARD_VERSION, raw)
@@ -359,7 +365,7 @@ impl Store {
             nvme_bytes: settings.nvme_bytes,
         };
         let shard = match config.durability {
-            Durability::Memory => self.open_memory(pool, config)?,
+            Durability::Memory => self.open_memory(pool, config, settings.shard)?,
             _ => self.open_durable(pool, config, settings.shard, &dir).await?,
         };
         self.shards.borrow_mut().insert(pool, Some(shard.clone()));
@@ -367,7 +373,12 @@ impl Store {
         Ok(shard)
     }
 
-    fn open_memory(&self, pool: PoolId, config: PoolShardConfig) -> Result<Rc<PoolShard>> {
+    fn open_memory(
+        &self,
+        pool: PoolId,
+        config: PoolShardConfig,
+        identity: [u8; 16],
+    ) -> Result<Rc<PoolShard>> {
         let mut space = Space::new(config.nvme_bytes);
         space.set_durable(Lsn(u64::MAX));
         let core = Rc::new(Core {
@@ -382,7 +393,8 @@ impl Store {
             activity: Cell::new(0),
             unsynced: Rc::default(),
         });
-        Ok(PoolShard::new(pool, config, core, Contents::default(), &self.cache, None))
+        let made = incarnation_of(&identity);
+        Ok(PoolShard::new(pool, config, made, core, Contents::default(), &self.cache, None))
     }
 
     async fn open_durable(
@@ -441,7 +453,8 @@ impl Store {
         recovery.space.borrow_mut().collect_freed(self.options.discard.unwrap_or(is_device));
         let Recovery { state, table_runs, .. } = recovery;
         let durables = Durables { wal, pages, table_runs, keeps: self.places.keeps_room };
-        Ok(PoolShard::new(pool, config, core, state, &self.cache, Some(durables)))
+        let made = incarnation_of(&identity);
+        Ok(PoolShard::new(pool, config, made, core, state, &self.cache, Some(durables)))
     }
 
     /// Removes a shard and all it holds; succeeds when there is none. A handle still around

@@ -42,4 +42,11 @@ pub enum AdminOp {
     /// Keep these versions of a container, and carry out what follows. The answer tells the
     /// greatest epoch of the shard; `under_way` until a freeze or a rollback is complete.
     SetVersions { pool: PoolId, cont: ContId, versions: ContVersions },
+    /// Serve a shard that was made before, if it is this making of it. Succeeds otherwise, too: the
+    /// answer tells what is there, which is not served then.
+    ServeShard {
+        pool: PoolId,
+        /// From the answer to [`AdminOp::CreateShard`].
+        incarnation: u64,
+    },
 }

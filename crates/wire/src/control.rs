@@ -183,6 +183,13 @@ pub enum ControlRequest {
     },
     /// How the engine that is asked does, itself. Reply: `Engine`.
     EngineQuery,
+    /// Make a target's part of a pool anew, empty, where what it held is lost. Fails with `Busy`
+    /// unless the target is down. Reply: `Done`.
+    PoolResetTarget {
+        pool: Name,
+        /// Which.
+        target: TargetId,
+    },
 }
 
 impl ControlRequest {

@@ -11,7 +11,7 @@ use types::{PoolId, Rank, TargetId};
 pub enum TargetState {
     /// Serves reads and writes.
     Up,
-    /// Lost; its shards are degraded until rebuilt.
+    /// Lost, or what is there now is not what the pool's part was: its shards are degraded until rebuilt.
     Down,
     /// Lost and rebuilt elsewhere.
     DownOut,
@@ -45,6 +45,9 @@ pub struct TargetInfo {
     pub rank: Rank,
     /// State in this pool.
     pub state: TargetState,
+    /// Which making of its part of the pool is meant (`vos::PoolShard::incarnation`); another one, an empty
+    /// one made after a loss say, does not serve under this map. Zero: not known.
+    pub incarnation: u64,
 }
 
 /// The targets and weights that objects of one placement epoch are placed over.
@@ -76,6 +79,12 @@ impl PoolMap {
         let at = self.targets.binary_search_by_key(&target, |info| info.id).ok()?;
         let rank = self.targets[at].rank;
         self.engines.iter().find(|engine| engine.rank == rank)
+    }
+
+    /// A target of the pool.
+    pub fn target(&self, target: TargetId) -> Option<&TargetInfo> {
+        let at = self.targets.binary_search_by_key(&target, |info| info.id).ok()?;
+        self.targets.get(at)
     }
 
     /// The placement epoch for new objects.

@@ -39,4 +39,7 @@ pub struct AdminReply {
     pub epoch: Epoch,
     /// True when the order is still being carried out: ask again.
     pub under_way: bool,
+    /// Which making of the pool's part is there, for [`crate::obj::AdminOp::CreateShard`] and
+    /// [`crate::obj::AdminOp::ServeShard`]; zero: none.
+    pub incarnation: u64,
 }

@@ -6,6 +6,7 @@ use crate::records::{EngineDf, PoolDf, RECORD_VERSION};
 use crate::store::{Attempts, Tx};
 use types::{Error, Rank, Result, TargetId};
 use wire::control::{ControlReply, JoinInfo};
+use wire::map::TargetState;
 use wire::obj::AdminOp;
 
 /// Most targets of one engine; more are a mistake of whoever configured it.
@@ -78,6 +79,7 @@ impl Service {
             let others = pool
                 .targets
                 .iter()
+                .filter(|target| target.state != TargetState::Down)
                 .filter(|target| Some(target.rank) != except && sink.reachable(target.rank))
                 .map(|target| target.id);
             let failures = orders::order_all(sink, others, || AdminOp::SetMap(map.clone())).await;

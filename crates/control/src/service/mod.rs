@@ -15,6 +15,7 @@ mod pool;
 mod props;
 mod resume;
 mod snaps;
+mod stores;
 mod times;
 
 pub use orders::Targets;
@@ -106,6 +107,9 @@ impl Service {
             R::PoolOpen { pool, mode } => self.pool_open(session, &pool, mode).await,
             R::PoolClose { handle } => self.close(session, handle, true),
             R::PoolMap(pool) => self.pool_map(pool).await,
+            R::PoolResetTarget { pool, target } => {
+                self.pool_reset_target(&pool, target, orders).await
+            }
             R::ContCreate { pool, label, uuid, props, attrs } => {
                 let wanted = cont::Wanted { label, uuid, props, attrs };
                 self.cont_create(&pool, wanted, orders).await

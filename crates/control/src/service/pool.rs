@@ -1,7 +1,7 @@
 //! Pools: making, finding, opening, removing.
 
 use super::handles::{Opener, Owner};
-use super::orders::{failure, order_all};
+use super::orders::{failure, order_all, order_each};
 use super::{Service, SessionId, Targets, check_stage, engine_of};
 use crate::keys;
 use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, StageDf, TargetDf};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use types::{Code, Durability, Error, PoolId, Result, TargetId, limits, size};
 use wire::control::{ControlReply, Evict, Name, OpenMode, PoolInfo};
 use wire::map::TargetState;
-use wire::obj::AdminOp;
+use wire::obj::{AdminOp, AdminReply};
 
 /// Weight of a target in a new pool.
 const WEIGHT_NORM: u32 = 65_536;
@@ -40,11 +40,12 @@ impl Service {
 
         let (mut pool, _under_way) = self.claim_pool(&wanted, targets, scm, nvme).await?;
         let name = pool.record.name();
-        let map = self.map(&pool.record).await?;
         let id = pool.record.id;
         let all: Vec<TargetId> = target_ids(&pool.record);
-        let mut failures =
-            order_all(orders, all.iter().copied(), || shard_order(&pool.record)).await;
+        let (made, mut failures) =
+            order_each(orders, all.iter().copied(), || shard_order(&pool.record)).await;
+        note_incarnations(&mut pool.record, &made);
+        let map = self.map(&pool.record).await?;
         if failures.is_empty() {
             failures =
                 order_all(orders, all.iter().copied(), || AdminOp::SetMap(map.clone())).await;
@@ -57,7 +58,7 @@ impl Service {
                 "mend that or leave those targets out, then try again",
             ));
         }
-        self.pool_becomes_ready(id).await?;
+        self.pool_becomes_ready(id, &made).await?;
         tracing::info!(pool = %id, label = %name, "pool created");
         let ready = self.ready_pool(&Name::Uuid(pool.record.uuid)).await?.record;
         if ready.map_version != map.version {
@@ -130,7 +131,7 @@ impl Service {
         Ok(())
     }
 
-    async fn pool_becomes_ready(&self, id: PoolId) -> Result<()> {
+    async fn pool_becomes_ready(&self, id: PoolId, made: &[(TargetId, AdminReply)]) -> Result<()> {
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
@@ -141,6 +142,7 @@ impl Service {
                     format!("pool {id} was removed while it was being created"),
                 ));
             };
+            note_incarnations(&mut pool.record, made);
             pool.record.stage = StageDf::Ready;
             if self.store.commit(Tx::new().replace(&pool)).await? {
                 return Ok(());
@@ -326,6 +328,15 @@ pub(super) fn shard_order(pool: &PoolDf) -> AdminOp {
     }
 }
 
+/// Notes which making of the pool's parts the targets hold.
+fn note_incarnations(pool: &mut PoolDf, made: &[(TargetId, AdminReply)]) {
+    for (id, reply) in made {
+        if let Some(target) = pool.targets.iter_mut().find(|target| target.id == *id) {
+            target.incarnation = reply.incarnation;
+        }
+    }
+}
+
 /// All targets of a pool.
 pub(super) fn target_ids(pool: &PoolDf) -> Vec<TargetId> {
     pool.targets.iter().map(|target| target.id).collect()
@@ -366,7 +377,7 @@ fn choose_targets(
                 ),
             ));
         }
-        targets.push(TargetDf { id, rank: engine.rank, state: TargetState::Up });
+        targets.push(TargetDf { id, rank: engine.rank, state: TargetState::Up, incarnation: 0 });
     }
     Ok(targets)
 }

@@ -8,7 +8,6 @@
 use super::cont::cont_order;
 use super::handles::Owner;
 use super::orders::Targets;
-use super::pool::shard_order;
 use super::{Service, check_stage};
 use crate::records::{ContDf, PoolDf, StageDf};
 use crate::store::{Attempts, Tx};
@@ -87,13 +86,18 @@ impl Service {
         Ok(())
     }
 
-    async fn resume_pool(
+    pub(super) async fn resume_pool(
         &self,
         pool: &PoolDf,
         targets: &[TargetId],
         orders: &dyn Targets,
     ) -> Result<Vec<(TargetId, Error)>> {
         let id = pool.id;
+        let Some((pool, whole, mut failures)) = self.take_stock(pool, targets, orders).await?
+        else {
+            return Ok(Vec::new());
+        };
+        let pool = &pool;
         let conts = self.store.conts(id).await?;
         let ready: Vec<&ContDf> = conts
             .iter()
@@ -109,7 +113,6 @@ impl Service {
         let one = |target: TargetId| {
             let (versions, map, admission) = (&versions, map.clone(), admission.clone());
             async move {
-                orders.order(target, shard_order(pool)).await?;
                 orders.order(target, AdminOp::SetMap(map)).await?;
                 if let Some(admission) = admission {
                     orders.order(target, AdminOp::SetAdmission { pool: id, admission }).await?;
@@ -128,7 +131,7 @@ impl Service {
                 Ok(())
             }
         };
-        let answers = join_all(targets.iter().map(|&target| one(target))).await;
+        let answers = join_all(whole.iter().map(|&target| one(target))).await;
         // What was destroyed meanwhile may have been made again by the orders above.
         if self.is_gone(id).await? {
             for &target in targets {
@@ -145,8 +148,9 @@ impl Service {
                 }
             }
         }
-        let failed = targets.iter().zip(answers);
-        Ok(failed.filter_map(|(&target, answer)| Some((target, answer.err()?))).collect())
+        let failed = whole.iter().zip(answers);
+        failures.extend(failed.filter_map(|(&target, answer)| Some((target, answer.err()?))));
+        Ok(failures)
     }
 
     async fn unmake(&self, target: TargetId, order: AdminOp, orders: &dyn Targets) {

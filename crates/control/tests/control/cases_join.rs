@@ -115,7 +115,11 @@ fn an_engine_that_lost_its_memory_gets_everything_again() {
 #[test]
 fn a_restarted_service_resumes_those_that_answer() {
     let system = System::new(2);
-    system.pool("tank");
+    let R::PoolCreate { label, bytes, scm_percent, targets, .. } = create_pool("tank") else {
+        panic!("not a creation");
+    };
+    let durability = Durability::Memory;
+    system.run(R::PoolCreate { label, bytes, scm_percent, durability, targets }).unwrap();
     system.cont("tank", "home");
     system.targets.shards.borrow_mut().clear();
     system.targets.away.borrow_mut().insert(Rank(0));

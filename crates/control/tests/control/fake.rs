@@ -15,7 +15,7 @@ use types::{
 use uuid::Uuid;
 use wire::admission::Admission;
 use wire::control::{ContInfo, ControlReply, ControlRequest, JoinInfo, Name, PoolInfo};
-use wire::map::{EngineInfo, PoolMap};
+use wire::map::{EngineInfo, PoolMap, TargetInfo, TargetState};
 use wire::obj::{AdminOp, AdminReply};
 use wire::scrub::Scrub;
 use wire::versions::{ContStage, ContVersions};
@@ -44,6 +44,7 @@ pub struct FakePoolShard {
     pub durability: Durability,
     pub scm_bytes: u64,
     pub nvme_bytes: u64,
+    pub incarnation: u64,
     pub map: Option<PoolMap>,
     pub conts: BTreeSet<ContId>,
 }
@@ -62,6 +63,7 @@ pub struct FakeTargets {
     /// Orders until all targets fall silent.
     pub orders_left: Cell<Option<u32>>,
     pub order_count: Cell<u32>,
+    made_count: Cell<u64>,
     /// What was told of versions.
     pub versions: RefCell<BTreeMap<(TargetId, PoolId, ContId), ContVersions>>,
     looks: Cell<u32>,
@@ -79,7 +81,9 @@ impl FakeTargets {
         let no_shard = || Error::new(Code::NonExist, "no shard of that pool here");
         match op {
             AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
+                let made = self.made_count.replace(self.made_count.get() + 1) + 1;
                 let shard = shards.entry((target, pool)).or_insert(FakePoolShard {
+                    incarnation: made,
                     durability,
                     scm_bytes,
                     nvme_bytes,
@@ -91,6 +95,19 @@ impl FakeTargets {
                 {
                     return Err(Error::new(Code::Exist, "a shard with other settings is here"));
                 }
+                let incarnation = shard.incarnation;
+                return Ok(AdminReply { incarnation, ..AdminReply::default() });
+            }
+            AdminOp::ServeShard { pool, incarnation: meant } => {
+                let held = shards.get_mut(&(target, pool));
+                let incarnation = held.as_ref().map_or(0, |shard| shard.incarnation);
+                if let Some(shard) = held
+                    && incarnation != meant
+                {
+                    // It is there, and not served.
+                    shard.map = None;
+                }
+                return Ok(AdminReply { incarnation, ..AdminReply::default() });
             }
             AdminOp::DestroyShard { pool } => {
                 shards.remove(&(target, pool));
@@ -107,6 +124,10 @@ impl FakeTargets {
             }
             AdminOp::SetMap(map) => {
                 let shard = shards.get_mut(&(target, map.pool)).ok_or_else(no_shard)?;
+                let meant = map.target(target).map_or(0, |target| target.incarnation);
+                if meant != shard.incarnation {
+                    return Err(Error::new(Code::Unreach, "another shard is meant"));
+                }
                 if shard.map.as_ref().is_none_or(|held| held.version < map.version) {
                     shard.map = Some(map);
                 }
@@ -141,10 +162,15 @@ impl FakeTargets {
                 let looks = self.looks.replace(self.looks.get() + 1);
                 let under_way = held.stage != ContStage::Open && looks.is_multiple_of(5);
                 let epoch = Epoch(1000 + u64::from(target.0));
-                return Ok(AdminReply { epoch, under_way });
+                return Ok(AdminReply { epoch, under_way, ..AdminReply::default() });
             }
         }
         Ok(AdminReply::default())
+    }
+
+    /// The store of a target is exchanged for an empty one.
+    pub fn wipe(&self, target: TargetId) {
+        self.shards.borrow_mut().retain(|(of, _), _| *of != target);
     }
 
     /// An engine starts again: what was only in memory is gone.
@@ -395,8 +421,10 @@ impl System {
                 self.conts(&name).into_iter().map(|cont| cont.id).collect();
             assert_eq!(conts.len() as u64, pool.cont_count);
             let count = pool.map.targets.len() as u64;
-            for target in &pool.map.targets {
+            let is_up = |target: &&TargetInfo| target.state != TargetState::Down;
+            for target in pool.map.targets.iter().filter(is_up) {
                 let shard = FakePoolShard {
+                    incarnation: target.incarnation,
                     durability: pool.durability,
                     scm_bytes: pool.scm_bytes / count,
                     nvme_bytes: pool.nvme_bytes / count,
@@ -406,7 +434,7 @@ impl System {
                 expected.insert((target.id, pool.id), shard);
             }
             let wanted = self.props(&pool.label);
-            for target in &pool.map.targets {
+            for target in pool.map.targets.iter().filter(is_up) {
                 let admissions = self.targets.admissions.borrow();
                 let held = admissions.get(&(target.id, pool.id)).cloned().unwrap_or_default();
                 assert_eq!(wanted["ioc_max_writers"], held.max_writers.to_string());

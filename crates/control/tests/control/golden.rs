@@ -41,7 +41,7 @@ fn records_are_frozen() {
         },
         r#"{"version":1,"rank":1,"tcp":"h:1","unix":"/s","host":"b","domain":["r","n"],"targets":[4,5]}"#,
     );
-    let target = |id, state| TargetDf { id: TargetId(id), rank: Rank(0), state };
+    let target = |id, state| TargetDf { id: TargetId(id), rank: Rank(0), state, incarnation: 5 };
     check(
         PoolDf {
             version: 1,
@@ -64,7 +64,7 @@ fn records_are_frozen() {
             placements: vec![PlacementDf { epoch: 0, weights: vec![(TargetId(0), 65_536)] }],
             scrub: ScrubDf { revision: 3, rate: 4096 },
         },
-        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up"},{"id":1,"rank":0,"state":"down"},{"id":2,"rank":0,"state":"downout"},{"id":3,"rank":0,"state":"drain"},{"id":4,"rank":0,"state":"new"}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"scrub":{"revision":3,"rate":4096}}"#,
+        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up","incarnation":5},{"id":1,"rank":0,"state":"down","incarnation":5},{"id":2,"rank":0,"state":"downout","incarnation":5},{"id":3,"rank":0,"state":"drain","incarnation":5},{"id":4,"rank":0,"state":"new","incarnation":5}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"scrub":{"revision":3,"rate":4096}}"#,
     );
     check(
         ContDf {
@@ -162,4 +162,12 @@ fn records_of_a_newer_version_are_refused_and_corrupt_ones_named() {
         assert!(futures_executor::block_on(system.catalog.commit(&[], &[change])).unwrap());
         assert_eq!(system.fails(ControlRequest::SystemQuery, words), code);
     }
+}
+
+/// A pool of a catalog written before targets had incarnations: they are learnt at the next start.
+#[test]
+fn a_pool_without_incarnations_is_understood() {
+    let text = r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"wal","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up"}],"placements":[]}"#;
+    let pool: PoolDf = serde_json::from_str(text).unwrap();
+    assert_eq!(pool.targets[0].incarnation, 0);
 }

@@ -8,6 +8,7 @@ mod cases_join;
 mod cases_pool;
 mod cases_props;
 mod cases_snaps;
+mod cases_stores;
 mod cases_times;
 mod concurrency;
 mod contract;

@@ -39,7 +39,12 @@ pub fn map() -> PoolMap {
         version: 6,
         engines: vec![engine()],
         targets: targets
-            .map(|(state, id)| TargetInfo { id: TargetId(id), rank: Rank(2), state })
+            .map(|(state, id)| TargetInfo {
+                id: TargetId(id),
+                rank: Rank(2),
+                state,
+                incarnation: 7 + u64::from(id),
+            })
             .collect(),
         placements: vec![PlacementSet {
             epoch: 1,
@@ -105,6 +110,8 @@ fn requests(visitor: &mut impl Visitor) {
     request("join", Join(JoinInfo { engine: uuid(3), info: engine(), target_count: 4 }));
     request("system_query", SystemQuery);
     request("engine_query", EngineQuery);
+    let pool = Name::Label("tank".into());
+    request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
     for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {
         request(
             &format!("pool_create.{durability}"),

@@ -262,6 +262,7 @@ fn admin(visitor: &mut impl Visitor) {
     let shard =
         AdminOp::CreateShard { pool: POOL, durability, scm_bytes: 1 << 26, nvme_bytes: 1 << 30 };
     order("create_shard", shard);
+    order("serve_shard", AdminOp::ServeShard { pool: POOL, incarnation: 1 << 40 });
     order("destroy_shard", AdminOp::DestroyShard { pool: POOL });
     order(
         "create_cont",
@@ -289,7 +290,7 @@ fn admin(visitor: &mut impl Visitor) {
         let op = AdminOp::SetVersions { pool: POOL, cont: CONT, versions };
         order(&format!("set_versions.{name}"), op);
     }
-    let reply = AdminReply { epoch: Epoch(78), under_way: true };
+    let reply = AdminReply { epoch: Epoch(78), under_way: true, incarnation: 79 };
     visitor.message("admin_reply", Reply::Ok(reply));
 }
 

@@ -1,0 +1,168 @@
+//! What targets hold of a pool, and whether it is what they held before.
+//!
+//! The part of a pool on a target has an *incarnation*, drawn when it is made. The catalog knows it, and
+//! so do the maps. A target whose store was wiped, or exchanged for another one, holds none or a
+//! different one: it is down in the map and serves nothing of the pool, for an empty store served as if
+//! it were whole would show files without data and directories without names. It is up again when the
+//! right store is back, or when somebody gives up what was lost ([`Service::pool_reset_target`]).
+//!
+//! Parts of `memory` pools are excepted: that they are empty after a restart is what was promised.
+
+use super::Service;
+use super::orders::{Failures, Targets, failure, order_each};
+use super::pool::shard_order;
+use crate::records::{PoolDf, StageDf, TargetDf};
+use crate::store::{Attempts, Tx};
+use futures_util::future::join_all;
+use types::{Code, Durability, Error, PoolId, Result, TargetId};
+use wire::control::{ControlReply, Name};
+use wire::map::TargetState;
+use wire::obj::{AdminOp, AdminReply};
+
+/// What a target that answered says of its part.
+type Found = (TargetId, u64);
+
+impl Service {
+    /// Has targets serve what they hold of a pool, and notes which have lost it and which have it back. Answers
+    /// with the pool as it is then, those that hold what they should, and those that gave no answer;
+    /// with `None` when the pool is gone meanwhile.
+    pub(super) async fn take_stock(
+        &self,
+        pool: &PoolDf,
+        targets: &[TargetId],
+        orders: &dyn Targets,
+    ) -> Result<Option<(PoolDf, Vec<TargetId>, Failures)>> {
+        let asked = pool.targets.iter().filter(|target| targets.contains(&target.id));
+        let asked: Vec<&TargetDf> = asked.collect();
+        let sent = asked.iter().map(|target| orders.order(target.id, serve_order(pool, target)));
+        let (mut found, mut failures): (Vec<Found>, Failures) = (Vec::new(), Failures::new());
+        for (target, answer) in asked.iter().zip(join_all(sent).await) {
+            match answer {
+                Ok(AdminReply { incarnation, .. }) => found.push((target.id, incarnation)),
+                Err(error) => failures.push((target.id, error)),
+            }
+        }
+        let Some(now) = self.note_stock(pool.id, &found, orders).await? else { return Ok(None) };
+        let is_up = |id: &TargetId| {
+            now.targets.iter().any(|target| target.id == *id && target.state != TargetState::Down)
+        };
+        let whole = found.iter().map(|(id, _)| *id).filter(is_up).collect();
+        Ok(Some((now, whole, failures)))
+    }
+
+    /// Writes down what was found, with a new map where anything changed.
+    async fn note_stock(
+        &self,
+        id: PoolId,
+        found: &[Found],
+        orders: &dyn Targets,
+    ) -> Result<Option<PoolDf>> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(mut pool) = self.store.pool(id).await? else { return Ok(None) };
+            if pool.record.stage != StageDf::Ready {
+                return Ok(None);
+            }
+            let durability = pool.record.durability;
+            let mut has_changed = false;
+            for (target, incarnation) in found {
+                let held = pool.record.targets.iter_mut().find(|held| held.id == *target);
+                has_changed |= held.is_some_and(|held| note_one(held, *incarnation, durability));
+            }
+            if !has_changed {
+                return Ok(Some(pool.record));
+            }
+            pool.record.map_version += 1;
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                for target in pool.record.targets.iter().filter(|t| t.state == TargetState::Down) {
+                    tracing::error!(
+                        pool = %pool.record.name(), target = %target.id,
+                        "a target does not hold its part of the pool any more: its store was wiped or \
+                         exchanged. Bring the store back and restart the engine, or give up what was \
+                         lost with 'azekura pool reset-target'"
+                    );
+                }
+                self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
+                return Ok(Some(pool.record));
+            }
+        }
+    }
+
+    /// Makes the part of a target that is down anew, empty.
+    pub(super) async fn pool_reset_target(
+        &self,
+        name: &Name,
+        id: TargetId,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let pool = self.ready_pool(name).await?.record;
+        let label = pool.name();
+        let Some(target) = pool.targets.iter().find(|target| target.id == id) else {
+            return Err(Error::new(
+                Code::NonExist,
+                format!("pool '{label}' is not on target {id}; query the pool to see its targets"),
+            ));
+        };
+        if target.state != TargetState::Down {
+            return Err(Error::new(
+                Code::Busy,
+                format!("target {id} of pool '{label}' is not down: nothing there is lost"),
+            ));
+        }
+        // What is there is not what was lost, and what was made here before this was cut off holds nothing.
+        let mut made = Vec::new();
+        for op in [AdminOp::DestroyShard { pool: pool.id }, shard_order(&pool)] {
+            let (replies, failures) = order_each(orders, [id], || op.clone()).await;
+            if !failures.is_empty() {
+                let doing = format!("target {id} of pool '{label}' was not reset");
+                return Err(failure(&doing, &failures, "try again when it answers"));
+            }
+            made = replies;
+        }
+        let incarnation = made.first().map_or(0, |(_, reply)| reply.incarnation);
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let mut now = self.ready_pool(&Name::Uuid(pool.uuid)).await?;
+            if let Some(target) = now.record.targets.iter_mut().find(|target| target.id == id) {
+                (target.incarnation, target.state) = (incarnation, TargetState::Up);
+            }
+            now.record.map_version += 1;
+            if self.store.commit(Tx::new().replace(&now)).await? {
+                tracing::warn!(pool = %label, target = %id, "what a target held was given up");
+                self.push_maps(std::slice::from_ref(&now.record), None, orders).await?;
+                let failures = self.resume_pool(&now.record, &[id], orders).await?;
+                if !failures.is_empty() {
+                    let doing =
+                        format!("target {id} of pool '{label}' is reset, but not served yet");
+                    return Err(failure(&doing, &failures, "it is when its engine is restarted"));
+                }
+                return Ok(ControlReply::Done);
+            }
+        }
+    }
+}
+
+/// The order by which a target serves what it should hold, and tells what it holds.
+fn serve_order(pool: &PoolDf, target: &TargetDf) -> AdminOp {
+    match (pool.durability, target.incarnation) {
+        (Durability::Memory, _) | (_, 0) => shard_order(pool),
+        (_, incarnation) => AdminOp::ServeShard { pool: pool.id, incarnation },
+    }
+}
+
+/// Notes what a target holds; true when that is news.
+fn note_one(target: &mut TargetDf, incarnation: u64, durability: Durability) -> bool {
+    let before = target.clone();
+    if durability == Durability::Memory || target.incarnation == 0 {
+        target.incarnation = incarnation;
+    }
+    let is_whole = target.incarnation == incarnation;
+    target.state = match (target.state, is_whole) {
+        (TargetState::Up, false) => TargetState::Down,
+        (TargetState::Down, true) => TargetState::Up,
+        (state, _) => state,
+    };
+    *target != before
+}

@@ -1,0 +1,88 @@
+//! Stores that are not what they were: wiped, exchanged, brought back, given up.
+
+use crate::fake::{FakePoolShard, System, label};
+use futures_executor::block_on;
+use types::{Code, Rank, TargetId};
+use wire::control::ControlRequest as R;
+use wire::map::TargetState;
+
+const LOST: TargetId = TargetId(2);
+
+fn states(system: &System) -> Vec<TargetState> {
+    system.pools()[0].map.targets.iter().map(|target| target.state).collect()
+}
+
+fn resume(system: &System) {
+    assert_eq!(block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap(), []);
+}
+
+/// A system of two engines and four targets with a pool, and what target 2 held before it was wiped.
+fn with_a_wiped_target() -> (System, FakePoolShard) {
+    let system = System::new(2);
+    let pool = system.pool("tank");
+    system.cont("tank", "home");
+    let held = system.targets.shards.borrow()[&(LOST, pool.id)].clone();
+    system.targets.wipe(LOST);
+    resume(&system);
+    (system, held)
+}
+
+/// A target came back with an empty store, was made a part of the pool again at once, and served it: files were
+/// there without their data, and nobody had been told.
+#[test]
+fn a_wiped_target_is_down_and_nothing_is_made_in_its_place() {
+    let (system, _) = with_a_wiped_target();
+    let up = TargetState::Up;
+    assert_eq!(states(&system), [up, up, TargetState::Down, up]);
+    assert!(!system.targets.shards.borrow().keys().any(|(target, _)| *target == LOST));
+    // The others know it.
+    system.assert_in_step();
+    // Looking again changes nothing, not after a restart of the service either.
+    let version = system.pools()[0].map.version;
+    resume(&system);
+    let system = system.restarted();
+    assert_eq!(block_on(system.service.resume(&*system.targets)).unwrap(), []);
+    assert_eq!(system.pools()[0].map.version, version);
+    system.assert_in_step();
+}
+
+#[test]
+fn a_store_that_comes_back_is_served_again() {
+    let (system, held) = with_a_wiped_target();
+    let pool = system.pools()[0].id;
+    system.targets.shards.borrow_mut().insert((LOST, pool), held);
+    resume(&system);
+    assert_eq!(states(&system), [TargetState::Up; 4]);
+    system.assert_in_step();
+}
+
+/// The store of another making, one from a backup of before a reset say, is not it.
+#[test]
+fn another_store_is_not_served_in_its_place() {
+    let (system, held) = with_a_wiped_target();
+    let pool = system.pools()[0].id;
+    let other = FakePoolShard { incarnation: held.incarnation + 100, ..held };
+    system.targets.shards.borrow_mut().insert((LOST, pool), other);
+    resume(&system);
+    assert_eq!(states(&system)[2], TargetState::Down);
+    assert_eq!(system.targets.shards.borrow()[&(LOST, pool)].map, None);
+}
+
+#[test]
+fn what_is_lost_can_be_given_up() {
+    let (system, held) = with_a_wiped_target();
+    let reset = |target| R::PoolResetTarget { pool: label("tank"), target };
+    assert_eq!(system.fails(reset(TargetId(0)), "not down"), Code::Busy);
+    assert_eq!(system.fails(reset(TargetId(9)), "not on target 9"), Code::NonExist);
+    system.targets.broken.borrow_mut().insert(LOST);
+    assert_eq!(system.fails(reset(LOST), "was not reset"), Code::Io);
+    system.targets.broken.borrow_mut().clear();
+    system.run(reset(LOST)).unwrap();
+    assert_eq!(states(&system), [TargetState::Up; 4]);
+    system.assert_in_step();
+    // The old store is now the one that is not meant.
+    let pool = system.pools()[0].id;
+    system.targets.shards.borrow_mut().insert((LOST, pool), held);
+    resume(&system);
+    assert_eq!(states(&system)[2], TargetState::Down);
+}
