@@ -17,7 +17,7 @@ FUZZ_SECONDS_LONG ?= 600
 TEST_LIMIT ?= 15m
 LIMITED := --config 'target."cfg(unix)".runner=["timeout","--kill-after=10","$(TEST_LIMIT)"]'
 
-.PHONY: help quickstart build test test-long bench install uninstall packages clean
+.PHONY: help quickstart build test test-long mutants bench install uninstall packages clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -43,6 +43,9 @@ test-long: test ## The same with release code, more random cases and long fuzzin
 	PROPTEST_CASES=4096 AZEKURA_SIM_SEEDS=500 AZEKURA_SWARM_SEEDS=5000 AZEKURA_CRASH_SEEDS=20000 AZEKURA_ALL_FLIPS=1 AZEKURA_KILL_ROUNDS=100 $(CARGO) test --release --workspace --no-fail-fast
 	$(CARGO) run --release --quiet -p fuzz -- --seconds $(FUZZ_SECONDS_LONG)
 	scripts/fuzz-guided.sh
+
+mutants: ## Put mended defects back, one at a time: simulated clusters must find each in 200 seeds
+	$(CARGO) xtask mutants
 
 bench: build ## Bandwidth and metadata rates of a fresh system on this machine
 	scripts/bench.sh $(BIN)

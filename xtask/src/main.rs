@@ -2,19 +2,27 @@
 //!
 //! `cargo xtask tidy` reads the sources and documents and reports what breaks the rules of the
 //! house, one line each as `file:line: what: what to do`. It exits with 1 when there is anything
-//! to report. It needs the standard library only, so that it builds in a second.
+//! to report. `cargo xtask mutants` puts mended defects back and has the simulated cluster find them. It needs the
+//! standard library only, so that it builds in a second.
 
+mod mutants;
 mod tidy;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy    check the sources and documents of the repository";
+const USAGE: &str =
+    "usage: cargo xtask tidy              check the sources and documents of the repository
+       cargo xtask mutants [NAME…]   put defects back, one at a time: the simulator must find each";
+
+/// The manifest directory is the `xtask` folder; the repository is its parent.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => run_tidy(),
+        ["mutants", ref names @ ..] => run_mutants(names),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -26,9 +34,19 @@ fn main() -> ExitCode {
     }
 }
 
+fn run_mutants(names: &[&str]) -> ExitCode {
+    match mutants::run(Path::new(ROOT), names) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("mutants: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 fn run_tidy() -> ExitCode {
-    // The manifest directory is the `xtask` folder; the repository is its parent.
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let root = PathBuf::from(ROOT);
     let repo = match tidy::Repo::read(&root) {
         Ok(repo) => repo,
         Err(error) => {

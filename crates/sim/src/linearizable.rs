@@ -36,6 +36,9 @@ pub trait Spec {
         ret: Option<&Self::Ret>,
     ) -> Option<Self::State>;
 
+    /// True when a crash takes back nothing of such a call once it is answered.
+    fn is_kept(&self, op: &Self::Op) -> bool;
+
     /// True when a call with this answer changes no state.
     fn is_read(&self, op: &Self::Op, ret: &Self::Ret) -> bool;
 }
@@ -195,11 +198,20 @@ impl<S: Spec> Search<'_, S> {
         Some(false)
     }
 
+    /// True when a crash does not take a call back.
+    fn is_kept(&self, at: usize, crash: Crash) -> bool {
+        let until = match self.spec.is_kept(&self.calls[at].op) {
+            true => crash.at,
+            false => crash.keeps_until,
+        };
+        self.returned(at) <= until
+    }
+
     /// Forgets changes that no crash to come takes back.
     fn forget(&self, node: &mut Node<S::State>) {
         let kept = match self.crashes.get(node.crashes) {
             Some(crash) => {
-                let is_kept = |(at, _): &(usize, _)| self.returned(*at) <= crash.keeps_until;
+                let is_kept = |(at, _): &(usize, _)| self.is_kept(*at, *crash);
                 node.trail.iter().rposition(is_kept).map_or(0, |last| last + 1)
             }
             None => node.trail.len(),
@@ -223,10 +235,10 @@ impl<S: Spec> Search<'_, S> {
         }
         let mut less = after;
         let Some((at, state)) = less.trail.pop() else { return Some(false) };
-        let returned = self.returned(at);
-        if returned <= crash.keeps_until {
+        if self.is_kept(at, crash) {
             return Some(false);
         }
+        let returned = self.returned(at);
         less.state = state;
         let was_asked_again = returned > crash.at;
         if was_asked_again {
@@ -325,6 +337,15 @@ mod tests {
         // A crash elsewhere took nothing; the next one does.
         let elsewhere = [Crash { at: 5, keeps_until: 0 }, Crash { at: 9, keeps_until: 0 }];
         assert!(is_good(&[put(1, 1, 2), get(Some(1), 7, 8), get(None, 10, 11)], &elsewhere));
+        // Some calls are kept where others are not, with what lies before them.
+        let swap = |from, invoked, returned| {
+            let op = Asked::Swap { from: Some(from), to: Some(9), is_kept: true };
+            call(op, invoked, Some((returned, Said::Done)))
+        };
+        let kept = [put(1, 1, 2), swap(1, 3, 4)];
+        assert!(is_good(&[&kept[..], &[get(Some(9), 7, 8)]].concat(), &crash(5, 0)));
+        assert!(!is_good(&[&kept[..], &[get(Some(1), 7, 8)]].concat(), &crash(5, 0)));
+        assert!(!is_good(&[&kept[..], &[get(None, 7, 8)]].concat(), &crash(5, 0)));
         // What lies before an answered call is kept with it.
         let below = [put(1, 1, 20), get(Some(1), 2, 3), put(2, 4, 5), get(Some(1), 7, 8)];
         assert!(!is_good(&below, &crash(6, 6)));

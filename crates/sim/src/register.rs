@@ -25,6 +25,8 @@ pub enum Asked {
         from: Option<u64>,
         /// The value written; `None` when it only reads.
         to: Option<u64>,
+        /// Once answered it survives crashes, whatever others do.
+        is_kept: bool,
     },
 }
 
@@ -66,10 +68,14 @@ impl Spec for Register {
             Asked::Remove => (Said::Done, None),
             // Conflicts may be with what is not seen of this key.
             Asked::Swap { .. } if ret == Some(&Said::Lost) => (Said::Lost, *state),
-            Asked::Swap { from, to } if *state == from => (Said::Done, to.or(*state)),
+            Asked::Swap { from, to, .. } if *state == from => (Said::Done, to.or(*state)),
             Asked::Swap { .. } => (Said::Lost, *state),
         };
         ret.is_none_or(|ret| *ret == said).then_some(after)
+    }
+
+    fn is_kept(&self, op: &Asked) -> bool {
+        matches!(op, Asked::Swap { is_kept: true, .. })
     }
 
     fn is_read(&self, op: &Asked, ret: &Said) -> bool {

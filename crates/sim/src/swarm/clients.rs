@@ -1,19 +1,24 @@
 //! What the clients do: single calls on shared keys, transactions over shared accounts.
 
 use super::run::Run;
+use crate::cluster::Cluster;
 use crate::history::CallId;
 use crate::register::{Asked, Said};
 use crate::serializable::Transaction;
 use client::{Anchor, Client, Container, KvObj, Tx};
 use env::Env;
-use std::collections::BTreeMap;
+use futures_util::future::{join, join_all};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Code, Error, ObjType, Result};
+use transport::SimNet;
+use types::{Code, Durability, Error, ObjType, Result, TargetId};
 use wire::control::{Name, OpenMode};
 use wire::obj::Cond;
 
 /// Objects of accounts have numbers from here on.
 const ACCOUNT_OBJECTS: u64 = 100;
+/// The object of keys that are made once.
+const ONCE_OBJECT: u64 = 50;
 
 /// Stands for an account without a value, where it may have lost it.
 const NOTHING: u64 = 0;
@@ -25,6 +30,8 @@ pub enum Place {
     Key(u64),
     /// A key of transactions.
     Account(u64),
+    /// A key that is made once, of one target.
+    Once(u64),
 }
 
 /// Opens what a run has made.
@@ -82,26 +89,55 @@ impl<'a> Worker<'a> {
 
     fn kv(&self, place: Place) -> Result<(KvObj, [u8; 8])> {
         let class = if self.run.settings.is_spread { "SX" } else { "S1" };
-        let (number, key) = match place {
-            Place::Key(key) => (1 + key % 2, key),
-            Place::Account(at) => (ACCOUNT_OBJECTS + at, at),
+        let (class, number, key) = match place {
+            Place::Key(key) => (class, 1 + key % 2, key),
+            Place::Account(at) => (class, ACCOUNT_OBJECTS + at, at),
+            Place::Once(key) => ("S1", ONCE_OBJECT, key),
         };
         Ok((object(&self.cont, class, number)?, key.to_le_bytes()))
     }
 
     /// Does its calls.
     pub async fn work(&self) -> Result<()> {
-        for _ in 0..self.run.settings.calls {
-            match self.below(10) {
-                0..6 => self.single().await?,
-                6 => self.list().await?,
-                7 => self.balance().await?,
-                _ => self.transaction().await?,
+        for call in 0..self.run.settings.calls {
+            if self.number == 0 && call == self.run.settings.calls / 3 {
+                self.burst().await?;
+            }
+            if self.below(10) < self.run.settings.transactions {
+                self.transaction().await?;
+            } else {
+                match self.below(8) {
+                    0..6 => self.single().await?,
+                    6 => self.list().await?,
+                    _ => self.balance().await?,
+                }
             }
             let pause = self.run.settings.pause_max.as_nanos() as u64;
             self.env.sleep(Duration::from_nanos(self.below(pause + 1))).await;
         }
         Ok(())
+    }
+
+    /// Makes many keys at once, each of which can be made once, while connections break.
+    async fn burst(&self) -> Result<()> {
+        let makes = (0..self.run.settings.burst).map(async |_| {
+            let value = self.run.new_value();
+            self.ask(Place::Once(value), Asked::Insert(value)).await
+        });
+        let net = SimNet::of(self.run.cluster.world());
+        let breaks = async {
+            if self.run.settings.faults.is_empty() {
+                return;
+            }
+            for _ in 0..8 {
+                self.env.sleep(Duration::from_micros(self.below(6_000))).await;
+                for engine in 0..self.run.settings.engines {
+                    let name = Cluster::engine_name(engine);
+                    net.break_connections(&format!("c{}", self.number), &name);
+                }
+            }
+        };
+        join(join_all(makes), breaks).await.0.into_iter().collect()
     }
 
     async fn single(&self) -> Result<()> {
@@ -124,6 +160,9 @@ impl<'a> Worker<'a> {
         let outcome = match asked {
             Asked::Get => kv.get(None, &key).await,
             Asked::Put(value) => put(&kv, Cond::NONE, &key, value).await,
+            Asked::Insert(value) if matches!(place, Place::Once(_)) => {
+                kv.put(None, Cond::DKEY_INSERT, &key, &value.to_le_bytes()).await.map(|()| None)
+            }
             Asked::Insert(value) => put(&kv, Cond::DKEY_INSERT, &key, value).await,
             Asked::Replace(value) => put(&kv, Cond::DKEY_UPDATE, &key, value).await,
             Asked::Remove => kv.remove(None, Cond::NONE, &key).await.map(|()| None),
@@ -224,8 +263,12 @@ impl<'a> Worker<'a> {
         }
         let parts: Vec<_> = seen.iter().map(|(at, from)| (*at, *from, writes.get(at))).collect();
         let history = |at| self.run.history(Place::Account(at));
+        // Those over several targets are written through.
+        let homes = seen.keys().map(|at| self.home(*at)).collect::<Result<BTreeSet<_>>>()?;
+        let is_kept = homes.len() > 1 && self.run.settings.durability == Durability::Relaxed;
         let swap = |(at, from, to): &(u64, Option<u64>, Option<&u64>)| {
-            history(*at).invoke(self.number, Asked::Swap { from: *from, to: to.copied() })
+            let asked = Asked::Swap { from: *from, to: to.copied(), is_kept };
+            history(*at).invoke(self.number, asked)
         };
         let calls: Vec<CallId> = parts.iter().map(swap).collect();
         let committed = match tx.commit().await {
@@ -249,6 +292,14 @@ impl<'a> Worker<'a> {
         let reads = seen.into_iter().map(|(at, found)| (at, found.unwrap_or(NOTHING))).collect();
         self.run.note_tx(Transaction { begun, committed, reads, writes });
         Ok(())
+    }
+
+    /// The target of an account.
+    fn home(&self, at: u64) -> Result<Option<TargetId>> {
+        let (kv, key) = self.kv(Place::Account(at))?;
+        let layout = self.cont.layout(kv.object.oid())?;
+        let group = layout.group_of(kv.object.oid(), &key);
+        Ok(layout.leader(group, &self.cont.pool().map()))
     }
 
     /// Gives an account its first value.

@@ -10,6 +10,8 @@ use transport::SimNet;
 
 /// A start that has no end is begun again after this long.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
+/// Once a disk has failed, participants of transactions have so long to ask what became of them.
+const FAILED_TIME: Duration = Duration::from_secs(1);
 /// How far a clock jumps: two seconds either way.
 const CLOCK_OFF_NS_MAX: i64 = 2_000_000_000;
 
@@ -62,12 +64,13 @@ impl Run {
                 net.heal(&a, &b);
             }
             Fault::Late => {
-                for _ in 0..30 {
+                for _ in 0..60 {
                     let client =
                         format!("c{}", env.random_u64() % u64::from(self.settings.clients));
+                    let engine = env.random_u64() as usize % self.settings.engines;
                     let later = Duration::from_micros(env.random_u64() % 40_000);
                     net.abandon_connections(&client, &Cluster::engine_name(engine), later);
-                    self.pause(env, Duration::from_millis(5)).await;
+                    self.pause(env, Duration::from_millis(4)).await;
                 }
             }
             Fault::Tail => {
@@ -89,6 +92,7 @@ impl Run {
                 self.pause(env, Duration::from_millis(300)).await;
                 disk.set_faults(DiskFaults::default());
             }
+            Fault::DiskError => self.disk_error(env, engine).await,
             Fault::Break => {
                 net.break_connections(&Cluster::engine_name(engine), &self.other_node(env, engine));
             }
@@ -136,13 +140,31 @@ impl Run {
             return;
         }
         let disk = self.cluster.world().disk(&Cluster::engine_name(engine));
-        let hang = disk.hang_at_sync(env.random_u64() % 4, env.random_u64().is_multiple_of(2));
+        let hang = disk.hang_at_sync(env.random_u64() % 4, env.random_u64().is_multiple_of(4));
         if env.timeout(Duration::from_millis(500), hang).await.is_some() {
+            if env.random_u64().is_multiple_of(2) {
+                // Clients go on asking what is in memory.
+                self.pause(env, Duration::from_millis(300)).await;
+            }
             self.kill(engine);
             self.pause(env, Duration::from_millis(60)).await;
             self.start(env, engine).await;
         }
         disk.hang_no_more();
+        self.down.borrow_mut().remove(&engine);
+    }
+
+    async fn disk_error(&self, env: &Env, engine: usize) {
+        if !self.down.borrow_mut().insert(engine) {
+            return;
+        }
+        let disk = self.cluster.world().disk(&Cluster::engine_name(engine));
+        disk.set_faults(DiskFaults { write_error_ppm: 200_000, ..DiskFaults::default() });
+        self.pause(env, Duration::from_millis(100)).await;
+        disk.set_faults(DiskFaults::default());
+        env.sleep(FAILED_TIME).await;
+        self.kill(engine);
+        self.start(env, engine).await;
         self.down.borrow_mut().remove(&engine);
     }
 

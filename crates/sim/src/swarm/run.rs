@@ -116,6 +116,11 @@ impl Run {
                 self.note(|| format!("no answer: {error}"));
                 Ok(())
             }
+            // A disk that fails; of writes that were refused it is not said whether they will last.
+            Code::Io if self.settings.faults.contains(&Fault::DiskError) => {
+                self.note(|| format!("no answer: {error}"));
+                Ok(())
+            }
             _ => Err(error),
         }
     }
@@ -214,9 +219,20 @@ impl Run {
             took: self.cluster.world().now(),
         };
         for (place, history) in self.histories.borrow().iter() {
-            let calls = history.calls();
+            let mut calls = history.calls();
             report.calls.0 += calls.len();
             report.calls.1 += calls.iter().filter(|call| call.returned.is_none()).count();
+            // It may have been done, been seen and been lost in the crash, and asked again it fails.
+            let is_refused =
+                |said: &Said| matches!(said, Said::Exist | Said::NonExist | Said::Lost);
+            let spans = |call: &&Call<Asked, Said>| {
+                call.returned.is_some_and(|(end, said)| {
+                    let mut within = crashes.iter().filter(|crash| crash.at < end);
+                    is_refused(&said) && within.any(|crash| call.invoked < crash.at)
+                })
+            };
+            let again: Vec<_> = calls.iter().filter(spans).cloned().collect();
+            calls.extend(again.into_iter().map(|call| Call { returned: None, ..call }));
             match linearizable::check(&Register, None, &calls, &crashes) {
                 Verdict::Linearizable => {}
                 Verdict::Undecided => report.undecided += 1,

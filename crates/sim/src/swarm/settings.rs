@@ -33,10 +33,13 @@ pub enum Fault {
     FullDisk,
     /// The engine with the catalog is away for long.
     CatalogOutage,
+    /// Some writes of a disk fail; some time later the engine is started again. Of `wal` pools only: others have
+    /// promised by then what is lost.
+    DiskError,
 }
 
 /// All kinds, in the order in which a seed asks for them.
-pub const FAULTS: [Fault; 12] = [
+pub const FAULTS: [Fault; 13] = [
     Fault::Kill,
     Fault::KillAtSync,
     Fault::Cut,
@@ -49,6 +52,7 @@ pub const FAULTS: [Fault; 12] = [
     Fault::SlowDisk,
     Fault::FullDisk,
     Fault::CatalogOutage,
+    Fault::DiskError,
 ];
 
 /// Everything about a run that is decided before it begins.
@@ -68,6 +72,10 @@ pub struct Settings {
     pub clients: u32,
     /// Calls of each.
     pub calls: u32,
+    /// Of ten calls, those that are transactions.
+    pub transactions: u64,
+    /// Keys that the first client makes all at once, in the middle of its work: more than a target keeps answers.
+    pub burst: u32,
     /// How long a client waits for an answer.
     pub patience: Duration,
     /// Longest pause between two calls of a client.
@@ -118,6 +126,8 @@ impl Settings {
             store,
             clients: 2 + rng.below(3) as u32,
             calls: 20 + rng.below(40) as u32,
+            transactions: 0,
+            burst: 0,
             patience: millis(&rng, &[20, 100, 500, 2_000, 10_000]),
             pause_max: millis(&rng, &[1, 10, 40]),
             delay_max: Duration::from_micros(pick(&rng, &[10, 200, 3_000])),
@@ -132,6 +142,11 @@ impl Settings {
         // A few kinds at a time find more than all of them always.
         let likely = 1 + rng.below(3);
         settings.faults = FAULTS.into_iter().filter(|_| rng.below(4) < likely).collect();
+        if settings.durability != Durability::Wal {
+            settings.faults.retain(|fault| *fault != Fault::DiskError);
+        }
+        settings.burst = pick(&rng, &[0, 0, 0, 400]);
+        settings.transactions = pick(&rng, &[2, 8]);
         settings
     }
 
