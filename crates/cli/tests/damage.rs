@@ -16,8 +16,13 @@ use wire::obj::Cond;
 const OBJECTS: u64 = 40;
 
 fn open(dir: &Path) -> Container {
+    open_for(dir, Duration::from_secs(5))
+}
+
+/// Operations take at most `timeout`.
+fn open_for(dir: &Path, timeout: Duration) -> Container {
     let mut options = ConnectOptions::new(client::SystemAddress::from_dir(dir).unwrap());
-    options.timeout = Duration::from_secs(5);
+    options.timeout = timeout;
     let client = Client::connect(options).unwrap();
     client
         .block_on(async {
@@ -99,10 +104,11 @@ fn a_damaged_target_costs_what_lies_there() {
     assert_eq!(read_all(&system.dir()).0, OBJECTS as usize);
 }
 
-/// The state of target 1, and what a person is told.
-fn target_state(system: &System) -> (String, String) {
-    let state = system.json(&["pool", "query", "tank"])["targets"][1]["state"].clone();
-    (state.as_str().unwrap().to_string(), system.ok(&["pool", "query", "tank"]))
+/// Waits until target 1 has this state: engines answer before the control service has looked at all they hold.
+fn until_target_is(system: &System, state: &str) {
+    while system.json(&["pool", "query", "tank"])["targets"][1]["state"] != state {
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A target whose directory was gone (a disk exchanged, a mount missing at boot) made its part of the pool anew
@@ -123,13 +129,13 @@ fn a_wiped_target_is_down_and_never_served_as_empty() {
     let (target, aside) = (system.dir().join("engine0/target1"), system.path("aside"));
     std::fs::rename(&target, &aside).unwrap();
     system.ok(&["up"]);
+    until_target_is(&system, "down");
     let (good, errors) = read_all(&system.dir());
     assert!(good > 0 && good < OBJECTS as usize, "{good}");
     for error in &errors {
         assert!(error.contains("is down"), "{error}");
     }
-    let (state, told) = target_state(&system);
-    assert_eq!(state, "down");
+    let told = system.ok(&["pool", "query", "tank"]);
     assert!(told.contains("reset-target tank 1"), "{told}");
 
     // The disk is there again.
@@ -137,18 +143,19 @@ fn a_wiped_target_is_down_and_never_served_as_empty() {
     std::fs::remove_dir_all(&target).unwrap();
     std::fs::rename(&aside, &target).unwrap();
     system.ok(&["up"]);
+    until_target_is(&system, "up");
     assert_eq!(read_all(&system.dir()).0, OBJECTS as usize);
-    assert_eq!(target_state(&system).0, "up");
     system.fails(7, &["not down"], &["pool", "reset-target", "tank", "1", "--lose-data"]);
 
     // It is gone for good.
     system.ok(&["down"]);
     std::fs::remove_dir_all(&target).unwrap();
     system.ok(&["up"]);
+    until_target_is(&system, "down");
     assert!(!system.run(&["pool", "reset-target", "tank", "1"]).status.success());
-    assert_eq!(target_state(&system).0, "down");
+    until_target_is(&system, "down");
     system.ok(&["pool", "reset-target", "tank", "1", "--lose-data"]);
-    assert_eq!(target_state(&system).0, "up");
+    until_target_is(&system, "up");
     let cont = open(&system.dir());
     let mut lost = 0;
     for number in 0..OBJECTS {
@@ -162,4 +169,54 @@ fn a_wiped_target_is_down_and_never_served_as_empty() {
         }
     }
     assert_eq!(lost, OBJECTS as usize - good);
+}
+
+/// A batch was bound to targets when its ops were added; one under way when the map changed went to a target that
+/// had nothing to do with it any more, and a transaction was taken whatever map it had been made by. Objects
+/// with a second copy (not written to yet) have somewhere to go when their first target is down.
+#[test]
+fn a_batch_goes_where_the_newest_map_has_its_units() {
+    let system = System::up(2, 1);
+    system.ok(&["pool", "create", "tank", "--size", "256MiB", "--durability", "wal"]);
+    system.ok(&["cont", "create", "tank", "home"]);
+    let cont = open_for(&system.dir(), Duration::from_secs(120));
+    let class = "RP_2G1".parse().unwrap();
+    let mut objects: Vec<_> = (0..OBJECTS)
+        .map(|number| types::Oid::generate(0, number, ObjType::KvHashed, class, 0))
+        .map(|oid| client::KvObj { object: cont.object(oid) })
+        .collect();
+    // Those of target 0 first: it coordinates.
+    objects.sort_by_key(|kv| cont.engines_of(kv.object.oid()).unwrap()[0]);
+    let ranks = |at: usize| cont.engines_of(objects[at].object.oid()).unwrap()[0].0;
+    assert_eq!((ranks(0), ranks(OBJECTS as usize - 1)), (0, 1));
+    let put_all = |text: &[u8]| {
+        let tx = client::Tx::open(&cont, false);
+        cont.client().block_on(async {
+            for kv in &objects {
+                kv.put(Some(&tx), Cond::NONE, b"key", text).await.unwrap();
+            }
+            tx.commit().await.unwrap();
+        });
+    };
+    put_all(b"old");
+    let other = open_for(&system.dir(), Duration::from_secs(120));
+    let last = client::KvObj { object: other.object(objects[OBJECTS as usize - 1].object.oid()) };
+    assert_eq!(other.client().block_on(last.get(None, b"key")).unwrap().unwrap(), b"old");
+    system.ok(&["down"]);
+    for entry in std::fs::read_dir(system.dir().join("engine1")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_string_lossy().starts_with("target") {
+            std::fs::remove_dir_all(path).unwrap();
+        }
+    }
+    system.ok(&["up"]);
+    until_target_is(&system, "down");
+    // Both clients still have the old map: one asks the target that is down, one has it take part.
+    other.client().block_on(last.put(None, Cond::NONE, b"key", b"one")).unwrap();
+    assert_eq!(other.client().block_on(last.get(None, b"key")).unwrap().unwrap(), b"one");
+    put_all(b"new");
+    for kv in &objects {
+        assert_eq!(cont.client().block_on(kv.get(None, b"key")).unwrap().unwrap(), b"new");
+        assert_eq!(cont.engines_of(kv.object.oid()).unwrap()[0].0, 0);
+    }
 }

@@ -1,15 +1,15 @@
 //! Batches: ops that take effect together.
 //!
 //! A batch whose ops fall on one target is one request and one round trip. Otherwise it goes
-//! whole to the target of its first op, which coordinates a two-phase commit.
+//! whole to the target of its first op, which coordinates a two-phase commit. Targets are looked up when it runs.
 
 use crate::cont::Container;
 use crate::sums;
-use crate::target::Ask;
+use crate::target::{Ask, Attempt};
 use smallvec::SmallVec;
 use std::time::Duration;
 use transport::Answer;
-use types::{Code, CsumKind, Epoch, Error, Result, TargetId, Unit};
+use types::{Code, CsumKind, Epoch, Error, Result, TargetId};
 use wire::link::Link;
 use wire::obj::{
     self, BatchReply, ListScope, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums,
@@ -22,11 +22,29 @@ const ABSENCE_PAUSE: Duration = Duration::from_millis(20);
 /// Times that data are asked for again, or sent again, after they differed from their sums.
 const MISMATCH_RETRIES: u32 = 2;
 
-/// Ops of one target.
-struct Part<'a> {
-    target: TargetId,
-    batch: obj::Batch<'a>,
-    bulk_out: SmallVec<[&'a [u8]; 2]>,
+/// Where a batch goes under one map: the targets, in the order in which its ops first name them.
+struct Route {
+    map_version: u32,
+    targets: SmallVec<[TargetId; 1]>,
+    /// For each op, the place of its target among them, where there are several.
+    of_ops: SmallVec<[u16; 4]>,
+    /// For each check, likewise.
+    of_checks: SmallVec<[u16; 4]>,
+}
+
+impl Route {
+    fn place(&mut self, target: TargetId) -> u16 {
+        let known = self.targets.iter().position(|known| *known == target);
+        known.unwrap_or_else(|| {
+            self.targets.push(target);
+            self.targets.len() - 1
+        }) as u16
+    }
+
+    /// The target that an op goes to.
+    fn of_op(&self, op: usize) -> TargetId {
+        self.targets[self.of_ops[op] as usize]
+    }
 }
 
 /// The sums of a batch's bulk.
@@ -34,28 +52,17 @@ fn of_kind(kind: CsumKind, bytes: &[u8]) -> Sums<'_> {
     if bytes.is_empty() { Sums::NONE } else { Sums { kind, bytes } }
 }
 
-impl Part<'_> {
-    fn encode_request(&self, kind: CsumKind, sums: &[u8], body: &mut Vec<u8>) {
-        // As `Request::Batch` with these sums, without copying the ops.
-        let obj::Batch { pool, cont, at, checks, ops, .. } = &self.batch;
-        wire::encode_into(
-            &(RequestKind::BATCH_TAG, pool, cont, at, checks, ops, of_kind(kind, sums)),
-            body,
-        );
-    }
-}
-
 /// Ops in the making. Data of an op is attached right after the op itself.
+///
+/// Ops name units. Which targets that are is found when the batch runs, and again, for all of it and under
+/// the same transaction id, when the map turns out to be stale or a target cannot be reached.
 pub struct Batch<'a> {
     cont: Container,
-    parts: SmallVec<[Part<'a>; 1]>,
-    /// For each op: its part, and its place there.
-    order: SmallVec<[(u16, u16); 4]>,
+    ops: Vec<Op<'a>>,
+    checks: Vec<ReadCheck<'a>>,
+    /// Data, with the op that they belong to.
+    bulk_out: SmallVec<[(usize, &'a [u8]); 2]>,
     bulk_in: Vec<&'a mut [u8]>,
-    /// Handles that the batch registers for certain.
-    opens: SmallVec<[(TargetId, Unit); 1]>,
-    /// Ops that register a handle on what their link leads to, if it is held there.
-    open_links: SmallVec<[(u16, u16); 1]>,
     failed: Option<Error>,
 }
 
@@ -63,34 +70,17 @@ impl<'a> Batch<'a> {
     pub fn new(cont: &Container) -> Batch<'a> {
         Batch {
             cont: cont.clone(),
-            parts: SmallVec::new(),
-            order: SmallVec::new(),
+            ops: Vec::with_capacity(2),
+            checks: Vec::new(),
+            bulk_out: SmallVec::new(),
             bulk_in: Vec::new(),
-            opens: SmallVec::new(),
-            open_links: SmallVec::new(),
             failed: None,
         }
     }
 
     /// True when nothing was added.
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    fn part(&mut self, target: TargetId) -> usize {
-        if let Some(at) = self.parts.iter().position(|part| part.target == target) {
-            return at;
-        }
-        let batch = obj::Batch {
-            pool: self.cont.pool().info().id,
-            cont: self.cont.id(),
-            at: self.cont.at(),
-            checks: Vec::new(),
-            ops: Vec::with_capacity(2),
-            sums: Sums::NONE,
-        };
-        self.parts.push(Part { target, batch, bulk_out: SmallVec::new() });
-        self.parts.len() - 1
+        self.ops.is_empty() && self.checks.is_empty()
     }
 
     /// Fails the batch with `TxRestart` if what was read has changed. A check on a dkey is made of
@@ -108,13 +98,7 @@ impl<'a> Batch<'a> {
 
     /// The same of the unit that the check names, whatever it is on.
     pub fn check_of_unit(&mut self, check: ReadCheck<'a>) {
-        match self.cont.target_of(check.unit) {
-            Ok(target) => {
-                let part = self.part(target);
-                self.parts[part].batch.checks.push(check);
-            }
-            Err(error) => self.failed = Some(error),
-        }
+        self.checks.push(check);
     }
 
     /// Adds an op. One on a dkey is for the unit that holds it, whatever group it names; another one
@@ -143,39 +127,19 @@ impl<'a> Batch<'a> {
 
     /// Adds an op for the unit that it names, whatever it is on.
     pub fn op_of_unit(&mut self, op: Op<'a>) -> usize {
-        let target = match self.cont.target_of(op.unit()) {
-            Ok(target) => target,
-            Err(error) => {
-                self.failed = Some(error);
-                self.order.push((0, 0));
-                return self.order.len() - 1;
-            }
-        };
-        if let Op::Open { unit } = op {
-            self.opens.push((target, unit));
-        }
-        let opens_link = matches!(op, Op::FetchLink { open: true, .. });
         if op.is_write() && self.cont.is_read_only() {
             self.failed = Some(Error::new(Code::ReadOnly, "the container is open read-only"));
         }
-        let part = self.part(target);
-        let ops = &mut self.parts[part].batch.ops;
-        ops.push(op);
-        let place = (part as u16, (ops.len() - 1) as u16);
-        if opens_link {
-            self.open_links.push(place);
-        }
-        self.order.push(place);
-        self.order.len() - 1
+        self.ops.push(op);
+        self.ops.len() - 1
     }
 
     /// Data of the update just added.
     pub fn bulk_out(&mut self, data: &'a [u8]) {
-        if let Some(&(part, _)) = self.order.last()
+        if let Some(op) = self.ops.len().checked_sub(1)
             && !data.is_empty()
-            && let Some(part) = self.parts.get_mut(part as usize)
         {
-            part.bulk_out.push(data);
+            self.bulk_out.push((op, data));
         }
     }
 
@@ -194,59 +158,121 @@ impl<'a> Batch<'a> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        match self.parts.len() {
-            0 => Ok(BatchResult { epoch: Epoch::ZERO, bodies: SmallVec::new(), order: self.order }),
-            1 => self.run_on_one().await,
-            _ => self.run_on_several().await,
+        let mut attempt = Attempt::new(self.cont.client());
+        let mut has_asked = false;
+        loop {
+            let route = self.route()?;
+            attempt.route(route.map_version);
+            let outcome = match route.targets[..] {
+                [] => return Ok(BatchResult::nothing()),
+                [target] => self.run_on_one(target, &mut attempt).await,
+                _ => self.run_on_several(&route, &mut attempt).await,
+            };
+            match outcome {
+                Err(error) if self.map_version() == route.map_version => {
+                    // A target that does not hold what it held may be out of the newest map.
+                    if error.code != Code::Unreach || has_asked {
+                        return Err(error);
+                    }
+                    has_asked = true;
+                    self.cont.pool().0.state.refresh_soon(self.cont.client()).await;
+                    if self.map_version() == route.map_version {
+                        return Err(error);
+                    }
+                }
+                Err(error) if matches!(error.code, Code::Stale | Code::Unreach) => {}
+                outcome => return outcome,
+            }
         }
     }
 
-    async fn run_on_one(mut self) -> Result<BatchResult> {
-        let Some(part) = self.parts.pop() else {
-            return Err(Error::bare(Code::Inval));
+    fn map_version(&self) -> u32 {
+        self.cont.pool().0.state.map_version()
+    }
+
+    /// Where everything goes under the newest map that is known.
+    fn route(&self) -> Result<Route> {
+        let mut route = Route {
+            map_version: self.map_version(),
+            targets: SmallVec::new(),
+            of_ops: SmallVec::with_capacity(self.ops.len()),
+            of_checks: SmallVec::with_capacity(self.checks.len()),
         };
-        let target = part.target;
-        let answer = match self.ask_one(&part).await {
-            Err(error) if error.code == Code::Csum => self.ask_again(&part, error).await?,
+        for op in &self.ops {
+            let place = route.place(self.cont.target_of(op.unit())?);
+            route.of_ops.push(place);
+        }
+        for check in &self.checks {
+            let place = route.place(self.cont.target_of(check.unit)?);
+            route.of_checks.push(place);
+        }
+        Ok(route)
+    }
+
+    async fn run_on_one(&mut self, target: TargetId, attempt: &mut Attempt) -> Result<BatchResult> {
+        let answer = match self.ask_one(target, attempt).await {
+            Err(error) if error.code == Code::Csum => {
+                self.ask_again(target, attempt, error).await?
+            }
             outcome => outcome?,
         };
         let mut bodies: SmallVec<[Body; 1]> = SmallVec::new();
         bodies.push(Body { bytes: answer.body, from: 1 });
         let epoch = bodies[0].epoch()?;
-        note_opens(&self.cont, &self.opens, &self.open_links, |_| target, &bodies)?;
-        Ok(BatchResult { epoch, bodies, order: self.order })
+        let result =
+            BatchResult { epoch, bodies, op_count: self.ops.len(), places: SmallVec::new() };
+        self.note_opens(|_| target, &result)?;
+        Ok(result)
     }
 
-    /// Sends a part that is all of the batch; compares what comes back with its sums.
-    async fn ask_one(&mut self, part: &Part<'_>) -> Result<Answer> {
+    /// Sends all of the batch to one target; compares what comes back with its sums.
+    async fn ask_one(&mut self, target: TargetId, attempt: &mut Attempt) -> Result<Answer> {
         let kind = self.cont.info().props.csum;
-        let bytes = sums::of_update(kind, &part.batch.ops, &part.bulk_out)?;
-        let mut body = Vec::with_capacity(192 + bytes.len());
-        part.encode_request(kind, &bytes, &mut body);
+        let bulk_out: SmallVec<[&[u8]; 2]> = self.bulk_out.iter().map(|(_, data)| *data).collect();
+        let bytes = sums::of_update(kind, &self.ops, &bulk_out)?;
         let pool = &self.cont.pool().0;
-        let link = pool.client.target(part.target);
-        let writes = part.batch.ops.iter().any(Op::is_write);
+        let mut body = Vec::with_capacity(192 + bytes.len());
+        // As `Request::Batch` with these sums, without copying the ops.
+        let (cont, at) = (self.cont.id(), self.cont.at());
+        let sums = of_kind(kind, &bytes);
+        wire::encode_into(
+            &(RequestKind::BATCH_TAG, pool.state.id, cont, at, &self.checks, &self.ops, sums),
+            &mut body,
+        );
+        let link = pool.client.target(target);
+        let writes = self.writes();
+        let opens = self.ops.iter().any(|op| matches!(op, Op::Open { .. }));
         let _in_doubt = if writes { Some(link.in_doubt.begin().await) } else { None };
-        let _opening = (writes && !self.opens.is_empty()).then(|| link.begin_opening());
-        let ask = Ask { body: &body, bulk_out: &part.bulk_out, bulk_in: &mut self.bulk_in };
-        let answer = link.ask(&pool.client, &pool.state, ask).await?;
+        let _opening = (writes && opens).then(|| link.begin_opening());
+        let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut self.bulk_in };
+        let answer = link.ask_as(&pool.client, &pool.state, ask, attempt).await?;
         if kind != CsumKind::Off && answer.bulk_bytes > 0 {
             sums::check_reply(kind, &answer.body[1..], &self.bulk_in, answer.bulk_bytes)?;
         }
         Ok(answer)
     }
 
+    fn writes(&self) -> bool {
+        self.ops.iter().any(Op::is_write)
+    }
+
     /// After a mismatch: tries again, for it may have happened on the way; then has the target look
     /// at what it holds. A batch that writes and reads data is not repeated.
-    async fn ask_again(&mut self, part: &Part<'_>, first: Error) -> Result<Answer> {
-        let writes = part.batch.ops.iter().any(Op::is_write);
+    async fn ask_again(
+        &mut self,
+        target: TargetId,
+        attempt: &mut Attempt,
+        first: Error,
+    ) -> Result<Answer> {
+        let writes = self.writes();
         if writes && !self.bulk_in.is_empty() {
             return Err(first);
         }
         let mut last = first;
         for _ in 0..MISMATCH_RETRIES {
-            tracing::warn!("target {}: {last}; trying again", part.target);
-            match self.ask_one(part).await {
+            tracing::warn!("target {target}: {last}; trying again");
+            attempt.begin_anew(self.cont.client());
+            match self.ask_one(target, attempt).await {
                 Err(error) if error.code == Code::Csum => last = error,
                 outcome => return outcome,
             }
@@ -255,90 +281,122 @@ impl<'a> Batch<'a> {
             return Err(last);
         }
         let pool = &self.cont.pool().0;
-        let body = wire::encode(&Request::Verify(part.batch.clone()));
+        let batch = self.part(self.ops.clone(), self.checks.clone(), Sums::NONE);
+        let body = wire::encode(&Request::Verify(batch));
         let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
-        let asked = pool.client.target(part.target).ask(&pool.client, &pool.state, ask).await;
+        let asked = pool.client.target(target).ask(&pool.client, &pool.state, ask).await;
         let said = asked.and_then(|answer| wire::decode::<u64>(&answer.body[1..]));
         Err(match said {
             Ok(0) => last.context(format!(
-                "target {} holds the data whole; they are damaged on their way",
-                part.target
+                "target {target} holds the data whole; they are damaged on their way"
             )),
-            Ok(_) => last.context(format!("the data are damaged on target {}", part.target)),
+            Ok(_) => last.context(format!("the data are damaged on target {target}")),
             Err(error) => {
-                tracing::warn!("target {} could not look at its data: {error}", part.target);
+                tracing::warn!("target {target} could not look at its data: {error}");
                 last
             }
         })
     }
 
-    async fn run_on_several(mut self) -> Result<BatchResult> {
+    /// Some of the ops and checks, as a target gets them.
+    fn part<'b>(
+        &self,
+        ops: Vec<Op<'b>>,
+        checks: Vec<ReadCheck<'b>>,
+        sums: Sums<'b>,
+    ) -> obj::Batch<'b> {
+        let pool = self.cont.pool().0.state.id;
+        obj::Batch { pool, cont: self.cont.id(), at: self.cont.at(), checks, ops, sums }
+    }
+
+    async fn run_on_several(
+        &mut self,
+        route: &Route,
+        attempt: &mut Attempt,
+    ) -> Result<BatchResult> {
         if !self.bulk_in.is_empty() {
             return Err(Error::inval("a batch over several targets cannot fetch bulk data"));
         }
         let kind = self.cont.info().props.csum;
-        let mut encoded: Vec<Vec<u8>> = Vec::with_capacity(self.parts.len());
-        for part in &mut self.parts {
-            let bytes = sums::of_update(kind, &part.batch.ops, &part.bulk_out)?;
-            let batch = obj::Batch { sums: of_kind(kind, &bytes), ..part.batch.clone() };
-            encoded.push(wire::encode(&batch));
+        let mut encoded: Vec<(Vec<u8>, u32)> = Vec::with_capacity(route.targets.len());
+        let mut bulk_out: Vec<&[u8]> = Vec::with_capacity(self.bulk_out.len());
+        for place in 0..route.targets.len() as u16 {
+            let is_here = |op: usize| route.of_ops[op] == place;
+            let ops = self.ops.iter().enumerate().filter(|(at, _)| is_here(*at));
+            let ops: Vec<Op<'_>> = ops.map(|(_, op)| op.clone()).collect();
+            let checks = self.checks.iter().zip(&route.of_checks).filter(|(_, of)| **of == place);
+            let checks: Vec<ReadCheck<'_>> = checks.map(|(check, _)| check.clone()).collect();
+            let from = bulk_out.len();
+            bulk_out.extend(self.bulk_out.iter().filter(|(op, _)| is_here(*op)).map(|(_, d)| *d));
+            let bytes: usize = bulk_out[from..].iter().map(|piece| piece.len()).sum();
+            let sums = sums::of_update(kind, &ops, &bulk_out[from..])?;
+            let part = self.part(ops, checks, of_kind(kind, &sums));
+            encoded.push((wire::encode(&part), bytes as u32));
         }
-        let mut bulk_out: Vec<&[u8]> = Vec::new();
-        let mut parts = Vec::with_capacity(encoded.len());
-        for (part, batch) in self.parts.iter().zip(&encoded) {
-            let bytes: usize = part.bulk_out.iter().map(|piece| piece.len()).sum();
-            parts.push((part.target, serde_bytes::Bytes::new(batch), bytes as u32));
-            bulk_out.extend(part.bulk_out.iter());
-        }
+        let parts: Vec<_> = route
+            .targets
+            .iter()
+            .zip(&encoded)
+            .map(|(target, (part, bytes))| (*target, serde_bytes::Bytes::new(part), *bytes))
+            .collect();
         let client = self.cont.client();
-        let deadline = client.env().now() + client.options().timeout;
-        let link = client.target(self.parts[0].target);
+        let link = client.target(route.targets[0]);
         let answer = loop {
             let _in_doubt = link.in_doubt.begin().await;
-            let tx = TxId { client: client.id(), seq: client.next_request() };
+            let tx = TxId { client: client.id(), seq: attempt.request_id };
             let body = wire::encode(&Request::Commit { tx, parts: parts.clone() });
             let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut [] };
-            match link.ask(client, &self.cont.pool().0.state, ask).await {
+            match link.ask_as(client, &self.cont.pool().0.state, ask, attempt).await {
                 // A participant was away and the transaction is aborted: try again.
-                Err(error) if error.code == Code::Unreach && client.env().now() < deadline => {
+                Err(error) if error.code == Code::Unreach && !attempt.is_over(client) => {
+                    attempt.begin_anew(client);
                     client.env().sleep(ABSENCE_PAUSE).await;
                 }
                 outcome => break outcome?,
             }
         };
         let reply: TxReply<'_> = wire::decode(&answer.body[1..])?;
-        if reply.parts.len() != self.parts.len() {
+        if reply.parts.len() != parts.len() {
             return Err(Error::new(Code::Proto, "a transaction's answer lacks parts"));
         }
         let bodies: SmallVec<[Body; 1]> =
             reply.parts.iter().map(|part| Body { bytes: part.to_vec(), from: 0 }).collect();
-        let target_of = |part: u16| self.parts[part as usize].target;
-        note_opens(&self.cont, &self.opens, &self.open_links, target_of, &bodies)?;
-        Ok(BatchResult { epoch: reply.epoch, bodies, order: self.order })
+        let mut counts = vec![0u16; parts.len()];
+        let places = route.of_ops.iter().map(|&part| {
+            counts[part as usize] += 1;
+            (part, counts[part as usize] - 1)
+        });
+        let places = places.collect();
+        let result = BatchResult { epoch: reply.epoch, bodies, op_count: self.ops.len(), places };
+        self.note_opens(|op| route.of_op(op), &result)?;
+        Ok(result)
     }
-}
 
-/// Remembers the handles that a batch registered, for restarts of the engine.
-fn note_opens(
-    cont: &Container,
-    opens: &[(TargetId, Unit)],
-    open_links: &[(u16, u16)],
-    target_of: impl Fn(u16) -> TargetId,
-    bodies: &[Body],
-) -> Result<()> {
-    for (target, unit) in opens {
-        cont.note_open(*target, *unit);
-    }
-    for &(part, at) in open_links {
-        let Some(body) = bodies.get(part as usize) else { continue };
-        if let Some(OpReply::Link { value: Some(value), opened: true, .. }) =
-            body.reply()?.ops.get(at as usize)
-            && let Some(link) = Link::decode(value)
-        {
-            cont.note_open(target_of(part), link.oid.first_unit());
+    /// Remembers the handles that the batch registered, for restarts of the engine.
+    fn note_opens(
+        &self,
+        target_of: impl Fn(usize) -> TargetId,
+        result: &BatchResult,
+    ) -> Result<()> {
+        for (at, op) in self.ops.iter().enumerate() {
+            if let Op::Open { unit } = op {
+                self.cont.note_open(target_of(at), *unit);
+            }
         }
+        if !self.ops.iter().any(|op| matches!(op, Op::FetchLink { open: true, .. })) {
+            return Ok(());
+        }
+        let replies = result.replies()?;
+        for (at, (op, reply)) in self.ops.iter().zip(&replies).enumerate() {
+            if let Op::FetchLink { open: true, .. } = op
+                && let OpReply::Link { value: Some(value), opened: true, .. } = reply
+                && let Some(link) = Link::decode(value)
+            {
+                self.cont.note_open(target_of(at), link.oid.first_unit());
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// An encoded [`BatchReply`] and where it begins.
@@ -365,10 +423,17 @@ pub struct BatchResult {
     /// Epoch at which its writes took effect (or its reads looked).
     pub epoch: Epoch,
     bodies: SmallVec<[Body; 1]>,
-    order: SmallVec<[(u16, u16); 4]>,
+    op_count: usize,
+    /// For each op, its part and its place there; empty when there is one part.
+    places: SmallVec<[(u16, u16); 4]>,
 }
 
 impl BatchResult {
+    fn nothing() -> BatchResult {
+        let (bodies, places) = (SmallVec::new(), SmallVec::new());
+        BatchResult { epoch: Epoch::ZERO, bodies, op_count: 0, places }
+    }
+
     /// The replies, in the order of the ops.
     pub fn replies(&self) -> Result<Vec<OpReply<'_>>> {
         let mut parts = Vec::with_capacity(self.bodies.len());
@@ -377,12 +442,12 @@ impl BatchResult {
         }
         if let [ops] = &mut parts[..] {
             let ops = std::mem::take(ops);
-            if ops.len() != self.order.len() {
+            if ops.len() != self.op_count {
                 return Err(Error::new(Code::Proto, "an answer lacks replies"));
             }
             return Ok(ops);
         }
-        self.order
+        self.places
             .iter()
             .map(|&(part, at)| {
                 let reply = parts.get(part as usize).and_then(|ops| ops.get(at as usize));

@@ -21,6 +21,9 @@ use wire::obj::{PoolShardStat, Request};
 use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
 
+/// How long the catalog is asked where an engine is that cannot be reached.
+const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// In place of a handle: the control service does not know of this one.
 pub(crate) const HANDLE_NONE: u64 = 0;
 
@@ -58,6 +61,15 @@ impl PoolState {
             self.hints.replace(None);
         }
         Ok(())
+    }
+
+    /// The same for who can do without, and does not wait long.
+    pub async fn refresh_soon(&self, client: &Client) {
+        match client.env().timeout(REFRESH_TIME_MAX, self.refresh(client)).await {
+            Some(Err(error)) => tracing::debug!("refreshing the pool map: {error}"),
+            None => tracing::debug!("refreshing the pool map: no answer"),
+            Some(Ok(())) => {}
+        }
     }
 
     pub fn hints(&self) -> Rc<HintTable> {

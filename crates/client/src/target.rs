@@ -21,9 +21,6 @@ const RELEASES_HELD_MAX: usize = 64;
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(2);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// How long the catalog is asked where an engine is that cannot be reached.
-const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
-
 /// How often a client that holds locks looks whether it is still connected.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
@@ -81,6 +78,44 @@ pub(crate) struct Ask<'a, 'b> {
     pub bulk_in: &'a mut [&'b mut [u8]],
 }
 
+/// A request over its tries: its id stays the same wherever it is sent.
+pub(crate) struct Attempt {
+    pub request_id: u64,
+    deadline: Duration,
+    flags: u8,
+    pause: Duration,
+    /// Version of the map by which its target was found; `None`: no other target could answer it.
+    routed_under: Option<u32>,
+}
+
+impl Attempt {
+    pub fn new(client: &Client) -> Attempt {
+        Attempt {
+            request_id: client.next_request(),
+            deadline: client.env().now() + client.options().timeout,
+            flags: 0,
+            pause: RECONNECT_PAUSE_MIN,
+            routed_under: None,
+        }
+    }
+
+    /// Its target was found under this version of the map.
+    pub fn route(&mut self, map_version: u32) {
+        self.routed_under = Some(map_version);
+    }
+
+    /// What was tried has had no effect and will have none: another id, within the same time.
+    pub fn begin_anew(&mut self, client: &Client) {
+        self.request_id = client.next_request();
+        self.flags = 0;
+    }
+
+    /// Its time is over.
+    pub fn is_over(&self, client: &Client) -> bool {
+        client.env().now() >= self.deadline
+    }
+}
+
 impl TargetLink {
     pub fn new(id: TargetId) -> TargetLink {
         TargetLink {
@@ -108,12 +143,24 @@ impl TargetLink {
     /// Sends a request and waits for its answer, over reconnects and map changes, until the
     /// client's timeout. The body of the answer begins after the `Ok` tag.
     pub async fn ask(&self, client: &Client, pool: &PoolState, ask: Ask<'_, '_>) -> Result<Answer> {
+        self.ask_as(client, pool, ask, &mut Attempt::new(client)).await
+    }
+
+    /// The same, as a further attempt of a request that may go elsewhere under another map: then
+    /// `Stale` is the answer as soon as there is one.
+    pub async fn ask_as(
+        &self,
+        client: &Client,
+        pool: &PoolState,
+        ask: Ask<'_, '_>,
+        attempt: &mut Attempt,
+    ) -> Result<Answer> {
         let env = client.env();
-        let request_id = client.next_request();
-        let deadline = env.now() + client.options().timeout;
-        let mut flags = 0;
-        let mut pause = RECONNECT_PAUSE_MIN;
+        let deadline = attempt.deadline;
         loop {
+            if attempt.routed_under.is_some_and(|version| version != pool.map_version()) {
+                return Err(Error::bare(Code::Stale));
+            }
             let mut used = None;
             let outcome = match self.conn(client, pool).await {
                 Ok(conn) => {
@@ -122,8 +169,8 @@ impl TargetLink {
                     let left = deadline.saturating_sub(env.now());
                     let call = Call {
                         kind: Kind::Request,
-                        request_id,
-                        flags,
+                        request_id: attempt.request_id,
+                        flags: attempt.flags,
                         map_version: pool.map_version(),
                         deadline: left,
                         body: ask.body,
@@ -149,7 +196,7 @@ impl TargetLink {
                             self.is_short.set(true);
                             pool.forget_rooms();
                         }
-                        if env.now() + pause >= deadline {
+                        if env.now() + attempt.pause >= deadline {
                             return Err(error);
                         }
                         match error.code {
@@ -158,9 +205,9 @@ impl TargetLink {
                             // request up, perhaps after its effect.
                             Code::Closed => {
                                 self.give_up(used);
-                                flags = wire::header::FLAG_RETRY;
-                                env.sleep(pause).await;
-                                pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+                                attempt.flags = wire::header::FLAG_RETRY;
+                                env.sleep(attempt.pause).await;
+                                attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);
                             }
                             _ => return Err(error),
                         }
@@ -168,15 +215,15 @@ impl TargetLink {
                 },
                 Err(error) if matches!(error.code, Code::Unreach | Code::Closed) => {
                     self.give_up(used);
-                    if env.now() + pause >= deadline {
+                    if env.now() + attempt.pause >= deadline {
                         return Err(Error::new(
                             Code::TimedOut,
                             format!("target {} gave no answer in time: {error}", self.id),
                         ));
                     }
-                    flags = wire::header::FLAG_RETRY;
-                    env.sleep(pause).await;
-                    pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+                    attempt.flags = wire::header::FLAG_RETRY;
+                    env.sleep(attempt.pause).await;
+                    attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);
                 }
                 Err(error) => return Err(error),
             }
@@ -216,11 +263,7 @@ impl TargetLink {
         }
         // The engine may have moved; the next try uses what the catalog knows. Whoever has the
         // catalog may be away longer than this engine.
-        match client.env().timeout(REFRESH_TIME_MAX, pool.refresh(client)).await {
-            Some(Err(error)) => tracing::debug!("refreshing the pool map: {error}"),
-            None => tracing::debug!("refreshing the pool map: no answer"),
-            Some(Ok(())) => {}
-        }
+        pool.refresh_soon(client).await;
         let code = if last.code == Code::TimedOut { Code::Unreach } else { last.code };
         Err(Error::new(code, format!("engine {} at {}: {last}", engine.rank, engine.tcp)))
     }

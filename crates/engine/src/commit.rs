@@ -10,6 +10,7 @@
 //! requests that meet a held key wait for the decision instead ([`crate::batch`]).
 
 use crate::admission::{PREPARE_WAIT_MAX, at_clients_pace};
+use crate::batch::check_map;
 use crate::target::{Session, Target, TargetPool};
 use futures_util::future::join_all;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use transport::{Incoming, IncomingBulk};
 use types::{Code, Epoch, Error, PoolId, Result, TargetId};
 use vos::{Lsn, Origin};
+use wire::Header;
 use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome, TxReply};
 
 /// A participant asks after this long without a decision; after a restart, at once.
@@ -34,7 +36,7 @@ enum Bulk<'a> {
 impl Target {
     /// Takes a whole transaction off a connection and coordinates it.
     pub(crate) async fn receive_commit(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
-        let Incoming { body, mut bulk, responder, .. } = incoming;
+        let Incoming { header, body, mut bulk, responder } = incoming;
         let mut data = vec![0; bulk.remaining()];
         if let Err(error) = bulk.read_into(&mut data).await {
             return self.answer_error(responder, 0, error).await;
@@ -42,7 +44,7 @@ impl Target {
         drop(bulk);
         let (target, caller) = (self.clone(), caller.clone());
         self.spawn_counted(async move {
-            let answer = match target.commit_once(&caller, &body, &data).await {
+            let answer = match target.commit_once(&caller, &header, &body, &data).await {
                 Ok(answer) => answer,
                 Err(error) => wire::encode(&Err::<(), Error>(error)),
             };
@@ -54,6 +56,7 @@ impl Target {
     async fn commit_once(
         self: &Rc<Self>,
         caller: &Session,
+        header: &Header,
         body: &[u8],
         data: &[u8],
     ) -> Result<Vec<u8>> {
@@ -81,6 +84,8 @@ impl Target {
         if let Some(answer) = ctx.shard.replayed(tx)? {
             return Ok(answer);
         }
+        // Its parts may belong elsewhere by now.
+        check_map(header, &ctx)?;
         // In the same step as this: from here on another try waits for this one, and before, who has come
         // again may have been answered.
         if caller.is_over() {
