@@ -175,7 +175,7 @@ impl<'a> Batch<'a> {
                         return Err(error);
                     }
                     has_asked = true;
-                    self.cont.pool().0.state.refresh_soon(self.cont.client()).await;
+                    self.cont.pool().0.state.refresh_briefly(self.cont.client()).await;
                     if self.map_version() == route.map_version {
                         return Err(error);
                     }

@@ -8,7 +8,7 @@ use placement::HintTable;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 use types::{ContProps, PoolId, Result, TargetId};
 use uuid::Uuid;
@@ -21,11 +21,14 @@ use wire::obj::{PoolShardStat, Request};
 use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
 
-/// How long the catalog is asked where an engine is that cannot be reached.
-const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
+/// How long a batch waits for a newer map when a target does not hold what it held.
+const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// In place of a handle: the control service does not know of this one.
 pub(crate) const HANDLE_NONE: u64 = 0;
+
+/// How long the catalog is asked for a newer map, when an engine cannot be reached.
+const REFRESH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The map of a pool, renewed when a target says it is stale.
 pub(crate) struct PoolState {
@@ -36,6 +39,8 @@ pub(crate) struct PoolState {
     /// Where there is room, and when that was asked for.
     rooms: RefCell<Vec<TargetRoom>>,
     rooms_asked: Cell<Option<Duration>>,
+    this: Weak<PoolState>,
+    is_refreshing: Cell<bool>,
 }
 
 impl PoolState {
@@ -54,18 +59,40 @@ impl PoolState {
 
     /// Gets the newest map.
     pub async fn refresh(&self, client: &Client) -> Result<()> {
-        let fresh = client.pool_map(self.id).await?;
+        self.take(client.pool_map(self.id).await?);
+        Ok(())
+    }
+
+    /// Takes a map if it is newer.
+    pub fn take(&self, fresh: PoolMap) {
         if fresh.version > self.version.get() {
             self.version.set(fresh.version);
             self.map.replace(Rc::new(fresh));
             self.hints.replace(None);
         }
-        Ok(())
     }
 
-    /// The same for who can do without, and does not wait long.
-    pub async fn refresh_soon(&self, client: &Client) {
-        match client.env().timeout(REFRESH_TIME_MAX, self.refresh(client)).await {
+    /// Gets the newest map in the background: who only needs it to find an engine that has moved does not
+    /// wait for the catalog.
+    pub fn refresh_soon(&self, client: &Client) {
+        if self.is_refreshing.replace(true) {
+            return;
+        }
+        let (state, client) = (self.this.clone(), client.clone());
+        client.env().clone().spawn(async move {
+            let Some(state) = state.upgrade() else { return };
+            match client.env().timeout(REFRESH_TIME_MAX, state.refresh(&client)).await {
+                Some(Err(error)) => tracing::debug!("refreshing the pool map: {error}"),
+                None => tracing::debug!("refreshing the pool map: no answer"),
+                Some(Ok(())) => {}
+            }
+            state.is_refreshing.set(false);
+        });
+    }
+
+    /// Gets the newest map, if that does not take long.
+    pub async fn refresh_briefly(&self, client: &Client) {
+        match client.env().timeout(REFRESH_WAIT_MAX, self.refresh(client)).await {
             Some(Err(error)) => tracing::debug!("refreshing the pool map: {error}"),
             None => tracing::debug!("refreshing the pool map: no answer"),
             Some(Ok(())) => {}
@@ -141,7 +168,9 @@ impl SpaceInfo {
 
 impl Pool {
     pub(crate) fn new(client: Client, handle: u64, info: PoolInfo) -> Pool {
-        let state = Rc::new(PoolState {
+        let state = Rc::new_cyclic(|this| PoolState {
+            this: this.clone(),
+            is_refreshing: Cell::new(false),
             id: info.id,
             version: Cell::new(info.map.version),
             map: RefCell::new(Rc::new(info.map.clone())),

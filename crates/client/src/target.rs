@@ -13,6 +13,7 @@ use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::Kind;
 use wire::hello::Service;
 use wire::lock::LockReply;
+use wire::map::PoolMap;
 use wire::obj::{Batch, BatchReply, Notice, Op, Request, Sums};
 
 /// Closed handles are told together with the next request, or when this many wait.
@@ -200,7 +201,13 @@ impl TargetLink {
                             return Err(error);
                         }
                         match error.code {
-                            Code::Stale => pool.refresh(client).await?,
+                            Code::Stale => {
+                                if !self.take_newer_map(client, pool).await {
+                                    pool.refresh_soon(client);
+                                    env.sleep(pause).await;
+                                    pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+                                }
+                            }
                             // The engine is stopping, perhaps it comes back; or it has given the
                             // request up, perhaps after its effect.
                             Code::Closed => {
@@ -213,7 +220,7 @@ impl TargetLink {
                         }
                     }
                 },
-                Err(error) if matches!(error.code, Code::Unreach | Code::Closed) => {
+                Err(error) if matches!(error.code, Code::Unreach | Code::Closed | Code::Stale) => {
                     self.give_up(used);
                     if env.now() + attempt.pause >= deadline {
                         return Err(Error::new(
@@ -261,9 +268,8 @@ impl TargetLink {
                 Err(error) => last = error,
             }
         }
-        // The engine may have moved; the next try uses what the catalog knows. Whoever has the
-        // catalog may be away longer than this engine.
-        pool.refresh_soon(client).await;
+        // The engine may have moved: one of the next tries uses what is heard of it.
+        pool.refresh_soon(client);
         let code = if last.code == Code::TimedOut { Code::Unreach } else { last.code };
         Err(Error::new(code, format!("engine {} at {}: {last}", engine.rank, engine.tcp)))
     }
@@ -344,6 +350,20 @@ impl TargetLink {
             }
         }
         Ok(())
+    }
+
+    /// Gets the map from the target, which has said that it knows a newer one. False when that fails.
+    async fn take_newer_map(&self, client: &Client, pool: &PoolState) -> bool {
+        let Some(conn) = self.conn.borrow().clone() else { return false };
+        let version = pool.map_version();
+        let body = wire::encode(&Request::PoolMap { pool: pool.id });
+        let answer = self.call_once(client, &conn, &body).await;
+        let map = answer.and_then(|answer| wire::decode::<Result<PoolMap>>(&answer.body)?);
+        match map {
+            Ok(map) => pool.take(map),
+            Err(error) => tracing::debug!("target {}: its pool map: {error}", self.id),
+        }
+        pool.map_version() > version
     }
 
     async fn call_once(&self, client: &Client, conn: &Conn, body: &[u8]) -> Result<Answer> {

@@ -24,6 +24,11 @@ pub const SYSTEM: &str = "system";
 pub const ENGINES: &str = "engine/";
 pub const POOLS: &str = "pool/";
 
+/// True for what changes whenever a container is used.
+pub fn is_of_use_only(key: &str) -> bool {
+    key.starts_with("oids/") || key.starts_with("times/")
+}
+
 pub fn engine(uuid: Uuid) -> String {
     format!("{ENGINES}{uuid}")
 }

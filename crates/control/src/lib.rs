@@ -14,6 +14,7 @@
 //! - Numbers of pools, containers, targets and objects are never given out twice.
 
 mod catalog;
+mod catalog_copy;
 mod copies;
 mod embedded;
 mod etcd;
@@ -25,6 +26,7 @@ mod service;
 mod store;
 
 pub use catalog::{Catalog, Change, Compare, Revision, Versioned};
+pub use catalog_copy::CatalogCopy;
 pub use copies::CatalogFiles;
 pub use embedded::EmbeddedCatalog;
 pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig};

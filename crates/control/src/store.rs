@@ -11,6 +11,7 @@ use crate::records::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 use types::{Code, ContId, Error, PoolId, Result};
 use uuid::Uuid;
 
@@ -25,11 +26,20 @@ pub struct Loaded<T> {
 /// The catalog, in terms of its records.
 pub struct Store {
     catalog: Box<dyn Catalog>,
+    /// Another number after each commit that changes more than when things were used.
+    generation: Cell<u64>,
 }
 
 impl Store {
-    pub fn new(catalog: Box<dyn Catalog>) -> Store {
-        Store { catalog }
+    /// Generations are counted from `generation` on: a random one, so that those of an earlier run are
+    /// not taken for this one's.
+    pub fn new(catalog: Box<dyn Catalog>, generation: u64) -> Store {
+        Store { catalog, generation: Cell::new(generation.max(1)) }
+    }
+
+    /// Never 0.
+    pub fn generation(&self) -> u64 {
+        self.generation.get()
     }
 
     /// See [`Catalog::term`].
@@ -125,7 +135,15 @@ impl Store {
 
     /// False: something the transaction relied on has changed.
     pub async fn commit(&self, tx: Tx) -> Result<bool> {
-        self.catalog.commit(&tx.compares, &tx.changes).await
+        let outcome = self.catalog.commit(&tx.compares, &tx.changes).await;
+        let is_of_use_only = tx.changes.iter().all(|change| {
+            let (Change::Put(key, _) | Change::Delete(key) | Change::DeletePrefix(key)) = change;
+            keys::is_of_use_only(key)
+        });
+        if outcome != Ok(false) && !is_of_use_only {
+            self.generation.set(self.generation.get().wrapping_add(1).max(1));
+        }
+        outcome
     }
 }
 

@@ -60,6 +60,10 @@ impl Target {
             Request::Admin { term, op } => {
                 Ok(wire::encode(&Ok::<_, Error>(self.admin(term, op).await?)))
             }
+            Request::PoolMap { pool } => {
+                let ctx = self.shard(pool).await?;
+                Ok(wire::encode(&Ok::<_, Error>(ctx.map()?.as_ref().clone())))
+            }
             Request::Verify(batch) => {
                 let ctx = self.shard(batch.pool).await?;
                 let bad_count = self.verify(&ctx, &batch).await?;
@@ -184,6 +188,10 @@ impl Target {
                 Ok(())
             }
             AdminOp::ServeShard { pool, incarnation } => self.serve_shard(pool, incarnation).await,
+            AdminOp::Introduced => {
+                self.is_introduced.set(true);
+                Ok(())
+            }
             AdminOp::DestroyShard { pool } => {
                 let known = self.shards.borrow_mut().remove(&pool);
                 if let Some(ctx) = known {

@@ -2,6 +2,7 @@
 //! service if it is that (see `office`).
 
 use crate::catalog_config::CatalogKind;
+use crate::catalog_copy::Copy;
 use crate::catalog_disk::CatalogDisk;
 use crate::config::EngineConfig;
 use crate::office::{Role, Seat};
@@ -27,6 +28,8 @@ use wire::obj::{AdminOp, AdminReply, Request};
 
 /// How long an engine tries to reach the system it is to join.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long one that has been in the system before tries, before it starts without.
+const ALONE_AFTER: Duration = Duration::from_secs(3);
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// How long the control service waits before it asks again about an order that is under way.
 const ORDER_PAUSE: Duration = Duration::from_millis(20);
@@ -46,11 +49,13 @@ pub(crate) struct ControlHost {
     pub(crate) candidate: RefCell<Option<Candidate>>,
     /// Why the catalog cannot be looked at, if it is so.
     pub(crate) away: RefCell<Option<Error>>,
+    /// What is gone on with while the catalog is away.
+    pub(crate) copy: Copy,
     /// The targets can be given orders.
     pub(crate) is_introduced: Cell<bool>,
     pub(crate) peers: Peers,
     join: JoinInfo,
-    rank: Cell<Rank>,
+    pub(crate) rank: Cell<Rank>,
     targets: RefCell<Vec<TargetId>>,
     inboxes: RefCell<Vec<(TargetId, Inbox)>>,
     /// Engines by target, as last read from the catalog.
@@ -96,6 +101,7 @@ impl ControlHost {
             role: RefCell::new(role),
             candidate: RefCell::new(None),
             away: RefCell::new(None),
+            copy: Copy::open(env, config)?,
             is_introduced: Cell::new(false),
             join: JoinInfo { engine: *engine, info, target_count },
             rank: Cell::new(Rank(0)),
@@ -113,7 +119,7 @@ impl ControlHost {
             host.candidate.replace(Some(candidate));
             env.spawn(host.clone().follow_election(news));
         }
-        host.join_system().await?;
+        host.join_or_start_alone().await?;
         Ok(host)
     }
 
@@ -130,9 +136,14 @@ impl ControlHost {
     /// Tells the system that the targets serve now, so that they are told their pools.
     pub fn introduce(self: Rc<Self>) {
         let host = self.clone();
+        self.env.spawn(self.clone().keep_copy());
         self.env.spawn(async move {
-            if let Err(error) = host.join_system().await {
+            host.introduce_alone().await;
+            while let Err(error) = host.join_system(JOIN_TIME_MAX).await {
                 tracing::error!("announcing the engine's targets: {error}");
+                if !is_passing(&error) {
+                    break;
+                }
             }
             host.is_introduced.set(true);
             if let Role::Holder(service) = host.role() {
@@ -220,17 +231,49 @@ impl ControlHost {
         })
     }
 
-    async fn join_system(self: &Rc<Self>) -> Result<()> {
+    /// The engine's record in the copy of the catalog, if it is there as the configuration has it.
+    pub(crate) async fn own_record(&self) -> Option<(Rank, Vec<TargetId>)> {
+        let (info, targets) = self.copy.service.engine(self.join.engine).await.ok()??;
+        (targets.len() == self.join.target_count as usize).then_some((info.rank, targets))
+    }
+
+    /// Joins the system. One that has been in it does without when nobody answers.
+    async fn join_or_start_alone(self: &Rc<Self>) -> Result<()> {
+        let own = self.own_record().await;
+        let limit = if own.is_some() { ALONE_AFTER } else { JOIN_TIME_MAX };
+        match (self.join_system(limit).await, own) {
+            (Err(error), Some((rank, targets))) if is_passing(&error) => {
+                tracing::warn!(
+                    "{error}; starting with the copy of the catalog in this engine's directory"
+                );
+                self.rank.set(rank);
+                self.targets.replace(targets);
+                self.copy.is_alone.set(true);
+                Ok(())
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// Has the targets of an engine that started without the catalog serve what they hold.
+    async fn introduce_alone(self: &Rc<Self>) {
+        if !self.copy.is_alone.get() {
+            return;
+        }
+        let service = self.copy.service.clone();
+        let orders = Orders { host: self.clone(), service: service.clone() };
+        let targets = self.targets.borrow().clone();
+        if let Err(error) = service.introduce(&targets, &orders).await {
+            tracing::error!("reading the copy of the catalog: {error}");
+        }
+    }
+
+    async fn join_system(self: &Rc<Self>, limit: Duration) -> Result<()> {
         let request = ControlRequest::Join(self.join.clone());
-        let deadline = self.env.now() + JOIN_TIME_MAX;
+        let deadline = self.env.now() + limit;
         let reply = loop {
             match self.ask_holder(&request).await {
-                Err(error)
-                    if matches!(
-                        error.code,
-                        Code::Unreach | Code::Closed | Code::TimedOut | Code::Stale
-                    ) && self.env.now() < deadline =>
-                {
+                Err(error) if is_passing(&error) && self.env.now() < deadline => {
                     self.env.sleep(JOIN_PAUSE).await;
                 }
                 outcome => break outcome.map_err(|error| error.context("joining the system"))?,
@@ -276,6 +319,7 @@ impl ControlHost {
             }
         }
         conn.close();
+        self.copy.service.session_closed(session);
         if let Role::Holder(service) = self.role() {
             service.session_closed(session);
         }
@@ -346,6 +390,11 @@ impl ControlHost {
     }
 }
 
+/// True for what may be otherwise in a moment.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut | Code::Stale)
+}
+
 fn open_catalog(env: &Env, config: &EngineConfig) -> Result<EmbeddedCatalog> {
     match env.sim_node() {
         Some(node) => EmbeddedCatalog::on_files(Box::new(CatalogDisk::new(node.disk().clone()))),
@@ -380,9 +429,9 @@ fn stand(
 }
 
 /// The way from the control service to targets, here or on other engines.
-struct Orders {
-    host: Rc<ControlHost>,
-    service: Rc<Service>,
+pub(crate) struct Orders {
+    pub host: Rc<ControlHost>,
+    pub service: Rc<Service>,
 }
 
 impl Orders {

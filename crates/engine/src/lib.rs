@@ -12,6 +12,7 @@ mod admission;
 mod append;
 mod batch;
 mod catalog_config;
+mod catalog_copy;
 mod catalog_disk;
 mod commit;
 pub mod config;

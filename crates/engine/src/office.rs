@@ -186,19 +186,25 @@ impl ControlHost {
         if request == ControlRequest::EngineQuery {
             return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Engine(self.state()))));
         }
+        if let Some(body) = self.close_in_copy(session, &request).await {
+            return Ok(body);
+        }
         let limit = Duration::from_millis(incoming.header.deadline_ms.into());
         let deadline = self.env.now() + limit;
         let give_up = self.env.now() + limit.min(FOLLOW_TIME_MAX);
         loop {
             let left = deadline.saturating_sub(self.env.now());
-            match self.respond_once(session, seat, &request, &incoming.body, left).await {
+            let error = match self.respond_once(session, seat, &request, &incoming.body, left).await
+            {
                 Step::Answer(body) => return Ok(body),
-                Step::Failed(error) => return Err(error),
-                Step::Again(error) if self.env.now() + FOLLOW_PAUSE >= give_up => {
-                    return Err(error);
+                Step::Failed(error) => error,
+                Step::Again(_) if self.env.now() + FOLLOW_PAUSE < give_up => {
+                    self.env.sleep(FOLLOW_PAUSE).await;
+                    continue;
                 }
-                Step::Again(_) => self.env.sleep(FOLLOW_PAUSE).await,
-            }
+                Step::Again(error) => error,
+            };
+            return self.answer_from_copy(session, &request, &error).await.ok_or(error);
         }
     }
 
@@ -218,22 +224,33 @@ impl ControlHost {
                         true => Step::Again(error),
                         false => Step::Failed(not_known(&error)),
                     },
-                    reply => Step::Answer(wire::encode(&reply)),
+                    Err(error) => Step::Failed(error),
+                    Ok(reply) => Step::Answer(wire::encode(&Ok::<_, Error>(reply))),
                 }
             }
             Role::Member(addresses) => match self.pass_on(seat, &addresses, body, left).await {
                 Ok(body) => Step::Answer(body),
-                Err(error) => Step::Failed(error),
+                Err(error) => match self.answer_from_copy(session, request, &error).await {
+                    Some(body) => Step::Answer(body),
+                    // What only looks waits for the holder to be back; what makes something fails at once.
+                    None if request.is_brief() && error.code != Code::Inval => Step::Again(error),
+                    None => Step::Failed(error),
+                },
             },
             Role::Follower(_) if seat.is_passed_on => Step::Failed(Error::new(
                 Code::Stale,
                 "this engine does not hold the control service",
             )),
-            Role::Follower(None) => match self.away.borrow().clone() {
-                Some(error) => Step::Failed(error),
-                None => Step::Again(nobody()),
-            },
+            Role::Follower(None) => self.unless_away(nobody()),
             Role::Follower(Some(leader)) => self.follow(seat, &leader, request, body, left).await,
+        }
+    }
+
+    /// What was not answered may be in a moment; not while nobody can be elected.
+    fn unless_away(&self, error: Error) -> Step {
+        match self.away.borrow().clone() {
+            Some(away) => Step::Failed(away),
+            None => Step::Again(error),
         }
     }
 
@@ -272,12 +289,7 @@ impl ControlHost {
                     seat.upstream.replace(Some((Some(leader.clone()), conn.clone())));
                     conn
                 }
-                Err(error) => {
-                    return match self.away.borrow().clone() {
-                        Some(away) => Step::Failed(away),
-                        None => Step::Again(error),
-                    };
-                }
+                Err(error) => return self.unless_away(error),
             },
         };
         let call = pin!(self.peers.call_within(&conn, Kind::Control, body, &[], left));
@@ -285,9 +297,10 @@ impl ControlHost {
         let error = match select(call, replaced).await {
             Either::Left((Ok(answer), _)) => match stale(&answer.body) {
                 None => return Step::Answer(answer.body),
-                Some(error) => {
+                // It has started again, and does not know who holds it either.
+                Some(_) => {
                     seat.upstream.replace(None);
-                    return Step::Again(error);
+                    return self.unless_away(nobody());
                 }
             },
             Either::Left((Err(error), _)) => error,
@@ -295,7 +308,7 @@ impl ControlHost {
         };
         seat.upstream.replace(None);
         match request.is_repeatable() {
-            true => Step::Again(error),
+            true => self.unless_away(error),
             false => Step::Failed(not_known(&error)),
         }
     }

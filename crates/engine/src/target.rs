@@ -28,8 +28,8 @@ use wire::hello::HelloReply;
 use wire::map::PoolMap;
 use wire::obj::{Notice, Op, RequestKind, TxId};
 
-/// After its start a target waits this long for the control service to tell it of a pool or
-/// container before it calls it unknown.
+/// After its start a target has those who ask for a pool or container that it does not know wait so long for the
+/// control service to tell it of that; then they are to come again.
 const INTRODUCTION_TIME_MAX: Duration = Duration::from_secs(10);
 const INTRODUCTION_PAUSE: Duration = Duration::from_millis(5);
 /// A client that has lost its connection keeps its open handles this long.
@@ -169,6 +169,8 @@ pub struct Target {
     pub(crate) request_count: Cell<u64>,
     /// The latest term of a control service that has given an order.
     pub(crate) term: Cell<u64>,
+    /// It has been told of all it holds.
+    pub(crate) is_introduced: Cell<bool>,
 }
 
 impl Target {
@@ -223,6 +225,7 @@ impl Target {
             in_progress: Cell::new(0),
             request_count: Cell::new(0),
             term: Cell::new(0),
+            is_introduced: Cell::new(false),
             env,
         });
         target.clone().resume();
@@ -433,36 +436,40 @@ impl Target {
             if let Some(error) = self.failed.borrow().get(&pool) {
                 return Err(error.clone());
             }
-            if self.env.now() > self.started + INTRODUCTION_TIME_MAX {
-                return Err(Error::new(
-                    Code::NonExist,
-                    format!("target {} holds no part of pool {pool}", self.id),
-                ));
-            }
-            self.env.sleep(INTRODUCTION_PAUSE).await;
+            self.await_orders(|| format!("target {} holds no part of pool {pool}", self.id))
+                .await?;
         }
+    }
+
+    /// Ends after a moment, when an order may have told more. `NonExist` once the target has been told all:
+    /// what is not known then does not exist. `Closed` when it has not been for long.
+    async fn await_orders(&self, unknown: impl Fn() -> String) -> Result<()> {
+        if self.is_introduced.get() {
+            return Err(Error::new(Code::NonExist, unknown()));
+        }
+        if self.env.now() > self.started + INTRODUCTION_TIME_MAX {
+            let text = format!("{}, as far as it has been told: try again", unknown());
+            return Err(Error::new(Code::Closed, text));
+        }
+        self.env.sleep(INTRODUCTION_PAUSE).await;
+        Ok(())
     }
 
     /// The shard of a pool and its map; shortly after the start, waits to be told of them.
     pub(crate) async fn mapped_shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
         let ctx = self.shard(pool).await?;
-        while ctx.map.borrow().is_none() && self.env.now() <= self.started + INTRODUCTION_TIME_MAX {
-            self.env.sleep(INTRODUCTION_PAUSE).await;
+        while ctx.map.borrow().is_none() {
+            self.await_orders(|| format!("target {} has no map of pool {pool}", self.id)).await?;
         }
-        ctx.map()?;
         Ok(ctx)
     }
 
     /// Makes sure a container is known; shortly after the start, waits to be told of it.
     pub(crate) async fn known_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<()> {
         while !ctx.shard.has_cont(cont) {
-            if self.env.now() > self.started + INTRODUCTION_TIME_MAX {
-                return Err(Error::new(
-                    Code::NonExist,
-                    format!("target {} knows no container {cont}; it may be destroyed", self.id),
-                ));
-            }
-            self.env.sleep(INTRODUCTION_PAUSE).await;
+            let id = self.id;
+            let unknown = || format!("target {id} knows no container {cont}; it may be destroyed");
+            self.await_orders(unknown).await?;
         }
         Ok(())
     }

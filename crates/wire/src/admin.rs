@@ -49,4 +49,6 @@ pub enum AdminOp {
         /// From the answer to [`AdminOp::CreateShard`].
         incarnation: u64,
     },
+    /// The target has been told of all it holds: what it does not know does not exist.
+    Introduced,
 }

@@ -190,6 +190,14 @@ pub enum ControlRequest {
         /// Which.
         target: TargetId,
     },
+    /// A copy of what the catalog holds of engines, pools and containers, page by page, for engines
+    /// that go on with it when the catalog is away. Reply: `CatalogCopy`.
+    CatalogCopy {
+        /// What the caller has; 0 for nothing.
+        generation: u64,
+        /// Begin after this key.
+        after: String,
+    },
 }
 
 impl ControlRequest {
@@ -214,6 +222,7 @@ impl ControlRequest {
                 | ControlRequest::GetProps { .. }
                 | ControlRequest::SnapList(..)
                 | ControlRequest::Rollback { .. }
+                | ControlRequest::CatalogCopy { .. }
         )
     }
 
@@ -368,4 +377,12 @@ pub enum ControlReply {
     },
     /// How an engine does.
     Engine(EngineState),
+    CatalogCopy {
+        /// Another one after each change.
+        generation: u64,
+        /// Keys in order with their values; none when the caller has this generation.
+        entries: Vec<(String, Vec<u8>)>,
+        /// No more follow.
+        is_complete: bool,
+    },
 }

@@ -533,6 +533,8 @@ pub enum Request<'a> {
     /// Check all data of a pool now, as fast as it goes. The reply is the number of the pass, a
     /// `u64`: it is over when [`crate::scrub::ScrubStat::passes`] has reached it.
     Scrub { pool: PoolId },
+    /// The pool map as the target knows it. The reply is a [`crate::map::PoolMap`].
+    PoolMap { pool: PoolId },
 }
 
 /// A message that needs no answer.

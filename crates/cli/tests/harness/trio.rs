@@ -5,10 +5,10 @@
 use crate::etcd_server::EtcdServer;
 use crate::harness::{all_text, azekura};
 use serde_json::Value;
-use std::cell::RefCell;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const EXISTS: i32 = 4;
 /// The engines end with the value.
 pub struct Trio {
     pub scratch: tempfile::TempDir,
-    engines: RefCell<Vec<Option<Child>>>,
+    engines: Mutex<Vec<Option<Child>>>,
 }
 
 impl Trio {
@@ -29,7 +29,7 @@ impl Trio {
     pub fn start(etcd: &EtcdServer) -> Trio {
         let trio = Trio {
             scratch: tempfile::tempdir().unwrap(),
-            engines: RefCell::new((0..ENGINES).map(|_| None).collect()),
+            engines: Mutex::new((0..ENGINES).map(|_| None).collect()),
         };
         let mut reach = Vec::new();
         for at in 0..ENGINES {
@@ -64,7 +64,7 @@ impl Trio {
         let mut command = azekura();
         command.args(["engine", "--config"]).arg(dir.join("engine.toml"));
         let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        self.engines.borrow_mut()[at] = Some(child);
+        self.engines.lock().unwrap()[at] = Some(child);
     }
 
     /// Waits until an engine serves.
@@ -75,14 +75,14 @@ impl Trio {
             text.split_whitespace().next() == Some(&pid)
         };
         while !is_up() {
-            let ended = self.engines.borrow_mut()[at].as_mut().unwrap().try_wait().unwrap();
+            let ended = self.engines.lock().unwrap()[at].as_mut().unwrap().try_wait().unwrap();
             assert!(ended.is_none(), "engine {at} ended: {}", self.log(at));
             thread::sleep(Duration::from_millis(20));
         }
     }
 
     pub fn pid(&self, at: usize) -> u32 {
-        self.engines.borrow()[at].as_ref().unwrap().id()
+        self.engines.lock().unwrap()[at].as_ref().unwrap().id()
     }
 
     pub fn log(&self, at: usize) -> String {
@@ -91,7 +91,8 @@ impl Trio {
 
     /// Ends an engine as a crash does.
     pub fn kill(&self, at: usize) {
-        if let Some(mut child) = self.engines.borrow_mut()[at].take() {
+        let child = self.engines.lock().unwrap()[at].take();
+        if let Some(mut child) = child {
             child.kill().unwrap();
             child.wait().unwrap();
         }

@@ -8,6 +8,7 @@
 mod admission;
 mod attrs;
 mod cont;
+mod copy;
 mod handles;
 mod join;
 mod orders;
@@ -72,7 +73,7 @@ impl Service {
     ) -> Service {
         let handles = Handles::new(random());
         Service {
-            store: Store::new(catalog),
+            store: Store::new(catalog, random()),
             wall_ns,
             random,
             handles,
@@ -96,6 +97,7 @@ impl Service {
         match request {
             R::Join(info) => self.join(info, orders).await,
             R::SystemQuery => self.system_query(orders).await,
+            R::CatalogCopy { generation, after } => self.catalog_copy(generation, &after).await,
             R::EngineQuery => Err(Error::inval("an engine answers for itself")),
             R::PoolCreate { label, bytes, scm_percent, durability, targets } => {
                 let wanted = pool::Wanted { label, bytes, scm_percent, durability, targets };

@@ -12,7 +12,7 @@ use super::{Service, check_stage};
 use crate::records::{ContDf, PoolDf, StageDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
-use types::{ContId, Error, PoolId, Rank, Result, TargetId};
+use types::{Code, ContId, Error, PoolId, Rank, Result, TargetId};
 use wire::obj::AdminOp;
 
 impl Service {
@@ -32,7 +32,23 @@ impl Service {
         rank: Rank,
         orders: &dyn Targets,
     ) -> Result<Vec<(TargetId, Error)>> {
-        self.resume_where(orders, |other| other == rank).await
+        let mut failures = self.resume_where(orders, |other| other == rank).await?;
+        let engines = self.store.engines().await?;
+        let own = engines.into_iter().filter(|engine| engine.rank == rank);
+        for target in own.flat_map(|engine| engine.targets) {
+            // Where an order has failed it may be told more; a part that is damaged stays so.
+            let is_unheard = failures.iter().any(|(of, error)| {
+                *of == target
+                    && matches!(
+                        error.code,
+                        Code::Unreach | Code::Closed | Code::TimedOut | Code::Busy
+                    )
+            });
+            if !is_unheard && let Err(error) = orders.order(target, AdminOp::Introduced).await {
+                failures.push((target, error));
+            }
+        }
+        Ok(failures)
     }
 
     async fn resume_where(

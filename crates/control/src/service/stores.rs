@@ -145,7 +145,7 @@ impl Service {
 }
 
 /// The order by which a target serves what it should hold, and tells what it holds.
-fn serve_order(pool: &PoolDf, target: &TargetDf) -> AdminOp {
+pub(super) fn serve_order(pool: &PoolDf, target: &TargetDf) -> AdminOp {
     match (pool.durability, target.incarnation) {
         (Durability::Memory, _) | (_, 0) => shard_order(pool),
         (_, incarnation) => AdminOp::ServeShard { pool: pool.id, incarnation },

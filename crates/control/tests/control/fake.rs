@@ -109,6 +109,7 @@ impl FakeTargets {
                 }
                 return Ok(AdminReply { incarnation, ..AdminReply::default() });
             }
+            AdminOp::Introduced => {}
             AdminOp::DestroyShard { pool } => {
                 shards.remove(&(target, pool));
                 self.admissions.borrow_mut().remove(&(target, pool));

@@ -2,6 +2,7 @@
 
 mod cases_catalog;
 mod cases_cont;
+mod cases_copy;
 mod cases_etcd;
 mod cases_handles;
 mod cases_join;

@@ -112,6 +112,7 @@ fn requests(visitor: &mut impl Visitor) {
     request("engine_query", EngineQuery);
     let pool = Name::Label("tank".into());
     request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
+    request("catalog_copy", CatalogCopy { generation: 9, after: "pool/1".into() });
     for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {
         request(
             &format!("pool_create.{durability}"),
@@ -210,6 +211,8 @@ fn replies(visitor: &mut impl Visitor) {
     reply("pools", Pools(vec![pool(Durability::Relaxed), pool(Durability::Memory)]));
     reply("pool_opened", PoolOpened { handle: 13, pool: pool(Durability::Wal) });
     reply("map", Map(map()));
+    let entries = vec![("pool/1".to_string(), b"{}".to_vec())];
+    reply("catalog_copy", CatalogCopy { generation: 9, entries, is_complete: true });
     reply("cont", Cont(cont()));
     reply("conts", Conts(vec![cont()]));
     reply("cont_opened", ContOpened { handle: 14, cont: cont() });

@@ -193,6 +193,7 @@ fn requests(visitor: &mut impl Visitor) {
     request("list_orphans", Request::ListOrphans { pool: POOL, cont: CONT });
     request("admission_stat", Request::AdmissionStat { pool: POOL });
     request("store_stat", Request::StoreStat { pool: POOL });
+    request("pool_map", Request::PoolMap { pool: POOL });
     request("verify", Request::Verify(batch(vec![])));
     request("scrub_stat", Request::ScrubStat { pool: POOL });
     request("scrub", Request::Scrub { pool: POOL });
@@ -263,6 +264,7 @@ fn admin(visitor: &mut impl Visitor) {
         AdminOp::CreateShard { pool: POOL, durability, scm_bytes: 1 << 26, nvme_bytes: 1 << 30 };
     order("create_shard", shard);
     order("serve_shard", AdminOp::ServeShard { pool: POOL, incarnation: 1 << 40 });
+    order("introduced", AdminOp::Introduced);
     order("destroy_shard", AdminOp::DestroyShard { pool: POOL });
     order(
         "create_cont",

@@ -1,0 +1,117 @@
+//! etcd is away: who works with what is there goes on, engines start, and only making waits.
+
+#[path = "../../control/tests/control/etcd_server.rs"]
+#[allow(dead_code)]
+mod etcd_server;
+mod harness;
+#[path = "harness/trio.rs"]
+mod trio;
+
+use etcd_server::EtcdServer;
+use harness::all_text;
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+use trio::{ENGINES, Trio};
+
+/// Waits until an engine's copy of the catalog, which is text inside, has a container of this name.
+fn wait_for_copy(trio: &Trio, at: usize, label: &str) {
+    let path = trio.scratch.path().join(format!("e{at}/catalog-copy.0"));
+    let wanted = format!("\"label\":\"{label}\"");
+    loop {
+        let raw = fs::read(&path).unwrap_or_default();
+        if raw.windows(wanted.len()).any(|part| part == wanted.as_bytes()) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn run(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", all_text(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn url(round: usize) -> String {
+    format!("azk://tank/home/{round}")
+}
+
+fn text(round: usize) -> String {
+    format!("round {round}\n").repeat(1000)
+}
+
+/// Makes a file and reads it; each command opens pool and container anew.
+fn work(trio: &Trio, round: usize) {
+    let file = trio.scratch.path().join("file");
+    fs::write(&file, text(round)).unwrap();
+    let patient = ["--timeout", "3600"];
+    let put = ["fs", "put", file.to_str().unwrap(), &url(round)];
+    run(trio.command(&[&patient[..], &put].concat()));
+    assert_eq!(
+        run(trio.command(&[&patient[..], &["fs", "cat", &url(round)]].concat())),
+        text(round)
+    );
+}
+
+/// With the catalog away an engine did not start, nobody could open what was there, and a connection
+/// that broke waited for the catalog.
+#[test]
+fn etcd_is_away_and_work_goes_on() {
+    let Some(etcd) = EtcdServer::start() else { return };
+    let trio = Trio::start(&etcd);
+    trio.make(|| trio.command(&["pool", "create", "tank", "--size", "384MiB"]));
+    trio.make(|| trio.command(&["cont", "create", "tank", "home", "--file-oclass", "SX"]));
+    (0..ENGINES).for_each(|at| wait_for_copy(&trio, at, "home"));
+    let leader = trio.leader_at(0);
+    etcd.kill();
+
+    let create = ["pool", "create", "new", "--size", "192MiB"];
+    let refused = || {
+        let output = trio.output(&create);
+        let text = all_text(&output);
+        assert_eq!(output.status.code(), Some(6), "{text}");
+        assert!(text.contains("etcd at http"), "{text}");
+    };
+    refused();
+    let (is_over, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                work(&trio, rounds.load(Ordering::SeqCst));
+                rounds.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        // One round that has begun after this and is over.
+        let go_on = || {
+            let from = rounds.load(Ordering::SeqCst);
+            while rounds.load(Ordering::SeqCst) < from + 2 && !writer.is_finished() {
+                thread::sleep(Duration::from_millis(50));
+            }
+        };
+        go_on();
+        for at in [(leader + 1) % ENGINES, leader] {
+            trio.kill(at);
+            trio.spawn(at);
+            trio.wait(at);
+            go_on();
+        }
+        refused();
+        is_over.store(true, Ordering::SeqCst);
+    });
+    // Nobody is there any more who has seen the catalog.
+    (0..ENGINES).for_each(|at| trio.kill(at));
+    (0..ENGINES).for_each(|at| trio.spawn(at));
+    (0..ENGINES).for_each(|at| trio.wait(at));
+    refused();
+    work(&trio, rounds.fetch_add(1, Ordering::SeqCst));
+    etcd.restart();
+    trio.make(|| trio.command(&create));
+    work(&trio, rounds.fetch_add(1, Ordering::SeqCst));
+    trio.make(|| trio.command(&["cont", "create", "new", "home"]));
+    for round in 0..rounds.load(Ordering::SeqCst) {
+        assert_eq!(run(trio.command(&["fs", "cat", &url(round)])), text(round));
+    }
+}

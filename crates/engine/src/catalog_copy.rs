@@ -1,0 +1,202 @@
+//! The copy of the catalog that every engine keeps, and goes on with while the catalog is away: it
+//! tells clients of pools and containers, and an engine that starts of what it holds.
+//!
+//! It is asked for now and then from whoever holds the control service, and kept in the engine's directory. It
+//! may be a little old. Nothing is decided by it that others rely on: it makes nothing, removes
+//! nothing, and gives no handle that excludes others.
+
+use crate::config::EngineConfig;
+use crate::control_host::{ControlHost, Orders, service_on};
+use control::{CatalogCopy, EmbeddedCatalog, Service, SessionId};
+use env::Env;
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Code, Error, Result};
+use wire::control::{ControlReply, ControlRequest, Evict, OpenMode};
+
+/// How often it is asked whether the catalog has changed.
+const COPY_PAUSE: Duration = Duration::from_secs(2);
+/// Object numbers that are given out together without the catalog: 2 to the power of this. Beyond
+/// them come this engine's count, its rank, and a bit that the catalog's own numbers do not reach.
+const RUN_BITS: u32 = 20;
+const COUNT_BITS: u32 = 27;
+
+/// The copy of one engine.
+pub(crate) struct Copy {
+    /// Answers from it; it is not written through this.
+    pub service: Rc<Service>,
+    kept: CatalogCopy,
+    /// What it is of; 0: not known.
+    generation: Cell<u64>,
+    /// The engine started with it alone.
+    pub is_alone: Cell<bool>,
+    /// Where it is counted how often object numbers were given out without the catalog; `None` in
+    /// simulations.
+    count_path: Option<PathBuf>,
+}
+
+impl Copy {
+    /// Opens the one in the engine's directory; without one that can be read it is empty.
+    pub fn open(env: &Env, config: &EngineConfig) -> Result<Copy> {
+        let is_real = env.sim_node().is_none();
+        let opened = is_real.then(|| EmbeddedCatalog::open(&config.dir.join("catalog-copy")));
+        let kept = match opened {
+            Some(Ok(kept)) => kept,
+            Some(Err(error)) => {
+                tracing::warn!("the copy of the catalog: {error}; going on without");
+                EmbeddedCatalog::in_memory()?
+            }
+            None => EmbeddedCatalog::in_memory()?,
+        };
+        let kept = CatalogCopy::kept_in(kept);
+        Ok(Copy {
+            service: Rc::new(service_on(env, Box::new(kept.clone()))),
+            kept,
+            generation: Cell::new(0),
+            is_alone: Cell::new(false),
+            count_path: is_real.then(|| config.dir.join("object-numbers")),
+        })
+    }
+
+    /// Object numbers that nobody else gets. The count is on the disk before it is used.
+    fn numbers(&self, rank: u32, count: u64) -> Result<u64> {
+        let path = self.count_path.as_ref().ok_or_else(|| Error::bare(Code::Unreach))?;
+        let failed = |error| Error::io(format!("counting in {}", path.display()), error);
+        let used: u64 = match std::fs::read_to_string(path) {
+            Ok(text) => text
+                .trim()
+                .parse()
+                .map_err(|_| Error::new(Code::Io, format!("{} holds no number", path.display())))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(failed(error)),
+        };
+        let next = used + count.div_ceil(1 << RUN_BITS).max(1);
+        if rank >> (63 - RUN_BITS - COUNT_BITS) != 0 || next >= 1 << COUNT_BITS {
+            return Err(Error::new(
+                Code::NoSpace,
+                "no object numbers are left beside the catalog's",
+            ));
+        }
+        let fresh = path.with_extension("new");
+        std::fs::write(&fresh, next.to_string())
+            .and_then(|()| std::fs::File::open(&fresh)?.sync_all())
+            .and_then(|()| std::fs::rename(&fresh, path))
+            .map_err(failed)?;
+        Ok(1 << 63 | u64::from(rank) << (RUN_BITS + COUNT_BITS) | used << RUN_BITS)
+    }
+}
+
+/// True for what the copy may answer as well.
+fn is_answered(request: &ControlRequest) -> bool {
+    match request {
+        ControlRequest::PoolList
+        | ControlRequest::PoolQuery(_)
+        | ControlRequest::PoolMap(_)
+        | ControlRequest::ContList(_)
+        | ControlRequest::ContQuery(..)
+        | ControlRequest::GetAttrs { .. }
+        | ControlRequest::GetProps { .. }
+        | ControlRequest::SnapList(..)
+        | ControlRequest::SystemQuery => true,
+        ControlRequest::PoolOpen { mode, .. } => *mode != OpenMode::Exclusive,
+        ControlRequest::ContOpen { ask, .. } => {
+            ask.mode != OpenMode::Exclusive && ask.evict == Evict::Nobody
+        }
+        _ => false,
+    }
+}
+
+impl ControlHost {
+    /// Keeps the copy up to date.
+    pub(crate) async fn keep_copy(self: Rc<Self>) {
+        loop {
+            if let Err(error) = self.renew_copy().await {
+                tracing::debug!("renewing the copy of the catalog: {error}");
+            }
+            self.env.sleep(COPY_PAUSE).await;
+        }
+    }
+
+    async fn renew_copy(self: &Rc<Self>) -> Result<()> {
+        let known = self.copy.generation.get();
+        let mut all = Vec::new();
+        let mut of = None;
+        loop {
+            let after = all.last().map_or_else(String::new, |(key, _): &(String, _)| key.clone());
+            let request = ControlRequest::CatalogCopy { generation: known, after };
+            let reply = self.ask_holder(&request).await?;
+            let ControlReply::CatalogCopy { generation, entries, is_complete } = reply else {
+                return Err(Error::new(Code::Proto, "not a copy of the catalog"));
+            };
+            if of.is_none() && generation == known {
+                return Ok(());
+            }
+            if of.is_some_and(|of| of != generation) {
+                // It has changed meanwhile: from the beginning.
+                all.clear();
+                of = None;
+                continue;
+            }
+            of = Some(generation);
+            let is_stuck = entries.is_empty() && !is_complete;
+            all.extend(entries);
+            if is_stuck {
+                return Err(Error::new(Code::Proto, "an empty page of a copy"));
+            }
+            if is_complete {
+                self.copy.kept.replace(all).await?;
+                self.copy.generation.set(generation);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Closes a handle that was given from the copy; the encoded answer, `None` when it was not.
+    pub(crate) async fn close_in_copy(
+        self: &Rc<Self>,
+        session: SessionId,
+        request: &ControlRequest,
+    ) -> Option<Vec<u8>> {
+        let is_close =
+            matches!(request, ControlRequest::PoolClose { .. } | ControlRequest::ContClose { .. });
+        let service = is_close.then(|| self.copy.service.clone())?;
+        let orders = Orders { host: self.clone(), service: service.clone() };
+        let reply = service.handle(session, request.clone(), &orders).await;
+        reply.is_ok().then(|| wire::encode(&reply))
+    }
+
+    /// The encoded answer to a request for which the catalog is away; `None` when the copy does not
+    /// tell.
+    pub(crate) async fn answer_from_copy(
+        self: &Rc<Self>,
+        session: SessionId,
+        request: &ControlRequest,
+        error: &Error,
+    ) -> Option<Vec<u8>> {
+        if !matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut) {
+            return None;
+        }
+        let service = self.copy.service.clone();
+        if let ControlRequest::AllocOids { pool, cont, count } = request {
+            let is_known = *count > 0 && service.has_cont(*pool, *cont).await == Ok(true);
+            let numbers = is_known.then(|| self.copy.numbers(self.rank.get().0, *count))?;
+            if let Err(error) = &numbers {
+                tracing::warn!("object numbers without the catalog: {error}");
+            }
+            return numbers
+                .ok()
+                .map(|first| wire::encode(&Ok::<_, Error>(ControlReply::Oids(first))));
+        }
+        if !is_answered(request) {
+            return None;
+        }
+        let orders = Orders { host: self.clone(), service: service.clone() };
+        let mut reply = service.handle(session, request.clone(), &orders).await.ok()?;
+        if let ControlReply::System(info) = &mut reply {
+            info.leader = None;
+        }
+        Some(wire::encode(&Ok::<_, Error>(reply)))
+    }
+}
