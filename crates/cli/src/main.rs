@@ -88,6 +88,7 @@ enum Noun {
     Up(system::up::UpArgs),
     Down(system::down::DownArgs),
     Status(system::status::StatusArgs),
+    System(system::members::SystemArgs),
     Engine(engine::EngineArgs),
     Pool(pool::PoolArgs),
     #[command(visible_alias = "container")]
@@ -143,6 +144,7 @@ fn main() -> ExitCode {
         Noun::Up(args) => system::up::run(&session, args),
         Noun::Down(args) => system::down::run(&session, args),
         Noun::Status(args) => system::status::run(&session, args),
+        Noun::System(args) => system::members::run(&session, args),
         Noun::Engine(args) => engine::run(&session, args),
         Noun::Pool(args) => pool::run(&session, args),
         Noun::Cont(args) => cont::run(&session, args),

@@ -4,7 +4,7 @@
 //! either has it or holds nothing of ours; files appear whole (written beside, then renamed).
 
 use client::{SystemEngine, SystemFile};
-use engine::{CatalogConfig, EngineConfig, StoreConfig, TargetConfig};
+use engine::{CatalogConfig, CatalogKind, EngineConfig, StoreConfig, TargetConfig};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -37,12 +37,15 @@ pub struct Setup {
     /// Each target's thread is bound to a core.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pin_targets: bool,
+    /// The catalog is in an etcd of the system's own: its addresses for clients and for members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<[String; 2]>,
 }
 
 impl Setup {
     /// A system whose targets run on any core.
     pub fn new(engines: u32, targets: u32, durability: Durability) -> Setup {
-        Setup { format: FORMAT, engines, targets, durability, pin_targets: false }
+        Setup { format: FORMAT, engines, targets, durability, pin_targets: false, etcd: None }
     }
 
     /// The core of a target, counted over all engines: one each, again from the first when
@@ -151,6 +154,11 @@ impl SystemDir {
         Ok(setup)
     }
 
+    /// Directory of the system's own etcd.
+    pub fn etcd(&self) -> PathBuf {
+        self.path.join("etcd")
+    }
+
     /// Directory of an engine.
     pub fn engine(&self, index: u32) -> PathBuf {
         self.path.join(format!("engine{index}"))
@@ -171,7 +179,8 @@ impl SystemDir {
             let path = dir.join("engine.toml");
             if !path.exists() {
                 let taken: Vec<&str> = configs.iter().map(|known| known.listen.as_str()).collect();
-                let join = configs.iter().take(1).map(|first| first.listen.clone()).collect();
+                let first = configs.first().filter(|_| setup.etcd.is_none());
+                let join = first.map(|first| first.listen.clone()).into_iter().collect();
                 let config = self.new_config(setup, index, join, &taken)?;
                 for device in config.targets.iter().filter_map(|target| target.device.as_ref()) {
                     fs::create_dir_all(device).map_err(|error| {
@@ -236,7 +245,14 @@ impl SystemDir {
             token_file: Some(self.path.join("token")),
             insecure: false,
             message_memory: None,
-            catalog: CatalogConfig::default(),
+            catalog: match &setup.etcd {
+                None => CatalogConfig::default(),
+                Some([client, _]) => CatalogConfig {
+                    kind: CatalogKind::Etcd,
+                    endpoints: vec![format!("http://{client}")],
+                    ..CatalogConfig::default()
+                },
+            },
             store: StoreConfig::default(),
             targets,
         })
@@ -292,7 +308,7 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<()> {
 }
 
 /// A loopback address with a port that nobody listens on now, and that is not in `taken`.
-fn free_address(taken: &[&str]) -> Result<String> {
+pub fn free_address(taken: &[&str]) -> Result<String> {
     let span = u64::from(PORTS.end - PORTS.start);
     let start = Uuid::new_v4().as_u64_pair().0 % span;
     for step in 0..span {

@@ -1,4 +1,4 @@
-//! `azekura down`: stops a system's engines, the one with the catalog last.
+//! `azekura down`: stops a system's engines, the one with the catalog last, then its own etcd.
 
 use super::dir::SystemDir;
 use super::process::Running;
@@ -66,6 +66,7 @@ pub fn run(session: &Session, args: &DownArgs) -> Outcome {
             report.killed.push(index);
         }
     }
+    super::etcd::stop(&system)?;
     let quiet = session.out.quiet;
     session.out.show(&report, |out| {
         if quiet {

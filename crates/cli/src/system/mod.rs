@@ -10,9 +10,12 @@
 //! | `engineN/engine.log` | what the engine said; `engine.log.1` is the part before |
 //! | `engineN/engine.pid` | who runs it; written by the engine itself |
 //! | `engineN/targetM/` | data |
+//! | `etcd/` | of a system made with `--etcd`: its etcd, with `etcd.log` |
 
 pub mod dir;
 pub mod down;
+pub mod etcd;
+pub mod members;
 pub mod process;
 pub mod status;
 pub mod up;

@@ -41,6 +41,11 @@ impl Identity {
         Some(Identity { pid, started_ticks: started.parse().ok()?, boot: env::host_identity() })
     }
 
+    /// What a file says of it.
+    pub fn line(&self) -> String {
+        format!("{} {} {}\n", self.pid, self.started_ticks, self.boot)
+    }
+
     fn parse(text: &str) -> Option<Identity> {
         let mut words = text.split_whitespace();
         let pid = words.next()?.parse().ok()?;
@@ -60,7 +65,7 @@ impl PidFile {
         let path = dir.join("engine.pid");
         let me = Identity::of(std::process::id())
             .ok_or_else(|| Error::new(Code::Io, "cannot read /proc/self/stat"))?;
-        let line = format!("{} {} {}\n", me.pid, me.started_ticks, me.boot);
+        let line = me.line();
         match put(&path, line.as_bytes()) {
             // A killed engine has left its own, and whoever is here holds the engine's lock.
             Err(error) if error.kind() == ErrorKind::StorageFull && path.exists() => {
@@ -104,7 +109,12 @@ pub struct Running {
 impl Running {
     /// The process that runs the engine of `dir`, if one does.
     pub fn find(dir: &Path) -> Option<Running> {
-        let written = Identity::parse(&fs::read_to_string(dir.join("engine.pid")).ok()?)?;
+        Running::find_in(dir, "engine.pid")
+    }
+
+    /// The process that a file of `dir` names.
+    pub fn find_in(dir: &Path, file: &str) -> Option<Running> {
+        let written = Identity::parse(&fs::read_to_string(dir.join(file)).ok()?)?;
         let pid = Pid::from_raw(i32::try_from(written.pid).ok()?)?;
         let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
         let identity = Identity::of(written.pid)?;

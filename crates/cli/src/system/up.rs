@@ -2,6 +2,7 @@
 //! until all of them answer.
 
 use super::dir::{Setup, SystemDir};
+use super::etcd;
 use super::process::{Running, log_tail, spawn};
 use crate::exit::Outcome;
 use crate::output::warn_line;
@@ -29,6 +30,7 @@ const LOG_LINES_SHOWN: usize = 8;
   azekura up
   azekura up --dir /scratch/azk --engines 2 --targets 4
   azekura up --targets 8 --pin-targets   # on a machine that does nothing else
+  azekura up --engines 3 --etcd      # any engine may hold the catalog's service
   azekura up --durability memory     # pools forget everything when the system stops")]
 pub struct UpArgs {
     /// Number of engine processes [default: 1; later: as made]
@@ -43,6 +45,9 @@ pub struct UpArgs {
     /// Bind each target's thread to a core: for machines that run little else [later: as made]
     #[arg(long)]
     pin_targets: bool,
+    /// Keep the catalog in an etcd of the system's own, to try that out [later: as made]
+    #[arg(long)]
+    etcd: bool,
     /// Seconds to wait for the engines
     #[arg(long = "wait", value_name = "SECONDS", default_value_t = 30)]
     wait_s: u64,
@@ -78,6 +83,7 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
         }
         None => system.make(Setup {
             pin_targets: args.pin_targets,
+            etcd: if args.etcd { Some(etcd::choose_addresses()?) } else { None },
             ..Setup::new(
                 args.engines.unwrap_or(1),
                 args.targets.unwrap_or(2),
@@ -94,7 +100,14 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
         deadline,
         started: Vec::new(),
     };
+    let is_etcd_started = match &setup.etcd {
+        Some(addresses) => etcd::start(&system, addresses, deadline)?,
+        None => false,
+    };
     if let Err(error) = start.run() {
+        if is_etcd_started {
+            etcd::stop(&system)?;
+        }
         stop_started(&system, &mut start.started);
         return Err(error.into());
     }
@@ -145,16 +158,18 @@ fn check_unchanged(system: &SystemDir, setup: &Setup, args: &UpArgs) -> Result<(
     let differs = args.engines.is_some_and(|engines| engines != setup.engines)
         || args.targets.is_some_and(|targets| targets != setup.targets)
         || args.durability.is_some_and(|durability| durability != setup.durability)
+        || args.etcd && setup.etcd.is_none()
         || args.pin_targets && !setup.pin_targets;
     if differs {
         return Err(Error::inval(format!(
-            "the system at {} was made with --engines {} --targets {} --durability {}{}; \
+            "the system at {} was made with --engines {} --targets {} --durability {}{}{}; \
              leave these options out, or use another --dir (cores of targets: engine.toml)",
             system.path.display(),
             setup.engines,
             setup.targets,
             setup.durability,
-            if setup.pin_targets { " --pin-targets" } else { "" }
+            if setup.pin_targets { " --pin-targets" } else { "" },
+            if setup.etcd.is_some() { " --etcd" } else { "" }
         )));
     }
     Ok(())
