@@ -60,7 +60,7 @@ fn a_copy_answers_what_the_catalog_did_and_makes_nothing() {
 fn a_large_catalog_is_copied_in_pages() {
     let system = System::new(1);
     system.pool("tank");
-    for number in 0..80 {
+    for number in 0..60 {
         let attrs = [(format!("a{number}"), Some(vec![7; 30 << 10]))].into();
         let subject = wire::control::Subject::Pool(label("tank"));
         system.run(R::SetAttrs { subject, attrs }).unwrap();
@@ -80,7 +80,7 @@ fn a_large_catalog_is_copied_in_pages() {
     }
     assert!(pages > 1);
     assert!(all.is_sorted_by(|a, b| a.0 < b.0));
-    assert_eq!(all.iter().filter(|(key, _)| key.starts_with("attr/pool/")).count(), 80);
+    assert_eq!(all.iter().filter(|(key, _)| key.starts_with("attr/pool/")).count(), 60);
 }
 
 /// An engine that started while the catalog was away held its pools and could serve none of them.
