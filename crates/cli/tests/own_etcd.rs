@@ -7,7 +7,7 @@ use serde_json::Value;
 
 #[test]
 fn a_system_with_its_own_etcd_comes_back() {
-    let system = System::none();
+    let system = System::in_memory();
     let up = ["up", "--engines", "2", "--targets", "1", "--etcd", "--wait", "600"];
     let found = std::process::Command::new("etcd").arg("--version").output();
     if !found.is_ok_and(|output| output.status.success()) {
@@ -16,7 +16,7 @@ fn a_system_with_its_own_etcd_comes_back() {
         return;
     }
     system.ok(&up);
-    system.ok(&["pool", "create", "tank", "--size", "128MiB"]);
+    system.ok(&["pool", "create", "tank", "--size", "128MiB", "--durability", "memory"]);
     let engines = |system: &System| system.json(&["system", "list-engines"]);
     let list = engines(&system);
     let leads = |engine: &&Value| engine["leads"] == true;

@@ -172,7 +172,8 @@ impl TargetLink {
                         kind: Kind::Request,
                         request_id: attempt.request_id,
                         flags: attempt.flags,
-                        map_version: pool.map_version(),
+                        // Not a newer one that came meanwhile: the target would take it for its own.
+                        map_version: attempt.routed_under.unwrap_or_else(|| pool.map_version()),
                         deadline: left,
                         body: ask.body,
                         bulk_out: ask.bulk_out,
@@ -204,8 +205,8 @@ impl TargetLink {
                             Code::Stale => {
                                 if !self.take_newer_map(client, pool).await {
                                     pool.refresh_soon(client);
-                                    env.sleep(pause).await;
-                                    pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+                                    env.sleep(attempt.pause).await;
+                                    attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);
                                 }
                             }
                             // The engine is stopping, perhaps it comes back; or it has given the

@@ -140,6 +140,16 @@ impl Target {
         {
             return Ok(());
         }
+        if self.replaced.borrow().get(&pool) == Some(&incarnation) {
+            // It was an older word that meant another one.
+            let shard = self.store.open_shard(pool).await?;
+            let ctx = Rc::new(TargetPool::new(&self.env, shard));
+            self.shards.borrow_mut().insert(pool, ctx.clone());
+            self.failed.borrow_mut().remove(&pool);
+            self.replaced.borrow_mut().remove(&pool);
+            self.take_up(pool, &ctx);
+            return Ok(());
+        }
         if known.is_none()
             && !self.replaced.borrow().contains_key(&pool)
             && let Some(error) = self.failed.borrow().get(&pool)

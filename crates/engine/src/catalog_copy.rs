@@ -83,6 +83,10 @@ impl Copy {
         std::fs::write(&fresh, next.to_string())
             .and_then(|()| std::fs::File::open(&fresh)?.sync_all())
             .and_then(|()| std::fs::rename(&fresh, path))
+            .and_then(|()| match path.parent() {
+                Some(dir) => std::fs::File::open(dir)?.sync_all(),
+                None => Ok(()),
+            })
             .map_err(failed)?;
         Ok(1 << 63 | u64::from(rank) << (RUN_BITS + COUNT_BITS) | used << RUN_BITS)
     }

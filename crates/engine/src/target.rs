@@ -237,11 +237,16 @@ impl Target {
         let pools: Vec<(PoolId, Rc<TargetPool>)> =
             self.shards.borrow().iter().map(|(pool, ctx)| (*pool, ctx.clone())).collect();
         for (pool, ctx) in pools {
-            self.start_scrubber(&ctx);
-            self.clone().resume_transactions(pool, &ctx);
-            self.await_openers(pool, &ctx);
-            self.reap_orphans(pool, &ctx);
+            self.take_up(pool, &ctx);
         }
+    }
+
+    /// The same for one pool's part.
+    pub(crate) fn take_up(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        self.start_scrubber(ctx);
+        self.clone().resume_transactions(pool, ctx);
+        self.await_openers(pool, ctx);
+        self.reap_orphans(pool, ctx);
     }
 
     /// Serves a connection that the control thread accepted, until it closes.

@@ -64,6 +64,8 @@ pub struct FakeTargets {
     pub orders_left: Cell<Option<u32>>,
     pub order_count: Cell<u32>,
     made_count: Cell<u64>,
+    /// Which making a part is, which is on the disk even where nothing else is.
+    incarnations: RefCell<BTreeMap<(TargetId, PoolId), u64>>,
     /// What was told of versions.
     pub versions: RefCell<BTreeMap<(TargetId, PoolId, ContId), ContVersions>>,
     looks: Cell<u32>,
@@ -81,7 +83,11 @@ impl FakeTargets {
         let no_shard = || Error::new(Code::NonExist, "no shard of that pool here");
         match op {
             AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
-                let made = self.made_count.replace(self.made_count.get() + 1) + 1;
+                let mut incarnations = self.incarnations.borrow_mut();
+                let made = *incarnations.entry((target, pool)).or_insert_with(|| {
+                    self.made_count.set(self.made_count.get() + 1);
+                    self.made_count.get()
+                });
                 let shard = shards.entry((target, pool)).or_insert(FakePoolShard {
                     incarnation: made,
                     durability,
@@ -112,6 +118,7 @@ impl FakeTargets {
             AdminOp::Introduced => {}
             AdminOp::DestroyShard { pool } => {
                 shards.remove(&(target, pool));
+                self.incarnations.borrow_mut().remove(&(target, pool));
                 self.admissions.borrow_mut().remove(&(target, pool));
                 self.scrubs.borrow_mut().remove(&(target, pool));
             }
@@ -172,6 +179,7 @@ impl FakeTargets {
     /// The store of a target is exchanged for an empty one.
     pub fn wipe(&self, target: TargetId) {
         self.shards.borrow_mut().retain(|(of, _), _| *of != target);
+        self.incarnations.borrow_mut().retain(|(of, _), _| *of != target);
     }
 
     /// An engine starts again: what was only in memory is gone.
