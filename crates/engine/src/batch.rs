@@ -302,24 +302,20 @@ impl Target {
         // From here to `apply` no await: what is in memory stays, and what is checked still holds
         // when it takes effect.
         self.may_take_effect(ask, batch)?;
-        let looked = self.check_and_plan(ctx, batch);
-        let seen = match &looked {
-            // It waits for its own record, which comes after all that it has seen.
-            Ok(_) if changes(batch) => Lsn::default(),
-            Ok(plan) => ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops).max(plan.seen),
-            Err(_) => ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops),
-        };
-        let mut plan = match looked {
+        let newest_seen = || ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops);
+        let writes = changes(batch);
+        let mut plan = match self.check_and_plan(ctx, batch) {
             Ok(plan) => plan,
             Err(error) => {
-                ctx.shard.durable(seen).await?;
+                ctx.shard.durable(newest_seen()).await?;
                 return Err(error);
             }
         };
+        // A change waits for its own record, which comes after all that it has seen.
+        let seen = if writes { Lsn::default() } else { newest_seen().max(plan.seen) };
         plan.after.client = caller.client;
         let mut answer = Vec::with_capacity(160);
         answer.push(0);
-        let writes = changes(batch);
         let epoch = if writes { self.tick(ctx) } else { ctx.clock.borrow().last() };
         plan.encode_after(epoch, &mut answer);
         let sums_at = answer.len();
@@ -339,7 +335,9 @@ impl Target {
             answer.truncate(sums_at);
         } else {
             self.carry_out(plan.after);
-            ctx.shard.durable(seen).await?;
+            if seen != Lsn::default() {
+                ctx.shard.durable(seen).await?;
+            }
         }
         if let Some(note) = note {
             ctx.shard.noted(note).await;

@@ -126,6 +126,9 @@ impl PoolShard {
     /// The newest record that is not on stable storage yet and that a batch can see, whether it succeeds or fails; zero
     /// when there is none. To be asked in the step that looks; the answer leaves after [`PoolShard::durable`].
     pub fn newest_seen(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Lsn {
+        if self.unsettled.borrow().order.is_empty() {
+            return Lsn::default();
+        }
         let (mut unsettled, durable) = (self.unsettled.borrow_mut(), self.durable_lsn());
         match unsettled.settle(durable) {
             true => Lsn::default(),
@@ -135,6 +138,9 @@ impl PoolShard {
 
     /// The same for the size of an array, or what else depends on all of a unit.
     pub fn newest_of_unit(&self, cont: ContId, unit: Unit) -> Lsn {
+        if self.unsettled.borrow().order.is_empty() {
+            return Lsn::default();
+        }
         let mut unsettled = self.unsettled.borrow_mut();
         match unsettled.settle(self.durable_lsn()) {
             true => Lsn::default(),
