@@ -147,7 +147,38 @@ impl Settings {
         }
         settings.burst = pick(&rng, &[0, 0, 0, 400]);
         settings.transactions = pick(&rng, &[2, 8]);
+        match seed % 8 {
+            3 => settings.look_at_what_is_being_written(),
+            6 => settings.come_again_and_again(),
+            _ => {}
+        }
         settings
+    }
+
+    /// Many reads of few keys whose updates wait for a slow disk when the engine dies: whether somebody was
+    /// shown what a crash has taken back.
+    fn look_at_what_is_being_written(&mut self) {
+        self.durability = Durability::Wal;
+        self.faults = vec![Fault::KillAtSync, Fault::Kill, Fault::SlowDisk];
+        (self.engines, self.targets, self.tracks) = (1, 1, 2);
+        self.be_busy_with_few_keys();
+    }
+
+    /// Clients that give up connections again and again while they wait, and never give up asking: whether
+    /// a first try takes effect after what came later.
+    fn come_again_and_again(&mut self) {
+        self.faults = vec![Fault::Late];
+        (self.engines, self.targets, self.tracks) = (1, 1, 3);
+        self.be_busy_with_few_keys();
+    }
+
+    fn be_busy_with_few_keys(&mut self) {
+        (self.clients, self.calls, self.keys, self.transactions) = (4, 150, 2, 0);
+        self.burst = 0;
+        self.pause_max = Duration::from_micros(500);
+        self.calm_max = Duration::from_millis(5);
+        self.trouble = Duration::from_secs(4);
+        self.patience = Duration::from_secs(10);
     }
 
     /// Number of all targets.
