@@ -31,8 +31,7 @@ fn a_part_is_served_again_when_it_is_the_one_that_is_meant() {
         let pool = cont.pool().map();
         let held = pool.targets[0].incarnation;
         assert_ne!(held, 0);
-        let serve = async |request_id: u64, incarnation: u64| {
-            let op = AdminOp::ServeShard { pool: pool.pool, incarnation };
+        let order = async |request_id: u64, op: AdminOp| {
             let call = transport::Call {
                 kind: wire::Kind::Request,
                 request_id,
@@ -46,27 +45,16 @@ fn a_part_is_served_again_when_it_is_the_one_that_is_meant() {
             let answer = conn.call(call).await.unwrap();
             wire::decode::<Result<AdminReply, Error>>(&answer.body).unwrap().unwrap().incarnation
         };
+        let serve = |incarnation: u64| AdminOp::ServeShard { pool: pool.pool, incarnation };
         // It says what is there, each time.
         for request_id in [1, 2] {
-            assert_eq!(serve(request_id, held + 1).await, held);
+            assert_eq!(order(request_id, serve(held + 1)).await, held);
             let refused = kv.get(None, b"key").await.unwrap_err();
             assert_eq!(refused.code, Code::Unreach, "{refused}");
         }
-        assert_eq!(serve(3, held).await, held);
+        assert_eq!(order(3, serve(held)).await, held);
         // The map went with the part; the control service would send it.
-        let map = AdminOp::SetMap((*pool).clone());
-        let call = transport::Call {
-            kind: wire::Kind::Request,
-            request_id: 4,
-            flags: 0,
-            map_version: 0,
-            deadline: Duration::from_secs(600),
-            body: &wire::encode(&Request::Admin { term: 0, op: map }),
-            bulk_out: &[],
-            bulk_in: &mut [],
-        };
-        let answer = conn.call(call).await.unwrap();
-        wire::decode::<Result<AdminReply, Error>>(&answer.body).unwrap().unwrap();
+        order(4, AdminOp::SetMap((*pool).clone())).await;
         assert_eq!(kv.get(None, b"key").await.unwrap().unwrap(), b"value");
     });
 }

@@ -1,12 +1,11 @@
 //! An etcd of the system's own, to try out a catalog that is in one: one member, on this machine.
 
 use super::dir::{SystemDir, free_address};
-use super::process::{Identity, Running};
+use super::process::{Identity, Running, detach};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::TcpStream;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use types::{Code, Error, Result};
@@ -57,15 +56,7 @@ pub fn start(system: &SystemDir, addresses: &[String; 2], deadline: Instant) -> 
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(doing)?)
         .stderr(log);
-    // SAFETY: the closure makes two system calls and touches no memory of the parent, so it may
-    // run between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            rustix::process::setsid()?;
-            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            Ok(())
-        });
-    }
+    detach(&mut command);
     let mut child = command.spawn().map_err(doing)?;
     let gone = || Error::new(Code::Io, format!("etcd has ended; see {}", log_path.display()));
     let identity = Identity::of(child.id()).ok_or_else(gone)?;

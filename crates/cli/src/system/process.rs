@@ -149,6 +149,21 @@ impl Running {
     }
 }
 
+/// Has a command run in a session of its own, with no descriptors but the standard streams: locks and
+/// pipes that our own caller left open must not live as long as it.
+pub fn detach(command: &mut Command) {
+    // SAFETY: the closure makes two system calls and touches no memory of the parent, so it may
+    // run between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            // Where the call is not known they do; that is all.
+            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            Ok(())
+        });
+    }
+}
+
 /// Starts the engine of `dir` in the background: own session, standard streams to its log.
 /// Returns the process and where in the log it begins.
 pub fn spawn(dir: &Path) -> Result<(Child, u64)> {
@@ -170,17 +185,7 @@ pub fn spawn(dir: &Path) -> Result<(Child, u64)> {
         .stdin(Stdio::null())
         .stdout(log.try_clone().map_err(opening)?)
         .stderr(log);
-    // SAFETY: the closure makes two system calls and touches no memory of the parent, so it may
-    // run between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            rustix::process::setsid()?;
-            // Locks and pipes that our own caller left open must not live as long as the engine.
-            // Where the call is not known they do; that is all.
-            libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
-            Ok(())
-        });
-    }
+    detach(&mut command);
     let child = command
         .spawn()
         .map_err(|error| Error::io(format!("starting {}", program.display()), error))?;

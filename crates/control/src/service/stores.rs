@@ -110,6 +110,17 @@ impl Service {
                 format!("target {id} of pool '{label}' is not down: nothing there is lost"),
             ));
         }
+        // It may be back, and nobody has looked yet.
+        let (found, _) = order_each(orders, [id], || serve_order(&pool, target)).await;
+        if found.iter().any(|(_, reply)| reply.incarnation == target.incarnation) {
+            return Err(Error::new(
+                Code::Busy,
+                format!(
+                    "target {id} of pool '{label}' holds again what was lost; restart its engine to \
+                     have it served"
+                ),
+            ));
+        }
         // What is there is not what was lost, and what was made here before this was cut off holds nothing.
         let mut made = Vec::new();
         for op in [AdminOp::DestroyShard { pool: pool.id }, shard_order(&pool)] {

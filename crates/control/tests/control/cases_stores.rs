@@ -46,11 +46,15 @@ fn a_wiped_target_is_down_and_nothing_is_made_in_its_place() {
     system.assert_in_step();
 }
 
+/// The store was back, and a reset before anybody had looked would have removed it.
 #[test]
-fn a_store_that_comes_back_is_served_again() {
+fn a_store_that_comes_back_is_served_again_and_not_reset() {
     let (system, held) = with_a_wiped_target();
     let pool = system.pools()[0].id;
-    system.targets.shards.borrow_mut().insert((LOST, pool), held);
+    system.targets.shards.borrow_mut().insert((LOST, pool), held.clone());
+    let reset = R::PoolResetTarget { pool: label("tank"), target: LOST };
+    assert_eq!(system.fails(reset, "holds again"), Code::Busy);
+    assert_eq!(system.targets.shards.borrow()[&(LOST, pool)], held);
     resume(&system);
     assert_eq!(states(&system), [TargetState::Up; 4]);
     system.assert_in_step();
