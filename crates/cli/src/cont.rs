@@ -116,7 +116,8 @@ struct CreateArgs {
     /// What it holds: posix (a file system) or plain (objects)
     #[arg(long = "type", default_value = "posix")]
     layout: ContLayout,
-    /// Class of objects whose creator names none (S1, S4, SX, ...) [default: S1]
+    /// Class of objects whose creator names none (S1, SX, RP_2G1, RP_3GX, ...) [default: S1, or with
+    /// --rd-fac as many copies as that takes]
     #[arg(long)]
     oclass: Option<ObjClass>,
     /// Class of directories [default: that of --oclass]
@@ -261,7 +262,12 @@ pub fn run(session: &Session, args: &ContArgs) -> Outcome {
 
 fn create(session: &Session, args: &CreateArgs) -> Outcome {
     limits::check_label(&args.label)?;
-    let oclass = args.oclass.unwrap_or(ObjClass::S1);
+    let mut named = args.properties.iter().filter_map(|property| match property {
+        DaosProperty::RdFac(factor) => Some(*factor),
+        _ => None,
+    });
+    let rd_fac = named.next_back().unwrap_or(args.rd_fac);
+    let oclass = args.oclass.unwrap_or(ObjClass::S1.at_least(rd_fac));
     let default = ContProps::default();
     let mut props = ContProps {
         layout: args.layout,
@@ -269,7 +275,7 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         dir_oclass: args.dir_oclass.unwrap_or(oclass),
         file_oclass: args.file_oclass.unwrap_or(oclass),
         chunk_bytes: args.chunk_size.unwrap_or(default.chunk_bytes),
-        rd_fac: args.rd_fac,
+        rd_fac,
         csum: args.csum.unwrap_or(default.csum),
         server_verify: args.server_verify,
     };
@@ -277,7 +283,7 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         match *property {
             DaosProperty::Cksum(csum) => props.csum = csum,
             DaosProperty::ServerVerify(verify) => props.server_verify = verify,
-            DaosProperty::RdFac(factor) => props.rd_fac = factor,
+            DaosProperty::RdFac(_) => {}
         }
     }
     let pool = session.open_pool(&Name::parse(&args.pool), OpenMode::ReadWrite)?;

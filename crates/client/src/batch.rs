@@ -1,15 +1,16 @@
 //! Batches: ops that take effect together.
 //!
-//! A batch whose ops fall on one target is one request and one round trip. Otherwise it goes
-//! whole to the target of its first op, which coordinates a two-phase commit. Targets are looked up when it runs.
+//! A batch whose ops fall on one group is one request and one round trip. Otherwise it goes
+//! whole to the leader of its first op's group, which coordinates a two-phase commit. Leaders are looked up when it
+//! runs. Of groups of one member, those on one target count as one.
 
-use crate::cont::Container;
+use crate::cont::{Container, Members};
 use crate::sums;
 use crate::target::{Ask, Attempt};
 use smallvec::SmallVec;
 use std::time::Duration;
 use transport::Answer;
-use types::{Code, CsumKind, Epoch, Error, Result, TargetId};
+use types::{Code, CsumKind, Epoch, Error, Result, TargetId, Unit};
 use wire::link::Link;
 use wire::obj::{
     self, BatchReply, ListScope, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums,
@@ -22,28 +23,38 @@ const ABSENCE_PAUSE: Duration = Duration::from_millis(20);
 /// Times that data are asked for again, or sent again, after they differed from their sums.
 const MISMATCH_RETRIES: u32 = 2;
 
-/// Where a batch goes under one map: the targets, in the order in which its ops first name them.
+/// What of a batch one target carries out, and its whole group with it.
+struct Part {
+    /// Of the group.
+    unit: Unit,
+    leader: TargetId,
+    /// All members of the group; none where that does not matter.
+    members: Members,
+}
+
+/// Where a batch goes under one map: its parts, in the order in which its ops first name them.
 struct Route {
     map_version: u32,
-    targets: SmallVec<[TargetId; 1]>,
-    /// For each op, the place of its target among them, where there are several.
+    parts: SmallVec<[Part; 1]>,
+    /// For each op, the place of its part among them, where there are several.
     of_ops: SmallVec<[u16; 4]>,
     /// For each check, likewise.
     of_checks: SmallVec<[u16; 4]>,
 }
 
 impl Route {
-    fn place(&mut self, target: TargetId) -> u16 {
-        let known = self.targets.iter().position(|known| *known == target);
+    fn place(&mut self, part: Part) -> u16 {
+        let is_same = |known: &Part| known.leader == part.leader && known.members == part.members;
+        let known = self.parts.iter().position(is_same);
         known.unwrap_or_else(|| {
-            self.targets.push(target);
-            self.targets.len() - 1
+            self.parts.push(part);
+            self.parts.len() - 1
         }) as u16
     }
 
     /// The target that an op goes to.
     fn of_op(&self, op: usize) -> TargetId {
-        self.targets[self.of_ops[op] as usize]
+        self.parts[self.of_ops[op] as usize].leader
     }
 }
 
@@ -163,9 +174,12 @@ impl<'a> Batch<'a> {
         loop {
             let route = self.route()?;
             attempt.route(route.map_version);
-            let outcome = match route.targets[..] {
+            if route.parts.iter().any(|part| !part.unit.object.is_alone()) {
+                attempt.may_go_elsewhere();
+            }
+            let outcome = match &route.parts[..] {
                 [] => return Ok(BatchResult::nothing()),
-                [target] => self.run_on_one(target, &mut attempt).await,
+                [part] => self.run_on_one(part.leader, &mut attempt).await,
                 _ => self.run_on_several(&route, &mut attempt).await,
             };
             match outcome {
@@ -194,16 +208,22 @@ impl<'a> Batch<'a> {
     fn route(&self) -> Result<Route> {
         let mut route = Route {
             map_version: self.map_version(),
-            targets: SmallVec::new(),
+            parts: SmallVec::new(),
             of_ops: SmallVec::with_capacity(self.ops.len()),
             of_checks: SmallVec::with_capacity(self.checks.len()),
         };
+        // Groups that differ in a member take part for themselves: one may lose its leader and the other not.
+        let is_apart = self.writes();
+        let part = |unit: Unit| -> Result<Part> {
+            let (leader, members) = self.cont.group_of(unit, is_apart)?;
+            Ok(Part { unit, leader, members })
+        };
         for op in &self.ops {
-            let place = route.place(self.cont.target_of(op.unit())?);
+            let place = route.place(part(op.unit())?);
             route.of_ops.push(place);
         }
         for check in &self.checks {
-            let place = route.place(self.cont.target_of(check.unit)?);
+            let place = route.place(part(check.unit)?);
             route.of_checks.push(place);
         }
         Ok(route)
@@ -318,9 +338,9 @@ impl<'a> Batch<'a> {
             return Err(Error::inval("a batch over several targets cannot fetch bulk data"));
         }
         let kind = self.cont.info().props.csum;
-        let mut encoded: Vec<(Vec<u8>, u32)> = Vec::with_capacity(route.targets.len());
+        let mut encoded: Vec<(Vec<u8>, u32)> = Vec::with_capacity(route.parts.len());
         let mut bulk_out: Vec<&[u8]> = Vec::with_capacity(self.bulk_out.len());
-        for place in 0..route.targets.len() as u16 {
+        for place in 0..route.parts.len() as u16 {
             let is_here = |op: usize| route.of_ops[op] == place;
             let ops = self.ops.iter().enumerate().filter(|(at, _)| is_here(*at));
             let ops: Vec<Op<'_>> = ops.map(|(_, op)| op.clone()).collect();
@@ -334,13 +354,13 @@ impl<'a> Batch<'a> {
             encoded.push((wire::encode(&part), bytes as u32));
         }
         let parts: Vec<_> = route
-            .targets
+            .parts
             .iter()
             .zip(&encoded)
-            .map(|(target, (part, bytes))| (*target, serde_bytes::Bytes::new(part), *bytes))
+            .map(|(part, (encoded, bytes))| (part.unit, serde_bytes::Bytes::new(encoded), *bytes))
             .collect();
         let client = self.cont.client();
-        let link = client.target(route.targets[0]);
+        let link = client.target(route.parts[0].leader);
         let answer = loop {
             let _in_doubt = link.in_doubt.begin().await;
             let tx = TxId { client: client.id(), seq: attempt.request_id };

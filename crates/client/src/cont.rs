@@ -7,12 +7,16 @@ use crate::pool::{HANDLE_NONE, Pool};
 use crate::target::Ask;
 use futures_util::future::try_join_all;
 use placement::Layout;
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use types::{Code, ContId, Epoch, Error, ObjClass, ObjType, Oid, Rank, Result, TargetId, Unit};
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode};
 use wire::obj::{ObjectList, PoolShardStat, Request};
+
+/// The members of a group of several, in order; empty for one of one member.
+pub(crate) type Members = SmallVec<[TargetId; 4]>;
 
 /// Layouts remembered, by object; a small direct-mapped cache.
 const LAYOUTS_CACHED: usize = 256;
@@ -141,15 +145,25 @@ impl Container {
         self.0.pool.0.state.hints().pick(target, random)
     }
 
-    /// A placement hint that puts an object's first group where `unit` is.
-    pub fn hint_near(&self, unit: Unit) -> Result<u32> {
-        Ok(self.hint_for(self.target_of(unit)?))
+    /// A placement hint that puts the first group of an object of `class` where `unit` is: on all members of its
+    /// group, in their order. Whether that is so, too; else only the leaders are the same.
+    pub fn hint_near(&self, unit: Unit, class: ObjClass) -> Result<(u32, bool)> {
+        let (leader, members) = self.group_of(unit, true)?;
+        let is_alone = class.scheme.members() == 1;
+        if members.is_empty() {
+            return Ok((self.hint_for(leader), is_alone));
+        }
+        let beside = if is_alone { None } else { self.0.pool.0.state.hint_beside(&members, class) };
+        Ok((beside.unwrap_or_else(|| self.hint_for(leader)), beside.is_some()))
     }
 
     /// The same for an object of which all that takes room will be there: elsewhere when that target
     /// is nearly full and another one has more room. Whether it is near, too. Asks nobody while there
     /// is room.
     pub async fn roomy_hint_near(&self, unit: Unit) -> Result<(u32, bool)> {
+        if !unit.object.is_alone() {
+            return self.hint_near(unit, ObjClass::S1);
+        }
         let preferred = self.target_of(unit)?;
         let chosen = self.0.pool.roomy_target(preferred).await;
         Ok((self.hint_for(chosen), chosen == preferred))
@@ -187,9 +201,9 @@ impl Container {
         &self,
         work: impl IntoIterator<Item = (Unit, T)>,
     ) -> Result<Vec<Vec<(Unit, T)>>> {
-        let mut lots: BTreeMap<TargetId, Vec<(Unit, T)>> = BTreeMap::new();
+        let mut lots: BTreeMap<(TargetId, Members), Vec<(Unit, T)>> = BTreeMap::new();
         for (unit, item) in work {
-            lots.entry(self.target_of(unit)?).or_default().push((unit, item));
+            lots.entry(self.group_of(unit, true)?).or_default().push((unit, item));
         }
         Ok(lots.into_values().collect())
     }
@@ -222,6 +236,16 @@ impl Container {
     /// The target that keeps an object's open handles and locks now.
     pub(crate) fn home(&self, oid: Oid) -> Result<TargetId> {
         self.target_of(oid.first_unit())
+    }
+
+    /// The target that answers for a unit now, and if wanted the members of its group.
+    pub(crate) fn group_of(&self, unit: Unit, with_members: bool) -> Result<(TargetId, Members)> {
+        let leader = self.target_of(unit)?;
+        if !with_members || unit.object.is_alone() {
+            return Ok((leader, Members::new()));
+        }
+        let layout = self.layout(unit.object)?;
+        Ok((leader, SmallVec::from_slice(layout.members(unit.group as usize))))
     }
 
     /// The target that answers for a unit now.

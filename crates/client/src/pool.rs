@@ -1,7 +1,7 @@
 //! An open pool: its map, its space, its containers.
 
 use crate::client::{Client, unexpected};
-use crate::cont::Container;
+use crate::cont::{Container, Members};
 use crate::target::Ask;
 use futures_util::future::try_join_all;
 use placement::HintTable;
@@ -10,7 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
-use types::{ContProps, PoolId, Result, TargetId};
+use types::map::HashMap;
+use types::{ContProps, ObjClass, PoolId, Result, TargetId};
 use uuid::Uuid;
 use wire::admission::AdmissionStat;
 use wire::control::{
@@ -36,6 +37,8 @@ pub(crate) struct PoolState {
     map: RefCell<Rc<PoolMap>>,
     version: Cell<u32>,
     hints: RefCell<Option<Rc<HintTable>>>,
+    /// Hints for groups of several members, by those and their number.
+    hints_beside: RefCell<HashMap<Members, Option<u32>>>,
     /// Where there is room, and when that was asked for.
     rooms: RefCell<Vec<TargetRoom>>,
     rooms_asked: Cell<Option<Duration>>,
@@ -69,6 +72,7 @@ impl PoolState {
             self.version.set(fresh.version);
             self.map.replace(Rc::new(fresh));
             self.hints.replace(None);
+            self.hints_beside.take();
         }
     }
 
@@ -97,6 +101,23 @@ impl PoolState {
             None => tracing::debug!("refreshing the pool map: no answer"),
             Some(Ok(())) => {}
         }
+    }
+
+    /// A placement hint for objects of `class` whose first group is on these members; the same until the map changes:
+    /// what shares a hint moves together.
+    pub fn hint_beside(&self, members: &Members, class: ObjClass) -> Option<u32> {
+        if class.scheme.members() != members.len() {
+            return None;
+        }
+        if let Some(known) = self.hints_beside.borrow().get(members) {
+            return *known;
+        }
+        let first = types::hash::mix(
+            members.iter().fold(0, |all, member| types::hash::mix2(all, member.0.into())),
+        ) as u32;
+        let hint = placement::hint_beside(members, class, &self.map(), first);
+        self.hints_beside.borrow_mut().insert(members.clone(), hint);
+        hint
     }
 
     pub fn hints(&self) -> Rc<HintTable> {
@@ -175,6 +196,7 @@ impl Pool {
             version: Cell::new(info.map.version),
             map: RefCell::new(Rc::new(info.map.clone())),
             hints: RefCell::new(None),
+            hints_beside: RefCell::default(),
             rooms: RefCell::default(),
             rooms_asked: Cell::new(None),
         });

@@ -22,6 +22,9 @@ const RELEASES_HELD_MAX: usize = 64;
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(2);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// How long a target of a group of several members is waited for at first; each time twice as long.
+const TRY_TIME_MIN: Duration = Duration::from_secs(3);
+
 /// How often a client that holds locks looks whether it is still connected.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
@@ -85,6 +88,8 @@ pub(crate) struct Attempt {
     deadline: Duration,
     flags: u8,
     pause: Duration,
+    /// A target that gives no answer for so long is given up, for there may be another one soon.
+    try_time: Option<Duration>,
     /// Version of the map by which its target was found; `None`: no other target could answer it.
     routed_under: Option<u32>,
 }
@@ -96,6 +101,7 @@ impl Attempt {
             deadline: client.env().now() + client.options().timeout,
             flags: 0,
             pause: RECONNECT_PAUSE_MIN,
+            try_time: None,
             routed_under: None,
         }
     }
@@ -103,6 +109,11 @@ impl Attempt {
     /// Its target was found under this version of the map.
     pub fn route(&mut self, map_version: u32) {
         self.routed_under = Some(map_version);
+    }
+
+    /// Another target may come to answer for what is asked.
+    pub fn may_go_elsewhere(&mut self) {
+        self.try_time.get_or_insert(TRY_TIME_MIN);
     }
 
     /// What was tried has had no effect and will have none: another id, within the same time.
@@ -168,6 +179,7 @@ impl TargetLink {
                     let conn = used.insert(conn);
                     self.flush_releases_on(conn);
                     let left = deadline.saturating_sub(env.now());
+                    let left = attempt.try_time.map_or(left, |time| time.min(left));
                     let call = Call {
                         kind: Kind::Request,
                         request_id: attempt.request_id,
@@ -221,8 +233,15 @@ impl TargetLink {
                         }
                     }
                 },
-                Err(error) if matches!(error.code, Code::Unreach | Code::Closed | Code::Stale) => {
+                Err(error)
+                    if matches!(error.code, Code::Unreach | Code::Closed | Code::Stale)
+                        || (error.code == Code::TimedOut && attempt.try_time.is_some()) =>
+                {
                     self.give_up(used);
+                    if error.code == Code::TimedOut {
+                        pool.refresh_soon(client);
+                        attempt.try_time = attempt.try_time.map(|time| time * 2);
+                    }
                     if env.now() + attempt.pause >= deadline {
                         return Err(Error::new(
                             Code::TimedOut,

@@ -139,8 +139,8 @@ impl Dfs {
         let entry = shared.cont.unit_of(at.oid, name)?;
         let (hint, is_near) = match class == ObjClass::S1 {
             true => shared.cont.roomy_hint_near(entry).await?,
-            // A striped file is everywhere.
-            false => (shared.cont.hint_near(entry)?, true),
+            // A striped file is everywhere; it is near with its first group.
+            false => shared.cont.hint_near(entry, class)?,
         };
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
@@ -394,8 +394,8 @@ impl Dfs {
     ) -> Result<Obj> {
         let at = self.prepare_insert(parent, name).await?;
         let shared = &self.shared;
-        let hint = shared.cont.hint_near(shared.cont.unit_of(at.oid, name)?)?;
         let class = shared.superblock.file_class;
+        let (hint, _) = shared.cont.hint_near(shared.cont.unit_of(at.oid, name)?, class)?;
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = Inode { rdev, ..self.new_inode(&at, oid, mode) };
         let attributes = self.inherit(&at, mode, &mut inode).await?;

@@ -39,14 +39,14 @@ impl Target {
                 ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(ObjectList { units, complete: true })))
             }
-            Request::Decide { pool, tx, outcome } => {
-                let ctx = self.shard(pool).await?;
-                let lsn = self.decide(pool, &ctx, tx, outcome).await?;
-                ctx.shard.written(lsn).await?;
+            Request::Decide { pool, tx, unit, outcome } => {
+                let ctx = self.mapped_shard(pool).await?;
+                self.decide(pool, &ctx, tx, unit, outcome).await?.written(&ctx).await?;
                 Ok(wire::encode(&Ok::<_, Error>(outcome)))
             }
-            Request::AskOutcome { pool, tx } => {
-                let ctx = self.shard(pool).await?;
+            Request::AskOutcome { pool, tx, coordinator } => {
+                let ctx = self.mapped_shard(pool).await?;
+                self.led_group(&ctx, coordinator)?;
                 Ok(wire::encode(&Ok::<_, Error>(self.outcome_of(&ctx, tx))))
             }
             Request::AdmissionStat { pool } => {
@@ -80,6 +80,7 @@ impl Target {
             Request::Batch(_)
             | Request::Commit { .. }
             | Request::Prepare { .. }
+            | Request::Orders(_)
             | Request::Lock(_) => Err(Error::new(Code::Proto, "not an administrative request")),
         }
     }
@@ -170,6 +171,7 @@ impl Target {
     /// Stops serving a pool's part.
     async fn let_go(&self, ctx: &TargetPool) -> Result<()> {
         ctx.unpark();
+        ctx.streams.close();
         ctx.scrubber.stop();
         ctx.admission.close();
         ctx.shard.close().await
@@ -230,10 +232,7 @@ impl Target {
                 if meant != 0 && meant != held {
                     return Err(self.not_what_was_made(map.pool));
                 }
-                if map.version > ctx.map_version() {
-                    ctx.map.replace(Some(Rc::new(map)));
-                }
-                Ok(())
+                self.take_map(map.pool, &ctx, map)
             }
             AdminOp::SetAdmission { pool, admission } => {
                 let ctx = self.shard(pool).await?;

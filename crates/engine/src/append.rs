@@ -8,6 +8,7 @@
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::batch::Ask;
 use crate::opens::Handle;
+use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
 use futures_util::lock::Mutex;
 use std::rc::Rc;
@@ -15,6 +16,7 @@ use transport::IncomingBulk;
 use types::{Code, Epoch, Error, Result, Unit};
 use vos::{Origin, Segments};
 use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
+use wire::order::{Order, OrderOrigin};
 
 /// Largest array, records: what a signed 64-bit offset reaches.
 const RECORDS_MAX: u64 = i64::MAX as u64;
@@ -170,12 +172,19 @@ impl Target {
         if Rc::strong_count(&turn) == 2 {
             self.appends.borrow_mut().remove(&handle);
         }
-        let (answer, lsn) = match outcome {
-            Ok((answer, lsn)) => (Ok(answer), lsn),
-            Err(error) => (Err(error), ctx.shard.newest_seen(batch.cont, &[], &batch.ops)),
-        };
-        ctx.shard.durable(lsn).await?;
-        answer
+        match outcome {
+            Ok((answer, lsn, sent)) => {
+                ctx.shard.durable(lsn).await?;
+                sent.settled().await?;
+                Ok(answer)
+            }
+            Err(error) => {
+                let unsettled = ctx.streams.newest_seen(batch.cont, &[], &batch.ops);
+                ctx.shard.durable(ctx.shard.newest_seen(batch.cont, &[], &batch.ops)).await?;
+                ctx.streams.wait_for(unsettled).await?;
+                Err(error)
+            }
+        }
     }
 
     async fn append_in_turn(
@@ -184,7 +193,7 @@ impl Target {
         batch: &Batch<'_>,
         append: Append,
         data: &[u8],
-    ) -> Result<(Vec<u8>, vos::Lsn)> {
+    ) -> Result<(Vec<u8>, vos::Lsn, Sent)> {
         let ctx = &ask.ctx;
         loop {
             // The world may have changed meanwhile.
@@ -226,6 +235,7 @@ impl Target {
                 continue;
             }
             self.may_take_effect(ask, batch)?;
+            let group = self.group_of_batch(ctx, &translated)?;
             ctx.shard.check(batch.cont, &[], &translated.ops)?;
             let epoch = self.tick(ctx);
             let reply = (epoch, vec![OpReply::Appended { index: end }]);
@@ -235,8 +245,15 @@ impl Target {
             wire::encode_into(&BulkSums::NONE, &mut answer);
             let origin = Some(Origin { tx: ask.tx(), reply: &answer });
             let lsn = ctx.shard.apply(batch.cont, epoch, &translated.ops, payload, origin, &[])?;
+            let bulk = if group.is_some() { data.to_vec() } else { Vec::new() };
+            let origin = Some(OrderOrigin { tx: ask.tx(), reply: &answer });
+            let (cont, ops) = (batch.cont, translated.ops.clone());
+            let (orphaned, adopted) = (Vec::new(), Vec::new());
+            let order = Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted };
+            let changed = Some((cont, &translated.ops[..]));
+            let sent = self.ship(batch.pool, ctx, group.as_ref(), &order, bulk, changed);
             answer.truncate(sums_at);
-            return Ok((answer, lsn));
+            return Ok((answer, lsn, sent));
         }
     }
 }

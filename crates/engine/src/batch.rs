@@ -6,15 +6,18 @@
 
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::append::Append;
+use crate::group::Group;
 use crate::links::Plan;
+use crate::streams::Sent;
 use crate::target::{Session, Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
 use types::{ClientId, Code, Epoch, Error, Result, limits};
-use vos::{Lsn, Origin, Payload, Segments};
+use vos::{Lsn, Origin, OrphanChange, Payload, Segments};
 use wire::Header;
 use wire::obj::{Batch, BulkSums, Op, Request, TxId};
+use wire::order::{Order, OrderOrigin};
 use wire::scrub::FoundBy;
 
 /// A request without a deadline waits this long for a held key, or to be let in.
@@ -82,7 +85,9 @@ impl Target {
             Data::Here(payload, slot) => (payload, slot),
             later => return self.run_beside(ask, body, later),
         };
-        let memory = ask.ctx.is_memory();
+        // What waits for others is beside the connection.
+        let is_alone = batch.ops.iter().all(|op| op.unit().object.is_alone());
+        let memory = ask.ctx.is_memory() && is_alone;
         if !memory || ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return self.run_beside(ask, body, Data::Here(payload, slot));
         }
@@ -293,6 +298,7 @@ impl Target {
         slot: Option<Slot>,
     ) -> Outcome {
         let Ask { caller, header, ctx, .. } = ask;
+        let copied = self.bulk_for_followers(ctx, batch, &mut payload)?;
         payload.write().await?;
         // Before anything that waits for others: see `admission`.
         if let Some(slot) = slot {
@@ -302,17 +308,27 @@ impl Target {
         // From here to `apply` no await: what is in memory stays, and what is checked still holds
         // when it takes effect.
         self.may_take_effect(ask, batch)?;
+        let group = self.group_of_batch(ctx, batch)?;
         let newest_seen = || ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops);
         let writes = changes(batch);
         let mut plan = match self.check_and_plan(ctx, batch) {
             Ok(plan) => plan,
             Err(error) => {
+                let unsettled = ctx.streams.newest_seen(batch.cont, &batch.checks, &batch.ops);
                 ctx.shard.durable(newest_seen()).await?;
+                ctx.streams.wait_for(unsettled).await?;
                 return Err(error);
             }
         };
         // A change waits for its own record, which comes after all that it has seen.
         let seen = if writes { Lsn::default() } else { newest_seen().max(plan.seen) };
+        let unsettled = match writes {
+            true => plan.unsettled,
+            false => {
+                let of_batch = ctx.streams.newest_seen(batch.cont, &batch.checks, &batch.ops);
+                of_batch.max(plan.unsettled)
+            }
+        };
         plan.after.client = caller.client;
         let mut answer = Vec::with_capacity(160);
         answer.push(0);
@@ -330,8 +346,10 @@ impl Target {
             wire::encode_into(&BulkSums::NONE, &mut answer);
             let origin = Some(Origin { tx: ask.tx(), reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
+            let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), copied, origin);
             self.carry_out(plan.after);
             ctx.shard.durable(lsn).await?;
+            sent.settled().await?;
             answer.truncate(sums_at);
         } else {
             self.carry_out(plan.after);
@@ -339,10 +357,63 @@ impl Target {
                 ctx.shard.durable(seen).await?;
             }
         }
+        ctx.streams.wait_for(unsettled).await?;
         if let Some(note) = note {
             ctx.shard.noted(note).await;
         }
         Ok((answer, segments))
+    }
+
+    /// The data of a batch that other members are to get, before they go where they stay.
+    fn bulk_for_followers(
+        &self,
+        ctx: &TargetPool,
+        batch: &Batch<'_>,
+        payload: &mut Payload,
+    ) -> Result<Vec<u8>> {
+        if payload.bulk_bytes() == 0 {
+            return Ok(Vec::new());
+        }
+        let Some(group) = self.group_of_batch(ctx, batch)? else { return Ok(Vec::new()) };
+        if let Some(member) = ctx.streams.short_member(&group) {
+            // What is done here must find room with every member.
+            let text = format!("target {member}, which keeps a copy, is nearly full");
+            return Err(Error::new(Code::NoSpace, text));
+        }
+        Ok(payload.buffers().fold(Vec::new(), |mut all, room| {
+            all.extend_from_slice(room);
+            all
+        }))
+    }
+
+    /// Has the group do what a batch has come down to.
+    #[expect(clippy::too_many_arguments, reason = "what an update consists of")]
+    fn ship_batch(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        batch: &Batch<'_>,
+        plan: &Plan<'_>,
+        epoch: Epoch,
+        group: Option<&Group>,
+        bulk: Vec<u8>,
+        origin: Option<Origin<'_>>,
+    ) -> Sent {
+        if group.is_none() {
+            return Sent::NOWHERE;
+        }
+        let ops = plan.writes.as_deref().unwrap_or(&batch.ops);
+        let ops: Vec<Op<'_>> = ops.iter().filter(|op| op.is_write()).cloned().collect();
+        let (mut orphaned, mut adopted) = (Vec::new(), Vec::new());
+        for change in &plan.orphans {
+            match *change {
+                OrphanChange::Add(unit) => orphaned.push(unit),
+                OrphanChange::Remove(unit) => adopted.push(unit),
+            }
+        }
+        let origin = origin.map(|origin| OrderOrigin { tx: origin.tx, reply: origin.reply });
+        let (cont, sums, changed) = (batch.cont, batch.sums, ops.clone());
+        let order = Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted };
+        self.ship(batch.pool, ctx, group, &order, bulk, Some((cont, &changed)))
     }
 
     /// Looks at conditions, and at what the batch answers.

@@ -1,6 +1,7 @@
-//! Transactions over several targets: two-phase commit, coordinated by the first target.
+//! Transactions over several groups: two-phase commit, coordinated by the leader of the first.
 //!
-//! The client sends the whole transaction to the target of its first op. That target has every
+//! Coordinator and participants are groups: who leads one now acts for it, and has its members keep parts and
+//! decisions likewise ([`crate::streams`]). The client sends the whole transaction to the leader of the first group. That target has every
 //! participant check, log and hold its part (*prepare*), logs the decision (the commit point),
 //! answers, and tells the participants. A participant that is told nothing asks the coordinator;
 //! a coordinator that knows nothing of a transaction says "aborted" (presumed abort), which is
@@ -9,29 +10,25 @@
 //! A lost conflict never waits: it aborts with `TxRestart`, so there is no deadlock. Single
 //! requests that meet a held key wait for the decision instead ([`crate::batch`]).
 
-use crate::admission::{PREPARE_WAIT_MAX, at_clients_pace};
+use crate::admission::PREPARE_WAIT_MAX;
 use crate::batch::check_map;
+use crate::streams::Sent;
 use crate::target::{Session, Target, TargetPool};
 use futures_util::future::join_all;
 use std::rc::Rc;
 use std::time::Duration;
-use transport::{Incoming, IncomingBulk};
-use types::{Code, Epoch, Error, PoolId, Result, TargetId};
+use transport::Incoming;
+use types::{Code, Epoch, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Origin};
 use wire::Header;
 use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome, TxReply};
+use wire::order::{Order, OrderOrigin};
 
 /// A participant asks after this long without a decision; after a restart, at once.
 const DOUBT_TIME: Duration = Duration::from_millis(500);
 /// Pauses between attempts to ask for or to tell a decision: the first, and where doubling ends.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// Bulk data of a part: still on the connection, or in memory.
-enum Bulk<'a> {
-    Incoming(IncomingBulk),
-    Here(&'a [u8]),
-}
 
 impl Target {
     /// Takes a whole transaction off a connection and coordinates it.
@@ -66,11 +63,10 @@ impl Target {
         if tx.client != caller.client {
             return Err(Error::new(Code::Proto, "a transaction of another client"));
         }
-        let local = parts.iter().find(|(target, ..)| *target == self.id);
-        let (_, local, _) = local.ok_or_else(|| {
-            Error::new(Code::Proto, "a coordinator must be one of the participants")
-        })?;
-        let pool = wire::decode::<Batch<'_>>(local)?.pool;
+        let Some((first, batch, _)) = parts.first() else {
+            return Err(Error::new(Code::Proto, "a transaction without parts"));
+        };
+        let pool = wire::decode::<Batch<'_>>(batch)?.pool;
         let ctx = self.mapped_shard(pool).await?;
         loop {
             let (sender, over) = futures_channel::oneshot::channel();
@@ -86,6 +82,9 @@ impl Target {
         }
         // Its parts may belong elsewhere by now.
         check_map(header, &ctx)?;
+        if self.leader_of(&ctx, *first)? != self.id {
+            return Err(Error::bare(Code::Stale));
+        }
         // In the same step as this: from here on another try waits for this one, and before, who has come
         // again may have been answered.
         if caller.is_over() {
@@ -105,23 +104,27 @@ impl Target {
         pool: PoolId,
         ctx: &Rc<TargetPool>,
         client_tx: TxId,
-        parts: &[(TargetId, &serde_bytes::Bytes, u32)],
+        parts: &[(Unit, &serde_bytes::Bytes, u32)],
         data: &[u8],
     ) -> Result<Vec<u8>> {
+        if parts.len() as u64 >= TxId::PARTS_MAX {
+            return Err(Error::inval("a transaction over too many groups"));
+        }
         let tx = TxId { client: self.coordinator, seq: self.next_tx.get() };
-        self.next_tx.set(tx.seq + 1);
+        self.next_tx.set(tx.seq + TxId::PARTS_MAX);
         self.coordinating.borrow_mut().insert(tx);
-        let participants: Vec<TargetId> = parts.iter().map(|(target, ..)| *target).collect();
+        let participants: Vec<Unit> = parts.iter().map(|(unit, ..)| *unit).collect();
+        let coordinator = participants[0];
 
         let mut rest = data;
         let mut asked = Vec::with_capacity(parts.len());
-        for (target, batch, bytes) in parts {
+        for (at, (unit, batch, bytes)) in parts.iter().enumerate() {
             let Some((mine, others)) = rest.split_at_checked(*bytes as usize) else {
                 self.coordinating.borrow_mut().remove(&tx);
                 return Err(Error::new(Code::Proto, "a transaction lacks bulk data"));
             };
             rest = others;
-            asked.push(self.prepare_at(ctx, tx, *target, batch, mine));
+            asked.push(self.prepare_at(ctx, tx.part(at), coordinator, *unit, batch, mine));
         }
         let prepared = join_all(asked).await;
 
@@ -151,22 +154,24 @@ impl Target {
             parts: replies.iter().map(|reply| serde_bytes::Bytes::new(reply)).collect(),
         };
         let answer = wire::encode(&Ok::<_, Error>(reply));
-        let origin = Origin { tx: client_tx, reply: &answer };
-        let logged = ctx.shard.log_decision(tx, epoch, &participants, Some(origin));
-        if let Ok(lsn) = logged {
-            // When this fails, nobody knows what the log says until it is read again: the
+        let decided = self.log_decision(pool, ctx, tx, epoch, &participants, client_tx, &answer);
+        match decided {
+            // When this fails, nobody knows what the log and other members say until they are asked again: the
             // transaction stays pending until this engine is restarted. Also in a pool that
             // does not wait: the parts are on several devices, and lost together or not at all.
-            ctx.shard.written(lsn).await?;
-        }
+            Ok(step) => step.written(ctx).await?,
+            Err(error) => {
+                self.coordinating.borrow_mut().remove(&tx);
+                return Err(error);
+            }
+        };
         self.coordinating.borrow_mut().remove(&tx);
-        logged?;
         let outcome = TxOutcome::Committed(epoch);
         // Our own part takes effect before the answer leaves, so that a client which asks us
         // next meets no held key; the others follow.
-        let decided = match self.decide(pool, ctx, tx, outcome).await {
+        let decided = match self.decide(pool, ctx, tx.part(0), coordinator, outcome).await {
             // Behind the decision in the same log.
-            Ok(lsn) => ctx.shard.durable(lsn).await,
+            Ok(step) => step.durable(ctx).await,
             Err(error) => Err(error),
         };
         if let Err(error) = decided {
@@ -180,58 +185,94 @@ impl Target {
         Ok(answer)
     }
 
+    /// Writes a decision down, and has the coordinator's group do so.
+    #[expect(clippy::too_many_arguments, reason = "what a decision consists of")]
+    fn log_decision(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        tx: TxId,
+        epoch: Epoch,
+        participants: &[Unit],
+        client_tx: TxId,
+        answer: &[u8],
+    ) -> Result<Step> {
+        let group = self.led_group(ctx, participants[0])?;
+        let origin = Origin { tx: client_tx, reply: answer };
+        let lsn = ctx.shard.log_decision(tx, epoch, participants, Some(origin))?;
+        let origin = Some(OrderOrigin { tx: client_tx, reply: answer });
+        let order = Order::Decision { tx, epoch, participants: participants.to_vec(), origin };
+        let sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None);
+        Ok(Step { lsn, sent })
+    }
+
     /// Has one participant prepare its part.
     async fn prepare_at(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         tx: TxId,
-        target: TargetId,
+        coordinator: Unit,
+        unit: Unit,
         batch: &[u8],
         data: &[u8],
     ) -> Result<(Epoch, Vec<u8>)> {
         let decoded: Batch<'_> = wire::decode(batch)?;
+        let took_no_part = |target: TargetId, error: Error| {
+            Error::new(Code::Unreach, format!("target {target} took no part: {error}"))
+        };
+        let target = self.leader_of(ctx, unit)?;
         if target == self.id {
-            return self.prepare_here(ctx, tx, self.id, &decoded, Bulk::Here(data)).await;
+            let prepared = self.prepare_here(ctx, tx, coordinator, &decoded, data).await;
+            return prepared.map_err(|error| match error.code {
+                Code::Stale | Code::Closed => took_no_part(target, error),
+                _ => error,
+            });
         }
         let map = ctx.map()?;
         let engine = map.engine_of(target).ok_or_else(|| {
             Error::new(Code::NonExist, format!("target {target} is not in the pool map"))
         })?;
-        let request = Request::Prepare { tx, coordinator: self.id, batch: decoded };
+        let request = Request::Prepare { tx, coordinator, batch: decoded };
         let asked = self.peers.ask(engine, target, &wire::encode(&request), &[data]).await;
         // Whatever became of the participant, the transaction is aborted: it can be run again.
-        let answer = asked.map_err(|error| {
-            Error::new(Code::Unreach, format!("target {target} took no part: {error}"))
-        })?;
-        let prepared = wire::decode::<Result<Prepared<'_>>>(&answer.body)??;
+        let answer = asked.map_err(|error| took_no_part(target, error))?;
+        let prepared = match wire::decode::<Result<Prepared<'_>>>(&answer.body)? {
+            Err(error) if matches!(error.code, Code::Stale | Code::Closed) => {
+                return Err(took_no_part(target, error));
+            }
+            prepared => prepared?,
+        };
         Ok((prepared.epoch_min, prepared.reply.to_vec()))
     }
 
-    /// Serves a coordinator's request to prepare.
+    /// Serves a coordinator's request to prepare, beside its connection: others that it coordinates go on.
     pub(crate) async fn receive_prepare(self: &Rc<Self>, incoming: Incoming) {
-        let Incoming { body, bulk, responder, .. } = incoming;
-        let outcome = self.prepare_asked(&body, bulk).await;
-        let answer = match &outcome {
-            Ok((epoch_min, reply)) => {
-                wire::encode(&Ok::<_, Error>(Prepared { epoch_min: *epoch_min, reply }))
-            }
-            Err(error) => wire::encode(&Err::<(), _>(error)),
+        let Incoming { body, mut bulk, responder, .. } = incoming;
+        let data = match bulk.read_to_vec().await {
+            Ok(data) => data,
+            Err(error) => return self.answer_error(responder, 0, error).await,
         };
-        self.send(responder, 0, &answer, &[]).await;
+        drop(bulk);
+        let target = self.clone();
+        self.spawn_counted(async move {
+            let outcome = target.prepare_asked(&body, &data).await;
+            let answer = match &outcome {
+                Ok((epoch_min, reply)) => {
+                    wire::encode(&Ok::<_, Error>(Prepared { epoch_min: *epoch_min, reply }))
+                }
+                Err(error) => wire::encode(&Err::<(), _>(error)),
+            };
+            target.send(responder, 0, &answer, &[]).await;
+        });
     }
 
-    async fn prepare_asked(
-        self: &Rc<Self>,
-        body: &[u8],
-        bulk: IncomingBulk,
-    ) -> Result<(Epoch, Vec<u8>)> {
+    async fn prepare_asked(self: &Rc<Self>, body: &[u8], data: &[u8]) -> Result<(Epoch, Vec<u8>)> {
         let Request::Prepare { tx, coordinator, batch } = wire::decode::<Request<'_>>(body)? else {
             return Err(Error::bare(Code::Proto));
         };
         let pool = batch.pool;
         let ctx = self.mapped_shard(pool).await?;
-        let prepared =
-            self.prepare_here(&ctx, tx, coordinator, &batch, Bulk::Incoming(bulk)).await?;
+        let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data).await?;
         let target = self.clone();
         self.env.spawn(async move {
             target.env.sleep(DOUBT_TIME).await;
@@ -245,9 +286,9 @@ impl Target {
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         tx: TxId,
-        coordinator: TargetId,
+        coordinator: Unit,
         batch: &Batch<'_>,
-        bulk: Bulk<'_>,
+        data: &[u8],
     ) -> Result<(Epoch, Vec<u8>)> {
         if batch.at != Epoch::ZERO {
             return Err(Error::inval(
@@ -255,34 +296,18 @@ impl Target {
             ));
         }
         self.known_cont(ctx, batch.cont).await?;
-        let bytes = match &bulk {
-            Bulk::Incoming(bulk) => bulk.remaining(),
-            Bulk::Here(data) => data.len(),
-        };
         let mut slot = None;
-        if let Some(gate) = ctx.admission.writers.for_bulk(bytes as u64) {
-            slot = Some(gate.enter_first(bytes as u64, PREPARE_WAIT_MAX).await);
+        if let Some(gate) = ctx.admission.writers.for_bulk(data.len() as u64) {
+            slot = Some(gate.enter_first(data.len() as u64, PREPARE_WAIT_MAX).await);
         }
         let mut payload = self.stage(ctx, &batch.ops)?;
-        match bulk {
-            Bulk::Incoming(mut bulk) => {
-                let read = async {
-                    for room in payload.buffers() {
-                        bulk.read_into(room).await?;
-                    }
-                    Ok::<(), Error>(())
-                };
-                at_clients_pace(&self.env, &mut slot, read).await?;
-            }
-            Bulk::Here(mut data) => {
-                for room in payload.buffers() {
-                    let (mine, rest) = data
-                        .split_at_checked(room.len())
-                        .ok_or_else(|| Error::new(Code::Proto, "a transaction lacks bulk data"))?;
-                    room.copy_from_slice(mine);
-                    data = rest;
-                }
-            }
+        let mut rest = data;
+        for room in payload.buffers() {
+            let (mine, others) = rest
+                .split_at_checked(room.len())
+                .ok_or_else(|| Error::new(Code::Proto, "a transaction lacks bulk data"))?;
+            room.copy_from_slice(mine);
+            rest = others;
         }
         ctx.shard.take_sums(batch.cont, &batch.sums, &mut payload)?;
         payload.write().await?;
@@ -293,6 +318,7 @@ impl Target {
         ctx.shard.ready(batch.cont, &batch.checks, &batch.ops).await?;
         // From here to the log no await: what is in memory stays, and what is checked still holds
         // when it is locked.
+        let group = self.group_of_batch(ctx, batch)?;
         if ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return Err(Error::new(Code::TxRestart, "another transaction holds a key"));
         }
@@ -302,7 +328,9 @@ impl Target {
             Err(error) => {
                 // What it fails for may be gone after a crash.
                 let seen = ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops);
+                let unsettled = ctx.streams.newest_seen(batch.cont, &batch.checks, &batch.ops);
                 ctx.shard.durable(seen).await?;
+                ctx.streams.wait_for(unsettled).await?;
                 return Err(error);
             }
         };
@@ -319,43 +347,60 @@ impl Target {
         ops.extend(plan.after.reap.iter().map(|handle| Op::PunchUnlessOpen { unit: handle.2 }));
         ops.extend(plan.adopted.iter().map(|unit| Op::Adopt { unit: *unit }));
         let (pool, cont, checks) = (batch.pool, batch.cont, batch.checks.clone());
-        let encoded =
-            wire::encode(&Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE });
-        let lsn = ctx.shard.prepare(tx, coordinator, cont, &encoded, payload)?;
-        if coordinator == self.id {
+        let part = Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums: Sums::NONE };
+        let lsn = ctx.shard.prepare(tx, coordinator, cont, &wire::encode(&part), payload)?;
+        let part = Batch { sums: batch.sums, ..part };
+        let order = Order::Prepare { tx, coordinator, batch: part };
+        let data = if group.is_some() { data.to_vec() } else { Vec::new() };
+        let sent = self.ship(pool, ctx, group.as_ref(), &order, data, None);
+        let step = Step { lsn, sent };
+        if self.leader_of(ctx, coordinator).is_ok_and(|leader| leader == self.id) {
             // The decision comes behind it in the same log.
-            ctx.shard.durable(lsn).await?;
+            step.durable(ctx).await?;
         } else {
-            ctx.shard.written(lsn).await?;
+            step.written(ctx).await?;
         }
         Ok((epoch_min, reply))
     }
 
-    /// Applies or drops a prepared part and lets those who waited for it go on; where the log says
-    /// so. The acknowledgement to the coordinator waits until that is written.
+    /// Applies or drops a prepared part, has its group do so, and lets those who waited for it go on; where the log
+    /// says so. The acknowledgement to the coordinator waits until that is written.
+    ///
+    /// Errors: `Stale` when another target leads the part's group.
     pub(crate) async fn decide(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<TargetPool>,
         tx: TxId,
+        unit: Unit,
         outcome: TxOutcome,
-    ) -> Result<Lsn> {
+    ) -> Result<Step> {
         if let TxOutcome::Committed(epoch) = outcome {
             ctx.clock.borrow_mut().observe(epoch);
-        }
-        if matches!(outcome, TxOutcome::Committed(_)) {
             ctx.shard.ready_to_decide(tx).await?;
         }
+        let group = self.led_group(ctx, unit)?;
+        let part = match group {
+            Some(_) => ctx.shard.prepared_batch(tx),
+            None => None,
+        };
         let lsn = ctx.shard.decide(tx, outcome, None, &[])?;
+        let mut sent = Sent::NOWHERE;
+        if let Some((cont, batch)) = part {
+            let batch: Batch<'_> = wire::decode(&batch)?;
+            let (order, changed) = (Order::Decide { tx, outcome }, Some((cont, &batch.ops[..])));
+            sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), changed);
+        }
         ctx.unpark();
         if matches!(outcome, TxOutcome::Committed(_)) {
             self.reap_orphans(pool, ctx);
         }
-        Ok(lsn)
+        Ok(Step { lsn, sent })
     }
 
-    /// What this coordinator knows of a transaction.
-    pub(crate) fn outcome_of(&self, ctx: &TargetPool, tx: TxId) -> TxOutcome {
+    /// What this coordinator knows of a transaction, by the name of one of its parts.
+    pub(crate) fn outcome_of(&self, ctx: &TargetPool, part: TxId) -> TxOutcome {
+        let tx = part.whole();
         if self.coordinating.borrow().contains(&tx) {
             return TxOutcome::Pending;
         }
@@ -372,19 +417,36 @@ impl Target {
         ctx: Rc<TargetPool>,
         tx: TxId,
         outcome: TxOutcome,
-        participants: Vec<TargetId>,
+        participants: Vec<Unit>,
     ) {
         let target = self.clone();
         self.spawn_counted(async move {
-            let told = participants.iter().map(|id| target.tell_one(pool, &ctx, tx, outcome, *id));
+            let told = participants.iter().enumerate();
+            let told =
+                told.map(|(at, unit)| target.tell_one(pool, &ctx, tx.part(at), outcome, *unit));
             let all = join_all(told).await.into_iter().all(|acknowledged| acknowledged);
             if all
                 && matches!(outcome, TxOutcome::Committed(_))
-                && let Err(error) = ctx.shard.forget_decision(tx)
+                && let Err(error) = target.forget_decision(pool, &ctx, tx, participants[0])
             {
                 tracing::warn!("target {}: forgetting a decision: {error}", target.id);
             }
         });
+    }
+
+    fn forget_decision(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        tx: TxId,
+        coordinator: Unit,
+    ) -> Result<()> {
+        let group = self.led_group(ctx, coordinator)?;
+        ctx.shard.forget_decision(tx)?;
+        let order = Order::ForgetDecision { tx };
+        // Nobody waits for it: who comes to lead the group tells the participants once more.
+        drop(self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None));
+        Ok(())
     }
 
     /// Tells one participant; true when it has acknowledged it. An abort is told once: a participant that
@@ -396,23 +458,25 @@ impl Target {
         ctx: &Rc<TargetPool>,
         tx: TxId,
         outcome: TxOutcome,
-        participant: TargetId,
+        participant: Unit,
     ) -> bool {
-        let body = wire::encode(&Request::Decide { pool, tx, outcome });
+        let body = wire::encode(&Request::Decide { pool, tx, unit: participant, outcome });
         let mut pause = PAUSE_MIN;
         loop {
-            let told = if participant == self.id {
-                match self.decide(pool, ctx, tx, outcome).await {
-                    Ok(lsn) => ctx.shard.written(lsn).await,
-                    Err(error) => Err(error),
+            let told = match self.leader_of(ctx, participant) {
+                Ok(leader) if leader == self.id => {
+                    match self.decide(pool, ctx, tx, participant, outcome).await {
+                        Ok(step) => step.written(ctx).await,
+                        Err(error) => Err(error),
+                    }
                 }
-            } else {
-                self.tell_remote(ctx, participant, &body).await
+                Ok(leader) => self.tell_remote(ctx, leader, &body).await,
+                Err(error) => Err(error),
             };
             match told {
                 Ok(()) => return true,
                 Err(error) => {
-                    tracing::debug!("telling target {participant} a decision: {error}");
+                    tracing::debug!("telling unit {participant} a decision: {error}");
                     if outcome == TxOutcome::Aborted || self.is_draining() {
                         return false;
                     }
@@ -423,33 +487,35 @@ impl Target {
         }
     }
 
-    async fn tell_remote(
-        &self,
-        ctx: &TargetPool,
-        participant: TargetId,
-        body: &[u8],
-    ) -> Result<()> {
+    async fn tell_remote(&self, ctx: &TargetPool, leader: TargetId, body: &[u8]) -> Result<()> {
         let map = ctx.map()?;
-        let engine = map.engine_of(participant).ok_or_else(|| Error::bare(Code::NonExist))?;
-        let answer = self.peers.ask(engine, participant, body, &[]).await?;
+        let engine = map.engine_of(leader).ok_or_else(|| Error::bare(Code::NonExist))?;
+        let answer = self.peers.ask(engine, leader, body, &[]).await?;
         wire::decode::<Result<TxOutcome>>(&answer.body)?.map(|_| ())
     }
 
-    /// Asks the coordinator about a prepared part until it is decided.
+    /// Asks the coordinator about a prepared part until it is decided, or another target leads the part's group.
     async fn resolve(
         self: Rc<Self>,
         pool: PoolId,
         ctx: Rc<TargetPool>,
         tx: TxId,
-        coordinator: TargetId,
+        coordinator: Unit,
     ) {
-        let body = wire::encode(&Request::AskOutcome { pool, tx });
+        let Some(unit) = part_unit(&ctx, tx) else { return };
+        if !self.resolving.borrow_mut().insert(tx) {
+            return;
+        }
+        let body = wire::encode(&Request::AskOutcome { pool, tx, coordinator });
         let mut pause = PAUSE_MIN;
         while ctx.shard.is_prepared(tx) {
+            if self.led_group(&ctx, unit).is_err_and(|error| error.code == Code::Stale) {
+                break;
+            }
             match self.ask_outcome(&ctx, tx, coordinator, &body).await {
                 Ok(TxOutcome::Pending) => {}
-                Ok(outcome) => match self.decide(pool, &ctx, tx, outcome).await {
-                    Ok(_) => return,
+                Ok(outcome) => match self.decide(pool, &ctx, tx, unit, outcome).await {
+                    Ok(_) => break,
                     Err(error) => tracing::warn!("target {}: deciding: {error}", self.id),
                 },
                 Err(error) => {
@@ -459,34 +525,85 @@ impl Target {
             self.env.sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
+        self.resolving.borrow_mut().remove(&tx);
     }
 
     async fn ask_outcome(
         &self,
         ctx: &TargetPool,
         tx: TxId,
-        coordinator: TargetId,
+        coordinator: Unit,
         body: &[u8],
     ) -> Result<TxOutcome> {
-        if coordinator == self.id {
+        let leader = self.leader_of(ctx, coordinator)?;
+        if leader == self.id {
             return Ok(self.outcome_of(ctx, tx));
         }
         let map = ctx.map()?;
-        let engine = map.engine_of(coordinator).ok_or_else(|| Error::bare(Code::NonExist))?;
-        let answer = self.peers.ask(engine, coordinator, body, &[]).await?;
+        let engine = map.engine_of(leader).ok_or_else(|| Error::bare(Code::NonExist))?;
+        let answer = self.peers.ask(engine, leader, body, &[]).await?;
         wire::decode::<Result<TxOutcome>>(&answer.body)?
     }
 
-    /// After a restart: repeats decisions that may not have been acknowledged, and asks about parts
-    /// that wait for one.
+    /// After a restart, and when groups have come to this target: repeats decisions that may not have been
+    /// acknowledged, and asks about parts that wait for one.
     pub(crate) fn resume_transactions(self: Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        self.resume_those(pool, ctx, |_| true);
+    }
+
+    /// The same for those of groups of several members.
+    pub(crate) fn take_over_transactions(self: Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        self.resume_those(pool, ctx, |unit| !unit.object.is_alone());
+    }
+
+    fn resume_those(
+        self: Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        is_meant: impl Fn(Unit) -> bool,
+    ) {
         for (tx, epoch, participants) in ctx.shard.decisions() {
-            let outcome = TxOutcome::Committed(epoch);
-            self.clone().tell_decision(pool, ctx.clone(), tx, outcome, participants);
+            let is_led = |unit: &Unit| is_meant(*unit) && self.led_group(ctx, *unit).is_ok();
+            if participants.first().is_some_and(is_led) {
+                let outcome = TxOutcome::Committed(epoch);
+                self.clone().tell_decision(pool, ctx.clone(), tx, outcome, participants);
+            }
         }
         for (tx, coordinator) in ctx.shard.prepared() {
+            if !part_unit(ctx, tx).is_some_and(&is_meant) {
+                continue;
+            }
             let (target, ctx) = (self.clone(), ctx.clone());
             self.env.spawn(async move { target.resolve(pool, ctx, tx, coordinator).await });
         }
+    }
+}
+
+/// A unit of the group of a prepared part.
+fn part_unit(ctx: &TargetPool, tx: TxId) -> Option<Unit> {
+    let (_, batch) = ctx.shard.prepared_batch(tx)?;
+    let batch: Batch<'_> = wire::decode(&batch).ok()?;
+    let of_check = || batch.checks.first().map(|check| check.unit);
+    batch.ops.first().map(Op::unit).or_else(of_check)
+}
+
+/// Something done here, on its way to stable storage and to the other members of the group.
+#[must_use]
+pub(crate) struct Step {
+    lsn: Lsn,
+    sent: Sent,
+}
+
+impl Step {
+    /// Waits for as much as the pool promises.
+    pub async fn durable(self, ctx: &TargetPool) -> Result<()> {
+        ctx.shard.durable(self.lsn).await?;
+        self.sent.settled().await
+    }
+
+    /// Waits for stable storage whatever the pool promises.
+    pub async fn written(self, ctx: &TargetPool) -> Result<()> {
+        ctx.shard.written(self.lsn).await?;
+        self.sent.settled().await
     }
 }

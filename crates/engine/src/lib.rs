@@ -18,6 +18,8 @@ mod commit;
 pub mod config;
 mod control_host;
 mod cores;
+mod follow;
+mod group;
 mod links;
 mod locks;
 mod office;
@@ -28,6 +30,7 @@ pub mod process;
 mod reply;
 pub mod rights;
 mod scrub;
+mod streams;
 pub mod target;
 mod versions;
 

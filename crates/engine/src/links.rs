@@ -14,6 +14,7 @@ use wire::link::{Link, LinkKind};
 use wire::obj::{
     Batch, BatchReply, BulkSums, Cond, Linked, ListScope, Listed, Op, OpReply, Request, Sums, Tail,
 };
+use wire::order::Order;
 
 /// First pause before freeing an orphan is tried again; doubles up to the second.
 const REAP_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -29,6 +30,8 @@ pub(crate) struct Plan<'a> {
     pub segments: Segments,
     /// The newest record not on stable storage yet that the answers show of objects linked to.
     pub seen: Lsn,
+    /// The newest order not settled yet that they show, likewise.
+    pub unsettled: u64,
     /// Ops in the store's own terms; `None` when the batch's ops are.
     pub writes: Option<Vec<Op<'a>>>,
     /// Objects that become orphans with the batch, or cease to be.
@@ -75,6 +78,7 @@ impl Target {
             answers: Vec::with_capacity(batch.ops.len()),
             segments: Segments::new(),
             seen: Lsn::default(),
+            unsettled: 0,
             writes: None,
             orphans: Vec::new(),
             adopted: Vec::new(),
@@ -108,8 +112,10 @@ impl Target {
                         let items = listing.items();
                         items
                             .map(|item| {
-                                let (tail, seen) = self.tail_of_listed(ctx, batch.cont, &item)?;
+                                let (tail, seen, unsettled) =
+                                    self.tail_of_listed(ctx, batch.cont, &item)?;
                                 plan.seen = plan.seen.max(seen);
+                                plan.unsettled = plan.unsettled.max(unsettled);
                                 Some(tail)
                             })
                             .collect()
@@ -137,8 +143,10 @@ impl Target {
                             plan.after.opens.push(handle(linked.unit));
                         }
                         let tail = linked.all_here.then(|| {
-                            plan.seen =
-                                plan.seen.max(self.newest_of_array(ctx, batch.cont, linked.unit));
+                            let (seen, unsettled) =
+                                self.newest_of_array(ctx, batch.cont, linked.unit);
+                            plan.seen = plan.seen.max(seen);
+                            plan.unsettled = plan.unsettled.max(unsettled);
                             view.tail(linked.unit).unwrap_or_default()
                         });
                         Answer::Link { value: Some(value.to_vec()), epoch, tail, opened }
@@ -165,6 +173,10 @@ impl Target {
                                 let linked = match () {
                                     () if linked.unit.is_nil() => Linked::None,
                                     () if !linked.home_here => Linked::Elsewhere,
+                                    // Its members are others: a transaction of both.
+                                    () if !self.may_free_with(ctx, *unit, linked.unit) => {
+                                        Linked::Elsewhere
+                                    }
                                     () => {
                                         let whole = linked.all_here;
                                         self.free(&mut plan, &view, handle(linked.unit), whole);
@@ -242,6 +254,12 @@ impl Target {
         LinkedObject { unit: link.oid.first_unit(), protected: link.protected, home_here, all_here }
     }
 
+    /// True when the removal of a name can free the object in the same step: the same members do both.
+    fn may_free_with(&self, ctx: &TargetPool, entry: Unit, linked: Unit) -> bool {
+        let are_alone = entry.object.is_alone() && linked.object.is_alone();
+        are_alone || self.are_together(ctx, entry, linked)
+    }
+
     pub(crate) fn is_whole_here(&self, ctx: &TargetPool, unit: Unit) -> bool {
         ctx.map().is_ok_and(|map| {
             placement::layout(unit.object, &map).is_ok_and(|layout| layout.group_count() == 1)
@@ -255,19 +273,24 @@ impl Target {
         ctx: &TargetPool,
         cont: ContId,
         item: &Listed<'_>,
-    ) -> Option<(Tail, Lsn)> {
+    ) -> Option<(Tail, Lsn, u64)> {
         let Listed::Entry { value, tail, .. } = item else { return None };
         let linked = self.linked(ctx, value);
         let seen = || self.newest_of_array(ctx, cont, linked.unit);
-        linked.all_here.then(|| (tail.unwrap_or_default(), seen()))
+        linked.all_here.then(|| {
+            let (seen, unsettled) = seen();
+            (tail.unwrap_or_default(), seen, unsettled)
+        })
     }
 
     /// The newest record of a unit whose tail tells the size of an array. Of other objects it tells when they
     /// were changed last, and that may be taken back: who walks through a busy directory does not wait for it.
-    fn newest_of_array(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> Lsn {
+    fn newest_of_array(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> (Lsn, u64) {
         match unit.dkey_kind() {
-            DkeyKind::U64 => ctx.shard.newest_of_unit(cont, unit),
-            DkeyKind::Hashed | DkeyKind::Lexical => Lsn::default(),
+            DkeyKind::U64 => {
+                (ctx.shard.newest_of_unit(cont, unit), ctx.streams.newest_of_unit(cont, unit))
+            }
+            DkeyKind::Hashed | DkeyKind::Lexical => (Lsn::default(), 0),
         }
     }
 
@@ -327,6 +350,16 @@ impl Target {
         {
             return;
         }
+        // Who leads the group frees it.
+        let is_led = self
+            .shards
+            .borrow()
+            .get(&handle.0)
+            .is_some_and(|ctx| self.led_group(ctx, handle.2).is_ok());
+        if !is_led {
+            self.reaping.borrow_mut().remove(&handle);
+            return;
+        }
         let target = self.clone();
         self.spawn_counted(async move {
             let mut pause = REAP_PAUSE_MIN;
@@ -345,7 +378,7 @@ impl Target {
         });
     }
 
-    async fn reap_once(&self, (pool, cont, unit): Handle) -> Result<()> {
+    async fn reap_once(self: &Rc<Self>, (pool, cont, unit): Handle) -> Result<()> {
         let ctx = self.shard(pool).await?;
         let map = ctx.map()?;
         let layout = placement::layout(unit.object, &map)?;
@@ -353,7 +386,8 @@ impl Target {
         let of_group = |group: usize| unit.object.unit(group as u32);
         let leader = |group| layout.leader(group, &map);
         // What this target has of it: its first unit, and those of groups that came here.
-        let here = (1..layout.group_count()).filter(|group| leader(*group) == Some(self.id));
+        let here = (1..layout.group_count())
+            .filter(|group| unit.object.is_alone() && leader(*group) == Some(self.id));
         let ops: Vec<Op<'_>> = std::iter::once(unit).chain(here.map(of_group)).map(op).collect();
         let is_wanted = || {
             // It may have been given a name, or been opened.
@@ -368,6 +402,9 @@ impl Target {
             return Ok(());
         }
         for group in 1..layout.group_count() {
+            if leader(group) == Some(self.id) && !unit.object.is_alone() {
+                self.punch_in_group(pool, &ctx, cont, of_group(group), &[]).await?;
+            }
             let Some(other) = leader(group).filter(|other| *other != self.id) else {
                 continue;
             };
@@ -391,11 +428,40 @@ impl Target {
         if is_wanted() {
             return Ok(());
         }
+        if !unit.object.is_alone() {
+            return self.punch_in_group(pool, &ctx, cont, unit, &[unit]).await;
+        }
         let payload = self.stage(&ctx, &ops)?;
         let epoch = self.tick(&ctx);
         let lsn =
             ctx.shard.apply(cont, epoch, &ops, payload, None, &[OrphanChange::Remove(unit)])?;
         ctx.shard.durable(lsn).await
+    }
+
+    /// Removes a unit of a group of several members that this target leads; `adopted` cease to be orphans.
+    async fn punch_in_group(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        cont: ContId,
+        unit: Unit,
+        adopted: &[Unit],
+    ) -> Result<()> {
+        let ops = vec![Op::PunchObj { unit, cond: Cond::NONE, besides: b"" }];
+        ctx.shard.ready(cont, &[], &ops).await?;
+        let group = self.led_group(ctx, unit)?;
+        let payload = self.stage(ctx, &ops)?;
+        let epoch = self.tick(ctx);
+        let orphans: Vec<OrphanChange> =
+            adopted.iter().copied().map(OrphanChange::Remove).collect();
+        let lsn = ctx.shard.apply(cont, epoch, &ops, payload, None, &orphans)?;
+        let (orphaned, adopted, changed) = (Vec::new(), adopted.to_vec(), ops.clone());
+        let order =
+            Order::Apply { cont, epoch, ops, sums: Sums::NONE, origin: None, orphaned, adopted };
+        let changed = Some((cont, &changed[..]));
+        let sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), changed);
+        ctx.shard.durable(lsn).await?;
+        sent.settled().await
     }
 }
 

@@ -9,10 +9,12 @@
 //!   no request of theirs takes effect afterwards.
 
 use crate::admission::Admission;
+use crate::follow::Followed;
 use crate::locks::Locks;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
 use crate::scrub::Scrubber;
+use crate::streams::Streams;
 use crate::versions::Rollback;
 use env::Env;
 use futures_util::FutureExt;
@@ -49,6 +51,10 @@ pub(crate) struct TargetPool {
     pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
     pub admission: Admission,
     pub scrubber: Scrubber,
+    /// What it leads, on its way to others.
+    pub streams: Streams,
+    /// What it follows.
+    pub followed: Followed,
     /// Clients of the engine before this one that may still tell what they hold open.
     pub awaited: RefCell<HashSet<ClientId>>,
 }
@@ -100,6 +106,8 @@ impl TargetPool {
             parked: RefCell::new(Vec::new()),
             admission: Admission::new(env),
             scrubber: Scrubber::default(),
+            streams: Streams::default(),
+            followed: Followed::default(),
             awaited: RefCell::new(HashSet::default()),
         }
     }
@@ -143,6 +151,10 @@ pub struct Target {
     /// Objects that are being appended to.
     pub(crate) appends: RefCell<crate::append::Turns>,
     pub(crate) peers: Peers,
+    /// The same for streams of orders, which no request holds up.
+    pub(crate) streaming: Peers,
+    /// Parts in doubt whose coordinators are being asked, and decisions that participants are being told.
+    pub(crate) resolving: RefCell<HashSet<TxId>>,
     /// Transactions this target coordinates right now, by its own ids.
     pub(crate) coordinating: RefCell<HashSet<TxId>>,
     /// Client transactions being coordinated, so that another try waits for the first.
@@ -200,7 +212,9 @@ impl Target {
         // A target without shards has had no clients.
         let locks = Locks::new(env.now(), !shards.is_empty());
         let target = Rc::new(Target {
-            peers: Peers::new(env.clone(), host, token),
+            peers: Peers::new(env.clone(), host.clone(), token.clone()),
+            streaming: Peers::new(env.clone(), host, token),
+            resolving: RefCell::default(),
             started: env.now(),
             id,
             store,
@@ -214,7 +228,7 @@ impl Target {
             committing: RefCell::new(HashMap::default()),
             running: RefCell::new(HashSet::default()),
             coordinator: ClientId(types::hash::mix2(incarnation, id.0 as u64)),
-            next_tx: Cell::new(1),
+            next_tx: Cell::new(TxId::PARTS_MAX),
             incarnation,
             leaving: RefCell::new(HashSet::default()),
             reaping: RefCell::new(HashSet::default()),
@@ -410,6 +424,7 @@ impl Target {
             RequestKind::Batch => self.receive_batch(caller, incoming).await,
             RequestKind::Commit => self.receive_commit(caller, incoming).await,
             RequestKind::Prepare => self.receive_prepare(incoming).await,
+            RequestKind::Orders => self.receive_orders(incoming).await,
             RequestKind::Lock => {
                 // A clean stop does not wait for those who wait.
                 let (target, client) = (self.clone(), caller.client);
@@ -514,6 +529,11 @@ impl Target {
         }
     }
 
+    /// True once all requests are answered and nothing more is sent.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.draining.get() && self.in_progress.get() == 0
+    }
+
     /// True once the engine is stopping.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.get()
@@ -532,6 +552,7 @@ impl Target {
         }
         let shards: Vec<Rc<TargetPool>> = self.shards.borrow().values().cloned().collect();
         for ctx in shards {
+            ctx.streams.close();
             ctx.shard.close().await?;
         }
         Ok(())

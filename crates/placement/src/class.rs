@@ -1,21 +1,24 @@
 //! Which object classes a container accepts.
 
 use crate::layout::{no_weight, placement_set};
-use types::{Code, ContProps, Error, ObjClass, Result};
+use types::{Code, ContProps, Error, ObjClass, Result, Scheme};
 use wire::map::PoolMap;
 
 /// Checks that objects of `class` may be made in a container with `props`.
 ///
 /// More groups than targets are fine: they are clamped when an object is placed. Fails with
-/// `NotSupported` for classes with redundancy (this version does not replicate), with
-/// `Redundancy` for a class that survives fewer losses than the container demands, with
-/// `NonExist` when the pool has no target to place on.
+/// `NotSupported` for classes with erasure codes (this version has none), with
+/// `Redundancy` for a class that survives fewer losses than the container demands, or has groups of more
+/// members than the pool has targets, with `NonExist` when the pool has no target to place on.
 pub fn check_class(class: ObjClass, props: &ContProps, map: &PoolMap) -> Result<()> {
     let factor = class.scheme.redundancy_factor();
-    if factor > 0 {
+    if matches!(class.scheme, Scheme::ErasureCoded { .. }) {
         return Err(Error::new(
             Code::NotSupported,
-            format!("class {class}: replication is not available in this version; use S1 to SX"),
+            format!(
+                "class {class}: erasure codes are not available in this version; use S1 to SX or \
+                 RP_2G1 to RP_6GX"
+            ),
         ));
     }
     if factor < props.rd_fac {
@@ -29,8 +32,16 @@ pub fn check_class(class: ObjClass, props: &ContProps, map: &PoolMap) -> Result<
         ));
     }
     let set = placement_set(map.placement_epoch(), map)?;
-    if set.weights.iter().all(|(_, weight)| *weight == 0) {
+    let targets = set.weights.iter().filter(|(_, weight)| *weight > 0).count();
+    if targets == 0 {
         return Err(no_weight(map));
+    }
+    let members = class.scheme.members();
+    if members > targets {
+        return Err(Error::new(
+            Code::Redundancy,
+            format!("class {class} needs {members} targets, the pool has {targets}"),
+        ));
     }
     Ok(())
 }

@@ -5,12 +5,14 @@
 
 use crate::draw;
 use crate::layout::placement_set;
-use types::{ObjClass, ObjType, Oid, TargetId, hash};
+use types::{GroupCount, ObjClass, ObjType, Oid, TargetId, hash};
 use wire::map::{PlacementSet, PoolMap};
 
 /// Words tried for one target before it is given up: enough for any target that has one
 /// hundred-thousandth of the weight, and a bound for one that has none to speak of.
 const TRIES_MAX: u32 = 1 << 21;
+/// Words tried for a group of several members.
+const BESIDE_TRIES_MAX: usize = 1 << 14;
 /// Hints kept per target, where the table stays small. Objects that share a hint also share
 /// their further groups and move together, so there should be many.
 const HINTS_PER_TARGET: usize = 32;
@@ -22,6 +24,30 @@ fn lands_on(hint: u32, set: &PlacementSet) -> Option<TargetId> {
         .with_placement_hint(hint)
         .placement_key();
     draw::winner(key, set)
+}
+
+/// A hint with which objects of `class` have group 0 on `members`, in this order; the search begins at `first`.
+///
+/// `None` when the map lacks its newest placement epoch, the class has other numbers of members, or the search gave
+/// up: no such hint is likely among a few thousand words in very large pools.
+pub fn hint_beside(
+    members: &[TargetId],
+    class: ObjClass,
+    map: &PoolMap,
+    first: u32,
+) -> Option<u32> {
+    if class.scheme.members() != members.len() {
+        return None;
+    }
+    // The first group is the same however many there are.
+    let one = ObjClass { groups: GroupCount::Count(1), ..class };
+    let oid = Oid::generate(0, 0, ObjType::ArrayByte, one, map.placement_epoch());
+    let tries = 64 * map.targets.len().saturating_mul(map.targets.len()).max(4);
+    let words = (0..tries.min(BESIDE_TRIES_MAX)).map(|at| first.wrapping_add(at as u32));
+    words.into_iter().find(|word| {
+        let placed = crate::layout(oid.with_placement_hint(*word), map);
+        placed.is_ok_and(|layout| layout.members(0) == members)
+    })
 }
 
 /// The `nth` hint, counting from 0, with which objects of placement epoch `epoch` have group 0

@@ -99,6 +99,17 @@ impl Layout {
         &self.members[group * self.width..][..self.width]
     }
 
+    /// The members of a group that take part in what it does: those that are neither lost nor behind.
+    ///
+    /// Panics when there is no such group.
+    pub fn live<'a>(
+        &'a self,
+        group: usize,
+        map: &'a PoolMap,
+    ) -> impl Iterator<Item = TargetId> + 'a {
+        self.members(group).iter().copied().filter(|&target| is_live(target, map))
+    }
+
     /// All members of all groups, group by group; a target may occur in several groups of a
     /// redundant object.
     pub fn targets(&self) -> &[TargetId] {
@@ -110,7 +121,7 @@ impl Layout {
         self.members[0]
     }
 
-    /// The first member of a group that serves requests; `None` when none does.
+    /// The leader of a group: its first member that serves requests; `None` when none does.
     ///
     /// Panics when there is no such group.
     pub fn leader(&self, group: usize, map: &PoolMap) -> Option<TargetId> {
@@ -118,7 +129,8 @@ impl Layout {
     }
 }
 
-fn is_live(target: TargetId, map: &PoolMap) -> bool {
+/// True when a target takes part in what its groups do.
+pub fn is_live(target: TargetId, map: &PoolMap) -> bool {
     // A draining target serves until it is empty; a new one holds what was placed on it.
     map.targets.binary_search_by_key(&target, |info| info.id).is_ok_and(|at| {
         matches!(map.targets[at].state, TargetState::Up | TargetState::Drain | TargetState::New)

@@ -22,5 +22,5 @@ mod hint;
 mod layout;
 
 pub use class::check_class;
-pub use hint::{HintTable, hint_for};
-pub use layout::{Layout, layout};
+pub use hint::{HintTable, hint_beside, hint_for};
+pub use layout::{Layout, is_live, layout};

@@ -1,6 +1,6 @@
 //! Properties of placement, against naive statements of what it promises.
 
-use placement::{HintTable, Layout, check_class, hint_for, layout};
+use placement::{HintTable, Layout, check_class, hint_beside, hint_for, layout};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Code, ContProps, ObjClass, ObjType, Oid, PoolId, Rank, TargetId, hash};
@@ -260,9 +260,36 @@ fn classes_are_checked_against_the_container() {
     assert_eq!(code("S1", 0), Ok(()));
     assert_eq!(code("S128", 0), Ok(()));
     assert_eq!(code("SX", 1), Err(Code::Redundancy));
-    for class in ["RP_2G1", "RP_3GX", "EC_2P1G1"] {
-        assert_eq!(code(class, 0), Err(Code::NotSupported));
-        assert_eq!(code(class, 5), Err(Code::NotSupported));
+    assert_eq!(code("RP_2GX", 1), Ok(()));
+    assert_eq!(code("RP_2G1", 2), Err(Code::Redundancy), "weaker than demanded");
+    assert_eq!(code("RP_3G1", 1), Err(Code::Redundancy), "more copies than targets");
+    assert_eq!(code("EC_2P1G1", 0), Err(Code::NotSupported));
+}
+
+/// A file is made where its name is: on all members of the group, in their order. A hint for the first member alone
+/// would make most removals transactions.
+#[test]
+fn hints_are_found_for_whole_groups() {
+    for (map, class) in [
+        (map_of(&[(&["a"], 1), (&["b"], 1), (&["c"], 1)]), "RP_2G1"),
+        (map_of(&[(&["a"], 4), (&["b"], 4), (&["c"], 4)]), "RP_3GX"),
+        (flat(8), "RP_2GX"),
+    ] {
+        let class: ObjClass = class.parse().unwrap();
+        for number in 0..20 {
+            let entry = layout(oid(number, &class.to_string(), 0), &map).unwrap();
+            for group in 0..entry.group_count() {
+                let members = entry.members(group);
+                let Some(hint) = hint_beside(members, class, &map, number as u32) else {
+                    // Groups behind the first may combine targets that no first group does.
+                    assert!(group > 0, "no hint for {members:?}");
+                    continue;
+                };
+                let file = oid(77, &class.to_string(), 0).with_placement_hint(hint);
+                assert_eq!(layout(file, &map).unwrap().members(0), members);
+            }
+        }
+        assert_eq!(hint_beside(&[map.targets[0].id], class, &map, 0), None, "another width");
     }
 }
 

@@ -317,12 +317,12 @@ fn arrays_that_know_their_shape() {
 }
 
 #[test]
-fn classes_that_need_redundancy_are_refused_by_name() {
+fn classes_that_the_pool_cannot_keep_are_refused_by_name() {
     everywhere(async |_, cont| {
-        for class in ["RP_2G1", "RP_3GX", "EC_2P1GX"] {
+        for (class, code) in [("RP_6G1", Code::Redundancy), ("EC_2P1GX", Code::NotSupported)] {
             let class: ObjClass = class.parse().unwrap();
             let refused = cont.generate_oid(ObjType::MultiHashed, class, 0, 1).unwrap_err();
-            assert_eq!(refused.code, Code::NotSupported, "{refused}");
+            assert_eq!(refused.code, code, "{refused}");
             assert!(refused.to_string().contains(&class.to_string()), "{refused}");
         }
     });

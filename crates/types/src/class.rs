@@ -118,6 +118,14 @@ impl ObjClass {
     /// Striped over every target of the pool.
     pub const SX: ObjClass = ObjClass { scheme: Scheme::Striped, groups: GroupCount::All };
 
+    /// This class if it survives `rd_fac` losses, else as many groups of as many copies as it takes.
+    pub fn at_least(self, rd_fac: u8) -> ObjClass {
+        if self.scheme.redundancy_factor() >= rd_fac {
+            return self;
+        }
+        ObjClass { scheme: Scheme::Replicated { copies: rd_fac.saturating_add(1).min(6) }, ..self }
+    }
+
     /// The classes that have a name in user interfaces and tab completion.
     pub fn named() -> Vec<ObjClass> {
         let mut schemes = vec![Scheme::Striped];

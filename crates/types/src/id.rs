@@ -224,6 +224,11 @@ impl Oid {
         Ok(ObjClass { scheme, groups })
     }
 
+    /// True when each of its groups has one member: nothing of it is kept twice or coded.
+    pub fn is_alone(self) -> bool {
+        (self.hi >> SCHEME_SHIFT) as u8 == Scheme::Striped.code()
+    }
+
     /// The placement epoch the object was made in.
     pub fn placement_epoch(self) -> u8 {
         (self.hi >> EPOCH_SHIFT) as u8

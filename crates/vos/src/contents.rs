@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
-use types::{ClientId, Code, ContId, Epoch, Error, Result, TargetId, Unit};
+use types::{ClientId, Code, ContId, Epoch, Error, Result, Unit};
 use wire::obj::{Batch, Op, TxId, TxOutcome};
 
 use crate::Lsn;
@@ -28,7 +28,7 @@ use crate::versions::Versions;
 /// A held part of a transaction.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    pub coordinator: TargetId,
+    pub coordinator: Unit,
     pub cont: ContId,
     /// The encoded wire batch.
     pub batch: Box<[u8]>,
@@ -42,7 +42,7 @@ pub(crate) struct Contents {
     pub retry: RetryWindow,
     pub locks: LockTable,
     pub prepared: BTreeMap<TxId, Prepared>,
-    pub decisions: BTreeMap<TxId, (Epoch, Vec<TargetId>)>,
+    pub decisions: BTreeMap<TxId, (Epoch, Vec<Unit>)>,
     pub orphans: BTreeSet<(ContId, Unit)>,
     /// Clients that hold objects open, and the record that notes it.
     pub openers: BTreeMap<ClientId, Lsn>,
@@ -119,7 +119,7 @@ impl Contents {
     pub(crate) fn prepare(
         &mut self,
         tx: TxId,
-        coordinator: TargetId,
+        coordinator: Unit,
         cont: ContId,
         batch: &[u8],
         pieces: SmallVec<[Piece; 1]>,
@@ -354,7 +354,7 @@ impl Contents {
     fn hold(
         &mut self,
         tx: TxId,
-        coordinator: TargetId,
+        coordinator: Unit,
         cont: ContId,
         wire_version: u16,
         batch: &[u8],

@@ -8,7 +8,7 @@
 //! the batch of a prepared transaction, kept as it came together with its wire version.
 
 use serde::{Deserialize, Serialize};
-use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, Result, TargetId, Unit};
+use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, Result, Unit};
 use wire::obj::{TxId, TxOutcome};
 
 use crate::scrub::ScrubProgress;
@@ -184,7 +184,7 @@ pub(crate) enum RecordDf<'a> {
     /// A transaction's part is held.
     Prepare {
         tx: TxId,
-        coordinator: TargetId,
+        coordinator: Unit,
         cont: ContId,
         wire_version: u16,
         #[serde(with = "serde_bytes", borrow)]
@@ -207,7 +207,7 @@ pub(crate) enum RecordDf<'a> {
     Decision {
         tx: TxId,
         epoch: Epoch,
-        participants: Vec<TargetId>,
+        participants: Vec<Unit>,
         #[serde(borrow)]
         origin: Option<OriginDf<'a>>,
     },
@@ -415,14 +415,17 @@ mod tests {
             (
                 RecordDf::Prepare {
                     tx,
-                    coordinator: TargetId(5),
+                    coordinator: unit,
                     cont,
                     wire_version: 1,
                     batch: b"b",
                     pieces: vec![PieceDf::Inline(b"i"), PieceDf::Run(runs[0])],
                     sums: vec![block_sums],
                 },
-                vec![3, 3, 4, 5, 7, 1, 1, b'b', 2, 0, 1, b'i', 1, 8, 9, 1, 3, 1, 4, 1, 2, 3, 4],
+                vec![
+                    3, 3, 4, 1, 2, 3, 4, 7, 1, 1, b'b', 2, 0, 1, b'i', 1, 8, 9, 1, 3, 1, 4, 1, 2,
+                    3, 4,
+                ],
             ),
             (
                 RecordDf::Decide {
@@ -434,13 +437,8 @@ mod tests {
                 vec![4, 3, 4, 0, 6, 0, 0],
             ),
             (
-                RecordDf::Decision {
-                    tx,
-                    epoch: Epoch(6),
-                    participants: vec![TargetId(1)],
-                    origin: None,
-                },
-                vec![5, 3, 4, 6, 1, 1, 0],
+                RecordDf::Decision { tx, epoch: Epoch(6), participants: vec![unit], origin: None },
+                vec![5, 3, 4, 6, 1, 1, 2, 3, 4, 0],
             ),
             (RecordDf::ForgetDecision { tx }, vec![6, 3, 4]),
             (RecordDf::Reply { origin }, vec![7, 3, 4, 1, b'r']),

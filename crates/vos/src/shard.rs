@@ -5,7 +5,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use types::{Code, ContId, Durability, Epoch, Error, PoolId, Result, TargetId, Unit};
+use types::{Code, ContId, Durability, Epoch, Error, PoolId, Result, Unit};
 use wire::obj::{Batch, ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxOutcome};
 use wire::store::AggregationStat;
 
@@ -612,7 +612,7 @@ impl PoolShard {
     pub fn prepare(
         &self,
         tx: TxId,
-        coordinator: TargetId,
+        coordinator: Unit,
         cont: ContId,
         batch: &[u8],
         payload: Payload,
@@ -643,7 +643,8 @@ impl PoolShard {
         Ok(lsn)
     }
 
-    pub(crate) fn last_lsn(&self) -> Lsn {
+    /// The newest record.
+    pub fn last_lsn(&self) -> Lsn {
         self.wal.as_ref().map_or(Lsn(0), |wal| wal.last())
     }
 
@@ -673,8 +674,8 @@ impl PoolShard {
         Ok(lsn)
     }
 
-    /// Transactions held, with their coordinators.
-    pub fn prepared(&self) -> Vec<(TxId, TargetId)> {
+    /// Transactions held, with the units whose groups coordinate them.
+    pub fn prepared(&self) -> Vec<(TxId, Unit)> {
         self.state.borrow().prepared.iter().map(|(&tx, part)| (tx, part.coordinator)).collect()
     }
 
@@ -699,7 +700,7 @@ impl PoolShard {
         &self,
         tx: TxId,
         epoch: Epoch,
-        participants: &[TargetId],
+        participants: &[Unit],
         origin: Option<Origin<'_>>,
     ) -> Result<Lsn> {
         self.writable()?;
@@ -718,12 +719,12 @@ impl PoolShard {
     }
 
     /// The decision on a transaction, while it is kept.
-    pub fn decision(&self, tx: TxId) -> Option<(Epoch, Vec<TargetId>)> {
+    pub fn decision(&self, tx: TxId) -> Option<(Epoch, Vec<Unit>)> {
         self.state.borrow().decisions.get(&tx).cloned()
     }
 
     /// All decisions kept: transaction, epoch, participants.
-    pub fn decisions(&self) -> Vec<(TxId, Epoch, Vec<TargetId>)> {
+    pub fn decisions(&self) -> Vec<(TxId, Epoch, Vec<Unit>)> {
         let state = self.state.borrow();
         state.decisions.iter().map(|(&tx, (epoch, who))| (tx, *epoch, who.clone())).collect()
     }

@@ -29,9 +29,10 @@ enum Scope {
 
 type Place = (ContId, Unit, Scope);
 
-/// Places changed by records that are not on stable storage yet, or were not when it was last looked.
+/// Places changed by records that are not on stable storage yet, or were not when it was last looked. What holds
+/// of records and stable storage may hold of other counts and places that have to hear of a change.
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled {
+pub struct Unsettled {
     /// The newest record of each.
     newest: HashMap<Place, Lsn>,
     /// All that was noted, in the order of the log.
@@ -41,8 +42,13 @@ pub(crate) struct Unsettled {
 }
 
 impl Unsettled {
+    /// True when nothing is noted.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
     /// Forgets what is durable; true when nothing is left.
-    fn settle(&mut self, durable: Lsn) -> bool {
+    pub fn settle(&mut self, durable: Lsn) -> bool {
         if self.order.back().is_none_or(|(last, _)| *last <= durable) {
             self.newest.clear();
             self.order.clear();
@@ -66,7 +72,7 @@ impl Unsettled {
     }
 
     /// Notes what the ops of a record change.
-    fn note_ops(&mut self, lsn: Lsn, cont: ContId, ops: &[Op<'_>]) {
+    pub fn note_ops(&mut self, lsn: Lsn, cont: ContId, ops: &[Op<'_>]) {
         locks::claims(&[], ops, &mut |claim| {
             let changed = match &claim.of {
                 Part::DkeyExclusive(dkey) => Scope::Dkey(types::hash::bytes(dkey)),
@@ -81,12 +87,23 @@ impl Unsettled {
         });
     }
 
+    /// The newest record that has changed anything of a unit; zero when none is noted.
+    pub fn newest_of(&self, cont: ContId, unit: Unit) -> Lsn {
+        self.newest(cont, unit, Scope::Any)
+    }
+
     fn newest(&self, cont: ContId, unit: Unit, scope: Scope) -> Lsn {
         self.newest.get(&(cont, unit, scope)).copied().unwrap_or_default()
     }
 
-    /// The newest record that checks and ops can see.
-    fn seen(&self, durable: Lsn, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> Lsn {
+    /// The newest record that checks and ops can see; zero when all of them are durable.
+    pub fn seen(
+        &self,
+        durable: Lsn,
+        cont: ContId,
+        checks: &[ReadCheck<'_>],
+        ops: &[Op<'_>],
+    ) -> Lsn {
         let mut seen = Lsn::default();
         locks::claims(checks, ops, &mut |claim| {
             let newest = match &claim.of {

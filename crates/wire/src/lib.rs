@@ -17,6 +17,7 @@ pub mod link;
 pub mod lock;
 pub mod map;
 pub mod obj;
+pub mod order;
 pub mod reply;
 mod request_kind;
 pub mod scrub;

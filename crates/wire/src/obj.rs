@@ -13,7 +13,7 @@ pub use crate::versions::AdminReply;
 
 use crate::lock::{LockKind, LockOwner, LockRange, LockRequest};
 use serde::{Deserialize, Serialize};
-use types::{ClientId, ContId, Epoch, Oid, PoolId, TargetId, Unit};
+use types::{ClientId, ContId, Epoch, Oid, PoolId, Unit};
 
 /// Condition bits of an operation. Names follow DAOS's `DAOS_COND_*`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -450,6 +450,22 @@ pub struct TxId {
     pub seq: u64,
 }
 
+impl TxId {
+    /// Most parts of a transaction. Coordinators number their transactions in steps of this: what is between are
+    /// the parts, so that a target that leads several groups of a transaction tells them apart.
+    pub const PARTS_MAX: u64 = 1 << 16;
+
+    /// The name of a part, counted from 0, of a coordinator's transaction.
+    pub fn part(self, at: usize) -> TxId {
+        TxId { seq: self.seq + at as u64, ..self }
+    }
+
+    /// The transaction of a part.
+    pub fn whole(self) -> TxId {
+        TxId { seq: self.seq - self.seq % Self::PARTS_MAX, ..self }
+    }
+}
+
 /// What is known of a transaction's outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TxOutcome {
@@ -465,19 +481,20 @@ pub enum TxOutcome {
 pub enum Request<'a> {
     /// Run a batch. The reply is a [`BatchReply`].
     Batch(#[serde(borrow)] Batch<'a>),
-    /// Be the coordinator of a transaction over several targets. `parts` are encoded [`Batch`]es;
-    /// bulk of all parts follows in order. The reply is a [`TxReply`].
+    /// Be the coordinator of a transaction over several groups: to the leader of the first one.
+    /// `parts` are encoded [`Batch`]es; bulk of all parts follows in order. The reply is a [`TxReply`].
     Commit {
         tx: TxId,
-        /// Target, encoded batch, and bytes of bulk that belong to it.
+        /// A unit of the group, encoded batch, and bytes of bulk that belong to it.
         #[serde(borrow)]
-        parts: Vec<(TargetId, &'a serde_bytes::Bytes, u32)>,
+        parts: Vec<(Unit, &'a serde_bytes::Bytes, u32)>,
     },
     /// From a coordinator: check and hold this part. The reply is a [`Prepared`].
     Prepare {
+        /// Of the part ([`TxId::part`]).
         tx: TxId,
-        /// Whom to ask when in doubt.
-        coordinator: TargetId,
+        /// Whose group to ask when in doubt.
+        coordinator: Unit,
         #[serde(borrow)]
         batch: Batch<'a>,
     },
@@ -485,7 +502,10 @@ pub enum Request<'a> {
     Decide {
         /// The pool the transaction is in.
         pool: PoolId,
+        /// Of the part.
         tx: TxId,
+        /// A unit of the part's group.
+        unit: Unit,
         /// Never `Pending`.
         outcome: TxOutcome,
     },
@@ -493,7 +513,10 @@ pub enum Request<'a> {
     AskOutcome {
         /// The pool the transaction is in.
         pool: PoolId,
+        /// Of the part.
         tx: TxId,
+        /// A unit of the coordinator's group.
+        coordinator: Unit,
     },
     /// Space and counts of a pool's shard here. The reply is a [`PoolShardStat`].
     PoolShardStat { pool: PoolId },
@@ -535,6 +558,8 @@ pub enum Request<'a> {
     Scrub { pool: PoolId },
     /// The pool map as the target knows it. The reply is a [`crate::map::PoolMap`].
     PoolMap { pool: PoolId },
+    /// From the leader of groups to a member of them. The reply is a [`crate::order::OrdersDone`].
+    Orders(#[serde(borrow)] crate::order::Orders<'a>),
 }
 
 /// A message that needs no answer.
@@ -585,11 +610,20 @@ mod tests {
         let batch =
             || Batch { pool, cont, at: Epoch::ZERO, checks: vec![], ops: vec![], sums: Sums::NONE };
         let tx = TxId { client: ClientId(1), seq: 2 };
-        let prepare = Request::Prepare { tx, coordinator: TargetId(1), batch: batch() };
+        let orders = crate::order::Orders {
+            pool,
+            from: types::TargetId(1),
+            map_version: 1,
+            stream: 2,
+            first: 3,
+            orders: vec![],
+        };
+        let prepare = Request::Prepare { tx, coordinator: unit, batch: batch() };
         for (request, kind) in [
             (Request::Batch(batch()), RequestKind::Batch),
             (Request::Commit { tx, parts: vec![] }, RequestKind::Commit),
             (prepare, RequestKind::Prepare),
+            (Request::Orders(orders), RequestKind::Orders),
             (lock, RequestKind::Lock),
             (Request::PoolShardStat { pool }, RequestKind::Other),
         ] {

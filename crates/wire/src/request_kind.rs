@@ -7,6 +7,7 @@ pub enum RequestKind {
     Commit,
     Prepare,
     Lock,
+    Orders,
     /// Another, or nonsense: decoding will tell.
     Other,
 }
@@ -22,6 +23,7 @@ impl RequestKind {
             Some(1) => RequestKind::Commit,
             Some(2) => RequestKind::Prepare,
             Some(11) => RequestKind::Lock,
+            Some(16) => RequestKind::Orders,
             _ => RequestKind::Other,
         }
     }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Code, ContLayout, ContProps, Epoch, Error, ObjClass, Result, Scheme};
+use types::{Code, ContLayout, ContProps, Epoch, Error, ObjClass, Result};
 use uuid::Uuid;
 use wire::control::{ContInfo, Name, OpenMode};
 
@@ -107,7 +107,7 @@ impl Wanted {
         props.layout = ContLayout::Posix;
         let hints = super::info::hints_of(&text_of(&attr.da_hints))?;
         let all = class::of_id(attr.da_oclass_id, pool)?;
-        let redundant = |class: ObjClass| at_least(class, props.rd_fac);
+        let redundant = |class: ObjClass| class.at_least(props.rd_fac);
         let of_hint = |hint| super::info::class_of_hint(hint, props.rd_fac);
         let file = class::of_id(attr.da_file_oclass_id, pool)?.or(all);
         let file = file.or(hints.file.map(of_hint));
@@ -127,14 +127,6 @@ impl Wanted {
         }
         Ok(Wanted { props, label: spec.label.unwrap_or_default(), attrs })
     }
-}
-
-/// A default class, with copies where the container demands them.
-pub(crate) fn at_least(class: ObjClass, rd_fac: u8) -> ObjClass {
-    if class.scheme.redundancy_factor() >= rd_fac {
-        return class;
-    }
-    ObjClass { scheme: Scheme::Replicated { copies: rd_fac.saturating_add(1).min(6) }, ..class }
 }
 
 /// The text in an array of C's, up to its NUL.

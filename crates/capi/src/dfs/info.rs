@@ -52,7 +52,7 @@ pub(crate) fn class_of_hint(hint: Hint, rd_fac: u8) -> ObjClass {
         Hint::Single => GroupCount::Count(1),
         Hint::Max => GroupCount::All,
     };
-    super::cont::at_least(ObjClass { scheme: Scheme::Striped, groups }, rd_fac)
+    ObjClass { scheme: Scheme::Striped, groups }.at_least(rd_fac)
 }
 
 /// The class a hint ("file:max", "dir:single") leads to in this file system; with an empty hint

@@ -84,8 +84,8 @@ fn properties_are_checked() {
         (ContProps { chunk_bytes: 1000, ..base() }, "chunk size", Code::Inval),
         (ContProps { rd_fac: 6, ..base() }, "0 to 5", Code::Inval),
         (ContProps { rd_fac: 1, ..base() }, "rd_fac", Code::Redundancy),
-        (ContProps { oclass: class("RP_2G1"), ..base() }, "'oclass'", Code::NotSupported),
-        (ContProps { dir_oclass: class("RP_3GX"), ..base() }, "'dir_oclass'", Code::NotSupported),
+        (ContProps { oclass: class("RP_6G1"), ..base() }, "'oclass'", Code::Redundancy),
+        (ContProps { dir_oclass: class("EC_2P1GX"), ..base() }, "'dir_oclass'", Code::NotSupported),
         (
             ContProps { file_oclass: class("EC_2P1G1"), ..base() },
             "'file_oclass'",

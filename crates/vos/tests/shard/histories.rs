@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use types::{ClientId, Code, Epoch, ObjType, Result, TargetId};
+use types::{ClientId, Code, Epoch, ObjType, Result};
 use vos::{Lsn, PoolShard, PoolShardConfig, Store};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
@@ -249,7 +249,7 @@ impl History {
             ops,
             sums: Sums::NONE,
         });
-        let lsn = shard.prepare(TX, TargetId(1), CONT, &batch, payload)?;
+        let lsn = shard.prepare(TX, unit(ObjType::MultiHashed, 1), CONT, &batch, payload)?;
         self.did(lsn, Change::Prepare(step));
         self.settle().await?;
         if self.rng.below(3) == 0 {

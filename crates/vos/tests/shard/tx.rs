@@ -3,7 +3,7 @@
 use super::model::*;
 use env::SimWorld;
 use std::path::Path;
-use types::{ClientId, Code, CsumKind, Durability, Epoch, ObjType, TargetId};
+use types::{ClientId, Code, CsumKind, Durability, Epoch, ObjType};
 use vos::{Origin, OrphanChange};
 use wire::obj::*;
 
@@ -80,10 +80,18 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                 shard.take_sums(CONT, &sums, &mut payload).unwrap();
                 payload.write().await.unwrap();
                 assert!(!shard.conflicts(CONT, &[], &ops));
-                let lsn = shard.prepare(TX, TargetId(8), CONT, &batch, payload).unwrap();
+                let lsn = shard
+                    .prepare(TX, unit(ObjType::MultiHashed, 8), CONT, &batch, payload)
+                    .unwrap();
                 shard.durable(lsn).await.unwrap();
-                let lsn =
-                    shard.log_decision(TX, Epoch(90), &[TargetId(1), TargetId(2)], None).unwrap();
+                let lsn = shard
+                    .log_decision(
+                        TX,
+                        Epoch(90),
+                        &[unit(ObjType::MultiHashed, 1), unit(ObjType::MultiHashed, 2)],
+                        None,
+                    )
+                    .unwrap();
                 shard.durable(lsn).await.unwrap();
                 if checkpoint {
                     shard.checkpoint().await.unwrap();
@@ -95,9 +103,15 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
             world.block_on(async {
                 let store = vos::Store::open(&env, Path::new("/target")).await.unwrap();
                 let shard = store.open_shard(POOL).await.unwrap();
-                assert_eq!(shard.prepared(), [(TX, TargetId(8))]);
+                assert_eq!(shard.prepared(), [(TX, unit(ObjType::MultiHashed, 8))]);
                 assert_eq!(shard.prepared_batch(TX), Some((CONT, batch.clone())));
-                assert_eq!(shard.decision(TX), Some((Epoch(90), vec![TargetId(1), TargetId(2)])));
+                assert_eq!(
+                    shard.decision(TX),
+                    Some((
+                        Epoch(90),
+                        vec![unit(ObjType::MultiHashed, 1), unit(ObjType::MultiHashed, 2)]
+                    ))
+                );
                 assert!(shard.conflicts(CONT, &[], &ops));
                 let other = [update(b"e", UpdateValue::Inline(b""), Cond::NONE)];
                 assert!(!shard.conflicts(CONT, &[], &other));

@@ -53,6 +53,7 @@ use wire::obj::{
     AdminReply, BatchReply, Notice, ObjectList, PoolShardStat, Prepared, Request, TxOutcome,
     TxReply,
 };
+use wire::order::OrdersDone;
 use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
 type Reply<T> = Result<T, types::Error>;
@@ -60,7 +61,7 @@ decoded!(
     owned: RemoteRange, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
         Reply<TxOutcome>, Reply<PoolShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
         Reply<LockReply>,
-        Reply<()>, Reply<ScrubStat>;
+        Reply<()>, Reply<ScrubStat>, OrdersDone;
     borrowed: Hello, Request, BatchReply, TxReply, Prepared
 );
 

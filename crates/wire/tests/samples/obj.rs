@@ -10,6 +10,7 @@ use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
 use wire::obj::*;
+use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, Scrub, ScrubRate, ScrubStat};
 use wire::store::{AggregationStat, DeviceRole, DeviceStat, LogStat, StoreStat};
 use wire::versions::{ContStage, ContVersions};
@@ -167,18 +168,18 @@ fn requests(visitor: &mut impl Visitor) {
         "commit",
         Request::Commit {
             tx: TX,
-            parts: vec![
-                (TargetId(1), Bytes::new(&part), 4096),
-                (TargetId(2), Bytes::new(&part), 0),
-            ],
+            parts: vec![(UNIT, Bytes::new(&part), 4096), (Unit::NIL, Bytes::new(&part), 0)],
         },
     );
     let prepared = batch(vec![Op::PunchUnlessOpen { unit: UNIT }]);
-    request("prepare", Request::Prepare { tx: TX, coordinator: TargetId(1), batch: prepared });
+    request("prepare", Request::Prepare { tx: TX, coordinator: UNIT, batch: prepared });
     for (name, outcome) in outcomes() {
-        request(&format!("decide.{name}"), Request::Decide { pool: POOL, tx: TX, outcome });
+        request(
+            &format!("decide.{name}"),
+            Request::Decide { pool: POOL, tx: TX, unit: UNIT, outcome },
+        );
     }
-    request("ask_outcome", Request::AskOutcome { pool: POOL, tx: TX });
+    request("ask_outcome", Request::AskOutcome { pool: POOL, tx: TX, coordinator: UNIT });
     request("shard_stat", Request::PoolShardStat { pool: POOL });
     request(
         "list_objects",
@@ -197,10 +198,31 @@ fn requests(visitor: &mut impl Visitor) {
     request("verify", Request::Verify(batch(vec![])));
     request("scrub_stat", Request::ScrubStat { pool: POOL });
     request("scrub", Request::Scrub { pool: POOL });
+    orders(visitor);
     let released = Notice::Release { pool: POOL, cont: CONT, units: vec![UNIT, Unit::NIL] };
     visitor.message("notice.release", released);
     visitor.message("notice.registered", Notice::Registered);
     locks(visitor);
+}
+
+fn orders(visitor: &mut impl Visitor) {
+    let origin = Some(OrderOrigin { tx: TX, reply: b"reply" });
+    let ops = vec![Op::PunchObj { unit: UNIT, cond: Cond::NONE, besides: b"" }];
+    let (sums, epoch) = (Sums { kind: CsumKind::Crc32c, bytes: b"sums" }, Epoch(7));
+    let (orphaned, adopted) = (vec![UNIT], vec![Unit::NIL]);
+    let orders = [
+        Order::Apply { cont: CONT, epoch, ops: ops.clone(), sums, origin, orphaned, adopted },
+        Order::Prepare { tx: TX.part(1), coordinator: UNIT, batch: batch(ops) },
+        Order::Decide { tx: TX, outcome: TxOutcome::Committed(epoch) },
+        Order::Decision { tx: TX, epoch, participants: vec![UNIT, Unit::NIL], origin },
+        Order::ForgetDecision { tx: TX },
+    ];
+    let encoded: Vec<Vec<u8>> = orders.iter().map(wire::encode).collect();
+    let orders = encoded.iter().map(|order| (Bytes::new(order), 5)).collect();
+    let (pool, from) = (POOL, TargetId(3));
+    let orders = Orders { pool, from, map_version: 4, stream: 5, first: 6, orders };
+    visitor.message("request.orders", Request::Orders(orders));
+    visitor.message("reply.orders", OrdersDone { number: 6, is_short: true });
 }
 
 fn locks(visitor: &mut impl Visitor) {

@@ -1,0 +1,230 @@
+//! Doing what the leader of a group has done.
+//!
+//! Orders of a leader are carried out one after the other, each once: a message that comes again is told by its
+//! numbers. A leader that leads under an older map is refused, so what it does cannot be acknowledged any more.
+
+use crate::target::{Target, TargetPool};
+use futures_util::lock::Mutex;
+use std::cell::RefCell;
+use std::rc::Rc;
+use transport::{Incoming, IncomingBulk};
+use types::map::HashMap;
+use types::{Code, ContId, Error, PoolId, Result, TargetId};
+use vos::{Lsn, Origin, OrphanChange, Payload};
+use wire::map::PoolMap;
+use wire::obj::{Batch, Op, Request, Sums};
+use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
+
+/// Where a leader's stream is.
+#[derive(Default)]
+struct Place {
+    stream: u64,
+    /// The last order carried out.
+    number: u64,
+}
+
+/// The streams that a target follows in a pool, by leader.
+#[derive(Default)]
+pub(crate) struct Followed(RefCell<HashMap<TargetId, Rc<Mutex<Place>>>>);
+
+impl Followed {
+    fn of(&self, leader: TargetId) -> Rc<Mutex<Place>> {
+        self.0.borrow_mut().entry(leader).or_default().clone()
+    }
+}
+
+/// What must be on stable storage before orders are answered.
+#[derive(Default)]
+struct Wanted {
+    /// Up to here whatever the pool promises: two-phase records.
+    written: Lsn,
+}
+
+impl Target {
+    /// Takes orders off a leader's connection and carries them out.
+    pub(crate) async fn receive_orders(self: &Rc<Self>, incoming: Incoming) {
+        let Incoming { body, bulk, responder, .. } = incoming;
+        let body = match self.follow(&body, bulk).await {
+            Ok(done) => wire::encode(&Ok::<_, Error>(done)),
+            Err(error) => wire::encode(&Err::<(), Error>(error)),
+        };
+        self.send(responder, 0, &body, &[]).await;
+    }
+
+    async fn follow(self: &Rc<Self>, body: &[u8], bulk: IncomingBulk) -> Result<OrdersDone> {
+        let Request::Orders(orders) = wire::decode::<Request<'_>>(body)? else {
+            return Err(Error::bare(Code::Proto));
+        };
+        let mut bulk = bulk;
+        let data = bulk.read_to_vec().await?;
+        let ctx = self.mapped_shard(orders.pool).await?;
+        let place = ctx.followed.of(orders.from);
+        let mut place = place.lock().await;
+        if orders.map_version > ctx.map_version() {
+            self.take_map_of(&ctx, orders.pool, orders.from).await?;
+        }
+        if place.stream != orders.stream {
+            *place = Place { stream: orders.stream, number: orders.first - 1 };
+        }
+        if orders.first == 0 || orders.first > place.number + 1 {
+            let text = format!("order {} comes after order {}", orders.first, place.number);
+            return Err(Error::new(Code::Proto, text));
+        }
+        let (mut wanted, mut rest) = (Wanted::default(), &data[..]);
+        for (at, (order, bytes)) in orders.orders.iter().enumerate() {
+            let (mine, others) = rest
+                .split_at_checked(*bytes as usize)
+                .ok_or_else(|| Error::new(Code::Proto, "an order lacks bulk data"))?;
+            rest = others;
+            let number = orders.first + at as u64;
+            if number <= place.number {
+                continue;
+            }
+            self.carry_out_one(&ctx, &orders, wire::decode(order)?, mine, &mut wanted).await?;
+            place.number = number;
+        }
+        ctx.shard.durable(ctx.shard.last_lsn()).await?;
+        ctx.shard.written(wanted.written).await?;
+        let last = orders.first + orders.orders.len() as u64 - 1;
+        Ok(OrdersDone { number: last, is_short: ctx.shard.stat().is_short() })
+    }
+
+    /// In the step in which an order takes effect: that its leader leads still, as far as is known here.
+    fn may_lead(&self, ctx: &TargetPool, orders: &Orders<'_>) -> Result<()> {
+        match orders.map_version < ctx.map_version() {
+            true => Err(Error::bare(Code::Stale)),
+            false => Ok(()),
+        }
+    }
+
+    async fn carry_out_one(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        orders: &Orders<'_>,
+        order: Order<'_>,
+        bulk: &[u8],
+        wanted: &mut Wanted,
+    ) -> Result<()> {
+        let shard = &ctx.shard;
+        match order {
+            Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted } => {
+                if !self.knows_cont(ctx, cont).await? {
+                    return Ok(());
+                }
+                let payload = self.stage_order(ctx, cont, &ops, &sums, bulk).await?;
+                shard.ready(cont, &[], &ops).await?;
+                // From here to `apply` no await: what is in memory stays.
+                self.may_lead(ctx, orders)?;
+                ctx.clock.borrow_mut().observe(epoch);
+                let orphaned = orphaned.into_iter().map(OrphanChange::Add);
+                let adopted = adopted.into_iter().map(OrphanChange::Remove);
+                let orphans: Vec<OrphanChange> = orphaned.chain(adopted).collect();
+                let origin = origin.map(as_origin);
+                shard.apply(cont, epoch, &ops, payload, origin, &orphans)?;
+            }
+            Order::Prepare { tx, coordinator, batch } => {
+                let cont = batch.cont;
+                if !self.knows_cont(ctx, cont).await? {
+                    return Ok(());
+                }
+                let payload = self.stage_order(ctx, cont, &batch.ops, &batch.sums, bulk).await?;
+                shard.ready(cont, &batch.checks, &batch.ops).await?;
+                self.may_lead(ctx, orders)?;
+                let encoded = wire::encode(&Batch { sums: Sums::NONE, ..batch });
+                wanted.written = shard.prepare(tx, coordinator, cont, &encoded, payload)?;
+            }
+            Order::Decide { tx, outcome } => {
+                shard.ready_to_decide(tx).await?;
+                self.may_lead(ctx, orders)?;
+                if let wire::obj::TxOutcome::Committed(epoch) = outcome {
+                    ctx.clock.borrow_mut().observe(epoch);
+                }
+                wanted.written = shard.decide(tx, outcome, None, &[])?;
+                ctx.unpark();
+            }
+            Order::Decision { tx, epoch, participants, origin } => {
+                self.may_lead(ctx, orders)?;
+                let origin = origin.map(as_origin);
+                wanted.written = shard.log_decision(tx, epoch, &participants, origin)?;
+            }
+            Order::ForgetDecision { tx } => {
+                self.may_lead(ctx, orders)?;
+                shard.forget_decision(tx)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// False when a container was destroyed: what is ordered of it has no meaning any more.
+    async fn knows_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<bool> {
+        match self.known_cont(ctx, cont).await {
+            Err(error) if error.code == Code::NonExist => Ok(false),
+            known => known.map(|()| true),
+        }
+    }
+
+    async fn stage_order(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        ops: &[Op<'_>],
+        sums: &Sums<'_>,
+        mut bulk: &[u8],
+    ) -> Result<Payload> {
+        let mut payload = self.stage(ctx, ops)?;
+        for room in payload.buffers() {
+            let (mine, rest) = bulk
+                .split_at_checked(room.len())
+                .ok_or_else(|| Error::new(Code::Proto, "an order lacks bulk data"))?;
+            room.copy_from_slice(mine);
+            bulk = rest;
+        }
+        ctx.shard.take_sums(cont, sums, &mut payload)?;
+        payload.write().await?;
+        Ok(payload)
+    }
+
+    /// Takes the map of another target, which has said that it knows a newer one.
+    pub(crate) async fn take_map_of(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        pool: PoolId,
+        other: TargetId,
+    ) -> Result<()> {
+        let known = ctx.map()?;
+        let map = self.peers.map_of(&known, other).await?;
+        if map.pool != pool {
+            return Err(Error::new(Code::Proto, "a target gave the map of another pool"));
+        }
+        self.take_map(pool, ctx, map)
+    }
+
+    /// Takes a map if it is newer, with all that follows.
+    pub(crate) fn take_map(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        map: PoolMap,
+    ) -> Result<()> {
+        if map.version <= ctx.map_version() {
+            return Ok(());
+        }
+        let map = Rc::new(map);
+        ctx.map.replace(Some(map.clone()));
+        ctx.streams.follow_map(self.id, &map);
+        self.lead_what_is_ours(pool, ctx);
+        Ok(())
+    }
+}
+
+impl Target {
+    /// After a change of the map: goes on with what earlier leaders of groups have left, where those are led here now.
+    fn lead_what_is_ours(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        self.clone().take_over_transactions(pool, ctx);
+        self.reap_orphans(pool, ctx);
+    }
+}
+
+fn as_origin(origin: OrderOrigin<'_>) -> Origin<'_> {
+    Origin { tx: origin.tx, reply: origin.reply }
+}

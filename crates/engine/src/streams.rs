@@ -1,0 +1,406 @@
+//! What a leader has done, on its way to the other members of its groups.
+//!
+//! One stream goes to each member, over a connection of its own: orders in the order in which they were carried out
+//! here, some of them in one message, one message at a time. A member answers when they are as durable with it
+//! as the pool promises. Only then is an update acknowledged, and shown to anybody: a leader that is lost takes
+//! nothing with it that somebody knew (PacificA, Lin et al., MSR-TR-2008-25, section 3).
+//!
+//! Invariants:
+//! - An order is queued in the step that carries it out here, so all streams agree with the log about what came first.
+//! - An order leaves a queue when its member has answered, or is out of the map: then nobody waits for it any more.
+//! - A target that is out of the map itself acknowledges nothing: it does not know what others do meanwhile.
+
+use crate::group::Group;
+use crate::peers::Peers;
+use crate::target::{Target, TargetPool};
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
+use vos::{Lsn, Unsettled};
+use wire::map::PoolMap;
+use wire::obj::{Op, ReadCheck, Request};
+use wire::order::{Order, Orders, OrdersDone};
+
+/// Most orders in one message, and most bytes of them; one is sent whatever its size.
+const MESSAGE_ORDERS_MAX: usize = 256;
+const MESSAGE_BYTES_MAX: usize = 8 << 20;
+/// Pauses before a message is sent again: the first, and where doubling ends.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// The streams of a target in a pool, and what waits for them.
+#[derive(Default)]
+pub(crate) struct Streams {
+    /// Orders given so far, over all streams.
+    last: Cell<u64>,
+    /// Those that not all their members have, oldest first, without gaps.
+    open: RefCell<VecDeque<OpenOrder>>,
+    out: RefCell<BTreeMap<TargetId, Rc<Stream>>>,
+    /// What the open ones change.
+    unsettled: RefCell<Unsettled>,
+    /// Who waits until all up to a number are settled.
+    waiting: RefCell<Vec<(u64, oneshot::Sender<()>)>>,
+}
+
+/// An order that some members have not answered.
+struct OpenOrder {
+    left: SmallVec<[TargetId; 5]>,
+    /// Who waits for this one.
+    waiting: Option<oneshot::Sender<()>>,
+}
+
+/// The stream to one member.
+struct Stream {
+    /// See [`Orders::stream`].
+    id: u64,
+    queue: RefCell<VecDeque<Queued>>,
+    /// Orders answered so far.
+    done: Cell<u64>,
+    wake: RefCell<Option<oneshot::Sender<()>>>,
+    is_closed: Cell<bool>,
+    /// The member is nearly full.
+    is_short: Cell<bool>,
+}
+
+/// An order and its bulk, as they are sent.
+type Next = (Rc<Vec<u8>>, Rc<Vec<u8>>);
+
+/// An order for one member.
+struct Queued {
+    /// Over all streams.
+    number: u64,
+    order: Rc<Vec<u8>>,
+    bulk: Rc<Vec<u8>>,
+}
+
+impl Queued {
+    fn bytes(&self) -> usize {
+        self.order.len() + self.bulk.len()
+    }
+}
+
+impl Stream {
+    fn new(id: u64) -> Stream {
+        Stream {
+            id,
+            queue: RefCell::default(),
+            done: Cell::new(0),
+            wake: RefCell::default(),
+            is_closed: Cell::new(false),
+            is_short: Cell::new(false),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waiting) = self.wake.take() {
+            let _ = waiting.send(());
+        }
+    }
+}
+
+/// An order on its way, for whoever waits for it.
+#[must_use]
+pub(crate) struct Sent(Option<oneshot::Receiver<()>>);
+
+impl Sent {
+    /// For groups of one member.
+    pub const NOWHERE: Sent = Sent(None);
+
+    /// Ends when all live members of the group have it.
+    ///
+    /// Errors: `Closed` when this target is out of the map meanwhile, or stops.
+    pub async fn settled(self) -> Result<()> {
+        match self.0 {
+            None => Ok(()),
+            Some(settled) => settled.await.map_err(|_| not_known()),
+        }
+    }
+}
+
+fn not_known() -> Error {
+    Error::new(Code::Closed, "the target does not lead the group any more")
+}
+
+impl Streams {
+    /// The number up to which all orders are settled.
+    fn settled(&self) -> u64 {
+        self.last.get() - self.open.borrow().len() as u64
+    }
+
+    /// The newest order that is not settled and that a batch can see, whether it succeeds or fails; 0 when there is
+    /// none. To be asked in the step that looks; the answer leaves after [`Streams::wait_for`].
+    pub fn newest_seen(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> u64 {
+        if self.unsettled.borrow().is_empty() {
+            return 0;
+        }
+        let (mut unsettled, settled) = (self.unsettled.borrow_mut(), Lsn(self.settled()));
+        match unsettled.settle(settled) {
+            true => 0,
+            false => unsettled.seen(settled, cont, checks, ops).0,
+        }
+    }
+
+    /// The same for what depends on all of a unit.
+    pub fn newest_of_unit(&self, cont: ContId, unit: Unit) -> u64 {
+        self.unsettled.borrow().newest_of(cont, unit).0
+    }
+
+    /// Ends when all orders up to a number are settled.
+    ///
+    /// Errors: as [`Sent::settled`].
+    pub async fn wait_for(&self, number: u64) -> Result<()> {
+        if number <= self.settled() {
+            return Ok(());
+        }
+        let (sender, settled) = oneshot::channel();
+        self.waiting.borrow_mut().push((number, sender));
+        settled.await.map_err(|_| not_known())
+    }
+
+    /// A follower of the group that is nearly full.
+    pub fn short_member(&self, group: &Group) -> Option<TargetId> {
+        let out = self.out.borrow();
+        let is_short = |member: &&TargetId| {
+            out.get(*member).is_some_and(|stream: &Rc<Stream>| stream.is_short.get())
+        };
+        group.followers.iter().find(is_short).copied()
+    }
+
+    /// Notes that a member has everything up to here, of those queued for it.
+    fn answered(&self, member: TargetId, stream: &Stream, count: usize) {
+        let numbers: Vec<u64> =
+            stream.queue.borrow_mut().drain(..count).map(|queued| queued.number).collect();
+        stream.done.set(stream.done.get() + count as u64);
+        let base = self.settled() + 1;
+        {
+            let mut open = self.open.borrow_mut();
+            for number in numbers {
+                let Some(order) = open.get_mut((number - base) as usize) else { continue };
+                order.left.retain(|left| *left != member);
+                tell_if_settled(order);
+            }
+        }
+        self.settle();
+    }
+
+    /// Forgets what is settled at the front, and tells who waited.
+    fn settle(&self) {
+        let mut open = self.open.borrow_mut();
+        while open.front().is_some_and(|order| order.left.is_empty()) {
+            open.pop_front();
+        }
+        drop(open);
+        let settled = self.settled();
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.is_empty() {
+            return;
+        }
+        let (over, left) = waiting.drain(..).partition(|(number, _)| *number <= settled);
+        *waiting = left;
+        drop(waiting);
+        for (_, waiting) in over {
+            // A receiver that is gone gave up waiting.
+            let _ = waiting.send(());
+        }
+    }
+
+    /// After a change of the map: members that take part no more are waited for no longer; one that is out of it
+    /// itself gives everything up.
+    pub fn follow_map(&self, me: TargetId, map: &PoolMap) {
+        if !placement::is_live(me, map) {
+            self.close();
+            return;
+        }
+        let gone: Vec<(TargetId, Rc<Stream>)> = {
+            let mut out = self.out.borrow_mut();
+            let gone: Vec<TargetId> =
+                out.keys().copied().filter(|member| !placement::is_live(*member, map)).collect();
+            gone.into_iter().filter_map(|member| Some((member, out.remove(&member)?))).collect()
+        };
+        for (member, stream) in gone {
+            stream.is_closed.set(true);
+            stream.wake();
+            let count = stream.queue.borrow().len();
+            self.answered(member, &stream, count);
+        }
+    }
+
+    /// Ends all streams; whoever waits is told that nothing is known.
+    pub fn close(&self) {
+        for stream in std::mem::take(&mut *self.out.borrow_mut()).into_values() {
+            stream.is_closed.set(true);
+            stream.queue.borrow_mut().clear();
+            stream.wake();
+        }
+        let dropped = (self.open.take(), self.waiting.take());
+        drop(dropped);
+        self.unsettled.replace(Unsettled::default());
+    }
+}
+
+fn tell_if_settled(order: &mut OpenOrder) {
+    if order.left.is_empty()
+        && let Some(waiting) = order.waiting.take()
+    {
+        let _ = waiting.send(());
+    }
+}
+
+impl Target {
+    /// Sends an order to the followers of a group, in the step that carries it out here. `changed`: what it changes
+    /// at once, by ops.
+    pub(crate) fn ship(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        group: Option<&Group>,
+        order: &Order<'_>,
+        bulk: Vec<u8>,
+        changed: Option<(ContId, &[Op<'_>])>,
+    ) -> Sent {
+        let Some(group) = group.filter(|group| !group.followers.is_empty()) else {
+            return Sent::NOWHERE;
+        };
+        let streams = &ctx.streams;
+        let number = streams.last.get() + 1;
+        streams.last.set(number);
+        let (sender, settled) = oneshot::channel();
+        let left = group.followers.clone();
+        streams.open.borrow_mut().push_back(OpenOrder { left, waiting: Some(sender) });
+        if let Some((cont, ops)) = changed {
+            let mut unsettled = streams.unsettled.borrow_mut();
+            unsettled.settle(Lsn(streams.settled()));
+            unsettled.note_ops(Lsn(number), cont, ops);
+        }
+        let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk));
+        for member in &group.followers {
+            let (order, bulk) = (order.clone(), bulk.clone());
+            let stream = self.stream_to(pool, ctx, *member);
+            stream.queue.borrow_mut().push_back(Queued { number, order, bulk });
+            stream.wake();
+        }
+        Sent(Some(settled))
+    }
+
+    fn stream_to(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        member: TargetId,
+    ) -> Rc<Stream> {
+        let mut out = ctx.streams.out.borrow_mut();
+        let stream = out.entry(member).or_insert_with(|| {
+            let stream = Rc::new(Stream::new(self.env.random_u64()));
+            let (target, of, to) = (Rc::downgrade(self), Rc::downgrade(ctx), stream.clone());
+            self.env.spawn(run(target, pool, of, member, to));
+            stream
+        });
+        stream.clone()
+    }
+
+    /// Sends the next orders of a stream; how many the member has answered.
+    async fn send_orders(
+        &self,
+        pool: PoolId,
+        ctx: &TargetPool,
+        member: TargetId,
+        stream: &Stream,
+    ) -> Result<usize> {
+        let mut bytes = 0;
+        let next: Vec<Next> = {
+            let queue = stream.queue.borrow();
+            let fits = |queued: &&Queued| {
+                let is_first = bytes == 0;
+                bytes += queued.bytes();
+                is_first || bytes <= MESSAGE_BYTES_MAX
+            };
+            let next = queue.iter().take(MESSAGE_ORDERS_MAX).take_while(fits);
+            next.map(|queued| (queued.order.clone(), queued.bulk.clone())).collect()
+        };
+        let map = ctx.map()?;
+        let engine = map.engine_of(member).ok_or_else(|| Error::bare(Code::NonExist))?;
+        let body = wire::encode(&Request::Orders(Orders {
+            pool,
+            from: self.id,
+            map_version: map.version,
+            stream: stream.id,
+            first: stream.done.get() + 1,
+            orders: next
+                .iter()
+                .map(|(order, bulk)| (serde_bytes::Bytes::new(order), bulk.len() as u32))
+                .collect(),
+        }));
+        let bulk: Vec<&[u8]> =
+            next.iter().map(|(_, bulk)| &bulk[..]).filter(|bulk| !bulk.is_empty()).collect();
+        let answer = self.streaming.ask(engine, member, &body, &bulk).await?;
+        let done = wire::decode::<Result<OrdersDone>>(&answer.body)??;
+        stream.is_short.set(done.is_short);
+        if done.number != stream.done.get() + next.len() as u64 {
+            return Err(Error::new(Code::Proto, "a member has answered for other orders"));
+        }
+        Ok(next.len())
+    }
+}
+
+/// Sends what is queued for a member, until it is out of the map.
+async fn run(
+    target: Weak<Target>,
+    pool: PoolId,
+    ctx: Weak<TargetPool>,
+    member: TargetId,
+    stream: Rc<Stream>,
+) {
+    let mut pause = PAUSE_MIN;
+    while !stream.is_closed.get() {
+        if stream.queue.borrow().is_empty() {
+            let (sender, woken) = oneshot::channel();
+            stream.wake.replace(Some(sender));
+            let _ = woken.await;
+            continue;
+        }
+        let (Some(target), Some(ctx)) = (target.upgrade(), ctx.upgrade()) else { return };
+        if target.has_stopped() {
+            return;
+        }
+        let error = match target.send_orders(pool, &ctx, member, &stream).await {
+            Ok(count) => {
+                pause = PAUSE_MIN;
+                // It may have been given up meanwhile.
+                if !stream.is_closed.get() {
+                    ctx.streams.answered(member, &stream, count);
+                }
+                continue;
+            }
+            Err(error) => error,
+        };
+        tracing::debug!("target {}: orders to target {member}: {error}", target.id);
+        if error.code == Code::Stale
+            && let Err(error) = target.take_map_of(&ctx, pool, member).await
+        {
+            tracing::debug!("target {}: the map of target {member}: {error}", target.id);
+        }
+        // Woken when the member is out of the map.
+        let (sender, woken) = oneshot::channel();
+        stream.wake.replace(Some(sender));
+        let sleep = target.env.sleep(pause);
+        if let Either::Left(_) = select(pin!(sleep), woken).await {
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl Peers {
+    /// The pool map as a target knows it.
+    pub(crate) async fn map_of(&self, map: &PoolMap, target: TargetId) -> Result<PoolMap> {
+        let engine = map.engine_of(target).ok_or_else(|| Error::bare(Code::NonExist))?;
+        let body = wire::encode(&Request::PoolMap { pool: map.pool });
+        let answer = self.ask(engine, target, &body, &[]).await?;
+        wire::decode::<Result<PoolMap>>(&answer.body)?
+    }
+}

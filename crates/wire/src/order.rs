@@ -1,0 +1,92 @@
+//! Orders: what the leader of a group has done, for the other members to do likewise.
+//!
+//! From each leader to each member of its groups goes one stream, in the order in which the leader did it
+//! (`docs/decisions/2026-11-23-orders.md`). An order is resolved: conditions, links, handles and epochs are decided
+//! already, and it names nothing of the leader's devices.
+
+use crate::obj::{Batch, Op, Sums, TxId, TxOutcome};
+use serde::{Deserialize, Serialize};
+use types::{ContId, Epoch, PoolId, TargetId, Unit};
+
+/// Some orders of a stream, the next ones. Their bulk follows in order. The reply is an [`OrdersDone`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Orders<'a> {
+    pub pool: PoolId,
+    /// The leader.
+    pub from: TargetId,
+    /// The map that it leads under: a receiver with a newer one refuses with `Stale`.
+    pub map_version: u32,
+    /// Which numbering: drawn anew whenever that begins anew.
+    pub stream: u64,
+    /// Number of the first order; the others follow without a gap.
+    pub first: u64,
+    /// Encoded [`Order`]s, each with the bytes of bulk that belong to it.
+    #[serde(borrow)]
+    pub orders: Vec<(&'a serde_bytes::Bytes, u32)>,
+}
+
+/// Answer to [`Orders`]: all of them are as durable as the pool promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OrdersDone {
+    /// The last one's number.
+    pub number: u64,
+    /// The member is nearly full.
+    pub is_short: bool,
+}
+
+/// The client's request that an order carries out, and the answer it got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OrderOrigin<'a> {
+    pub tx: TxId,
+    #[serde(with = "serde_bytes", borrow)]
+    pub reply: &'a [u8],
+}
+
+/// What a member does.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Order<'a> {
+    /// Apply updates and punches at an epoch. Their conditions held.
+    Apply {
+        cont: ContId,
+        epoch: Epoch,
+        #[serde(borrow)]
+        ops: Vec<Op<'a>>,
+        /// Sums of the bulk.
+        #[serde(borrow)]
+        sums: Sums<'a>,
+        #[serde(borrow)]
+        origin: Option<OrderOrigin<'a>>,
+        /// Objects that have lost their last name but are held open, and objects that are so no more.
+        orphaned: Vec<Unit>,
+        adopted: Vec<Unit>,
+    },
+    /// Hold a part of a transaction, whose conditions held.
+    Prepare {
+        /// Of the part.
+        tx: TxId,
+        /// A unit of the coordinator's group.
+        coordinator: Unit,
+        /// Its ops are updates and punches, and what becomes of objects that lose their names; with
+        /// the sums of the bulk.
+        #[serde(borrow)]
+        batch: Batch<'a>,
+    },
+    /// Let a part take effect, or drop it.
+    Decide {
+        /// Of the part.
+        tx: TxId,
+        /// Never `Pending`.
+        outcome: TxOutcome,
+    },
+    /// Keep the decision of a transaction that the group coordinates.
+    Decision {
+        tx: TxId,
+        epoch: Epoch,
+        /// A unit of each part's group, the coordinator's first.
+        participants: Vec<Unit>,
+        #[serde(borrow)]
+        origin: Option<OrderOrigin<'a>>,
+    },
+    /// Forget it: all participants know.
+    ForgetDecision { tx: TxId },
+}
