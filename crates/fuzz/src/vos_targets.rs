@@ -29,6 +29,12 @@ pub fn all() -> Vec<Target> {
         sealed("vos-log-head", vos::fuzz::log_head),
         sealed("vos-volume-table", vos::fuzz::volume_table),
         Target {
+            name: "vos-dkey-image",
+            run: vos::fuzz::dkey_image,
+            seeds: vos::fuzz::image_seeds,
+            amplification_max: 64,
+        },
+        Target {
             name: "vos-index-page",
             run: vos::fuzz::index_page,
             seeds: vos::fuzz::page_seeds,
@@ -128,7 +134,9 @@ fn seeds() -> Vec<Vec<u8>> {
         &[&create, &apply(10, &[&single]), &snapshot, &reply, &orphan, &last],
         &[&create, &apply(10, &all_changes), &wire::encode(&(1u8, 7u64)), &create],
     ];
-    logs.iter().map(|log| framed(log)).collect()
+    let install = vos::fuzz::install_seed();
+    let install: Vec<&[u8]> = install.iter().map(Vec::as_slice).collect();
+    logs.iter().copied().chain([&install[..]]).map(framed).collect()
 }
 
 fn framed(records: &[&[u8]]) -> Vec<u8> {

@@ -14,11 +14,14 @@ use crate::aggregate::Fragments;
 use crate::changes;
 use crate::index::extent::Place;
 use crate::index::fragment::ArrayName;
-use crate::index::past::SweepAt;
-use crate::index::{Effects, Index};
+use crate::index::install::Timeline;
+use crate::index::past::{Facts, SweepAt};
+use crate::index::{Effects, Index, new_value};
 use crate::locks::{self, Claim, LockTable};
 use crate::payload::{BlockSums, Piece};
-use crate::record::{self, BlockSumsDf, OriginDf, OrphanChange, PieceDf, RecordDf, RunDf};
+use crate::record::{
+    self, BlockSumsDf, InstallDf, OriginDf, OrphanChange, PieceDf, RecordDf, RunDf,
+};
 use crate::retry::RetryWindow;
 use crate::scrub::ScrubProgress;
 use crate::space::{Run, Space};
@@ -298,9 +301,46 @@ impl Contents {
             }
             RecordDf::Scrub { progress } => self.scrub = progress,
             RecordDf::Opener { client, holds } => self.note_opener(client, holds, Lsn(0)),
+            RecordDf::Install(install) => self.replay_install(&install, &mut effects, space)?,
+            RecordDf::InstallFacts { cont, unit, epochs, facts } => {
+                let facts = facts.iter().map(Facts::from_durable).collect();
+                let timeline = Timeline { epochs, facts };
+                self.index.install_timeline(cont, unit, &timeline, &mut effects);
+                self.saw_epoch(timeline.epochs.0);
+            }
         }
         self.index.reclaim(usize::MAX, &mut effects);
         effects.blocks.drain(..).try_for_each(|change| space.replay(change))
+    }
+
+    fn replay_install(
+        &mut self,
+        install: &InstallDf<'_>,
+        effects: &mut Effects,
+        space: &mut Space,
+    ) -> Result<()> {
+        let &InstallDf { cont, unit, dkey, .. } = install;
+        check_keys(unit, dkey, b"")?;
+        install.values().try_for_each(check_change)?;
+        let is_own = |change: &record::ChangeDf<'_>| {
+            new_value(change).is_some_and(|(of, key, ..)| of == unit && key == dkey)
+        };
+        if !install.values().all(is_own) {
+            return Err(Error::new(Code::Csum, "log record: values of another dkey are installed"));
+        }
+        let touched = record::ChangeDf::PunchDkey { unit, dkey };
+        if !self.index.conts.contains_key(&cont) || self.index.is_lost(cont, &touched) {
+            return Ok(());
+        }
+        for change in install.values() {
+            claim_change(change, space)?;
+            each_fresh_run(change, |run| self.replayed_sums.clear_run(run));
+        }
+        self.replay_sums(&install.sums)?;
+        install.changes.iter().for_each(|(_, change)| self.fragments.note(cont, change));
+        self.index.install(install, effects);
+        self.saw_epoch(install.newest());
+        Ok(())
     }
 
     fn replay_join(
@@ -463,7 +503,7 @@ fn claim_change(change: &record::ChangeDf<'_>, space: &mut Space) -> Result<()> 
 }
 
 /// Runs that a change of the index brings.
-fn each_fresh_run(change: &record::ChangeDf<'_>, mut each: impl FnMut(Run)) {
+pub(crate) fn each_fresh_run(change: &record::ChangeDf<'_>, mut each: impl FnMut(Run)) {
     use record::{ChangeDf, PlaceDf};
     match change {
         ChangeDf::SingleRuns { runs, .. } => {

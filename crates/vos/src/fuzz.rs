@@ -8,6 +8,7 @@ use crate::index::object::Object;
 use crate::index::slot::{NewValue, Single};
 use crate::index::snapshot::{encode_object, encode_range};
 use crate::pages::{self, PageIdDf, PlaceDf};
+use crate::record::{ChangeDf, FactsDf, InstallDf, PlaceDf as PlaceOf, RecordDf, TouchDf};
 use crate::sectors::{self, Expected, Next};
 use crate::space::Space;
 use crate::sums::SumPolicy;
@@ -56,6 +57,53 @@ pub fn log_head(bytes: &[u8]) {
 /// The table of a raw device.
 pub fn volume_table(bytes: &[u8]) {
     let _ = crate::volume::decode_table(bytes);
+}
+
+/// An image of a dkey, or facts of a unit, from another member.
+pub fn dkey_image(bytes: &[u8]) {
+    crate::image::fuzz(bytes);
+}
+
+/// Images of a dkey to start from.
+pub fn image_seeds() -> Vec<Vec<u8>> {
+    crate::image::fuzz_seeds()
+}
+
+/// The records that make a container with a snapshot and install a dkey in it, to start from.
+pub fn install_seed() -> Vec<Vec<u8>> {
+    let (cont, unit, dkey, akey) = (ContId(7), UNIT, &b"dkey"[..], &b"a"[..]);
+    let versions = Versions { snapshots: vec![Epoch(6)], ..Versions::default() };
+    let single = |value| ChangeDf::Single { unit, dkey, akey, value };
+    let (record_bytes, index, count, place) = (1, 3, 5000, PlaceOf::Blocks(8192));
+    let array = ChangeDf::Records { unit, dkey, akey: b"b", record_bytes, index, count, place };
+    let facts = FactsDf {
+        until: Epoch(8),
+        epoch: Epoch(5),
+        keys_epoch: Epoch(5),
+        bytes_used: 3,
+        dkey_count: 1,
+    };
+    let records = [
+        RecordDf::CreateCont { cont, sums: SumPolicy::OFF },
+        RecordDf::Versions { cont, versions: versions.durable(), unswept: false },
+        RecordDf::Install(InstallDf {
+            cont,
+            unit,
+            dkey,
+            epoch: Epoch(9),
+            changes: vec![(Epoch(8), single(b"new")), (Epoch(9), array)],
+            touches: vec![TouchDf::Akey(dkey, b"b", Epoch(9))],
+            past: vec![(Epoch(5), Epoch(8), single(b"old"))],
+            sums: Vec::new(),
+        }),
+        RecordDf::InstallFacts {
+            cont,
+            unit,
+            epochs: (Epoch(9), Epoch(5), Epoch(5)),
+            facts: vec![facts],
+        },
+    ];
+    records.iter().map(wire::encode).collect()
 }
 
 /// An image of a page, and what a bucket's records make of an object.
@@ -190,6 +238,22 @@ mod tests {
     }
 
     #[test]
+    fn the_install_to_start_from_is_installed() {
+        let mut state = super::Contents::default();
+        let mut space = super::Space::new(1 << 20);
+        let log = super::install_seed();
+        for raw in &log {
+            state.replay(wire::decode(raw).unwrap(), &mut space).unwrap();
+        }
+        assert_eq!((state.index.dkey_count, space.free_bytes()), (1, (1 << 20) - 8192));
+        let cont = &state.index.conts[&super::ContId(7)];
+        for (at, dkeys) in [(4, 0), (6, 1)] {
+            let object = cont.object_at(super::UNIT, super::Epoch(at));
+            assert_eq!(object.map_or(0, |object| object.facts().dkey_count), dkeys);
+        }
+    }
+
+    #[test]
     fn golden_bytes_of_a_table() {
         // A change here is a change of format: bump PAGE_VERSION.
         let raw = super::table_seeds().remove(0);
@@ -263,6 +327,7 @@ mod tests {
             super::shard_settings(&bytes);
             super::log_head(&bytes);
             super::volume_table(&bytes);
+            super::dkey_image(&bytes);
             super::index_page(&bytes);
             super::page_table(&bytes);
             super::free_blocks(&bytes);

@@ -273,6 +273,54 @@ pub(crate) enum RecordDf<'a> {
     Scrub { progress: ScrubProgress },
     /// A client holds objects open here, or does so no more.
     Opener { client: ClientId, holds: bool },
+    /// A dkey becomes what it is at another member of its group.
+    Install(#[serde(borrow)] InstallDf<'a>),
+    /// What is known of a unit as a whole becomes what it is at another member.
+    InstallFacts {
+        cont: ContId,
+        unit: Unit,
+        /// As in [`PartDf`].
+        epochs: (Epoch, Epoch, Epoch),
+        /// Ascending.
+        facts: Vec<FactsDf>,
+    },
+}
+
+/// All of a dkey; what was there goes away, and so does its past.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct InstallDf<'a> {
+    pub cont: ContId,
+    pub unit: Unit,
+    #[serde(with = "serde_bytes", borrow)]
+    pub dkey: &'a [u8],
+    /// Its last change; zero: it is not there now.
+    pub epoch: Epoch,
+    /// Values that are there now, and when they were made; of this dkey all.
+    #[serde(borrow)]
+    pub changes: Vec<(Epoch, ChangeDf<'a>)>,
+    /// Last changes of its arrays.
+    #[serde(borrow)]
+    pub touches: Vec<TouchDf<'a>>,
+    /// Values that were removed: made, removed, and what.
+    #[serde(borrow)]
+    pub past: Vec<(Epoch, Epoch, ChangeDf<'a>)>,
+    /// Of the runs that the values bring.
+    #[serde(borrow)]
+    pub sums: Vec<BlockSumsDf<'a>>,
+}
+
+impl<'a> InstallDf<'a> {
+    /// Its values, those of the past included.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &ChangeDf<'a>> {
+        let past = self.past.iter().map(|(.., change)| change);
+        self.changes.iter().map(|(_, change)| change).chain(past)
+    }
+
+    /// The newest epoch in it.
+    pub(crate) fn newest(&self) -> Epoch {
+        let past = self.past.iter().map(|(_, destroyed, _)| *destroyed);
+        past.fold(self.epoch, Epoch::max)
+    }
 }
 
 /// Part of an object.
@@ -540,6 +588,41 @@ mod tests {
                 vec![18, 1, 2, 3, 4, 5, 6, 7],
             ),
             (RecordDf::Opener { client: ClientId(3), holds: true }, vec![19, 3, 1]),
+            (
+                RecordDf::Install(InstallDf {
+                    cont,
+                    unit,
+                    dkey,
+                    epoch: Epoch(6),
+                    changes: vec![(Epoch(6), ChangeDf::Single { unit, dkey, akey, value: b"v" })],
+                    touches: vec![TouchDf::Akey(dkey, akey, Epoch(6))],
+                    past: vec![(Epoch(3), Epoch(5), records(PlaceDf::Zero))],
+                    sums: vec![block_sums],
+                }),
+                [
+                    &[20, 7, 1, 2, 3, 4, 1, b'd', 6, 1, 6][..],
+                    b"\0\x01\x02\x03\x04\x01d\x01a\x01v",
+                    &[1, 0, 1, b'd', 1, b'a', 6, 1, 3, 5],
+                    b"\x02\x01\x02\x03\x04\x01d\x01a\x01\x05\x02\x02",
+                    &[1, 3, 1, 4, 1, 2, 3, 4],
+                ]
+                .concat(),
+            ),
+            (
+                RecordDf::InstallFacts {
+                    cont,
+                    unit,
+                    epochs: (Epoch(6), Epoch(5), Epoch(4)),
+                    facts: vec![FactsDf {
+                        until: Epoch(5),
+                        epoch: Epoch(3),
+                        keys_epoch: Epoch(2),
+                        bytes_used: 7,
+                        dkey_count: 1,
+                    }],
+                },
+                vec![21, 7, 1, 2, 3, 4, 6, 5, 4, 1, 5, 3, 2, 7, 1],
+            ),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (

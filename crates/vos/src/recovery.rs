@@ -21,7 +21,7 @@ use crate::index::Container;
 use crate::index::page::{PageId, PagePlace};
 use crate::index::rollback;
 use crate::pages::{PageStore, decode};
-use crate::record::{ChangeDf, RecordDf, decode_first};
+use crate::record::{ChangeDf, InstallDf, RecordDf, decode_first};
 use crate::space::{Run, Space};
 use crate::table;
 use crate::wal::{HeadDf, Replayed};
@@ -142,7 +142,11 @@ impl Recovery {
             // Changes of what is lost are left out one by one; these records are one change each.
             let is_one = matches!(
                 record,
-                RecordDf::Sweep { .. } | RecordDf::RollBack { .. } | RecordDf::Join { .. }
+                RecordDf::Sweep { .. }
+                    | RecordDf::RollBack { .. }
+                    | RecordDf::Join { .. }
+                    | RecordDf::Install(_)
+                    | RecordDf::InstallFacts { .. }
             );
             if is_one && !self.state.index.lost.is_empty() && !self.touched(&record)?.is_empty() {
                 continue;
@@ -171,7 +175,9 @@ impl Recovery {
             RecordDf::Apply { cont, .. }
             | RecordDf::Join { cont, .. }
             | RecordDf::Sweep { cont, .. }
-            | RecordDf::RollBack { cont, .. } => *cont,
+            | RecordDf::RollBack { cont, .. }
+            | RecordDf::InstallFacts { cont, .. } => *cont,
+            RecordDf::Install(install) => install.cont,
             RecordDf::Decide { tx, outcome: TxOutcome::Committed(_), .. } => {
                 match self.state.prepared.get(tx) {
                     Some(part) => part.cont,
@@ -191,7 +197,11 @@ impl Recovery {
                 touch(container, &ChangeDf::PunchAkey { unit: *unit, dkey, akey });
                 Ok(())
             }
-            RecordDf::Sweep { unit, .. } => {
+            RecordDf::Install(InstallDf { unit, dkey, .. }) => {
+                touch(container, &ChangeDf::PunchDkey { unit: *unit, dkey });
+                Ok(())
+            }
+            RecordDf::Sweep { unit, .. } | RecordDf::InstallFacts { unit, .. } => {
                 container.touch_home(*unit);
                 Ok(())
             }

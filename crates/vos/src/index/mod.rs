@@ -10,6 +10,7 @@ pub(crate) mod cost;
 pub(crate) mod extent;
 pub(crate) mod fragment;
 pub(crate) mod garbage;
+pub(crate) mod install;
 pub(crate) mod object;
 pub(crate) mod page;
 pub(crate) mod parts;

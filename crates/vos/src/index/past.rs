@@ -258,6 +258,13 @@ impl Past {
         }
     }
 
+    /// Lets go of all that is kept of a dkey.
+    pub(crate) fn forget_dkey(&mut self, order: &Order, effects: &mut Effects) {
+        if let Some(dkey) = self.dkeys.remove(order) {
+            release_dkey(order, &dkey, effects);
+        }
+    }
+
     /// Reports all content as released.
     pub(crate) fn release(&self, effects: &mut Effects) {
         effects.scm -= (cost::PAST + cost::FACTS * self.facts.len() as u64) as i64;

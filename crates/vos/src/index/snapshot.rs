@@ -215,15 +215,7 @@ impl Object {
         }
         for (created, destroyed, change) in &part.past {
             let Some((_, dkey, akey, value)) = super::new_value(change) else { continue };
-            let value = match value {
-                NewValue::Single(Single::Inline(bytes)) => {
-                    PastValue::Single(Single::Inline(bytes.into()))
-                }
-                NewValue::Single(Single::Runs(runs)) => PastValue::Single(Single::Runs(runs)),
-                NewValue::Records { record_bytes, index, count, place } => {
-                    PastValue::Extent { record_bytes, index, count, place }
-                }
-            };
+            let value = value.into_past();
             let order = self.order_key(dkey);
             let (created, destroyed) = (*created, *destroyed);
             let piece = Kept { akey: Key::new(akey), created, destroyed, value };
@@ -256,8 +248,23 @@ impl Object {
     }
 }
 
+impl NewValue<'_> {
+    /// The value as the past keeps it.
+    pub(crate) fn into_past(self) -> PastValue {
+        match self {
+            NewValue::Single(Single::Inline(bytes)) => {
+                PastValue::Single(Single::Inline(bytes.into()))
+            }
+            NewValue::Single(Single::Runs(runs)) => PastValue::Single(Single::Runs(runs)),
+            NewValue::Records { record_bytes, index, count, place } => {
+                PastValue::Extent { record_bytes, index, count, place }
+            }
+        }
+    }
+}
+
 impl Facts {
-    fn durable(&self) -> FactsDf {
+    pub(crate) fn durable(&self) -> FactsDf {
         FactsDf {
             until: self.until,
             epoch: self.epoch,
@@ -267,7 +274,7 @@ impl Facts {
         }
     }
 
-    fn from_durable(df: &FactsDf) -> Facts {
+    pub(crate) fn from_durable(df: &FactsDf) -> Facts {
         Facts {
             until: df.until,
             epoch: df.epoch,

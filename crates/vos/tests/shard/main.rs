@@ -7,6 +7,7 @@ mod faults;
 mod flips;
 mod full;
 mod histories;
+mod images;
 mod listing;
 mod loans;
 mod log;

@@ -12,7 +12,7 @@ const DATA: &str = "/target/pool.3/data";
 const MARK: BadMark = BadMark { found_ns: 77, by_scrubber: true };
 
 /// Flips a bit of the data area behind the store's back.
-async fn flip(env: &Env, bit: u64) {
+pub async fn flip(env: &Env, bit: u64) {
     let options = OpenOptions { direct: true, dsync: true, ..OpenOptions::default() };
     let file = env.disk().open(Path::new(DATA), options).await.unwrap();
     let at = bit / 8 / 4096 * 4096;
@@ -52,7 +52,7 @@ fn bytes(seed: u64, count: usize) -> Vec<u8> {
 }
 
 /// All blocks that differ from their sums, as the scrubber finds them.
-async fn scrub(shard: &PoolShard) -> Vec<u64> {
+pub async fn scrub(shard: &PoolShard) -> Vec<u64> {
     let mut bad = Vec::new();
     let mut from = 0;
     let mut checked = 0;
