@@ -351,7 +351,11 @@ impl PoolShard {
         let versions = self.versions_of(cont)?;
         keep_seen(&mut image, &versions);
         let iods: Vec<UpdateIod<'_>> = image.values.iter().map(ValueDf::update).collect();
-        let ops = [Op::Update { unit, dkey, cond: Cond::NONE, iods }];
+        // What only removes needs no room and is not refused for want of it.
+        let ops = [match iods.is_empty() {
+            true => touched(unit, dkey),
+            false => Op::Update { unit, dkey, cond: Cond::NONE, iods },
+        }];
         self.ready(cont, &[], &ops).await?;
         let policy = self.view(cont)?.cont.sums;
         let payload = self.fill(&image, &ops, policy)?;

@@ -17,7 +17,7 @@ use crate::space::Run;
 const PAGE_DKEYS: usize = 256;
 
 impl PoolShard {
-    /// Up to `max` units of a container after `after` that hold something, now or in a snapshot, in
+    /// Up to `max` units of a container after `after` that hold something, now or in a snapshot (or that one may be made of), in
     /// [`Unit::list_order`], each with the newest epoch of anything in it; whether these are all. `after` need not be there. Two members with the same
     /// snapshots that have made the same changes tell the same.
     ///
@@ -106,8 +106,10 @@ impl PoolShard {
         loop {
             let (keys, complete) = self.list_keys(cont, unit, after.as_deref(), PAGE_DKEYS).await?;
             for (dkey, _) in &keys {
-                digest = hash::mix2(digest, hash::bytes(dkey));
-                digest = hash::mix2(digest, self.dkey_digest(cont, unit, dkey, &times).await?);
+                // What is kept for a snapshot that is still to be made is shown to nobody.
+                if let Some(shown) = self.dkey_digest(cont, unit, dkey, &times).await? {
+                    digest = hash::mix2(hash::mix2(digest, hash::bytes(dkey)), shown);
+                }
             }
             after = keys.into_iter().next_back().map(|(dkey, _)| dkey);
             if complete || after.is_none() {
@@ -116,13 +118,14 @@ impl PoolShard {
         }
     }
 
+    /// The same of a dkey at these times; `None` when it is shown at none of them.
     async fn dkey_digest(
         &self,
         cont: ContId,
         unit: Unit,
         dkey: &[u8],
         times: &[Epoch],
-    ) -> Result<u64> {
+    ) -> Result<Option<u64>> {
         self.ready_for(cont, |container| {
             if let Some(object) = container.whole(unit) {
                 object.dkey(dkey);
@@ -145,6 +148,9 @@ impl PoolShard {
                 shown.push(now);
             }
         }
+        if shown.is_empty() {
+            return Ok(None);
+        }
         let mut digest = 0;
         for mut shown in shown {
             shown.segments.load().await?;
@@ -158,7 +164,7 @@ impl PoolShard {
                 digest = hash::mix2(digest, word);
             }
         }
-        Ok(digest)
+        Ok(Some(digest))
     }
 }
 

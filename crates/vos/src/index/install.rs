@@ -90,7 +90,9 @@ impl Container {
     pub(crate) fn newest(&self, unit: Unit) -> Option<Epoch> {
         let object = self.whole(unit)?;
         let seen = |at: &Epoch| self.object_at(unit, *at).is_some();
-        let is_there = object.dkey_count > 0 || self.versions.snapshots.iter().any(seen);
+        // While the container is held, a snapshot may yet be made that sees what is gone.
+        let kept = self.versions.held && object.past.is_some();
+        let is_there = object.dkey_count > 0 || kept || self.versions.snapshots.iter().any(seen);
         is_there.then(|| object.timeline().epochs.0)
     }
 }

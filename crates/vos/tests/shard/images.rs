@@ -645,3 +645,71 @@ fn a_digest_tells_what_readers_can_tell() {
     });
     world.clear();
 }
+
+/// Story: a member whose index was full could not catch up with what had been removed, for room was asked for the
+/// key that goes.
+#[test]
+fn removing_needs_no_room() {
+    let world = SimWorld::new(8);
+    world.block_on(async {
+        let config = config(Durability::Memory);
+        let pair = Pair::new(&world, &config, &config).await;
+        let (a, b) = (&pair.a, &pair.b);
+        // In ever smaller pieces, until nothing fits.
+        let (mut bytes, mut number) = (3000, 0);
+        loop {
+            let act = Act::Single { bulk: false, bytes, fill: 1 };
+            let unit = unit(ObjType::MultiHashed, 0);
+            let dkey = format!("{number:05}").into_bytes();
+            let step = Step { unit, dkey, akey: vec![], cond: Cond::NONE, act };
+            match run(b, 2, &step).await {
+                Ok(_) => number += 1,
+                Err(error) => {
+                    assert_eq!(error.code, Code::NoSpace);
+                    if bytes == 0 {
+                        break;
+                    }
+                    bytes /= 2;
+                }
+            }
+        }
+        assert_eq!(catch_up(a, b).await.unwrap(), number);
+        same(a, b).await;
+        let stat = b.stat();
+        assert_eq!(stat.scm_free_bytes, stat.scm_bytes);
+    });
+    world.clear();
+}
+
+/// Story: while a snapshot is being made everything is kept, for it may be one of a moment that has passed. A member that caught up
+/// meanwhile did not hear of objects that were gone by then, and the snapshot showed nothing of them there.
+#[test]
+fn a_member_catches_up_while_a_snapshot_is_being_made() {
+    for seed in 0..12 {
+        let world = SimWorld::new(seed);
+        world.block_on(async {
+            let rng = Rng::new(seed ^ 0x4e1d);
+            let pair = Pair::new(&world, &ROOMY, &ROOMY).await;
+            let (a, b) = (&pair.a, &pair.b);
+            let mut known = Known::default();
+            if seed % 2 == 0 {
+                known.live(&pair.shards(), &rng, 10, false).await;
+            }
+            known.live(&[a], &rng, 20, false).await;
+            known.order(&[a], true);
+            let moment = (known.epoch, known.now.clone());
+            known.live(&[a], &rng, 10, false).await;
+            for unit in moment.1.0.keys().filter(|_| rng.below(2) == 0) {
+                let (dkey, akey, cond) = (vec![0; 8], vec![], Cond::NONE);
+                let step = Step { unit: *unit, dkey, akey, cond, act: Act::PunchObj };
+                known.step(&[a], &step).await;
+            }
+            catch_up(a, b).await.unwrap();
+            known.snapshots.insert(moment.0, moment.1);
+            known.order(&pair.shards(), false);
+            known.compare(b).await;
+            same(a, b).await;
+        });
+        world.clear();
+    }
+}
