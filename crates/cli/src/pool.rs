@@ -13,10 +13,10 @@ use serde::Serialize;
 use std::io::Write;
 pub use store::role_text;
 use store::{TargetStore, TargetTiers};
-use types::{Durability, Result, TargetId, limits, size};
+use types::{Durability, Rank, Result, TargetId, limits, size};
 use wire::admission::{AdmissionStat, GateStat, Limit};
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
-use wire::map::TargetState;
+use wire::map::{DownReason, TargetState};
 
 /// Create, list and change pools.
 #[derive(Args, Debug)]
@@ -187,6 +187,11 @@ struct TargetReport {
     id: u32,
     rank: u32,
     state: String,
+    /// Version of the map in which it got this state; 0: it has had it from the start.
+    since_map_version: u32,
+    /// Why it is down: `silent`, `behind`, `lost` or `excluded`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<DownReason>,
 }
 
 #[derive(Serialize)]
@@ -207,6 +212,8 @@ impl PoolReport {
             id: target.id.0,
             rank: target.rank.0,
             state: format!("{:?}", target.state).to_lowercase(),
+            since_map_version: target.since,
+            reason: target.reason,
         };
         PoolReport {
             label: info.label.clone(),
@@ -273,6 +280,7 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
     let mut targets: Vec<TargetId> = args.targets.iter().copied().map(TargetId).collect();
     targets.sort();
     targets.dedup();
+    let is_over_all = targets.is_empty();
     let client = session.connect()?;
     let request = ControlRequest::PoolCreate {
         label: args.label.clone(),
@@ -282,6 +290,13 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         targets,
     };
     let info = client.block_on(client.pool_create(request))?;
+    // It is made already: who is left out is said if that can be found out.
+    let known = if is_over_all { client.block_on(client.system_query()).ok() } else { None };
+    let left_out: Vec<String> = known.map_or_else(Vec::new, |known| {
+        let is_out = |rank: &Rank| !info.map.engines.iter().any(|engine| engine.rank == *rank);
+        let members = known.members.iter().filter(|member| is_out(&member.rank));
+        members.map(|member| member.rank.to_string()).collect()
+    });
     session.out.show(&PoolReport::of(&info), |out| {
         writeln!(
             out,
@@ -290,7 +305,12 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
             size::format(info.scm_bytes + info.nvme_bytes),
             info.map.targets.len(),
             info.durability
-        )
+        )?;
+        if !left_out.is_empty() {
+            let which = if left_out.len() == 1 { "Engine" } else { "Engines" };
+            writeln!(out, "{which} {} left out: not up.", left_out.join(", "))?;
+        }
+        Ok(())
     })
 }
 
@@ -394,7 +414,21 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
             table.row(row);
         }
         table.write(out)?;
-        for target in info.map.targets.iter().filter(|t| t.state == TargetState::Down) {
+        let down = info.map.targets.iter().filter(|target| target.state == TargetState::Down);
+        for target in down {
+            if target.holds_its_part() {
+                let why = match target.reason {
+                    Some(DownReason::Excluded) => "was excluded",
+                    Some(DownReason::Behind) => "is back, and it has missed updates of copies",
+                    _ => "gives no answer",
+                };
+                writeln!(
+                    out,
+                    "\nTarget {} is down since map version {}: engine {} {why}.",
+                    target.id, target.since, target.rank
+                )?;
+                continue;
+            }
             writeln!(
                 out,
                 "\nTarget {0} is down: it does not hold what it held, its store was wiped or exchanged.\nBring \

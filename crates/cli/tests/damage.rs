@@ -104,9 +104,13 @@ fn a_damaged_target_costs_what_lies_there() {
     assert_eq!(read_all(&system.dir()).0, OBJECTS as usize);
 }
 
-/// Waits until target 1 has this state: engines answer before the control service has looked at all they hold.
+/// Waits until target 1 is up, or known to be down because what it held is lost: engines answer before the
+/// control service has looked at all they hold.
 fn until_target_is(system: &System, state: &str) {
-    while system.json(&["pool", "query", "tank"])["targets"][1]["state"] != state {
+    let is_it = |target: &serde_json::Value| {
+        target["state"] == state && (state != "down" || target["reason"] == "lost")
+    };
+    while !is_it(&system.json(&["pool", "query", "tank"])["targets"][1]) {
         std::thread::sleep(Duration::from_millis(50));
     }
 }

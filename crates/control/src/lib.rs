@@ -31,7 +31,7 @@ pub use copies::CatalogFiles;
 pub use embedded::EmbeddedCatalog;
 pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig};
 pub use records::{
-    AdmissionDf, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
+    AdmissionDf, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
     RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf, TimesDf,
 };
 pub use service::{Service, SessionId, Targets};

@@ -13,7 +13,8 @@ use types::{
     Rank, Result, TargetId,
 };
 use uuid::Uuid;
-use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::control::{Member, MemberState};
+use wire::map::{DownReason, EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
 use wire::scrub::{Scrub, ScrubRate};
 
 /// Version of all durable structs. 1: milestone 1. 2: `server_verify` of containers, `scrub` of
@@ -29,6 +30,9 @@ pub struct SystemDf {
     pub pool_next: u32,
     pub target_next: u32,
     pub rank_next: u32,
+    /// Number of the newest change of an engine's state.
+    #[serde(default)]
+    pub members_version: u32,
 }
 
 /// An engine that has joined the system.
@@ -45,6 +49,21 @@ pub struct EngineDf {
     pub domain: Vec<String>,
     /// Its targets, in its own order.
     pub targets: Vec<TargetId>,
+    /// Where it stands.
+    #[serde(default)]
+    pub member: MemberDf,
+}
+
+/// Where an engine stands in the system, since when, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MemberDf {
+    pub state: MemberState,
+    /// For people; may be empty.
+    pub why: String,
+    /// Number of the change ([`SystemDf::members_version`]).
+    pub since: u32,
+    /// When that was, nanoseconds since 1970.
+    pub changed_ns: u64,
 }
 
 /// Where a pool or container is in its life.
@@ -67,16 +86,36 @@ pub struct TargetDf {
     pub rank: Rank,
     /// State in the pool.
     pub state: TargetState,
+    /// Version of the map in which it got this state.
+    #[serde(default)]
+    pub since: u32,
+    /// Why it is down.
+    #[serde(default)]
+    pub reason: Option<DownReason>,
     /// Which making of the pool's part it is to hold; zero: not known yet.
     #[serde(default)]
     pub incarnation: u64,
 }
 
 impl TargetDf {
+    /// One of a new pool.
+    pub fn new(id: TargetId, rank: Rank) -> TargetDf {
+        TargetDf { id, rank, state: TargetState::Up, since: 0, reason: None, incarnation: 0 }
+    }
+
     /// The form for maps.
-    fn info(&self) -> TargetInfo {
-        let TargetDf { id, rank, state, incarnation } = *self;
-        TargetInfo { id, rank, state, incarnation }
+    pub fn info(&self) -> TargetInfo {
+        let TargetDf { id, rank, state, since, reason, incarnation } = *self;
+        TargetInfo { id, rank, state, since, reason, incarnation }
+    }
+
+    /// Takes a state with the map of this version; true if that is news.
+    pub fn turn(&mut self, state: TargetState, reason: Option<DownReason>, version: u32) -> bool {
+        if (self.state, self.reason) == (state, reason) {
+            return false;
+        }
+        (self.state, self.reason, self.since) = (state, reason, version);
+        true
     }
 }
 
@@ -294,6 +333,12 @@ impl EngineDf {
             host: self.host.clone(),
             domain: self.domain.clone(),
         }
+    }
+
+    /// Its state, for those who ask.
+    pub fn member(&self) -> Member {
+        let MemberDf { state, why, since, changed_ns } = self.member.clone();
+        Member { rank: self.rank, state, why, since, changed_ns }
     }
 
     /// Takes over addresses and domain; true if anything changed.

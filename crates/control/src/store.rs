@@ -65,9 +65,13 @@ impl Store {
         self.load(keys::engine(uuid)).await
     }
 
+    pub async fn loaded_engines(&self) -> Result<Vec<Loaded<EngineDf>>> {
+        self.load_all(keys::ENGINES).await
+    }
+
     /// All engines, by rank.
     pub async fn engines(&self) -> Result<Vec<EngineDf>> {
-        let all: Vec<Loaded<EngineDf>> = self.load_all(keys::ENGINES).await?;
+        let all = self.loaded_engines().await?;
         let mut engines: Vec<EngineDf> = all.into_iter().map(|loaded| loaded.record).collect();
         engines.sort_unstable_by_key(|engine| engine.rank);
         Ok(engines)
@@ -235,6 +239,13 @@ impl Attempts {
 impl SystemDf {
     /// A system without anything in it.
     pub fn new(uuid: Uuid) -> SystemDf {
-        SystemDf { version: RECORD_VERSION, uuid, pool_next: 1, target_next: 0, rank_next: 0 }
+        SystemDf {
+            version: RECORD_VERSION,
+            uuid,
+            pool_next: 1,
+            target_next: 0,
+            rank_next: 0,
+            members_version: 0,
+        }
     }
 }

@@ -6,6 +6,8 @@
 //! join = ["10.0.0.1:7710"]              # engines of the system; empty: this one holds the catalog
 //! domain = ["rack1", "node7"]           # fault domain, from the root down
 //! token_file = "/etc/azekura/token"     # shared secret of the system
+//! down_after_s = 5                      # silent for so long, another engine is down
+//! failover = false                      # true: groups go on without the targets of one that is down
 //! insecure = false                      # true: listen beyond this machine without a token
 //!
 //! [store]
@@ -33,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use types::{Code, Error, Result};
 
 /// Settings of one engine.
@@ -64,6 +67,14 @@ pub struct EngineConfig {
     /// 4GiB at most; at least 64MiB). One user or one host may take a quarter of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_memory: Option<Bytes>,
+    /// How long another engine may give no answer before it is down, seconds (default 5; 2 to 86400). Counts at the
+    /// engine that holds the control service, as does `failover`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_after_s: Option<u32>,
+    /// The targets of an engine that is down are down in the pool maps (default false): groups of objects with copies
+    /// go on without them. They catch up with nothing yet, and stay out of such groups when they are back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failover: bool,
     /// Where the catalog is.
     #[serde(default, skip_serializing_if = "CatalogConfig::is_default")]
     pub catalog: CatalogConfig,
@@ -170,6 +181,9 @@ fn default_listen() -> String {
 const METADATA_CACHE_MIN: u64 = 1 << 20;
 /// Least memory for messages, bytes: a quarter of it holds a few of the largest.
 const MESSAGE_MEMORY_MIN: u64 = 64 << 20;
+/// Seconds without an answer after which an engine is down.
+const DOWN_AFTER_S: std::ops::RangeInclusive<u32> = 2..=86_400;
+const DOWN_AFTER_S_DEFAULT: u32 = 5;
 /// Most targets of one engine.
 const TARGETS_MAX: usize = 256;
 
@@ -204,6 +218,9 @@ impl EngineConfig {
         }
         if self.message_memory() < MESSAGE_MEMORY_MIN {
             return Err(Error::inval("message_memory must be at least 64MiB"));
+        }
+        if !DOWN_AFTER_S.contains(&self.down_after_s.unwrap_or(DOWN_AFTER_S_DEFAULT)) {
+            return Err(Error::inval("down_after_s must be 2 to 86400"));
         }
         let mut seen: BTreeMap<&Path, String> = BTreeMap::new();
         let mut uses: Vec<(&Path, String)> = Vec::new();
@@ -268,6 +285,11 @@ impl EngineConfig {
             (bytes / 4).clamp(MESSAGE_MEMORY_MIN, transport::MESSAGE_BYTES_MAX_DEFAULT)
         };
         self.message_memory.map_or_else(default, |bytes| bytes.0)
+    }
+
+    /// How long another engine may give no answer before it is down.
+    pub fn down_after(&self) -> Duration {
+        Duration::from_secs(self.down_after_s.unwrap_or(DOWN_AFTER_S_DEFAULT).into())
     }
 
     /// Numbers of the targets that use the engine's data devices.
@@ -430,6 +452,9 @@ mod tests {
         );
         bad("[store]\ninline_bytes_max = '1MiB'\n[[target]]\ndevice = '/d'\n", &["1048576"]);
         bad("message_memory = 4096\n[[target]]\ndevice = '/d'\n", &["64MiB"]);
+        for seconds in ["1", "86401"] {
+            bad(&format!("down_after_s = {seconds}\n[[target]]\ndevice = '/d'\n"), &["86400"]);
+        }
         bad("[store]\nmetadata_cache = 4096\n[[target]]\ndevice = '/d'\n", &["1MiB"]);
         bad("[store]\ninline_bytes_max = 'x'\n[[target]]\ndevice = '/d'\n", &["'x'", "line 3"]);
     }

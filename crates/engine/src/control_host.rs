@@ -33,13 +33,9 @@ const ALONE_AFTER: Duration = Duration::from_secs(3);
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// How long the control service waits before it asks again about an order that is under way.
 const ORDER_PAUSE: Duration = Duration::from_millis(20);
-/// How often the holder of the catalog asks the other engines whether they are there.
-const WATCH_PAUSE: Duration = Duration::from_secs(2);
 /// Pauses before an engine's targets are told again what they hold: the first, and where doubling ends.
 const TELL_PAUSE_MIN: Duration = Duration::from_millis(200);
 const TELL_PAUSE_MAX: Duration = Duration::from_secs(3);
-/// How often the times of containers go to the catalog.
-const TIMES_PAUSE: Duration = Duration::from_secs(30);
 
 /// The control side of one engine.
 pub(crate) struct ControlHost {
@@ -58,8 +54,6 @@ pub(crate) struct ControlHost {
     pub(crate) rank: Cell<Rank>,
     targets: RefCell<Vec<TargetId>>,
     inboxes: RefCell<Vec<(TargetId, Inbox)>>,
-    /// Engines by target, as last read from the catalog.
-    engines: RefCell<Vec<(EngineInfo, Vec<TargetId>)>>,
     /// Engines that did not answer when last asked.
     silent: RefCell<HashSet<Rank>>,
     /// How often each engine has joined.
@@ -68,6 +62,10 @@ pub(crate) struct ControlHost {
     incarnation: u64,
     ledger: Arc<Ledger>,
     is_exposed: bool,
+    /// How long an engine may give no answer before it is down.
+    pub(crate) down_after: Duration,
+    /// Its targets are down then, too.
+    pub(crate) fails_over: bool,
 }
 
 impl ControlHost {
@@ -107,13 +105,14 @@ impl ControlHost {
             rank: Cell::new(Rank(0)),
             targets: RefCell::new(Vec::new()),
             inboxes: RefCell::new(Vec::new()),
-            engines: RefCell::new(Vec::new()),
             silent: RefCell::new(HashSet::default()),
             joins: RefCell::new(HashMap::default()),
             next_session: Cell::new(1),
             ledger,
             // One that must not start has not; a simulated one has no address.
             is_exposed: config.is_exposed().unwrap_or(false),
+            down_after: config.down_after(),
+            fails_over: config.failover,
         });
         if let Some((candidate, news)) = election {
             host.candidate.replace(Some(candidate));
@@ -181,37 +180,12 @@ impl ControlHost {
         }
     }
 
-    /// Keeps up to date which engines answer, and the catalog what containers were used.
-    async fn watch_engines(&self, service: &Rc<Service>) {
-        let mut save_at = self.env.now() + TIMES_PAUSE;
-        while self.holds(service) {
-            self.env.sleep(WATCH_PAUSE).await;
-            if self.env.now() >= save_at {
-                self.save_times().await;
-                save_at = self.env.now() + TIMES_PAUSE;
-            }
-            match service.engines().await {
-                Ok(engines) => {
-                    self.engines.replace(engines);
-                }
-                Err(error) => tracing::warn!("reading the engines from the catalog: {error}"),
-            }
-            let engines = self.engines.borrow().clone();
-            for (engine, _) in engines {
-                if engine.rank != self.rank.get() {
-                    let answers = self.peers.ping(&engine).await;
-                    self.note_liveness(engine.rank, answers);
-                }
-            }
-        }
-    }
-
     fn inbox_of(&self, target: TargetId) -> Option<Inbox> {
         let inboxes = self.inboxes.borrow();
         inboxes.iter().find(|(id, _)| *id == target).map(|(_, inbox)| inbox.clone())
     }
 
-    fn note_liveness(&self, rank: Rank, answers: bool) {
+    pub(crate) fn note_liveness(&self, rank: Rank, answers: bool) {
         let mut silent = self.silent.borrow_mut();
         if answers {
             silent.remove(&rank);
@@ -225,7 +199,6 @@ impl ControlHost {
         let engines = service.engines().await?;
         let engine = engines.iter().find(|(_, targets)| targets.contains(&target));
         let found = engine.map(|(engine, _)| engine.clone());
-        self.engines.replace(engines);
         found.ok_or_else(|| {
             Error::new(Code::NonExist, format!("no engine is known to own target {target}"))
         })
@@ -363,7 +336,7 @@ impl ControlHost {
     }
 
     /// Tells an engine's targets what they hold, until all of them know or the engine joins again.
-    async fn tell_pools(self: Rc<Self>, rank: Rank, orders: Orders) {
+    pub(crate) async fn tell_pools(self: Rc<Self>, rank: Rank, orders: Orders) {
         let join = {
             let mut joins = self.joins.borrow_mut();
             let count = joins.entry(rank).or_insert(0);

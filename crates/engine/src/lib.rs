@@ -33,6 +33,7 @@ mod scrub;
 mod streams;
 pub mod target;
 mod versions;
+mod watch;
 
 pub use catalog_config::{CatalogConfig, CatalogKind};
 pub use config::{Bytes, EngineConfig, StoreConfig, TargetConfig};

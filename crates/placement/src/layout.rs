@@ -8,7 +8,7 @@
 use crate::{domain, draw};
 use smallvec::SmallVec;
 use types::{Code, DkeyKind, Error, GroupCount, Oid, Result, TargetId, hash};
-use wire::map::{PlacementSet, PoolMap, TargetState};
+use wire::map::{PlacementSet, PoolMap, TargetInfo, TargetState};
 
 /// The groups of one object; every group has the same number of members.
 ///
@@ -121,10 +121,14 @@ impl Layout {
         self.members[0]
     }
 
-    /// The leader of a group: its first member that serves requests; `None` when none does.
+    /// The leader of a group: its first member that serves requests; `None` when none does. An only member is the one
+    /// to ask as long as it is not lost, though it may be away: nobody could answer in its place.
     ///
     /// Panics when there is no such group.
     pub fn leader(&self, group: usize, map: &PoolMap) -> Option<TargetId> {
+        if let [only] = *self.members(group) {
+            return map.target(only).is_some_and(TargetInfo::holds_its_part).then_some(only);
+        }
         self.members(group).iter().copied().find(|&target| is_live(target, map))
     }
 }

@@ -4,7 +4,7 @@ use placement::{HintTable, Layout, check_class, hint_beside, hint_for, layout};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Code, ContProps, ObjClass, ObjType, Oid, PoolId, Rank, TargetId, hash};
-use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::map::{DownReason, EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
 
 const NORM: u32 = 65_536;
 
@@ -28,7 +28,14 @@ fn map_of(engines: &[(&[&str], u32)]) -> PoolMap {
         });
         for _ in 0..*target_count {
             let id = TargetId(map.targets.len() as u32);
-            map.targets.push(TargetInfo { id, rank, state: TargetState::Up, incarnation: 0 });
+            map.targets.push(TargetInfo {
+                id,
+                rank,
+                state: TargetState::Up,
+                incarnation: 0,
+                since: 0,
+                reason: None,
+            });
             map.placements[0].weights.push((id, NORM));
         }
     }
@@ -128,6 +135,31 @@ fn a_lost_target_changes_the_leader_and_nothing_else() {
     for state in [TargetState::Up, TargetState::Drain, TargetState::New] {
         map.targets[first.0 as usize].state = state;
         assert_eq!(after.leader(0, &map), Some(first));
+    }
+}
+
+/// Of an object without copies nobody else could tell anything: who asks waits for the target, unless what it
+/// held is lost.
+#[test]
+fn the_only_member_is_asked_until_it_is_lost() {
+    let mut map = map_of(&[(&["a"], 2), (&["b"], 2)]);
+    for class in ["S1", "SX"] {
+        let placed = layout(oid(5, class, 0), &map).unwrap();
+        let first = placed.home();
+        let down = |reason| (TargetState::Down, reason);
+        for ((state, reason), leader) in [
+            (down(Some(DownReason::Silent)), Some(first)),
+            (down(Some(DownReason::Excluded)), Some(first)),
+            (down(Some(DownReason::Behind)), Some(first)),
+            (down(Some(DownReason::Lost)), None),
+            (down(None), None),
+            ((TargetState::DownOut, None), None),
+            ((TargetState::Up, None), Some(first)),
+        ] {
+            let target = &mut map.targets[first.0 as usize];
+            (target.state, target.reason) = (state, reason);
+            assert_eq!(placed.leader(0, &map), leader, "{state:?} {reason:?}");
+        }
     }
 }
 

@@ -74,6 +74,8 @@ impl Cluster {
             token_file: None,
             insecure: false,
             message_memory: None,
+            down_after_s: None,
+            failover: false,
             catalog: CatalogConfig::default(),
             store: self.store.clone(),
             targets,

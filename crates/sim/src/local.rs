@@ -53,6 +53,8 @@ impl LocalSystem {
             token_file: None,
             insecure: false,
             message_memory: None,
+            down_after_s: None,
+            failover: false,
             catalog: CatalogConfig::default(),
             store: StoreConfig::default(),
             targets,

@@ -190,6 +190,22 @@ pub enum ControlRequest {
         /// Which.
         target: TargetId,
     },
+    /// Take an engine out: its targets are down in all pool maps until `SystemClearExclude`. Reply: `Done`.
+    SystemExclude {
+        rank: types::Rank,
+        /// Why, for people; may be empty.
+        why: String,
+    },
+    /// Take an excluded engine back; its targets are up once they have caught up. Reply: `Done`.
+    SystemClearExclude { rank: types::Rank },
+    /// A target that was behind holds all that it should: it is up. `Stale` when it has another state than the one it
+    /// got with map version `since`. Reply: `Done`.
+    TargetCaughtUp {
+        pool: PoolId,
+        target: TargetId,
+        /// Version of the map with which it was behind.
+        since: u32,
+    },
     /// A copy of what the catalog holds of engines, pools and containers, page by page, for engines
     /// that go on with it when the catalog is away. Reply: `CatalogCopy`.
     CatalogCopy {
@@ -222,6 +238,9 @@ impl ControlRequest {
                 | ControlRequest::GetProps { .. }
                 | ControlRequest::SnapList(..)
                 | ControlRequest::Rollback { .. }
+                | ControlRequest::SystemExclude { .. }
+                | ControlRequest::SystemClearExclude { .. }
+                | ControlRequest::TargetCaughtUp { .. }
                 | ControlRequest::CatalogCopy { .. }
         )
     }
@@ -233,6 +252,9 @@ impl ControlRequest {
             ControlRequest::Join(_)
                 | ControlRequest::SetProps { .. }
                 | ControlRequest::Rollback { .. }
+                | ControlRequest::SystemExclude { .. }
+                | ControlRequest::SystemClearExclude { .. }
+                | ControlRequest::TargetCaughtUp { .. }
         );
         self.is_repeatable() && !asks_targets
     }
@@ -325,6 +347,31 @@ pub struct SnapInfo {
     pub created_ns: u64,
 }
 
+/// Where an engine stands in the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberState {
+    #[default]
+    Up,
+    /// It gives no answer.
+    Down,
+    /// An administrator has excluded it; its targets are down until that is taken back.
+    Excluded,
+}
+
+/// An engine's state in the system.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Member {
+    pub rank: types::Rank,
+    pub state: MemberState,
+    /// Why it has this state, for people; may be empty.
+    pub why: String,
+    /// Which change of the system's members this was; each has a number.
+    pub since: u32,
+    /// When that was, nanoseconds since 1970; 0: not known.
+    pub changed_ns: u64,
+}
+
 /// A system as its catalog knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SystemInfo {
@@ -333,6 +380,10 @@ pub struct SystemInfo {
     pub version: String,
     /// Engines, by rank, with the ids of their targets and whether they are reachable.
     pub engines: Vec<(crate::map::EngineInfo, Vec<TargetId>, bool)>,
+    /// The states of these engines, in the same order.
+    pub members: Vec<Member>,
+    /// Number of the newest change of members.
+    pub members_version: u32,
     pub pool_count: u64,
     /// The engine that holds the control service.
     pub leader: Option<types::Rank>,

@@ -21,6 +21,21 @@ pub enum TargetState {
     New,
 }
 
+/// Why a target is [`TargetState::Down`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DownReason {
+    /// Its engine gives no answer.
+    Silent,
+    /// It answers again and holds what it held, but has missed what others did meanwhile. It is up when it has
+    /// caught up; what has no copy elsewhere nobody could change, and it serves that.
+    Behind,
+    /// It does not hold what it held: its store was wiped or exchanged.
+    Lost,
+    /// Its engine was excluded by an administrator.
+    Excluded,
+}
+
 /// An engine, and how to reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EngineInfo {
@@ -45,6 +60,10 @@ pub struct TargetInfo {
     pub rank: Rank,
     /// State in this pool.
     pub state: TargetState,
+    /// Version of the map in which it got this state; 0: it has had it from the start.
+    pub since: u32,
+    /// Why it is down; `None` when it is not.
+    pub reason: Option<DownReason>,
     /// Which making of its part of the pool is meant (`vos::PoolShard::incarnation`); another one, an empty
     /// one made after a loss say, does not serve under this map. Zero: not known.
     pub incarnation: u64,
@@ -71,6 +90,22 @@ pub struct PoolMap {
     pub targets: Vec<TargetInfo>,
     /// Placement epochs, oldest first; the last is used for new objects.
     pub placements: Vec<PlacementSet>,
+}
+
+impl TargetInfo {
+    /// True when what it holds is there, though it may not answer at the moment.
+    pub fn holds_its_part(&self) -> bool {
+        match self.state {
+            TargetState::Up | TargetState::Drain | TargetState::New => true,
+            TargetState::Down => {
+                matches!(
+                    self.reason,
+                    Some(DownReason::Silent | DownReason::Behind | DownReason::Excluded)
+                )
+            }
+            TargetState::DownOut => false,
+        }
+    }
 }
 
 impl PoolMap {

@@ -245,6 +245,8 @@ impl SystemDir {
             token_file: Some(self.path.join("token")),
             insecure: false,
             message_memory: None,
+            down_after_s: None,
+            failover: false,
             catalog: match &setup.etcd {
                 None => CatalogConfig::default(),
                 Some([client, _]) => CatalogConfig {

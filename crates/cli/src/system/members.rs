@@ -1,14 +1,24 @@
 //! `azekura system`: the engines of a system, as the control service knows them.
 
 use crate::exit::Outcome;
-use crate::output::Table;
+use crate::output::{Table, utc};
+use crate::props;
 use crate::session::Session;
+use client::Client;
 use serde::Serialize;
+use types::{Rank, Result, TargetId};
+use wire::control::{ControlRequest, Member, MemberState};
+use wire::map::{DownReason, EngineInfo, TargetInfo};
+
+/// An engine, its targets, and whether it answered when last asked.
+type Reached = (EngineInfo, Vec<TargetId>, bool);
 
 /// Show the system and its engines.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   azekura system query
+  azekura system exclude 2 --why 'a bad fan'
+  azekura system clear-exclude 2
   azekura system list-engines --json")]
 pub struct SystemArgs {
     #[command(subcommand)]
@@ -21,13 +31,41 @@ enum SystemVerb {
     Query,
     /// Show the engines with state, address, fault domain and targets
     ListEngines,
+    /// Take an engine out: its targets are down in all pools until clear-exclude
+    ///
+    /// Objects without a copy elsewhere are still read and written there while the engine runs: nobody else could.
+    Exclude {
+        /// The engine's rank
+        rank: u32,
+        /// The reason, for those who list the engines
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        why: String,
+    },
+    /// Take an excluded engine back
+    ///
+    /// Its targets stay out of groups with copies until they have caught up.
+    ClearExclude {
+        /// The engine's rank
+        rank: u32,
+        /// No object with copies was changed while it was out: its targets are up at once. If that is not so, copies
+        /// differ
+        #[arg(long)]
+        nothing_missed: bool,
+    },
 }
 
 #[derive(Serialize)]
 struct Engine {
     rank: u32,
-    /// `up` or `down`: whether it answered when the leader last asked.
+    /// `up`, `down` or `excluded`; `no answer` when it is up, but did not answer when the leader last asked.
     state: &'static str,
+    /// Why, for people.
+    why: String,
+    /// Which change of members this was.
+    since_version: u32,
+    /// When that was, UTC; missing when it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
     /// It holds the control service.
     leads: bool,
     tcp: String,
@@ -43,28 +81,57 @@ struct Report {
     /// Rank of the engine that holds the control service; missing while the catalog is away.
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<u32>,
+    /// Number of the newest change of members.
+    members_version: u32,
     pools: u64,
     engines: Vec<Engine>,
 }
 
 pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
     let client = session.connect()?;
+    let order = match &args.verb {
+        SystemVerb::Exclude { rank, why } => {
+            let what = format!("Engine {rank} is excluded.");
+            Some((ControlRequest::SystemExclude { rank: Rank(*rank), why: why.clone() }, what))
+        }
+        SystemVerb::ClearExclude { rank, .. } => {
+            let what = format!("Engine {rank} is not excluded any more.");
+            Some((ControlRequest::SystemClearExclude { rank: Rank(*rank) }, what))
+        }
+        SystemVerb::Query | SystemVerb::ListEngines => None,
+    };
+    if let Some((order, what)) = order {
+        props::run(session, order)?;
+        if let SystemVerb::ClearExclude { rank, nothing_missed: true } = args.verb {
+            all_caught_up(session, &client, Rank(rank))?;
+        }
+        return session.out.done(&what);
+    }
     let info = client.block_on(client.system_query())?;
     let leader = info.leader.map(|rank| rank.0);
-    let engine = |(engine, targets, reachable): &(wire::map::EngineInfo, Vec<_>, bool)| Engine {
+    let engine = |((engine, targets, reachable), member): (&Reached, &Member)| Engine {
         rank: engine.rank.0,
-        state: if *reachable { "up" } else { "down" },
+        state: match (member.state, *reachable) {
+            (MemberState::Up, true) => "up",
+            (MemberState::Up, false) => "no answer",
+            (MemberState::Down, _) => "down",
+            (MemberState::Excluded, _) => "excluded",
+        },
+        why: member.why.clone(),
+        since_version: member.since,
+        since: (member.changed_ns > 0).then(|| utc(member.changed_ns as i64)),
         leads: leader == Some(engine.rank.0),
         tcp: engine.tcp.clone(),
         domain: engine.domain.clone(),
-        targets: targets.iter().map(|target: &types::TargetId| target.0).collect(),
+        targets: targets.iter().map(|target: &TargetId| target.0).collect(),
     };
     let report = Report {
         uuid: info.uuid.to_string(),
         version: info.version.clone(),
         leader,
         pools: info.pool_count,
-        engines: info.engines.iter().map(engine).collect(),
+        engines: info.engines.iter().zip(&info.members).map(engine).collect(),
+        members_version: info.members_version,
     };
     match args.verb {
         SystemVerb::Query => session.out.show(&report, |out| {
@@ -76,13 +143,18 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
                 report.engines.len(),
                 report.pools
             )?;
+            for engine in report.engines.iter().filter(|engine| engine.state != "up") {
+                let why = reason(engine);
+                writeln!(out, "Engine {} is {}{why}.", engine.rank, said(engine.state))?;
+            }
             match leader {
                 Some(rank) => writeln!(out, "Engine {rank} leads."),
                 None => writeln!(out, "No engine leads: the catalog is away."),
             }
         }),
         SystemVerb::ListEngines => session.out.show(&report.engines, |out| {
-            let titles = [">RANK", "STATE", "ADDRESS", "DOMAIN", "TARGETS"];
+            let titles =
+                [">RANK", "STATE", "ADDRESS", "DOMAIN", "TARGETS", ">VERSION", "SINCE", "WHY"];
             let mut table = Table::new(&titles);
             for engine in &report.engines {
                 let leads = if engine.leads { ", leads" } else { "" };
@@ -93,10 +165,40 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
                     engine.tcp.clone(),
                     format!("/{}", engine.domain.join("/")),
                     targets.join(","),
+                    engine.since_version.to_string(),
+                    engine.since.clone().unwrap_or_else(|| "-".into()),
+                    engine.why.clone(),
                 ]);
             }
             table.write(out)
         }),
-    }?;
+        // Done above.
+        SystemVerb::Exclude { .. } | SystemVerb::ClearExclude { .. } => Ok(()),
+    }
+}
+
+/// Has all targets of an engine that are behind be up.
+fn all_caught_up(session: &Session, client: &Client, rank: Rank) -> Result<()> {
+    for pool in client.block_on(client.pool_list())? {
+        let is_behind =
+            |target: &&TargetInfo| target.rank == rank && target.reason == Some(DownReason::Behind);
+        for target in pool.map.targets.iter().filter(is_behind) {
+            let (pool, target, since) = (pool.id, target.id, target.since);
+            props::run(session, ControlRequest::TargetCaughtUp { pool, target, since })?;
+        }
+    }
     Ok(())
+}
+
+/// How a state is said in a sentence.
+fn said(state: &str) -> &str {
+    if state == "no answer" { "up, but did not answer when last asked" } else { state }
+}
+
+/// Why an engine is what it is, in parentheses.
+fn reason(engine: &Engine) -> String {
+    match engine.state {
+        "no answer" => String::new(),
+        _ => format!(" since change {} of the members ({})", engine.since_version, engine.why),
+    }
 }

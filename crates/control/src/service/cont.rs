@@ -5,13 +5,15 @@ use super::orders::{failure, order_all};
 use super::pool::target_ids;
 use super::{Service, SessionId, Targets, UnderWay, attrs, check_stage};
 use crate::keys;
-use crate::records::{ContDf, ContPropsDf, OidsDf, PoolDf, RECORD_VERSION, StageDf};
+use crate::records::{
+    ContDf, ContPropsDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, StageDf, TargetDf,
+};
 use crate::store::{Attempts, Tx};
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
-use types::{Code, ContId, ContProps, Epoch, Error, PoolId, Result, limits, props};
+use types::{Code, ContId, ContProps, Epoch, Error, PoolId, Result, TargetId, limits, props};
 use uuid::Uuid;
-use wire::control::{ContAsk, ContInfo, ControlReply, Evict, Name, OpenMode};
+use wire::control::{ContAsk, ContInfo, ControlReply, Evict, MemberState, Name, OpenMode};
 use wire::map::PoolMap;
 use wire::obj::AdminOp;
 
@@ -42,7 +44,10 @@ impl Service {
         let (pool, cont, _under_way) = self.claim_cont(pool, &wanted).await?;
         let name = cont.name();
         let order = || cont_order(&pool, &cont);
-        let failures = order_all(orders, target_ids(&pool), order).await;
+        let engines = self.store.engines().await?;
+        let (told, untold): (Vec<&TargetDf>, Vec<&TargetDf>) =
+            pool.targets.iter().partition(|target| may_answer(target, &engines, orders));
+        let failures = order_all(orders, told.iter().map(|target| target.id), order).await;
         if !failures.is_empty() {
             self.undo_cont(&pool, cont.id, orders).await?;
             return Err(failure(
@@ -66,9 +71,35 @@ impl Service {
             now.record.stage = StageDf::Ready;
             if self.store.commit(Tx::new().replace(&now)).await? {
                 tracing::info!(pool = %pool.id, cont = %cont.id, label = %name, "container created");
+                self.tell_late(&now.record, &pool, &untold, orders).await?;
                 return Ok(ControlReply::Cont(self.cont_info(pool.id, &now.record).await?));
             }
         }
+    }
+
+    /// Tells those of a new container that were down when it was made, and are not any more: they may have been told
+    /// of their pools while it was not ready. All others that were down hear of it when they are.
+    async fn tell_late(
+        &self,
+        cont: &ContDf,
+        pool: &PoolDf,
+        untold: &[&TargetDf],
+        orders: &dyn Targets,
+    ) -> Result<()> {
+        if untold.is_empty() {
+            return Ok(());
+        }
+        let Some(now) = self.store.pool(pool.id).await? else { return Ok(()) };
+        let engines = self.store.engines().await?;
+        let is_back = |target: &&TargetDf| {
+            untold.iter().any(|of| of.id == target.id) && may_answer(target, &engines, orders)
+        };
+        let back: Vec<TargetId> =
+            now.record.targets.iter().filter(is_back).map(|target| target.id).collect();
+        for (target, error) in order_all(orders, back, || cont_order(pool, cont)).await {
+            tracing::warn!(%target, cont = %cont.id, "told when its engine joins again: {error}");
+        }
+        Ok(())
     }
 
     /// Records the intent to make a container and takes its label and UUID.
@@ -332,6 +363,17 @@ impl Service {
             snapshot_last: snaps.last().map_or(Epoch::ZERO, |snap| snap.epoch),
         })
     }
+}
+
+/// True unless a target is known to be away, or to hold nothing of its pool.
+fn may_answer(target: &TargetDf, engines: &[EngineDf], orders: &dyn Targets) -> bool {
+    let engine = engines.iter().find(|engine| engine.rank == target.rank);
+    let is_there = match engine.map(|engine| engine.member.state) {
+        Some(MemberState::Up) => true,
+        Some(MemberState::Excluded) => orders.reachable(target.rank),
+        Some(MemberState::Down) | None => false,
+    };
+    is_there && target.info().holds_its_part()
 }
 
 /// The order that makes a container known.

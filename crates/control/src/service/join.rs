@@ -2,11 +2,11 @@
 
 use super::{Service, Targets, orders};
 use crate::keys;
-use crate::records::{EngineDf, PoolDf, RECORD_VERSION};
+use crate::records::{EngineDf, MemberDf, PoolDf, RECORD_VERSION};
 use crate::store::{Attempts, Tx};
+use futures_util::future::join_all;
 use types::{Error, Rank, Result, TargetId};
 use wire::control::{ControlReply, JoinInfo};
-use wire::map::TargetState;
 use wire::obj::AdminOp;
 
 /// Most targets of one engine; more are a mistake of whoever configured it.
@@ -26,7 +26,8 @@ impl Service {
             let mut system = self.system().await?;
             let uuid = system.record.uuid;
             let Some(mut engine) = self.store.engine(join.engine).await? else {
-                let fresh = new_engine(&join, &mut system.record)?;
+                let mut fresh = new_engine(&join, &mut system.record)?;
+                fresh.member.changed_ns = (self.wall_ns)();
                 let key = keys::engine(join.engine);
                 let tx = Tx::new().replace(&system).expect_absent(&key).put(&key, &fresh);
                 if self.store.commit(tx).await? {
@@ -74,15 +75,21 @@ impl Service {
         except: Option<Rank>,
         sink: &dyn Targets,
     ) -> Result<()> {
+        let mut sent = Vec::with_capacity(pools.len());
         for pool in pools {
             let map = self.map(pool).await?;
             let others = pool
                 .targets
                 .iter()
-                .filter(|target| target.state != TargetState::Down)
+                .filter(|target| target.info().holds_its_part())
                 .filter(|target| Some(target.rank) != except && sink.reachable(target.rank))
                 .map(|target| target.id);
-            let failures = orders::order_all(sink, others, || AdminOp::SetMap(map.clone())).await;
+            let others: Vec<TargetId> = others.collect();
+            sent.push(async move {
+                (pool, orders::order_all(sink, others, || AdminOp::SetMap(map.clone())).await)
+            });
+        }
+        for (pool, failures) in join_all(sent).await {
             for (target, error) in failures {
                 tracing::warn!(%target, pool = %pool.id, %error, "target did not take a new pool map");
             }
@@ -115,6 +122,7 @@ fn new_engine(join: &JoinInfo, system: &mut crate::SystemDf) -> Result<EngineDf>
     let used_up = || Error::inval("the system has no target numbers left; make a new system");
     let end = first.checked_add(join.target_count).ok_or_else(used_up)?;
     let rank = system.rank_next;
+    system.members_version += 1;
     system.target_next = end;
     system.rank_next = rank.checked_add(1).ok_or_else(used_up)?;
     let mut engine = EngineDf {
@@ -125,6 +133,11 @@ fn new_engine(join: &JoinInfo, system: &mut crate::SystemDf) -> Result<EngineDf>
         host: String::new(),
         domain: Vec::new(),
         targets: (first..end).map(TargetId).collect(),
+        member: MemberDf {
+            why: "it joined".into(),
+            since: system.members_version,
+            ..MemberDf::default()
+        },
     };
     engine.update(&join.info);
     Ok(engine)

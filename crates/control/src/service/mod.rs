@@ -11,6 +11,7 @@ mod cont;
 mod copy;
 mod handles;
 mod join;
+mod members;
 mod orders;
 mod pool;
 mod props;
@@ -96,6 +97,11 @@ impl Service {
         use ControlRequest as R;
         match request {
             R::Join(info) => self.join(info, orders).await,
+            R::SystemExclude { rank, why } => self.exclude(rank, &why, orders).await,
+            R::SystemClearExclude { rank } => self.clear_exclude(rank, orders).await,
+            R::TargetCaughtUp { pool, target, since } => {
+                self.target_caught_up(pool, target, since, orders).await
+            }
             R::SystemQuery => self.system_query(orders).await,
             R::CatalogCopy { generation, after } => self.catalog_copy(generation, &after).await,
             R::EngineQuery => Err(Error::inval("an engine answers for itself")),
@@ -188,12 +194,14 @@ impl Service {
     }
 
     async fn system_query(&self, orders: &dyn Targets) -> Result<ControlReply> {
-        let uuid = self.system_uuid().await?;
+        let SystemDf { uuid, members_version, .. } = self.system().await?.record;
         let engines = self.store.engines().await?;
         let pools = self.store.pools().await?;
         Ok(ControlReply::System(SystemInfo {
             uuid,
             version: env!("CARGO_PKG_VERSION").to_string(),
+            members: engines.iter().map(EngineDf::member).collect(),
+            members_version,
             engines: engines
                 .into_iter()
                 .map(|engine| (engine.info(), orders.reachable(engine.rank), engine.targets))

@@ -8,8 +8,7 @@ use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, Sta
 use crate::store::{Attempts, Loaded, Tx};
 use std::collections::BTreeSet;
 use types::{Code, Durability, Error, PoolId, Result, TargetId, limits, size};
-use wire::control::{ControlReply, Evict, Name, OpenMode, PoolInfo};
-use wire::map::TargetState;
+use wire::control::{ControlReply, Evict, MemberState, Name, OpenMode, PoolInfo};
 use wire::obj::{AdminOp, AdminReply};
 
 /// Weight of a target in a new pool.
@@ -351,12 +350,14 @@ fn choose_targets(
     let label = &wanted.label;
     let mut ids: BTreeSet<TargetId> = wanted.targets.iter().copied().collect();
     if ids.is_empty() {
-        ids = engines.iter().flat_map(|engine| engine.targets.iter().copied()).collect();
+        // Those that are down or excluded are known to be so; others must answer.
+        let up = engines.iter().filter(|engine| engine.member.state == MemberState::Up);
+        ids = up.flat_map(|engine| engine.targets.iter().copied()).collect();
     }
     if ids.is_empty() {
         return Err(Error::new(
             Code::NonExist,
-            format!("pool '{label}' needs targets, but no engine has joined; start one"),
+            format!("pool '{label}' needs targets, but no engine is up; start one"),
         ));
     }
     let mut targets = Vec::with_capacity(ids.len());
@@ -367,6 +368,16 @@ fn choose_targets(
                 format!("pool '{label}': there is no target {id}; query the system to see them"),
             )
         })?;
+        if engine.member.state == MemberState::Excluded {
+            return Err(Error::new(
+                Code::Busy,
+                format!(
+                    "pool '{label}' needs target {id}, but engine {} is excluded; take that back or \
+                     name other targets",
+                    engine.rank
+                ),
+            ));
+        }
         if !orders.reachable(engine.rank) {
             return Err(Error::new(
                 Code::Unreach,
@@ -377,7 +388,7 @@ fn choose_targets(
                 ),
             ));
         }
-        targets.push(TargetDf { id, rank: engine.rank, state: TargetState::Up, incarnation: 0 });
+        targets.push(TargetDf::new(id, engine.rank));
     }
     Ok(targets)
 }

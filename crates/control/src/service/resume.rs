@@ -13,6 +13,7 @@ use crate::records::{ContDf, PoolDf, StageDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
 use types::{Code, ContId, Error, PoolId, Rank, Result, TargetId};
+use wire::control::MemberState;
 use wire::obj::AdminOp;
 
 impl Service {
@@ -34,17 +35,30 @@ impl Service {
     ) -> Result<Vec<(TargetId, Error)>> {
         let mut failures = self.resume_where(orders, |other| other == rank).await?;
         let engines = self.store.engines().await?;
-        let own = engines.into_iter().filter(|engine| engine.rank == rank);
-        for target in own.flat_map(|engine| engine.targets) {
-            // Where an order has failed it may be told more; a part that is damaged stays so.
-            let is_unheard = failures.iter().any(|(of, error)| {
+        let Some(own) = engines.into_iter().find(|engine| engine.rank == rank) else {
+            return Ok(failures);
+        };
+        // Where an order has failed it may be told more; a part that is damaged stays so.
+        let is_unheard = |failures: &[(TargetId, Error)], target: TargetId| {
+            failures.iter().any(|(of, error)| {
                 *of == target
                     && matches!(
                         error.code,
                         Code::Unreach | Code::Closed | Code::TimedOut | Code::Busy
                     )
-            });
-            if !is_unheard && let Err(error) = orders.order(target, AdminOp::Introduced).await {
+            })
+        };
+        let has_answered = own.targets.iter().any(|target| !is_unheard(&failures, *target));
+        if own.member.state == MemberState::Down && has_answered && orders.reachable(rank) {
+            self.engine_is_back(rank, orders).await?;
+            // What is made from now on is told to it as to others. What was made up to now, and was not ready a
+            // moment ago, is told now.
+            failures = self.resume_where(orders, |other| other == rank).await?;
+        }
+        for target in own.targets {
+            if !is_unheard(&failures, target)
+                && let Err(error) = orders.order(target, AdminOp::Introduced).await
+            {
                 failures.push((target, error));
             }
         }

@@ -11,12 +11,12 @@
 use super::Service;
 use super::orders::{Failures, Targets, failure, order_each};
 use super::pool::shard_order;
-use crate::records::{PoolDf, StageDf, TargetDf};
+use crate::records::{EngineDf, PoolDf, StageDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
-use types::{Code, Durability, Error, PoolId, Result, TargetId};
-use wire::control::{ControlReply, Name};
-use wire::map::TargetState;
+use types::{Code, Durability, Error, PoolId, Rank, Result, TargetId};
+use wire::control::{ControlReply, MemberState, Name};
+use wire::map::{DownReason, TargetState};
 use wire::obj::{AdminOp, AdminReply};
 
 /// What a target that answered says of its part.
@@ -43,10 +43,10 @@ impl Service {
             }
         }
         let Some(now) = self.note_stock(pool.id, &found, orders).await? else { return Ok(None) };
-        let is_up = |id: &TargetId| {
-            now.targets.iter().any(|target| target.id == *id && target.state != TargetState::Down)
+        let is_whole = |id: &TargetId| {
+            now.targets.iter().any(|target| target.id == *id && target.info().holds_its_part())
         };
-        let whole = found.iter().map(|(id, _)| *id).filter(is_up).collect();
+        let whole = found.iter().map(|(id, _)| *id).filter(is_whole).collect();
         Ok(Some((now, whole, failures)))
     }
 
@@ -64,20 +64,32 @@ impl Service {
             if pool.record.stage != StageDf::Ready {
                 return Ok(None);
             }
-            let durability = pool.record.durability;
-            let mut has_changed = false;
+            let (durability, version) = (pool.record.durability, pool.record.map_version + 1);
+            // Read after the pool, which is written with the state of an engine: see `members`.
+            let engines = self.store.engines().await?;
+            let is_excluded = |rank: Rank| {
+                let excluded = |e: &EngineDf| e.member.state == MemberState::Excluded;
+                engines.iter().any(|engine| engine.rank == rank && excluded(engine))
+            };
+            let (mut has_changed, mut lost) = (false, Vec::new());
             for (target, incarnation) in found {
                 let held = pool.record.targets.iter_mut().find(|held| held.id == *target);
-                has_changed |= held.is_some_and(|held| note_one(held, *incarnation, durability));
+                let Some(held) = held else { continue };
+                let was_whole = held.info().holds_its_part();
+                let is_excluded = is_excluded(held.rank);
+                has_changed |= note_one(held, *incarnation, durability, is_excluded, version);
+                if was_whole && !held.info().holds_its_part() {
+                    lost.push(held.id);
+                }
             }
             if !has_changed {
                 return Ok(Some(pool.record));
             }
-            pool.record.map_version += 1;
+            pool.record.map_version = version;
             if self.store.commit(Tx::new().replace(&pool)).await? {
-                for target in pool.record.targets.iter().filter(|t| t.state == TargetState::Down) {
+                for target in lost {
                     tracing::error!(
-                        pool = %pool.record.name(), target = %target.id,
+                        pool = %pool.record.name(), %target,
                         "a target does not hold its part of the pool any more: its store was wiped or \
                          exchanged. Bring the store back and restart the engine, or give up what was \
                          lost with 'azekura pool reset-target'"
@@ -110,6 +122,16 @@ impl Service {
                 format!("target {id} of pool '{label}' is not down: nothing there is lost"),
             ));
         }
+        if target.info().holds_its_part() {
+            return Err(Error::new(
+                Code::Busy,
+                format!(
+                    "target {id} of pool '{label}' is down because its engine {} gives no answer or is \
+                     excluded: nothing there is known to be lost",
+                    target.rank
+                ),
+            ));
+        }
         // It may be back, and nobody has looked yet.
         let (found, _) = order_each(orders, [id], || serve_order(&pool, target)).await;
         if found.iter().any(|(_, reply)| reply.incarnation == target.incarnation) {
@@ -136,10 +158,12 @@ impl Service {
         loop {
             attempts.next()?;
             let mut now = self.ready_pool(&Name::Uuid(pool.uuid)).await?;
-            if let Some(target) = now.record.targets.iter_mut().find(|target| target.id == id) {
-                (target.incarnation, target.state) = (incarnation, TargetState::Up);
-            }
             now.record.map_version += 1;
+            let version = now.record.map_version;
+            if let Some(target) = now.record.targets.iter_mut().find(|target| target.id == id) {
+                target.incarnation = incarnation;
+                target.turn(TargetState::Up, None, version);
+            }
             if self.store.commit(Tx::new().replace(&now)).await? {
                 tracing::warn!(pool = %label, target = %id, "what a target held was given up");
                 self.push_maps(std::slice::from_ref(&now.record), None, orders).await?;
@@ -163,17 +187,32 @@ pub(super) fn serve_order(pool: &PoolDf, target: &TargetDf) -> AdminOp {
     }
 }
 
-/// Notes what a target holds; true when that is news.
-fn note_one(target: &mut TargetDf, incarnation: u64, durability: Durability) -> bool {
+/// Notes what a target holds, with the map of this version; true when that is news.
+fn note_one(
+    target: &mut TargetDf,
+    incarnation: u64,
+    durability: Durability,
+    is_excluded: bool,
+    version: u32,
+) -> bool {
     let before = target.clone();
     if durability == Durability::Memory || target.incarnation == 0 {
         target.incarnation = incarnation;
     }
     let is_whole = target.incarnation == incarnation;
-    target.state = match (target.state, is_whole) {
-        (TargetState::Up, false) => TargetState::Down,
-        (TargetState::Down, true) => TargetState::Up,
-        (state, _) => state,
-    };
+    if matches!(target.state, TargetState::Up | TargetState::Down) {
+        let (state, reason) = match (is_whole, is_excluded) {
+            (false, _) => (TargetState::Down, Some(DownReason::Lost)),
+            (true, true) => (TargetState::Down, Some(DownReason::Excluded)),
+            // What it has missed is not known here.
+            (true, false) => match target.reason {
+                Some(DownReason::Silent | DownReason::Behind | DownReason::Excluded) => {
+                    (TargetState::Down, Some(DownReason::Behind))
+                }
+                Some(DownReason::Lost) | None => (TargetState::Up, None),
+            },
+        };
+        target.turn(state, reason, version);
+    }
     *target != before
 }

@@ -15,7 +15,7 @@ use types::{
 use uuid::Uuid;
 use wire::admission::Admission;
 use wire::control::{ContInfo, ControlReply, ControlRequest, JoinInfo, Name, PoolInfo};
-use wire::map::{EngineInfo, PoolMap, TargetInfo, TargetState};
+use wire::map::{EngineInfo, PoolMap, TargetInfo};
 use wire::obj::{AdminOp, AdminReply};
 use wire::scrub::Scrub;
 use wire::versions::{ContStage, ContVersions};
@@ -430,7 +430,7 @@ impl System {
                 self.conts(&name).into_iter().map(|cont| cont.id).collect();
             assert_eq!(conts.len() as u64, pool.cont_count);
             let count = pool.map.targets.len() as u64;
-            let is_up = |target: &&TargetInfo| target.state != TargetState::Down;
+            let is_up = |target: &&TargetInfo| target.holds_its_part();
             for target in pool.map.targets.iter().filter(is_up) {
                 let shard = FakePoolShard {
                     incarnation: target.incarnation,

@@ -3,8 +3,8 @@
 
 use crate::fake::System;
 use control::{
-    AdmissionDf, Catalog, ContDf, ContPropsDf, EngineDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
-    RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf, TimesDf,
+    AdmissionDf, Catalog, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf, PlacementDf, PoolDf,
+    RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf, TimesDf,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +14,8 @@ use types::{
 };
 use uuid::Uuid;
 use wire::control::ControlRequest;
-use wire::map::TargetState;
+use wire::control::MemberState;
+use wire::map::{DownReason, TargetState};
 
 #[track_caller]
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: T, golden: &str) {
@@ -26,8 +27,15 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(record: T, golden:
 fn records_are_frozen() {
     let uuid = Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8);
     check(
-        SystemDf { version: 1, uuid, pool_next: 2, target_next: 16, rank_next: 3 },
-        r#"{"version":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","pool_next":2,"target_next":16,"rank_next":3}"#,
+        SystemDf {
+            version: 1,
+            uuid,
+            pool_next: 2,
+            target_next: 16,
+            rank_next: 3,
+            members_version: 4,
+        },
+        r#"{"version":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","pool_next":2,"target_next":16,"rank_next":3,"members_version":4}"#,
     );
     check(
         EngineDf {
@@ -38,10 +46,23 @@ fn records_are_frozen() {
             host: "b".into(),
             domain: vec!["r".into(), "n".into()],
             targets: vec![TargetId(4), TargetId(5)],
+            member: MemberDf {
+                state: MemberState::Excluded,
+                why: "w".into(),
+                since: 3,
+                changed_ns: 9,
+            },
         },
-        r#"{"version":1,"rank":1,"tcp":"h:1","unix":"/s","host":"b","domain":["r","n"],"targets":[4,5]}"#,
+        r#"{"version":1,"rank":1,"tcp":"h:1","unix":"/s","host":"b","domain":["r","n"],"targets":[4,5],"member":{"state":"excluded","why":"w","since":3,"changed_ns":9}}"#,
     );
-    let target = |id, state| TargetDf { id: TargetId(id), rank: Rank(0), state, incarnation: 5 };
+    let target = |id, state| TargetDf {
+        id: TargetId(id),
+        rank: Rank(0),
+        state,
+        since: id,
+        reason: (state == TargetState::Down).then_some(DownReason::Lost),
+        incarnation: 5,
+    };
     check(
         PoolDf {
             version: 1,
@@ -64,7 +85,7 @@ fn records_are_frozen() {
             placements: vec![PlacementDf { epoch: 0, weights: vec![(TargetId(0), 65_536)] }],
             scrub: ScrubDf { revision: 3, rate: 4096 },
         },
-        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up","incarnation":5},{"id":1,"rank":0,"state":"down","incarnation":5},{"id":2,"rank":0,"state":"downout","incarnation":5},{"id":3,"rank":0,"state":"drain","incarnation":5},{"id":4,"rank":0,"state":"new","incarnation":5}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"scrub":{"revision":3,"rate":4096}}"#,
+        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up","since":0,"reason":null,"incarnation":5},{"id":1,"rank":0,"state":"down","since":1,"reason":"lost","incarnation":5},{"id":2,"rank":0,"state":"downout","since":2,"reason":null,"incarnation":5},{"id":3,"rank":0,"state":"drain","since":3,"reason":null,"incarnation":5},{"id":4,"rank":0,"state":"new","since":4,"reason":null,"incarnation":5}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"scrub":{"revision":3,"rate":4096}}"#,
     );
     check(
         ContDf {

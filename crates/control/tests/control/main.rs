@@ -6,6 +6,7 @@ mod cases_copy;
 mod cases_etcd;
 mod cases_handles;
 mod cases_join;
+mod cases_members;
 mod cases_pool;
 mod cases_props;
 mod cases_snaps;

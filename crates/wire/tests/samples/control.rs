@@ -7,10 +7,10 @@ use types::{
 };
 use uuid::Uuid;
 use wire::control::{
-    ContAsk, ContInfo, ControlReply, ControlRequest, EngineState, Evict, JoinInfo, Name, OpenMode,
-    PoolInfo, SnapInfo, SnapName, Subject, SystemInfo,
+    ContAsk, ContInfo, ControlReply, ControlRequest, EngineState, Evict, JoinInfo, Member,
+    MemberState, Name, OpenMode, PoolInfo, SnapInfo, SnapName, Subject, SystemInfo,
 };
-use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::map::{DownReason, EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
 
 fn uuid(nth: u8) -> Uuid {
     Uuid::from_bytes([nth; 16])
@@ -43,6 +43,8 @@ pub fn map() -> PoolMap {
                 id: TargetId(id),
                 rank: Rank(2),
                 state,
+                since: id / 2,
+                reason: (state == Down).then_some(DownReason::Silent),
                 incarnation: 7 + u64::from(id),
             })
             .collect(),
@@ -112,6 +114,11 @@ fn requests(visitor: &mut impl Visitor) {
     request("engine_query", EngineQuery);
     let pool = Name::Label("tank".into());
     request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
+    let why = "a bad fan".to_string();
+    request("system_exclude", SystemExclude { rank: Rank(2), why });
+    let caught_up = TargetCaughtUp { pool: PoolId(5), target: TargetId(3), since: 7 };
+    request("target_caught_up", caught_up);
+    request("system_clear_exclude", SystemClearExclude { rank: Rank(2) });
     request("catalog_copy", CatalogCopy { generation: 9, after: "pool/1".into() });
     for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {
         request(
@@ -203,6 +210,14 @@ fn replies(visitor: &mut impl Visitor) {
             uuid: uuid(6),
             version: "0.1.0".into(),
             engines: vec![(engine(), vec![TargetId(8), TargetId(9)], true)],
+            members: vec![Member {
+                rank: Rank(2),
+                state: MemberState::Down,
+                why: "no answer".into(),
+                since: 4,
+                changed_ns: 9,
+            }],
+            members_version: 5,
             pool_count: 1,
             leader: Some(Rank(2)),
         }),

@@ -1,0 +1,189 @@
+//! States of engines, and what follows from them for their targets.
+//!
+//! An engine that gives no answer is *down* until it answers. Where groups are to go on without it, its targets
+//! are down in all pool maps. One that an administrator has *excluded* is out, answer or not, until that is taken back,
+//! and so are its targets. Targets that come back, and have shown that they hold what they held (`stores`), are *behind*:
+//! what has copies was changed without them. They are up when they have caught up. Each change has a number of its own (`members_version`), and each target
+//! has the version of the map that changed it.
+//!
+//! Invariant: the engine, and the maps of all pools it has targets in, change in one commit. All these pools are
+//! written, changed or not, so that whoever weighs the state of one of its targets at the same time decides again.
+
+use super::{Service, Targets};
+use crate::records::{EngineDf, MemberDf, TargetDf};
+use crate::store::{Attempts, Loaded, Tx};
+use types::{Code, Error, PoolId, Rank, Result, TargetId};
+use wire::control::{ControlReply, MemberState};
+use wire::map::{DownReason, EngineInfo, TargetState};
+
+impl Service {
+    /// All engines with their targets and states, by rank: whom orders may have to reach.
+    pub async fn members(&self) -> Result<Vec<(EngineInfo, Vec<TargetId>, MemberState)>> {
+        let engines = self.store.engines().await?.into_iter();
+        Ok(engines.map(|engine| (engine.info(), engine.targets, engine.member.state)).collect())
+    }
+
+    /// An engine has given no answer for long. With `fails_over` its targets are down, and all others are told.
+    /// Nothing happens unless it is up.
+    pub async fn engine_is_silent(
+        &self,
+        rank: Rank,
+        why: &str,
+        fails_over: bool,
+        orders: &dyn Targets,
+    ) -> Result<()> {
+        let change = Change { to: MemberState::Down, why, of_targets: fails_over };
+        self.change_member(rank, &[MemberState::Up], change, orders).await
+    }
+
+    /// An engine that was down answers again.
+    pub(super) async fn engine_is_back(&self, rank: Rank, orders: &dyn Targets) -> Result<()> {
+        let change = Change { to: MemberState::Up, why: "it answers again", of_targets: false };
+        self.change_member(rank, &[MemberState::Down], change, orders).await
+    }
+
+    /// A target that was behind is not any more.
+    pub(super) async fn target_caught_up(
+        &self,
+        id: PoolId,
+        target: TargetId,
+        since: u32,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(mut pool) = self.store.pool(id).await? else {
+                return Err(Error::new(Code::NonExist, format!("there is no pool number {id}")));
+            };
+            let version = pool.record.map_version + 1;
+            let behind = pool.record.targets.iter_mut().find(|held| {
+                held.id == target && held.reason == Some(DownReason::Behind) && held.since == since
+            });
+            let Some(behind) = behind else {
+                let text = format!("target {target} of pool {id} is not behind since map {since}");
+                return Err(Error::new(Code::Stale, text));
+            };
+            behind.turn(TargetState::Up, None, version);
+            pool.record.map_version = version;
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                tracing::info!(pool = %id, %target, "a target has caught up");
+                self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
+                return Ok(ControlReply::Done);
+            }
+        }
+    }
+
+    pub(super) async fn exclude(
+        &self,
+        rank: Rank,
+        why: &str,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let from = [MemberState::Up, MemberState::Down];
+        let why = if why.is_empty() { "by an administrator" } else { why };
+        let change = Change { to: MemberState::Excluded, why, of_targets: true };
+        self.change_member(rank, &from, change, orders).await?;
+        Ok(ControlReply::Done)
+    }
+
+    pub(super) async fn clear_exclude(
+        &self,
+        rank: Rank,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let from = [MemberState::Excluded];
+        let why = "no longer excluded, but it has not answered yet";
+        let change = Change { to: MemberState::Down, why, of_targets: true };
+        self.change_member(rank, &from, change, orders).await?;
+        if orders.reachable(rank) {
+            for (target, error) in self.resume_engine(rank, orders).await? {
+                tracing::warn!(%target, "it is told again when its engine is: {error}");
+            }
+        }
+        Ok(ControlReply::Done)
+    }
+
+    /// Gives an engine a state if it has one of `from`, and all who answer the maps that follow.
+    async fn change_member(
+        &self,
+        rank: Rank,
+        from: &[MemberState],
+        change: Change<'_>,
+        orders: &dyn Targets,
+    ) -> Result<()> {
+        let Change { to, why, of_targets } = change;
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let mut system = self.system().await?;
+            let mut engine = self.engine_of_rank(rank).await?;
+            if !from.contains(&engine.record.member.state) {
+                return Ok(());
+            }
+            system.record.members_version += 1;
+            engine.record.member = MemberDf {
+                state: to,
+                why: why.to_string(),
+                since: system.record.members_version,
+                changed_ns: (self.wall_ns)(),
+            };
+            let mut tx = Tx::new().replace(&system).replace(&engine);
+            let mut affected = Vec::new();
+            let pools = if of_targets { self.store.pools().await? } else { Vec::new() };
+            for mut pool in pools {
+                let version = pool.record.map_version + 1;
+                let mut own = pool.record.targets.iter_mut().filter(|t| t.rank == rank).peekable();
+                if own.peek().is_none() {
+                    continue;
+                }
+                if own.fold(false, |changed, target| follow(target, to, version) | changed) {
+                    pool.record.map_version = version;
+                    affected.push(pool.record.clone());
+                }
+                tx = tx.replace(&pool);
+            }
+            if self.store.commit(tx).await? {
+                tracing::warn!(%rank, state = ?to, "an engine has another state now: {why}");
+                self.push_maps(&affected, None, orders).await?;
+                return Ok(());
+            }
+        }
+    }
+
+    async fn engine_of_rank(&self, rank: Rank) -> Result<Loaded<EngineDf>> {
+        let engines = self.store.loaded_engines().await?;
+        engines.into_iter().find(|engine| engine.record.rank == rank).ok_or_else(|| {
+            let text = format!("there is no engine {rank}; list the engines to see their ranks");
+            Error::new(Code::NonExist, text)
+        })
+    }
+}
+
+/// A change of an engine's state.
+struct Change<'a> {
+    to: MemberState,
+    /// For people.
+    why: &'a str,
+    /// Its targets change, too.
+    of_targets: bool,
+}
+
+/// What the state of its engine does to a target, with the map of this version; true if it does anything.
+/// Up it is only once it has shown what it holds.
+fn follow(target: &mut TargetDf, engine: MemberState, version: u32) -> bool {
+    let reason = match (engine, target.state, target.reason) {
+        (MemberState::Down, TargetState::Up, _)
+        | (MemberState::Down, TargetState::Down, Some(DownReason::Excluded | DownReason::Behind)) => {
+            DownReason::Silent
+        }
+        (MemberState::Excluded, TargetState::Up, _)
+        | (
+            MemberState::Excluded,
+            TargetState::Down,
+            Some(DownReason::Silent | DownReason::Behind),
+        ) => DownReason::Excluded,
+        _ => return false,
+    };
+    target.turn(TargetState::Down, Some(reason), version)
+}

@@ -1,0 +1,239 @@
+//! Engines that are silent, excluded, and back.
+
+use crate::fake::{System, create_cont, create_pool};
+use futures_executor::block_on;
+use types::{Code, Rank, TargetId};
+use wire::control::{ControlReply, ControlRequest as R, MemberState, SystemInfo};
+use wire::map::{DownReason, TargetState};
+
+const AWAY: Rank = Rank(1);
+
+type Standing = (TargetState, Option<DownReason>, u32);
+const UP: Standing = (TargetState::Up, None, 0);
+
+fn down(reason: DownReason, since: u32) -> Standing {
+    (TargetState::Down, Some(reason), since)
+}
+
+/// States of the targets of the first pool, and the version of its map.
+fn map(system: &System) -> (Vec<Standing>, u32) {
+    let map = system.pools()[0].map.clone();
+    (
+        map.targets.iter().map(|target| (target.state, target.reason, target.since)).collect(),
+        map.version,
+    )
+}
+
+fn query(system: &System) -> SystemInfo {
+    match system.run(R::SystemQuery).unwrap() {
+        ControlReply::System(info) => info,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn state(system: &System) -> (MemberState, String) {
+    let member = query(system).members[1].clone();
+    (member.state, member.why)
+}
+
+fn is_silent(system: &System) {
+    system.targets.away.borrow_mut().insert(AWAY);
+    block_on(system.service.engine_is_silent(AWAY, "no answer for 5 s", true, &*system.targets))
+        .unwrap();
+}
+
+fn is_back(system: &System) {
+    system.targets.away.borrow_mut().clear();
+    assert_eq!(block_on(system.service.resume_engine(AWAY, &*system.targets)).unwrap(), []);
+}
+
+/// The version of the map that a target has of the first pool.
+fn version_at(system: &System, target: u32) -> u32 {
+    let pool = system.pools()[0].id;
+    let shards = system.targets.shards.borrow();
+    shards[&(TargetId(target), pool)].map.as_ref().unwrap().version
+}
+
+fn exclude() -> R {
+    R::SystemExclude { rank: AWAY, why: "a bad fan".into() }
+}
+
+#[test]
+fn the_targets_of_a_silent_engine_are_down_until_it_is_back() {
+    let system = System::new(2);
+    system.pool("tank");
+    system.cont("tank", "home");
+    let joined = query(&system).members[1].clone();
+    assert_eq!((joined.state, joined.since), (MemberState::Up, 2));
+    is_silent(&system);
+    let silent = down(DownReason::Silent, 2);
+    assert_eq!(map(&system), (vec![UP, UP, silent, silent], 2));
+    assert_eq!(state(&system), (MemberState::Down, "no answer for 5 s".into()));
+    assert_eq!([0, 1, 2, 3].map(|target| version_at(&system, target)), [2, 2, 1, 1]);
+    // Told once, and not forgotten.
+    is_silent(&system);
+    let system = system.restarted();
+    assert_eq!(map(&system).1, 2);
+    is_back(&system);
+    // What others did meanwhile it has not.
+    let behind = down(DownReason::Behind, 3);
+    assert_eq!(map(&system), (vec![UP, UP, behind, behind], 3));
+    assert_eq!(state(&system).0, MemberState::Up);
+    system.assert_in_step();
+    let pool = system.pools()[0].id;
+    let caught_up = |target, since| R::TargetCaughtUp { pool, target: TargetId(target), since };
+    for bad in [caught_up(2, 2), caught_up(0, 3), caught_up(9, 3)] {
+        assert_eq!(system.fails(bad, "not behind"), Code::Stale);
+    }
+    system.run(caught_up(2, 3)).unwrap();
+    let back = (TargetState::Up, None, 4);
+    assert_eq!(map(&system), (vec![UP, UP, back, behind], 4));
+    // Silent once more before it was through: that is another time.
+    is_silent(&system);
+    is_back(&system);
+    assert_eq!(map(&system).0[3], down(DownReason::Behind, 6));
+    assert_eq!(system.fails(caught_up(3, 3), "not behind"), Code::Stale);
+    for target in [2, 3] {
+        system.run(caught_up(target, 6)).unwrap();
+    }
+    assert!(map(&system).0.iter().all(|target| target.0 == TargetState::Up));
+    assert_eq!(query(&system).members_version, 6);
+    system.assert_in_step();
+}
+
+/// Without failover nothing changes in the maps: who needs a target that is away waits for it.
+#[test]
+fn targets_stay_as_they_are_where_nothing_is_to_go_on_without_them() {
+    let system = System::new(2);
+    system.pool("tank");
+    system.targets.away.borrow_mut().insert(AWAY);
+    let silent = system.service.engine_is_silent(AWAY, "no answer", false, &*system.targets);
+    block_on(silent).unwrap();
+    assert_eq!(state(&system).0, MemberState::Down);
+    system.cont("tank", "home");
+    assert_eq!(map(&system), (vec![UP; 4], 1));
+    is_back(&system);
+    assert_eq!(map(&system), (vec![UP; 4], 1));
+    assert_eq!(state(&system).0, MemberState::Up);
+    system.assert_in_step();
+}
+
+/// With one engine of several away, no pool could be made without naming targets, and no container in a pool that
+/// had a target there.
+#[test]
+fn pools_and_containers_can_be_made_without_an_engine_that_is_down() {
+    let system = System::new(2);
+    let pool = system.pool("tank");
+    is_silent(&system);
+    system.cont("tank", "home");
+    system.run(create_pool("small")).unwrap();
+    let small = system.pools()[1].clone();
+    assert!(small.map.targets.iter().all(|target| target.rank == Rank(0)));
+    let conts =
+        |target: u32| system.targets.shards.borrow()[&(TargetId(target), pool.id)].conts.len();
+    assert_eq!([conts(0), conts(2)], [1, 0]);
+    is_back(&system);
+    assert_eq!([conts(0), conts(2)], [1, 1]);
+    system.assert_in_step();
+}
+
+/// It may also be that the engine comes back while the container is made: told of all that is ready, which the
+/// container is not yet.
+#[test]
+fn an_engine_that_is_back_knows_what_was_made_meanwhile() {
+    for seed in 0..200 {
+        let system = System::new(2);
+        system.pool("tank");
+        let fails_over = seed % 2 == 0;
+        let silent = system.service.engine_is_silent(AWAY, "", fails_over, &*system.targets);
+        block_on(silent).unwrap();
+        system.targets.jitter.set(Some(seed));
+        let create = system.service.handle(
+            control::SessionId(1),
+            create_cont("tank", "home"),
+            &*system.targets,
+        );
+        let resume = system.service.resume_engine(AWAY, &*system.targets);
+        let (created, resumed) = block_on(futures_util::future::join(create, resume));
+        created.unwrap();
+        assert_eq!(resumed.unwrap(), []);
+        system.assert_in_step();
+    }
+}
+
+#[test]
+fn an_excluded_engine_is_out_until_that_is_taken_back() {
+    let system = System::new(2);
+    system.pool("tank");
+    system.run(exclude()).unwrap();
+    let excluded = down(DownReason::Excluded, 2);
+    assert_eq!(map(&system), (vec![UP, UP, excluded, excluded], 2));
+    assert_eq!(state(&system), (MemberState::Excluded, "a bad fan".into()));
+    // It answers, and knows.
+    system.assert_in_step();
+    // Again, silent, back, started anew: it stays out.
+    system.run(exclude()).unwrap();
+    is_silent(&system);
+    is_back(&system);
+    system.join(1).unwrap();
+    is_back(&system);
+    assert_eq!(map(&system).1, 2);
+    let named = |targets: &[u32]| R::PoolCreate {
+        label: "two".into(),
+        bytes: crate::fake::GIB,
+        scm_percent: 10,
+        durability: types::Durability::Wal,
+        targets: targets.iter().copied().map(TargetId).collect(),
+    };
+    assert_eq!(system.fails(named(&[2]), "excluded"), Code::Busy);
+    system.run(named(&[])).unwrap();
+    assert_eq!(system.pools()[1].map.targets.len(), 2);
+    system.cont("tank", "home");
+    system.assert_in_step();
+    system.run(R::SystemClearExclude { rank: AWAY }).unwrap();
+    assert_eq!(state(&system).0, MemberState::Up);
+    assert_eq!(map(&system).0[3].1, Some(DownReason::Behind));
+    system.assert_in_step();
+    assert_eq!(
+        system.fails(R::SystemClearExclude { rank: Rank(9) }, "no engine 9"),
+        Code::NonExist
+    );
+    let nobody = R::SystemExclude { rank: Rank(9), why: String::new() };
+    assert_eq!(system.fails(nobody, "no engine 9"), Code::NonExist);
+}
+
+#[test]
+fn one_that_is_taken_back_while_it_is_away_is_down() {
+    let system = System::new(2);
+    system.pool("tank");
+    is_silent(&system);
+    system.run(exclude()).unwrap();
+    assert_eq!(map(&system).0[2], down(DownReason::Excluded, 3));
+    system.run(R::SystemClearExclude { rank: AWAY }).unwrap();
+    assert_eq!(map(&system).0[2], down(DownReason::Silent, 4));
+    assert_eq!(state(&system).0, MemberState::Down);
+    is_back(&system);
+    assert_eq!(state(&system).0, MemberState::Up);
+    system.assert_in_step();
+}
+
+/// A store that is lost is lost whatever becomes of its engine, and is not given up for a silence.
+#[test]
+fn what_is_lost_stays_lost_and_what_is_silent_is_not_reset() {
+    let system = System::new(2);
+    system.pool("tank");
+    is_silent(&system);
+    let reset = R::PoolResetTarget { pool: crate::fake::label("tank"), target: TargetId(2) };
+    assert_eq!(system.fails(reset, "nothing there is known to be lost"), Code::Busy);
+    system.targets.wipe(TargetId(2));
+    is_back(&system);
+    let (targets, _) = map(&system);
+    assert_eq!([targets[2].1, targets[3].1], [Some(DownReason::Lost), Some(DownReason::Behind)]);
+    is_silent(&system);
+    system.run(exclude()).unwrap();
+    assert_eq!(map(&system).0[2], targets[2]);
+    system.run(R::SystemClearExclude { rank: AWAY }).unwrap();
+    is_back(&system);
+    assert_eq!(map(&system).0[2], targets[2]);
+    system.assert_in_step();
+}

@@ -1,0 +1,106 @@
+//! The holder of the control service looks whether the other engines are there.
+//!
+//! Each is asked every second. One that has given no answer for a while, twice at least, is down; with `failover` its
+//! targets are down in all pool maps, too. When it answers again, its targets are asked what they hold.
+//! Nothing of this can do harm by being wrong: an engine that is slow is down for a moment.
+
+use crate::control_host::{ControlHost, Orders};
+use control::Service;
+use futures_util::future::join_all;
+use std::rc::Rc;
+use std::time::Duration;
+use types::Rank;
+use types::map::{HashMap, HashSet};
+use wire::control::MemberState;
+
+/// Pause between two looks.
+const WATCH_PAUSE: Duration = Duration::from_secs(1);
+/// How often the times of containers go to the catalog.
+const TIMES_PAUSE: Duration = Duration::from_secs(30);
+/// A single look that fails says as much about who looks: it may have stood still meanwhile.
+const LOOKS_MIN: u32 = 2;
+
+/// What is known of engines that give no answer.
+#[derive(Default)]
+struct Watch {
+    /// Since when each gives none, and how often it was asked.
+    silent: HashMap<Rank, (Duration, u32)>,
+    /// Engines that were down and are being told what they hold.
+    returning: HashSet<Rank>,
+}
+
+impl ControlHost {
+    /// Keeps up to date which engines answer, and the catalog what containers were used.
+    pub(crate) async fn watch_engines(self: &Rc<Self>, service: &Rc<Service>) {
+        let mut watch = Watch::default();
+        let mut save_at = self.env.now() + TIMES_PAUSE;
+        while self.holds(service) {
+            self.env.sleep(WATCH_PAUSE).await;
+            if self.env.now() >= save_at {
+                self.save_times().await;
+                save_at = self.env.now() + TIMES_PAUSE;
+            }
+            let members = match service.members().await {
+                Ok(members) => members,
+                Err(error) => {
+                    tracing::warn!("reading the engines from the catalog: {error}");
+                    continue;
+                }
+            };
+            let others = members.iter().filter(|(engine, ..)| engine.rank != self.rank.get());
+            let looks = others.map(|(engine, _, state)| async move {
+                let begun = self.env.now();
+                (engine.rank, *state, begun, self.peers.ping(engine).await)
+            });
+            for (rank, state, begun, answers) in join_all(looks).await {
+                self.note_liveness(rank, answers);
+                match answers {
+                    true => {
+                        watch.silent.remove(&rank);
+                        self.welcome(service, &mut watch, rank, state);
+                    }
+                    false => self.weigh(service, &mut watch, rank, state, begun).await,
+                }
+            }
+        }
+    }
+
+    /// One that answers, and may have been down.
+    fn welcome(
+        self: &Rc<Self>,
+        service: &Rc<Service>,
+        watch: &mut Watch,
+        rank: Rank,
+        state: MemberState,
+    ) {
+        if state != MemberState::Down {
+            watch.returning.remove(&rank);
+        } else if watch.returning.insert(rank) {
+            let orders = Orders { host: self.clone(), service: service.clone() };
+            self.env.spawn(self.clone().tell_pools(rank, orders));
+        }
+    }
+
+    /// One that has given no answer when it was asked at `begun`.
+    async fn weigh(
+        self: &Rc<Self>,
+        service: &Rc<Service>,
+        watch: &mut Watch,
+        rank: Rank,
+        state: MemberState,
+        begun: Duration,
+    ) {
+        watch.returning.remove(&rank);
+        let (since, looks) = watch.silent.entry(rank).or_insert((begun, 0));
+        *looks += 1;
+        let silent = self.env.now().saturating_sub(*since);
+        if state != MemberState::Up || silent < self.down_after || *looks < LOOKS_MIN {
+            return;
+        }
+        let orders = Orders { host: self.clone(), service: service.clone() };
+        let why = format!("no answer for {} s", silent.as_secs());
+        if let Err(error) = service.engine_is_silent(rank, &why, self.fails_over, &orders).await {
+            tracing::warn!("engine {rank} gives no answer, and that cannot be noted: {error}");
+        }
+    }
+}
