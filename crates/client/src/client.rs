@@ -258,6 +258,14 @@ impl Client {
         targets.entry(target).or_insert_with(|| Rc::new(TargetLink::new(target))).clone()
     }
 
+    /// The links to all targets asked for so far, by target.
+    pub(crate) fn links(&self) -> Vec<Rc<TargetLink>> {
+        let targets = self.0.targets.borrow();
+        let mut links: Vec<_> = targets.iter().collect();
+        links.sort_unstable_by_key(|(target, _)| **target);
+        links.into_iter().map(|(_, link)| link.clone()).collect()
+    }
+
     /// Engines and versions of the system.
     pub async fn system_query(&self) -> Result<SystemInfo> {
         match self.control(&ControlRequest::SystemQuery).await? {

@@ -21,6 +21,7 @@ pub mod fuzz;
 mod in_doubt;
 mod kv;
 mod lock;
+mod moved;
 mod object;
 mod patience;
 mod pool;

@@ -206,6 +206,28 @@ impl LockBook {
             .collect()
     }
 
+    /// What a client holds in a pool is with the targets that lead it under this map; says with which that is new.
+    pub(crate) fn follow_leaders(
+        &self,
+        client: ClientId,
+        pool: PoolId,
+        map: &wire::map::PoolMap,
+    ) -> Vec<TargetId> {
+        let mut heirs = Vec::new();
+        let mut book = self.lock();
+        for ((of, _, unit, ..), entry) in &mut book.held {
+            if *of == pool
+                && entry.client == client
+                && let Some(leader) = crate::moved::leader_of(*unit, map)
+                && leader != entry.target
+            {
+                entry.target = leader;
+                heirs.push(leader);
+            }
+        }
+        heirs
+    }
+
     /// After a lock was taken again: the notice that gives it back, if it was given back through
     /// another client meanwhile.
     pub(crate) fn given_back(&self, request: &LockRequest) -> Option<Notice> {

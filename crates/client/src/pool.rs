@@ -52,6 +52,11 @@ impl PoolState {
         self.rooms_asked.set(None);
     }
 
+    /// The state without keeping it from ending.
+    pub fn downgrade(&self) -> Weak<PoolState> {
+        self.this.clone()
+    }
+
     pub fn map(&self) -> Rc<PoolMap> {
         self.map.borrow().clone()
     }
@@ -62,17 +67,18 @@ impl PoolState {
 
     /// Gets the newest map.
     pub async fn refresh(&self, client: &Client) -> Result<()> {
-        self.take(client.pool_map(self.id).await?);
+        self.take(client, client.pool_map(self.id).await?);
         Ok(())
     }
 
     /// Takes a map if it is newer.
-    pub fn take(&self, fresh: PoolMap) {
+    pub fn take(&self, client: &Client, fresh: PoolMap) {
         if fresh.version > self.version.get() {
             self.version.set(fresh.version);
             self.map.replace(Rc::new(fresh));
             self.hints.replace(None);
             self.hints_beside.take();
+            client.follow_leaders(self);
         }
     }
 

@@ -46,6 +46,9 @@ pub(crate) struct TargetLink {
     owes_registered: Cell<bool>,
     /// Open handles registered at this target, to register again in a new session.
     opens: RefCell<HashMap<Handle, u32>>,
+    /// Handles among them that another target led before, to be registered in this session; locks, too.
+    moved: RefCell<Vec<(Handle, u32)>>,
+    owes_moved: Cell<bool>,
     /// Closed handles not yet told.
     releases: RefCell<Vec<Handle>>,
     /// Other notices not yet told.
@@ -140,6 +143,8 @@ impl TargetLink {
             opening: Cell::default(),
             owes_registered: Cell::new(false),
             opens: RefCell::new(HashMap::default()),
+            moved: RefCell::default(),
+            owes_moved: Cell::new(false),
             releases: RefCell::new(Vec::new()),
             notices: RefCell::new(Vec::new()),
             is_short: Cell::new(false),
@@ -264,12 +269,22 @@ impl TargetLink {
     }
 
     async fn conn(&self, client: &Client, pool: &PoolState) -> Result<Conn> {
-        if let Some(conn) = self.conn.borrow().as_ref().filter(|conn| !conn.is_broken()) {
+        if !self.owes_moved.get()
+            && let Some(conn) = self.conn.borrow().as_ref().filter(|conn| !conn.is_broken())
+        {
             return Ok(conn.clone());
         }
         let _one_dial = self.dialing.lock().await;
-        if let Some(conn) = self.conn.borrow().as_ref().filter(|conn| !conn.is_broken()) {
-            return Ok(conn.clone());
+        let known = self.conn.borrow().as_ref().filter(|conn| !conn.is_broken()).cloned();
+        if let Some(conn) = known {
+            if self.owes_moved.get() {
+                let moved = self.moved.borrow().clone();
+                self.register(client, &conn, &moved).await?;
+                self.reclaim_locks(client, &conn).await?;
+                self.moved.borrow_mut().drain(..moved.len());
+                self.owes_moved.set(!self.moved.borrow().is_empty());
+            }
+            return Ok(conn);
         }
         let engine = pool.map().engine_of(self.id).cloned().ok_or_else(|| {
             Error::new(Code::NonExist, format!("target {} is not in the pool map", self.id))
@@ -280,6 +295,8 @@ impl TargetLink {
                 Ok(conn) => {
                     self.register_opens(client, &conn).await?;
                     self.reclaim_locks(client, &conn).await?;
+                    self.moved.borrow_mut().clear();
+                    self.owes_moved.set(false);
                     self.conn.replace(Some(conn.clone()));
                     self.owes_registered.set(self.session_count.get() > 1);
                     self.tell_registered();
@@ -307,7 +324,17 @@ impl TargetLink {
             self.opens.borrow().iter().map(|(handle, count)| (*handle, *count)).collect();
         // In a fixed order, so that simulated runs repeat.
         opens.sort_unstable();
-        for ((pool, cont, unit), count) in opens {
+        self.register(client, conn, &opens).await?;
+        self.session.set(session);
+        self.session_count.set(self.session_count.get() + 1);
+        let (now, earlier) = self.opening.get();
+        self.opening.set((0, now + earlier));
+        Ok(())
+    }
+
+    /// Registers open handles.
+    async fn register(&self, client: &Client, conn: &Conn, opens: &[(Handle, u32)]) -> Result<()> {
+        for &((pool, cont, unit), count) in opens {
             let ops = vec![Op::Open { unit }; count as usize];
             let request = Request::Batch(Batch {
                 pool,
@@ -330,11 +357,36 @@ impl TargetLink {
                 }
             }
         }
-        self.session.set(session);
-        self.session_count.set(self.session_count.get() + 1);
-        let (now, earlier) = self.opening.get();
-        self.opening.set((0, now + earlier));
         Ok(())
+    }
+
+    /// Gives up the handles of a pool that other targets lead under this map; says which.
+    pub fn leave_behind(&self, pool: PoolId, map: &PoolMap) -> Vec<(TargetId, Handle, u32)> {
+        let mut opens = self.opens.borrow_mut();
+        let heir = |handle: &Handle| {
+            let leader = crate::moved::leader_of(handle.2, map)?;
+            (handle.0 == pool && leader != self.id).then_some(leader)
+        };
+        let mut gone: Vec<(TargetId, Handle, u32)> = opens
+            .iter()
+            .filter_map(|(handle, count)| Some((heir(handle)?, *handle, *count)))
+            .collect();
+        gone.sort_unstable();
+        for (_, handle, _) in &gone {
+            opens.remove(handle);
+        }
+        gone
+    }
+
+    /// Takes over handles that another target led before.
+    pub fn inherit(&self, handle: Handle, count: u32) {
+        *self.opens.borrow_mut().entry(handle).or_insert(0) += count;
+        self.moved.borrow_mut().push((handle, count));
+    }
+
+    /// What was taken over is registered before anything else is asked.
+    pub fn owe_moved(&self) {
+        self.owes_moved.set(true);
     }
 
     /// Notes a batch that opens what it makes.
@@ -380,7 +432,7 @@ impl TargetLink {
         let answer = self.call_once(client, &conn, &body).await;
         let map = answer.and_then(|answer| wire::decode::<Result<PoolMap>>(&answer.body)?);
         match map {
-            Ok(map) => pool.take(map),
+            Ok(map) => pool.take(client, map),
             Err(error) => tracing::debug!("target {}: its pool map: {error}", self.id),
         }
         pool.map_version() > version
@@ -404,13 +456,18 @@ impl TargetLink {
     /// there, and makes it anew if it is not: who comes back late to a restarted engine may have
     /// lost its locks, and files that have no name any more.
     pub fn keep_connected(self: &Rc<Self>, client: &Client, pool: &Pool) {
+        self.keep_connected_to(client, &pool.0.state);
+    }
+
+    /// The same.
+    pub fn keep_connected_to(self: &Rc<Self>, client: &Client, pool: &PoolState) {
         if self.is_kept.replace(true) {
             return;
         }
         let (link, id, env) = (self.clone(), client.id(), client.env().clone());
         let book = client.options().locks.clone();
         // Neither the client nor its pool is kept from ending.
-        let (client, state) = (client.downgrade(), Rc::downgrade(&pool.0.state));
+        let (client, state) = (client.downgrade(), pool.downgrade());
         env.clone().spawn(async move {
             loop {
                 env.sleep(LOOK_PAUSE).await;
@@ -421,7 +478,8 @@ impl TargetLink {
                     break;
                 }
                 let broken = link.conn.borrow().as_ref().is_none_or(Conn::is_broken);
-                if broken && let Err(error) = link.conn(&client, &state).await {
+                if (broken || link.owes_moved.get())
+                    && let Err(error) = link.conn(&client, &state).await {
                     tracing::debug!("target {}: {error}", link.id);
                 }
             }

@@ -11,7 +11,7 @@ use transport::{Incoming, IncomingBulk};
 use types::map::HashMap;
 use types::{Code, ContId, Error, PoolId, Result, TargetId};
 use vos::{Lsn, Origin, OrphanChange, Payload};
-use wire::map::PoolMap;
+use wire::map::{PoolMap, TargetInfo};
 use wire::obj::{Batch, Op, Request, Sums};
 use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
 
@@ -210,7 +210,14 @@ impl Target {
             return Ok(());
         }
         let map = Rc::new(map);
-        ctx.map.replace(Some(map.clone()));
+        let before = ctx.map.replace(Some(map.clone()));
+        let was_live = |target: &TargetInfo| {
+            before.as_ref().is_some_and(|before| placement::is_live(target.id, before))
+        };
+        let is_lost = |target: &TargetInfo| was_live(target) && !placement::is_live(target.id, &map);
+        if map.targets.iter().any(is_lost) {
+            self.inherit(pool, ctx);
+        }
         ctx.streams.follow_map(self.id, &map);
         self.lead_what_is_ours(pool, ctx);
         Ok(())

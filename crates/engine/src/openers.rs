@@ -46,9 +46,24 @@ impl Target {
         });
     }
 
+    /// Groups may have come here from a target that is lost: waits for who held something open or locked there.
+    pub(crate) fn inherit(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        ctx.inherits_until.set(self.env.now() + RETURN_TIME_MAX);
+        self.locks.begin_grace(self.env.now());
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            target.env.sleep(RETURN_TIME_MAX).await;
+            if !target.is_draining() {
+                target.reap_orphans(pool, &ctx);
+            }
+        });
+    }
+
     /// True while a client may still register what it held open in a pool before a restart.
     pub(crate) fn awaits_openers(&self, pool: PoolId) -> bool {
-        self.shards.borrow().get(&pool).is_some_and(|ctx| !ctx.awaited.borrow().is_empty())
+        let shards = self.shards.borrow();
+        let Some(ctx) = shards.get(&pool) else { return false };
+        !ctx.awaited.borrow().is_empty() || self.env.now() < ctx.inherits_until.get()
     }
 
     /// True while the client is awaited in any pool.

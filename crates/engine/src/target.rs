@@ -57,6 +57,8 @@ pub(crate) struct TargetPool {
     pub followed: Followed,
     /// Clients of the engine before this one that may still tell what they hold open.
     pub awaited: RefCell<HashSet<ClientId>>,
+    /// The same of targets that are lost, until this time by the target's clock.
+    pub inherits_until: Cell<Duration>,
 }
 
 /// Who is at the other end of a connection.
@@ -109,6 +111,7 @@ impl TargetPool {
             streams: Streams::default(),
             followed: Followed::default(),
             awaited: RefCell::new(HashSet::default()),
+            inherits_until: Cell::new(Duration::ZERO),
         }
     }
 

@@ -68,6 +68,11 @@ impl Locks {
         locks
     }
 
+    /// Others may have had some that another target knows of, which is lost.
+    pub fn begin_grace(&self, now: Duration) {
+        self.grace_until.set(now + GRACE);
+    }
+
     /// Wakes requests whose waits have ended.
     fn wake(&self, granted: Vec<Ticket>) {
         let mut waits = self.waits.borrow_mut();

@@ -1,0 +1,43 @@
+//! Open handles and locks when another target comes to lead their group: they are registered and locked again there.
+//!
+//! The one that led it before has gone, or is about to forget them. The next one frees nothing and gives no lock
+//! to others until clients have had time to come.
+
+use crate::client::Client;
+use crate::pool::PoolState;
+use types::{PoolId, TargetId, Unit};
+use wire::map::PoolMap;
+
+/// The target that leads the group of a unit of several copies; `None` where that does not change, or nobody does.
+pub(crate) fn leader_of(unit: Unit, map: &PoolMap) -> Option<TargetId> {
+    if unit.object.is_alone() {
+        return None;
+    }
+    let layout = placement::layout(unit.object, map).ok()?;
+    let group = unit.group as usize;
+    (group < layout.group_count()).then(|| layout.leader(group, map)).flatten()
+}
+
+impl Client {
+    /// After a change of a pool's map.
+    pub(crate) fn follow_leaders(&self, pool: &PoolState) {
+        let map = pool.map();
+        let id: PoolId = pool.id;
+        let mut heirs: Vec<TargetId> = Vec::new();
+        for link in self.links() {
+            for (heir, handle, count) in link.leave_behind(id, &map) {
+                self.target(heir).inherit(handle, count);
+                heirs.push(heir);
+            }
+        }
+        heirs.extend(self.options().locks.follow_leaders(self.id(), id, &map));
+        // In a fixed order, so that simulated runs repeat.
+        heirs.sort_unstable();
+        heirs.dedup();
+        for heir in heirs {
+            let link = self.target(heir);
+            link.owe_moved();
+            link.keep_connected_to(self, pool);
+        }
+    }
+}
