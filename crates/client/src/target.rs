@@ -479,7 +479,8 @@ impl TargetLink {
                 }
                 let broken = link.conn.borrow().as_ref().is_none_or(Conn::is_broken);
                 if (broken || link.owes_moved.get())
-                    && let Err(error) = link.conn(&client, &state).await {
+                    && let Err(error) = link.conn(&client, &state).await
+                {
                     tracing::debug!("target {}: {error}", link.id);
                 }
             }

@@ -92,21 +92,28 @@ pub struct TargetDf {
     /// Why it is down.
     #[serde(default)]
     pub reason: Option<DownReason>,
+    /// Version of the map with which it ceased to be whole; zero while it is.
+    #[serde(default)]
+    pub left: u32,
     /// Which making of the pool's part it is to hold; zero: not known yet.
     #[serde(default)]
     pub incarnation: u64,
 }
 
+/// [`TargetDf::left`] of a target that is empty where others have something: everybody has more.
+pub const LEFT_EMPTY: u32 = 1;
+
 impl TargetDf {
     /// One of a new pool.
     pub fn new(id: TargetId, rank: Rank) -> TargetDf {
-        TargetDf { id, rank, state: TargetState::Up, since: 0, reason: None, incarnation: 0 }
+        let state = TargetState::Up;
+        TargetDf { id, rank, state, since: 0, reason: None, left: 0, incarnation: 0 }
     }
 
     /// The form for maps.
     pub fn info(&self) -> TargetInfo {
-        let TargetDf { id, rank, state, since, reason, incarnation } = *self;
-        TargetInfo { id, rank, state, since, reason, incarnation }
+        let TargetDf { id, rank, state, since, reason, left, incarnation } = *self;
+        TargetInfo { id, rank, state, since, reason, left, incarnation }
     }
 
     /// Takes a state with the map of this version; true if that is news.
@@ -115,6 +122,11 @@ impl TargetDf {
             return false;
         }
         (self.state, self.reason, self.since) = (state, reason, version);
+        self.left = match (state, self.left) {
+            (TargetState::Up | TargetState::Drain | TargetState::New, _) => 0,
+            (TargetState::Down | TargetState::DownOut, 0) => version,
+            (TargetState::Down | TargetState::DownOut, left) => left,
+        };
         true
     }
 }

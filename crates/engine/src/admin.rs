@@ -81,6 +81,7 @@ impl Target {
             | Request::Commit { .. }
             | Request::Prepare { .. }
             | Request::Orders(_)
+            | Request::Member(_)
             | Request::Lock(_) => Err(Error::new(Code::Proto, "not an administrative request")),
         }
     }

@@ -580,7 +580,7 @@ impl Target {
 }
 
 /// A unit of the group of a prepared part.
-fn part_unit(ctx: &TargetPool, tx: TxId) -> Option<Unit> {
+pub(crate) fn part_unit(ctx: &TargetPool, tx: TxId) -> Option<Unit> {
     let (_, batch) = ctx.shard.prepared_batch(tx)?;
     let batch: Batch<'_> = wire::decode(&batch).ok()?;
     let of_check = || batch.checks.first().map(|check| check.unit);

@@ -7,7 +7,7 @@
 //! domain = ["rack1", "node7"]           # fault domain, from the root down
 //! token_file = "/etc/azekura/token"     # shared secret of the system
 //! down_after_s = 5                      # silent for so long, another engine is down
-//! failover = false                      # true: groups go on without the targets of one that is down
+//! failover = true                       # groups go on without the targets of one that is down
 //! insecure = false                      # true: listen beyond this machine without a token
 //!
 //! [store]
@@ -71,9 +71,9 @@ pub struct EngineConfig {
     /// engine that holds the control service, as does `failover`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_after_s: Option<u32>,
-    /// The targets of an engine that is down are down in the pool maps (default false): groups of objects with copies
-    /// go on without them. They catch up with nothing yet, and stay out of such groups when they are back.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// The targets of an engine that is down are down in the pool maps (default true): groups of objects with copies
+    /// go on without them. When they are back they catch up.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub failover: bool,
     /// Where the catalog is.
     #[serde(default, skip_serializing_if = "CatalogConfig::is_default")]
@@ -83,6 +83,10 @@ pub struct EngineConfig {
     pub store: StoreConfig,
     #[serde(rename = "target")]
     pub targets: Vec<TargetConfig>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Settings of the stores of all targets.

@@ -80,7 +80,19 @@ impl Target {
             if number <= place.number {
                 continue;
             }
-            self.carry_out_one(&ctx, &orders, wire::decode(order)?, mine, &mut wanted).await?;
+            let order: Order<'_> = wire::decode(order)?;
+            ctx.joining.note(&ctx, &order);
+            match self.carry_out_one(&ctx, &orders, order, mine, &mut wanted).await {
+                // Who catches up must not hold up the others; what it lacks is sent again.
+                Err(error) if error.code == Code::NoSpace && ctx.joining.note_full() => {
+                    tracing::warn!(
+                        "target {}: an order of target {}: {error}",
+                        self.id,
+                        orders.from
+                    );
+                }
+                outcome => outcome?,
+            }
             place.number = number;
         }
         ctx.shard.durable(ctx.shard.last_lsn()).await?;
@@ -90,7 +102,7 @@ impl Target {
     }
 
     /// In the step in which an order takes effect: that its leader leads still, as far as is known here.
-    fn may_lead(&self, ctx: &TargetPool, orders: &Orders<'_>) -> Result<()> {
+    pub(crate) fn may_lead(&self, ctx: &TargetPool, orders: &Orders<'_>) -> Result<()> {
         match orders.map_version < ctx.map_version() {
             true => Err(Error::bare(Code::Stale)),
             false => Ok(()),
@@ -150,6 +162,16 @@ impl Target {
             Order::ForgetDecision { tx } => {
                 self.may_lead(ctx, orders)?;
                 shard.forget_decision(tx)?;
+            }
+            Order::Install { cont, unit, dkey } => {
+                if self.knows_cont(ctx, cont).await? {
+                    shard.install_dkey(cont, unit, dkey, bulk).await?;
+                }
+            }
+            Order::InstallFacts { cont, unit } => {
+                if self.knows_cont(ctx, cont).await? {
+                    shard.install_unit_facts(cont, unit, bulk).await?;
+                }
             }
         }
         Ok(())
@@ -214,11 +236,13 @@ impl Target {
         let was_live = |target: &TargetInfo| {
             before.as_ref().is_some_and(|before| placement::is_live(target.id, before))
         };
-        let is_lost = |target: &TargetInfo| was_live(target) && !placement::is_live(target.id, &map);
+        let is_lost =
+            |target: &TargetInfo| was_live(target) && !placement::is_live(target.id, &map);
         if map.targets.iter().any(is_lost) {
             self.inherit(pool, ctx);
         }
         ctx.streams.follow_map(self.id, &map);
+        self.join_groups(pool, ctx);
         self.lead_what_is_ours(pool, ctx);
         Ok(())
     }

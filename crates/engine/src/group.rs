@@ -10,7 +10,7 @@ use types::{Code, Error, Oid, Result, TargetId, Unit};
 use wire::map::PoolMap;
 use wire::obj::{Batch, Op, ReadCheck};
 
-/// The live members of a group that this target leads, but itself.
+/// The members of a group that this target leads, but itself, that are not lost. One that is behind follows, too.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Group {
     pub followers: SmallVec<[TargetId; 5]>,
@@ -46,11 +46,12 @@ impl Target {
         }
         let map = ctx.map()?;
         let layout = layout_with(unit, &map)?;
-        let mut live = layout.live(unit.group as usize, &map);
-        if live.next() != Some(self.id) {
+        let group = unit.group as usize;
+        if layout.leader(group, &map) != Some(self.id) {
             return Err(Error::bare(Code::Stale));
         }
-        Ok(Some(Group { followers: live.collect() }))
+        let others = layout.followers(group, &map).filter(|target| *target != self.id);
+        Ok(Some(Group { followers: others.collect() }))
     }
 
     /// The group that a batch changes; `None` when it has one member, or nothing is changed.
@@ -101,9 +102,9 @@ impl Target {
             Ok(())
         })?;
         let others = changed.filter(|members| !members.is_empty()).map(|members| {
-            let is_live =
-                |target: &TargetId| *target != self.id && placement::is_live(*target, &map);
-            Group { followers: members.into_iter().filter(is_live).collect() }
+            let follows =
+                |target: &TargetId| *target != self.id && placement::follows(*target, &map);
+            Group { followers: members.into_iter().filter(follows).collect() }
         });
         Ok(others)
     }

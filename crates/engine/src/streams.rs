@@ -44,6 +44,9 @@ pub(crate) struct Streams {
     out: RefCell<BTreeMap<TargetId, Rc<Stream>>>,
     /// What the open ones change.
     unsettled: RefCell<Unsettled>,
+    /// What orders change while somebody watches, and how many do.
+    watched: RefCell<Unsettled>,
+    watcher_count: Cell<usize>,
     /// Who waits until all up to a number are settled.
     waiting: RefCell<Vec<(u64, oneshot::Sender<()>)>>,
 }
@@ -128,6 +131,12 @@ fn not_known() -> Error {
 }
 
 impl Streams {
+    /// Begins to note what orders change.
+    pub fn watch(&self) -> Watch<'_> {
+        self.watcher_count.set(self.watcher_count.get() + 1);
+        Watch { streams: self, from: Lsn(self.last.get()) }
+    }
+
     /// The number up to which all orders are settled.
     fn settled(&self) -> u64 {
         self.last.get() - self.open.borrow().len() as u64
@@ -213,14 +222,14 @@ impl Streams {
     /// After a change of the map: members that take part no more are waited for no longer; one that is out of it
     /// itself gives everything up.
     pub fn follow_map(&self, me: TargetId, map: &PoolMap) {
-        if !placement::is_live(me, map) {
+        if !placement::follows(me, map) {
             self.close();
             return;
         }
         let gone: Vec<(TargetId, Rc<Stream>)> = {
             let mut out = self.out.borrow_mut();
             let gone: Vec<TargetId> =
-                out.keys().copied().filter(|member| !placement::is_live(*member, map)).collect();
+                out.keys().copied().filter(|member| !placement::follows(*member, map)).collect();
             gone.into_iter().filter_map(|member| Some((member, out.remove(&member)?))).collect()
         };
         for (member, stream) in gone {
@@ -241,6 +250,29 @@ impl Streams {
         let dropped = (self.open.take(), self.waiting.take());
         drop(dropped);
         self.unsettled.replace(Unsettled::default());
+    }
+}
+
+/// What orders change from its beginning on.
+pub(crate) struct Watch<'a> {
+    streams: &'a Streams,
+    from: Lsn,
+}
+
+impl Watch<'_> {
+    /// True when an order has changed what an op reads.
+    pub fn has_changed(&self, cont: ContId, read: Op<'_>) -> bool {
+        self.streams.watched.borrow().seen(self.from, cont, &[], &[read]) > self.from
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let left = self.streams.watcher_count.get() - 1;
+        self.streams.watcher_count.set(left);
+        if left == 0 {
+            self.streams.watched.replace(Unsettled::default());
+        }
     }
 }
 
@@ -277,6 +309,9 @@ impl Target {
             let mut unsettled = streams.unsettled.borrow_mut();
             unsettled.settle(Lsn(streams.settled()));
             unsettled.note_ops(Lsn(number), cont, ops);
+            if streams.watcher_count.get() > 0 {
+                streams.watched.borrow_mut().note_ops(Lsn(number), cont, ops);
+            }
         }
         let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk));
         for member in &group.followers {

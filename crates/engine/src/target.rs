@@ -9,6 +9,7 @@
 //!   no request of theirs takes effect afterwards.
 
 use crate::admission::Admission;
+use crate::catch_up::Joining;
 use crate::follow::Followed;
 use crate::locks::Locks;
 use crate::opens::{Handle, Opens};
@@ -55,6 +56,8 @@ pub(crate) struct TargetPool {
     pub streams: Streams,
     /// What it follows.
     pub followed: Followed,
+    /// While it catches up.
+    pub joining: Joining,
     /// Clients of the engine before this one that may still tell what they hold open.
     pub awaited: RefCell<HashSet<ClientId>>,
     /// The same of targets that are lost, until this time by the target's clock.
@@ -110,6 +113,7 @@ impl TargetPool {
             scrubber: Scrubber::default(),
             streams: Streams::default(),
             followed: Followed::default(),
+            joining: Joining::default(),
             awaited: RefCell::new(HashSet::default()),
             inherits_until: Cell::new(Duration::ZERO),
         }
@@ -432,6 +436,10 @@ impl Target {
                 // A clean stop does not wait for those who wait.
                 let (target, client) = (self.clone(), caller.client);
                 self.env.spawn(async move { target.serve_lock(client, incoming).await });
+            }
+            RequestKind::Member => {
+                let target = self.clone();
+                self.spawn_counted(async move { target.serve_member(incoming).await });
             }
             RequestKind::Other => {
                 let target = self.clone();

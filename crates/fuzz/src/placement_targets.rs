@@ -18,7 +18,15 @@ pub fn all() -> Vec<Target> {
 fn seeds() -> Vec<Vec<u8>> {
     let target = |id| {
         let (rank, state) = (Rank(id / 2), TargetState::Up);
-        TargetInfo { id: TargetId(id), rank, state, incarnation: 0, since: 0, reason: None }
+        TargetInfo {
+            id: TargetId(id),
+            rank,
+            state,
+            incarnation: 0,
+            since: 0,
+            reason: None,
+            left: 0,
+        }
     };
     let engine = |rank| EngineInfo {
         rank: Rank(rank),

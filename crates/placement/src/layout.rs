@@ -8,7 +8,7 @@
 use crate::{domain, draw};
 use smallvec::SmallVec;
 use types::{Code, DkeyKind, Error, GroupCount, Oid, Result, TargetId, hash};
-use wire::map::{PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::map::{DownReason, PlacementSet, PoolMap, TargetInfo, TargetState};
 
 /// The groups of one object; every group has the same number of members.
 ///
@@ -99,15 +99,15 @@ impl Layout {
         &self.members[group * self.width..][..self.width]
     }
 
-    /// The members of a group that take part in what it does: those that are neither lost nor behind.
+    /// The members of a group that do what its leader does, itself among them: those that are not lost.
     ///
     /// Panics when there is no such group.
-    pub fn live<'a>(
+    pub fn followers<'a>(
         &'a self,
         group: usize,
         map: &'a PoolMap,
     ) -> impl Iterator<Item = TargetId> + 'a {
-        self.members(group).iter().copied().filter(|&target| is_live(target, map))
+        self.members(group).iter().copied().filter(|&target| follows(target, map))
     }
 
     /// All members of all groups, group by group; a target may occur in several groups of a
@@ -129,16 +129,30 @@ impl Layout {
         if let [only] = *self.members(group) {
             return map.target(only).is_some_and(TargetInfo::holds_its_part).then_some(only);
         }
-        self.members(group).iter().copied().find(|&target| is_live(target, map))
+        let mut members = self.members(group).iter().copied();
+        members.clone().find(|&target| is_live(target, map)).or_else(|| {
+            // None is whole. Who left last has all: whoever left before left while it was there.
+            let of = |target: TargetId| map.target(target).filter(|info| info.holds_its_part());
+            let last = members.clone().filter_map(of).map(|info| info.left).max()?;
+            members.find(|&target| {
+                of(target).is_some_and(|info| info.left == last) && follows(target, map)
+            })
+        })
     }
 }
 
-/// True when a target takes part in what its groups do.
+/// True when a target has all that its groups have done, as far as is known, and takes part in what they do.
 pub fn is_live(target: TargetId, map: &PoolMap) -> bool {
     // A draining target serves until it is empty; a new one holds what was placed on it.
-    map.targets.binary_search_by_key(&target, |info| info.id).is_ok_and(|at| {
-        matches!(map.targets[at].state, TargetState::Up | TargetState::Drain | TargetState::New)
+    map.target(target).is_some_and(|info| {
+        matches!(info.state, TargetState::Up | TargetState::Drain | TargetState::New)
     })
+}
+
+/// True when a target does what leaders of its groups do, though it may lack what they did before.
+pub fn follows(target: TargetId, map: &PoolMap) -> bool {
+    let is_behind = |info: &TargetInfo| info.reason == Some(DownReason::Behind);
+    is_live(target, map) || map.target(target).is_some_and(is_behind)
 }
 
 pub(crate) fn placement_set(epoch: u8, map: &PoolMap) -> Result<&PlacementSet> {

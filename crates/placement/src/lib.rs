@@ -23,4 +23,4 @@ mod layout;
 
 pub use class::check_class;
 pub use hint::{HintTable, hint_beside, hint_for};
-pub use layout::{Layout, is_live, layout};
+pub use layout::{Layout, follows, is_live, layout};

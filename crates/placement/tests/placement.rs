@@ -35,6 +35,7 @@ fn map_of(engines: &[(&[&str], u32)]) -> PoolMap {
                 incarnation: 0,
                 since: 0,
                 reason: None,
+                left: 0,
             });
             map.placements[0].weights.push((id, NORM));
         }

@@ -75,7 +75,7 @@ impl Cluster {
             insecure: false,
             message_memory: None,
             down_after_s: None,
-            failover: false,
+            failover: true,
             catalog: CatalogConfig::default(),
             store: self.store.clone(),
             targets,

@@ -54,7 +54,7 @@ impl LocalSystem {
             insecure: false,
             message_memory: None,
             down_after_s: None,
-            failover: false,
+            failover: true,
             catalog: CatalogConfig::default(),
             store: StoreConfig::default(),
             targets,

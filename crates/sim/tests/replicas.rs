@@ -4,10 +4,13 @@ use client::{ArrayObj, Client, Container, KvObj, Tx};
 use sim::{Cluster, ClusterSpec, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
-use types::{ContLayout, Durability, ObjType, Result};
+use types::{ContId, ContLayout, Durability, ObjType, Oid, Result, TargetId, Unit};
 use wire::control::{Name, OpenMode};
-use wire::obj::{Cond, Recx};
+use wire::map::{PoolMap, TargetState};
+use wire::member::{MemberAsk, MemberRequest};
+use wire::obj::{Cond, Recx, Request};
 
 async fn open(client: &Client) -> Result<Container> {
     let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
@@ -119,6 +122,127 @@ fn acknowledged_updates_of_copies_survive_engines_that_die() {
                     "seed {seed}: {}",
                     key.escape_ascii()
                 );
+            }
+        });
+    }
+}
+
+async fn newest_map(client: &Client) -> Rc<PoolMap> {
+    client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap().map()
+}
+
+/// The digest of what a target holds of a unit.
+async fn digest(client: &Client, map: &PoolMap, target: TargetId, cont: ContId, unit: Unit) -> u64 {
+    let engine = map.engine_of(target).unwrap();
+    let dial = transport::Dial {
+        client: types::ClientId(client.env().random_u64()),
+        service: wire::hello::Service::Target(target),
+        token: b"",
+        job: "",
+        timeout: Duration::from_secs(600),
+    };
+    let address = transport::Address::Sim(engine.tcp.strip_prefix("sim:").unwrap().to_string());
+    let conn = transport::connect(client.env(), &address, &dial).await.unwrap();
+    let ask = MemberAsk::Digest { cont, unit };
+    let (pool, map_version) = (map.pool, map.version);
+    let asked = MemberRequest { pool, map_version, member: target, ask };
+    let call = transport::Call {
+        kind: wire::Kind::Request,
+        request_id: 1,
+        flags: 0,
+        map_version: 0,
+        deadline: Duration::from_secs(600),
+        body: &wire::encode(&Request::Member(asked)),
+        bulk_out: &[],
+        bulk_in: &mut [],
+    };
+    let answer = conn.call(call).await.unwrap();
+    wire::decode::<Result<u64>>(&answer.body).unwrap().unwrap()
+}
+
+/// All members hold the same of an object.
+async fn assert_equal(client: &Client, cont: &Container, oid: Oid, context: &str) {
+    let map = newest_map(client).await;
+    let layout = placement::layout(oid, &map).unwrap();
+    for group in 0..layout.group_count() {
+        let unit = oid.unit(group as u32);
+        let mut digests = Vec::new();
+        for target in layout.members(group) {
+            digests.push(digest(client, &map, *target, cont.id(), unit).await);
+        }
+        assert!(digests.windows(2).all(|two| two[0] == two[1]), "{context}: {unit}: {digests:?}");
+    }
+}
+
+/// Waits until all targets of the pool are whole.
+async fn await_whole(client: &Client, seed: u64) {
+    for _ in 0..600 {
+        let map = newest_map(client).await;
+        if map.targets.iter().all(|target| target.state == TargetState::Up) {
+            return;
+        }
+        client.env().sleep(Duration::from_millis(200)).await;
+    }
+    let map = newest_map(client).await;
+    panic!("seed {seed}: not whole after two minutes: {:?}", map.targets);
+}
+
+/// An engine dies and stays away: everything goes on without it. It comes back, lacks what was written, changed and
+/// removed meanwhile, and is whole again by itself; then another one dies, and what it was the only one to have had
+/// would be missed.
+#[test]
+fn the_others_go_on_and_who_comes_back_catches_up() {
+    for (seed, durability) in seeds(6)
+        .map(|seed| (seed, if seed % 2 == 0 { Durability::Wal } else { Durability::Memory }))
+    {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 2 }).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
+            let kvs = [kv(&cont, "RP_2GX", 1), kv(&cont, "RP_3G1", 2), kv(&cont, "RP_2G1", 3)];
+            let arrays = [array(&cont, "RP_2GX", 4), array(&cont, "RP_3GX", 5)];
+            let mut known: BTreeMap<(usize, u64), Vec<u8>> = BTreeMap::new();
+            let mut work = async |round: u64| {
+                for (at, kv) in kvs.iter().enumerate() {
+                    for step in 0..30u64 {
+                        let key = (round * 7 + step * 5) % 60;
+                        if step % 6 == 5 {
+                            kv.remove(None, Cond::NONE, &key.to_le_bytes()).await.unwrap();
+                            known.remove(&(at, key));
+                            continue;
+                        }
+                        let bytes = if step % 4 == 0 { 9_000 } else { 40 };
+                        let value = vec![(round * 31 + step) as u8; bytes];
+                        kv.put(None, Cond::NONE, &key.to_le_bytes(), &value).await.unwrap();
+                        known.insert((at, key), value);
+                    }
+                }
+                for (at, array) in arrays.iter().enumerate() {
+                    let data = vec![(round * 13 + at as u64) as u8; 150_000];
+                    let all = [Recx { index: round * 60_000, count: data.len() as u64 }];
+                    array.write(&all, &[&data]).await.unwrap();
+                }
+                known.clone()
+            };
+            work(0).await;
+            for (round, engine) in [(1, 1), (2, 2), (3, 1)] {
+                cluster.kill_engine(engine);
+                work(round * 2).await;
+                cluster.start_engine(engine).await.unwrap();
+                let known = work(round * 2 + 1).await;
+                await_whole(&client, seed).await;
+                for ((at, key), value) in &known {
+                    let found = kvs[*at].get(None, &key.to_le_bytes()).await.unwrap();
+                    assert!(
+                        found.as_ref() == Some(value),
+                        "seed {seed}, round {round}: {at} {key}"
+                    );
+                }
+                let context = format!("seed {seed}, round {round}");
+                let oids = kvs.iter().map(|kv| kv.object.oid());
+                for oid in oids.chain(arrays.iter().map(|array| array.oid)) {
+                    assert_equal(&client, &cont, oid, &context).await;
+                }
             }
         });
     }

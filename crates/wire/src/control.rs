@@ -198,14 +198,9 @@ pub enum ControlRequest {
     },
     /// Take an excluded engine back; its targets are up once they have caught up. Reply: `Done`.
     SystemClearExclude { rank: types::Rank },
-    /// A target that was behind holds all that it should: it is up. `Stale` when it has another state than the one it
-    /// got with map version `since`. Reply: `Done`.
-    TargetCaughtUp {
-        pool: PoolId,
-        target: TargetId,
-        /// Version of the map with which it was behind.
-        since: u32,
-    },
+    /// A target that was behind under a map holds all that it should: it is up. `Stale` when that is not the newest map;
+    /// `Busy` when another one is away that may have more. Reply: `Done`.
+    TargetCaughtUp { pool: PoolId, target: TargetId, map_version: u32 },
     /// A copy of what the catalog holds of engines, pools and containers, page by page, for engines
     /// that go on with it when the catalog is away. Reply: `CatalogCopy`.
     CatalogCopy {

@@ -16,6 +16,7 @@ pub mod hello;
 pub mod link;
 pub mod lock;
 pub mod map;
+pub mod member;
 pub mod obj;
 pub mod order;
 pub mod reply;

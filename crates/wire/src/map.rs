@@ -64,6 +64,9 @@ pub struct TargetInfo {
     pub since: u32,
     /// Why it is down; `None` when it is not.
     pub reason: Option<DownReason>,
+    /// Version of the map with which it ceased to have all that its groups have done; 0 while it has. Of those who have
+    /// not, who has the greatest one left last, and has all that was done until then.
+    pub left: u32,
     /// Which making of its part of the pool is meant (`vos::PoolShard::incarnation`); another one, an empty
     /// one made after a loss say, does not serve under this map. Zero: not known.
     pub incarnation: u64,

@@ -560,6 +560,8 @@ pub enum Request<'a> {
     PoolMap { pool: PoolId },
     /// From the leader of groups to a member of them. The reply is a [`crate::order::OrdersDone`].
     Orders(#[serde(borrow)] crate::order::Orders<'a>),
+    /// From a target to another; see [`crate::member`].
+    Member(#[serde(borrow)] crate::member::MemberRequest<'a>),
 }
 
 /// A message that needs no answer.
@@ -610,6 +612,12 @@ mod tests {
         let batch =
             || Batch { pool, cont, at: Epoch::ZERO, checks: vec![], ops: vec![], sums: Sums::NONE };
         let tx = TxId { client: ClientId(1), seq: 2 };
+        let member = crate::member::MemberRequest {
+            pool,
+            map_version: 1,
+            member: types::TargetId(1),
+            ask: crate::member::MemberAsk::Notes,
+        };
         let orders = crate::order::Orders {
             pool,
             from: types::TargetId(1),
@@ -624,6 +632,7 @@ mod tests {
             (Request::Commit { tx, parts: vec![] }, RequestKind::Commit),
             (prepare, RequestKind::Prepare),
             (Request::Orders(orders), RequestKind::Orders),
+            (Request::Member(member), RequestKind::Member),
             (lock, RequestKind::Lock),
             (Request::PoolShardStat { pool }, RequestKind::Other),
         ] {

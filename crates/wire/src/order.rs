@@ -89,4 +89,13 @@ pub enum Order<'a> {
     },
     /// Forget it: all participants know.
     ForgetDecision { tx: TxId },
+    /// Make a dkey what the image in the bulk says.
+    Install {
+        cont: ContId,
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+    },
+    /// Set what is known of a unit as a whole; in the bulk.
+    InstallFacts { cont: ContId, unit: Unit },
 }

@@ -8,6 +8,7 @@ pub enum RequestKind {
     Prepare,
     Lock,
     Orders,
+    Member,
     /// Another, or nonsense: decoding will tell.
     Other,
 }
@@ -24,6 +25,7 @@ impl RequestKind {
             Some(2) => RequestKind::Prepare,
             Some(11) => RequestKind::Lock,
             Some(16) => RequestKind::Orders,
+            Some(17) => RequestKind::Member,
             _ => RequestKind::Other,
         }
     }

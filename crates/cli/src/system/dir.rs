@@ -246,7 +246,7 @@ impl SystemDir {
             insecure: false,
             message_memory: None,
             down_after_s: None,
-            failover: false,
+            failover: true,
             catalog: match &setup.etcd {
                 None => CatalogConfig::default(),
                 Some([client, _]) => CatalogConfig {

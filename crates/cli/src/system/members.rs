@@ -183,8 +183,8 @@ fn all_caught_up(session: &Session, client: &Client, rank: Rank) -> Result<()> {
         let is_behind =
             |target: &&TargetInfo| target.rank == rank && target.reason == Some(DownReason::Behind);
         for target in pool.map.targets.iter().filter(is_behind) {
-            let (pool, target, since) = (pool.id, target.id, target.since);
-            props::run(session, ControlRequest::TargetCaughtUp { pool, target, since })?;
+            let (pool, target, map_version) = (pool.id, target.id, pool.map.version);
+            props::run(session, ControlRequest::TargetCaughtUp { pool, target, map_version })?;
         }
     }
     Ok(())

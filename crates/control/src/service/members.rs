@@ -42,12 +42,15 @@ impl Service {
         self.change_member(rank, &[MemberState::Down], change, orders).await
     }
 
-    /// A target that was behind is not any more.
+    /// A target that was behind under a map lacks nothing any more that leaders had. It is up from the next one on.
+    ///
+    /// Errors: `Stale` when that is not the newest map: another target may have come to lead since. `Busy` when one that
+    /// left later is away: it may have what nobody else has.
     pub(super) async fn target_caught_up(
         &self,
         id: PoolId,
         target: TargetId,
-        since: u32,
+        map_version: u32,
         orders: &dyn Targets,
     ) -> Result<ControlReply> {
         let mut attempts = Attempts::new();
@@ -57,13 +60,29 @@ impl Service {
                 return Err(Error::new(Code::NonExist, format!("there is no pool number {id}")));
             };
             let version = pool.record.map_version + 1;
+            let all = pool.record.targets.clone();
             let behind = pool.record.targets.iter_mut().find(|held| {
-                held.id == target && held.reason == Some(DownReason::Behind) && held.since == since
+                held.id == target
+                    && held.reason == Some(DownReason::Behind)
+                    && version == map_version + 1
             });
             let Some(behind) = behind else {
-                let text = format!("target {target} of pool {id} is not behind since map {since}");
+                let text =
+                    format!("target {target} of pool {id} is not behind in map {map_version}");
                 return Err(Error::new(Code::Stale, text));
             };
+            let is_missed = |other: &&TargetDf| {
+                matches!(other.reason, Some(DownReason::Silent | DownReason::Excluded))
+                    && other.left > behind.left
+            };
+            if let Some(other) = all.iter().find(is_missed) {
+                let text = format!(
+                    "target {} left pool {id} after target {target} did, and is away: it may have what nobody \
+                     else has",
+                    other.id
+                );
+                return Err(Error::new(Code::Busy, text));
+            }
             behind.turn(TargetState::Up, None, version);
             pool.record.map_version = version;
             if self.store.commit(Tx::new().replace(&pool)).await? {

@@ -99,8 +99,8 @@ impl Service {
             R::Join(info) => self.join(info, orders).await,
             R::SystemExclude { rank, why } => self.exclude(rank, &why, orders).await,
             R::SystemClearExclude { rank } => self.clear_exclude(rank, orders).await,
-            R::TargetCaughtUp { pool, target, since } => {
-                self.target_caught_up(pool, target, since, orders).await
+            R::TargetCaughtUp { pool, target, map_version } => {
+                self.target_caught_up(pool, target, map_version, orders).await
             }
             R::SystemQuery => self.system_query(orders).await,
             R::CatalogCopy { generation, after } => self.catalog_copy(generation, &after).await,

@@ -11,7 +11,7 @@
 use super::Service;
 use super::orders::{Failures, Targets, failure, order_each};
 use super::pool::shard_order;
-use crate::records::{EngineDf, PoolDf, StageDf, TargetDf};
+use crate::records::{EngineDf, LEFT_EMPTY, PoolDf, StageDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
 use types::{Code, Durability, Error, PoolId, Rank, Result, TargetId};
@@ -162,7 +162,9 @@ impl Service {
             let version = now.record.map_version;
             if let Some(target) = now.record.targets.iter_mut().find(|target| target.id == id) {
                 target.incarnation = incarnation;
-                target.turn(TargetState::Up, None, version);
+                // Of what has copies it gets back what others have.
+                target.turn(TargetState::Down, Some(DownReason::Behind), version);
+                target.left = LEFT_EMPTY;
             }
             if self.store.commit(Tx::new().replace(&now)).await? {
                 tracing::warn!(pool = %label, target = %id, "what a target held was given up");
@@ -196,7 +198,9 @@ fn note_one(
     version: u32,
 ) -> bool {
     let before = target.clone();
-    if durability == Durability::Memory || target.incarnation == 0 {
+    let is_memory = durability == Durability::Memory;
+    let is_emptied = is_memory && target.incarnation != 0 && target.incarnation != incarnation;
+    if is_memory || target.incarnation == 0 {
         target.incarnation = incarnation;
     }
     let is_whole = target.incarnation == incarnation;
@@ -205,6 +209,7 @@ fn note_one(
             (false, _) => (TargetState::Down, Some(DownReason::Lost)),
             (true, true) => (TargetState::Down, Some(DownReason::Excluded)),
             // What it has missed is not known here.
+            (true, false) if is_emptied => (TargetState::Down, Some(DownReason::Behind)),
             (true, false) => match target.reason {
                 Some(DownReason::Silent | DownReason::Behind | DownReason::Excluded) => {
                     (TargetState::Down, Some(DownReason::Behind))
@@ -213,6 +218,9 @@ fn note_one(
             },
         };
         target.turn(state, reason, version);
+        if is_emptied {
+            target.left = LEFT_EMPTY;
+        }
     }
     *target != before
 }

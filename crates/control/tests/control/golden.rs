@@ -61,6 +61,7 @@ fn records_are_frozen() {
         state,
         since: id,
         reason: (state == TargetState::Down).then_some(DownReason::Lost),
+        left: 2 * id,
         incarnation: 5,
     };
     check(
@@ -85,7 +86,7 @@ fn records_are_frozen() {
             placements: vec![PlacementDf { epoch: 0, weights: vec![(TargetId(0), 65_536)] }],
             scrub: ScrubDf { revision: 3, rate: 4096 },
         },
-        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up","since":0,"reason":null,"incarnation":5},{"id":1,"rank":0,"state":"down","since":1,"reason":"lost","incarnation":5},{"id":2,"rank":0,"state":"downout","since":2,"reason":null,"incarnation":5},{"id":3,"rank":0,"state":"drain","since":3,"reason":null,"incarnation":5},{"id":4,"rank":0,"state":"new","since":4,"reason":null,"incarnation":5}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"scrub":{"revision":3,"rate":4096}}"#,
+        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up","since":0,"reason":null,"left":0,"incarnation":5},{"id":1,"rank":0,"state":"down","since":1,"reason":"lost","left":2,"incarnation":5},{"id":2,"rank":0,"state":"downout","since":2,"reason":null,"left":4,"incarnation":5},{"id":3,"rank":0,"state":"drain","since":3,"reason":null,"left":6,"incarnation":5},{"id":4,"rank":0,"state":"new","since":4,"reason":null,"left":8,"incarnation":5}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"scrub":{"revision":3,"rate":4096}}"#,
     );
     check(
         ContDf {

@@ -45,6 +45,7 @@ pub fn map() -> PoolMap {
                 state,
                 since: id / 2,
                 reason: (state == Down).then_some(DownReason::Silent),
+                left: id / 3,
                 incarnation: 7 + u64::from(id),
             })
             .collect(),
@@ -116,7 +117,7 @@ fn requests(visitor: &mut impl Visitor) {
     request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
     let why = "a bad fan".to_string();
     request("system_exclude", SystemExclude { rank: Rank(2), why });
-    let caught_up = TargetCaughtUp { pool: PoolId(5), target: TargetId(3), since: 7 };
+    let caught_up = TargetCaughtUp { pool: PoolId(5), target: TargetId(3), map_version: 7 };
     request("target_caught_up", caught_up);
     request("system_clear_exclude", SystemClearExclude { rank: Rank(2) });
     request("catalog_copy", CatalogCopy { generation: 9, after: "pool/1".into() });

@@ -9,6 +9,7 @@ use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weight
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
+use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
 use wire::obj::*;
 use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, Scrub, ScrubRate, ScrubStat};
@@ -216,12 +217,30 @@ fn orders(visitor: &mut impl Visitor) {
         Order::Decide { tx: TX, outcome: TxOutcome::Committed(epoch) },
         Order::Decision { tx: TX, epoch, participants: vec![UNIT, Unit::NIL], origin },
         Order::ForgetDecision { tx: TX },
+        Order::Install { cont: CONT, unit: UNIT, dkey: b"d" },
+        Order::InstallFacts { cont: CONT, unit: UNIT },
     ];
     let encoded: Vec<Vec<u8>> = orders.iter().map(wire::encode).collect();
     let orders = encoded.iter().map(|order| (Bytes::new(order), 5)).collect();
     let (pool, from) = (POOL, TargetId(3));
     let orders = Orders { pool, from, map_version: 4, stream: 5, first: 6, orders };
     visitor.message("request.orders", Request::Orders(orders));
+    let dkeys = vec![Bytes::new(b"d")];
+    let asks = [
+        ("units", MemberAsk::Units { cont: CONT, after: Some(UNIT), count_max: 300 }),
+        ("keys", MemberAsk::Keys { cont: CONT, unit: UNIT, after: Some(b"d"), count_max: 300 }),
+        ("mend", MemberAsk::Mend { cont: CONT, unit: UNIT, dkeys, with_facts: true }),
+        ("notes", MemberAsk::Notes),
+        ("digest", MemberAsk::Digest { cont: CONT, unit: UNIT }),
+    ];
+    for (name, ask) in asks {
+        let asked = MemberRequest { pool, map_version: 4, member: from, ask };
+        visitor.message(&format!("request.member.{name}"), Request::Member(asked));
+    }
+    let units = UnitList { units: vec![(UNIT, epoch)], next: Some(UNIT) };
+    visitor.message("reply.member.units", units);
+    let keys = vec![(serde_bytes::ByteBuf::from(b"d".to_vec()), epoch)];
+    visitor.message("reply.member.keys", KeyList { keys, complete: true });
     visitor.message("reply.orders", OrdersDone { number: 6, is_short: true });
 }
 

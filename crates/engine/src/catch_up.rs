@@ -1,0 +1,329 @@
+//! A member that was away catches up with the leaders of its groups.
+//!
+//! From the map on that says that it is *behind*, a target follows like any other member; what it missed before, it
+//! asks for: units and keys whose newest epochs differ from its leader's, and those that orders have touched
+//! since, for on what was missing before they built on sand. When all of it is the same, the control service hears
+//! of it, and the target is a whole member with the next map. Any other change of the map meanwhile begins it anew:
+//! another leader may have taken over in between.
+
+use crate::target::{Target, TargetPool};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+use types::map::HashMap;
+use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
+use vos::{Lsn, OrphanChange, Unsettled};
+use wire::Kind;
+use wire::control::{ControlReply, ControlRequest};
+use wire::hello::Service;
+use wire::map::{DownReason, PoolMap};
+use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
+use wire::obj::{Cond, Op, Request, TxOutcome};
+use wire::order::Order;
+
+/// Units or keys asked for at once.
+const LIST_COUNT: u32 = 1024;
+/// Dkeys sent for at once.
+const MEND_COUNT: usize = 32;
+/// Pauses before another try: the first, and where doubling ends.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A target's catching up in a pool.
+#[derive(Default)]
+pub(crate) struct Joining {
+    /// What orders have touched since it is behind; `None`: it is not.
+    touched: RefCell<Option<Unsettled>>,
+    /// An order found no room.
+    is_full: Cell<bool>,
+    is_running: Cell<bool>,
+}
+
+impl Joining {
+    /// Notes what an order touches.
+    pub fn note(&self, ctx: &TargetPool, order: &Order<'_>) {
+        let mut touched = self.touched.borrow_mut();
+        let Some(touched) = touched.as_mut() else { return };
+        match order {
+            Order::Apply { cont, ops, .. } => touched.note_ops(Lsn(1), *cont, ops),
+            Order::Decide { tx, .. } => {
+                if let Some((cont, batch)) = ctx.shard.prepared_batch(*tx)
+                    && let Ok(batch) = wire::decode::<wire::obj::Batch<'_>>(&batch)
+                {
+                    touched.note_ops(Lsn(1), cont, &batch.ops);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes that an order found no room; false when the target is not catching up.
+    pub fn note_full(&self) -> bool {
+        let is_behind = self.touched.borrow().is_some();
+        if is_behind {
+            self.is_full.set(true);
+        }
+        is_behind
+    }
+
+    fn has_touched(&self, cont: ContId, unit: Unit) -> bool {
+        let touched = self.touched.borrow();
+        touched.as_ref().is_some_and(|touched| touched.newest_of(cont, unit) != Lsn::default())
+    }
+
+    fn has_touched_key(&self, cont: ContId, unit: Unit, dkey: &[u8]) -> bool {
+        let read = [Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() }];
+        let touched = self.touched.borrow();
+        touched
+            .as_ref()
+            .is_some_and(|touched| touched.seen(Lsn::default(), cont, &[], &read) != Lsn::default())
+    }
+}
+
+impl Target {
+    /// After a change of the map: begins to catch up if this target is behind.
+    pub(crate) fn join_groups(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        let is_behind =
+            ctx.map().ok().and_then(|map| map.target(self.id)?.reason) == Some(DownReason::Behind);
+        let joining = &ctx.joining;
+        if !is_behind {
+            joining.touched.replace(None);
+            return;
+        }
+        joining.touched.borrow_mut().get_or_insert_default();
+        if joining.is_running.replace(true) {
+            return;
+        }
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            let mut pause = PAUSE_MIN;
+            while !target.is_draining() && ctx.joining.touched.borrow().is_some() {
+                match target.catch_up(pool, &ctx).await {
+                    Ok(()) => {}
+                    Err(error) => {
+                        tracing::info!("target {}: pool {pool}: catching up: {error}", target.id);
+                    }
+                }
+                if ctx.joining.touched.borrow().is_none() {
+                    break;
+                }
+                target.env.sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            ctx.joining.is_running.set(false);
+        });
+    }
+
+    /// One try. Ends well once the control service has heard of it.
+    async fn catch_up(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
+        let map = ctx.map()?;
+        ctx.joining.is_full.set(false);
+        self.drop_what_leaders_know_better(ctx).await?;
+        // Nobody else leads.
+        let leads = |target: &TargetId| *target != self.id && placement::follows(*target, &map);
+        let others = map.targets.iter().map(|info| info.id).filter(leads);
+        let mut mended = 0;
+        for other in others {
+            let conts: Vec<ContId> = self.ask_member(ctx, &map, other, MemberAsk::Notes).await?;
+            if let Some(cont) = conts.iter().find(|cont| !ctx.shard.has_cont(**cont)) {
+                // Made or destroyed meanwhile; the control service will tell.
+                let text = format!("it has not been told yet of container {cont}");
+                return Err(Error::new(Code::Busy, text));
+            }
+            for cont in ctx.shard.conts() {
+                mended += self.compare_units(ctx, &map, other, cont).await?;
+            }
+        }
+        if ctx.joining.is_full.get() {
+            return Err(Error::new(Code::NoSpace, "there is no room for what was missed"));
+        }
+        if ctx.map_version() != map.version {
+            return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
+        }
+        tracing::info!("target {}: pool {pool}: caught up, {mended} keys mended", self.id);
+        let told =
+            ControlRequest::TargetCaughtUp { pool, target: self.id, map_version: map.version };
+        self.tell_control(&map, &told).await
+    }
+
+    /// Parts in doubt, decisions and objects without a name, of groups that others lead: those have decided and freed
+    /// meanwhile, and tell what is left.
+    async fn drop_what_leaders_know_better(self: &Rc<Self>, ctx: &Rc<TargetPool>) -> Result<()> {
+        let is_others = |unit: Unit| {
+            !unit.object.is_alone()
+                && self.leader_of(ctx, unit).is_ok_and(|leader| leader != self.id)
+        };
+        for (tx, _) in ctx.shard.prepared() {
+            if crate::commit::part_unit(ctx, tx).is_some_and(is_others) {
+                ctx.shard.decide(tx, TxOutcome::Aborted, None, &[])?;
+            }
+        }
+        ctx.unpark();
+        for (tx, _, participants) in ctx.shard.decisions() {
+            if participants.first().is_some_and(|unit| is_others(*unit)) {
+                ctx.shard.forget_decision(tx)?;
+            }
+        }
+        for (cont, unit) in ctx.shard.orphans() {
+            if is_others(unit) {
+                let payload = self.stage(ctx, &[])?;
+                let change = [OrphanChange::Remove(unit)];
+                ctx.shard.apply(cont, ctx.shard.last_epoch(), &[], payload, None, &change)?;
+            }
+        }
+        ctx.shard.written(ctx.shard.last_lsn()).await
+    }
+
+    /// Compares the units of a container that `leader` leads; how many keys were mended.
+    async fn compare_units(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        leader: TargetId,
+        cont: ContId,
+    ) -> Result<u64> {
+        let mut theirs: BTreeMap<Unit, Epoch> = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let ask = MemberAsk::Units { cont, after, count_max: LIST_COUNT };
+            let page: UnitList = match self.ask_member(ctx, map, leader, ask).await {
+                // It is being destroyed.
+                Err(error) if error.code == Code::NonExist => return Ok(0),
+                page => page?,
+            };
+            theirs.extend(page.units);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut differ: BTreeSet<Unit> = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let listed = ctx.shard.list_units(cont, after, LIST_COUNT as usize).await?;
+            let (units, complete) = listed;
+            for (unit, epoch) in &units {
+                let is_of_leader = !unit.object.is_alone()
+                    && self.leader_of(ctx, *unit).is_ok_and(|of| of == leader);
+                if is_of_leader
+                    && (theirs.remove(unit) != Some(*epoch) || ctx.joining.has_touched(cont, *unit))
+                {
+                    differ.insert(*unit);
+                }
+            }
+            after = units.last().map(|(unit, _)| *unit);
+            if complete {
+                break;
+            }
+        }
+        // What is left is not here at all.
+        differ.extend(theirs.into_keys());
+        let mut mended = 0;
+        for unit in differ {
+            mended += self.compare_keys(ctx, map, leader, cont, unit).await?;
+        }
+        Ok(mended)
+    }
+
+    async fn compare_keys(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        leader: TargetId,
+        cont: ContId,
+        unit: Unit,
+    ) -> Result<u64> {
+        let mut theirs: HashMap<Vec<u8>, Epoch> = HashMap::default();
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let ask = MemberAsk::Keys { cont, unit, after: last.as_deref(), count_max: LIST_COUNT };
+            let page: KeyList = self.ask_member(ctx, map, leader, ask).await?;
+            last = page.keys.last().map(|(key, _)| key.to_vec());
+            theirs.extend(page.keys.into_iter().map(|(key, epoch)| (key.into_vec(), epoch)));
+            if page.complete {
+                break;
+            }
+        }
+        let mut differ: Vec<Vec<u8>> = Vec::new();
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let (keys, complete) =
+                ctx.shard.list_keys(cont, unit, last.as_deref(), LIST_COUNT as usize).await?;
+            last = keys.last().map(|(key, _)| key.clone());
+            for (key, epoch) in keys {
+                let is_same = theirs.remove(&key) == Some(epoch);
+                if !is_same || ctx.joining.has_touched_key(cont, unit, &key) {
+                    differ.push(key);
+                }
+            }
+            if complete {
+                break;
+            }
+        }
+        differ.extend(theirs.into_keys());
+        // In a fixed order, so that simulated runs repeat.
+        differ.sort_unstable();
+        let mut lots = differ.chunks(MEND_COUNT).peekable();
+        if lots.peek().is_none() {
+            let dkeys = Vec::new();
+            let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: true };
+            let () = self.ask_member(ctx, map, leader, ask).await?;
+        }
+        while let Some(lot) = lots.next() {
+            let dkeys = lot.iter().map(|key| serde_bytes::Bytes::new(key)).collect();
+            let with_facts = lots.peek().is_none();
+            let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts };
+            let () = self.ask_member(ctx, map, leader, ask).await?;
+        }
+        Ok(differ.len() as u64)
+    }
+
+    async fn ask_member<T: serde::de::DeserializeOwned>(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        other: TargetId,
+        ask: MemberAsk<'_>,
+    ) -> Result<T> {
+        let engine = map.engine_of(other).ok_or_else(|| Error::bare(Code::NonExist))?;
+        let request =
+            MemberRequest { pool: map.pool, map_version: map.version, member: self.id, ask };
+        let body = wire::encode(&Request::Member(request));
+        let answer = self.peers.ask(engine, other, &body, &[]).await?;
+        match wire::decode::<Result<T>>(&answer.body)? {
+            Err(error) if error.code == Code::Stale => {
+                self.take_map_of(ctx, map.pool, other).await?;
+                Err(error)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Tells the control service something through any engine of the pool, its own first.
+    async fn tell_control(&self, map: &PoolMap, request: &ControlRequest) -> Result<()> {
+        let body = wire::encode(request);
+        let own = map.target(self.id).map(|info| info.rank);
+        let mut engines: Vec<_> = map.engines.iter().collect();
+        engines.sort_by_key(|engine| Some(engine.rank) != own);
+        let mut last = Error::bare(Code::Unreach);
+        for engine in engines {
+            let asked = async {
+                let conn = self.peers.connect(engine, Service::Control).await?;
+                let answer = self.peers.call(&conn, Kind::Control, &body, &[]).await;
+                conn.close();
+                wire::decode::<Result<ControlReply>>(&answer?.body)?.map(|_| ())
+            };
+            match asked.await {
+                Ok(()) => return Ok(()),
+                Err(error)
+                    if matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut) =>
+                {
+                    last = error;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+}

@@ -1,0 +1,192 @@
+//! What a leader tells and sends a member that may differ from it.
+//!
+//! What is sent goes among the orders, so that it is true at its place in the stream: a later order finds with the member
+//! what it found here.
+
+use crate::group::Group;
+use crate::target::{Target, TargetPool};
+use std::rc::Rc;
+use transport::Incoming;
+use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
+use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
+use wire::obj::{Cond, Op, Request, Sums};
+use wire::order::Order;
+
+/// Most units or keys in an answer.
+const LIST_MAX: usize = 4096;
+
+impl Target {
+    /// Serves a question of another target.
+    pub(crate) async fn serve_member(self: Rc<Self>, incoming: Incoming) {
+        let body = match self.answer_member(&incoming.body).await {
+            Ok(body) => body,
+            Err(error) => wire::encode(&Err::<(), Error>(error)),
+        };
+        self.send(incoming.responder, 0, &body, &[]).await;
+    }
+
+    /// The encoded answer, `Ok` tag included.
+    async fn answer_member(self: &Rc<Self>, body: &[u8]) -> Result<Vec<u8>> {
+        let Request::Member(asked) = wire::decode::<Request<'_>>(body)? else {
+            return Err(Error::bare(Code::Proto));
+        };
+        let MemberRequest { pool, map_version, member, ask } = asked;
+        let ctx = self.mapped_shard(pool).await?;
+        if map_version > ctx.map_version() {
+            self.take_map_of(&ctx, pool, member).await?;
+        }
+        if map_version < ctx.map_version() {
+            return Err(Error::bare(Code::Stale));
+        }
+        match ask {
+            MemberAsk::Units { cont, after, count_max } => {
+                self.await_untold_parts(&ctx, member).await?;
+                let count_max = (count_max as usize).clamp(1, LIST_MAX);
+                let units = self.units_for(&ctx, cont, member, after, count_max).await?;
+                Ok(wire::encode(&Ok::<_, Error>(units)))
+            }
+            MemberAsk::Keys { cont, unit, after, count_max } => {
+                let count_max = (count_max as usize).clamp(1, LIST_MAX);
+                let (keys, complete) = ctx.shard.list_keys(cont, unit, after, count_max).await?;
+                let keys =
+                    keys.into_iter().map(|(key, epoch)| (serde_bytes::ByteBuf::from(key), epoch));
+                Ok(wire::encode(&Ok::<_, Error>(KeyList { keys: keys.collect(), complete })))
+            }
+            MemberAsk::Mend { cont, unit, dkeys, with_facts } => {
+                self.mend(pool, &ctx, member, (cont, unit), &dkeys, with_facts).await?;
+                Ok(wire::encode(&Ok::<(), Error>(())))
+            }
+            MemberAsk::Notes => {
+                self.send_notes(pool, &ctx, member).await?;
+                Ok(wire::encode(&Ok::<_, Error>(ctx.shard.conts())))
+            }
+            MemberAsk::Digest { cont, unit } => {
+                let digest = ctx.shard.digest(cont, unit).await?;
+                Ok(wire::encode(&Ok::<u64, Error>(digest)))
+            }
+        }
+    }
+
+    /// True when this target leads the group of a unit, and `member` is in it.
+    pub(crate) fn leads_for(&self, ctx: &TargetPool, unit: Unit, member: TargetId) -> bool {
+        let group = self.led_group(ctx, unit);
+        group.is_ok_and(|group| group.is_some_and(|group| group.followers.contains(&member)))
+    }
+
+    /// Parts of transactions from before `member` was told of parts are decided without it: what they change is to be
+    /// told from what it has.
+    async fn await_untold_parts(&self, ctx: &Rc<TargetPool>, member: TargetId) -> Result<()> {
+        let untold: Vec<_> = ctx.shard.prepared().into_iter().map(|(tx, _)| tx).collect();
+        let is_untold = |tx| {
+            ctx.shard.is_prepared(tx)
+                && crate::commit::part_unit(ctx, tx)
+                    .is_some_and(|unit| self.leads_for(ctx, unit, member))
+        };
+        while untold.iter().any(|tx| is_untold(*tx)) {
+            let (sender, decided) = futures_channel::oneshot::channel();
+            ctx.parked.borrow_mut().push(sender);
+            // Woken or not, the loop looks again.
+            let _ = decided.await;
+        }
+        Ok(())
+    }
+
+    async fn units_for(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        member: TargetId,
+        after: Option<Unit>,
+        count_max: usize,
+    ) -> Result<UnitList> {
+        let (found, complete) = ctx.shard.list_units(cont, after, count_max).await?;
+        let next = if complete { None } else { found.last().map(|(unit, _)| *unit) };
+        let is_meant = |unit: &Unit| self.leads_for(ctx, *unit, member);
+        let units = found.into_iter().filter(|(unit, _)| is_meant(unit)).collect();
+        Ok(UnitList { units, next })
+    }
+
+    async fn mend(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        member: TargetId,
+        (cont, unit): (ContId, Unit),
+        dkeys: &[&serde_bytes::Bytes],
+        with_facts: bool,
+    ) -> Result<()> {
+        let to_member = Group { followers: [member].into_iter().collect() };
+        let mut sent = Vec::with_capacity(dkeys.len() + 1);
+        for dkey in dkeys {
+            let image = loop {
+                let watch = ctx.streams.watch();
+                let image = ctx.shard.dkey_image(cont, unit, dkey).await?;
+                let read = Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() };
+                // The image would undo an order that came before it meanwhile.
+                if !watch.has_changed(cont, read) {
+                    break image;
+                }
+            };
+            self.must_lead(ctx, unit, member)?;
+            let order = Order::Install { cont, unit, dkey };
+            sent.push(self.ship(pool, ctx, Some(&to_member), &order, image, None));
+        }
+        if with_facts {
+            let facts = loop {
+                let watch = ctx.streams.watch();
+                let facts = ctx.shard.unit_facts(cont, unit).await?;
+                if !watch.has_changed(cont, Op::Stat { unit }) {
+                    break facts;
+                }
+            };
+            self.must_lead(ctx, unit, member)?;
+            let order = Order::InstallFacts { cont, unit };
+            sent.push(self.ship(pool, ctx, Some(&to_member), &order, facts, None));
+        }
+        for sent in sent {
+            sent.settled().await?;
+        }
+        Ok(())
+    }
+
+    fn must_lead(&self, ctx: &TargetPool, unit: Unit, member: TargetId) -> Result<()> {
+        match self.leads_for(ctx, unit, member) {
+            true => Ok(()),
+            false => Err(Error::bare(Code::Stale)),
+        }
+    }
+
+    async fn send_notes(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        member: TargetId,
+    ) -> Result<()> {
+        let to_member = Group { followers: [member].into_iter().collect() };
+        let mut sent = Vec::new();
+        for (tx, epoch, participants) in ctx.shard.decisions() {
+            if participants.first().is_some_and(|unit| self.leads_for(ctx, *unit, member)) {
+                let order = Order::Decision { tx, epoch, participants, origin: None };
+                sent.push(self.ship(pool, ctx, Some(&to_member), &order, Vec::new(), None));
+            }
+        }
+        for (cont, unit) in ctx.shard.orphans() {
+            if self.leads_for(ctx, unit, member) {
+                let order = Order::Apply {
+                    cont,
+                    epoch: Epoch::ZERO,
+                    ops: Vec::new(),
+                    sums: Sums::NONE,
+                    origin: None,
+                    orphaned: vec![unit],
+                    adopted: Vec::new(),
+                };
+                sent.push(self.ship(pool, ctx, Some(&to_member), &order, Vec::new(), None));
+            }
+        }
+        for sent in sent {
+            sent.settled().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! What members of a group ask each other, to find out and mend where they differ.
+
+use serde::{Deserialize, Serialize};
+use types::{ContId, Epoch, PoolId, TargetId, Unit};
+
+/// A question to a target about groups that it leads, or just has a part in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MemberRequest<'a> {
+    pub pool: PoolId,
+    /// The asker's map: a target with a newer one refuses with `Stale`, and one with an older takes it first.
+    pub map_version: u32,
+    /// Who asks.
+    pub member: TargetId,
+    #[serde(borrow)]
+    pub ask: MemberAsk<'a>,
+}
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum MemberAsk<'a> {
+    /// Units of groups that the target leads and the asker is in, after `after`, in [`Unit::list_order`]. The reply is a
+    /// [`UnitList`]. Parts of transactions that the asker was not told of are decided before it.
+    Units {
+        cont: ContId,
+        after: Option<Unit>,
+        /// Most units in the answer.
+        count_max: u32,
+    },
+    /// Dkeys of a unit, in an order of the unit's. The reply is a [`KeyList`].
+    Keys {
+        cont: ContId,
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        after: Option<&'a [u8]>,
+        /// Most keys in the answer.
+        count_max: u32,
+    },
+    /// Send these dkeys of a unit whole, among the orders, and what is known of the unit; to a unit that the target
+    /// leads. The reply is `()`, when the asker has them.
+    Mend {
+        cont: ContId,
+        unit: Unit,
+        #[serde(borrow)]
+        dkeys: Vec<&'a serde_bytes::Bytes>,
+        /// After the last ones of a unit.
+        with_facts: bool,
+    },
+    /// Send the notes of groups that the target leads and the asker is in: decisions that participants may not know, and
+    /// objects without a name. The reply is a list of the containers ([`ContId`]) that the target knows: the asker must
+    /// know them before it compares.
+    Notes,
+    /// The digest of what readers are shown of a unit, whoever leads it. The reply is a `u64`.
+    Digest { cont: ContId, unit: Unit },
+}
+
+/// Units with the newest epoch of anything in each.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UnitList {
+    pub units: Vec<(Unit, Epoch)>,
+    /// Where to go on; `None`: these are all.
+    pub next: Option<Unit>,
+}
+
+/// Dkeys with the newest epoch of anything under each.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KeyList {
+    pub keys: Vec<(serde_bytes::ByteBuf, Epoch)>,
+    /// No more follow.
+    pub complete: bool,
+}
