@@ -34,6 +34,9 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     config.token()?;
     config.catalog.access()?;
     config.is_exposed()?;
+    if let Some(metrics) = &config.metrics {
+        metrics.address()?;
+    }
     if args.check {
         return session.out.done(&format!("{}: no mistakes found.", args.config.display()));
     }

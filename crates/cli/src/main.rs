@@ -13,6 +13,7 @@ mod exit;
 mod fs;
 mod help;
 mod ioc;
+mod metrics;
 mod mount;
 mod names;
 mod output;
@@ -90,6 +91,7 @@ enum Noun {
     Status(system::status::StatusArgs),
     System(system::members::SystemArgs),
     Engine(engine::EngineArgs),
+    Metrics(metrics::MetricsArgs),
     Pool(pool::PoolArgs),
     #[command(visible_alias = "container")]
     Cont(cont::ContArgs),
@@ -146,6 +148,7 @@ fn main() -> ExitCode {
         Noun::Status(args) => system::status::run(&session, args),
         Noun::System(args) => system::members::run(&session, args),
         Noun::Engine(args) => engine::run(&session, args),
+        Noun::Metrics(args) => metrics::run(&session, args),
         Noun::Pool(args) => pool::run(&session, args),
         Noun::Cont(args) => cont::run(&session, args),
         Noun::Fs(args) => fs::run(&session, args),

@@ -22,7 +22,6 @@
 pub mod config;
 mod conn;
 mod core;
-pub mod http;
 mod listen;
 mod metrics;
 pub mod snapshot;

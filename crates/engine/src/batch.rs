@@ -6,6 +6,7 @@
 
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::append::Append;
+use crate::figures::Begun;
 use crate::group::Group;
 use crate::links::Plan;
 use crate::streams::Sent;
@@ -35,6 +36,8 @@ pub(crate) struct Ask {
     pub responder: Responder,
     /// When nobody waits for the answer any more, by the target's clock.
     pub deadline: Duration,
+    /// For its figures.
+    pub begun: Begun,
 }
 
 impl Ask {
@@ -70,8 +73,10 @@ impl Target {
             Ok(Seen::Before(answer)) => return self.send(responder, 0, &answer, &[]).await,
             Err(error) => return self.answer_error(responder, 0, error).await,
         };
-        let deadline = self.env.now() + patience(&header);
-        let ask = Ask { caller: caller.clone(), header, ctx, responder, deadline };
+        let now = self.env.now();
+        let deadline = now + patience(&header);
+        let begun = Begun::new(&batch, now, bulk.remaining() as u64);
+        let ask = Ask { caller: caller.clone(), header, ctx, responder, deadline, begun };
         match Append::of(&batch) {
             Ok(None) => {}
             Ok(Some(append)) => return self.receive_append(ask, body, append, bulk).await,
@@ -239,24 +244,37 @@ impl Target {
         }
     }
 
-    /// Answers. Bulk that is read goes out when it is let in, unless the batch has `writes`: those
-    /// have taken effect, and their answer must not fail any more.
+    /// Answers and counts.
     pub(crate) async fn finish_batch(self: &Rc<Self>, ask: Ask, writes: bool, outcome: Outcome) {
+        let (ctx, begun) = (ask.ctx.clone(), ask.begun);
+        let sent_bytes = self.answer_batch(ask, writes, outcome).await;
+        ctx.ops.count(begun, self.env.now(), sent_bytes);
+    }
+
+    /// Answers. Bulk that is read goes out when it is let in, unless the batch has `writes`: those
+    /// have taken effect, and their answer must not fail any more. `None` without an answer, or when it is an error;
+    /// else the bytes of its bulk.
+    async fn answer_batch(
+        self: &Rc<Self>,
+        ask: Ask,
+        writes: bool,
+        outcome: Outcome,
+    ) -> Option<u64> {
         let Ask { caller, ctx, mut responder, deadline, .. } = ask;
         let version = ctx.map_version();
         let (mut answer, mut segments) = match outcome {
             Ok(given) => given,
-            Err(error) => return self.answer_error(responder, version, error).await,
+            Err(error) => return self.answer_failure(responder, version, error).await,
         };
         let bytes = segments.bytes();
         if !ctx.is_memory() && bytes > 0 {
             if responder.has_room() && bytes > BESIDE_LIST_BYTES_MAX {
                 let error = Error::inval("a batch that lists cannot read that much beside");
-                return self.answer_error(responder, version, error).await;
+                return self.answer_failure(responder, version, error).await;
             }
             // Before the slot: whoever has one waits for devices and clients only.
             if !responder.room_for_answer(bytes as usize).await {
-                return;
+                return None;
             }
         }
         let mut slot = None;
@@ -266,18 +284,18 @@ impl Target {
             match entered {
                 Ok(entered) if !responder.is_abandoned() => slot = Some(entered),
                 // Nobody would take it.
-                Ok(_) => return,
-                Err(error) => return self.answer_error(responder, version, error).await,
+                Ok(_) => return None,
+                Err(error) => return self.answer_failure(responder, version, error).await,
             }
         }
         if let Err(error) = segments.load().await {
-            return self.answer_error(responder, version, error).await;
+            return self.answer_failure(responder, version, error).await;
         }
         match segments.sums() {
             Ok(sums) => wire::encode_into(&sums.as_wire(), &mut answer),
             Err(bad) => {
                 let error = self.found_damage(&ctx, &bad, FoundBy::Reader).await;
-                return self.answer_error(responder, version, error).await;
+                return self.answer_failure(responder, version, error).await;
             }
         }
         responder.set_bulk_credit(ctx.admission.writers.credit());
@@ -288,6 +306,17 @@ impl Target {
         if let Some(slot) = slot {
             slot.finish();
         }
+        Some(bytes)
+    }
+
+    async fn answer_failure(
+        &self,
+        responder: Responder,
+        version: u32,
+        error: Error,
+    ) -> Option<u64> {
+        self.answer_error(responder, version, error).await;
+        None
     }
 
     async fn run_batch(

@@ -10,6 +10,9 @@
 //! failover = true                       # groups go on without the targets of one that is down
 //! insecure = false                      # true: listen beyond this machine without a token
 //!
+//! [metrics]
+//! listen = "127.0.0.1:7711"             # where Prometheus finds figures (default: nowhere)
+//!
 //! [store]
 //! nvme = ["/dev/nvme0n1"]               # data devices, shared out over the targets
 //! inline_bytes_max = "4KiB"             # smaller values go to index and log
@@ -31,6 +34,7 @@
 //! that names its line.
 
 use crate::catalog_config::CatalogConfig;
+use crate::metrics_config::MetricsConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -75,6 +79,9 @@ pub struct EngineConfig {
     /// go on without them. When they are back they catch up.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub failover: bool,
+    /// Where figures are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsConfig>,
     /// Where the catalog is.
     #[serde(default, skip_serializing_if = "CatalogConfig::is_default")]
     pub catalog: CatalogConfig,

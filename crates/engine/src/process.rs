@@ -6,6 +6,9 @@
 use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
 use crate::cores;
+use crate::figures::TargetFigures;
+use crate::metrics;
+use crate::metrics_door::{Limits, MetricsDoor};
 use crate::rights;
 use crate::target::Target;
 use env::Env;
@@ -30,6 +33,8 @@ pub(crate) enum Order {
     /// Carry out an order of the control service.
     /// The first is its term.
     Admin(u64, AdminOp, oneshot::Sender<Result<AdminReply>>),
+    /// Tell figures.
+    Figures(oneshot::Sender<TargetFigures>),
     /// Finish what is in progress, flush, stop.
     Drain(oneshot::Sender<Result<()>>),
 }
@@ -47,6 +52,8 @@ pub struct EngineHandle {
     /// The TCP address it listens on.
     pub tcp: SocketAddr,
     pub unix: PathBuf,
+    /// The TCP address of its figures, if it tells them.
+    pub metrics: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     control: Option<JoinHandle<Result<()>>>,
 }
@@ -74,7 +81,7 @@ impl Engine {
                 outcome
             })
             .map_err(|error| Error::io("starting the control thread", error))?;
-        let (rank, tcp, unix) = match ready.recv() {
+        let (rank, tcp, unix, metrics) = match ready.recv() {
             Ok(started) => started?,
             Err(_) => {
                 return match control.join() {
@@ -83,7 +90,14 @@ impl Engine {
                 };
             }
         };
-        Ok(EngineHandle { rank, tcp, unix, stop: Some(stop_sender), control: Some(control) })
+        Ok(EngineHandle {
+            rank,
+            tcp,
+            unix,
+            metrics,
+            stop: Some(stop_sender),
+            control: Some(control),
+        })
     }
 }
 
@@ -119,7 +133,7 @@ impl Drop for EngineHandle {
     }
 }
 
-type Ready = std::sync::mpsc::Sender<Result<(Rank, SocketAddr, PathBuf)>>;
+type Ready = std::sync::mpsc::Sender<Result<(Rank, SocketAddr, PathBuf, Option<SocketAddr>)>>;
 
 /// The control thread's whole life.
 async fn run(
@@ -134,6 +148,11 @@ async fn run(
             config.listen
         );
     }
+    let metrics = match &config.metrics {
+        Some(metrics) => Some(MetricsDoor::bind(metrics.address()?)?),
+        None => None,
+    };
+    let metrics_at = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
     let identity = Identity::load(&config.dir, config.targets.len())?;
     let unix = config.unix_path();
     let acceptor = Acceptor::bind(&env, Some(&config.listen), Some(&unix)).await?;
@@ -147,11 +166,14 @@ async fn run(
         host,
         domain: if config.domain.is_empty() { vec![host_name()] } else { config.domain.clone() },
     };
-    let parts = Parts { env, config, engine: identity.uuid, info, acceptor, threads: true };
+    let parts =
+        Parts { env: env.clone(), config, engine: identity.uuid, info, acceptor, threads: true };
     // The starter may be gone already; then nobody needs to know.
-    let outcome = serve(parts, |rank| drop(ready.send(Ok((rank, tcp, unix.clone()))))).await;
+    let outcome =
+        serve(parts, |rank| drop(ready.send(Ok((rank, tcp, unix.clone(), metrics_at))))).await;
     let outcome = match outcome {
         Ok(mut serving) => {
+            let _door = metrics.and_then(|listener| tell_figures(&env, listener, &serving));
             let ended = {
                 let ended = std::pin::pin!(serving.target_ended());
                 match select(stop, ended).await {
@@ -174,6 +196,31 @@ async fn run(
     // A socket file that cannot be removed is replaced at the next start.
     let _ = std::fs::remove_file(&unix);
     outcome
+}
+
+/// How long somebody who asks for figures waits for the control thread.
+const FIGURES_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Begins to answer who asks for metrics. An engine goes on without.
+fn tell_figures(
+    env: &Env,
+    listener: std::net::TcpListener,
+    serving: &Serving,
+) -> Option<MetricsDoor> {
+    let control = serving.control.clone()?;
+    let (askers, asked) = mpsc::unbounded();
+    env.spawn(metrics::answer_all(control, serving.inboxes.clone(), asked));
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!("metrics at http://{address}/metrics");
+    }
+    let source = move || {
+        let (asker, text) = std::sync::mpsc::channel();
+        askers.unbounded_send(asker).ok()?;
+        text.recv_timeout(FIGURES_TIME_MAX).ok()
+    };
+    MetricsDoor::serve(listener, std::sync::Arc::new(source), Limits::default())
+        .inspect_err(|error| tracing::error!("{error}"))
+        .ok()
 }
 
 /// What an engine is made of.
@@ -410,6 +457,13 @@ impl TargetStart {
                         let _ = answer.send(target.admin(term, op).await);
                     });
                 }
+                Order::Figures(answer) => {
+                    let target = target.clone();
+                    env.spawn(async move {
+                        // Whoever asked may have given up waiting.
+                        let _ = answer.send(target.figures().await);
+                    });
+                }
                 Order::Drain(answer) => {
                     let _ = answer.send(target.drain().await);
                     return;
@@ -426,6 +480,7 @@ fn refuser(env: &Env, error: Error) -> Inbox {
         while let Some(order) = orders.next().await {
             match order {
                 Order::Adopt(handoff) => drop(handoff),
+                Order::Figures(answer) => drop(answer),
                 // Whoever asked may have given up waiting.
                 Order::Admin(.., answer) => drop(answer.send(Err(error.clone()))),
                 Order::Drain(answer) => {

@@ -85,6 +85,11 @@ impl TargetPool {
 
     /// What is known of the shard's data. Searches for holders of damage not searched for yet.
     pub async fn scrub_stat(&self) -> ScrubStat {
+        ScrubStat { places: self.bad_places().await, ..self.scrub_figures() }
+    }
+
+    /// The same without places.
+    pub fn scrub_figures(&self) -> ScrubStat {
         let progress = self.shard.scrub_progress();
         let (checked_bytes, left_bytes) = match progress.under_way {
             true => {
@@ -105,7 +110,7 @@ impl TargetPool {
             pass_bad_count: progress.end_bad_count,
             checked_bytes,
             left_bytes,
-            places: self.bad_places().await,
+            places: Vec::new(),
         }
     }
 

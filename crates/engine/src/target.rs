@@ -10,6 +10,7 @@
 
 use crate::admission::Admission;
 use crate::catch_up::Joining;
+use crate::figures::{OpCounts, RequestCounts};
 use crate::follow::Followed;
 use crate::locks::Locks;
 use crate::opens::{Handle, Opens};
@@ -51,6 +52,8 @@ pub(crate) struct TargetPool {
     /// Requests that wait for a prepared transaction to be decided.
     pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
     pub admission: Admission,
+    /// Operations that are over.
+    pub ops: OpCounts,
     pub scrubber: Scrubber,
     /// What it leads, on its way to others.
     pub streams: Streams,
@@ -110,6 +113,7 @@ impl TargetPool {
             clock: RefCell::new(clock),
             parked: RefCell::new(Vec::new()),
             admission: Admission::new(env),
+            ops: OpCounts::default(),
             scrubber: Scrubber::default(),
             streams: Streams::default(),
             followed: Followed::default(),
@@ -186,6 +190,8 @@ pub struct Target {
     in_progress: Cell<usize>,
     /// Messages received, for who wants to know whether the target is at work.
     pub(crate) request_count: Cell<u64>,
+    /// Requests that have arrived, by kind.
+    pub(crate) requests: RequestCounts,
     /// The latest term of a control service that has given an order.
     pub(crate) term: Cell<u64>,
     /// It has been told of all it holds.
@@ -245,6 +251,7 @@ impl Target {
             draining: Cell::new(false),
             in_progress: Cell::new(0),
             request_count: Cell::new(0),
+            requests: RequestCounts::default(),
             term: Cell::new(0),
             is_introduced: Cell::new(false),
             env,
@@ -412,6 +419,7 @@ impl Target {
             return self.answer_error(incoming.responder, 0, error).await;
         }
         let kind = RequestKind::of(&incoming.body);
+        self.requests.count(kind);
         if incoming.bulk.is_deferred() && kind != RequestKind::Batch {
             // Its data comes through this connection, so the connection must go on.
             let (target, caller) = (self.clone(), caller.clone());
@@ -543,6 +551,16 @@ impl Target {
     /// True once all requests are answered and nothing more is sent.
     pub(crate) fn has_stopped(&self) -> bool {
         self.draining.get() && self.in_progress.get() == 0
+    }
+
+    /// Requests that run beside their connections now.
+    pub(crate) fn in_progress_count(&self) -> usize {
+        self.in_progress.get()
+    }
+
+    /// Clients and other targets that are connected now.
+    pub(crate) fn client_count(&self) -> usize {
+        self.sessions.borrow().values().filter(|seat| seat.conn.is_some()).count()
     }
 
     /// True once the engine is stopping.

@@ -11,7 +11,7 @@ use coordinate::message::{
 use coordinate::rules::settings::{Settings, Surroundings};
 use coordinate::rules::{azekura, glob, lustre, mount};
 use coordinate::server::ServerConfig;
-use coordinate::server::http::{Asked, look};
+use types::metrics::{Asked, look};
 
 const AMPLIFICATION: usize = 64;
 /// A parsed configuration holds a tree of its tables beside the result.

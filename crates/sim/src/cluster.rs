@@ -76,6 +76,7 @@ impl Cluster {
             message_memory: None,
             down_after_s: None,
             failover: true,
+            metrics: None,
             catalog: CatalogConfig::default(),
             store: self.store.clone(),
             targets,

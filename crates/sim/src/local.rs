@@ -55,6 +55,7 @@ impl LocalSystem {
             message_memory: None,
             down_after_s: None,
             failover: true,
+            metrics: None,
             catalog: CatalogConfig::default(),
             store: StoreConfig::default(),
             targets,

@@ -228,6 +228,12 @@ fn the_others_go_on_and_who_comes_back_catches_up() {
             for (round, engine) in [(1, 1), (2, 2), (3, 1)] {
                 cluster.kill_engine(engine);
                 work(round * 2).await;
+                let map = newest_map(&client).await;
+                let is_down = |at: usize| {
+                    let of = map.targets.iter().filter(|target| target.rank.0 as usize == at);
+                    of.clone().count() == 2 && of.into_iter().all(|target| target.reason.is_some())
+                };
+                assert!(is_down(engine) && !is_down(0), "seed {seed}: {:?}", map.targets);
                 cluster.start_engine(engine).await.unwrap();
                 let known = work(round * 2 + 1).await;
                 await_whole(&client, seed).await;

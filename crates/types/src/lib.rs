@@ -12,6 +12,7 @@ pub mod id;
 pub mod key;
 pub mod limits;
 pub mod map;
+pub mod metrics;
 pub mod props;
 pub mod size;
 pub mod sums;

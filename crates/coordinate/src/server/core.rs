@@ -2,7 +2,6 @@
 
 use super::config::Patience;
 use super::conn::{Conn, Peer, Role, Sent};
-use super::http::{self, Asked};
 use super::listen::{Listener, SocketFile, Sockets, tune_tcp};
 use super::snapshot::{GroupStats, ServerStats, Snapshot};
 use super::trace::{self, What};
@@ -21,6 +20,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use types::metrics::{self as asked, Asked};
 use types::{Error, Result};
 
 /// Pause in accepting when there are no more files.
@@ -475,7 +475,7 @@ impl Core {
             Role::Refused => {}
             Role::Http => {
                 conn.input.extend_from_slice(bytes);
-                let asked = http::look(&conn.input);
+                let asked = asked::look(&conn.input);
                 self.answer_http(token, asked);
             }
             Role::Stranger { .. } | Role::Client(_) if conn.input.is_empty() => {
@@ -710,9 +710,9 @@ impl Core {
             Asked::Incomplete => return,
             Asked::Metrics(with_body) => {
                 let text = metrics::text(&self.snapshot(METRICS_ROWS));
-                http::answer("200 OK", &text, with_body)
+                asked::answer("200 OK", &text, with_body)
             }
-            Asked::Other(status) => http::answer(status, &format!("{status}\n"), true),
+            Asked::Other(status) => asked::answer(status, &format!("{status}\n"), true),
         };
         self.leave(token);
         if let Some(conn) = self.conn(token) {

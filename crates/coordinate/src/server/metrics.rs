@@ -2,42 +2,7 @@
 
 use super::snapshot::{ServerStats, Snapshot};
 use crate::queue::{LaneStats, Totals, WAIT_CLASSES_US};
-use std::fmt::{Display, Write};
-
-/// One family of metrics: its head, then a line for each sample.
-struct Family<'a> {
-    text: &'a mut String,
-    name: &'static str,
-}
-
-impl<'a> Family<'a> {
-    fn new(text: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        Family { text, name }
-    }
-
-    fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
-        let _ = write!(self.text, "{}{suffix}", self.name);
-        for (at, (label, value)) in labels.iter().enumerate() {
-            let before = if at == 0 { '{' } else { ',' };
-            let _ = write!(self.text, "{before}{label}=\"");
-            for one in value.chars() {
-                match one {
-                    '\\' | '"' => self.text.extend(['\\', one]),
-                    '\n' => self.text.push_str("\\n"),
-                    _ => self.text.push(one),
-                }
-            }
-            self.text.push('"');
-        }
-        let close = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(self.text, "{close} {value}");
-    }
-}
-
-fn seconds(us: u64) -> f64 {
-    us as f64 / 1e6
-}
+use types::metrics::{Family, seconds};
 
 /// The whole text.
 pub(super) fn text(snapshot: &Snapshot) -> String {

@@ -1,0 +1,100 @@
+//! The figures of an engine: what Prometheus and `azekura metrics` get.
+
+mod harness;
+
+use harness::{System, all_text, azekura};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+/// An engine's process with one target, killed at the end.
+struct Engine(Child);
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_engine_tells_what_was_done() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).display().to_string();
+    fs::create_dir_all(path("t")).unwrap();
+    let text = format!(
+        "dir = '{0}'\n[metrics]\nlisten = '127.0.0.1:0'\n[[target]]\ndevice = '{1}'\n",
+        path("e"),
+        path("t")
+    );
+    fs::write(path("engine.toml"), text).unwrap();
+    let mut command = azekura();
+    command.args(["engine", "--config", &path("engine.toml")]).env("AZEKURA_LOG", "info");
+    let mut engine = Engine(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut log = BufReader::new(engine.0.stderr.take().unwrap()).lines();
+    let mut address = None;
+    for line in log.by_ref().map(Result::unwrap) {
+        if let Some((_, rest)) = line.split_once("metrics at http://") {
+            address = rest.strip_suffix("/metrics").map(str::to_string);
+        }
+        if line.contains(" serves at ") {
+            break;
+        }
+    }
+    let address = address.expect("the log tells where");
+    // An engine whose log nobody reads would wait.
+    std::thread::spawn(move || log.for_each(drop));
+    let run = |args: &[&str]| {
+        let system = format!("unix:{}", path("e/engine.sock"));
+        let output = azekura().args(["--system", &system, "--timeout", "hard"]).args(args).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{args:?}: {}", all_text(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["pool", "create", "tank", "--size", "256MiB"]);
+    run(&["cont", "create", "tank", "home"]);
+    fs::write(path("file"), vec![7; 300_000]).unwrap();
+    run(&["fs", "put", &path("file"), "azk://tank/home/a"]);
+    assert_eq!(run(&["fs", "cat", "azk://tank/home/a"]).len(), 300_000);
+    let text = loop {
+        assert!(engine.0.try_wait().unwrap().is_none(), "the engine has ended");
+        // On a machine that stands still the engine or its target may be late.
+        let output = azekura().args(["metrics", &address]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        if text.contains("azekura_target_answers{target=\"0\"} 1\n") {
+            break text;
+        }
+    };
+    let sum = |name: &str, label: &str| -> f64 {
+        let lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+    };
+    assert_eq!(sum("azekura_control_service_held ", ""), 1.0);
+    assert!(sum("azekura_received_bytes_total{", "op=\"update\"") >= 300_000.0, "{text}");
+    assert!(sum("azekura_sent_bytes_total{", "op=\"fetch\"") >= 300_000.0, "{text}");
+    assert!(sum("azekura_operation_seconds_count{", "op=\"update\"") >= 1.0, "{text}");
+    assert!(sum("azekura_target_requests_total{", "kind=\"batch\"") >= 2.0, "{text}");
+    assert!(sum("azekura_log_commit_seconds_count{", "") >= 1.0, "{text}");
+    assert!(sum("azekura_pool_nvme_bytes{", "") > 0.0, "{text}");
+    assert_eq!(sum("azekura_log_failed{", ""), 0.0);
+}
+
+#[test]
+fn who_tells_nothing_is_named() {
+    let system = System::none();
+    fs::create_dir_all(system.path("e")).unwrap();
+    let file = system.path("engine.toml").display().to_string();
+    let write = |more: &str| {
+        let text = format!("dir = '/nonexistent'\n{more}[[target]]\ndevice = '/nonexistent/t'\n");
+        fs::write(&file, text).unwrap();
+    };
+    write("");
+    system.fails(2, &["[metrics]"], &["metrics", "--config", &file]);
+    write("[metrics]\nlisten = '127.0.0.1:0'\n");
+    system.fails(2, &["log"], &["metrics", "--config", &file]);
+    write("[metrics]\nlisten = '0.0.0.0:7711'\n");
+    system.fails(2, &["insecure = true"], &["engine", "--check", "--config", &file]);
+    system.fails(2, &["HOST:PORT"], &["metrics", "nowhere"]);
+    system.fails(6, &["127.0.0.1:1"], &["metrics", "127.0.0.1:1"]);
+}

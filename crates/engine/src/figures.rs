@@ -1,0 +1,180 @@
+//! What a target counts of its work, and what an engine gathers of its targets for metrics.
+//!
+//! Counts belong to the target's thread, like everything of it: plain numbers, no atomics.
+
+use crate::target::{Target, TargetPool};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Histogram, PoolId};
+use vos::IndexStat;
+use wire::admission::AdmissionStat;
+use wire::obj::{Batch, Op, PoolShardStat, RequestKind};
+use wire::scrub::ScrubStat;
+use wire::store::{AggregationStat, DeviceStat, LogStat};
+
+/// Kinds of operations: that of a batch is the kind of its first op.
+pub(crate) const OP_KINDS: [&str; 9] =
+    ["update", "fetch", "append", "punch", "list", "query", "lookup", "remove", "open"];
+/// Kinds of requests, in the order of [`request_index`].
+pub(crate) const REQUEST_KINDS: [&str; 7] =
+    ["batch", "commit", "prepare", "lock", "orders", "other", "member"];
+
+fn op_index(batch: &Batch<'_>) -> usize {
+    match batch.ops.first() {
+        Some(Op::Update { .. }) => 0,
+        Some(Op::Fetch { .. }) => 1,
+        Some(Op::Append { .. }) => 2,
+        Some(
+            Op::PunchObj { .. }
+            | Op::PunchDkeys { .. }
+            | Op::PunchDkeysFrom { .. }
+            | Op::PunchAkeys { .. }
+            | Op::PunchUnlessOpen { .. },
+        ) => 3,
+        Some(Op::List { .. } | Op::ListRuns { .. }) => 4,
+        Some(Op::Query { .. } | Op::Stat { .. }) | None => 5,
+        Some(Op::FetchLink { .. }) => 6,
+        Some(Op::RemoveLink { .. }) => 7,
+        Some(Op::Open { .. } | Op::Adopt { .. }) => 8,
+    }
+}
+
+fn request_index(kind: RequestKind) -> usize {
+    match kind {
+        RequestKind::Batch => 0,
+        RequestKind::Commit => 1,
+        RequestKind::Prepare => 2,
+        RequestKind::Lock => 3,
+        RequestKind::Orders => 4,
+        RequestKind::Other => 5,
+        RequestKind::Member => 6,
+    }
+}
+
+/// Requests that have arrived at a target, by kind.
+#[derive(Default)]
+pub(crate) struct RequestCounts([Cell<u64>; REQUEST_KINDS.len()]);
+
+impl RequestCounts {
+    pub fn count(&self, kind: RequestKind) {
+        let count = &self.0[request_index(kind)];
+        count.set(count.get() + 1);
+    }
+
+    fn get(&self) -> [u64; REQUEST_KINDS.len()] {
+        self.0.each_ref().map(Cell::get)
+    }
+}
+
+/// Operations of one kind since the engine's start.
+#[derive(Clone, Default)]
+pub(crate) struct OpFigures {
+    /// From arrival until the answer has left, microseconds; of those that failed, too.
+    pub latency_us: Histogram,
+    /// Answered with an error, or not at all.
+    pub failed: u64,
+    /// Bulk bytes that came with them.
+    pub in_bytes: u64,
+    /// Bulk bytes of their answers.
+    pub out_bytes: u64,
+}
+
+/// A batch on its way, for its figures.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    op: usize,
+    at: Duration,
+    in_bytes: u64,
+}
+
+impl Begun {
+    /// A batch that has arrived at `at` with so many bulk bytes.
+    pub fn new(batch: &Batch<'_>, at: Duration, in_bytes: u64) -> Begun {
+        Begun { op: op_index(batch), at, in_bytes }
+    }
+}
+
+/// Operations of a pool at a target, by kind.
+#[derive(Default)]
+pub(crate) struct OpCounts(RefCell<[OpFigures; OP_KINDS.len()]>);
+
+impl OpCounts {
+    /// Counts a batch that is over; `out_bytes`: of an answer that is no error.
+    pub fn count(&self, begun: Begun, now: Duration, out_bytes: Option<u64>) {
+        let mut all = self.0.borrow_mut();
+        let figures = &mut all[begun.op];
+        figures.latency_us.record(now.saturating_sub(begun.at).as_micros() as u64);
+        figures.in_bytes += begun.in_bytes;
+        match out_bytes {
+            Some(bytes) => figures.out_bytes += bytes,
+            None => figures.failed += 1,
+        }
+    }
+}
+
+/// All that a target tells of itself.
+pub(crate) struct TargetFigures {
+    pub requests: [u64; REQUEST_KINDS.len()],
+    /// Requests that run beside their connections now.
+    pub in_progress: u64,
+    /// Clients and other targets that are connected.
+    pub clients: u64,
+    /// Empty when a device did not say.
+    pub devices: Vec<DeviceStat>,
+    pub pools: Vec<PoolFigures>,
+    /// Pools whose part here cannot be served.
+    pub unserved: Vec<PoolId>,
+}
+
+/// What a target tells of a pool.
+pub(crate) struct PoolFigures {
+    pub pool: PoolId,
+    pub space: PoolShardStat,
+    pub index: IndexStat,
+    pub log: Option<LogStat>,
+    pub aggregation: AggregationStat,
+    pub admission: AdmissionStat,
+    /// Without places.
+    pub scrub: ScrubStat,
+    /// In the order of [`OP_KINDS`].
+    pub ops: Vec<OpFigures>,
+}
+
+impl PoolFigures {
+    fn of(pool: PoolId, ctx: &TargetPool) -> PoolFigures {
+        PoolFigures {
+            pool,
+            space: ctx.shard.stat(),
+            index: ctx.shard.index_stat(),
+            log: ctx.shard.log_stat(),
+            aggregation: ctx.shard.aggregation_stat(),
+            admission: ctx.admission.stat(),
+            scrub: ctx.scrub_figures(),
+            ops: ctx.ops.0.borrow().to_vec(),
+        }
+    }
+}
+
+impl Target {
+    /// For metrics.
+    pub(crate) async fn figures(&self) -> TargetFigures {
+        let devices = self.store.device_stats().await.unwrap_or_else(|error| {
+            tracing::warn!("target {}: room on its devices: {error}", self.id);
+            Vec::new()
+        });
+        let shards: Vec<(PoolId, Rc<TargetPool>)> =
+            self.shards.borrow().iter().map(|(pool, ctx)| (*pool, ctx.clone())).collect();
+        let mut pools: Vec<PoolFigures> =
+            shards.iter().map(|(pool, ctx)| PoolFigures::of(*pool, ctx)).collect();
+        pools.sort_unstable_by_key(|figures| figures.pool);
+        TargetFigures {
+            requests: self.requests.get(),
+            in_progress: self.in_progress_count() as u64,
+            clients: self.client_count() as u64,
+            devices,
+            pools,
+            unserved: self.failed.borrow().keys().copied().collect(),
+        }
+    }
+}
