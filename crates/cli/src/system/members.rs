@@ -4,11 +4,10 @@ use crate::exit::Outcome;
 use crate::output::{Table, utc};
 use crate::props;
 use crate::session::Session;
-use client::Client;
 use serde::Serialize;
-use types::{Rank, Result, TargetId};
+use types::{Rank, TargetId};
 use wire::control::{ControlRequest, Member, MemberState};
-use wire::map::{DownReason, EngineInfo, TargetInfo};
+use wire::map::EngineInfo;
 
 /// An engine, its targets, and whether it answered when last asked.
 type Reached = (EngineInfo, Vec<TargetId>, bool);
@@ -43,14 +42,10 @@ enum SystemVerb {
     },
     /// Take an excluded engine back
     ///
-    /// Its targets stay out of groups with copies until they have caught up.
+    /// Its targets catch up with what was done to objects with copies meanwhile; then they are up.
     ClearExclude {
         /// The engine's rank
         rank: u32,
-        /// No object with copies was changed while it was out: its targets are up at once. If that is not so, copies
-        /// differ
-        #[arg(long)]
-        nothing_missed: bool,
     },
 }
 
@@ -94,7 +89,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
             let what = format!("Engine {rank} is excluded.");
             Some((ControlRequest::SystemExclude { rank: Rank(*rank), why: why.clone() }, what))
         }
-        SystemVerb::ClearExclude { rank, .. } => {
+        SystemVerb::ClearExclude { rank } => {
             let what = format!("Engine {rank} is not excluded any more.");
             Some((ControlRequest::SystemClearExclude { rank: Rank(*rank) }, what))
         }
@@ -102,9 +97,6 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
     };
     if let Some((order, what)) = order {
         props::run(session, order)?;
-        if let SystemVerb::ClearExclude { rank, nothing_missed: true } = args.verb {
-            all_caught_up(session, &client, Rank(rank))?;
-        }
         return session.out.done(&what);
     }
     let info = client.block_on(client.system_query())?;
@@ -175,19 +167,6 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
         // Done above.
         SystemVerb::Exclude { .. } | SystemVerb::ClearExclude { .. } => Ok(()),
     }
-}
-
-/// Has all targets of an engine that are behind be up.
-fn all_caught_up(session: &Session, client: &Client, rank: Rank) -> Result<()> {
-    for pool in client.block_on(client.pool_list())? {
-        let is_behind =
-            |target: &&TargetInfo| target.rank == rank && target.reason == Some(DownReason::Behind);
-        for target in pool.map.targets.iter().filter(is_behind) {
-            let (pool, target, map_version) = (pool.id, target.id, pool.map.version);
-            props::run(session, ControlRequest::TargetCaughtUp { pool, target, map_version })?;
-        }
-    }
-    Ok(())
 }
 
 /// How a state is said in a sentence.

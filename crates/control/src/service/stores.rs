@@ -211,10 +211,8 @@ fn note_one(
             // What it has missed is not known here.
             (true, false) if is_emptied => (TargetState::Down, Some(DownReason::Behind)),
             (true, false) => match target.reason {
-                Some(DownReason::Silent | DownReason::Behind | DownReason::Excluded) => {
-                    (TargetState::Down, Some(DownReason::Behind))
-                }
-                Some(DownReason::Lost) | None => (TargetState::Up, None),
+                Some(_) => (TargetState::Down, Some(DownReason::Behind)),
+                None => (TargetState::Up, None),
             },
         };
         target.turn(state, reason, version);
