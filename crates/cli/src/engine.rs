@@ -31,12 +31,7 @@ pub struct EngineArgs {
 /// Runs the command; returns when the engine has stopped.
 pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     let config = EngineConfig::read(&args.config)?;
-    config.token()?;
-    config.catalog.access()?;
-    config.is_exposed()?;
-    if let Some(metrics) = &config.metrics {
-        metrics.address()?;
-    }
+    crate::config::check(&config)?;
     if args.check {
         return session.out.done(&format!("{}: no mistakes found.", args.config.display()));
     }

@@ -6,6 +6,7 @@
 
 mod bench;
 mod completion;
+mod config;
 mod cont;
 mod doctor;
 mod engine;
@@ -92,6 +93,7 @@ enum Noun {
     System(system::members::SystemArgs),
     Engine(engine::EngineArgs),
     Metrics(metrics::MetricsArgs),
+    Config(config::ConfigArgs),
     Pool(pool::PoolArgs),
     #[command(visible_alias = "container")]
     Cont(cont::ContArgs),
@@ -149,6 +151,7 @@ fn main() -> ExitCode {
         Noun::System(args) => system::members::run(&session, args),
         Noun::Engine(args) => engine::run(&session, args),
         Noun::Metrics(args) => metrics::run(&session, args),
+        Noun::Config(args) => config::run(&session, args),
         Noun::Pool(args) => pool::run(&session, args),
         Noun::Cont(args) => cont::run(&session, args),
         Noun::Fs(args) => fs::run(&session, args),
