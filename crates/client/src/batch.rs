@@ -20,6 +20,9 @@ use wire::obj::{
 /// Pause before a transaction is tried again because a participant could not be reached.
 const ABSENCE_PAUSE: Duration = Duration::from_millis(20);
 
+/// Pause before it is looked again whether a member of a group serves.
+const LEADER_PAUSE: Duration = Duration::from_millis(200);
+
 /// Times that data are asked for again, or sent again, after they differed from their sums.
 const MISMATCH_RETRIES: u32 = 2;
 
@@ -172,7 +175,15 @@ impl<'a> Batch<'a> {
         let mut attempt = Attempt::new(self.cont.client());
         let mut has_asked = false;
         loop {
-            let route = self.route()?;
+            let route = match self.route() {
+                // None of several members serves at the moment: one may soon.
+                Err(error) if error.code == Code::Unreach && self.may_wait(&attempt) => {
+                    self.cont.pool().0.state.refresh_briefly(self.cont.client()).await;
+                    self.cont.client().env().sleep(LEADER_PAUSE).await;
+                    continue;
+                }
+                route => route?,
+            };
             attempt.route(route.map_version);
             if route.parts.iter().any(|part| !part.unit.object.is_alone()) {
                 attempt.may_go_elsewhere();
@@ -198,6 +209,13 @@ impl<'a> Batch<'a> {
                 outcome => return outcome,
             }
         }
+    }
+
+    /// True when it is of objects with copies, and somebody still waits.
+    fn may_wait(&self, attempt: &Attempt) -> bool {
+        let of_ops = self.ops.iter().map(Op::unit);
+        let mut units = of_ops.chain(self.checks.iter().map(|check| check.unit));
+        units.all(|unit| !unit.object.is_alone()) && !attempt.is_over(self.cont.client())
     }
 
     fn map_version(&self) -> u32 {

@@ -200,7 +200,7 @@ impl Target {
         }
         let mut differ: BTreeSet<Unit> = BTreeSet::new();
         let mut after = None;
-        loop {
+        while ctx.shard.holds_copies() {
             let listed = ctx.shard.list_units(cont, after, LIST_COUNT as usize).await?;
             let (units, complete) = listed;
             for (unit, epoch) in &units {

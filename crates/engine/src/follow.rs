@@ -58,6 +58,11 @@ impl Target {
         let mut bulk = bulk;
         let data = bulk.read_to_vec().await?;
         let ctx = self.mapped_shard(orders.pool).await?;
+        let last = orders
+            .first
+            .checked_sub(1)
+            .and_then(|before| before.checked_add(orders.orders.len() as u64));
+        let last = last.ok_or_else(|| Error::new(Code::Proto, "orders are numbered from 1"))?;
         let place = ctx.followed.of(orders.from);
         let mut place = place.lock().await;
         if orders.map_version > ctx.map_version() {
@@ -66,7 +71,7 @@ impl Target {
         if place.stream != orders.stream {
             *place = Place { stream: orders.stream, number: orders.first - 1 };
         }
-        if orders.first == 0 || orders.first > place.number + 1 {
+        if orders.first - 1 > place.number {
             let text = format!("order {} comes after order {}", orders.first, place.number);
             return Err(Error::new(Code::Proto, text));
         }
@@ -97,7 +102,6 @@ impl Target {
         }
         ctx.shard.durable(ctx.shard.last_lsn()).await?;
         ctx.shard.written(wanted.written).await?;
-        let last = orders.first + orders.orders.len() as u64 - 1;
         Ok(OrdersDone { number: last, is_short: ctx.shard.stat().is_short() })
     }
 
@@ -238,7 +242,7 @@ impl Target {
         };
         let is_lost =
             |target: &TargetInfo| was_live(target) && !placement::is_live(target.id, &map);
-        if map.targets.iter().any(is_lost) {
+        if ctx.shard.holds_copies() && map.targets.iter().any(is_lost) {
             self.inherit(pool, ctx);
         }
         ctx.streams.follow_map(self.id, &map);

@@ -6,12 +6,15 @@
 use crate::group::Group;
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
+use std::time::Duration;
 use transport::Incoming;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
 use wire::obj::{Cond, Op, Request, Sums};
 use wire::order::Order;
 
+/// Who waits for a decision looks so often whether the engine is stopping.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// Most units or keys in an answer.
 const LIST_MAX: usize = 4096;
 
@@ -86,7 +89,10 @@ impl Target {
             let (sender, decided) = futures_channel::oneshot::channel();
             ctx.parked.borrow_mut().push(sender);
             // Woken or not, the loop looks again.
-            let _ = decided.await;
+            let _ = self.env.timeout(LOOK_PAUSE, decided).await;
+            if self.is_draining() {
+                return Err(Error::new(Code::Closed, "the engine is shutting down"));
+            }
         }
         Ok(())
     }
@@ -99,6 +105,9 @@ impl Target {
         after: Option<Unit>,
         count_max: usize,
     ) -> Result<UnitList> {
+        if !ctx.shard.holds_copies() {
+            return Ok(UnitList::default());
+        }
         let (found, complete) = ctx.shard.list_units(cont, after, count_max).await?;
         let next = if complete { None } else { found.last().map(|(unit, _)| *unit) };
         let is_meant = |unit: &Unit| self.leads_for(ctx, *unit, member);

@@ -36,6 +36,8 @@ use wire::obj::{Notice, Op, RequestKind, TxId};
 /// control service to tell it of that; then they are to come again.
 const INTRODUCTION_TIME_MAX: Duration = Duration::from_secs(10);
 const INTRODUCTION_PAUSE: Duration = Duration::from_millis(5);
+/// An engine that stops waits so long for other members of its groups.
+const ORDER_TIME_MAX: Duration = Duration::from_secs(3);
 /// A client that has lost its connection keeps its open handles this long.
 const RECONNECT_GRACE: Duration = Duration::from_secs(2);
 /// How long after the end of a connection it is looked for the first time whether the process has
@@ -576,8 +578,15 @@ impl Target {
             ctx.admission.close();
             ctx.scrubber.stop();
         }
+        let give_up_at = self.env.now() + ORDER_TIME_MAX;
         while self.in_progress.get() > 0 {
             self.env.sleep(Duration::from_millis(1)).await;
+            if self.env.now() >= give_up_at {
+                // Members may be stopping, too. Who waits comes again, and is answered by who leads then.
+                for ctx in self.shards.borrow().values() {
+                    ctx.streams.close();
+                }
+            }
         }
         let shards: Vec<Rc<TargetPool>> = self.shards.borrow().values().cloned().collect();
         for ctx in shards {

@@ -10,7 +10,8 @@ use types::{ContId, ContLayout, Durability, ObjType, Oid, Result, TargetId, Unit
 use wire::control::{Name, OpenMode};
 use wire::map::{PoolMap, TargetState};
 use wire::member::{MemberAsk, MemberRequest};
-use wire::obj::{Cond, Recx, Request};
+use wire::obj::{Cond, Recx, Request, TxId};
+use wire::order::{Order, Orders, OrdersDone};
 
 async fn open(client: &Client) -> Result<Container> {
     let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
@@ -131,8 +132,8 @@ async fn newest_map(client: &Client) -> Rc<PoolMap> {
     client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap().map()
 }
 
-/// The digest of what a target holds of a unit.
-async fn digest(client: &Client, map: &PoolMap, target: TargetId, cont: ContId, unit: Unit) -> u64 {
+/// The answer of a target to one request of somebody who is not known to it.
+async fn ask(client: &Client, map: &PoolMap, target: TargetId, request: &Request<'_>) -> Vec<u8> {
     let engine = map.engine_of(target).unwrap();
     let dial = transport::Dial {
         client: types::ClientId(client.env().random_u64()),
@@ -143,21 +144,26 @@ async fn digest(client: &Client, map: &PoolMap, target: TargetId, cont: ContId, 
     };
     let address = transport::Address::Sim(engine.tcp.strip_prefix("sim:").unwrap().to_string());
     let conn = transport::connect(client.env(), &address, &dial).await.unwrap();
-    let ask = MemberAsk::Digest { cont, unit };
-    let (pool, map_version) = (map.pool, map.version);
-    let asked = MemberRequest { pool, map_version, member: target, ask };
     let call = transport::Call {
         kind: wire::Kind::Request,
         request_id: 1,
         flags: 0,
         map_version: 0,
         deadline: Duration::from_secs(600),
-        body: &wire::encode(&Request::Member(asked)),
+        body: &wire::encode(request),
         bulk_out: &[],
         bulk_in: &mut [],
     };
-    let answer = conn.call(call).await.unwrap();
-    wire::decode::<Result<u64>>(&answer.body).unwrap().unwrap()
+    conn.call(call).await.unwrap().body
+}
+
+/// The digest of what a target holds of a unit.
+async fn digest(client: &Client, map: &PoolMap, target: TargetId, cont: ContId, unit: Unit) -> u64 {
+    let ask_for = MemberAsk::Digest { cont, unit };
+    let (pool, map_version) = (map.pool, map.version);
+    let asked = MemberRequest { pool, map_version, member: target, ask: ask_for };
+    let answer = ask(client, map, target, &Request::Member(asked)).await;
+    wire::decode::<Result<u64>>(&answer).unwrap().unwrap()
 }
 
 /// All members hold the same of an object.
@@ -252,4 +258,32 @@ fn the_others_go_on_and_who_comes_back_catches_up() {
             }
         });
     }
+}
+
+/// Orders are numbered from 1, without gaps: numbers that cannot be are an answer, not the end of the engine.
+#[test]
+fn orders_with_impossible_numbers_are_refused() {
+    let cluster = Cluster::start(ClusterSpec { seed: 1, engines: 2, targets: 1 }).unwrap();
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Memory, ContLayout::Plain).await.unwrap();
+        let map = newest_map(&client).await;
+        let order = wire::encode(&Order::ForgetDecision {
+            tx: TxId { client: types::ClientId(7), seq: 1 },
+        });
+        let nonsense = serde_bytes::Bytes::new(b"nonsense");
+        let of = |stream, first| {
+            let orders = vec![(serde_bytes::Bytes::new(&order), 0), (nonsense, 7)];
+            let (pool, from, map_version) = (map.pool, TargetId(0), map.version);
+            Request::Orders(Orders { pool, from, map_version, stream, first, orders })
+        };
+        for (stream, first) in [(1, 0), (2, u64::MAX), (3, u64::MAX - 1), (4, 1), (4, 9)] {
+            let answer = ask(&client, &map, TargetId(1), &of(stream, first)).await;
+            let refused = wire::decode::<Result<OrdersDone>>(&answer).unwrap().unwrap_err();
+            assert_eq!(refused.code, types::Code::Proto, "{stream} {first}: {refused}");
+        }
+        let kv = kv(&cont, "RP_2G1", 1);
+        kv.put(None, Cond::NONE, b"key", b"value").await.unwrap();
+        assert_eq!(kv.get(None, b"key").await.unwrap().unwrap(), b"value");
+    });
 }

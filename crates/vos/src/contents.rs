@@ -50,6 +50,8 @@ pub(crate) struct Contents {
     /// Clients that hold objects open, and the record that notes it.
     pub openers: BTreeMap<ClientId, Lsn>,
     pub last_epoch: Epoch,
+    /// There is, or was, a unit of a group of several members.
+    pub holds_copies: bool,
     /// Arrays to be looked at by aggregation.
     pub fragments: Fragments,
     /// Where sweeps of objects that need several slices go on; from the start after a restart.
@@ -301,6 +303,7 @@ impl Contents {
             }
             RecordDf::Scrub { progress } => self.scrub = progress,
             RecordDf::Opener { client, holds } => self.note_opener(client, holds, Lsn(0)),
+            RecordDf::HoldsCopies => self.holds_copies = true,
             RecordDf::Install(install) => self.replay_install(&install, &mut effects, space)?,
             RecordDf::InstallFacts { cont, unit, epochs, facts } => {
                 let facts = facts.iter().map(Facts::from_durable).collect();
@@ -386,7 +389,8 @@ impl Contents {
             | RecordDf::SumRegion { .. }
             | RecordDf::BadBlocks { .. }
             | RecordDf::Scrub { .. }
-            | RecordDf::Opener { .. } => self.replay(record, &mut Space::default()),
+            | RecordDf::Opener { .. }
+            | RecordDf::HoldsCopies => self.replay(record, &mut Space::default()),
             _ => Err(Error::new(Code::Csum, "a table holds a record of the log")),
         }
     }
@@ -446,6 +450,9 @@ impl Contents {
         }
         for &client in self.openers.keys() {
             add(&RecordDf::Opener { client, holds: true });
+        }
+        if self.holds_copies {
+            add(&RecordDf::HoldsCopies);
         }
         (out, count)
     }

@@ -369,6 +369,7 @@ impl PoolShard {
             return Err(Error::new(Code::Busy, "the container was made anew meanwhile"));
         }
         let counts = piece_counts(&image, &payload);
+        self.note_copies(&ops);
         let (pieces, sums) = payload.commit();
         let mut install = changes_of(&image, &pieces, &counts, cont)?;
         install.sums = sums_df(&pieces, &sums);

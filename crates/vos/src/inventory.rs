@@ -5,10 +5,12 @@
 //! ([`crate::image`]). What only snapshots see is listed, too.
 
 use types::{Code, ContId, CsumKind, Epoch, Error, Result, Unit, hash};
+use wire::obj::Op;
 
 use crate::index::at::{ArrayRef, ObjectAt};
 use crate::index::extent::Place;
 use crate::index::slot::{AkeyRef, DkeyRef};
+use crate::record::RecordDf;
 use crate::segments::Segments;
 use crate::shard::PoolShard;
 use crate::space::Run;
@@ -17,6 +19,20 @@ use crate::space::Run;
 const PAGE_DKEYS: usize = 256;
 
 impl PoolShard {
+    /// True when there may be units of groups of several members: there was one at some time. So who looks for such
+    /// units need not go through millions of others.
+    pub fn holds_copies(&self) -> bool {
+        self.state.borrow().holds_copies
+    }
+
+    /// Notes that what these ops change is of groups of several members, if it is, before they are logged.
+    pub(crate) fn note_copies(&self, ops: &[Op<'_>]) {
+        if !self.holds_copies() && ops.iter().any(|op| !op.unit().object.is_alone()) {
+            self.log_record(&RecordDf::HoldsCopies);
+            self.state.borrow_mut().holds_copies = true;
+        }
+    }
+
     /// Up to `max` units of a container after `after` that hold something, now or in a snapshot (or that one may be made of), in
     /// [`Unit::list_order`], each with the newest epoch of anything in it; whether these are all. `after` need not be there. Two members with the same
     /// snapshots that have made the same changes tell the same.

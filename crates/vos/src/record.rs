@@ -284,6 +284,8 @@ pub(crate) enum RecordDf<'a> {
         /// Ascending.
         facts: Vec<FactsDf>,
     },
+    /// From here on the shard holds units of groups of several members.
+    HoldsCopies,
 }
 
 /// All of a dkey; what was there goes away, and so does its past.
@@ -623,6 +625,7 @@ mod tests {
                 },
                 vec![21, 7, 1, 2, 3, 4, 6, 5, 4, 1, 5, 3, 2, 7, 1],
             ),
+            (RecordDf::HoldsCopies, vec![22]),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (

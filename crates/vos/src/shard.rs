@@ -468,6 +468,7 @@ impl PoolShard {
         self.require_cont(cont)?;
         self.require_open(cont)?;
         self.check_payload(cont, ops, &payload)?;
+        self.note_copies(ops);
         let (pieces, sums) = payload.commit();
         let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, effects| {
@@ -625,6 +626,7 @@ impl PoolShard {
         if self.state.borrow().prepared.contains_key(&tx) {
             return Ok(self.last_lsn());
         }
+        self.note_copies(&decoded.ops);
         let (pieces, sums) = payload.commit();
         let (lsn, ()) = self.change(|state, _| {
             self.fill_sums(&pieces, &sums);

@@ -8,7 +8,7 @@ use env::{Env, Rng, SimWorld};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, CsumKind, Durability, Epoch, ObjType, Result, Unit};
+use types::{Code, CsumKind, Durability, Epoch, ObjClass, ObjType, Oid, Result, Unit};
 use vos::{PoolShard, PoolShardConfig, Store, SumPolicy};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
@@ -712,4 +712,34 @@ fn a_member_catches_up_while_a_snapshot_is_being_made() {
         });
         world.clear();
     }
+}
+
+/// Who comes back asks the others what of theirs it should have; in a pool without copies that must not mean a walk
+/// through millions of objects.
+#[test]
+fn a_shard_knows_whether_it_ever_held_copies() {
+    let world = SimWorld::new(1);
+    let env = world.node("a");
+    world.block_on(async {
+        let (store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+        let put = |class: ObjClass| {
+            let object = Oid::generate(0, 3, ObjType::MultiHashed, class, 0);
+            let value = UpdateValue::Inline(b"v");
+            let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
+            Op::Update { unit: object.first_unit(), dkey: b"d", cond: Cond::NONE, iods }
+        };
+        let lsn = write(&shard, 1, &[put(ObjClass::SX)], b"", None).await.unwrap();
+        shard.durable(lsn).await.unwrap();
+        let (store, shard) = reopen(&env, store, shard).await;
+        assert!(!shard.holds_copies());
+        let lsn = write(&shard, 2, &[put("RP_2G1".parse().unwrap())], b"", None).await.unwrap();
+        shard.durable(lsn).await.unwrap();
+        assert!(shard.holds_copies());
+        let (store, shard) = reopen(&env, store, shard).await;
+        assert!(shard.holds_copies(), "from the log, or its last checkpoint");
+        shard.checkpoint().await.unwrap();
+        let (_store, shard) = reopen(&env, store, shard).await;
+        assert!(shard.holds_copies());
+    });
+    world.clear();
 }
