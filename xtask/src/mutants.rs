@@ -32,8 +32,8 @@ const MUTANTS: &[Mutant] = &[
         what: "a coordinator tells a decision that its log has failed to write",
         edits: &[Edit {
             path: "crates/engine/src/commit.rs",
-            from: "            ctx.shard.written(lsn).await?;\n        }\n        self.coordinating.borrow_mut().remove(&tx);\n",
-            to: "            let written = ctx.shard.written(lsn).await;\n            self.coordinating.borrow_mut().remove(&tx);\n            written?;\n        }\n        self.coordinating.borrow_mut().remove(&tx);\n",
+            from: "            Ok(step) => step.written(ctx).await?,\n",
+            to: "            Ok(step) => {\n                let written = step.written(ctx).await;\n                self.coordinating.borrow_mut().remove(&tx);\n                written?\n            }\n",
         }],
     },
     Mutant {
@@ -42,23 +42,23 @@ const MUTANTS: &[Mutant] = &[
         edits: &[
             Edit {
                 path: "crates/engine/src/commit.rs",
-                from: "            ctx.shard.written(lsn).await?;\n        }\n        self.coordinating",
-                to: "            ctx.shard.durable(lsn).await?;\n        }\n        self.coordinating",
+                from: "            Ok(step) => step.written(ctx).await?,\n",
+                to: "            Ok(step) => step.durable(ctx).await?,\n",
             },
             Edit {
                 path: "crates/engine/src/commit.rs",
-                from: "        } else {\n            ctx.shard.written(lsn).await?;\n        }\n        Ok((epoch_min, reply))",
-                to: "        } else {\n            ctx.shard.durable(lsn).await?;\n        }\n        Ok((epoch_min, reply))",
+                from: "        } else {\n            step.written(ctx).await?;\n        }\n        Ok((epoch_min, reply))",
+                to: "        } else {\n            step.durable(ctx).await?;\n        }\n        Ok((epoch_min, reply))",
             },
             Edit {
                 path: "crates/engine/src/commit.rs",
-                from: "                    Ok(lsn) => ctx.shard.written(lsn).await,\n                    Err(error) => Err(error),\n                }\n            } else {",
-                to: "                    Ok(lsn) => ctx.shard.durable(lsn).await,\n                    Err(error) => Err(error),\n                }\n            } else {",
+                from: "                        Ok(step) => step.written(ctx).await,\n",
+                to: "                        Ok(step) => step.durable(ctx).await,\n",
             },
             Edit {
                 path: "crates/engine/src/admin.rs",
-                from: "                ctx.shard.written(lsn).await?;\n                Ok(wire::encode(&Ok::<_, Error>(outcome)))",
-                to: "                ctx.shard.durable(lsn).await?;\n                Ok(wire::encode(&Ok::<_, Error>(outcome)))",
+                from: "self.decide(pool, &ctx, tx, unit, outcome).await?.written(&ctx).await?;",
+                to: "self.decide(pool, &ctx, tx, unit, outcome).await?.durable(&ctx).await?;",
             },
         ],
     },

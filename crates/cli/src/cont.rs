@@ -304,7 +304,20 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         match info.props.layout {
             ContLayout::Posix => writeln!(out, "Container azk://{at} is ready."),
             ContLayout::Plain => writeln!(out, "Container {at} is ready."),
+        }?;
+        let copies = info.props.file_oclass.scheme.members().max(info.props.oclass.scheme.members());
+        let mut ranks: Vec<_> = pool.map().targets.iter().map(|target| target.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        if copies > ranks.len() {
+            writeln!(
+                out,
+                "Its objects have {copies} copies, but the pool has {} engine(s): copies that share an engine are \
+                 lost together.",
+                ranks.len()
+            )?;
         }
+        Ok(())
     })
 }
 
