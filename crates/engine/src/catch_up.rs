@@ -54,7 +54,12 @@ impl Joining {
                     touched.note_ops(Lsn(1), cont, &batch.ops);
                 }
             }
-            _ => {}
+            // A part changes nothing before its outcome; what is installed is whole.
+            Order::Prepare { .. }
+            | Order::Decision { .. }
+            | Order::ForgetDecision { .. }
+            | Order::Install { .. }
+            | Order::InstallFacts { .. } => {}
         }
     }
 
