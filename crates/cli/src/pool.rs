@@ -1,5 +1,7 @@
 //! `azekura pool`: pools of space.
 
+mod health;
+mod members;
 mod store;
 
 use crate::exit::Outcome;
@@ -9,6 +11,8 @@ use crate::scrub::{self, TargetScrub};
 use crate::session::Session;
 use crate::system::dir::SystemDir;
 use clap::{Args, Subcommand};
+use health::HealthReport;
+use members::TargetMembers;
 use serde::Serialize;
 use std::io::Write;
 pub use store::role_text;
@@ -16,7 +20,7 @@ use store::{TargetStore, TargetTiers};
 use types::{Durability, Rank, Result, TargetId, limits, size};
 use wire::admission::{AdmissionStat, GateStat, Limit};
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
-use wire::map::{DownReason, TargetState};
+use wire::map::{DownReason, TargetInfo, TargetState};
 
 /// Create, list and change pools.
 #[derive(Args, Debug)]
@@ -41,6 +45,17 @@ enum PoolVerb {
         /// Devices, log and aggregation of each target, too
         #[arg(long, short)]
         verbose: bool,
+    },
+    /// Show in one line how a pool does, and what to do; all pools without a name
+    ///
+    /// HEALTHY, DEGRADED (fewer copies, still more than one), AT RISK (one copy left) or DATA UNAVAILABLE. Exit code
+    /// 0 when healthy, 1 when degraded or at risk, 6 when some objects cannot be reached.
+    #[command(
+        after_help = "Examples:\n  azekura pool health\n  azekura pool health tank --json | jq -r '.[].state'"
+    )]
+    Health {
+        /// Label or UUID
+        pool: Option<String>,
     },
     /// Compare all data of a pool with their checksums now
     #[command(
@@ -163,6 +178,12 @@ struct PoolReport {
     targets: Vec<TargetReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     space: Option<SpaceReport>,
+    /// How it does, by container, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<HealthReport>,
+    /// What is on its way between members of groups, by target; when some are behind, or with `--verbose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members: Option<Vec<TargetMembers>>,
     /// How bulk transfers are admitted, by target, once it was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     admission: Option<Vec<TargetAdmission>>,
@@ -229,6 +250,8 @@ impl PoolReport {
             map_version: info.map.version,
             targets: info.map.targets.iter().map(target).collect(),
             space: None,
+            health: None,
+            members: None,
             admission: None,
             stores: None,
             scrub: None,
@@ -242,6 +265,7 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
         PoolVerb::Create(args) => create(session, args),
         PoolVerb::List => list(session),
         PoolVerb::Query { pool, verbose } => query(session, pool, *verbose),
+        PoolVerb::Health { pool } => health::run(session, pool.as_deref()),
         PoolVerb::Scrub { pool, wait } => {
             let pool = session.open_pool(&Name::parse(pool), OpenMode::ReadOnly)?;
             scrub::run(session, &pool, *wait)
@@ -348,9 +372,15 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
     let mut report = PoolReport::of(&info);
     let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
     let space = opened.client().block_on(opened.query())?;
-    if verbose {
-        let stats = opened.client().block_on(opened.store_stats())?;
-        report.stores = Some(stats.into_iter().map(TargetStore::of).collect());
+    let client = opened.client();
+    let health = HealthReport::of(&info, &client.block_on(client.pool_health(&info))?);
+    let is_behind = |target: &TargetInfo| target.reason == Some(DownReason::Behind);
+    if verbose || info.map.targets.iter().any(is_behind) {
+        let stats = client.block_on(opened.store_stats())?;
+        report.members = Some(stats.iter().filter_map(TargetMembers::of).collect());
+        if verbose {
+            report.stores = Some(stats.into_iter().map(TargetStore::of).collect());
+        }
     }
     report.space = Some(SpaceReport {
         targets: space.targets.iter().filter_map(TargetTiers::of).collect(),
@@ -368,12 +398,14 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
     report.admission = admission(&opened)?;
     let scrub = scrub::report(&opened)?;
     report.scrub = Some(scrub);
+    report.health = Some(health);
     session.out.show(&report, |out| {
         write_pairs(
             out,
             &[
                 ("Label", report.label.clone()),
                 ("UUID", report.uuid.clone()),
+                ("Health", report.health.as_ref().map_or("", HealthReport::summary).to_string()),
                 ("Durability", report.durability.to_string()),
                 ("Index and log tier", of(space.total.scm_free_bytes, space.total.scm_bytes)),
                 ("Data tier", of(space.total.nvme_free_bytes, space.total.nvme_bytes)),
@@ -414,6 +446,9 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
             table.row(row);
         }
         table.write(out)?;
+        if let Some(health) = &report.health {
+            members::show_containers(&health.containers, out)?;
+        }
         let down = info.map.targets.iter().filter(|target| target.state == TargetState::Down);
         for target in down {
             if target.holds_its_part() {
@@ -436,6 +471,9 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
                  'azekura pool reset-target {1} {0} --lose-data'.",
                 target.id, report.label
             )?;
+        }
+        if let Some(members) = &report.members {
+            members::show(members, verbose, out)?;
         }
         if let Some(stores) = &report.stores {
             store::show(stores, out)?;

@@ -4,6 +4,7 @@ mod harness;
 
 use harness::{System, noise};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -84,4 +85,83 @@ fn files_with_copies_outlive_engines_that_are_killed() {
     assert!(!listed.contains("gone"), "{listed}");
     let check = system.json(&["fs", "check", "azk://tank/home"]);
     assert_eq!(check["clean"], true, "{check}");
+}
+
+/// Waits until `pool health` says all this of the pool; its exit code then.
+fn until_health(system: &System, parts: &[&str]) -> Option<i32> {
+    loop {
+        let output = system.run(&["pool", "health", "tank", "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let summary = report[0]["summary"].as_str().unwrap();
+        if parts.iter().all(|part| summary.contains(part)) {
+            return output.status.code();
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Runs a command until it prints all this.
+fn until_said(system: &System, args: &[&str], parts: &[&str]) {
+    while !parts.iter().all(|part| system.ok(args).contains(part)) {
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn what_is_lost_is_said_with_what_to_do() {
+    let system = System::up(3, 2);
+    system.ok(&["pool", "create", "tank", "--size", "900MiB"]);
+    system.ok(&["cont", "create", "tank", "home", "--rd-fac", "1"]);
+    std::fs::write(system.path("file"), noise(1, 3_000_000)).unwrap();
+    // A small file is where its name is. Engine 0 holds the catalog: it is another one that dies.
+    let mut dirs = (0..).map(|number| format!("azk://tank/home/dir{number}"));
+    let dir = dirs.find(|dir| {
+        system.ok(&["fs", "mkdir", dir]);
+        let stat = &system.json(&["fs", "stat", dir])[0];
+        stat["groups"][0]["members"][0]["rank"] != 0
+    });
+    let url = &format!("{}/file", dir.unwrap());
+    system.ok(&["fs", "cp", system.path("file").to_str().unwrap(), url]);
+    system.ok(&["fs", "set-attr", "azk://tank/home/", "--oclass", "RP_3GX"]);
+    system.ok(&["fs", "cp", system.path("file").to_str().unwrap(), "azk://tank/home/wide"]);
+
+    assert_eq!(until_health(&system, &["HEALTHY: all 6 targets are up"]), Some(0));
+    let stat = &system.json(&["fs", "stat", url])[0];
+    assert_eq!((&stat["oclass"], &stat["copies"]), (&"RP_2G1".into(), &2.into()), "{stat}");
+    let members = stat["groups"][0]["members"].as_array().unwrap();
+    assert_eq!(members.len(), 2, "{stat}");
+    assert_ne!(members[0]["rank"], members[1]["rank"], "{stat}");
+    assert!(members.iter().all(|member| member["state"] == "up"), "{stat}");
+    assert_eq!((&members[0]["leads"], &members[1]["leads"]), (&true.into(), &false.into()));
+    let query = system.json(&["pool", "query", "tank", "--verbose"]);
+    let home = &query["health"]["containers"][0];
+    assert_eq!((&home["rd_fac"], &home["copies_left"]), (&1.into(), &2.into()), "{query}");
+    assert!(query["members"].as_array().unwrap().len() == 6, "{query}");
+
+    // The engine of the file's leader: another member leads then.
+    let lost = members[0]["rank"].as_u64().unwrap();
+    // Engines join in any order: ranks are not numbers of directories.
+    let status = system.json(&["status"]);
+    let mut engines = status["engines"].as_array().unwrap().iter();
+    let pid = engines.find(|engine| engine["rank"] == lost).unwrap()["pid"].as_u64().unwrap();
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+    let who = format!("engine {lost} gives no answer");
+    let what = format!("start engine {lost} again");
+    let left = "some objects of home have one copy left";
+    let parts = ["AT RISK: 2 of 6 targets are not whole", &who, left, &what];
+    assert_eq!(until_health(&system, &parts), Some(1));
+    // Once it is down in the map, and not only silent.
+    let parts = ["1 group has 1 copy left", "down, gives no answer", "up, leads"];
+    until_said(&system, &["fs", "stat", url], &parts);
+    let parts = ["3 in each of 2 groups, on 6 targets; 2 groups have 2 copies left"];
+    until_said(&system, &["fs", "stat", "--verbose", "azk://tank/home/wide"], &parts);
+    until_said(&system, &["pool", "query", "tank"], &["Health", "AT RISK"]);
+
+    // Of what has no copies, some is gone with the engine.
+    system.ok(&["cont", "create", "tank", "bare", "--type", "plain", "--oclass", "S1"]);
+    let parts = ["DATA UNAVAILABLE", "some objects of bare cannot be reached"];
+    assert_eq!(until_health(&system, &parts), Some(6));
+    heal(&system);
+    assert_eq!(until_health(&system, &["HEALTHY"]), Some(0));
+    system.fails(3, &["no pool 'else'"], &["pool", "health", "else"]);
 }

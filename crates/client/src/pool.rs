@@ -17,7 +17,7 @@ use wire::admission::AdmissionStat;
 use wire::control::{
     ContAsk, ContInfo, ControlReply, ControlRequest, Evict, Name, OpenMode, PoolInfo, Subject,
 };
-use wire::map::{PoolMap, TargetState};
+use wire::map::{DownReason, PoolMap, TargetState};
 use wire::obj::{PoolShardStat, Request};
 use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
@@ -176,6 +176,9 @@ const ROOM_AGE_MAX: Duration = Duration::from_secs(2);
 /// How long who makes a file waits to learn where there is room.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// How long an excluded target may take to tell something of itself.
+const EXCLUDED_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// Space of a pool.
 #[derive(Clone, Debug, Default)]
 pub struct SpaceInfo {
@@ -238,23 +241,11 @@ impl Pool {
     /// Asks every target for its space. Targets that do not answer count as absent.
     pub async fn query(&self) -> Result<SpaceInfo> {
         let map = self.map();
-        let request = wire::encode(&Request::PoolShardStat { pool: self.0.state.id });
-        let asked = map.targets.iter().map(|target| {
-            let request = &request;
-            async move {
-                let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
-                let client = &self.0.client;
-                let stat = match client.target(target.id).ask(client, &self.0.state, ask).await {
-                    Ok(answer) => Some(wire::decode::<PoolShardStat>(&answer.body[1..])?),
-                    Err(error) => {
-                        tracing::warn!("target {}: {error}", target.id);
-                        None
-                    }
-                };
-                Ok::<_, types::Error>(TargetSpace { target: target.id, state: target.state, stat })
-            }
-        });
-        let targets = try_join_all(asked).await?;
+        let stats = self.ask_all(&Request::PoolShardStat { pool: self.0.state.id }).await?;
+        let state =
+            |target: TargetId| map.target(target).map_or(TargetState::DownOut, |of| of.state);
+        let space = |(target, stat)| TargetSpace { target, state: state(target), stat };
+        let targets: Vec<TargetSpace> = stats.into_iter().map(space).collect();
         let mut total = PoolShardStat::default();
         for stat in targets.iter().filter_map(|target| target.stat) {
             total.scm_bytes += stat.scm_bytes;
@@ -312,24 +303,7 @@ impl Pool {
     /// Asks every target for its devices, its log and its aggregation; `None` for one that gives
     /// no answer.
     pub async fn store_stats(&self) -> Result<Vec<(TargetId, Option<StoreStat>)>> {
-        let map = self.map();
-        let request = wire::encode(&Request::StoreStat { pool: self.0.state.id });
-        let asked = map.targets.iter().map(|target| {
-            let request = &request;
-            async move {
-                let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
-                let client = &self.0.client;
-                let stat = match client.target(target.id).ask(client, &self.0.state, ask).await {
-                    Ok(answer) => Some(wire::decode::<StoreStat>(&answer.body[1..])?),
-                    Err(error) => {
-                        tracing::warn!("target {}: {error}", target.id);
-                        None
-                    }
-                };
-                Ok::<_, types::Error>((target.id, stat))
-            }
-        });
-        try_join_all(asked).await
+        self.ask_all(&Request::StoreStat { pool: self.0.state.id }).await
     }
 
     /// Asks one target for its space.
@@ -360,6 +334,7 @@ impl Pool {
         self.ask_all(&Request::Scrub { pool: self.0.state.id }).await
     }
 
+    /// Asks every target; `None` for one that gives no answer, and at once for one that is known to give none.
     async fn ask_all<T: DeserializeOwned>(
         &self,
         request: &Request<'_>,
@@ -369,14 +344,25 @@ impl Pool {
         let asked = map.targets.iter().map(|target| {
             let request = &request;
             async move {
-                let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
                 let client = &self.0.client;
-                let answer = match client.target(target.id).ask(client, &self.0.state, ask).await {
-                    Ok(answer) => Some(wire::decode::<T>(&answer.body[1..])?),
-                    Err(error) => {
+                let link = client.target(target.id);
+                let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
+                let asked = link.ask(client, &self.0.state, ask);
+                let answer = match target.reason {
+                    Some(DownReason::Silent) => None,
+                    // Many of them run no more.
+                    Some(DownReason::Excluded) => {
+                        client.env().timeout(EXCLUDED_TIME_MAX, asked).await
+                    }
+                    Some(DownReason::Behind | DownReason::Lost) | None => Some(asked.await),
+                };
+                let answer = match answer {
+                    Some(Ok(answer)) => Some(wire::decode::<T>(&answer.body[1..])?),
+                    Some(Err(error)) => {
                         tracing::warn!("target {}: {error}", target.id);
                         None
                     }
+                    None => None,
                 };
                 Ok::<_, types::Error>((target.id, answer))
             }

@@ -91,6 +91,8 @@ impl Target {
             devices: self.store.device_stats().await?,
             log: ctx.shard.log_stat(),
             aggregation: ctx.shard.aggregation_stat(),
+            streams: ctx.streams.stat(),
+            catching_up: ctx.joining.stat(),
         })
     }
 

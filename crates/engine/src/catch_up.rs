@@ -21,6 +21,7 @@ use wire::map::{DownReason, PoolMap};
 use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
 use wire::obj::{Cond, Op, Request, TxOutcome};
 use wire::order::Order;
+use wire::store::CatchUpStat;
 
 /// Units or keys asked for at once.
 const LIST_COUNT: u32 = 1024;
@@ -38,6 +39,7 @@ pub(crate) struct Joining {
     /// An order found no room.
     is_full: Cell<bool>,
     is_running: Cell<bool>,
+    stat: Cell<CatchUpStat>,
 }
 
 impl Joining {
@@ -72,6 +74,17 @@ impl Joining {
         is_behind
     }
 
+    /// How far it has come; `None`: it is not behind.
+    pub fn stat(&self) -> Option<CatchUpStat> {
+        self.touched.borrow().as_ref().map(|_| self.stat.get())
+    }
+
+    fn count(&self, change: impl FnOnce(&mut CatchUpStat)) {
+        let mut stat = self.stat.get();
+        change(&mut stat);
+        self.stat.set(stat);
+    }
+
     fn has_touched(&self, cont: ContId, unit: Unit) -> bool {
         let touched = self.touched.borrow();
         touched.as_ref().is_some_and(|touched| touched.newest_of(cont, unit) != Lsn::default())
@@ -94,6 +107,7 @@ impl Target {
         let joining = &ctx.joining;
         if !is_behind {
             joining.touched.replace(None);
+            joining.stat.take();
             return;
         }
         joining.touched.borrow_mut().get_or_insert_default();
@@ -127,7 +141,11 @@ impl Target {
         self.drop_what_leaders_know_better(ctx).await?;
         // Nobody else leads.
         let leads = |target: &TargetId| *target != self.id && placement::follows(*target, &map);
-        let others = map.targets.iter().map(|info| info.id).filter(leads);
+        let others: Vec<TargetId> = map.targets.iter().map(|info| info.id).filter(leads).collect();
+        ctx.joining.count(|stat| {
+            stat.tries += 1;
+            (stat.targets_left, stat.units_left) = (others.len() as u64, 0);
+        });
         let mut mended = 0;
         for other in others {
             let conts: Vec<ContId> = self.ask_member(ctx, &map, other, MemberAsk::Notes).await?;
@@ -139,6 +157,7 @@ impl Target {
             for cont in ctx.shard.conts() {
                 mended += self.compare_units(ctx, &map, other, cont).await?;
             }
+            ctx.joining.count(|stat| stat.targets_left = stat.targets_left.saturating_sub(1));
         }
         if ctx.joining.is_full.get() {
             return Err(Error::new(Code::NoSpace, "there is no room for what was missed"));
@@ -224,9 +243,11 @@ impl Target {
         }
         // What is left is not here at all.
         differ.extend(theirs.into_keys());
+        ctx.joining.count(|stat| stat.units_left = differ.len() as u64);
         let mut mended = 0;
         for unit in differ {
             mended += self.compare_keys(ctx, map, leader, cont, unit).await?;
+            ctx.joining.count(|stat| stat.units_left = stat.units_left.saturating_sub(1));
         }
         Ok(mended)
     }
@@ -280,6 +301,7 @@ impl Target {
             let with_facts = lots.peek().is_none();
             let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts };
             let () = self.ask_member(ctx, map, leader, ask).await?;
+            ctx.joining.count(|stat| stat.keys_mended += lot.len() as u64);
         }
         Ok(differ.len() as u64)
     }

@@ -26,6 +26,7 @@ use vos::{Lsn, Unsettled};
 use wire::map::PoolMap;
 use wire::obj::{Op, ReadCheck, Request};
 use wire::order::{Order, Orders, OrdersDone};
+use wire::store::StreamStat;
 
 /// Most orders in one message, and most bytes of them; one is sent whatever its size.
 const MESSAGE_ORDERS_MAX: usize = 256;
@@ -170,6 +171,17 @@ impl Streams {
         let (sender, settled) = oneshot::channel();
         self.waiting.borrow_mut().push((number, sender));
         settled.await.map_err(|_| not_known())
+    }
+
+    /// What is on its way, by member.
+    pub fn stat(&self) -> Vec<StreamStat> {
+        let out = self.out.borrow();
+        let of = |(member, stream): (&TargetId, &Rc<Stream>)| {
+            let queue = stream.queue.borrow();
+            let bytes = queue.iter().map(|queued| queued.bytes() as u64).sum();
+            StreamStat { member: *member, orders: queue.len() as u64, bytes }
+        };
+        out.iter().map(of).collect()
     }
 
     /// A follower of the group that is nearly full.

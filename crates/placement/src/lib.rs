@@ -20,7 +20,9 @@ mod domain;
 mod draw;
 mod hint;
 mod layout;
+mod losses;
 
 pub use class::check_class;
 pub use hint::{HintTable, hint_beside, hint_for};
 pub use layout::{Layout, follows, is_live, layout};
+pub use losses::{Losses, losses};

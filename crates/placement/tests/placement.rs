@@ -1,6 +1,6 @@
 //! Properties of placement, against naive statements of what it promises.
 
-use placement::{HintTable, Layout, check_class, hint_beside, hint_for, layout};
+use placement::{HintTable, Layout, check_class, hint_beside, hint_for, is_live, layout, losses};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Code, ContProps, ObjClass, ObjType, Oid, PoolId, Rank, TargetId, hash};
@@ -430,5 +430,55 @@ proptest! {
         let rest: Vec<_> =
             before.targets().iter().copied().filter(|id| *id != TargetId(gone)).collect();
         prop_assert_eq!(after.targets(), &rest[..]);
+    }
+}
+
+/// What is said of the worst group holds for all that are drawn, and some are that bad.
+#[test]
+fn losses_are_those_of_the_worst_object() {
+    let reasons = [DownReason::Silent, DownReason::Behind, DownReason::Lost, DownReason::Excluded];
+    for seed in 0..400u64 {
+        let mut random = (0..).map(|at| hash::mix2(seed, at) as usize);
+        let mut map = match seed % 3 {
+            0 => map_of(&[(&["a"], 2), (&["b"], 1), (&["c"], 1), (&["d"], 1)]),
+            1 => map_of(&[(&["a", "x"], 1), (&["a", "y"], 2), (&["b", "z"], 1), (&["c", "w"], 1)]),
+            _ => map_of(&[(&[], 2), (&[], 2)]),
+        };
+        let lost = random.next().unwrap() % 4;
+        for _ in 0..lost {
+            let at = random.next().unwrap() % map.targets.len();
+            let target = &mut map.targets[at];
+            target.state = TargetState::Down;
+            target.reason = Some(reasons[random.next().unwrap() % 4]);
+            target.left = 1 + (random.next().unwrap() % 3) as u32;
+        }
+        let silent = Rank((random.next().unwrap() % 8) as u32);
+        let answers = |rank: Rank| rank != silent;
+        for (class, width) in [("S1", 1), ("RP_2G1", 2), ("RP_3G1", 3), ("RP_4G1", 4)] {
+            let told = losses(width, &map, answers);
+            let (mut least, mut is_unavailable) = (width, false);
+            for number in 0..600 {
+                let layout = layout(oid(number, class, 0), &map).unwrap();
+                let answers_for = |&target: &TargetId| answers(map.target(target).unwrap().rank);
+                let leader = layout.leader(0, &map);
+                let is_whole = |target: &&TargetId| {
+                    answers_for(target)
+                        && match width {
+                            1 => leader == Some(**target),
+                            _ => is_live(**target, &map),
+                        }
+                };
+                let left = layout.members(0).iter().filter(is_whole).count();
+                least = least.min(left);
+                // While somebody whole does not answer, the others wait until that one is called down.
+                let candidates = layout.members(0).iter().filter(is_whole).count();
+                is_unavailable |= candidates == 0 && !leader.is_some_and(|one| answers_for(&one));
+            }
+            assert_eq!(told.copies_left, least, "seed {seed}, {class}: {map:?}, silent {silent}");
+            assert_eq!(
+                told.is_unavailable, is_unavailable,
+                "seed {seed}, {class}: {map:?}, silent {silent}"
+            );
+        }
     }
 }

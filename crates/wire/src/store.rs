@@ -1,7 +1,7 @@
 //! What a target tells of its store: devices, log, aggregation. For operators.
 
 use serde::{Deserialize, Serialize};
-use types::Histogram;
+use types::{Histogram, TargetId};
 
 /// Answer to [`crate::obj::Request::StoreStat`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -12,6 +12,33 @@ pub struct StoreStat {
     pub log: Option<LogStat>,
     /// Joining of small extents since the engine's start.
     pub aggregation: AggregationStat,
+    /// Orders on their way to other members of the groups that the target leads, by member.
+    pub streams: Vec<StreamStat>,
+    /// What it has still to compare, when it was away; `None`: nothing.
+    pub catching_up: Option<CatchUpStat>,
+}
+
+/// Orders that a member has not answered yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StreamStat {
+    /// Whom they are for.
+    pub member: TargetId,
+    pub orders: u64,
+    /// With their data.
+    pub bytes: u64,
+}
+
+/// How far a target has come that was away. Counts begin when it is back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CatchUpStat {
+    /// How often it has begun; anew whenever the pool's map has changed meanwhile.
+    pub tries: u64,
+    /// Other targets that it has not yet compared with in this try.
+    pub targets_left: u64,
+    /// Units known to differ from those of the target that it compares with now.
+    pub units_left: u64,
+    /// Keys that it has got.
+    pub keys_mended: u64,
 }
 
 /// What a device is for.

@@ -5,6 +5,7 @@
 
 mod attr;
 mod check;
+mod copies;
 mod copy;
 mod edit;
 mod entry;

@@ -1,5 +1,6 @@
 //! `azekura fs stat`.
 
+use super::copies::ObjectCopies;
 use super::entry::{EntryReport, kind_name, mode_text};
 use super::remote::Remote;
 use crate::exit::Outcome;
@@ -15,7 +16,9 @@ use wire::control::OpenMode;
 ///
 /// A symbolic link itself is shown, unless -L is given.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  azekura fs stat azk://tank/home/data/a.bin")]
+#[command(
+    after_help = "Examples:\n  azekura fs stat azk://tank/home/data/a.bin\n  azekura fs stat --verbose azk://tank/home/data"
+)]
 pub struct StatArgs {
     /// Files or directories
     #[arg(required = true, value_name = "URL", value_parser = super::url_parser())]
@@ -23,6 +26,9 @@ pub struct StatArgs {
     /// Follow symbolic links
     #[arg(short = 'L', long)]
     dereference: bool,
+    /// Where each copy is, of objects of many groups too
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 #[derive(Serialize)]
@@ -36,6 +42,9 @@ struct StatReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     file_oclass: Option<String>,
     chunk_bytes: u64,
+    /// Where its own object is; not that of its name, which is with the directory.
+    #[serde(flatten)]
+    copies: Option<ObjectCopies>,
     atime_ns: i64,
     ctime_ns: i64,
 }
@@ -50,6 +59,13 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
             FileKind::Symlink => Some(remote.readlink(&url.path)?),
             _ => None,
         };
+        let copies = match stat.kind() {
+            // It is all in its name's entry.
+            FileKind::Symlink => None,
+            _ => Some(ObjectCopies::of(
+                &remote.dfs().container().copies(stat.oid).map_err(|error| error.context(url))?,
+            )),
+        };
         let report = StatReport {
             entry: EntryReport::of(url.to_string().as_bytes(), &stat, target.as_deref()),
             ino: stat.ino,
@@ -57,6 +73,7 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
             oclass: obj.class().map_err(|error| error.context(url))?.to_string(),
             file_oclass: obj.file_class().map(|class| class.to_string()),
             chunk_bytes: obj.chunk_bytes(),
+            copies,
             atime_ns: stat.atime_ns,
             ctime_ns: stat.ctime_ns,
         };
@@ -84,9 +101,13 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
                 ("Modified", utc(stat.mtime_ns)),
                 ("Changed", utc(stat.ctime_ns)),
             ];
+            pairs.extend(report.copies.as_ref().map(|copies| ("Copies", copies.summary())));
             pairs.extend(report.file_oclass.clone().map(|class| ("Class of new files", class)));
             pairs.extend(entry.target.clone().map(|target| ("Leads to", target)));
             write_pairs(out, &pairs)?;
+            if let Some(copies) = &report.copies {
+                copies.show(args.verbose, out)?;
+            }
         }
         Ok(())
     })

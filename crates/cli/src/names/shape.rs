@@ -93,6 +93,9 @@ fn pool(ours: &Value) -> Value {
     let mut ranks: Vec<u64> = targets.iter().filter_map(|target| target["rank"].as_u64()).collect();
     ranks.sort_unstable();
     ranks.dedup();
+    // What comes back catches up; nothing is rebuilt elsewhere.
+    let is_behind = targets.iter().any(|target| target["reason"] == "behind");
+    let rebuild = if is_behind { "busy" } else { "idle" };
     // Free space is known to those who asked for it only.
     let tier = |medium: &str, total: &str, free: &str| json!({ "media_type": medium, "total": ours[total], "free": ours["space"][free] });
     json!({
@@ -105,7 +108,7 @@ fn pool(ours: &Value) -> Value {
         "total_engines": ranks.len(),
         "version": ours["map_version"],
         "enabled_ranks": ranks,
-        "rebuild": { "status": 0, "state": "idle", "objects": 0, "records": 0 },
+        "rebuild": { "status": 0, "state": rebuild, "objects": 0, "records": 0 },
         "tier_stats": [
             tier("scm", "scm_bytes", "scm_free_bytes"),
             tier("nvme", "nvme_bytes", "nvme_free_bytes"),

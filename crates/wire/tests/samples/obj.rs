@@ -13,7 +13,9 @@ use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
 use wire::obj::*;
 use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, Scrub, ScrubRate, ScrubStat};
-use wire::store::{AggregationStat, DeviceRole, DeviceStat, LogStat, StoreStat};
+use wire::store::{
+    AggregationStat, CatchUpStat, DeviceRole, DeviceStat, LogStat, StoreStat, StreamStat,
+};
 use wire::versions::{ContStage, ContVersions};
 
 const OID: Oid = Oid { hi: 0x0d00_0100_0000_0007, lo: 0x55 };
@@ -490,5 +492,12 @@ fn store_stat() -> StoreStat {
             moved_bytes: 13,
             discarded_bytes: 14,
         },
+        streams: vec![StreamStat { member: TargetId(15), orders: 16, bytes: 17 }],
+        catching_up: Some(CatchUpStat {
+            tries: 18,
+            targets_left: 19,
+            units_left: 20,
+            keys_mended: 21,
+        }),
     }
 }

@@ -1,0 +1,94 @@
+//! What losses mean for objects: how many copies are left of the worst group that may exist.
+//!
+//! No object is looked at. A group may consist of any targets that [`crate::layout`] keeps apart, so what holds for the worst
+//! choice of them holds for all objects.
+
+use crate::layout::{follows, is_live};
+use std::collections::BTreeMap;
+use types::{Rank, TargetId};
+use wire::map::{PoolMap, TargetInfo};
+
+/// The worst group of so many members.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Losses {
+    /// Members that have all and answer.
+    pub copies_left: usize,
+    /// A group may have nobody who answers for it.
+    pub is_unavailable: bool,
+}
+
+/// What is left of groups of `width` members, at least one, when only engines that `answers` names do so.
+pub fn losses(width: usize, map: &PoolMap, answers: impl Fn(Rank) -> bool) -> Losses {
+    let placed: Vec<&TargetInfo> =
+        map.targets.iter().filter(|target| is_placed_on(target.id, map)).collect();
+    if width == 1 {
+        let serves = |target: &&TargetInfo| target.holds_its_part() && answers(target.rank);
+        let is_unavailable = !placed.iter().all(serves);
+        return Losses { copies_left: usize::from(!is_unavailable), is_unavailable };
+    }
+    let apart = domains(width, &placed, map);
+    let is_missing = |target: &&&TargetInfo| !is_live(target.id, map) || !answers(target.rank);
+    let missing: Vec<&TargetInfo> = placed.iter().filter(is_missing).copied().collect();
+    // A group in which `last` is the one who would know most, and cannot be asked.
+    let is_lost_with = |last: &TargetInfo| {
+        if follows(last.id, map) && answers(last.rank) {
+            return false;
+        }
+        let knows_no_more = |other: &&&TargetInfo| match (rank_of(other, map), rank_of(last, map)) {
+            (None, _) => true,
+            (Some(of), Some(least)) if of == least => {
+                !(follows(other.id, map) && answers(other.rank))
+            }
+            (Some(of), Some(least)) => of < least,
+            (Some(_), None) => false,
+        };
+        let others = missing.iter().filter(knows_no_more);
+        let mut found: Vec<usize> = others.map(|other| apart[&other.id]).collect();
+        found.sort_unstable();
+        found.dedup();
+        found.len() >= width
+    };
+    let mut lost: Vec<usize> = missing.iter().map(|target| apart[&target.id]).collect();
+    lost.sort_unstable();
+    lost.dedup();
+    Losses {
+        copies_left: width.saturating_sub(lost.len()),
+        is_unavailable: missing.iter().any(|last| is_lost_with(last)),
+    }
+}
+
+/// How late a member left: who leads when nobody is whole. `None`: it has nothing.
+fn rank_of(target: &TargetInfo, map: &PoolMap) -> Option<u32> {
+    match target.holds_its_part() {
+        true if is_live(target.id, map) => Some(u32::MAX),
+        true => Some(target.left),
+        false => None,
+    }
+}
+
+fn is_placed_on(target: TargetId, map: &PoolMap) -> bool {
+    let weights = map.placements.iter().flat_map(|set| &set.weights);
+    weights.clone().any(|(id, weight)| *id == target && *weight > 0)
+}
+
+/// Numbers of the domains that members of groups of `width` do not share: of the widest kind of which there are enough.
+fn domains(width: usize, placed: &[&TargetInfo], map: &PoolMap) -> BTreeMap<TargetId, usize> {
+    let path =
+        |target: &TargetInfo| map.engine_of(target.id).map_or(&[][..], |engine| &engine.domain[..]);
+    let depth_max = placed.iter().map(|target| path(target).len()).max().unwrap_or(0);
+    for depth in 1..=depth_max + 1 {
+        let mut known = BTreeMap::new();
+        let mut numbers = BTreeMap::new();
+        for target in placed {
+            let path = path(target);
+            let rank = (depth > path.len()).then_some(target.rank);
+            let count = known.len();
+            let number = *known.entry((&path[..depth.min(path.len())], rank)).or_insert(count);
+            numbers.insert(target.id, number);
+        }
+        if known.len() >= width {
+            return numbers;
+        }
+    }
+    placed.iter().enumerate().map(|(at, target)| (target.id, at)).collect()
+}
