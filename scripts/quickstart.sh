@@ -2,7 +2,8 @@
 # A tour: starts a system of 2 engines with 2 targets each in a fresh directory, copies this
 # checkout and the sources it is built from in, reads everything back and compares bytes and
 # attributes, kills an engine and starts it again, mounts the container and works in it with
-# programs that know nothing of Azekura, measures against this machine's tmpfs, stops.
+# programs that know nothing of Azekura, measures against this machine's tmpfs, stops. Then three engines and
+# a container whose objects have two copies: one engine is killed during a copy and stays dead, nothing is lost.
 # Leaves nothing behind. usage: scripts/quickstart.sh [PATH-OF-AZEKURA]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +21,7 @@ finish() {
         echo "quickstart: failed; what the engines said:" >&2
         tail -v -n 20 "$AZEKURA_SYSTEM"/engine*/engine.log >&2 || true
     fi
+    for job in $(jobs -p); do kill "$job" 2>/dev/null || true; done
     "$bin" umount "$dir/mnt" >/dev/null 2>&1 || true
     "$bin" down --wait 10 >/dev/null 2>&1 || true
     rm -rf "$dir" "$memory"
@@ -168,6 +170,56 @@ printf '\n  %-8s %12s %12s\n' "" azekura tmpfs
 table io bytes_per_s MiB/s 1048576
 table md ops_per_s op/s 1
 
+run down
+
+# Files with copies outlive an engine. Engine 0 holds the catalog here, so it is another one that dies.
+echo
+echo "quickstart: two copies of everything, and an engine that dies while files are copied"
+export AZEKURA_SYSTEM="$dir/three"
+mkdir "$dir/sources"
+cp -a "$tree/crates" "$tree/docs" "$dir/sources"
+run up --engines 3 --targets 1
+run pool create tank --size 3GiB
+run cont create tank home --rd-fac 1
+# Somebody else who writes, to places all over the system: how long the longest of these took.
+for place in 0 1 2 3 4 5; do "$bin" fs mkdir "azk://tank/home/other$place" >/dev/null; done
+writer() {
+    local longest=0 begin took place
+    while [[ ! -e $dir/enough ]]; do
+        for place in 0 1 2 3 4 5; do
+            begin=$(date +%s%N)
+            "$bin" --quiet fs put README.md "azk://tank/home/other$place/README.md" >/dev/null
+            took=$((($(date +%s%N) - begin) / 1000000))
+            if ((took > longest)); then longest=$took; fi
+        done
+        echo "$longest" >"$dir/longest"
+    done
+}
+writer &
+writer=$!
+printf '\n$ azekura fs cp -r --verify %s azk://tank/home/tree &\n' "$dir/sources"
+"$bin" fs cp -r --verify "$dir/sources" azk://tank/home/tree >"$dir/copied.txt" &
+copier=$!
+until "$bin" fs stat azk://tank/home/tree/crates >/dev/null 2>&1; do sleep 0.05; done
+read -r pid _ <"$AZEKURA_SYSTEM/engine2/engine.pid"
+printf '\n$ kill -9 %s    # one of three engines, for good\n' "$pid"
+kill -9 "$pid"
+wait "$copier"
+touch "$dir/enough"
+wait "$writer"
+echo
+cat "$dir/copied.txt"
+run fs cp -r azk://tank/home/tree "$dir/back"
+diff -r --no-dereference "$dir/sources" "$dir/back"
+diff <(attributes "$dir/sources") <(attributes "$dir/back")
+echo "quickstart: $(attributes "$dir/back" | wc -l) entries came back as they were, without the engine that died"
+run fs check azk://tank/home
+# Its exit code says that something is missing.
+run pool health || [[ $? == 1 ]]
+run fs stat azk://tank/home/tree/docs/concepts.md
+seconds=$(awk '{ printf "%.1f", $1 / 1000 }' "$dir/longest")
+echo
+echo "quickstart: writing stood still for $seconds s where that engine was concerned"
 run down
 cat <<END
 

@@ -294,6 +294,16 @@ impl Container {
         link.keep_connected(self.client(), self.pool());
     }
 
+    /// Targets that together hold all objects: all of the pool, but without those that are not whole while each object has a
+    /// whole copy elsewhere.
+    pub fn listers(&self) -> Vec<TargetId> {
+        let map = self.0.pool.map();
+        let copies = 1 + usize::from(self.0.info.props.rd_fac);
+        let is_covered = copies > 1 && placement::losses(copies, &map, |_| true).copies_left > 0;
+        let all = map.targets.iter().map(|target| target.id);
+        all.filter(|&target| !is_covered || placement::is_live(target, &map)).collect()
+    }
+
     /// Units that `target` holds, in [`Unit::list_order`] from after `after`.
     pub async fn list_objects(
         &self,
@@ -307,11 +317,11 @@ impl Container {
     }
 
     /// Objects of the container, whatever targets they are on, in [`Oid::list_order`] from after
-    /// `after`: some `count_max` of them, each once. Asks all targets at once.
+    /// `after`: some `count_max` of them, each once. Asks all [`Container::listers`] at once.
     pub async fn list_all_objects(&self, after: Option<Oid>, count_max: u32) -> Result<Objects> {
-        let map = self.0.pool.map();
         let from = after.map(Unit::last_of);
-        let asked = map.targets.iter().map(|target| self.list_objects(target.id, from, count_max));
+        let listers = self.listers();
+        let asked = listers.iter().map(|&target| self.list_objects(target, from, count_max));
         let shards = try_join_all(asked).await?;
         // What is beyond the last one of a cut list may be missing in the others' order.
         let known_to = shards

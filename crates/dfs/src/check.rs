@@ -152,13 +152,13 @@ impl Dfs {
 }
 
 impl Shared {
-    /// All objects of the container, over all targets.
+    /// All objects of the container.
     async fn list_objects(&self) -> Result<BTreeSet<Oid>> {
         let mut objects = BTreeSet::new();
-        for target in &self.cont.pool().map().targets {
+        for target in self.cont.listers() {
             let mut after = None;
             loop {
-                let page = self.cont.list_objects(target.id, after, OBJECTS_PER_REQUEST).await?;
+                let page = self.cont.list_objects(target, after, OBJECTS_PER_REQUEST).await?;
                 after = page.units.last().copied();
                 objects.extend(page.units.into_iter().map(|unit| unit.object));
                 if page.complete || after.is_none() {
@@ -174,8 +174,8 @@ impl Shared {
     /// Removed objects that are bound to be freed, now or with a last open handle.
     async fn waiting(&self) -> Result<BTreeSet<Oid>> {
         let mut waiting = BTreeSet::new();
-        for target in &self.cont.pool().map().targets {
-            waiting.extend(self.cont.list_orphans(target.id).await?);
+        for target in self.cont.listers() {
+            waiting.extend(self.cont.list_orphans(target).await?);
         }
         Ok(waiting)
     }

@@ -88,6 +88,7 @@ impl ObjectCopies {
             let groups = if count == 1 { "group has" } else { "groups have" };
             match (count, left) {
                 (0, _) => {}
+                _ if self.groups.len() == 1 => text += &format!("; {left} left"),
                 (_, 1) => text += &format!("; {count} {groups} 1 copy left"),
                 _ => text += &format!("; {count} {groups} {left} copies left"),
             }
