@@ -205,7 +205,12 @@ impl<'a> Batch<'a> {
                         return Err(error);
                     }
                 }
-                Err(error) if matches!(error.code, Code::Stale | Code::Unreach) => {}
+                Err(error) if matches!(error.code, Code::Stale | Code::Unreach) => {
+                    if !self.writes() {
+                        // It may have other parts now, and an earlier answer would be about those of before.
+                        attempt.begin_anew(self.cont.client());
+                    }
+                }
                 outcome => return outcome,
             }
         }

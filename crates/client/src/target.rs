@@ -216,7 +216,16 @@ impl TargetLink {
                             pool.forget_rooms();
                         }
                         if env.now() + attempt.pause >= deadline {
-                            return Err(error);
+                            return Err(match error.code {
+                                Code::Stale => Error::new(
+                                    Code::TimedOut,
+                                    format!(
+                                        "target {} does not lead, and nobody else yet",
+                                        self.id
+                                    ),
+                                ),
+                                _ => error,
+                            });
                         }
                         match error.code {
                             Code::Stale => {

@@ -46,8 +46,8 @@ impl Target {
             }
             Request::AskOutcome { pool, tx, coordinator } => {
                 let ctx = self.mapped_shard(pool).await?;
-                self.led_group(&ctx, coordinator)?;
-                Ok(wire::encode(&Ok::<_, Error>(self.outcome_of(&ctx, tx))))
+                let outcome = self.outcome_to_tell(pool, &ctx, tx, coordinator).await?;
+                Ok(wire::encode(&Ok::<_, Error>(outcome)))
             }
             Request::AdmissionStat { pool } => {
                 let ctx = self.shard(pool).await?;
@@ -115,7 +115,12 @@ impl Target {
         };
         self.carry_out_order(op).await?;
         let held = made.and_then(|pool| self.incarnation_of(pool));
-        Ok(AdminReply { incarnation: held.unwrap_or(0), ..AdminReply::default() })
+        let served = made.and_then(|pool| self.shards.borrow().get(&pool).cloned());
+        Ok(AdminReply {
+            incarnation: held.unwrap_or(0),
+            is_unsure: served.is_some_and(|ctx| ctx.is_unsure.get()),
+            ..AdminReply::default()
+        })
     }
 
     /// Which making of a pool's part is here, served or not.
@@ -147,7 +152,7 @@ impl Target {
         if self.replaced.borrow().get(&pool) == Some(&incarnation) {
             // It was an older word that meant another one.
             let shard = self.store.open_shard(pool).await?;
-            let ctx = Rc::new(TargetPool::new(&self.env, shard));
+            let ctx = Rc::new(TargetPool::opened_again(&self.env, shard));
             self.shards.borrow_mut().insert(pool, ctx.clone());
             self.failed.borrow_mut().remove(&pool);
             self.replaced.borrow_mut().remove(&pool);

@@ -7,6 +7,7 @@
 
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::batch::Ask;
+use crate::follow::as_order_origin;
 use crate::opens::Handle;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
@@ -16,7 +17,7 @@ use transport::IncomingBulk;
 use types::{Code, Epoch, Error, Result, Unit};
 use vos::{Origin, Segments};
 use wire::obj::{Batch, BulkSums, Cond, Op, OpReply, Recx, Sums, UpdateIod, UpdateValue};
-use wire::order::{Order, OrderOrigin};
+use wire::order::Order;
 
 /// Largest array, records: what a signed 64-bit offset reaches.
 const RECORDS_MAX: u64 = i64::MAX as u64;
@@ -243,10 +244,11 @@ impl Target {
             wire::encode_into(&reply, &mut answer);
             let sums_at = answer.len();
             wire::encode_into(&BulkSums::NONE, &mut answer);
-            let origin = Some(Origin { tx: ask.tx(), reply: &answer });
+            let of = group.as_ref().and_then(|_| translated.ops.first().map(Op::unit));
+            let origin = Some(Origin { tx: ask.tx(), of, reply: &answer });
             let lsn = ctx.shard.apply(batch.cont, epoch, &translated.ops, payload, origin, &[])?;
             let bulk = if group.is_some() { data.to_vec() } else { Vec::new() };
-            let origin = Some(OrderOrigin { tx: ask.tx(), reply: &answer });
+            let origin = origin.and_then(as_order_origin);
             let (cont, ops) = (batch.cont, translated.ops.clone());
             let (orphaned, adopted) = (Vec::new(), Vec::new());
             let order = Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted };

@@ -7,6 +7,7 @@
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::append::Append;
 use crate::figures::Begun;
+use crate::follow::as_order_origin;
 use crate::group::Group;
 use crate::links::Plan;
 use crate::streams::Sent;
@@ -18,7 +19,7 @@ use types::{ClientId, Code, Epoch, Error, Result, limits};
 use vos::{Lsn, Origin, OrphanChange, Payload, Segments};
 use wire::Header;
 use wire::obj::{Batch, BulkSums, Op, Request, TxId};
-use wire::order::{Order, OrderOrigin};
+use wire::order::Order;
 use wire::scrub::FoundBy;
 
 /// A request without a deadline waits this long for a held key, or to be let in.
@@ -123,7 +124,8 @@ impl Target {
             while self.running.borrow().contains(&tx) {
                 self.env.sleep(RETRY_PAUSE).await;
             }
-            if let Some(answer) = ctx.shard.replayed(tx)? {
+            let first = batch.ops.iter().find(|op| op.is_write()).map(Op::unit);
+            if let Some(answer) = self.replay(&ctx, tx, first).await? {
                 if self.re_register(client, batch) {
                     ctx.shard.noted(ctx.shard.note_opener(client)).await;
                 }
@@ -373,7 +375,9 @@ impl Target {
         if writes {
             // What a retry gets has no bulk.
             wire::encode_into(&BulkSums::NONE, &mut answer);
-            let origin = Some(Origin { tx: ask.tx(), reply: &answer });
+            let changed = || batch.ops.iter().find(|op| op.is_write()).map(Op::unit);
+            let of = group.as_ref().and_then(|_| changed());
+            let origin = Some(Origin { tx: ask.tx(), of, reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), copied, origin);
             self.carry_out(plan.after);
@@ -439,7 +443,7 @@ impl Target {
                 OrphanChange::Remove(unit) => adopted.push(unit),
             }
         }
-        let origin = origin.map(|origin| OrderOrigin { tx: origin.tx, reply: origin.reply });
+        let origin = origin.and_then(as_order_origin);
         let (cont, sums, changed) = (batch.cont, batch.sums, ops.clone());
         let order = Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted };
         self.ship(batch.pool, ctx, group, &order, bulk, Some((cont, &changed)))

@@ -18,8 +18,8 @@ use wire::Kind;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::Service;
 use wire::map::{DownReason, PoolMap};
-use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
-use wire::obj::{Cond, Op, Request, TxOutcome};
+use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
+use wire::obj::{Cond, Op, Request, TxId, TxOutcome};
 use wire::order::Order;
 use wire::store::CatchUpStat;
 
@@ -36,6 +36,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Joining {
     /// What orders have touched since it is behind; `None`: it is not.
     touched: RefCell<Option<Unsettled>>,
+    /// Units with keys that were installed since then: they may look as new as the leader's for these alone.
+    installed: RefCell<BTreeSet<(ContId, Unit)>>,
     /// An order found no room.
     is_full: Cell<bool>,
     is_running: Cell<bool>,
@@ -43,6 +45,11 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
+    /// Begins to note what orders touch.
+    pub fn begin(&self) {
+        self.touched.borrow_mut().get_or_insert_default();
+    }
+
     /// Notes what an order touches.
     pub fn note(&self, ctx: &TargetPool, order: &Order<'_>) {
         let mut touched = self.touched.borrow_mut();
@@ -56,12 +63,14 @@ impl Joining {
                     touched.note_ops(Lsn(1), cont, &batch.ops);
                 }
             }
-            // A part changes nothing before its outcome; what is installed is whole.
+            Order::Install { cont, unit, .. } | Order::InstallFacts { cont, unit } => {
+                self.installed.borrow_mut().insert((*cont, *unit));
+            }
+            // A part changes nothing before its outcome.
             Order::Prepare { .. }
             | Order::Decision { .. }
             | Order::ForgetDecision { .. }
-            | Order::Install { .. }
-            | Order::InstallFacts { .. } => {}
+            | Order::Answers { .. } => {}
         }
     }
 
@@ -87,6 +96,9 @@ impl Joining {
 
     fn has_touched(&self, cont: ContId, unit: Unit) -> bool {
         let touched = self.touched.borrow();
+        if self.installed.borrow().contains(&(cont, unit)) {
+            return true;
+        }
         touched.as_ref().is_some_and(|touched| touched.newest_of(cont, unit) != Lsn::default())
     }
 
@@ -106,11 +118,14 @@ impl Target {
             ctx.map().ok().and_then(|map| map.target(self.id)?.reason) == Some(DownReason::Behind);
         let joining = &ctx.joining;
         if !is_behind {
-            joining.touched.replace(None);
-            joining.stat.take();
+            if !ctx.is_unsure.get() {
+                joining.touched.replace(None);
+                joining.installed.take();
+                joining.stat.take();
+            }
             return;
         }
-        joining.touched.borrow_mut().get_or_insert_default();
+        joining.begin();
         if joining.is_running.replace(true) {
             return;
         }
@@ -138,7 +153,7 @@ impl Target {
     async fn catch_up(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
         let map = ctx.map()?;
         ctx.joining.is_full.set(false);
-        self.drop_what_leaders_know_better(ctx).await?;
+        self.drop_nameless_of_others(ctx).await?;
         // Nobody else leads.
         let leads = |target: &TargetId| *target != self.id && placement::follows(*target, &map);
         let others: Vec<TargetId> = map.targets.iter().map(|info| info.id).filter(leads).collect();
@@ -148,12 +163,13 @@ impl Target {
         });
         let mut mended = 0;
         for other in others {
-            let conts: Vec<ContId> = self.ask_member(ctx, &map, other, MemberAsk::Notes).await?;
+            let conts = self.take_notes_of(ctx, &map, other).await?;
             if let Some(cont) = conts.iter().find(|cont| !ctx.shard.has_cont(**cont)) {
                 // Made or destroyed meanwhile; the control service will tell.
                 let text = format!("it has not been told yet of container {cont}");
                 return Err(Error::new(Code::Busy, text));
             }
+            self.take_answers_of(ctx, &map, other).await?;
             for cont in ctx.shard.conts() {
                 mended += self.compare_units(ctx, &map, other, cont).await?;
             }
@@ -171,24 +187,94 @@ impl Target {
         self.tell_control(&map, &told).await
     }
 
-    /// Parts in doubt, decisions and objects without a name, of groups that others lead: those have decided and freed
-    /// meanwhile, and tell what is left.
-    async fn drop_what_leaders_know_better(self: &Rc<Self>, ctx: &Rc<TargetPool>) -> Result<()> {
-        let is_others = |unit: Unit| {
-            !unit.object.is_alone()
-                && self.leader_of(ctx, unit).is_ok_and(|leader| leader != self.id)
+    /// Gets the notes of a leader: decisions and objects without a name. Parts in doubt and decisions of its groups that it
+    /// does not have itself are dropped: it has decided, and told who had to know. Returns the containers that it knows.
+    pub(crate) async fn take_notes_of(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        leader: TargetId,
+    ) -> Result<Vec<ContId>> {
+        let is_theirs = |unit: Unit| {
+            !unit.object.is_alone() && self.leader_of(ctx, unit).is_ok_and(|of| of == leader)
         };
-        for (tx, _) in ctx.shard.prepared() {
-            if crate::commit::part_unit(ctx, tx).is_some_and(is_others) {
+        // What it tells later comes in orders.
+        let parts = ctx.shard.prepared().into_iter().map(|(tx, _)| tx);
+        let is_of_theirs = |tx: &TxId| crate::commit::part_unit(ctx, *tx).is_some_and(is_theirs);
+        let parts: Vec<TxId> = parts.filter(is_of_theirs).collect();
+        let decisions: Vec<TxId> = {
+            let all = ctx.shard.decisions().into_iter();
+            let of_theirs =
+                all.filter(|(_, _, units)| units.first().copied().is_some_and(is_theirs));
+            of_theirs.map(|(tx, ..)| tx).collect()
+        };
+        let notes: Notes = self.ask_member(ctx, map, leader, MemberAsk::Notes).await?;
+        if ctx.map_version() != map.version {
+            return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
+        }
+        for tx in parts {
+            if !notes.parts.contains(&tx) && ctx.shard.is_prepared(tx) {
+                tracing::debug!(
+                    "target {}: drops part {tx:?}, unknown to target {leader}",
+                    self.id
+                );
                 ctx.shard.decide(tx, TxOutcome::Aborted, None, &[])?;
             }
         }
         ctx.unpark();
-        for (tx, _, participants) in ctx.shard.decisions() {
-            if participants.first().is_some_and(|unit| is_others(*unit)) {
+        for tx in decisions {
+            if !notes.decisions.contains(&tx) {
+                tracing::debug!(
+                    "target {}: drops decision {tx:?}, unknown to target {leader}",
+                    self.id
+                );
                 ctx.shard.forget_decision(tx)?;
             }
         }
+        ctx.shard.written(ctx.shard.last_lsn()).await?;
+        Ok(notes.conts)
+    }
+
+    /// Gets the answers for retries that a leader keeps, and drops others of its groups: what those were about nobody else
+    /// has done.
+    pub(crate) async fn take_answers_of(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        leader: TargetId,
+    ) -> Result<()> {
+        let is_theirs = |unit: &Unit| self.leader_of(ctx, *unit).is_ok_and(|of| of == leader);
+        // What it answers later comes with its orders.
+        let own = ctx.shard.shared_replies().into_iter();
+        let mut own: BTreeSet<TxId> =
+            own.filter(|(_, of)| is_theirs(of)).map(|(tx, _)| tx).collect();
+        let mut after = None;
+        loop {
+            let ask = MemberAsk::Answers { after, count_max: LIST_COUNT };
+            let sent: Vec<TxId> = self.ask_member(ctx, map, leader, ask).await?;
+            for tx in &sent {
+                own.remove(tx);
+            }
+            after = sent.last().copied();
+            if sent.len() < LIST_COUNT as usize {
+                break;
+            }
+        }
+        if ctx.map_version() != map.version {
+            return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
+        }
+        for tx in own {
+            ctx.shard.forget_reply(tx)?;
+        }
+        ctx.shard.durable(ctx.shard.last_lsn()).await
+    }
+
+    /// Drops objects without a name of groups that others lead: those have freed some meanwhile, and tell what is left.
+    async fn drop_nameless_of_others(self: &Rc<Self>, ctx: &Rc<TargetPool>) -> Result<()> {
+        let is_others = |unit: Unit| {
+            !unit.object.is_alone()
+                && self.leader_of(ctx, unit).is_ok_and(|leader| leader != self.id)
+        };
         for (cont, unit) in ctx.shard.orphans() {
             if is_others(unit) {
                 let payload = self.stage(ctx, &[])?;
@@ -252,7 +338,50 @@ impl Target {
         Ok(mended)
     }
 
-    async fn compare_keys(
+    /// The keys of a unit that a target has, with the newest epoch of anything under each.
+    pub(crate) async fn keys_at(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        target: TargetId,
+        cont: ContId,
+        unit: Unit,
+    ) -> Result<HashMap<Vec<u8>, Epoch>> {
+        let mut all: HashMap<Vec<u8>, Epoch> = HashMap::default();
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let ask = MemberAsk::Keys { cont, unit, after: last.as_deref(), count_max: LIST_COUNT };
+            let page: KeyList = self.ask_member(ctx, map, target, ask).await?;
+            last = page.keys.last().map(|(key, _)| key.to_vec());
+            all.extend(page.keys.into_iter().map(|(key, epoch)| (key.into_vec(), epoch)));
+            if page.complete {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The same of this target.
+    pub(crate) async fn keys_here(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        unit: Unit,
+    ) -> Result<BTreeMap<Vec<u8>, Epoch>> {
+        let mut all = BTreeMap::new();
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let (keys, complete) =
+                ctx.shard.list_keys(cont, unit, last.as_deref(), LIST_COUNT as usize).await?;
+            last = keys.last().map(|(key, _)| key.clone());
+            all.extend(keys);
+            if complete {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Compares the keys of a unit with its leader's; how many were mended.
+    pub(crate) async fn compare_keys(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
@@ -260,31 +389,12 @@ impl Target {
         cont: ContId,
         unit: Unit,
     ) -> Result<u64> {
-        let mut theirs: HashMap<Vec<u8>, Epoch> = HashMap::default();
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let ask = MemberAsk::Keys { cont, unit, after: last.as_deref(), count_max: LIST_COUNT };
-            let page: KeyList = self.ask_member(ctx, map, leader, ask).await?;
-            last = page.keys.last().map(|(key, _)| key.to_vec());
-            theirs.extend(page.keys.into_iter().map(|(key, epoch)| (key.into_vec(), epoch)));
-            if page.complete {
-                break;
-            }
-        }
+        let mut theirs = self.keys_at(ctx, map, leader, cont, unit).await?;
         let mut differ: Vec<Vec<u8>> = Vec::new();
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let (keys, complete) =
-                ctx.shard.list_keys(cont, unit, last.as_deref(), LIST_COUNT as usize).await?;
-            last = keys.last().map(|(key, _)| key.clone());
-            for (key, epoch) in keys {
-                let is_same = theirs.remove(&key) == Some(epoch);
-                if !is_same || ctx.joining.has_touched_key(cont, unit, &key) {
-                    differ.push(key);
-                }
-            }
-            if complete {
-                break;
+        for (key, epoch) in self.keys_here(ctx, cont, unit).await? {
+            let is_same = theirs.remove(&key) == Some(epoch);
+            if !is_same || ctx.joining.has_touched_key(cont, unit, &key) {
+                differ.push(key);
             }
         }
         differ.extend(theirs.into_keys());
@@ -306,7 +416,8 @@ impl Target {
         Ok(differ.len() as u64)
     }
 
-    async fn ask_member<T: serde::de::DeserializeOwned>(
+    /// Asks another target something as a member of its groups.
+    pub(crate) async fn ask_member<T: serde::de::DeserializeOwned>(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
@@ -314,8 +425,8 @@ impl Target {
         ask: MemberAsk<'_>,
     ) -> Result<T> {
         let engine = map.engine_of(other).ok_or_else(|| Error::bare(Code::NonExist))?;
-        let request =
-            MemberRequest { pool: map.pool, map_version: map.version, member: self.id, ask };
+        let (pool, map_version, newest) = (map.pool, map.version, ctx.shard.last_epoch());
+        let request = MemberRequest { pool, map_version, member: self.id, newest, ask };
         let body = wire::encode(&Request::Member(request));
         let answer = self.peers.ask(engine, other, &body, &[]).await?;
         match wire::decode::<Result<T>>(&answer.body)? {

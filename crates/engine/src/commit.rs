@@ -12,6 +12,7 @@
 
 use crate::admission::PREPARE_WAIT_MAX;
 use crate::batch::check_map;
+use crate::follow::as_order_origin;
 use crate::streams::Sent;
 use crate::target::{Session, Target, TargetPool};
 use futures_util::future::join_all;
@@ -22,7 +23,7 @@ use types::{Code, Epoch, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Origin};
 use wire::Header;
 use wire::obj::{Batch, Op, Prepared, Request, Sums, TxId, TxOutcome, TxReply};
-use wire::order::{Order, OrderOrigin};
+use wire::order::Order;
 
 /// A participant asks after this long without a decision; after a restart, at once.
 const DOUBT_TIME: Duration = Duration::from_millis(500);
@@ -77,7 +78,7 @@ impl Target {
             // An error means the sender is gone: the other try is over.
             let _ = over.await;
         }
-        if let Some(answer) = ctx.shard.replayed(tx)? {
+        if let Some(answer) = self.replay(&ctx, tx, Some(*first)).await? {
             return Ok(answer);
         }
         // Its parts may belong elsewhere by now.
@@ -156,10 +157,18 @@ impl Target {
         let answer = wire::encode(&Ok::<_, Error>(reply));
         let decided = self.log_decision(pool, ctx, tx, epoch, &participants, client_tx, &answer);
         match decided {
-            // When this fails, nobody knows what the log and other members say until they are asked again: the
+            // When the log fails, nobody knows what it and other members say until they are asked again: the
             // transaction stays pending until this engine is restarted. Also in a pool that
             // does not wait: the parts are on several devices, and lost together or not at all.
-            Ok(step) => step.written(ctx).await?,
+            Ok(step) => {
+                ctx.shard.written(step.lsn).await?;
+                if let Err(error) = step.sent.settled().await {
+                    // Leaders have changed. Who comes again is answered when all members have it, if this one leads still.
+                    self.coordinating.borrow_mut().remove(&tx);
+                    self.clone().repeat_decision(pool, ctx.clone(), tx, epoch, participants);
+                    return Err(error);
+                }
+            }
             Err(error) => {
                 self.coordinating.borrow_mut().remove(&tx);
                 return Err(error);
@@ -198,12 +207,14 @@ impl Target {
         answer: &[u8],
     ) -> Result<Step> {
         let group = self.led_group(ctx, participants[0])?;
-        let origin = Origin { tx: client_tx, reply: answer };
+        tracing::debug!("target {}: decides to commit {tx:?}", self.id);
+        let of = group.as_ref().map(|_| participants[0]);
+        let origin = Origin { tx: client_tx, of, reply: answer };
         let lsn = ctx.shard.log_decision(tx, epoch, participants, Some(origin))?;
-        let origin = Some(OrderOrigin { tx: client_tx, reply: answer });
+        let origin = as_order_origin(origin);
         let order = Order::Decision { tx, epoch, participants: participants.to_vec(), origin };
         let sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None);
-        Ok(Step { lsn, sent })
+        Ok(Step { lsn, sent, after: 0 })
     }
 
     /// Has one participant prepare its part.
@@ -353,7 +364,7 @@ impl Target {
         let order = Order::Prepare { tx, coordinator, batch: part };
         let data = if group.is_some() { data.to_vec() } else { Vec::new() };
         let sent = self.ship(pool, ctx, group.as_ref(), &order, data, None);
-        let step = Step { lsn, sent };
+        let step = Step { lsn, sent, after: 0 };
         if self.leader_of(ctx, coordinator).is_ok_and(|leader| leader == self.id) {
             // The decision comes behind it in the same log.
             step.durable(ctx).await?;
@@ -380,13 +391,17 @@ impl Target {
             ctx.shard.ready_to_decide(tx).await?;
         }
         let group = self.led_group(ctx, unit)?;
+        tracing::debug!("target {}: part {tx:?} of unit {unit}: {outcome:?}", self.id);
         let part = match group {
             Some(_) => ctx.shard.prepared_batch(tx),
             None => None,
         };
         let lsn = ctx.shard.decide(tx, outcome, None, &[])?;
-        let mut sent = Sent::NOWHERE;
+        // An earlier word of it may still be on its way to the others.
+        let (mut sent, mut after) =
+            (Sent::NOWHERE, group.as_ref().map_or(0, |_| ctx.streams.last()));
         if let Some((cont, batch)) = part {
+            after = 0;
             let batch: Batch<'_> = wire::decode(&batch)?;
             let (order, changed) = (Order::Decide { tx, outcome }, Some((cont, &batch.ops[..])));
             sent = self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), changed);
@@ -395,11 +410,31 @@ impl Target {
         if matches!(outcome, TxOutcome::Committed(_)) {
             self.reap_orphans(pool, ctx);
         }
-        Ok(Step { lsn, sent })
+        Ok(Step { lsn, sent, after })
+    }
+
+    /// The answer to an earlier try of a request that has changed `unit`, once all members of the unit's group have it.
+    ///
+    /// Errors: `Stale` when another target leads that group.
+    pub(crate) async fn replay(
+        &self,
+        ctx: &TargetPool,
+        tx: TxId,
+        unit: Option<Unit>,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(answer) = ctx.shard.replayed(tx)? else { return Ok(None) };
+        let Some(unit) = unit.filter(|unit| !unit.object.is_alone()) else {
+            return Ok(Some(answer));
+        };
+        self.led_group(ctx, unit)?;
+        ctx.streams.wait_for(ctx.streams.last()).await?;
+        self.led_group(ctx, unit)?;
+        // It may have been taken back meanwhile.
+        ctx.shard.replayed(tx)
     }
 
     /// What this coordinator knows of a transaction, by the name of one of its parts.
-    pub(crate) fn outcome_of(&self, ctx: &TargetPool, part: TxId) -> TxOutcome {
+    fn outcome_of(&self, ctx: &TargetPool, part: TxId) -> TxOutcome {
         let tx = part.whole();
         if self.coordinating.borrow().contains(&tx) {
             return TxOutcome::Pending;
@@ -408,6 +443,30 @@ impl Target {
             Some((epoch, _)) => TxOutcome::Committed(epoch),
             None => TxOutcome::Aborted,
         }
+    }
+
+    /// The same for a participant, once all members of the coordinator's group have it. What is not known is aborted, and no member of the coordinator's group may say anything else
+    /// later: one may have a decision that its leader, now lost, was about to make.
+    ///
+    /// Errors: `Stale` when another target leads that group.
+    pub(crate) async fn outcome_to_tell(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        part: TxId,
+        coordinator: Unit,
+    ) -> Result<TxOutcome> {
+        let group = self.led_group(ctx, coordinator)?;
+        let outcome = self.outcome_of(ctx, part);
+        tracing::debug!("target {}: tells of part {part:?}: {outcome:?}", self.id);
+        if outcome == TxOutcome::Aborted {
+            let order = Order::ForgetDecision { tx: part.whole() };
+            self.ship(pool, ctx, group.as_ref(), &order, Vec::new(), None).settled().await?;
+        }
+        if group.is_some() {
+            ctx.streams.wait_for(ctx.streams.last()).await?;
+        }
+        Ok(outcome)
     }
 
     /// Tells participants the outcome until each has acknowledged it; then forgets the decision.
@@ -430,6 +489,29 @@ impl Target {
                 && let Err(error) = target.forget_decision(pool, &ctx, tx, participants[0])
             {
                 tracing::warn!("target {}: forgetting a decision: {error}", target.id);
+            }
+        });
+    }
+
+    /// The same for one that was made before this target led the coordinator's group, or before a restart: once all members
+    /// of that have it.
+    fn repeat_decision(
+        self: Rc<Self>,
+        pool: PoolId,
+        ctx: Rc<TargetPool>,
+        tx: TxId,
+        epoch: Epoch,
+        participants: Vec<Unit>,
+    ) {
+        let Ok(group) = self.led_group(&ctx, participants[0]) else { return };
+        let order = Order::Decision { tx, epoch, participants: participants.clone(), origin: None };
+        let sent = self.ship(pool, &ctx, group.as_ref(), &order, Vec::new(), None);
+        let target = self.clone();
+        self.spawn_counted(async move {
+            // Another target leads the group else.
+            if sent.settled().await.is_ok() {
+                let outcome = TxOutcome::Committed(epoch);
+                target.tell_decision(pool, ctx, tx, outcome, participants);
             }
         });
     }
@@ -512,7 +594,7 @@ impl Target {
             if self.led_group(&ctx, unit).is_err_and(|error| error.code == Code::Stale) {
                 break;
             }
-            match self.ask_outcome(&ctx, tx, coordinator, &body).await {
+            match self.ask_outcome(pool, &ctx, tx, coordinator, &body).await {
                 Ok(TxOutcome::Pending) => {}
                 Ok(outcome) => match self.decide(pool, &ctx, tx, unit, outcome).await {
                     Ok(_) => break,
@@ -529,15 +611,16 @@ impl Target {
     }
 
     async fn ask_outcome(
-        &self,
-        ctx: &TargetPool,
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
         tx: TxId,
         coordinator: Unit,
         body: &[u8],
     ) -> Result<TxOutcome> {
         let leader = self.leader_of(ctx, coordinator)?;
         if leader == self.id {
-            return Ok(self.outcome_of(ctx, tx));
+            return self.outcome_to_tell(pool, ctx, tx, coordinator).await;
         }
         let map = ctx.map()?;
         let engine = map.engine_of(leader).ok_or_else(|| Error::bare(Code::NonExist))?;
@@ -565,8 +648,7 @@ impl Target {
         for (tx, epoch, participants) in ctx.shard.decisions() {
             let is_led = |unit: &Unit| is_meant(*unit) && self.led_group(ctx, *unit).is_ok();
             if participants.first().is_some_and(is_led) {
-                let outcome = TxOutcome::Committed(epoch);
-                self.clone().tell_decision(pool, ctx.clone(), tx, outcome, participants);
+                self.clone().repeat_decision(pool, ctx.clone(), tx, epoch, participants);
             }
         }
         for (tx, coordinator) in ctx.shard.prepared() {
@@ -592,18 +674,28 @@ pub(crate) fn part_unit(ctx: &TargetPool, tx: TxId) -> Option<Unit> {
 pub(crate) struct Step {
     lsn: Lsn,
     sent: Sent,
+    /// Waits for all orders up to this one, too.
+    after: u64,
 }
 
 impl Step {
     /// Waits for as much as the pool promises.
     pub async fn durable(self, ctx: &TargetPool) -> Result<()> {
         ctx.shard.durable(self.lsn).await?;
-        self.sent.settled().await
+        self.settled(ctx).await
     }
 
     /// Waits for stable storage whatever the pool promises.
     pub async fn written(self, ctx: &TargetPool) -> Result<()> {
         ctx.shard.written(self.lsn).await?;
-        self.sent.settled().await
+        self.settled(ctx).await
+    }
+
+    async fn settled(self, ctx: &TargetPool) -> Result<()> {
+        self.sent.settled().await?;
+        match self.after {
+            0 => Ok(()),
+            number => ctx.streams.wait_for(number).await,
+        }
     }
 }

@@ -3,12 +3,13 @@
 //! Orders of a leader are carried out one after the other, each once: a message that comes again is told by its
 //! numbers. A leader that leads under an older map is refused, so what it does cannot be acknowledged any more.
 
+use crate::suspects::{Recent, Suspects};
 use crate::target::{Target, TargetPool};
 use futures_util::lock::Mutex;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use transport::{Incoming, IncomingBulk};
-use types::map::HashMap;
 use types::{Code, ContId, Error, PoolId, Result, TargetId};
 use vos::{Lsn, Origin, OrphanChange, Payload};
 use wire::map::{PoolMap, TargetInfo};
@@ -23,13 +24,30 @@ struct Place {
     number: u64,
 }
 
+/// What comes from a leader.
+#[derive(Default)]
+struct Leader {
+    /// Locked while orders are carried out.
+    place: Rc<Mutex<Place>>,
+    recent: RefCell<Recent>,
+}
+
 /// The streams that a target follows in a pool, by leader.
 #[derive(Default)]
-pub(crate) struct Followed(RefCell<HashMap<TargetId, Rc<Mutex<Place>>>>);
+pub(crate) struct Followed(RefCell<BTreeMap<TargetId, Rc<Leader>>>);
 
 impl Followed {
-    fn of(&self, leader: TargetId) -> Rc<Mutex<Place>> {
+    fn of(&self, leader: TargetId) -> Rc<Leader> {
         self.0.borrow_mut().entry(leader).or_default().clone()
+    }
+
+    /// Gives up leaders that a map calls lost, and takes what they may have told some members and others not.
+    fn lose(&self, map: &PoolMap, suspects: &Suspects) {
+        for (leader, told) in self.0.borrow().iter() {
+            if !placement::is_live(*leader, map) {
+                suspects.add(told.recent.borrow_mut().take());
+            }
+        }
     }
 }
 
@@ -63,12 +81,15 @@ impl Target {
             .checked_sub(1)
             .and_then(|before| before.checked_add(orders.orders.len() as u64));
         let last = last.ok_or_else(|| Error::new(Code::Proto, "orders are numbered from 1"))?;
-        let place = ctx.followed.of(orders.from);
-        let mut place = place.lock().await;
+        let leader = ctx.followed.of(orders.from);
+        let mut place = leader.place.lock().await;
         if orders.map_version > ctx.map_version() {
             self.take_map_of(&ctx, orders.pool, orders.from).await?;
         }
         if place.stream != orders.stream {
+            // It was out of the map, or is another one under its name.
+            ctx.suspects.add(leader.recent.borrow_mut().take());
+            self.settle_suspects(orders.pool, &ctx);
             *place = Place { stream: orders.stream, number: orders.first - 1 };
         }
         if orders.first - 1 > place.number {
@@ -76,17 +97,19 @@ impl Target {
             return Err(Error::new(Code::Proto, text));
         }
         let (mut wanted, mut rest) = (Wanted::default(), &data[..]);
-        for (at, (order, bytes)) in orders.orders.iter().enumerate() {
+        leader.recent.borrow_mut().settle(orders.settled);
+        for (at, sent) in orders.orders.iter().enumerate() {
             let (mine, others) = rest
-                .split_at_checked(*bytes as usize)
+                .split_at_checked(sent.bulk_bytes as usize)
                 .ok_or_else(|| Error::new(Code::Proto, "an order lacks bulk data"))?;
             rest = others;
             let number = orders.first + at as u64;
             if number <= place.number {
                 continue;
             }
-            let order: Order<'_> = wire::decode(order)?;
+            let order: Order<'_> = wire::decode(sent.order)?;
             ctx.joining.note(&ctx, &order);
+            leader.recent.borrow_mut().note(&ctx, sent.number, &order);
             match self.carry_out_one(&ctx, &orders, order, mine, &mut wanted).await {
                 // Who catches up must not hold up the others; what it lacks is sent again.
                 Err(error) if error.code == Code::NoSpace && ctx.joining.note_full() => {
@@ -102,7 +125,8 @@ impl Target {
         }
         ctx.shard.durable(ctx.shard.last_lsn()).await?;
         ctx.shard.written(wanted.written).await?;
-        Ok(OrdersDone { number: last, is_short: ctx.shard.stat().is_short() })
+        let (is_short, newest) = (ctx.shard.stat().is_short(), ctx.shard.last_epoch());
+        Ok(OrdersDone { number: last, is_short, newest })
     }
 
     /// In the step in which an order takes effect: that its leader leads still, as far as is known here.
@@ -172,6 +196,12 @@ impl Target {
                     shard.install_dkey(cont, unit, dkey, bulk).await?;
                 }
             }
+            Order::Answers { answers } => {
+                self.may_lead(ctx, orders)?;
+                for answer in answers {
+                    shard.keep_reply(as_origin(answer))?;
+                }
+            }
             Order::InstallFacts { cont, unit } => {
                 if self.knows_cont(ctx, cont).await? {
                     shard.install_unit_facts(cont, unit, bulk).await?;
@@ -236,16 +266,33 @@ impl Target {
             return Ok(());
         }
         let map = Rc::new(map);
+        let of = |info: &TargetInfo| (info.id.0, info.state, info.reason, info.left);
+        let states: Vec<_> = map.targets.iter().map(of).collect();
+        tracing::debug!("target {}: pool {pool}: map {}: {states:?}", self.id, map.version);
         let before = ctx.map.replace(Some(map.clone()));
         let was_live = |target: &TargetInfo| {
             before.as_ref().is_some_and(|before| placement::is_live(target.id, before))
         };
         let is_lost =
             |target: &TargetInfo| was_live(target) && !placement::is_live(target.id, &map);
-        if ctx.shard.holds_copies() && map.targets.iter().any(is_lost) {
+        let is_mine = |target: &&TargetInfo| target.id == self.id;
+        let is_whole_again = map.targets.iter().find(is_mine).is_some_and(|target| {
+            before.is_some() && !was_live(target) && placement::is_live(self.id, &map)
+        });
+        if !placement::is_live(self.id, &map) {
+            // The map knows of it, and so do all who lead or follow by it.
+            ctx.is_unsure.set(false);
+        }
+        if ctx.shard.holds_copies() && (is_whole_again || map.targets.iter().any(is_lost)) {
             self.inherit(pool, ctx);
         }
         ctx.streams.follow_map(self.id, &map);
+        ctx.followed.lose(&map, &ctx.suspects);
+        ctx.suspects.add_given(ctx.streams.give_up(|unit| self.leads(ctx, unit)));
+        if !placement::is_live(self.id, &map) {
+            ctx.suspects.clear();
+        }
+        self.settle_suspects(pool, ctx);
         self.join_groups(pool, ctx);
         self.lead_what_is_ours(pool, ctx);
         Ok(())
@@ -261,5 +308,10 @@ impl Target {
 }
 
 fn as_origin(origin: OrderOrigin<'_>) -> Origin<'_> {
-    Origin { tx: origin.tx, reply: origin.reply }
+    Origin { tx: origin.tx, of: Some(origin.of), reply: origin.reply }
+}
+
+/// For orders; `None` for what is of no group of several members.
+pub(crate) fn as_order_origin(origin: Origin<'_>) -> Option<OrderOrigin<'_>> {
+    Some(OrderOrigin { tx: origin.tx, of: origin.of?, reply: origin.reply })
 }

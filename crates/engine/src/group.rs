@@ -11,8 +11,10 @@ use wire::map::PoolMap;
 use wire::obj::{Batch, Op, ReadCheck};
 
 /// The members of a group that this target leads, but itself, that are not lost. One that is behind follows, too.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Group {
+    /// A unit of the group.
+    pub of: Unit,
     pub followers: SmallVec<[TargetId; 5]>,
 }
 
@@ -32,7 +34,8 @@ impl Target {
     pub(crate) fn leader_of(&self, ctx: &TargetPool, unit: Unit) -> Result<TargetId> {
         let map = ctx.map()?;
         let leader = layout_with(unit, &map)?.leader(unit.group as usize, &map);
-        leader.ok_or_else(|| {
+        let is_unsure = !unit.object.is_alone() && ctx.is_unsure.get();
+        leader.filter(|leader| *leader != self.id || !is_unsure).ok_or_else(|| {
             Error::new(Code::Unreach, format!("no member of the group of unit {unit} serves"))
         })
     }
@@ -47,11 +50,11 @@ impl Target {
         let map = ctx.map()?;
         let layout = layout_with(unit, &map)?;
         let group = unit.group as usize;
-        if layout.leader(group, &map) != Some(self.id) {
+        if layout.leader(group, &map) != Some(self.id) || ctx.is_unsure.get() {
             return Err(Error::bare(Code::Stale));
         }
         let others = layout.followers(group, &map).filter(|target| *target != self.id);
-        Ok(Some(Group { followers: others.collect() }))
+        Ok(Some(Group { of: unit, followers: others.collect() }))
     }
 
     /// The group that a batch changes; `None` when it has one member, or nothing is changed.
@@ -78,9 +81,12 @@ impl Target {
         if units.clone().all(|(unit, _)| unit.object.is_alone()) {
             return Ok(None);
         }
+        if ctx.is_unsure.get() {
+            return Err(Error::bare(Code::Stale));
+        }
         let map = ctx.map()?;
         // Members of what is changed; none: a unit that is alone.
-        let mut changed: Option<SmallVec<[TargetId; 6]>> = None;
+        let mut changed: Option<(Unit, SmallVec<[TargetId; 6]>)> = None;
         let mut last: Option<(Oid, Layout)> = None;
         units.try_for_each(|(unit, writes)| {
             let mut members = SmallVec::new();
@@ -96,15 +102,15 @@ impl Target {
                 members.extend_from_slice(layout.members(group));
                 last = Some((unit.object, layout));
             }
-            if writes && changed.get_or_insert_with(|| members.clone()) != &members {
+            if writes && changed.get_or_insert_with(|| (unit, members.clone())).1 != members {
                 return Err(Error::inval("what is changed in several groups is a transaction"));
             }
             Ok(())
         })?;
-        let others = changed.filter(|members| !members.is_empty()).map(|members| {
+        let others = changed.filter(|(_, members)| !members.is_empty()).map(|(of, members)| {
             let follows =
                 |target: &TargetId| *target != self.id && placement::follows(*target, &map);
-            Group { followers: members.into_iter().filter(follows).collect() }
+            Group { of, followers: members.into_iter().filter(follows).collect() }
         });
         Ok(others)
     }

@@ -37,6 +37,7 @@ mod reply;
 pub mod rights;
 mod scrub;
 mod streams;
+mod suspects;
 pub mod target;
 mod versions;
 mod watch;

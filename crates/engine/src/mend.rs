@@ -4,14 +4,15 @@
 //! what it found here.
 
 use crate::group::Group;
+use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::Incoming;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
-use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
-use wire::obj::{Cond, Op, Request, Sums};
-use wire::order::Order;
+use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
+use wire::obj::{Cond, Op, Request, Sums, TxId};
+use wire::order::{Order, OrderOrigin};
 
 /// Who waits for a decision looks so often whether the engine is stopping.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -33,13 +34,19 @@ impl Target {
         let Request::Member(asked) = wire::decode::<Request<'_>>(body)? else {
             return Err(Error::bare(Code::Proto));
         };
-        let MemberRequest { pool, map_version, member, ask } = asked;
+        let MemberRequest { pool, map_version, member, newest, ask } = asked;
         let ctx = self.mapped_shard(pool).await?;
         if map_version > ctx.map_version() {
             self.take_map_of(&ctx, pool, member).await?;
         }
         if map_version < ctx.map_version() {
             return Err(Error::bare(Code::Stale));
+        }
+        ctx.clock.borrow_mut().observe(newest);
+        if ctx.is_unsure.get() {
+            let text =
+                format!("target {} was opened again and does not know yet what it leads", self.id);
+            return Err(Error::new(Code::Busy, text));
         }
         match ask {
             MemberAsk::Units { cont, after, count_max } => {
@@ -56,12 +63,18 @@ impl Target {
                 Ok(wire::encode(&Ok::<_, Error>(KeyList { keys: keys.collect(), complete })))
             }
             MemberAsk::Mend { cont, unit, dkeys, with_facts } => {
-                self.mend(pool, &ctx, member, (cont, unit), &dkeys, with_facts).await?;
+                let to_member = Group { of: unit, followers: [member].into_iter().collect() };
+                self.mend(pool, &ctx, &to_member, (cont, unit), &dkeys, with_facts).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
             }
             MemberAsk::Notes => {
                 self.send_notes(pool, &ctx, member).await?;
-                Ok(wire::encode(&Ok::<_, Error>(ctx.shard.conts())))
+                Ok(wire::encode(&Ok::<_, Error>(self.notes_for(&ctx, member))))
+            }
+            MemberAsk::Answers { after, count_max } => {
+                let count_max = (count_max as usize).clamp(1, LIST_MAX);
+                let sent = self.send_answers(pool, &ctx, member, after, count_max).await?;
+                Ok(wire::encode(&Ok::<_, Error>(sent)))
             }
             MemberAsk::Digest { cont, unit } => {
                 let digest = ctx.shard.digest(cont, unit).await?;
@@ -115,16 +128,16 @@ impl Target {
         Ok(UnitList { units, next })
     }
 
-    async fn mend(
+    /// Sends some keys whole to some followers of a group that this target leads; ends when they have them.
+    pub(crate) async fn mend(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<TargetPool>,
-        member: TargetId,
+        to: &Group,
         (cont, unit): (ContId, Unit),
         dkeys: &[&serde_bytes::Bytes],
         with_facts: bool,
     ) -> Result<()> {
-        let to_member = Group { followers: [member].into_iter().collect() };
         let mut sent = Vec::with_capacity(dkeys.len() + 1);
         for dkey in dkeys {
             let image = loop {
@@ -136,9 +149,9 @@ impl Target {
                     break image;
                 }
             };
-            self.must_lead(ctx, unit, member)?;
+            self.must_lead(ctx, unit, to)?;
             let order = Order::Install { cont, unit, dkey };
-            sent.push(self.ship(pool, ctx, Some(&to_member), &order, image, None));
+            sent.push(self.ship(pool, ctx, Some(to), &order, image, None));
         }
         if with_facts {
             let facts = loop {
@@ -148,9 +161,9 @@ impl Target {
                     break facts;
                 }
             };
-            self.must_lead(ctx, unit, member)?;
+            self.must_lead(ctx, unit, to)?;
             let order = Order::InstallFacts { cont, unit };
-            sent.push(self.ship(pool, ctx, Some(&to_member), &order, facts, None));
+            sent.push(self.ship(pool, ctx, Some(to), &order, facts, None));
         }
         for sent in sent {
             sent.settled().await?;
@@ -158,11 +171,66 @@ impl Target {
         Ok(())
     }
 
-    fn must_lead(&self, ctx: &TargetPool, unit: Unit, member: TargetId) -> Result<()> {
-        match self.leads_for(ctx, unit, member) {
+    fn must_lead(&self, ctx: &TargetPool, unit: Unit, members: &Group) -> Result<()> {
+        match members.followers.iter().all(|member| self.leads_for(ctx, unit, *member)) {
             true => Ok(()),
             false => Err(Error::bare(Code::Stale)),
         }
+    }
+
+    fn notes_for(&self, ctx: &TargetPool, member: TargetId) -> Notes {
+        let of_part = |tx: &TxId| crate::commit::part_unit(ctx, *tx);
+        let is_meant =
+            |unit: Option<Unit>| unit.is_some_and(|unit| self.leads_for(ctx, unit, member));
+        let parts = ctx.shard.prepared().into_iter().map(|(tx, _)| tx);
+        let decisions = ctx.shard.decisions().into_iter();
+        Notes {
+            conts: ctx.shard.conts(),
+            parts: parts.filter(|tx| is_meant(of_part(tx))).collect(),
+            decisions: decisions
+                .filter(|(_, _, participants)| is_meant(participants.first().copied()))
+                .map(|(tx, ..)| tx)
+                .collect(),
+        }
+    }
+
+    async fn send_answers(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        member: TargetId,
+        after: Option<TxId>,
+        count_max: usize,
+    ) -> Result<Vec<TxId>> {
+        let kept = ctx.shard.shared_replies().into_iter();
+        let kept = kept.filter(|(tx, of)| Some(*tx) > after && self.leads_for(ctx, *of, member));
+        let kept: Vec<(TxId, Unit)> = kept.take(count_max).collect();
+        let Some((_, of)) = kept.first().copied() else { return Ok(Vec::new()) };
+        let to_member = Group { of, followers: [member].into_iter().collect() };
+        self.ship_answers(pool, ctx, &to_member, &kept)?.settled().await?;
+        Ok(kept.into_iter().map(|(tx, _)| tx).collect())
+    }
+
+    /// Sends what is kept of some answers.
+    pub(crate) fn ship_answers(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        to: &Group,
+        kept: &[(TxId, Unit)],
+    ) -> Result<Sent> {
+        if kept.is_empty() {
+            return Ok(Sent::NOWHERE);
+        }
+        let mut replies = Vec::with_capacity(kept.len());
+        for (tx, of) in kept {
+            if let Some(reply) = ctx.shard.replayed(*tx)? {
+                replies.push((*tx, *of, reply));
+            }
+        }
+        let answers = replies.iter().map(|(tx, of, reply)| OrderOrigin { tx: *tx, of: *of, reply });
+        let order = Order::Answers { answers: answers.collect() };
+        Ok(self.ship(pool, ctx, Some(to), &order, Vec::new(), None))
     }
 
     async fn send_notes(
@@ -171,12 +239,14 @@ impl Target {
         ctx: &Rc<TargetPool>,
         member: TargetId,
     ) -> Result<()> {
-        let to_member = Group { followers: [member].into_iter().collect() };
+        let to_member = |of: Unit| Group { of, followers: [member].into_iter().collect() };
         let mut sent = Vec::new();
         for (tx, epoch, participants) in ctx.shard.decisions() {
-            if participants.first().is_some_and(|unit| self.leads_for(ctx, *unit, member)) {
+            let of = participants.first().copied();
+            if let Some(of) = of.filter(|unit| self.leads_for(ctx, *unit, member)) {
                 let order = Order::Decision { tx, epoch, participants, origin: None };
-                sent.push(self.ship(pool, ctx, Some(&to_member), &order, Vec::new(), None));
+                let to = to_member(of);
+                sent.push(self.ship(pool, ctx, Some(&to), &order, Vec::new(), None));
             }
         }
         for (cont, unit) in ctx.shard.orphans() {
@@ -190,7 +260,8 @@ impl Target {
                     orphaned: vec![unit],
                     adopted: Vec::new(),
                 };
-                sent.push(self.ship(pool, ctx, Some(&to_member), &order, Vec::new(), None));
+                let to = to_member(unit);
+                sent.push(self.ship(pool, ctx, Some(&to), &order, Vec::new(), None));
             }
         }
         for sent in sent {

@@ -12,6 +12,7 @@
 
 use crate::group::Group;
 use crate::peers::Peers;
+use crate::suspects::{Place, changed_by};
 use crate::target::{Target, TargetPool};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
@@ -25,7 +26,7 @@ use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Unsettled};
 use wire::map::PoolMap;
 use wire::obj::{Op, ReadCheck, Request};
-use wire::order::{Order, Orders, OrdersDone};
+use wire::order::{Order, OrderAt, Orders, OrdersDone};
 use wire::store::StreamStat;
 
 /// Most orders in one message, and most bytes of them; one is sent whatever its size.
@@ -57,6 +58,18 @@ struct OpenOrder {
     left: SmallVec<[TargetId; 5]>,
     /// Who waits for this one.
     waiting: Option<oneshot::Sender<()>>,
+    /// `None`: see [`Streams::hold`].
+    given: Option<Given>,
+}
+
+/// What became of an order that was given up is not known.
+pub(crate) struct Given {
+    /// A unit of its group.
+    pub of: Unit,
+    /// Encoded.
+    pub order: Rc<Vec<u8>>,
+    /// What it changes, where the order does not say so.
+    pub places: Vec<Place>,
 }
 
 /// The stream to one member.
@@ -72,8 +85,8 @@ struct Stream {
     is_short: Cell<bool>,
 }
 
-/// An order and its bulk, as they are sent.
-type Next = (Rc<Vec<u8>>, Rc<Vec<u8>>);
+/// An order's number, it and its bulk, as they are sent.
+type Next = (u64, Rc<Vec<u8>>, Rc<Vec<u8>>);
 
 /// An order for one member.
 struct Queued {
@@ -136,6 +149,48 @@ impl Streams {
     pub fn watch(&self) -> Watch<'_> {
         self.watcher_count.set(self.watcher_count.get() + 1);
         Watch { streams: self, from: Lsn(self.last.get()) }
+    }
+
+    /// Notes something that is shown to nobody until it is released; its number, as that of an order. `changed` is told what
+    /// to note it with.
+    pub fn hold(&self, me: TargetId, changed: impl FnOnce(&mut dyn FnMut(ContId, Op<'_>))) -> u64 {
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        let left = std::iter::once(me).collect();
+        self.open.borrow_mut().push_back(OpenOrder { left, waiting: None, given: None });
+        let mut unsettled = self.unsettled.borrow_mut();
+        unsettled.settle(Lsn(self.settled()));
+        changed(&mut |cont, op| unsettled.note_ops(Lsn(number), cont, &[op]));
+        number
+    }
+
+    /// Ends [`Streams::hold`].
+    pub fn release(&self, me: TargetId, number: u64) {
+        if let Some(at) = number.checked_sub(self.settled() + 1)
+            && let Some(held) = self.open.borrow_mut().get_mut(at as usize)
+        {
+            held.left.retain(|left| *left != me);
+        }
+        self.settle();
+    }
+
+    /// The newest order.
+    pub fn last(&self) -> u64 {
+        self.last.get()
+    }
+
+    /// Ends all streams if a group of an order that is not settled is led by another target now; returns such orders. Whoever
+    /// waits comes again, and is answered by who leads.
+    pub fn give_up(&self, is_led: impl Fn(Unit) -> bool) -> Vec<Given> {
+        let is_anothers =
+            |order: &OpenOrder| order.given.as_ref().is_some_and(|given| !is_led(given.of));
+        if !self.open.borrow().iter().any(is_anothers) {
+            return Vec::new();
+        }
+        let given =
+            self.open.borrow_mut().iter_mut().filter_map(|order| order.given.take()).collect();
+        self.close();
+        given
     }
 
     /// The number up to which all orders are settled.
@@ -316,7 +371,14 @@ impl Target {
         streams.last.set(number);
         let (sender, settled) = oneshot::channel();
         let left = group.followers.clone();
-        streams.open.borrow_mut().push_back(OpenOrder { left, waiting: Some(sender) });
+        let mut places = Vec::new();
+        if let (Order::Decide { .. }, Some((cont, ops))) = (order, changed) {
+            changed_by(cont, ops, &mut |place| places.push(place));
+        }
+        let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk));
+        let given = Some(Given { of: group.of, order: order.clone(), places });
+        let open = OpenOrder { left, waiting: Some(sender), given };
+        streams.open.borrow_mut().push_back(open);
         if let Some((cont, ops)) = changed {
             let mut unsettled = streams.unsettled.borrow_mut();
             unsettled.settle(Lsn(streams.settled()));
@@ -325,7 +387,6 @@ impl Target {
                 streams.watched.borrow_mut().note_ops(Lsn(number), cont, ops);
             }
         }
-        let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk));
         for member in &group.followers {
             let (order, bulk) = (order.clone(), bulk.clone());
             let stream = self.stream_to(pool, ctx, *member);
@@ -368,7 +429,7 @@ impl Target {
                 is_first || bytes <= MESSAGE_BYTES_MAX
             };
             let next = queue.iter().take(MESSAGE_ORDERS_MAX).take_while(fits);
-            next.map(|queued| (queued.order.clone(), queued.bulk.clone())).collect()
+            next.map(|queued| (queued.number, queued.order.clone(), queued.bulk.clone())).collect()
         };
         let map = ctx.map()?;
         let engine = map.engine_of(member).ok_or_else(|| Error::bare(Code::NonExist))?;
@@ -378,16 +439,23 @@ impl Target {
             map_version: map.version,
             stream: stream.id,
             first: stream.done.get() + 1,
+            settled: ctx.streams.settled(),
             orders: next
                 .iter()
-                .map(|(order, bulk)| (serde_bytes::Bytes::new(order), bulk.len() as u32))
+                .map(|(number, order, bulk)| OrderAt {
+                    number: *number,
+                    order: serde_bytes::Bytes::new(order),
+                    bulk_bytes: bulk.len() as u32,
+                })
                 .collect(),
         }));
         let bulk: Vec<&[u8]> =
-            next.iter().map(|(_, bulk)| &bulk[..]).filter(|bulk| !bulk.is_empty()).collect();
+            next.iter().map(|(.., bulk)| &bulk[..]).filter(|bulk| !bulk.is_empty()).collect();
         let answer = self.streaming.ask(engine, member, &body, &bulk).await?;
         let done = wire::decode::<Result<OrdersDone>>(&answer.body)??;
         stream.is_short.set(done.is_short);
+        // What it has of an earlier leader, too, is older than what comes from here.
+        ctx.clock.borrow_mut().observe(done.newest);
         if done.number != stream.done.get() + next.len() as u64 {
             return Err(Error::new(Code::Proto, "a member has answered for other orders"));
         }

@@ -17,6 +17,7 @@ use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
 use crate::scrub::Scrubber;
 use crate::streams::Streams;
+use crate::suspects::Suspects;
 use crate::versions::Rollback;
 use env::Env;
 use futures_util::FutureExt;
@@ -61,10 +62,15 @@ pub(crate) struct TargetPool {
     pub streams: Streams,
     /// What it follows.
     pub followed: Followed,
+    /// What leaders that are lost have left.
+    pub suspects: Suspects,
     /// While it catches up.
     pub joining: Joining,
     /// Clients of the engine before this one that may still tell what they hold open.
     pub awaited: RefCell<HashSet<ClientId>>,
+    /// It was opened again, and the map does not say so yet: of groups of several members it leads none, for it may have or lack
+    /// what nobody was told of, or what a pool that does not wait for its log has promised.
+    pub is_unsure: Cell<bool>,
     /// The same of targets that are lost, until this time by the target's clock.
     pub inherits_until: Cell<Duration>,
 }
@@ -119,10 +125,23 @@ impl TargetPool {
             scrubber: Scrubber::default(),
             streams: Streams::default(),
             followed: Followed::default(),
+            suspects: Suspects::default(),
             joining: Joining::default(),
             awaited: RefCell::new(HashSet::default()),
+            is_unsure: Cell::new(false),
             inherits_until: Cell::new(Duration::ZERO),
         }
+    }
+
+    /// A part that was here before: see `is_unsure`.
+    pub fn opened_again(env: &Env, shard: Rc<PoolShard>) -> TargetPool {
+        let ctx = TargetPool::new(env, shard);
+        // What did not last may be all that had copies.
+        if ctx.shard.holds_copies() || ctx.shard.config().durability != Durability::Wal {
+            ctx.is_unsure.set(true);
+            ctx.joining.begin();
+        }
+        ctx
     }
 
     /// True when updates need no device.
@@ -215,7 +234,7 @@ impl Target {
         for pool in store.shards() {
             match store.open_shard(pool).await {
                 Ok(shard) => {
-                    shards.insert(pool, Rc::new(TargetPool::new(&env, shard)));
+                    shards.insert(pool, Rc::new(TargetPool::opened_again(&env, shard)));
                 }
                 Err(error) => {
                     let error = error.context(format!("target {id}: pool {pool} cannot be served"));

@@ -12,6 +12,7 @@ mod cluster;
 pub mod history;
 pub mod linearizable;
 mod local;
+pub mod members;
 pub mod register;
 pub mod serializable;
 pub mod swarm;

@@ -1,17 +1,16 @@
 //! Objects that are kept more than once.
 
 use client::{ArrayObj, Client, Container, KvObj, Tx};
-use sim::{Cluster, ClusterSpec, seeds};
+use sim::{Cluster, ClusterSpec, members, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-use types::{ContId, ContLayout, Durability, ObjType, Oid, Result, TargetId, Unit};
+use types::{ContLayout, Durability, ObjType, Result, TargetId};
 use wire::control::{Name, OpenMode};
-use wire::map::{PoolMap, TargetState};
-use wire::member::{MemberAsk, MemberRequest};
+use wire::map::PoolMap;
 use wire::obj::{Cond, Recx, Request, TxId};
-use wire::order::{Order, Orders, OrdersDone};
+use wire::order::{Order, OrderAt, Orders, OrdersDone};
 
 async fn open(client: &Client) -> Result<Container> {
     let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
@@ -129,68 +128,7 @@ fn acknowledged_updates_of_copies_survive_engines_that_die() {
 }
 
 async fn newest_map(client: &Client) -> Rc<PoolMap> {
-    client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap().map()
-}
-
-/// The answer of a target to one request of somebody who is not known to it.
-async fn ask(client: &Client, map: &PoolMap, target: TargetId, request: &Request<'_>) -> Vec<u8> {
-    let engine = map.engine_of(target).unwrap();
-    let dial = transport::Dial {
-        client: types::ClientId(client.env().random_u64()),
-        service: wire::hello::Service::Target(target),
-        token: b"",
-        job: "",
-        timeout: Duration::from_secs(600),
-    };
-    let address = transport::Address::Sim(engine.tcp.strip_prefix("sim:").unwrap().to_string());
-    let conn = transport::connect(client.env(), &address, &dial).await.unwrap();
-    let call = transport::Call {
-        kind: wire::Kind::Request,
-        request_id: 1,
-        flags: 0,
-        map_version: 0,
-        deadline: Duration::from_secs(600),
-        body: &wire::encode(request),
-        bulk_out: &[],
-        bulk_in: &mut [],
-    };
-    conn.call(call).await.unwrap().body
-}
-
-/// The digest of what a target holds of a unit.
-async fn digest(client: &Client, map: &PoolMap, target: TargetId, cont: ContId, unit: Unit) -> u64 {
-    let ask_for = MemberAsk::Digest { cont, unit };
-    let (pool, map_version) = (map.pool, map.version);
-    let asked = MemberRequest { pool, map_version, member: target, ask: ask_for };
-    let answer = ask(client, map, target, &Request::Member(asked)).await;
-    wire::decode::<Result<u64>>(&answer).unwrap().unwrap()
-}
-
-/// All members hold the same of an object.
-async fn assert_equal(client: &Client, cont: &Container, oid: Oid, context: &str) {
-    let map = newest_map(client).await;
-    let layout = placement::layout(oid, &map).unwrap();
-    for group in 0..layout.group_count() {
-        let unit = oid.unit(group as u32);
-        let mut digests = Vec::new();
-        for target in layout.members(group) {
-            digests.push(digest(client, &map, *target, cont.id(), unit).await);
-        }
-        assert!(digests.windows(2).all(|two| two[0] == two[1]), "{context}: {unit}: {digests:?}");
-    }
-}
-
-/// Waits until all targets of the pool are whole.
-async fn await_whole(client: &Client, seed: u64) {
-    for _ in 0..600 {
-        let map = newest_map(client).await;
-        if map.targets.iter().all(|target| target.state == TargetState::Up) {
-            return;
-        }
-        client.env().sleep(Duration::from_millis(200)).await;
-    }
-    let map = newest_map(client).await;
-    panic!("seed {seed}: not whole after two minutes: {:?}", map.targets);
+    members::newest_map(client).await.unwrap()
 }
 
 /// An engine dies and stays away: everything goes on without it. It comes back, lacks what was written, changed and
@@ -242,7 +180,8 @@ fn the_others_go_on_and_who_comes_back_catches_up() {
                 assert!(is_down(engine) && !is_down(0), "seed {seed}: {:?}", map.targets);
                 cluster.start_engine(engine).await.unwrap();
                 let known = work(round * 2 + 1).await;
-                await_whole(&client, seed).await;
+                let lacking = members::await_whole(&client).await.unwrap();
+                assert_eq!(lacking, None, "seed {seed}");
                 for ((at, key), value) in &known {
                     let found = kvs[*at].get(None, &key.to_le_bytes()).await.unwrap();
                     assert!(
@@ -253,7 +192,8 @@ fn the_others_go_on_and_who_comes_back_catches_up() {
                 let context = format!("seed {seed}, round {round}");
                 let oids = kvs.iter().map(|kv| kv.object.oid());
                 for oid in oids.chain(arrays.iter().map(|array| array.oid)) {
-                    assert_equal(&client, &cont, oid, &context).await;
+                    let differs = members::difference(&client, &cont, oid).await.unwrap();
+                    assert_eq!(differs, None, "{context}");
                 }
             }
         });
@@ -273,12 +213,16 @@ fn orders_with_impossible_numbers_are_refused() {
         });
         let nonsense = serde_bytes::Bytes::new(b"nonsense");
         let of = |stream, first| {
-            let orders = vec![(serde_bytes::Bytes::new(&order), 0), (nonsense, 7)];
+            let order =
+                OrderAt { number: 1, order: serde_bytes::Bytes::new(&order), bulk_bytes: 0 };
+            let wrong = OrderAt { number: 2, order: nonsense, bulk_bytes: 7 };
+            let orders = vec![order, wrong];
             let (pool, from, map_version) = (map.pool, TargetId(0), map.version);
-            Request::Orders(Orders { pool, from, map_version, stream, first, orders })
+            Request::Orders(Orders { pool, from, map_version, stream, first, settled: 0, orders })
         };
         for (stream, first) in [(1, 0), (2, u64::MAX), (3, u64::MAX - 1), (4, 1), (4, 9)] {
-            let answer = ask(&client, &map, TargetId(1), &of(stream, first)).await;
+            let asked = of(stream, first);
+            let answer = members::ask(&client, &map, TargetId(1), &asked).await.unwrap();
             let refused = wire::decode::<Result<OrdersDone>>(&answer).unwrap().unwrap_err();
             assert_eq!(refused.code, types::Code::Proto, "{stream} {first}: {refused}");
         }

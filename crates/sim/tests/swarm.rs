@@ -1,7 +1,7 @@
 //! Whole clusters from seeds, with trouble; see `sim::swarm`.
 //!
 //! `AZEKURA_SWARM_SEEDS` is the number of seeds, `AZEKURA_SWARM_SEED` one of them, of which everything is
-//! told; `AZEKURA_SWARM_FAULTS` (names with commas) leaves out all other kinds of faults.
+//! told, also what engines say with `RUST_LOG`; `AZEKURA_SWARM_FAULTS` (names with commas) leaves out all other kinds of faults.
 
 use sim::swarm::{Fault, Report, Settings, run};
 use std::sync::Mutex;
@@ -40,6 +40,9 @@ fn caught(settings: &Settings) -> Result<Report, String> {
 #[test]
 fn a_cluster_in_trouble_answers_as_one_copy_would() {
     if let Some(seed) = number("AZEKURA_SWARM_SEED") {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        let said = tracing_subscriber::fmt().with_env_filter(filter).without_time();
+        said.with_writer(std::io::stderr).with_ansi(false).init();
         let settings = settings_of(seed);
         let report =
             run(&settings, true).unwrap_or_else(|what| panic!("{}", told(&settings, &what)));

@@ -110,7 +110,7 @@ impl Contents {
         orphans: &[OrphanChange],
     ) {
         if let Some(origin) = origin {
-            self.retry.remember(origin.tx, origin.reply);
+            self.retry.remember(origin);
         }
         for change in orphans {
             match *change {
@@ -240,14 +240,15 @@ impl Contents {
             RecordDf::Decision { tx, epoch, participants, origin } => {
                 self.saw_epoch(epoch);
                 if let Some(origin) = origin {
-                    self.retry.remember(origin.tx, origin.reply);
+                    self.retry.remember(origin);
                 }
                 self.decisions.insert(tx, (epoch, participants));
             }
             RecordDf::ForgetDecision { tx } => {
                 self.decisions.remove(&tx);
             }
-            RecordDf::Reply { origin } => self.retry.remember(origin.tx, origin.reply),
+            RecordDf::Reply { origin } => self.retry.remember(origin),
+            RecordDf::ForgetReply { tx } => self.retry.forget_reply(tx),
             RecordDf::Orphan { cont, unit } => {
                 self.orphans.insert((cont, unit));
             }
@@ -384,6 +385,7 @@ impl Contents {
             }
             RecordDf::Decision { .. }
             | RecordDf::Reply { .. }
+            | RecordDf::ForgetReply { .. }
             | RecordDf::Orphan { .. }
             | RecordDf::LastEpoch { .. }
             | RecordDf::SumRegion { .. }
@@ -442,8 +444,8 @@ impl Contents {
             let participants = participants.clone();
             add(&RecordDf::Decision { tx: *tx, epoch: *epoch, participants, origin: None });
         }
-        for (tx, reply) in self.retry.iter() {
-            add(&RecordDf::Reply { origin: OriginDf { tx, reply } });
+        for origin in self.retry.iter() {
+            add(&RecordDf::Reply { origin });
         }
         for &(cont, unit) in &self.orphans {
             add(&RecordDf::Orphan { cont, unit });

@@ -77,7 +77,7 @@ pub use shard::{IndexStat, Origin, PoolShard, PoolShardConfig};
 pub use store::{INLINE_BYTES_LIMIT, INLINE_BYTES_MIN, Store, StoreOptions};
 pub use sums::{BadMark, SumPolicy};
 pub use tier::{DATA_DEVICES_MAX, DataDevice, Devices, Owner};
-pub use unsettled::Unsettled;
+pub use unsettled::{Unsettled, changed_places};
 pub use view::{FetchedOwned, FetchedValue, FoundOwned, View};
 
 /// Number of a log record in its shard; 0 is before the first.

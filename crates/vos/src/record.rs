@@ -136,6 +136,8 @@ pub(crate) enum PieceDf<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct OriginDf<'a> {
     pub tx: TxId,
+    /// See [`crate::Origin::of`].
+    pub of: Option<Unit>,
     #[serde(with = "serde_bytes", borrow)]
     pub reply: &'a [u8],
 }
@@ -286,6 +288,8 @@ pub(crate) enum RecordDf<'a> {
     },
     /// From here on the shard holds units of groups of several members.
     HoldsCopies,
+    /// A reply is no part of the retry window any more.
+    ForgetReply { tx: TxId },
 }
 
 /// All of a dkey; what was there goes away, and so does its past.
@@ -417,7 +421,8 @@ mod tests {
         let (cont, unit) =
             (ContId(7), Unit { object: types::Oid { hi: 1, lo: 2 }, group: 3, cell: 4 });
         let tx = TxId { client: ClientId(3), seq: 4 };
-        let origin = OriginDf { tx, reply: b"r" };
+        let origin = OriginDf { tx, of: None, reply: b"r" };
+        let of_group = OriginDf { of: Some(unit), ..origin };
         let (dkey, akey): (&[u8], &[u8]) = (b"d", b"a");
         let runs = vec![RunDf { at: 8, bytes: 9 }];
         let records = |place| ChangeDf::Records {
@@ -458,8 +463,8 @@ mod tests {
                     sums: vec![block_sums],
                 },
                 vec![
-                    2, 7, 6, 0, 1, 3, 4, 1, b'r', 2, 0, 1, 2, 3, 4, 1, 1, 2, 3, 4, 1, 3, 1, 4, 1,
-                    2, 3, 4,
+                    2, 7, 6, 0, 1, 3, 4, 0, 1, b'r', 2, 0, 1, 2, 3, 4, 1, 1, 2, 3, 4, 1, 3, 1, 4,
+                    1, 2, 3, 4,
                 ],
             ),
             (
@@ -491,7 +496,7 @@ mod tests {
                 vec![5, 3, 4, 6, 1, 1, 2, 3, 4, 0],
             ),
             (RecordDf::ForgetDecision { tx }, vec![6, 3, 4]),
-            (RecordDf::Reply { origin }, vec![7, 3, 4, 1, b'r']),
+            (RecordDf::Reply { origin: of_group }, vec![7, 3, 4, 1, 1, 2, 3, 4, 1, b'r']),
             (RecordDf::Orphan { cont, unit }, vec![8, 7, 1, 2, 3, 4]),
             (RecordDf::LastEpoch { epoch: Epoch(6) }, vec![9, 6]),
             (

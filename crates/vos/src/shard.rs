@@ -55,12 +55,14 @@ pub struct IndexStat {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin<'a> {
     pub tx: TxId,
+    /// A unit that it has changed, of a group of several members, who keep the reply, too; `None` for others.
+    pub of: Option<Unit>,
     pub reply: &'a [u8],
 }
 
 impl<'a> Origin<'a> {
     fn durable(self) -> OriginDf<'a> {
-        OriginDf { tx: self.tx, reply: self.reply }
+        OriginDf { tx: self.tx, of: self.of, reply: self.reply }
     }
 }
 
@@ -711,7 +713,7 @@ impl PoolShard {
             state.decisions.insert(tx, (epoch, participants.to_vec()));
             state.saw_epoch(epoch);
             if let Some(origin) = origin {
-                state.retry.remember(origin.tx, origin.reply);
+                state.retry.remember(origin);
             }
             let participants = participants.to_vec();
             let record = RecordDf::Decision { tx, epoch, participants, origin };

@@ -125,6 +125,15 @@ impl Unsettled {
     }
 }
 
+/// What ops change: dkeys of units, and whole units (`None`).
+pub fn changed_places(ops: &[Op<'_>], each: &mut dyn FnMut(Unit, Option<&[u8]>)) {
+    locks::claims(&[], ops, &mut |claim| match &claim.of {
+        Part::DkeyExclusive(dkey) => each(claim.unit, Some(dkey)),
+        Part::AllExclusive => each(claim.unit, None),
+        Part::Exists | Part::AllShared | Part::DkeyShared(_) => {}
+    });
+}
+
 impl PoolShard {
     /// Reads show only what is on stable storage.
     fn holds_back(&self) -> bool {

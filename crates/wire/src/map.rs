@@ -21,6 +21,10 @@ pub enum TargetState {
     New,
 }
 
+/// [`TargetInfo::left`] of a target whose engine was started again, of a pool whose updates are on stable storage before they
+/// are acknowledged: it may differ from the others in what nobody was told of only.
+pub const LEFT_UNSURE: u32 = u32::MAX;
+
 /// Why a target is [`TargetState::Down`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,6 +70,7 @@ pub struct TargetInfo {
     pub reason: Option<DownReason>,
     /// Version of the map with which it ceased to have all that its groups have done; 0 while it has. Of those who have
     /// not, who has the greatest one left last, and has all that was done until then.
+    /// [`LEFT_UNSURE`]: it has all that anybody was told of.
     pub left: u32,
     /// Which making of its part of the pool is meant (`vos::PoolShard::incarnation`); another one, an empty
     /// one made after a loss say, does not serve under this map. Zero: not known.

@@ -1,5 +1,6 @@
 //! What members of a group ask each other, to find out and mend where they differ.
 
+use crate::obj::TxId;
 use serde::{Deserialize, Serialize};
 use types::{ContId, Epoch, PoolId, TargetId, Unit};
 
@@ -11,6 +12,8 @@ pub struct MemberRequest<'a> {
     pub map_version: u32,
     /// Who asks.
     pub member: TargetId,
+    /// The newest epoch of anything that it has: what comes from now on is newer.
+    pub newest: Epoch,
     #[serde(borrow)]
     pub ask: MemberAsk<'a>,
 }
@@ -46,11 +49,28 @@ pub enum MemberAsk<'a> {
         with_facts: bool,
     },
     /// Send the notes of groups that the target leads and the asker is in: decisions that participants may not know, and
-    /// objects without a name. The reply is a list of the containers ([`ContId`]) that the target knows: the asker must
-    /// know them before it compares.
+    /// objects without a name. The reply is a [`Notes`].
     Notes,
+    /// Send the answers for retries that the target keeps of groups that it leads and the asker is in, after `after`, among the
+    /// orders. The reply is a list of their transactions ([`TxId`]), when the asker has them: it drops others of these groups.
+    Answers {
+        after: Option<TxId>,
+        /// Most answers sent; fewer are the last ones.
+        count_max: u32,
+    },
     /// The digest of what readers are shown of a unit, whoever leads it. The reply is a `u64`.
     Digest { cont: ContId, unit: Unit },
+}
+
+/// What a leader has beside units.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Notes {
+    /// Containers that it knows: the asker must know them before it compares.
+    pub conts: Vec<ContId>,
+    /// Parts that wait for a decision, and decisions that participants may not know, of groups that it leads and the asker
+    /// is in: the asker drops others of these groups.
+    pub parts: Vec<TxId>,
+    pub decisions: Vec<TxId>,
 }
 
 /// Units with the newest epoch of anything in each.

@@ -616,6 +616,7 @@ mod tests {
             pool,
             map_version: 1,
             member: types::TargetId(1),
+            newest: Epoch::ZERO,
             ask: crate::member::MemberAsk::Notes,
         };
         let orders = crate::order::Orders {
@@ -624,6 +625,7 @@ mod tests {
             map_version: 1,
             stream: 2,
             first: 3,
+            settled: 0,
             orders: vec![],
         };
         let prepare = Request::Prepare { tx, coordinator: unit, batch: batch() };

@@ -20,9 +20,22 @@ pub struct Orders<'a> {
     pub stream: u64,
     /// Number of the first order; the others follow without a gap.
     pub first: u64,
-    /// Encoded [`Order`]s, each with the bytes of bulk that belong to it.
+    /// Up to this number of the leader's ([`OrderAt::number`]) all members of their groups have its orders.
+    pub settled: u64,
     #[serde(borrow)]
-    pub orders: Vec<(&'a serde_bytes::Bytes, u32)>,
+    pub orders: Vec<OrderAt<'a>>,
+}
+
+/// An order on its way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OrderAt<'a> {
+    /// Its number among all orders of its leader.
+    pub number: u64,
+    /// An encoded [`Order`].
+    #[serde(borrow)]
+    pub order: &'a serde_bytes::Bytes,
+    /// Bytes of bulk that belong to it.
+    pub bulk_bytes: u32,
 }
 
 /// Answer to [`Orders`]: all of them are as durable as the pool promises.
@@ -32,12 +45,16 @@ pub struct OrdersDone {
     pub number: u64,
     /// The member is nearly full.
     pub is_short: bool,
+    /// The newest epoch of anything that the member has.
+    pub newest: Epoch,
 }
 
 /// The client's request that an order carries out, and the answer it got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OrderOrigin<'a> {
     pub tx: TxId,
+    /// A unit that it has changed.
+    pub of: Unit,
     #[serde(with = "serde_bytes", borrow)]
     pub reply: &'a [u8],
 }
@@ -98,4 +115,9 @@ pub enum Order<'a> {
     },
     /// Set what is known of a unit as a whole; in the bulk.
     InstallFacts { cont: ContId, unit: Unit },
+    /// Keep these answers for retries: what they are about is here.
+    Answers {
+        #[serde(borrow)]
+        answers: Vec<OrderOrigin<'a>>,
+    },
 }

@@ -42,4 +42,7 @@ pub struct AdminReply {
     /// Which making of the pool's part is there, for [`crate::obj::AdminOp::CreateShard`] and
     /// [`crate::obj::AdminOp::ServeShard`]; zero: none.
     pub incarnation: u64,
+    /// It was opened again since the control service has last been told that: what the last moments before left
+    /// of what others have, too, is not known. For the same two orders.
+    pub is_unsure: bool,
 }

@@ -14,7 +14,7 @@ use crate::records::{EngineDf, MemberDf, TargetDf};
 use crate::store::{Attempts, Loaded, Tx};
 use types::{Code, Error, PoolId, Rank, Result, TargetId};
 use wire::control::{ControlReply, MemberState};
-use wire::map::{DownReason, EngineInfo, TargetState};
+use wire::map::{DownReason, EngineInfo, LEFT_UNSURE, TargetState};
 
 impl Service {
     /// All engines with their targets and states, by rank: whom orders may have to reach.
@@ -204,5 +204,9 @@ fn follow(target: &mut TargetDf, engine: MemberState, version: u32) -> bool {
         ) => DownReason::Excluded,
         _ => return false,
     };
+    if target.left == LEFT_UNSURE {
+        // Up to now it has done all that the others did.
+        target.left = 0;
+    }
     target.turn(TargetState::Down, Some(reason), version)
 }

@@ -16,11 +16,11 @@ use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
 use types::{Code, Durability, Error, PoolId, Rank, Result, TargetId};
 use wire::control::{ControlReply, MemberState, Name};
-use wire::map::{DownReason, TargetState};
+use wire::map::{DownReason, LEFT_UNSURE, TargetState};
 use wire::obj::{AdminOp, AdminReply};
 
-/// What a target that answered says of its part.
-type Found = (TargetId, u64);
+/// What a target that answered says of its part: which making it is, and whether it was opened again.
+type Found = (TargetId, u64, bool);
 
 impl Service {
     /// Has targets serve what they hold of a pool, and notes which have lost it and which have it back. Answers
@@ -38,7 +38,9 @@ impl Service {
         let (mut found, mut failures): (Vec<Found>, Failures) = (Vec::new(), Failures::new());
         for (target, answer) in asked.iter().zip(join_all(sent).await) {
             match answer {
-                Ok(AdminReply { incarnation, .. }) => found.push((target.id, incarnation)),
+                Ok(AdminReply { incarnation, is_unsure, .. }) => {
+                    found.push((target.id, incarnation, is_unsure));
+                }
                 Err(error) => failures.push((target.id, error)),
             }
         }
@@ -46,7 +48,7 @@ impl Service {
         let is_whole = |id: &TargetId| {
             now.targets.iter().any(|target| target.id == *id && target.info().holds_its_part())
         };
-        let whole = found.iter().map(|(id, _)| *id).filter(is_whole).collect();
+        let whole = found.iter().map(|(id, ..)| *id).filter(is_whole).collect();
         Ok(Some((now, whole, failures)))
     }
 
@@ -72,12 +74,16 @@ impl Service {
                 engines.iter().any(|engine| engine.rank == rank && excluded(engine))
             };
             let (mut has_changed, mut lost) = (false, Vec::new());
-            for (target, incarnation) in found {
+            let is_alone = pool.record.targets.len() == 1;
+            for (target, incarnation, is_unsure) in found {
                 let held = pool.record.targets.iter_mut().find(|held| held.id == *target);
                 let Some(held) = held else { continue };
                 let was_whole = held.info().holds_its_part();
                 let is_excluded = is_excluded(held.rank);
                 has_changed |= note_one(held, *incarnation, durability, is_excluded, version);
+                if *is_unsure && !is_alone {
+                    has_changed |= note_opened_again(held, durability, version);
+                }
                 if was_whole && !held.info().holds_its_part() {
                     lost.push(held.id);
                 }
@@ -187,6 +193,24 @@ pub(super) fn serve_order(pool: &PoolDf, target: &TargetDf) -> AdminOp {
         (Durability::Memory, _) | (_, 0) => shard_order(pool),
         (_, incarnation) => AdminOp::ServeShard { pool: pool.id, incarnation },
     }
+}
+
+/// Notes that a target was opened again, with the map of this version; true when that is news. Where acknowledged updates
+/// are on stable storage it lacks nothing that anybody was told of.
+fn note_opened_again(target: &mut TargetDf, durability: Durability, version: u32) -> bool {
+    let is_behind = target.reason == Some(DownReason::Behind);
+    if target.state != TargetState::Up && !is_behind {
+        return false;
+    }
+    if !is_behind {
+        target.turn(TargetState::Down, Some(DownReason::Behind), version);
+        if durability == Durability::Wal {
+            target.left = LEFT_UNSURE;
+        }
+    }
+    // Who was behind may have told a moment ago that it has caught up.
+    target.since = version;
+    true
 }
 
 /// Notes what a target holds, with the map of this version; true when that is news.

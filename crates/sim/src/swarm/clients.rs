@@ -3,6 +3,7 @@
 use super::run::Run;
 use crate::cluster::Cluster;
 use crate::history::CallId;
+use crate::members;
 use crate::register::{Asked, Said};
 use crate::serializable::Transaction;
 use client::{Anchor, Client, Container, KvObj, Tx};
@@ -11,7 +12,7 @@ use futures_util::future::{join, join_all};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use transport::SimNet;
-use types::{Code, Durability, Error, ObjType, Result, TargetId};
+use types::{Code, Durability, Error, ObjType, Oid, Result, TargetId};
 use wire::control::{Name, OpenMode};
 use wire::obj::Cond;
 
@@ -30,7 +31,7 @@ pub enum Place {
     Key(u64),
     /// A key of transactions.
     Account(u64),
-    /// A key that is made once, of one target.
+    /// A key that is made once, of one group.
     Once(u64),
 }
 
@@ -88,11 +89,11 @@ impl<'a> Worker<'a> {
     }
 
     fn kv(&self, place: Place) -> Result<(KvObj, [u8; 8])> {
-        let class = if self.run.settings.is_spread { "SX" } else { "S1" };
+        let class = self.run.settings.class;
         let (class, number, key) = match place {
             Place::Key(key) => (class, 1 + key % 2, key),
             Place::Account(at) => (class, ACCOUNT_OBJECTS + at, at),
-            Place::Once(key) => ("S1", ONCE_OBJECT, key),
+            Place::Once(key) => (self.run.settings.class_alone, ONCE_OBJECT, key),
         };
         Ok((object(&self.cont, class, number)?, key.to_le_bytes()))
     }
@@ -300,6 +301,28 @@ impl<'a> Worker<'a> {
         let layout = self.cont.layout(kv.object.oid())?;
         let group = layout.group_of(kv.object.oid(), &key);
         Ok(layout.leader(group, &self.cont.pool().map()))
+    }
+
+    /// Waits until all members are whole, and compares them; says what differs.
+    pub async fn compare_members(&self) -> Result<Option<String>> {
+        let places = (0..self.run.settings.keys).map(Place::Key);
+        let places = places.chain((0..self.run.settings.accounts).map(Place::Account));
+        let objects =
+            places.chain([Place::Once(0)]).map(|place| Ok(self.kv(place)?.0.object.oid()));
+        let objects = objects.collect::<Result<BTreeSet<Oid>>>()?;
+        if objects.iter().all(|oid| oid.is_alone()) {
+            return Ok(None);
+        }
+        let client = self.cont.client();
+        if let Some(lacking) = members::await_whole(client).await? {
+            return Ok(Some(lacking));
+        }
+        for oid in objects {
+            if let Some(differs) = members::difference(client, &self.cont, oid).await? {
+                return Ok(Some(differs));
+            }
+        }
+        Ok(None)
     }
 
     /// Gives an account its first value.

@@ -45,8 +45,16 @@ impl Run {
         self.note(|| format!("{fault:?} of e{engine}"));
         *self.happened.borrow_mut().entry(fault).or_insert(0) += 1;
         match fault {
-            Fault::Kill => self.outage(env, engine, Duration::from_millis(60)).await,
-            Fault::CatalogOutage => self.outage(env, 0, Duration::from_secs(8)).await,
+            Fault::Kill => {
+                self.outage(env, engine, Duration::ZERO, Duration::from_millis(60)).await
+            }
+            Fault::Absence => {
+                let least = Duration::from_secs(6);
+                self.outage(env, engine, least, Duration::from_secs(12)).await;
+            }
+            Fault::CatalogOutage => {
+                self.outage(env, 0, Duration::ZERO, Duration::from_secs(8)).await;
+            }
             Fault::Cut => {
                 let (a, b) = (Cluster::engine_name(engine), self.other_node(env, engine));
                 net.cut(&a, &b);
@@ -125,12 +133,13 @@ impl Run {
         format!("c{}", at % clients)
     }
 
-    async fn outage(&self, env: &Env, engine: usize, longest: Duration) {
+    async fn outage(&self, env: &Env, engine: usize, least: Duration, longest: Duration) {
         if !self.down.borrow_mut().insert(engine) {
             return;
         }
         self.kill(engine);
-        self.pause(env, longest).await;
+        env.sleep(least).await;
+        self.pause(env, longest - least).await;
         self.start(env, engine).await;
         self.down.borrow_mut().remove(&engine);
     }

@@ -87,7 +87,8 @@ impl Run {
     /// Tells what happens, to who asked for it.
     pub fn note(&self, text: impl FnOnce() -> String) {
         if self.tells {
-            eprintln!("{:>12?} {}", self.cluster.world().now(), text());
+            let (now, moment) = (self.cluster.world().now(), self.moments.last());
+            eprintln!("{now:>12?} {moment:>4} {}", text());
         }
     }
 
@@ -181,7 +182,8 @@ impl Run {
         deadline.set(env.now() + PEACE_TIME_MAX);
         let looked = watch(&env, &deadline, self, last).await;
         looked.ok_or("in peace, a key gives no answer")?.map_err(text("in peace"))?;
-        Ok(())
+        let compared = maker.compare_members().await.map_err(text("comparing members"))?;
+        compared.map_or(Ok(()), Err)
     }
 
     /// The last moment before a time.

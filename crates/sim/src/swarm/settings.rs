@@ -36,6 +36,8 @@ pub enum Fault {
     /// Some writes of a disk fail; some time later the engine is started again. Of `wal` pools only: others have
     /// promised by then what is lost.
     DiskError,
+    /// An engine is away for so long that others lead in its place.
+    Absence,
 }
 
 /// All kinds, in the order in which a seed asks for them.
@@ -86,8 +88,10 @@ pub struct Settings {
     pub keys: u64,
     /// Keys that transactions share.
     pub accounts: u64,
-    /// Whether the dkeys of an object lie on many targets.
-    pub is_spread: bool,
+    /// Class of the objects.
+    pub class: &'static str,
+    /// Class of those whose dkeys all lie in one group.
+    pub class_alone: &'static str,
     /// What may happen.
     pub faults: Vec<Fault>,
     /// Faults at the same time.
@@ -133,7 +137,8 @@ impl Settings {
             delay_max: Duration::from_micros(pick(&rng, &[10, 200, 3_000])),
             keys: 1 + rng.below(6),
             accounts: 2 + rng.below(4),
-            is_spread: rng.below(2) == 0,
+            class: pick(&rng, &["SX", "S1"]),
+            class_alone: "S1",
             faults: Vec::new(),
             tracks: 1 + rng.below(2) as usize,
             calm_max: millis(&rng, &[5, 30, 200]),
@@ -148,11 +153,34 @@ impl Settings {
         settings.burst = pick(&rng, &[0, 0, 0, 400]);
         settings.transactions = pick(&rng, &[2, 8]);
         match seed % 8 {
+            1 | 5 => settings.keep_copies(&rng),
             3 => settings.look_at_what_is_being_written(),
             6 => settings.come_again_and_again(),
             _ => {}
         }
         settings
+    }
+
+    /// Objects with copies: engines that are away for long, too, and whatever else there is.
+    fn keep_copies(&mut self, rng: &Rng) {
+        self.engines = 2 + rng.below(3) as usize;
+        let width = 2 + rng.below(self.engines as u64 - 1);
+        (self.class_alone, self.class) = match width {
+            2 => ("RP_2G1", pick(rng, &["RP_2G1", "RP_2GX"])),
+            3 => ("RP_3G1", pick(rng, &["RP_3G1", "RP_3GX"])),
+            _ => ("RP_4G1", "RP_4G1"),
+        };
+        if rng.below(3) > 0 {
+            self.faults.push(Fault::Absence);
+            self.trouble = millis(rng, &[4_000, 20_000, 60_000]);
+            self.pause_max = millis(rng, &[40, 300]);
+        }
+        // More answers than a target keeps, given while earlier requests look for a new leader: see the decision on orders.
+        self.burst = 0;
+        // What a whole engine has forgotten is another story: see `crates/sim/tests/replicas.rs`.
+        if self.durability == Durability::Memory {
+            self.durability = Durability::Wal;
+        }
     }
 
     /// Many reads of few keys whose updates wait for a slow disk when the engine dies: whether somebody was

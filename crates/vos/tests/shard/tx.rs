@@ -120,7 +120,7 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
                 let unborn = [update(b"e", UpdateValue::Inline(b""), Cond::OBJ_EXISTS)];
                 assert!(shard.conflicts(CONT, &[], &unborn));
                 assert!(shard.stat().nvme_free_bytes < free);
-                let origin = Origin { tx: TX, reply: b"answer" };
+                let origin = Origin { tx: TX, of: None, reply: b"answer" };
                 let lsn = shard.decide(TX, outcome, Some(origin), &[]).unwrap();
                 shard.durable(lsn).await.unwrap();
                 assert!(!shard.conflicts(CONT, &[], &ops));
@@ -165,7 +165,7 @@ fn replies_and_orphans_survive_a_crash() {
                 let ops = [update(b"d", UpdateValue::Inline(b"v"), Cond::NONE)];
                 let payload = shard.stage(&ops).unwrap();
                 let tx = TxId { client: ClientId(1), seq };
-                let origin = Some(Origin { tx, reply: b"ok" });
+                let origin = Some(Origin { tx, of: None, reply: b"ok" });
                 let orphans = [OrphanChange::Add(lost), OrphanChange::Add(found)];
                 let lsn =
                     shard.apply(CONT, Epoch(seq + 1), &ops, payload, origin, &orphans).unwrap();

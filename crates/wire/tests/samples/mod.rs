@@ -49,7 +49,7 @@ macro_rules! decoded {
 use wire::admission::AdmissionStat;
 use wire::control::{ControlReply, ControlRequest};
 use wire::lock::LockReply;
-use wire::member::{KeyList, UnitList};
+use wire::member::{KeyList, Notes, UnitList};
 use wire::obj::{
     AdminReply, BatchReply, Notice, ObjectList, PoolShardStat, Prepared, Request, TxOutcome,
     TxReply,
@@ -62,7 +62,7 @@ decoded!(
     owned: RemoteRange, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
         Reply<TxOutcome>, Reply<PoolShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
         Reply<LockReply>,
-        Reply<()>, Reply<ScrubStat>, OrdersDone, UnitList, KeyList;
+        Reply<()>, Reply<ScrubStat>, OrdersDone, UnitList, KeyList, Notes;
     borrowed: Hello, Request, BatchReply, TxReply, Prepared
 );
 

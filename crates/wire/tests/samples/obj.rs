@@ -9,9 +9,9 @@ use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weight
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
-use wire::member::{KeyList, MemberAsk, MemberRequest, UnitList};
+use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::*;
-use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
+use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, Scrub, ScrubRate, ScrubStat};
 use wire::store::{
     AggregationStat, CatchUpStat, DeviceRole, DeviceStat, LogStat, StoreStat, StreamStat,
@@ -209,7 +209,7 @@ fn requests(visitor: &mut impl Visitor) {
 }
 
 fn orders(visitor: &mut impl Visitor) {
-    let origin = Some(OrderOrigin { tx: TX, reply: b"reply" });
+    let origin = Some(OrderOrigin { tx: TX, of: UNIT, reply: b"reply" });
     let ops = vec![Op::PunchObj { unit: UNIT, cond: Cond::NONE, besides: b"" }];
     let (sums, epoch) = (Sums { kind: CsumKind::Crc32c, bytes: b"sums" }, Epoch(7));
     let (orphaned, adopted) = (vec![UNIT], vec![Unit::NIL]);
@@ -221,11 +221,13 @@ fn orders(visitor: &mut impl Visitor) {
         Order::ForgetDecision { tx: TX },
         Order::Install { cont: CONT, unit: UNIT, dkey: b"d" },
         Order::InstallFacts { cont: CONT, unit: UNIT },
+        Order::Answers { answers: origin.into_iter().collect() },
     ];
     let encoded: Vec<Vec<u8>> = orders.iter().map(wire::encode).collect();
-    let orders = encoded.iter().map(|order| (Bytes::new(order), 5)).collect();
+    let at = |order| OrderAt { number: 9, order: Bytes::new(order), bulk_bytes: 5 };
+    let orders = encoded.iter().map(|order| at(order)).collect();
     let (pool, from) = (POOL, TargetId(3));
-    let orders = Orders { pool, from, map_version: 4, stream: 5, first: 6, orders };
+    let orders = Orders { pool, from, map_version: 4, stream: 5, first: 6, settled: 8, orders };
     visitor.message("request.orders", Request::Orders(orders));
     let dkeys = vec![Bytes::new(b"d")];
     let asks = [
@@ -233,17 +235,21 @@ fn orders(visitor: &mut impl Visitor) {
         ("keys", MemberAsk::Keys { cont: CONT, unit: UNIT, after: Some(b"d"), count_max: 300 }),
         ("mend", MemberAsk::Mend { cont: CONT, unit: UNIT, dkeys, with_facts: true }),
         ("notes", MemberAsk::Notes),
+        ("answers", MemberAsk::Answers { after: Some(TX), count_max: 300 }),
         ("digest", MemberAsk::Digest { cont: CONT, unit: UNIT }),
     ];
     for (name, ask) in asks {
-        let asked = MemberRequest { pool, map_version: 4, member: from, ask };
+        let asked = MemberRequest { pool, map_version: 4, member: from, newest: epoch, ask };
         visitor.message(&format!("request.member.{name}"), Request::Member(asked));
     }
     let units = UnitList { units: vec![(UNIT, epoch)], next: Some(UNIT) };
     visitor.message("reply.member.units", units);
     let keys = vec![(serde_bytes::ByteBuf::from(b"d".to_vec()), epoch)];
     visitor.message("reply.member.keys", KeyList { keys, complete: true });
-    visitor.message("reply.orders", OrdersDone { number: 6, is_short: true });
+    visitor.message("reply.orders", OrdersDone { number: 6, is_short: true, newest: epoch });
+    let txs = vec![TxId { client: types::ClientId(3), seq: 4 }];
+    let notes = Notes { conts: vec![CONT], parts: txs.clone(), decisions: txs };
+    visitor.message("reply.member.notes", notes);
 }
 
 fn locks(visitor: &mut impl Visitor) {
@@ -335,7 +341,7 @@ fn admin(visitor: &mut impl Visitor) {
         let op = AdminOp::SetVersions { pool: POOL, cont: CONT, versions };
         order(&format!("set_versions.{name}"), op);
     }
-    let reply = AdminReply { epoch: Epoch(78), under_way: true, incarnation: 79 };
+    let reply = AdminReply { epoch: Epoch(78), under_way: true, incarnation: 79, is_unsure: true };
     visitor.message("admin_reply", Reply::Ok(reply));
 }
 

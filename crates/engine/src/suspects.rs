@@ -1,0 +1,315 @@
+//! What a lost leader may have told some members of a group, and others not.
+//!
+//! A leader acknowledges an update when all members have it. Of what it had sent shortly before it was lost, one member may have
+//! more than another, and nobody was told of any of it. The new leader goes on with what it has itself; nobody is shown
+//! that before all members have it, and what others have beyond it they get replaced. Each member knows which
+//! keys that may be: those of orders whose leader had not said yet that all have them.
+//!
+//! Members that were started again in between know no such thing, and compare everything ([`crate::catch_up`]).
+
+use crate::streams::Given;
+use crate::target::{Target, TargetPool};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Code, ContId, PoolId, Result, TargetId, Unit};
+use wire::map::PoolMap;
+use wire::member::MemberAsk;
+use wire::obj::{Batch, Cond, Op, TxId};
+use wire::order::{Order, OrderOrigin};
+
+/// Pauses before another try: the first, and where doubling ends.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What may differ of a unit.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum What {
+    Dkey(Vec<u8>),
+    Whole,
+    /// The answer to a transaction that has changed it.
+    Answer(TxId),
+    /// Parts and decisions of its group.
+    Notes,
+}
+
+/// What may differ, and where.
+pub(crate) type Place = (ContId, Unit, What);
+
+/// Answers are not of one container.
+const NO_CONT: ContId = ContId(0);
+
+/// What orders of one leader have changed that not all members may have.
+#[derive(Default)]
+pub(crate) struct Recent(VecDeque<(u64, Place)>);
+
+impl Recent {
+    /// Notes what an order changes, by the number that its leader gives it. Of two members each has what the other has, or is
+    /// compared with it.
+    pub fn note(&mut self, ctx: &TargetPool, number: u64, order: &Order<'_>) {
+        let mut note = |place: Place| {
+            if place.1.object.class().is_ok_and(|class| class.scheme.members() > 2) {
+                self.0.push_back((number, place));
+            }
+        };
+        if let Order::Decide { tx, .. } = order {
+            if let Some((cont, batch)) = ctx.shard.prepared_batch(*tx)
+                && let Ok(batch) = wire::decode::<Batch<'_>>(&batch)
+            {
+                changed_by(cont, &batch.ops, &mut note);
+            }
+            return;
+        }
+        changed_by_order(order, &mut note);
+    }
+
+    /// Forgets what all members have.
+    pub fn settle(&mut self, number: u64) {
+        while self.0.front().is_some_and(|(first, _)| *first <= number) {
+            self.0.pop_front();
+        }
+    }
+
+    /// Takes what is left of it.
+    pub fn take(&mut self) -> impl Iterator<Item = Place> + use<> {
+        std::mem::take(&mut self.0).into_iter().map(|(_, place)| place)
+    }
+}
+
+/// What lost leaders have left in a pool.
+#[derive(Default)]
+pub(crate) struct Suspects {
+    places: RefCell<BTreeSet<Place>>,
+    /// What this target leads of it is shown to nobody until these are released ([`crate::streams::Streams::hold`]).
+    holds: RefCell<Vec<u64>>,
+    is_running: Cell<bool>,
+}
+
+/// What ops change.
+pub(crate) fn changed_by(cont: ContId, ops: &[Op<'_>], note: &mut dyn FnMut(Place)) {
+    vos::changed_places(ops, &mut |unit, dkey| {
+        let what = dkey.map_or(What::Whole, |dkey| What::Dkey(dkey.to_vec()));
+        note((cont, unit, what));
+    });
+}
+
+/// What an order changes, but for decisions of parts.
+fn changed_by_order(order: &Order<'_>, note: &mut dyn FnMut(Place)) {
+    let note_answer = |origin: &Option<OrderOrigin<'_>>, note: &mut dyn FnMut(Place)| {
+        if let Some(origin) = origin {
+            note((NO_CONT, origin.of, What::Answer(origin.tx)));
+        }
+    };
+    match order {
+        Order::Apply { cont, ops, origin, .. } => {
+            changed_by(*cont, ops, note);
+            note_answer(origin, note);
+        }
+        Order::Decision { origin, .. } => note_answer(origin, note),
+        // Parts are compared as such; what is installed is nobody's update.
+        Order::Prepare { .. }
+        | Order::Decide { .. }
+        | Order::ForgetDecision { .. }
+        | Order::Answers { .. }
+        | Order::Install { .. }
+        | Order::InstallFacts { .. } => {}
+    }
+}
+
+impl Suspects {
+    /// Adds what orders change that this target gave and that were given up.
+    pub fn add_given(&self, all: Vec<Given>) {
+        let mut places = self.places.borrow_mut();
+        for given in all {
+            // With what an order is about, parts and decisions of its group are compared.
+            places.insert((NO_CONT, given.of, What::Notes));
+            places.extend(given.places);
+            if let Ok(order) = wire::decode::<Order<'_>>(&given.order) {
+                changed_by_order(&order, &mut |place| {
+                    places.insert(place);
+                });
+            }
+        }
+    }
+
+    pub fn add(&self, places: impl Iterator<Item = Place>) {
+        self.places.borrow_mut().extend(places);
+    }
+
+    /// A member that lacks something compares everything anyway.
+    pub fn clear(&self) {
+        self.places.borrow_mut().clear();
+    }
+}
+
+impl Target {
+    /// In the step in which leaders may have changed: has members agree on what lost leaders left.
+    pub(crate) fn settle_suspects(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        let suspects = &ctx.suspects;
+        if suspects.places.borrow().is_empty() {
+            return;
+        }
+        let places = suspects.places.borrow();
+        let led = places.iter().filter(|(_, unit, _)| self.leads(ctx, *unit));
+        let led: Vec<&Place> = led.collect();
+        if !led.is_empty() {
+            let number = ctx.streams.hold(self.id, |note| {
+                for (cont, unit, what) in &led {
+                    match what {
+                        What::Dkey(dkey) => note(*cont, punch_dkey(*unit, dkey)),
+                        What::Whole => note(*cont, punch(*unit)),
+                        What::Answer(_) | What::Notes => {}
+                    }
+                }
+            });
+            suspects.holds.borrow_mut().push(number);
+        }
+        if suspects.is_running.replace(true) {
+            return;
+        }
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            let mut pause = PAUSE_MIN;
+            while !target.is_draining() && !ctx.suspects.places.borrow().is_empty() {
+                if let Err(error) = target.settle_once(pool, &ctx).await {
+                    tracing::debug!("target {}: what a lost leader left: {error}", target.id);
+                    target.env.sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+            ctx.suspects.is_running.set(false);
+            target.release_holds(&ctx);
+        });
+    }
+
+    pub(crate) fn leads(&self, ctx: &TargetPool, unit: Unit) -> bool {
+        self.leader_of(ctx, unit).is_ok_and(|leader| leader == self.id)
+    }
+
+    fn release_holds(&self, ctx: &TargetPool) {
+        for number in ctx.suspects.holds.take() {
+            ctx.streams.release(self.id, number);
+        }
+    }
+
+    /// One try for each unit; the last error, when something is left.
+    async fn settle_once(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
+        let map = ctx.map()?;
+        let mut by_unit: BTreeMap<(ContId, Unit), Vec<What>> = BTreeMap::new();
+        for (cont, unit, what) in ctx.suspects.places.borrow().iter() {
+            by_unit.entry((*cont, *unit)).or_default().push(what.clone());
+        }
+        let (mut last, mut noted) = (Ok(()), BTreeSet::new());
+        for ((cont, unit), all) in by_unit {
+            let settled = match self.leader_of(ctx, unit) {
+                Ok(leader) if leader == self.id => {
+                    self.spread(pool, ctx, &map, cont, unit, &all).await
+                }
+                Ok(leader) => {
+                    let is_first = noted.insert(leader);
+                    self.ask_for(ctx, &map, leader, is_first, cont, unit, &all).await
+                }
+                Err(error) => Err(error),
+            };
+            match settled {
+                Ok(()) => {
+                    let mut places = ctx.suspects.places.borrow_mut();
+                    for what in all {
+                        places.remove(&(cont, unit, what));
+                    }
+                }
+                // It is gone.
+                Err(error)
+                    if error.code == Code::NonExist
+                        && cont != NO_CONT
+                        && !ctx.shard.has_cont(cont) =>
+                {
+                    let mut places = ctx.suspects.places.borrow_mut();
+                    places.retain(|(of, ..)| *of != cont);
+                }
+                Err(error) => last = Err(error),
+            }
+        }
+        let places = ctx.suspects.places.borrow();
+        if !places.iter().any(|(_, unit, _)| self.leads(ctx, *unit)) {
+            drop(places);
+            self.release_holds(ctx);
+        }
+        last
+    }
+
+    /// Gives all members what this leader has of some places.
+    async fn spread(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        cont: ContId,
+        unit: Unit,
+        places: &[What],
+    ) -> Result<()> {
+        let Some(group) = self.led_group(ctx, unit)? else { return Ok(()) };
+        let answers = places.iter().filter_map(|what| match what {
+            What::Answer(tx) => Some((*tx, unit)),
+            What::Dkey(_) | What::Whole | What::Notes => None,
+        });
+        let answers: Vec<(TxId, Unit)> = answers.collect();
+        let told = self.ship_answers(pool, ctx, &group, &answers)?;
+        if cont == NO_CONT {
+            return told.settled().await;
+        }
+        let mut all: BTreeSet<Vec<u8>> = dkeys_of(places).map(<[u8]>::to_vec).collect();
+        if places.contains(&What::Whole) {
+            all.extend(self.keys_here(ctx, cont, unit).await?.into_keys());
+            for member in &group.followers {
+                all.extend(self.keys_at(ctx, map, *member, cont, unit).await?.into_keys());
+            }
+        }
+        let all: Vec<&serde_bytes::Bytes> =
+            all.iter().map(|key| serde_bytes::Bytes::new(key)).collect();
+        self.mend(pool, ctx, &group, (cont, unit), &all, true).await
+    }
+
+    /// Gets what the leader has of some places, and the first time its notes and answers.
+    #[expect(clippy::too_many_arguments, reason = "a place, and whom to ask")]
+    async fn ask_for(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        leader: TargetId,
+        is_first: bool,
+        cont: ContId,
+        unit: Unit,
+        places: &[What],
+    ) -> Result<()> {
+        if is_first {
+            self.take_notes_of(ctx, map, leader).await?;
+            self.take_answers_of(ctx, map, leader).await?;
+        }
+        if cont == NO_CONT {
+            return Ok(());
+        }
+        if places.contains(&What::Whole) {
+            self.compare_keys(ctx, map, leader, cont, unit).await?;
+        }
+        let dkeys = dkeys_of(places).map(serde_bytes::Bytes::new).collect();
+        let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: true };
+        self.ask_member(ctx, map, leader, ask).await
+    }
+}
+
+fn dkeys_of(places: &[What]) -> impl Iterator<Item = &[u8]> {
+    places.iter().filter_map(|what| match what {
+        What::Dkey(dkey) => Some(&dkey[..]),
+        What::Whole | What::Answer(_) | What::Notes => None,
+    })
+}
+
+fn punch_dkey(unit: Unit, dkey: &[u8]) -> Op<'_> {
+    Op::PunchDkeys { unit, cond: Cond::NONE, dkeys: vec![serde_bytes::Bytes::new(dkey)] }
+}
+
+fn punch(unit: Unit) -> Op<'static> {
+    Op::PunchObj { unit, cond: Cond::NONE, besides: b"" }
+}

@@ -1,0 +1,96 @@
+//! What members of groups hold: compared with each other, from outside.
+
+use client::{Client, Container};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{ContId, Error, Oid, Result, TargetId, Unit};
+use wire::control::{Name, OpenMode};
+use wire::map::{PoolMap, TargetState};
+use wire::member::{MemberAsk, MemberRequest};
+use wire::obj::Request;
+
+/// Pause between two looks at a map.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
+/// The newest map of the pool `p`.
+pub async fn newest_map(client: &Client) -> Result<Rc<PoolMap>> {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
+    Ok(pool.map())
+}
+
+/// The answer of a target to one request of somebody who is not known to it.
+pub async fn ask(
+    client: &Client,
+    map: &PoolMap,
+    target: TargetId,
+    request: &Request<'_>,
+) -> Result<Vec<u8>> {
+    let name = map.engine_of(target).and_then(|engine| engine.tcp.strip_prefix("sim:"));
+    let name = name.ok_or_else(|| Error::inval("the target's engine is not a simulated one"))?;
+    let dial = transport::Dial {
+        client: types::ClientId(client.env().random_u64()),
+        service: wire::hello::Service::Target(target),
+        token: b"",
+        job: "",
+        timeout: Duration::from_secs(600),
+    };
+    let address = transport::Address::Sim(name.to_string());
+    let conn = transport::connect(client.env(), &address, &dial).await?;
+    let call = transport::Call {
+        kind: wire::Kind::Request,
+        request_id: 1,
+        flags: 0,
+        map_version: 0,
+        deadline: Duration::from_secs(600),
+        body: &wire::encode(request),
+        bulk_out: &[],
+        bulk_in: &mut [],
+    };
+    Ok(conn.call(call).await?.body)
+}
+
+/// The digest of what a target holds of a unit.
+async fn digest(
+    client: &Client,
+    map: &PoolMap,
+    target: TargetId,
+    cont: ContId,
+    unit: Unit,
+) -> Result<u64> {
+    let ask_for = MemberAsk::Digest { cont, unit };
+    let (pool, map_version) = (map.pool, map.version);
+    let (member, newest) = (target, types::Epoch::ZERO);
+    let asked = MemberRequest { pool, map_version, member, newest, ask: ask_for };
+    let answer = ask(client, map, target, &Request::Member(asked)).await?;
+    wire::decode::<Result<u64>>(&answer)?
+}
+
+/// What is wrong when the members of some group of an object do not all hold the same.
+pub async fn difference(client: &Client, cont: &Container, oid: Oid) -> Result<Option<String>> {
+    let map = newest_map(client).await?;
+    let layout = placement::layout(oid, &map)?;
+    for group in 0..layout.group_count() {
+        let unit = oid.unit(group as u32);
+        let mut digests = Vec::new();
+        for target in layout.members(group) {
+            digests.push((*target, digest(client, &map, *target, cont.id(), unit).await?));
+        }
+        if digests.windows(2).any(|two| two[0].1 != two[1].1) {
+            return Ok(Some(format!("members of unit {unit} differ: {digests:x?}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Waits until all targets of the pool are whole; what is not, after two minutes of the world's clock.
+pub async fn await_whole(client: &Client) -> Result<Option<String>> {
+    for _ in 0..600 {
+        let map = newest_map(client).await?;
+        if map.targets.iter().all(|target| target.state == TargetState::Up) {
+            return Ok(None);
+        }
+        client.env().sleep(LOOK_PAUSE).await;
+    }
+    let map = newest_map(client).await?;
+    Ok(Some(format!("not whole after two minutes: {:?}", map.targets)))
+}
