@@ -8,8 +8,11 @@ use crate::exit::Outcome;
 use crate::session::{Session, absolute};
 use crate::system::process::PidFile;
 use engine::{Engine, EngineConfig};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use types::{Error, Result};
+
+/// File in an engine's directory that says so.
+pub const STOPS_WITH_ALL: &str = "stops-with-all";
 
 /// Run one engine in the foreground.
 ///
@@ -41,15 +44,15 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     // Of what is kept the engine's own threads tell.
     engine::rights::give_up(&config)?;
     let dir = config.dir.clone();
+    // Of a stop that was cut off.
+    stops_with_all(&dir);
     let handle = Engine::start(config)?;
     let pid_file = PidFile::write(&dir)?;
     tracing::info!("engine {} serves at {} and {}", handle.rank, handle.tcp, handle.unix.display());
     let Some(signal) = signals.wait_while(|| !handle.is_finished())? else {
         drop(pid_file);
-        handle.stop()?;
-        return Err(
-            Error::new(types::Code::Io, "the engine has ended by itself; see the log").into()
-        );
+        // It tells why, unless it was asked to.
+        return Ok(handle.stop()?);
     };
     tracing::info!("signal {signal}: stopping");
     let second = std::thread::Builder::new().name("azk-signals".into()).spawn(move || {
@@ -61,9 +64,17 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     if let Err(error) = second {
         tracing::warn!("a second signal will not be seen: {error}");
     }
-    let outcome = handle.stop();
+    let outcome = match stops_with_all(&dir) {
+        true => handle.stop_with_all(),
+        false => handle.stop(),
+    };
     drop(pid_file);
     Ok(outcome?)
+}
+
+/// True when whoever stops the engine stops all others, too (`down`). Takes the note of it away.
+fn stops_with_all(dir: &Path) -> bool {
+    std::fs::remove_file(dir.join(STOPS_WITH_ALL)).is_ok()
 }
 
 /// `TERM` and `INT`, blocked in every thread made afterwards.
@@ -88,10 +99,10 @@ impl BlockedSignals {
         }
     }
 
-    /// Waits for one of them as long as `going_on` says so; returns its number. Looks every two
-    /// seconds.
+    /// Waits for one of them as long as `going_on` says so; returns its number. Looks twice a
+    /// second.
     pub fn wait_while(&self, going_on: impl Fn() -> bool) -> Result<Option<i32>> {
-        let pause = libc::timespec { tv_sec: 2, tv_nsec: 0 };
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 500_000_000 };
         while going_on() {
             // SAFETY: the set was initialised by `block`; no details are asked for.
             let signal = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &pause) };

@@ -454,6 +454,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
             if target.holds_its_part() {
                 let why = match target.reason {
                     Some(DownReason::Excluded) => "was excluded",
+                    Some(DownReason::Stopped) => "has stopped",
                     Some(DownReason::Behind) => "is back, and it catches up with what it missed",
                     _ => "gives no answer",
                 };

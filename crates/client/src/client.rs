@@ -276,6 +276,24 @@ impl Client {
 
     /// How an engine does. One try.
     pub async fn engine_query(&self, engine: &EngineInfo) -> Result<EngineState> {
+        match self.ask_engine(engine, &ControlRequest::EngineQuery).await? {
+            ControlReply::Engine(state) => Ok(state),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Has an engine stop, and returns when it has begun to; `with_all`: all others do, too, so that nobody goes on
+    /// without it. One try.
+    pub async fn engine_stop(&self, engine: &EngineInfo, with_all: bool) -> Result<()> {
+        self.ask_engine(engine, &ControlRequest::EngineStop { with_all }).await.map(|_| ())
+    }
+
+    /// Asks one engine itself. One try.
+    async fn ask_engine(
+        &self,
+        engine: &EngineInfo,
+        request: &ControlRequest,
+    ) -> Result<ControlReply> {
         let mut last = Error::bare(Code::Unreach);
         for address in self.addresses(engine) {
             let conn = match self.dial(&address, Service::Control).await {
@@ -291,15 +309,12 @@ impl Client {
                 flags: 0,
                 map_version: 0,
                 deadline: self.0.options.timeout,
-                body: &wire::encode(&ControlRequest::EngineQuery),
+                body: &wire::encode(request),
                 bulk_out: &[],
                 bulk_in: &mut [],
             };
             let answer = conn.call(call).await?;
-            return match wire::decode::<Result<ControlReply>>(&answer.body)?? {
-                ControlReply::Engine(state) => Ok(state),
-                _ => Err(unexpected()),
-            };
+            return wire::decode::<Result<ControlReply>>(&answer.body)?;
         }
         Err(last)
     }

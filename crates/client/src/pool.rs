@@ -349,7 +349,7 @@ impl Pool {
                 let ask = Ask { body: request, bulk_out: &[], bulk_in: &mut [] };
                 let asked = link.ask(client, &self.0.state, ask);
                 let answer = match target.reason {
-                    Some(DownReason::Silent) => None,
+                    Some(DownReason::Silent | DownReason::Stopped) => None,
                     // Many of them run no more.
                     Some(DownReason::Excluded) => {
                         client.env().timeout(EXCLUDED_TIME_MAX, asked).await

@@ -13,11 +13,14 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, Error, Result};
+use types::{Code, Error, Result, TargetId};
 use wire::control::{ControlReply, ControlRequest, Evict, OpenMode};
+use wire::map::PoolMap;
 
 /// How often it is asked whether the catalog has changed.
 const COPY_PAUSE: Duration = Duration::from_secs(2);
+/// How long a target of this engine is waited for when it is asked for its map.
+const MAP_TIME_MAX: Duration = Duration::from_secs(1);
 /// Object numbers that are given out together without the catalog: 2 to the power of this. Beyond
 /// them come this engine's count, its rank, and a bit that the catalog's own numbers do not reach.
 const RUN_BITS: u32 = 20;
@@ -171,6 +174,20 @@ impl ControlHost {
         reply.is_ok().then(|| wire::encode(&reply))
     }
 
+    /// The map of the copy may be older than what this engine's targets were told: the holder may have changed it for
+    /// its own stop.
+    async fn take_newer_map(&self, map: &mut PoolMap) {
+        let (_, own) = self.membership();
+        let here = |target: &TargetId| map.target(*target).is_some();
+        let Some(target) = own.into_iter().find(here) else { return };
+        if let Some(Ok(newer)) =
+            self.env.timeout(MAP_TIME_MAX, self.peers.map_of(map, target)).await
+            && newer.version > map.version
+        {
+            *map = newer;
+        }
+    }
+
     /// The encoded answer to a request for which the catalog is away; `None` when the copy does not
     /// tell.
     pub(crate) async fn answer_from_copy(
@@ -198,8 +215,10 @@ impl ControlHost {
         }
         let orders = Orders { host: self.clone(), service: service.clone() };
         let mut reply = service.handle(session, request.clone(), &orders).await.ok()?;
-        if let ControlReply::System(info) = &mut reply {
-            info.leader = None;
+        match &mut reply {
+            ControlReply::System(info) => info.leader = None,
+            ControlReply::Map(map) => self.take_newer_map(map).await,
+            _ => {}
         }
         Some(wire::encode(&Ok::<_, Error>(reply)))
     }

@@ -30,6 +30,8 @@ use wire::obj::{AdminOp, AdminReply, Request};
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long one that has been in the system before tries, before it starts without.
 const ALONE_AFTER: Duration = Duration::from_secs(3);
+/// How long an engine that stops waits until others know.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(5);
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// How long the control service waits before it asks again about an order that is under way.
 const ORDER_PAUSE: Duration = Duration::from_millis(20);
@@ -66,6 +68,8 @@ pub(crate) struct ControlHost {
     pub(crate) down_after: Duration,
     /// Its targets are down then, too.
     pub(crate) fails_over: bool,
+    /// Stops the engine; false when it is to tell others first.
+    stop: RefCell<Option<oneshot::Sender<bool>>>,
 }
 
 impl ControlHost {
@@ -92,16 +96,17 @@ impl ControlHost {
             Role::Holder(Rc::new(service_on(env, Box::new(open_catalog(env, config)?))))
         };
         let target_count = config.targets.len() as u32;
+        let incarnation = env.random_u64();
         let host = Rc::new(ControlHost {
             peers: Peers::new(env.clone(), info.host.clone(), token),
-            incarnation: env.random_u64(),
+            incarnation,
             env: env.clone(),
             role: RefCell::new(role),
             candidate: RefCell::new(None),
             away: RefCell::new(None),
             copy: Copy::open(env, config)?,
             is_introduced: Cell::new(false),
-            join: JoinInfo { engine: *engine, info, target_count },
+            join: JoinInfo { engine: *engine, info, target_count, start: incarnation },
             rank: Cell::new(Rank(0)),
             targets: RefCell::new(Vec::new()),
             inboxes: RefCell::new(Vec::new()),
@@ -113,6 +118,7 @@ impl ControlHost {
             is_exposed: config.is_exposed().unwrap_or(false),
             down_after: config.down_after(),
             fails_over: config.failover,
+            stop: RefCell::default(),
         });
         if let Some((candidate, news)) = election {
             host.candidate.replace(Some(candidate));
@@ -125,6 +131,34 @@ impl ControlHost {
     /// This engine's rank and targets, in the order of its configuration.
     pub fn membership(&self) -> (Rank, Vec<TargetId>) {
         (self.rank.get(), self.targets.borrow().clone())
+    }
+
+    /// Ends when somebody asks the engine to stop: with true when all engines do.
+    pub fn asked_to_stop(&self) -> oneshot::Receiver<bool> {
+        let (stop, stopped) = oneshot::channel();
+        self.stop.replace(Some(stop));
+        stopped
+    }
+
+    pub(crate) fn stop(&self, with_all: bool) {
+        if let Some(stop) = self.stop.take() {
+            tracing::info!("asked to stop");
+            let _ = stop.send(with_all);
+        }
+    }
+
+    /// Tells the control service that this engine stops, so that others lead at once what it led. One that gives
+    /// no answer finds out by itself.
+    pub async fn say_farewell(self: &Rc<Self>) {
+        let JoinInfo { engine, start, .. } = self.join;
+        let farewell = ControlRequest::Leave { engine, start, fails_over: self.fails_over };
+        match self.env.timeout(FAREWELL_TIME_MAX, self.ask_holder(&farewell)).await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                tracing::warn!("others are not told that the engine stops: {error}")
+            }
+            None => tracing::warn!("no answer to the word that the engine stops"),
+        }
     }
 
     /// Learns the way to the target threads.

@@ -186,6 +186,10 @@ impl ControlHost {
         if request == ControlRequest::EngineQuery {
             return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Engine(self.state()))));
         }
+        if let ControlRequest::EngineStop { with_all } = request {
+            self.stop(with_all);
+            return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Done)));
+        }
         if let Some(body) = self.close_in_copy(session, &request).await {
             return Ok(body);
         }

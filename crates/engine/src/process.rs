@@ -54,7 +54,7 @@ pub struct EngineHandle {
     pub unix: PathBuf,
     /// The TCP address of its figures, if it tells them.
     pub metrics: Option<SocketAddr>,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Option<oneshot::Sender<bool>>,
     control: Option<JoinHandle<Result<()>>>,
 }
 
@@ -107,15 +107,20 @@ impl EngineHandle {
         self.control.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Refuses new requests, finishes those in progress, flushes and stops.
+    /// Tells the system that it leaves, refuses new requests, finishes those in progress, flushes and stops.
     pub fn stop(mut self) -> Result<()> {
-        self.end()
+        self.end(false)
     }
 
-    fn end(&mut self) -> Result<()> {
+    /// The same where all engines stop, so that nobody could go on without this one.
+    pub fn stop_with_all(mut self) -> Result<()> {
+        self.end(true)
+    }
+
+    fn end(&mut self, with_all: bool) -> Result<()> {
         if let Some(stop) = self.stop.take() {
             // A control thread that is gone needs no word.
-            let _ = stop.send(());
+            let _ = stop.send(with_all);
         }
         match self.control.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
@@ -127,7 +132,7 @@ impl EngineHandle {
 
 impl Drop for EngineHandle {
     fn drop(&mut self) {
-        if let Err(error) = self.end() {
+        if let Err(error) = self.end(false) {
             tracing::error!("stopping engine {}: {error}", self.rank);
         }
     }
@@ -140,7 +145,7 @@ async fn run(
     env: Env,
     config: EngineConfig,
     ready: &Ready,
-    stop: oneshot::Receiver<()>,
+    stop: oneshot::Receiver<bool>,
 ) -> Result<()> {
     if config.is_exposed()? {
         tracing::warn!(
@@ -174,15 +179,27 @@ async fn run(
     let outcome = match outcome {
         Ok(mut serving) => {
             let _door = metrics.and_then(|listener| tell_figures(&env, listener, &serving));
-            let ended = {
+            let asked = serving.control.as_ref().map(|control| control.asked_to_stop());
+            let (ended, with_all) = {
                 let ended = std::pin::pin!(serving.target_ended());
-                match select(stop, ended).await {
-                    // An error means the handle was dropped: stop as well.
-                    Either::Left(_) => None,
-                    Either::Right((id, _)) => Some(id),
+                // A handle that was dropped means: stop as well.
+                let asked = std::pin::pin!(async {
+                    match asked {
+                        Some(asked) => match select(stop, asked).await {
+                            Either::Left((with_all, _)) | Either::Right((with_all, _)) => with_all,
+                        },
+                        None => stop.await,
+                    }
+                });
+                match select(asked, ended).await {
+                    Either::Left((with_all, _)) => (None, with_all.unwrap_or(false)),
+                    Either::Right((id, _)) => (Some(id), false),
                 }
             };
-            let stopped = serving.stop().await;
+            let stopped = match with_all {
+                true => serving.stop_with_all().await,
+                false => serving.stop().await,
+            };
             match ended {
                 Some(id) => Err(Error::new(
                     Code::Io,
@@ -341,8 +358,17 @@ impl Serving {
         self.alive[at].0
     }
 
-    /// Refuses new requests, finishes those in progress, flushes and stops the targets.
+    /// Tells the system that the engine leaves, refuses new requests, finishes those in progress, flushes and stops
+    /// the targets.
     pub async fn stop(self) -> Result<()> {
+        if let Some(control) = &self.control {
+            control.say_farewell().await;
+        }
+        self.stop_with_all().await
+    }
+
+    /// The same where all engines stop, so that nobody could go on without this one.
+    pub async fn stop_with_all(self) -> Result<()> {
         tracing::info!("engine {}: draining", self.rank);
         if let Some(control) = &self.control {
             control.save_times().await;

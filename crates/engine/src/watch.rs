@@ -27,6 +27,8 @@ struct Watch {
     silent: HashMap<Rank, (Duration, u32)>,
     /// Engines that were down and are being told what they hold.
     returning: HashSet<Rank>,
+    /// Engines that had stopped, and have stayed away.
+    gone: HashSet<Rank>,
 }
 
 impl ControlHost {
@@ -57,6 +59,7 @@ impl ControlHost {
                 match answers {
                     true => {
                         watch.silent.remove(&rank);
+                        watch.gone.remove(&rank);
                         self.welcome(service, &mut watch, rank, state);
                     }
                     false => self.weigh(service, &mut watch, rank, state, begun).await,
@@ -94,10 +97,21 @@ impl ControlHost {
         let (since, looks) = watch.silent.entry(rank).or_insert((begun, 0));
         *looks += 1;
         let silent = self.env.now().saturating_sub(*since);
-        if state != MemberState::Up || silent < self.down_after || *looks < LOOKS_MIN {
+        if silent < self.down_after || *looks < LOOKS_MIN {
             return;
         }
         let orders = Orders { host: self.clone(), service: service.clone() };
+        if state == MemberState::Stopped && self.fails_over && !watch.gone.contains(&rank) {
+            match service.engine_stays_away(rank, &orders).await {
+                Ok(()) => drop(watch.gone.insert(rank)),
+                Err(error) => {
+                    tracing::warn!("engine {rank} stays away, and that cannot be noted: {error}");
+                }
+            }
+        }
+        if state != MemberState::Up {
+            return;
+        }
         let why = format!("no answer for {} s", silent.as_secs());
         if let Err(error) = service.engine_is_silent(rank, &why, self.fails_over, &orders).await {
             tracing::warn!("engine {rank} gives no answer, and that cannot be noted: {error}");

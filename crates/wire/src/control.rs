@@ -16,6 +16,8 @@ pub struct JoinInfo {
     pub info: crate::map::EngineInfo,
     /// Number of targets; may not change.
     pub target_count: u32,
+    /// Which start of it this is; random.
+    pub start: u64,
 }
 
 /// Which pool or container is meant.
@@ -209,6 +211,19 @@ pub enum ControlRequest {
         /// Begin after this key.
         after: String,
     },
+    /// An engine stops, and others are to go on without it at once; it comes back by joining. Reply: `Done`.
+    Leave {
+        engine: Uuid,
+        /// The one it joined with; a word about an earlier start is too late, and changes nothing.
+        start: u64,
+        /// Its targets are down in the maps of pools that have others.
+        fails_over: bool,
+    },
+    /// Stop the engine that is asked. Reply: `Done`, when it has begun to.
+    EngineStop {
+        /// All engines stop: none tells that it leaves.
+        with_all: bool,
+    },
 }
 
 impl ControlRequest {
@@ -237,6 +252,8 @@ impl ControlRequest {
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
                 | ControlRequest::CatalogCopy { .. }
+                | ControlRequest::Leave { .. }
+                | ControlRequest::EngineStop { .. }
         )
     }
 
@@ -250,6 +267,7 @@ impl ControlRequest {
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
+                | ControlRequest::Leave { .. }
         );
         self.is_repeatable() && !asks_targets
     }
@@ -350,6 +368,8 @@ pub enum MemberState {
     Up,
     /// It gives no answer.
     Down,
+    /// It has stopped in order, and comes back by joining.
+    Stopped,
     /// An administrator has excluded it; its targets are down until that is taken back.
     Excluded,
 }

@@ -31,6 +31,8 @@ pub const LEFT_UNSURE: u32 = u32::MAX;
 pub enum DownReason {
     /// Its engine gives no answer.
     Silent,
+    /// Its engine has stopped in order.
+    Stopped,
     /// It answers again and holds what it held, but has missed what others did meanwhile. It is up when it has
     /// caught up; what has no copy elsewhere nobody could change, and it serves that.
     Behind,
@@ -108,7 +110,12 @@ impl TargetInfo {
             TargetState::Down => {
                 matches!(
                     self.reason,
-                    Some(DownReason::Silent | DownReason::Behind | DownReason::Excluded)
+                    Some(
+                        DownReason::Silent
+                            | DownReason::Stopped
+                            | DownReason::Behind
+                            | DownReason::Excluded
+                    )
                 )
             }
             TargetState::DownOut => false,

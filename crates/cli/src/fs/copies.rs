@@ -106,6 +106,7 @@ impl ObjectCopies {
             for member in &group.members {
                 let why = match member.reason {
                     Some(DownReason::Silent) => ", gives no answer",
+                    Some(DownReason::Stopped) => ", has stopped",
                     Some(DownReason::Excluded) => ", excluded",
                     Some(DownReason::Lost) => ", lost what it held",
                     Some(DownReason::Behind) | None => "",

@@ -177,6 +177,7 @@ fn meaning(health: &PoolHealth) -> String {
 fn reason_key(reason: DownReason) -> &'static str {
     match reason {
         DownReason::Silent => "silent",
+        DownReason::Stopped => "stopped",
         DownReason::Behind => "behind",
         DownReason::Lost => "lost",
         DownReason::Excluded => "excluded",
@@ -191,6 +192,7 @@ fn list(ids: &[u32]) -> String {
 fn reason(rank: u32, key: &str, ids: &[u32]) -> String {
     match key {
         "silent" => format!("engine {rank} gives no answer"),
+        "stopped" => format!("engine {rank} has stopped"),
         "behind" => format!("engine {rank} is back and catches up"),
         "excluded" => format!("engine {rank} is excluded"),
         _ => format!("{} of engine {rank} lost what it held", list(ids)),
@@ -199,7 +201,7 @@ fn reason(rank: u32, key: &str, ids: &[u32]) -> String {
 
 fn advice(label: &str, rank: u32, key: &str, ids: &[u32]) -> String {
     match key {
-        "silent" => format!("start engine {rank} again"),
+        "silent" | "stopped" => format!("start engine {rank} again"),
         "behind" => "it will be whole by itself".into(),
         "excluded" => format!("'azekura system clear-exclude {rank}' takes it back"),
         _ => format!(

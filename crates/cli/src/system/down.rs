@@ -47,7 +47,10 @@ pub fn run(session: &Session, args: &DownArgs) -> Outcome {
         let engines: Vec<(u32, Running)> = round
             .filter_map(|index| Some((index, Running::find(&system.engine(index))?)))
             .collect();
-        for (_, engine) in &engines {
+        for (index, engine) in &engines {
+            // Without the note it tells the others, which then have to catch up for nothing.
+            let note = system.engine(*index).join(crate::engine::STOPS_WITH_ALL);
+            let _ = std::fs::write(note, "");
             engine.signal(Signal::TERM)?;
         }
         let deadline = Instant::now() + Duration::from_secs(args.wait_s);

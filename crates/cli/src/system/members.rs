@@ -18,6 +18,7 @@ type Reached = (EngineInfo, Vec<TargetId>, bool);
   azekura system query
   azekura system exclude 2 --why 'a bad fan'
   azekura system clear-exclude 2
+  azekura system stop --engine 2
   azekura system list-engines --json")]
 pub struct SystemArgs {
     #[command(subcommand)]
@@ -47,12 +48,17 @@ enum SystemVerb {
         /// The engine's rank
         rank: u32,
     },
+    /// Stop engines in order
+    ///
+    /// One that stops alone tells the others first: what it led others lead at once, and clients do not wait where
+    /// there are copies. With --all none tells, and nothing has to catch up at the next start.
+    Stop(super::stop::StopArgs),
 }
 
 #[derive(Serialize)]
 struct Engine {
     rank: u32,
-    /// `up`, `down` or `excluded`; `no answer` when it is up, but did not answer when the leader last asked.
+    /// `up`, `down`, `stopped` or `excluded`; `no answer` when it is up, but did not answer when the leader last asked.
     state: &'static str,
     /// Why, for people.
     why: String,
@@ -83,6 +89,9 @@ struct Report {
 }
 
 pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
+    if let SystemVerb::Stop(stop) = &args.verb {
+        return super::stop::run(session, stop);
+    }
     let client = session.connect()?;
     let order = match &args.verb {
         SystemVerb::Exclude { rank, why } => {
@@ -93,7 +102,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
             let what = format!("Engine {rank} is not excluded any more.");
             Some((ControlRequest::SystemClearExclude { rank: Rank(*rank) }, what))
         }
-        SystemVerb::Query | SystemVerb::ListEngines => None,
+        SystemVerb::Query | SystemVerb::ListEngines | SystemVerb::Stop(_) => None,
     };
     if let Some((order, what)) = order {
         props::run(session, order)?;
@@ -107,6 +116,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
             (MemberState::Up, true) => "up",
             (MemberState::Up, false) => "no answer",
             (MemberState::Down, _) => "down",
+            (MemberState::Stopped, _) => "stopped",
             (MemberState::Excluded, _) => "excluded",
         },
         why: member.why.clone(),
@@ -165,7 +175,9 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
             table.write(out)
         }),
         // Done above.
-        SystemVerb::Exclude { .. } | SystemVerb::ClearExclude { .. } => Ok(()),
+        SystemVerb::Exclude { .. } | SystemVerb::ClearExclude { .. } | SystemVerb::Stop(_) => {
+            Ok(())
+        }
     }
 }
 

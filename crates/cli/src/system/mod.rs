@@ -18,4 +18,5 @@ pub mod etcd;
 pub mod members;
 pub mod process;
 pub mod status;
+pub mod stop;
 pub mod up;

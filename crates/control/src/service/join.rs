@@ -6,7 +6,7 @@ use crate::records::{EngineDf, MemberDf, PoolDf, RECORD_VERSION};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
 use types::{Error, Rank, Result, TargetId};
-use wire::control::{ControlReply, JoinInfo};
+use wire::control::{ControlReply, JoinInfo, MemberState};
 use wire::obj::AdminOp;
 
 /// Most targets of one engine; more are a mistake of whoever configured it.
@@ -20,6 +20,7 @@ impl Service {
     /// answer. [`Service::resume_engine`] is for it.
     pub(super) async fn join(&self, join: JoinInfo, orders: &dyn Targets) -> Result<ControlReply> {
         check(&join)?;
+        self.starts.borrow_mut().joined.insert(join.engine, join.start);
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
@@ -44,15 +45,29 @@ impl Service {
                     join.engine, engine.record.rank, join.target_count
                 )));
             }
-            if !engine.record.update(&join.info) {
+            let has_moved = engine.record.update(&join.info);
+            let is_back = engine.record.member.state == MemberState::Stopped
+                && self.starts.borrow().has_left.get(&join.engine) != Some(&join.start);
+            if !has_moved && !is_back {
                 return Ok(joined(&engine.record, uuid));
             }
             let rank = engine.record.rank;
+            if is_back {
+                // Up it is when its targets have been told what they hold.
+                system.record.members_version += 1;
+                engine.record.member = MemberDf {
+                    state: MemberState::Down,
+                    why: super::members::STARTED.into(),
+                    since: system.record.members_version,
+                    changed_ns: (self.wall_ns)(),
+                };
+            }
             // The system is written back too: a pool that is being made just now, with the old
             // address in its map, must not slip through the list below.
             let mut tx = Tx::new().replace(&engine).replace(&system);
             let mut affected = Vec::new();
-            for mut pool in self.store.pools().await? {
+            let pools = if has_moved { self.store.pools().await? } else { Vec::new() };
+            for mut pool in pools {
                 if pool.record.targets.iter().any(|target| target.rank == rank) {
                     pool.record.map_version += 1;
                     tx = tx.replace(&pool);
@@ -60,7 +75,9 @@ impl Service {
                 }
             }
             if self.store.commit(tx).await? {
-                tracing::info!(engine = %join.engine, %rank, "engine has a new address");
+                if has_moved {
+                    tracing::info!(engine = %join.engine, %rank, "engine has a new address");
+                }
                 self.push_maps(&affected, Some(rank), orders).await?;
                 return Ok(joined(&engine.record, uuid));
             }

@@ -1,6 +1,7 @@
 //! States of engines, and what follows from them for their targets.
 //!
-//! An engine that gives no answer is *down* until it answers. Where groups are to go on without it, its targets
+//! An engine that gives no answer is *down* until it answers. One that stops in order says so before, and is *stopped*
+//! until it joins with another start. Where groups are to go on without it, its targets
 //! are down in all pool maps. One that an administrator has *excluded* is out, answer or not, until that is taken back,
 //! and so are its targets. Targets that come back, and have shown that they hold what they held (`stores`), are *behind*:
 //! what has copies was changed without them. They are up when they have caught up. Each change has a number of its own (`members_version`), and each target
@@ -12,9 +13,21 @@
 use super::{Service, Targets};
 use crate::records::{EngineDf, MemberDf, TargetDf};
 use crate::store::{Attempts, Loaded, Tx};
+use types::map::HashMap;
 use types::{Code, Error, PoolId, Rank, Result, TargetId};
+use uuid::Uuid;
 use wire::control::{ControlReply, MemberState};
 use wire::map::{DownReason, EngineInfo, LEFT_UNSURE, TargetState};
+
+/// Why an engine that had stopped is down for a moment.
+pub(super) const STARTED: &str = "it has started, and is told what it holds";
+
+/// Which start of each engine has joined, and which has said that it leaves, since this service began.
+#[derive(Default)]
+pub(super) struct Starts {
+    pub joined: HashMap<Uuid, u64>,
+    pub has_left: HashMap<Uuid, u64>,
+}
 
 impl Service {
     /// All engines with their targets and states, by rank: whom orders may have to reach.
@@ -32,13 +45,51 @@ impl Service {
         fails_over: bool,
         orders: &dyn Targets,
     ) -> Result<()> {
-        let change = Change { to: MemberState::Down, why, of_targets: fails_over };
+        let change = Change::new(MemberState::Down, why, fails_over);
         self.change_member(rank, &[MemberState::Up], change, orders).await
+    }
+
+    /// An engine is about to stop: its targets are down in the maps of all pools where somebody could go on without
+    /// them, and all are told. Nothing happens when no other engine is up, nor by a word of an earlier start.
+    pub(super) async fn engine_leaves(
+        &self,
+        uuid: Uuid,
+        start: u64,
+        fails_over: bool,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let Some(engine) = self.store.engine(uuid).await? else {
+            return Err(Error::new(Code::NonExist, "the engine is not in the system"));
+        };
+        let has_started_again =
+            || self.starts.borrow().joined.get(&uuid).is_some_and(|joined| *joined != start);
+        if has_started_again() {
+            return Ok(ControlReply::Done);
+        }
+        self.starts.borrow_mut().has_left.insert(uuid, start);
+        let rank = engine.record.rank;
+        let from = [MemberState::Up, MemberState::Down];
+        let mut change = Change::new(MemberState::Stopped, "stopped", fails_over);
+        change.others_stay = true;
+        self.change_member(rank, &from, change, orders).await?;
+        if has_started_again() {
+            // It has not waited for this, and joined before it was written.
+            let change = Change::new(MemberState::Down, STARTED, false);
+            self.change_member(rank, &[MemberState::Stopped], change, orders).await?;
+        }
+        Ok(ControlReply::Done)
+    }
+
+    /// One that has stopped stays away: its targets are down in all maps, also where nobody could go on without them
+    /// at first.
+    pub async fn engine_stays_away(&self, rank: Rank, orders: &dyn Targets) -> Result<()> {
+        let change = Change::new(MemberState::Stopped, "stopped", true);
+        self.change_member(rank, &[MemberState::Stopped], change, orders).await
     }
 
     /// An engine that was down answers again.
     pub(super) async fn engine_is_back(&self, rank: Rank, orders: &dyn Targets) -> Result<()> {
-        let change = Change { to: MemberState::Up, why: "it answers again", of_targets: false };
+        let change = Change::new(MemberState::Up, "it answers again", false);
         self.change_member(rank, &[MemberState::Down], change, orders).await
     }
 
@@ -72,8 +123,10 @@ impl Service {
                 return Err(Error::new(Code::Stale, text));
             };
             let is_missed = |other: &&TargetDf| {
-                matches!(other.reason, Some(DownReason::Silent | DownReason::Excluded))
-                    && other.left > behind.left
+                matches!(
+                    other.reason,
+                    Some(DownReason::Silent | DownReason::Stopped | DownReason::Excluded)
+                ) && other.left > behind.left
             };
             if let Some(other) = all.iter().find(is_missed) {
                 let text = format!(
@@ -99,9 +152,9 @@ impl Service {
         why: &str,
         orders: &dyn Targets,
     ) -> Result<ControlReply> {
-        let from = [MemberState::Up, MemberState::Down];
+        let from = [MemberState::Up, MemberState::Down, MemberState::Stopped];
         let why = if why.is_empty() { "by an administrator" } else { why };
-        let change = Change { to: MemberState::Excluded, why, of_targets: true };
+        let change = Change::new(MemberState::Excluded, why, true);
         self.change_member(rank, &from, change, orders).await?;
         Ok(ControlReply::Done)
     }
@@ -113,7 +166,7 @@ impl Service {
     ) -> Result<ControlReply> {
         let from = [MemberState::Excluded];
         let why = "no longer excluded, but it has not answered yet";
-        let change = Change { to: MemberState::Down, why, of_targets: true };
+        let change = Change::new(MemberState::Down, why, true);
         self.change_member(rank, &from, change, orders).await?;
         if orders.reachable(rank) {
             for (target, error) in self.resume_engine(rank, orders).await? {
@@ -131,7 +184,7 @@ impl Service {
         change: Change<'_>,
         orders: &dyn Targets,
     ) -> Result<()> {
-        let Change { to, why, of_targets } = change;
+        let Change { to, why, of_targets, others_stay } = change;
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
@@ -140,6 +193,17 @@ impl Service {
             if !from.contains(&engine.record.member.state) {
                 return Ok(());
             }
+            let is_up =
+                |engine: &EngineDf| engine.rank != rank && engine.member.state == MemberState::Up;
+            let engines = self.store.engines().await?;
+            if others_stay && !engines.iter().any(is_up) {
+                return Ok(());
+            }
+            let is_known = engine.record.member.state == to;
+            let serves = |target: &TargetDf| {
+                let is_there = |engine: &EngineDf| engine.rank == target.rank && is_up(engine);
+                target.state == TargetState::Up && engines.iter().any(is_there)
+            };
             system.record.members_version += 1;
             engine.record.member = MemberDf {
                 state: to,
@@ -152,6 +216,10 @@ impl Service {
             let pools = if of_targets { self.store.pools().await? } else { Vec::new() };
             for mut pool in pools {
                 let version = pool.record.map_version + 1;
+                if others_stay && !pool.record.targets.iter().any(serves) {
+                    tx = tx.replace(&pool);
+                    continue;
+                }
                 let mut own = pool.record.targets.iter_mut().filter(|t| t.rank == rank).peekable();
                 if own.peek().is_none() {
                     continue;
@@ -161,6 +229,9 @@ impl Service {
                     affected.push(pool.record.clone());
                 }
                 tx = tx.replace(&pool);
+            }
+            if is_known && affected.is_empty() {
+                return Ok(());
             }
             if self.store.commit(tx).await? {
                 tracing::warn!(%rank, state = ?to, "an engine has another state now: {why}");
@@ -186,6 +257,14 @@ struct Change<'a> {
     why: &'a str,
     /// Its targets change, too.
     of_targets: bool,
+    /// Targets change only in pools that are served without them, and nothing does where no other engine is up.
+    others_stay: bool,
+}
+
+impl Change<'_> {
+    fn new(to: MemberState, why: &str, of_targets: bool) -> Change<'_> {
+        Change { to, why, of_targets, others_stay: false }
+    }
 }
 
 /// What the state of its engine does to a target, with the map of this version; true if it does anything.
@@ -200,8 +279,14 @@ fn follow(target: &mut TargetDf, engine: MemberState, version: u32) -> bool {
         | (
             MemberState::Excluded,
             TargetState::Down,
-            Some(DownReason::Silent | DownReason::Behind),
+            Some(DownReason::Silent | DownReason::Stopped | DownReason::Behind),
         ) => DownReason::Excluded,
+        (MemberState::Stopped, TargetState::Up, _)
+        | (
+            MemberState::Stopped,
+            TargetState::Down,
+            Some(DownReason::Silent | DownReason::Behind),
+        ) => DownReason::Stopped,
         _ => return false,
     };
     if target.left == LEFT_UNSURE {

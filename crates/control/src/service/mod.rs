@@ -50,6 +50,7 @@ pub struct Service {
     /// Containers whose snapshots are being changed.
     turns: snaps::Turns,
     times: times::TimesTable,
+    starts: RefCell<members::Starts>,
 }
 
 /// Marks a creation as under way until dropped.
@@ -81,6 +82,7 @@ impl Service {
             under_way: Rc::default(),
             turns: snaps::Turns::default(),
             times: times::TimesTable::default(),
+            starts: RefCell::default(),
         }
     }
 
@@ -102,9 +104,14 @@ impl Service {
             R::TargetCaughtUp { pool, target, map_version } => {
                 self.target_caught_up(pool, target, map_version, orders).await
             }
+            R::Leave { engine, start, fails_over } => {
+                self.engine_leaves(engine, start, fails_over, orders).await
+            }
             R::SystemQuery => self.system_query(orders).await,
             R::CatalogCopy { generation, after } => self.catalog_copy(generation, &after).await,
-            R::EngineQuery => Err(Error::inval("an engine answers for itself")),
+            R::EngineQuery | R::EngineStop { .. } => {
+                Err(Error::inval("an engine answers for itself"))
+            }
             R::PoolCreate { label, bytes, scm_percent, durability, targets } => {
                 let wanted = pool::Wanted { label, bytes, scm_percent, durability, targets };
                 self.pool_create(wanted, orders).await

@@ -69,9 +69,14 @@ impl Service {
             let (durability, version) = (pool.record.durability, pool.record.map_version + 1);
             // Read after the pool, which is written with the state of an engine: see `members`.
             let engines = self.store.engines().await?;
-            let is_excluded = |rank: Rank| {
-                let excluded = |e: &EngineDf| e.member.state == MemberState::Excluded;
-                engines.iter().any(|engine| engine.rank == rank && excluded(engine))
+            // Why a target is down that holds what it should, if its engine is out.
+            let out = |rank: Rank| {
+                let engine = engines.iter().find(|engine: &&EngineDf| engine.rank == rank)?;
+                match engine.member.state {
+                    MemberState::Excluded => Some(DownReason::Excluded),
+                    MemberState::Stopped => Some(DownReason::Stopped),
+                    MemberState::Up | MemberState::Down => None,
+                }
             };
             let (mut has_changed, mut lost) = (false, Vec::new());
             let is_alone = pool.record.targets.len() == 1;
@@ -79,8 +84,8 @@ impl Service {
                 let held = pool.record.targets.iter_mut().find(|held| held.id == *target);
                 let Some(held) = held else { continue };
                 let was_whole = held.info().holds_its_part();
-                let is_excluded = is_excluded(held.rank);
-                has_changed |= note_one(held, *incarnation, durability, is_excluded, version);
+                let out = out(held.rank);
+                has_changed |= note_one(held, *incarnation, durability, out, version);
                 if *is_unsure && !is_alone {
                     has_changed |= note_opened_again(held, durability, version);
                 }
@@ -218,7 +223,7 @@ fn note_one(
     target: &mut TargetDf,
     incarnation: u64,
     durability: Durability,
-    is_excluded: bool,
+    out: Option<DownReason>,
     version: u32,
 ) -> bool {
     let before = target.clone();
@@ -229,12 +234,13 @@ fn note_one(
     }
     let is_whole = target.incarnation == incarnation;
     if matches!(target.state, TargetState::Up | TargetState::Down) {
-        let (state, reason) = match (is_whole, is_excluded) {
+        let (state, reason) = match (is_whole, out) {
             (false, _) => (TargetState::Down, Some(DownReason::Lost)),
-            (true, true) => (TargetState::Down, Some(DownReason::Excluded)),
+            (true, Some(DownReason::Stopped)) if target.reason.is_none() => (TargetState::Up, None),
+            (true, Some(reason)) => (TargetState::Down, Some(reason)),
             // What it has missed is not known here.
-            (true, false) if is_emptied => (TargetState::Down, Some(DownReason::Behind)),
-            (true, false) => match target.reason {
+            (true, None) if is_emptied => (TargetState::Down, Some(DownReason::Behind)),
+            (true, None) => match target.reason {
                 Some(_) => (TargetState::Down, Some(DownReason::Behind)),
                 None => (TargetState::Up, None),
             },

@@ -1,6 +1,6 @@
 //! Engines that are silent, excluded, and back.
 
-use crate::fake::{System, create_cont, create_pool};
+use crate::fake::{System, create_cont, create_pool, engine_info};
 use futures_executor::block_on;
 use types::{Code, Rank, TargetId};
 use wire::control::{ControlReply, ControlRequest as R, MemberState, SystemInfo};
@@ -240,4 +240,109 @@ fn what_is_lost_stays_lost_and_what_is_silent_is_not_reset() {
     is_back(&system);
     assert_eq!(map(&system).0[2], targets[2]);
     system.assert_in_step();
+}
+
+fn leave(engine: u32, start: u64) -> R {
+    R::Leave { engine: engine_info(engine).engine, start, fails_over: true }
+}
+
+fn join_again(system: &System, start: u64) {
+    system.run(R::Join(wire::control::JoinInfo { start, ..engine_info(1) })).unwrap();
+}
+
+/// Whose engine was stopped for an upgrade found that out by its silence: clients waited five seconds for its copies.
+#[test]
+fn the_targets_of_an_engine_that_leaves_are_down_at_once_until_it_has_started_again() {
+    let system = System::new(2);
+    system.pool("tank");
+    system.run(leave(1, 1)).unwrap();
+    let stopped = down(DownReason::Stopped, 2);
+    assert_eq!(map(&system), (vec![UP, UP, stopped, stopped], 2));
+    assert_eq!(state(&system), (MemberState::Stopped, "stopped".into()));
+    // Still there, it is told of it, too, and nothing brings it back: it answers because it has not gone yet.
+    assert_eq!([0, 1, 2, 3].map(|target| version_at(&system, target)), [2; 4]);
+    is_back(&system);
+    is_silent(&system);
+    join_again(&system, 1);
+    is_back(&system);
+    block_on(system.service.engine_stays_away(AWAY, &*system.targets)).unwrap();
+    assert_eq!(map(&system), (vec![UP, UP, stopped, stopped], 2));
+    assert_eq!(state(&system).0, MemberState::Stopped);
+    // What was made meanwhile it does not have, and is told.
+    system.cont("tank", "home");
+    let system = system.restarted();
+    join_again(&system, 2);
+    assert_eq!(state(&system).0, MemberState::Down);
+    is_back(&system);
+    let behind = down(DownReason::Behind, 3);
+    assert_eq!(map(&system), (vec![UP, UP, behind, behind], 3));
+    assert_eq!(state(&system).0, MemberState::Up);
+    system.assert_in_step();
+    // Behind, it does not count as somebody who goes on; and one that leaves while behind is stopped.
+    system.run(leave(0, 1)).unwrap();
+    assert_eq!(map(&system).1, 3);
+    system.run(leave(1, 2)).unwrap();
+    assert_eq!(map(&system).0[3], down(DownReason::Behind, 3));
+}
+
+/// An engine does not wait long for the answer to its farewell: one that the catalog held up is carried out when the
+/// engine has started again.
+#[test]
+fn a_farewell_that_comes_late_takes_nobody_down() {
+    for seed in 0..300 {
+        let system = System::new(2);
+        system.pool("tank");
+        system.targets.jitter.set(Some(seed));
+        let run = |request| system.service.handle(control::SessionId(1), request, &*system.targets);
+        let join = async {
+            crate::fake::Yield(seed as u32 % 60).await;
+            run(R::Join(wire::control::JoinInfo { start: 2, ..engine_info(1) })).await.unwrap();
+            system.service.resume_engine(AWAY, &*system.targets).await.unwrap();
+        };
+        let (left, ()) = block_on(futures_util::future::join(run(leave(1, 1)), join));
+        left.unwrap();
+        // Down it may be for a moment: who looks whether it answers has it told.
+        assert_ne!(state(&system).0, MemberState::Stopped, "seed {seed}");
+        is_back(&system);
+        assert_eq!(state(&system).0, MemberState::Up, "seed {seed}");
+        system.assert_in_step();
+        system.run(leave(1, 1)).unwrap();
+        assert_eq!(state(&system).0, MemberState::Up, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_engine_leaves_no_pool_that_nobody_else_serves() {
+    let system = System::new(1);
+    system.pool("tank");
+    system.run(leave(0, 1)).unwrap();
+    assert_eq!(query(&system).members[0].state, MemberState::Up);
+    assert_eq!(map(&system), (vec![UP; 2], 1));
+
+    let system = System::new(2);
+    system
+        .run(R::PoolCreate {
+            label: "own".into(),
+            bytes: crate::fake::GIB,
+            scm_percent: 10,
+            durability: types::Durability::Wal,
+            targets: vec![TargetId(2), TargetId(3)],
+        })
+        .unwrap();
+    system.run(leave(1, 1)).unwrap();
+    assert_eq!(state(&system).0, MemberState::Stopped);
+    assert_eq!(map(&system), (vec![UP; 2], 1));
+    // Back soon, nothing has changed for the pool.
+    join_again(&system, 2);
+    is_back(&system);
+    assert_eq!((state(&system).0, map(&system)), (MemberState::Up, (vec![UP; 2], 1)));
+    system.run(leave(1, 2)).unwrap();
+    block_on(system.service.engine_stays_away(AWAY, &*system.targets)).unwrap();
+    assert_eq!(map(&system), (vec![down(DownReason::Stopped, 2); 2], 2));
+    system.run(exclude()).unwrap();
+    system.run(R::SystemClearExclude { rank: AWAY }).unwrap();
+    is_back(&system);
+    assert_eq!(map(&system).0[0].1, Some(DownReason::Behind));
+    system.assert_in_step();
+    assert_eq!(system.fails(leave(7, 1), "not in the system"), Code::NonExist);
 }

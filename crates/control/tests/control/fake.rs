@@ -499,6 +499,7 @@ pub fn engine_info(engine: u32) -> JoinInfo {
             domain: vec![format!("rack{}", engine / 2)],
         },
         target_count: TARGETS_PER_ENGINE,
+        start: 1,
     }
 }
 

@@ -110,9 +110,11 @@ pub fn visit(visitor: &mut impl Visitor) {
 fn requests(visitor: &mut impl Visitor) {
     use ControlRequest::*;
     let mut request = |name: &str, message| visitor.message(&format!("control.{name}"), message);
-    request("join", Join(JoinInfo { engine: uuid(3), info: engine(), target_count: 4 }));
+    request("join", Join(JoinInfo { engine: uuid(3), info: engine(), target_count: 4, start: 5 }));
     request("system_query", SystemQuery);
     request("engine_query", EngineQuery);
+    request("engine_stop", EngineStop { with_all: true });
+    request("leave", Leave { engine: uuid(3), start: 5, fails_over: true });
     let pool = Name::Label("tank".into());
     request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
     let why = "a bad fan".to_string();
