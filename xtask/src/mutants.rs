@@ -32,8 +32,8 @@ const MUTANTS: &[Mutant] = &[
         what: "a coordinator tells a decision that its log has failed to write",
         edits: &[Edit {
             path: "crates/engine/src/commit.rs",
-            from: "            Ok(step) => step.written(ctx).await?,\n",
-            to: "            Ok(step) => {\n                let written = step.written(ctx).await;\n                self.coordinating.borrow_mut().remove(&tx);\n                written?\n            }\n",
+            from: "                ctx.shard.written(step.lsn).await?;\n                if let",
+            to: "                let written = ctx.shard.written(step.lsn).await;\n                self.coordinating.borrow_mut().remove(&tx);\n                written?;\n                if let",
         }],
     },
     Mutant {
@@ -42,8 +42,8 @@ const MUTANTS: &[Mutant] = &[
         edits: &[
             Edit {
                 path: "crates/engine/src/commit.rs",
-                from: "            Ok(step) => step.written(ctx).await?,\n",
-                to: "            Ok(step) => step.durable(ctx).await?,\n",
+                from: "                ctx.shard.written(step.lsn).await?;\n                if let",
+                to: "                ctx.shard.durable(step.lsn).await?;\n                if let",
             },
             Edit {
                 path: "crates/engine/src/commit.rs",

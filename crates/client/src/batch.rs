@@ -21,7 +21,7 @@ use wire::obj::{
 const ABSENCE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Pause before it is looked again whether a member of a group serves.
-const LEADER_PAUSE: Duration = Duration::from_millis(200);
+pub(crate) const LEADER_PAUSE: Duration = Duration::from_millis(200);
 
 /// Times that data are asked for again, or sent again, after they differed from their sums.
 const MISMATCH_RETRIES: u32 = 2;

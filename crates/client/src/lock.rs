@@ -10,9 +10,10 @@
 //! A client that is driven only while somebody calls it (not a mount's, which always runs) notices
 //! a lost connection with its next call; what it held may be somebody else's by then.
 
+use crate::batch::LEADER_PAUSE;
 use crate::client::Client;
 use crate::cont::Container;
-use crate::target::Ask;
+use crate::target::{Ask, Attempt};
 use futures_util::future::{Either, select};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -172,6 +173,13 @@ impl LockBook {
         entries.any(|entry| entry.client == client && entry.target == target && !entry.lost)
     }
 
+    /// The same of what has several copies.
+    pub(crate) fn is_needed_of_several(&self, client: ClientId, target: TargetId) -> bool {
+        let book = self.lock();
+        let mut entries = book.held.iter().filter(|((_, _, unit, ..), _)| !unit.object.is_alone());
+        entries.any(|(_, entry)| entry.client == client && entry.target == target && !entry.lost)
+    }
+
     /// `Io`, once, when what an owner held was lost.
     fn check_lost(&self, key: &Key) -> Result<()> {
         let mut book = self.lock();
@@ -258,7 +266,8 @@ impl std::fmt::Debug for LockBook {
 /// Tells the target, should the caller go before the answer comes.
 struct Leave<'a> {
     cont: &'a Container,
-    target: TargetId,
+    /// The one that was asked last.
+    target: &'a Cell<TargetId>,
     key: Key,
     range: LockRange,
     notice: Option<Notice>,
@@ -268,7 +277,7 @@ impl Drop for Leave<'_> {
     fn drop(&mut self) {
         if let Some(notice) = &self.notice {
             self.cont.client().options().locks.cleared(self.key, self.range);
-            self.cont.client().target(self.target).tell(wire::encode(notice));
+            self.cont.client().target(self.target.get()).tell(wire::encode(notice));
         }
     }
 }
@@ -284,9 +293,10 @@ impl Container {
         book.lock().owner(owner)
     }
 
+    /// Asks the target that leads the object's first group, and whoever leads it next; notes in `asked` which one.
     async fn ask_lock(
         &self,
-        target: TargetId,
+        asked: &Cell<TargetId>,
         oid: Oid,
         kind: LockKind,
         owner: u64,
@@ -294,12 +304,38 @@ impl Container {
     ) -> Result<LockReply> {
         let (pool, cont) = (self.pool().info().id, self.id());
         let (unit, owner) = (oid.first_unit(), self.lock_owner(owner));
+        let may_take_long = matches!(op, LockOp::Set { wait: Some(_), .. });
         let request = Request::Lock(LockRequest { pool, cont, unit, kind, owner, op });
         let body = wire::encode(&request);
-        let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
-        let link = self.client().target(target);
-        let answer = link.ask(self.client(), &self.pool().0.state, ask).await?;
-        wire::decode(&answer.body[1..])
+        let (client, state) = (self.client(), &self.pool().0.state);
+        let mut attempt = Attempt::new(client);
+        loop {
+            let version = state.map_version();
+            match self.home(oid) {
+                Ok(target) => asked.set(target),
+                // None of several members serves at the moment: one may soon.
+                Err(error) if error.code == Code::Unreach && !attempt.is_over(client) => {
+                    if oid.is_alone() {
+                        return Err(error);
+                    }
+                    state.refresh_briefly(client).await;
+                    client.env().sleep(LEADER_PAUSE).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            if !oid.is_alone() {
+                attempt.route(version);
+                if !may_take_long {
+                    attempt.may_go_elsewhere();
+                }
+            }
+            let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
+            match client.target(asked.get()).ask_as(client, state, ask, &mut attempt).await {
+                Err(error) if error.code == Code::Stale && state.map_version() != version => {}
+                answer => return wire::decode(&answer?.body[1..]),
+            }
+        }
     }
 
     /// Locks a range of an object, in place of what the owner holds of it, or waits for that.
@@ -318,8 +354,8 @@ impl Container {
         book.check_lost(&key)?;
         let wait = ask.wait.then(|| self.client().next_request());
         let op = LockOp::Set { range: ask.range, mode: ask.mode, pid: ask.pid, wait };
+        let target = &Cell::new(self.home(oid)?);
         loop {
-            let target = self.home(oid)?;
             let notice = |release| Notice::LockLeave {
                 pool: key.0,
                 cont: key.1,
@@ -339,7 +375,7 @@ impl Container {
                     Either::Left((reply, _)) => reply,
                     Either::Right(((), asked)) => {
                         // The answer tells which came first.
-                        self.client().target(target).tell_now(&wire::encode(&notice(false)));
+                        self.client().target(target.get()).tell_now(&wire::encode(&notice(false)));
                         asked.await
                     }
                 },
@@ -347,6 +383,7 @@ impl Container {
             match reply {
                 Ok(LockReply::Done) => {
                     leave.notice = None;
+                    let target = target.get();
                     book.granted(key, target, self.client().id(), ask);
                     if ask.kind != LockKind::Append {
                         self.client().target(target).keep_connected(self.client(), self.pool());
@@ -384,8 +421,9 @@ impl Container {
     /// Holds what a shared owner holds, too, which outlives then the client that took it. Of `ask` only
     /// kind, owner and process count. `NonExist` when the owner holds nothing.
     pub async fn join_lock(&self, oid: Oid, ask: &LockAsk) -> Result<()> {
-        let target = self.home(oid)?;
-        let reply = self.ask_lock(target, oid, ask.kind, ask.owner, LockOp::Join).await?;
+        let target = Cell::new(self.home(oid)?);
+        let reply = self.ask_lock(&target, oid, ask.kind, ask.owner, LockOp::Join).await?;
+        let target = target.get();
         let LockReply::Joined(held) = reply else {
             return Err(Error::new(Code::Proto, "a lock that was joined has no ranges"));
         };
@@ -402,8 +440,8 @@ impl Container {
     pub async fn part_lock(&self, oid: Oid, kind: LockKind, owner: u64) -> Result<()> {
         let key = self.lock_key(oid, kind, owner);
         self.client().options().locks.cleared(key, LockRange::WHOLE);
-        let target = self.home(oid)?;
-        self.ask_lock(target, oid, kind, owner, LockOp::Part).await.map(|_| ())
+        let target = Cell::new(self.home(oid)?);
+        self.ask_lock(&target, oid, kind, owner, LockOp::Part).await.map(|_| ())
     }
 
     /// Unlocks a range of an object. Asks nobody when the owner holds nothing of it, unless it is
@@ -423,8 +461,8 @@ impl Container {
         book.check_lost(&key)?;
         // Before the answer: a target that comes back must not be told that it is held.
         book.cleared(key, range);
-        let target = self.home(oid)?;
-        self.ask_lock(target, oid, kind, owner, LockOp::Clear { range }).await.map(|_| ())
+        let target = Cell::new(self.home(oid)?);
+        self.ask_lock(&target, oid, kind, owner, LockOp::Clear { range }).await.map(|_| ())
     }
 
     /// Unlocks a range with the next request to its target, or very soon. Nobody waits for it.
@@ -446,9 +484,9 @@ impl Container {
     /// Who would be in the way of a lock; `None`: nobody. Like the others of its kind, a lock of
     /// the same owner is not.
     pub async fn test_lock(&self, oid: Oid, ask: &LockAsk) -> Result<Option<LockHolder>> {
-        let target = self.home(oid)?;
+        let target = Cell::new(self.home(oid)?);
         let op = LockOp::Test { range: ask.range, mode: ask.mode };
-        match self.ask_lock(target, oid, ask.kind, ask.owner, op).await? {
+        match self.ask_lock(&target, oid, ask.kind, ask.owner, op).await? {
             LockReply::Held(holder) => Ok(Some(holder)),
             _ => Ok(None),
         }

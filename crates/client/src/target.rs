@@ -27,6 +27,9 @@ const TRY_TIME_MIN: Duration = Duration::from_secs(3);
 
 /// How often a client that holds locks looks whether it is still connected.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
+/// Who holds something of several copies asks for the newest map once in so many looks: an engine that stands still breaks no
+/// connection, and others lead in its place.
+const MAP_LOOKS: u32 = 6;
 
 type Handle = (PoolId, ContId, Unit);
 
@@ -478,7 +481,7 @@ impl TargetLink {
         // Neither the client nor its pool is kept from ending.
         let (client, state) = (client.downgrade(), pool.downgrade());
         env.clone().spawn(async move {
-            loop {
+            for look in 1u32.. {
                 env.sleep(LOOK_PAUSE).await;
                 let (Some(client), Some(state)) = (client.upgrade(), state.upgrade()) else {
                     break;
@@ -487,6 +490,14 @@ impl TargetLink {
                     break;
                 }
                 let broken = link.conn.borrow().as_ref().is_none_or(Conn::is_broken);
+                let of_several = || {
+                    let is_open =
+                        link.opens.borrow().keys().any(|handle| !handle.2.object.is_alone());
+                    is_open || book.is_needed_of_several(id, link.id)
+                };
+                if (broken || look % MAP_LOOKS == 0) && of_several() {
+                    state.refresh_soon(&client);
+                }
                 if (broken || link.owes_moved.get())
                     && let Err(error) = link.conn(&client, &state).await
                 {

@@ -283,7 +283,11 @@ impl Target {
             // The map knows of it, and so do all who lead or follow by it.
             ctx.is_unsure.set(false);
         }
-        if ctx.shard.holds_copies() && (is_whole_again || map.targets.iter().any(is_lost)) {
+        let may_inherit = is_whole_again || map.targets.iter().any(is_lost);
+        if may_inherit {
+            self.locks.begin_grace(self.env.now());
+        }
+        if ctx.shard.holds_copies() && may_inherit {
             self.inherit(pool, ctx);
         }
         ctx.streams.follow_map(self.id, &map);

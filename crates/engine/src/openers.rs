@@ -49,7 +49,6 @@ impl Target {
     /// Groups may have come here from a target that is lost: waits for who held something open or locked there.
     pub(crate) fn inherit(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         ctx.inherits_until.set(self.env.now() + RETURN_TIME_MAX);
-        self.locks.begin_grace(self.env.now());
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
             target.env.sleep(RETURN_TIME_MAX).await;

@@ -49,6 +49,8 @@ pub(crate) struct Locks {
     waits: RefCell<HashMap<Ticket, Wait>>,
     /// The target's clock when the grace ends; zero when there is none.
     grace_until: Cell<Duration>,
+    /// The same for objects of several members, whose locks another target may have known of.
+    inherits_until: Cell<Duration>,
 }
 
 struct Wait {
@@ -70,7 +72,7 @@ impl Locks {
 
     /// Others may have had some that another target knows of, which is lost.
     pub fn begin_grace(&self, now: Duration) {
-        self.grace_until.set(now + GRACE);
+        self.inherits_until.set(now + GRACE);
     }
 
     /// Wakes requests whose waits have ended.
@@ -155,7 +157,7 @@ impl Target {
         let ctx = self.mapped_shard(request.pool).await?;
         self.known_cont(&ctx, request.cont).await?;
         self.check_is_home(&ctx, header.map_version, &request)?;
-        let LockRequest { pool, cont, unit, kind, owner, op } = request;
+        let LockRequest { pool, cont, unit, kind, owner, op } = request.clone();
         let key = ((pool, cont, unit) as Handle, kind.space());
         let wish = |range, mode, pid| Wish { kind, owner, pid, client, range, mode };
         let locks = &self.locks;
@@ -169,7 +171,7 @@ impl Target {
             }
             LockOp::Test { range, mode } => {
                 check_range(range)?;
-                self.wait_out_grace().await;
+                self.wait_out_grace(&ctx, &request).await?;
                 let found = locks.table.borrow().test(key, &wish(range, mode, 0));
                 Ok(found.map_or(LockReply::Done, LockReply::Held))
             }
@@ -217,7 +219,7 @@ impl Target {
                 check_range(range)?;
                 // An append that has lost its turn does no harm, so it needs no grace.
                 if kind != LockKind::Append {
-                    self.wait_out_grace().await;
+                    self.wait_out_grace(&ctx, &request).await?;
                 }
                 let ticket = wait.map(|number| Ticket { client, number });
                 let wish = wish(range, mode, pid);
@@ -283,12 +285,18 @@ impl Target {
         }
     }
 
-    async fn wait_out_grace(&self) {
-        let until = self.locks.grace_until.get();
+    async fn wait_out_grace(&self, ctx: &TargetPool, request: &LockRequest) -> Result<()> {
+        let of_several = !request.unit.object.is_alone();
+        let inherits_until =
+            if of_several { self.locks.inherits_until.get() } else { Duration::ZERO };
+        let until = self.locks.grace_until.get().max(inherits_until);
         let now = self.env.now();
         if now < until {
             self.env.sleep(until - now).await;
+            // Another target may have come to decide meanwhile.
+            self.check_is_home(ctx, 0, request)?;
         }
+        Ok(())
     }
 
     /// `Stale` when the caller's map is old, `Inval` when another target decides about the object.
@@ -300,6 +308,9 @@ impl Target {
     ) -> Result<()> {
         if map_version != 0 && map_version < ctx.map_version() {
             return Err(Error::bare(Code::Stale));
+        }
+        if !request.unit.object.is_alone() {
+            return self.led_group(ctx, request.unit).map(|_| ());
         }
         let map = ctx.map()?;
         if placement::layout(request.unit.object, &map)?.leader(0, &map) != Some(self.id) {

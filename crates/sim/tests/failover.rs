@@ -1,0 +1,174 @@
+//! What belongs to objects with copies beside their contents, while the leader of their group dies for good: open
+//! handles, locks, snapshots.
+
+use client::{ArrayObj, Client, Code, Container, KvObj, LockAsk, LockKind, LockMode, LockRange};
+use sim::{Cluster, ClusterSpec, seeds};
+use std::time::Duration;
+use types::{ContLayout, Durability, ObjType, Oid};
+use wire::control::{Name, OpenMode, SnapName};
+use wire::map::TargetState;
+use wire::obj::{Cond, Op, Recx};
+
+async fn open(client: &Client) -> Container {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+    pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap()
+}
+
+/// An object of two copies that an engine leads which does not hold the catalog, and the number of that engine.
+fn object(cont: &Container, class: &str) -> (Oid, usize) {
+    let map = cont.pool().map();
+    let mut numbers = 0..;
+    loop {
+        let number = numbers.next().unwrap();
+        let oid = cont.generate_oid(ObjType::ArrayByte, class.parse().unwrap(), 0, number).unwrap();
+        let leader = cont.layout(oid).unwrap().leader(0, &map).unwrap();
+        let rank = map.target(leader).unwrap().rank.0 as usize;
+        if rank != 0 {
+            return (oid, rank);
+        }
+    }
+}
+
+fn array(cont: &Container, oid: Oid) -> ArrayObj {
+    ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 1 << 20 }
+}
+
+/// Runs a test with three engines and two clients' containers.
+fn with_two(seed: u64, test: impl AsyncFn(&Cluster, Container, Container)) {
+    let cluster = Cluster::start(ClusterSpec { seed, engines: 3, targets: 1 }).unwrap();
+    cluster.block_on(async {
+        let setup = cluster.client("setup");
+        cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let (a, b) = (open(&cluster.client("a")).await, open(&cluster.client("b")).await);
+        test(&cluster, a, b).await;
+    });
+}
+
+/// Waits until all targets are whole.
+async fn await_whole(cont: &Container) {
+    loop {
+        let name = Name::Label("p".into());
+        let pool = cont.client().pool_open(&name, OpenMode::ReadWrite).await.unwrap();
+        if pool.map().targets.iter().all(|target| target.state == TargetState::Up) {
+            return;
+        }
+        cont.client().env().sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// A file that is removed while somebody has it open is there for him until he closes it, whoever leads.
+#[test]
+fn what_is_open_outlives_its_name_and_its_leader() {
+    for seed in seeds(6) {
+        with_two(seed, async |cluster, a, b| {
+            let (oid, leader) = object(&a, "RP_2G1");
+            let data = vec![7; 5000];
+            let all = [Recx { index: 0, count: 5000 }];
+            array(&b, oid).write(&all, &[&data]).await.unwrap();
+            let mut batch = a.batch();
+            batch.op(Op::Open { unit: oid.first_unit() });
+            batch.run().await.unwrap();
+            let mut batch = b.batch();
+            batch.op(Op::PunchUnlessOpen { unit: oid.first_unit() });
+            batch.run().await.unwrap();
+            cluster.kill_engine(leader);
+            let read = async || {
+                let mut read = vec![0; 5000];
+                array(&a, oid).read(&all, &mut [&mut read]).await.unwrap();
+                read == data
+            };
+            assert!(read().await, "seed {seed}: at once");
+            // Longer than a new leader keeps everything for those who have not come yet.
+            a.client().env().sleep(Duration::from_secs(60)).await;
+            assert!(read().await, "seed {seed}: a minute later");
+            cluster.start_engine(leader).await.unwrap();
+            await_whole(&a).await;
+            assert!(read().await, "seed {seed}: after its leader is back");
+            a.release(oid);
+            // The release goes with the next request.
+            while read().await {
+                a.client().env().sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+}
+
+/// Who has a lock has it at the next leader, too; others wait for him there.
+#[test]
+fn locks_move_to_the_next_leader() {
+    for seed in seeds(6) {
+        with_two(seed, async |cluster, a, b| {
+            let (oid, leader) = object(&a, "RP_2G1");
+            let ask = |owner| LockAsk {
+                kind: LockKind::Posix,
+                owner,
+                range: LockRange::WHOLE,
+                mode: LockMode::Exclusive,
+                pid: owner as u32,
+                wait: false,
+            };
+            a.lock(oid, &ask(1), None).await.unwrap();
+            let refused = async || b.lock(oid, &ask(2), None).await.unwrap_err().code;
+            assert_eq!(refused().await, Code::WouldBlock);
+            cluster.kill_engine(leader);
+            assert_eq!(refused().await, Code::WouldBlock, "seed {seed}: at the next leader");
+            cluster.start_engine(leader).await.unwrap();
+            await_whole(&a).await;
+            assert_eq!(refused().await, Code::WouldBlock, "seed {seed}: at the first one again");
+            a.unlock(oid, LockKind::Posix, 1, LockRange::WHOLE).await.unwrap();
+            while b.lock(oid, &ask(2), None).await.is_err() {
+                b.client().env().sleep(Duration::from_millis(100)).await;
+            }
+        });
+    }
+}
+
+/// A snapshot is what it was without the leader; a rollback that a dead engine keeps from being finished is finished when that
+/// one is back, on all members.
+#[test]
+fn snapshots_and_rollbacks_survive_the_loss_of_a_leader() {
+    for seed in seeds(6) {
+        with_two(seed, async |cluster, a, _| {
+            let (oid, leader) = object(&a, "RP_2GX");
+            let kv = |cont: &Container| KvObj { object: cont.object(oid) };
+            let value = |round: u64, at: u64| (round * 1000 + at).to_le_bytes();
+            let put = async |round: u64, at: u64| {
+                let key = at.to_le_bytes();
+                kv(&a).put(None, Cond::NONE, &key, &value(round, at)).await.unwrap();
+            };
+            for at in 0..40 {
+                put(1, at).await;
+            }
+            let name = Name::Label("c".into());
+            let made = a.pool().snap_create(&name, "").await.unwrap();
+            let shows = async |cont: &Container, context: &str| {
+                for at in 0..60u64 {
+                    let found = kv(cont).get(None, &at.to_le_bytes()).await.unwrap();
+                    let want = (at < 40).then(|| value(1, at).to_vec());
+                    assert_eq!(found, want, "seed {seed}: {context}: {at}");
+                }
+            };
+            cluster.kill_engine(leader);
+            for at in 20..60 {
+                put(2, at).await;
+            }
+            shows(&a.at_epoch(made.epoch), "the snapshot without its leader").await;
+            cluster.start_engine(leader).await.unwrap();
+            await_whole(&a).await;
+            shows(&a.at_epoch(made.epoch), "the snapshot with it").await;
+            let which = SnapName::Epoch(made.epoch);
+            cluster.kill_engine(leader);
+            let rolled = a.pool().roll_back(&name, &which, true).await;
+            assert!(rolled.is_err(), "seed {seed}: not on all targets");
+            cluster.start_engine(leader).await.unwrap();
+            await_whole(&a).await;
+            while a.pool().roll_back(&name, &which, true).await.is_err() {
+                a.client().env().sleep(Duration::from_millis(200)).await;
+            }
+            shows(&a, "rolled back").await;
+            let other = 3 - leader;
+            cluster.kill_engine(other);
+            shows(&a, "without the other one").await;
+        });
+    }
+}
