@@ -12,6 +12,7 @@
 
 pub mod access_paths;
 mod backend;
+pub mod classes;
 mod clock;
 mod crew;
 pub mod io;

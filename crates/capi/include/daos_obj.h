@@ -281,9 +281,12 @@ enum {
 };
 
 /* Completes an id with type and class; with OC_UNKNOWN a class is chosen by type, hints and the
- * container's redundancy factor. -DER_INVAL if the class has less redundancy than that. `args` is 0. */
+ * container's redundancy factor, which no hint weakens. -DER_INVAL if the class has less redundancy than
+ * that, or more copies than there are targets. `args` is 0. */
 int daos_obj_generate_oid(daos_handle_t coh, daos_obj_id_t *oid, enum daos_otype_t type,
 			  daos_oclass_id_t cid, daos_oclass_hints_t hints, uint32_t args);
+int daos_obj_generate_oid2(daos_handle_t coh, daos_obj_id_t *oid, enum daos_otype_t type,
+			   daos_oclass_id_t cid, daos_oclass_hints_t hints, uint32_t args);
 
 /* Opens an object; it need not exist. No message is sent. */
 int daos_obj_open(daos_handle_t coh, daos_obj_id_t oid, unsigned int mode, daos_handle_t *oh,

@@ -57,8 +57,6 @@ pub const DER_STALE: i32 = 2007;
 pub const DER_CSUM: i32 = 2021;
 /// A transaction must run again.
 pub const DER_TX_RESTART: i32 = 2025;
-/// Redundancy below the container's.
-pub const DER_RF: i32 = 2031;
 /// A key is longer than the limit.
 pub const DER_KEY2BIG: i32 = 2012;
 /// Known, and not offered.
@@ -69,7 +67,8 @@ pub fn der(code: Code) -> i32 {
     match code {
         Code::NonExist | Code::NoAttr => DER_NONEXIST,
         Code::Exist => DER_EXIST,
-        Code::Inval => DER_INVAL,
+        // Not `DER_RF`, by which programs learn that more is lost than the factor allows.
+        Code::Inval | Code::Redundancy => DER_INVAL,
         Code::NoSpace => DER_NOSPACE,
         Code::NoPerm | Code::Access | Code::ReadOnly => DER_NO_PERM,
         Code::Busy | Code::NotEmpty => DER_BUSY,
@@ -89,7 +88,6 @@ pub fn der(code: Code) -> i32 {
         Code::Range => DER_TRUNC,
         Code::Canceled => DER_CANCELED,
         Code::BadHandle => DER_NO_HDL,
-        Code::Redundancy => DER_RF,
         Code::NoMem | Code::NoLocks => DER_NOMEM,
         Code::WouldBlock | Code::Deadlock => DER_AGAIN,
         Code::NoData => DER_NONEXIST,

@@ -93,7 +93,7 @@ const DAOS: &[Entry] = &[
     (c"DER_TX_BUSY", c"The transaction is not committed"),
     (c"DER_AGENT_INCOMPAT", c"The agent and the library have different versions"),
     (c"DER_NEED_TX", c"This needs a distributed transaction"),
-    (c"DER_RF", c"Redundancy is lower than what is demanded"),
+    (c"DER_RF", c"More failures than the redundancy factor allows"),
     (c"DER_FETCH_AGAIN", c"Read once more"),
     (c"DER_TX_UNCERTAIN", c"Nobody knows yet how the transaction ended"),
     (c"DER_AGENT_COMM", c"The agent cannot be reached"),
@@ -204,7 +204,6 @@ mod tests {
             DER_STALE,
             DER_CSUM,
             DER_TX_RESTART,
-            DER_RF,
             DER_KEY2BIG,
             DER_NOTSUPPORTED
         );

@@ -59,6 +59,8 @@ pub fn global_handle_seeds() -> Vec<Vec<u8>> {
             engines: Vec::new(),
             targets: Vec::new(),
             placements: Vec::new(),
+            outs: Vec::new(),
+            next: None,
         },
     };
     let cont = ContInfo {

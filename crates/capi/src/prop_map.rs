@@ -139,6 +139,11 @@ pub unsafe fn cont_spec(list: *const daos_prop_t) -> Result<ContSpec> {
     for (property, value) in values {
         spec.set(property, value)?;
     }
+    // Lists name no classes: the defaults are as strong as the factor demands.
+    let props = &mut spec.props;
+    for class in [&mut props.oclass, &mut props.dir_oclass, &mut props.file_oclass] {
+        *class = class.at_least(props.rd_fac);
+    }
     Ok(spec)
 }
 
@@ -303,6 +308,7 @@ mod tests {
         assert_eq!(made.label.as_deref(), Some("mine"));
         assert_eq!((made.props.csum, made.props.rd_fac), (CsumKind::Sha256, 2));
         assert_eq!(made.props.layout, ContLayout::Plain);
+        assert_eq!(made.props.oclass.to_string(), "RP_3G1");
         let attrs = made.attrs().unwrap();
         let told = cont_values(&info(&made), kept_in(attrs.get(KEPT_ATTR).map(Vec::as_slice)));
         for value in &values {

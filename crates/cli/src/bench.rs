@@ -5,6 +5,7 @@
 
 mod access_paths;
 mod ioc;
+mod s4;
 mod store;
 
 use crate::exit::{Failure, Outcome};
@@ -32,6 +33,7 @@ enum BenchVerb {
     Ioc(ioc::IocArgs),
     AccessPaths(access_paths::AccessPathsArgs),
     Store(store::StoreArgs),
+    S4(s4::S4Args),
     #[command(hide = true)]
     Suite(SuiteArgs),
 }
@@ -214,6 +216,7 @@ pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
         BenchVerb::Ioc(args) => ioc::run(session, args),
         BenchVerb::AccessPaths(args) => access_paths::run(session, args),
         BenchVerb::Store(args) => store::run(session, args),
+        BenchVerb::S4(args) => s4::run(session, args),
         BenchVerb::Suite(args) => run_suite(session, args),
     }
 }

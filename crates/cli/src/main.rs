@@ -23,7 +23,9 @@ mod props;
 mod scrub;
 mod session;
 mod snapshot;
+mod support;
 mod system;
+mod top;
 mod url;
 mod vos;
 
@@ -93,6 +95,7 @@ enum Noun {
     System(system::members::SystemArgs),
     Engine(engine::EngineArgs),
     Metrics(metrics::MetricsArgs),
+    Top(top::TopArgs),
     Config(config::ConfigArgs),
     Pool(pool::PoolArgs),
     #[command(visible_alias = "container")]
@@ -151,6 +154,7 @@ fn main() -> ExitCode {
         Noun::System(args) => system::members::run(&session, args),
         Noun::Engine(args) => engine::run(&session, args),
         Noun::Metrics(args) => metrics::run(&session, args),
+        Noun::Top(args) => top::run(&session, args),
         Noun::Config(args) => config::run(&session, args),
         Noun::Pool(args) => pool::run(&session, args),
         Noun::Cont(args) => cont::run(&session, args),

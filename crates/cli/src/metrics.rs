@@ -53,7 +53,8 @@ pub fn run(session: &Session, args: &MetricsArgs) -> Outcome {
     session.out.show(&text, |out| write!(out, "{text}"))
 }
 
-fn ask(session: &Session, address: &str) -> Result<String> {
+/// The figures that are told at an address.
+pub fn ask(session: &Session, address: &str) -> Result<String> {
     let failed = |error: std::io::Error| {
         Error::new(Code::Unreach, format!("no figures of an engine at {address}: {error}"))
     };

@@ -152,6 +152,28 @@ mod tests {
                 "azekura fs cp -r -- /data azk://tank/home/x",
             ),
             ("daos fs check tank home", "azekura fs check -- azk://tank/home"),
+            (
+                "daos fs get-attr tank home --dfs-path=/x",
+                "azekura fs get-attr -- azk://tank/home/x",
+            ),
+            (
+                "daos fs set-attr --path=daos://tank/home/x --oclass=RP_3GX -z 4MiB",
+                "azekura fs set-attr --oclass=RP_3GX --dir-oclass=RP_3GX --chunk-size=4MiB -- \
+                 azk://tank/home/x",
+            ),
+            (
+                "daos -j fs get-attr --path daos://tank/home/x",
+                "azekura --json --answer-as=daos-fs-attr fs get-attr -- azk://tank/home/x",
+            ),
+            (
+                "daos fs reset-oclass --pool tank --cont home -H x",
+                "azekura fs reset-attr --oclass --dir-oclass -- azk://tank/home/x",
+            ),
+            (
+                "daos fs reset-chunk-size tank home -H x",
+                "azekura fs reset-attr --chunk-size -- azk://tank/home/x",
+            ),
+            ("daos fs reset-attr tank home -H x", "azekura fs reset-attr -- azk://tank/home/x"),
             ("daos system query", "azekura status"),
             ("dmg pool create --size=10G tank", "azekura pool create --size=10000000000 -- tank"),
             (
@@ -182,6 +204,8 @@ mod tests {
         for theirs in [
             "daos cont create tank home --acl-file x",
             "daos pool autotest tank",
+            "daos fs get-attr tank home",
+            "daos fs set-attr tank home --path daos://tank/home/x",
             "dmg pool create --size=50% tank",
             "dmg pool exclude tank --ranks 1",
             "dmg storage format",

@@ -95,6 +95,14 @@ pub fn bar(shown: bool) -> ProgressBar {
     bar
 }
 
+/// For waiting without a known end: something that turns on standard error, with a message, or nothing.
+pub fn spinner(shown: bool) -> ProgressBar {
+    match shown {
+        true => ProgressBar::new_spinner(),
+        false => ProgressBar::hidden(),
+    }
+}
+
 /// Writes a line to standard error; a closed one is no reason to stop.
 pub fn warn_line(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");

@@ -2,6 +2,7 @@
 
 mod health;
 mod members;
+mod rebuild;
 mod store;
 
 use crate::exit::Outcome;
@@ -13,6 +14,7 @@ use crate::system::dir::SystemDir;
 use clap::{Args, Subcommand};
 use health::HealthReport;
 use members::TargetMembers;
+use rebuild::{RebuildReport, RebuildVerb};
 use serde::Serialize;
 use std::io::Write;
 pub use store::role_text;
@@ -57,6 +59,9 @@ enum PoolVerb {
         /// Label or UUID
         pool: Option<String>,
     },
+    /// Where others stand in for targets that are away
+    #[command(subcommand)]
+    Rebuild(RebuildVerb),
     /// Compare all data of a pool with their checksums now
     #[command(
         after_help = "Examples:\n  azekura pool scrub tank --wait\n  azekura pool set-prop tank scrub=64MiB/s"
@@ -176,6 +181,8 @@ struct PoolReport {
     handles: u64,
     map_version: u32,
     targets: Vec<TargetReport>,
+    /// Which targets others stand in for.
+    rebuild: RebuildReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     space: Option<SpaceReport>,
     /// How it does, by container, too.
@@ -249,6 +256,7 @@ impl PoolReport {
             handles: info.handle_count,
             map_version: info.map.version,
             targets: info.map.targets.iter().map(target).collect(),
+            rebuild: RebuildReport::of(&info.map),
             space: None,
             health: None,
             members: None,
@@ -266,6 +274,7 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
         PoolVerb::List => list(session),
         PoolVerb::Query { pool, verbose } => query(session, pool, *verbose),
         PoolVerb::Health { pool } => health::run(session, pool.as_deref()),
+        PoolVerb::Rebuild(verb) => rebuild::run(session, verb),
         PoolVerb::Scrub { pool, wait } => {
             let pool = session.open_pool(&Name::parse(pool), OpenMode::ReadOnly)?;
             scrub::run(session, &pool, *wait)
@@ -375,7 +384,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
     let client = opened.client();
     let health = HealthReport::of(&info, &client.block_on(client.pool_health(&info))?);
     let is_behind = |target: &TargetInfo| target.reason == Some(DownReason::Behind);
-    if verbose || info.map.targets.iter().any(is_behind) {
+    if verbose || info.map.next.is_some() || info.map.targets.iter().any(is_behind) {
         let stats = client.block_on(opened.store_stats())?;
         report.members = Some(stats.iter().filter_map(TargetMembers::of).collect());
         if verbose {
@@ -448,6 +457,9 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         table.write(out)?;
         if let Some(health) = &report.health {
             members::show_containers(&health.containers, out)?;
+        }
+        if let Some(line) = report.rebuild.line() {
+            writeln!(out, "\nRebuild: {line}.")?;
         }
         let down = info.map.targets.iter().filter(|target| target.state == TargetState::Down);
         for target in down {

@@ -233,3 +233,32 @@ fn a_durable_store_is_held_against_its_device() {
     assert_eq!(kept["verdicts"], report["verdicts"]);
     system.fails(2, &["depth"], &["bench", "store", "--on", dir, "--depth", "0"]);
 }
+
+/// Classes side by side on a system of three engines: every class is measured with both patterns, and the published
+/// shares stand beside it.
+#[test]
+fn classes_with_copies_are_held_against_those_without() {
+    let system = harness::System::none();
+    let memory = system.path("memory");
+    std::fs::create_dir(&memory).unwrap();
+    let plot = system.path("classes.svg");
+    let (dir, file) = (memory.to_str().unwrap(), plot.to_str().unwrap());
+    let small = ["--rounds", "1", "--bytes", "2MiB", "--segments", "8"];
+    let args = ["bench", "s4", "--experiment", "5.4", "--memory", dir, "--plot", file];
+    let report = system.json(&[&args[..], &small].concat());
+    assert_eq!(report["failures"].as_array().unwrap().len(), 0, "{report}");
+    let shares = report["shares"].as_array().unwrap();
+    assert_eq!(shares.len(), 12, "{report}");
+    assert!(shares.iter().all(|share| share["measured"].as_f64().unwrap() > 0.0), "{report}");
+    let published = |name: &str| {
+        let share = shares.iter().find(|share| share["name"] == name).unwrap();
+        share["published"].as_f64().unwrap()
+    };
+    assert_eq!(published("RP_2GX hard write"), 0.5, "{report}");
+    assert_eq!(published("RP_3GX easy read"), 1.0, "{report}");
+    assert!(std::fs::read_to_string(&plot).unwrap().contains("RP_3GX"));
+    assert!(plot.with_extension("json").is_file());
+    assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
+    system.fails(2, &["copies"], &["bench", "s4", "--copies", "4"]);
+    system.fails(2, &["5.4"], &["bench", "s4", "--experiment", "6.1"]);
+}

@@ -2,9 +2,8 @@
 
 mod harness;
 
-use harness::{System, noise};
+use harness::{System, noise, until_health};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -70,7 +69,6 @@ fn files_with_copies_outlive_engines_that_are_killed() {
     get("one", &first);
     put(&second, "two");
     system.ok(&["fs", "rm", "-r", &url("gone")]);
-    // It asked the dead engine, too, for what it had, and gave up after a minute.
     let check = system.json(&["fs", "check", "azk://tank/home"]);
     assert_eq!(check["clean"], true, "{check}");
     heal(&system);
@@ -88,19 +86,6 @@ fn files_with_copies_outlive_engines_that_are_killed() {
     assert!(!listed.contains("gone"), "{listed}");
     let check = system.json(&["fs", "check", "azk://tank/home"]);
     assert_eq!(check["clean"], true, "{check}");
-}
-
-/// Waits until `pool health` says all this of the pool; its exit code then.
-fn until_health(system: &System, parts: &[&str]) -> Option<i32> {
-    loop {
-        let output = system.run(&["pool", "health", "tank", "--json"]);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let summary = report[0]["summary"].as_str().unwrap();
-        if parts.iter().all(|part| summary.contains(part)) {
-            return output.status.code();
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
 }
 
 /// Runs a command until it prints all this.

@@ -235,7 +235,8 @@ fn the_verbs_do_what_their_names_say() {
     system.ok(&["fs", "set-attr", &url("a/b"), "colour=blue", "user.n=1"]);
     assert_eq!(system.ok(&["fs", "get-attr", &url("a/b"), "colour"]), "blue\n");
     let attrs = system.json(&["fs", "get-attr", &url("a/b")]);
-    assert_eq!(attrs, serde_json::json!({"user.colour": "blue", "user.n": "1"}));
+    assert_eq!((&attrs["user.colour"], &attrs["user.n"]), (&"blue".into(), &"1".into()), "{attrs}");
+    assert_eq!(attrs["user.azekura.oclass"], "S1", "{attrs}");
     system.ok(&["fs", "del-attr", &url("a/b"), "n"]);
     system.fails(3, &["user.n"], &["fs", "get-attr", &url("a/b"), "n"]);
 

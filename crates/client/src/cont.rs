@@ -16,7 +16,7 @@ use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode};
 use wire::obj::{ObjectList, PoolShardStat, Request};
 
 /// The members of a group of several, in order; empty for one of one member.
-pub(crate) type Members = SmallVec<[TargetId; 4]>;
+pub(crate) type Members = SmallVec<[TargetId; 6]>;
 
 /// Layouts remembered, by object; a small direct-mapped cache.
 const LAYOUTS_CACHED: usize = 256;
@@ -148,11 +148,14 @@ impl Container {
     /// A placement hint that puts the first group of an object of `class` where `unit` is: on all members of its
     /// group, in their order. Whether that is so, too; else only the leaders are the same.
     pub fn hint_near(&self, unit: Unit, class: ObjClass) -> Result<(u32, bool)> {
-        let (leader, members) = self.group_of(unit, true)?;
+        let leader = self.target_of(unit)?;
         let is_alone = class.scheme.members() == 1;
-        if members.is_empty() {
+        if unit.object.is_alone() {
             return Ok((self.hint_for(leader), is_alone));
         }
+        // Where they were placed: they stay together whoever stands in for whom.
+        let layout = self.layout(unit.object)?;
+        let members = SmallVec::from_slice(layout.placed(unit.group as usize));
         let beside = if is_alone { None } else { self.0.pool.0.state.hint_beside(&members, class) };
         Ok((beside.unwrap_or_else(|| self.hint_for(leader)), beside.is_some()))
     }
@@ -238,14 +241,14 @@ impl Container {
         self.target_of(oid.first_unit())
     }
 
-    /// The target that answers for a unit now, and if wanted the members of its group.
+    /// The target that answers for a unit now, and if wanted all that changes of its group go to.
     pub(crate) fn group_of(&self, unit: Unit, with_members: bool) -> Result<(TargetId, Members)> {
         let leader = self.target_of(unit)?;
         if !with_members || unit.object.is_alone() {
             return Ok((leader, Members::new()));
         }
         let layout = self.layout(unit.object)?;
-        Ok((leader, SmallVec::from_slice(layout.members(unit.group as usize))))
+        Ok((leader, layout.everyone(unit.group as usize)))
     }
 
     /// The target that answers for a unit now.

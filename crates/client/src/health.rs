@@ -12,7 +12,7 @@ use wire::map::{DownReason, PoolMap, TargetState};
 /// From good to bad.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum HealthState {
-    /// All targets are there.
+    /// All targets are there, or others stand in for those that are not, and no object lacks a copy.
     Healthy,
     /// Some are not; all objects can be reached, and survive a further loss.
     Degraded,
@@ -90,11 +90,14 @@ impl PoolHealth {
                 }
             })
             .collect();
+        let stood_in = |target| map.outs.iter().any(|out| out.target == target);
         let state = if conts.iter().any(|cont| cont.is_unavailable) {
             HealthState::Unavailable
         } else if conts.iter().any(|cont| cont.copies > 1 && cont.copies_left <= 1) {
             HealthState::AtRisk
-        } else if !missing.is_empty() {
+        } else if !missing.iter().all(|missing| stood_in(missing.target))
+            || conts.iter().any(|cont| cont.copies_left < cont.copies)
+        {
             HealthState::Degraded
         } else {
             HealthState::Healthy

@@ -3,11 +3,12 @@
 use crate::client::{Client, unexpected};
 use crate::cont::{Container, Members};
 use crate::target::Ask;
-use futures_util::future::try_join_all;
+use futures_util::future::{Either, select, try_join_all};
 use placement::HintTable;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use types::map::HashMap;
@@ -24,6 +25,9 @@ use wire::store::StoreStat;
 
 /// How long a batch waits for a newer map when a target does not hold what it held.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// How often who waits for a target's answer looks whether it is down.
+const DOWN_PAUSE: Duration = Duration::from_secs(1);
 
 /// In place of a handle: the control service does not know of this one.
 pub(crate) const HANDLE_NONE: u64 = 0;
@@ -354,7 +358,13 @@ impl Pool {
                     Some(DownReason::Excluded) => {
                         client.env().timeout(EXCLUDED_TIME_MAX, asked).await
                     }
-                    Some(DownReason::Behind | DownReason::Lost) | None => Some(asked.await),
+                    Some(DownReason::Behind | DownReason::Lost) | None => {
+                        let given_up = pin!(self.until_down(target.id));
+                        match select(pin!(asked), given_up).await {
+                            Either::Left((answer, _)) => Some(answer),
+                            Either::Right(_) => None,
+                        }
+                    }
                 };
                 let answer = match answer {
                     Some(Ok(answer)) => Some(wire::decode::<T>(&answer.body[1..])?),
@@ -368,6 +378,19 @@ impl Pool {
             }
         });
         try_join_all(asked).await
+    }
+
+    /// Ends when the map says that a target gives no answer.
+    async fn until_down(&self, target: TargetId) {
+        let is_down = || {
+            let map = self.map();
+            let reason = map.target(target).and_then(|target| target.reason);
+            matches!(reason, Some(DownReason::Silent | DownReason::Stopped))
+        };
+        while !is_down() {
+            self.0.client.env().sleep(DOWN_PAUSE).await;
+            self.0.state.refresh_soon(&self.0.client);
+        }
     }
 
     /// The properties that can be changed, by name.

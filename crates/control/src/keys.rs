@@ -12,6 +12,8 @@
 //! | `snaps/POOL/CONT` | [`crate::SnapsDf`] |
 //! | `times/POOL/CONT` | [`crate::TimesDf`] |
 //! | `oids/POOL/CONT` | [`crate::OidsDf`] |
+//! | `closed` | [`crate::ClosedDf`]: no service may work on this catalog |
+//! | `recovered` | how often the catalog was made anew (see `recover`) |
 //! | `attr/pool/POOL/NAME`, `attr/cont/POOL/CONT/NAME` | the attribute's bytes |
 //!
 //! Numbers in keys are hex of fixed width, so that the order of keys is that of numbers. Attribute
@@ -23,6 +25,11 @@ use uuid::Uuid;
 pub const SYSTEM: &str = "system";
 pub const ENGINES: &str = "engine/";
 pub const POOLS: &str = "pool/";
+pub const CONTS: &str = "cont/";
+pub const ADMISSIONS: &str = "pool-ioc/";
+pub const SNAPS: &str = "snaps/";
+pub const CLOSED: &str = "closed";
+pub const RECOVERED: &str = "recovered";
 
 /// True for what changes whenever a container is used.
 pub fn is_of_use_only(key: &str) -> bool {

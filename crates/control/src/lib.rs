@@ -15,23 +15,31 @@
 
 mod catalog;
 mod catalog_copy;
+mod closed;
 mod copies;
 mod embedded;
 mod etcd;
 mod frame;
 pub mod fuzz;
+mod image;
 mod keys;
+mod moved;
 mod records;
+mod recover;
 mod service;
 mod store;
 
 pub use catalog::{Catalog, Change, Compare, Revision, Versioned};
 pub use catalog_copy::CatalogCopy;
+pub use closed::{ClosedDf, check_open};
 pub use copies::CatalogFiles;
 pub use embedded::EmbeddedCatalog;
 pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig};
+pub use image::{CatalogImage, Standing};
+pub use moved::{CatalogCounts, Named, make_catalog, move_catalog};
 pub use records::{
-    AdmissionDf, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf, PlacementDf, PoolDf, RollbackDf,
-    RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf, TimesDf,
+    AdmissionDf, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf, OutDf, PlacementDf, PoolDf,
+    RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf, TimesDf,
 };
+pub use recover::{Recovered, newest, recover};
 pub use service::{Service, SessionId, Targets};

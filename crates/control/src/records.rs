@@ -14,7 +14,9 @@ use types::{
 };
 use uuid::Uuid;
 use wire::control::{Member, MemberState};
-use wire::map::{DownReason, EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::map::{
+    DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
+};
 use wire::scrub::{Scrub, ScrubRate};
 
 /// Version of all durable structs. 1: milestone 1. 2: `server_verify` of containers, `scrub` of
@@ -98,6 +100,9 @@ pub struct TargetDf {
     /// Which making of the pool's part it is to hold; zero: not known yet.
     #[serde(default)]
     pub incarnation: u64,
+    /// Version of the map under which it has all of the groups that it is to join; zero: not since others joined.
+    #[serde(default)]
+    pub joined: u32,
 }
 
 /// [`TargetDf::left`] of a target that is empty where others have something: everybody has more.
@@ -107,12 +112,13 @@ impl TargetDf {
     /// One of a new pool.
     pub fn new(id: TargetId, rank: Rank) -> TargetDf {
         let state = TargetState::Up;
-        TargetDf { id, rank, state, since: 0, reason: None, left: 0, incarnation: 0 }
+        let (since, reason, left, incarnation) = (0, None, 0, 0);
+        TargetDf { id, rank, state, since, reason, left, incarnation, joined: 0 }
     }
 
     /// The form for maps.
     pub fn info(&self) -> TargetInfo {
-        let TargetDf { id, rank, state, since, reason, left, incarnation } = *self;
+        let TargetDf { id, rank, state, since, reason, left, incarnation, .. } = *self;
         TargetInfo { id, rank, state, since, reason, left, incarnation }
     }
 
@@ -138,6 +144,21 @@ pub struct PlacementDf {
     pub weights: Vec<(TargetId, u32)>,
 }
 
+/// A target that others stand in for: see [`OutTarget`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OutDf {
+    pub target: TargetId,
+    pub round: u32,
+    pub epoch: u8,
+}
+
+impl OutDf {
+    /// The form for maps.
+    fn out(&self) -> OutTarget {
+        OutTarget { target: self.target, round: self.round, epoch: self.epoch }
+    }
+}
+
 /// A pool: its names, sizes and targets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolDf {
@@ -161,6 +182,12 @@ pub struct PoolDf {
     pub targets: Vec<TargetDf>,
     /// Placement epochs, oldest first.
     pub placements: Vec<PlacementDf>,
+    /// Targets that others stand in for, ascending by round and id.
+    #[serde(default)]
+    pub outs: Vec<OutDf>,
+    /// What that is to become; `None` when nothing moves.
+    #[serde(default)]
+    pub next: Option<Vec<OutDf>>,
     /// Settings of the scrubber.
     #[serde(default)]
     pub scrub: ScrubDf,
@@ -378,6 +405,8 @@ impl PoolDf {
                 .iter()
                 .map(|set| PlacementSet { epoch: set.epoch, weights: set.weights.clone() })
                 .collect(),
+            outs: self.outs.iter().map(OutDf::out).collect(),
+            next: self.next.as_ref().map(|next| next.iter().map(OutDf::out).collect()),
         }
     }
 

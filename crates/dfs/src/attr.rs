@@ -8,7 +8,7 @@ use crate::fs::Dfs;
 use crate::inode::{FileKind, Inode, S_IFMT, S_ISGID};
 use crate::node::{Location, Obj};
 use types::limits::check_name;
-use types::{Code, Epoch, Error, ObjClass, Oid, Result};
+use types::{Code, Epoch, Error, Oid, Result};
 use wire::obj::Tail;
 
 /// Attributes of a file, directory or whatever.
@@ -340,34 +340,6 @@ impl Dfs {
             Err(error) if error.code == Code::NonExist => Ok(()),
             other => other.map(|_| ()),
         }
-    }
-
-    /// Sets class and chunk size of files made in a directory from now on (and in directories
-    /// made in it). `None` and 0 go back to what the file system has.
-    pub async fn set_layout(
-        &self,
-        dir: &Obj,
-        file_class: Option<ObjClass>,
-        dir_class: Option<ObjClass>,
-        chunk_bytes: u64,
-    ) -> Result<()> {
-        dir.require_dir()?;
-        self.require_writable()?;
-        let chunk_bytes = crate::flags::check_chunk_bytes(chunk_bytes)?;
-        let shared = &self.shared;
-        for class in [file_class, dir_class].into_iter().flatten() {
-            // Refuses at once what every later creation would be refused for.
-            shared.cont.generate_oid(types::ObjType::ArrayByte, class, 0, 0)?;
-        }
-        let found = shared.fetch_node(&dir.node).await?;
-        let (location, found) = found.ok_or_else(|| Error::bare(Code::NonExist))?;
-        self.check_owner(&found.inode)?;
-        shared
-            .update_inode(location.parent, &location.name, found, |found| {
-                Ok(Inode { file_class, dir_class, chunk_bytes, ..found.inode })
-            })
-            .await
-            .map(|_| ())
     }
 
     /// The target of a symbolic link. Errors: `Inval` for anything else.

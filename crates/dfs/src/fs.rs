@@ -133,7 +133,7 @@ impl Dfs {
         });
         let result = batch.run().await?;
         let replies = result.replies()?;
-        let superblock = match replies.first() {
+        let stored = match replies.first() {
             Some(OpReply::Fetched(iods)) => match iods.first().map(|iod| &iod.value) {
                 Some(Fetched::Inline(raw)) => Superblock::decode(raw)?,
                 Some(Fetched::Absent) => {
@@ -146,6 +146,14 @@ impl Dfs {
                 _ => return Err(reply_kind()),
             },
             _ => return Err(reply_kind()),
+        };
+        // Defaults may have been changed since it was made.
+        let props = &cont.info().props;
+        let superblock = Superblock {
+            file_class: props.file_oclass,
+            dir_class: props.dir_oclass,
+            chunk_bytes: crate::flags::check_chunk_bytes(props.chunk_bytes)?,
+            ..stored
         };
         Ok(Dfs::with_superblock(cont, flags, cred, superblock))
     }
@@ -215,7 +223,7 @@ impl Dfs {
         self.shared.flags
     }
 
-    /// What was fixed when the file system was made.
+    /// What the file system is, with the container's defaults as they were when it was opened.
     pub fn superblock(&self) -> &Superblock {
         &self.shared.superblock
     }

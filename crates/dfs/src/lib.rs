@@ -32,6 +32,7 @@ mod glob;
 mod handle;
 pub mod inode;
 pub mod layout;
+pub mod layout_attr;
 mod link;
 mod lock;
 mod nameless;
@@ -59,6 +60,7 @@ pub use flags::{
 };
 pub use fs::{Dfs, FormatOptions};
 pub use inode::FileKind;
+pub use layout_attr::LayoutChange;
 pub use node::Obj;
 pub use share::SharedObj;
 pub use types::{Code, Error, Result};

@@ -95,11 +95,6 @@ impl SharedObj {
         self.inode.has_xattrs
     }
 
-    /// Chunk set on the object itself, bytes; 0: none.
-    pub fn own_chunk_bytes(&self) -> u64 {
-        self.inode.chunk_bytes as u64
-    }
-
     /// Class of files made in the directory, if one was set on it.
     pub fn file_class(&self) -> Option<ObjClass> {
         self.inode.file_class

@@ -2,6 +2,8 @@
 //!
 //! Invariant: every change of an attribute rewrites the inode (its ctime) in the same batch, so
 //! a check on the inode's epoch covers the attributes too. Renames rely on it.
+//!
+//! A few are not kept but computed: [`crate::layout_attr`].
 
 use crate::acl;
 use crate::entry::{Found, Place, reply_kind, retry};
@@ -9,6 +11,7 @@ use crate::flags::Access;
 use crate::fs::{Dfs, Shared, inline};
 use crate::inode::{FileKind, Inode, S_ISVTX};
 use crate::layout::{INODE, XATTR_PREFIX, xattr_akey};
+use crate::layout_attr::LayoutAttr;
 use crate::node::Obj;
 use types::limits::{INLINE_BYTES_MAX, NAME_BYTES_MAX, XATTR_BYTES_MAX};
 use types::{Code, Error, Oid, Result};
@@ -57,7 +60,7 @@ impl Dfs {
     /// Errors: `Range` for a name that is empty or over 255 bytes; `RecordTooBig` for a value
     /// over 64 KiB; `Exist` or `NoAttr` as `mode` says; `NoPerm` for `user.` attributes of what
     /// is neither file nor directory and for `trusted.` ones unless superuser; `Access`; `Inval` for a
-    /// default ACL that is none.
+    /// default ACL that is none; those of [`crate::layout_attr`] for its attributes.
     pub async fn setxattr(
         &self,
         obj: &Obj,
@@ -67,6 +70,9 @@ impl Dfs {
     ) -> Result<()> {
         if value.len() > XATTR_BYTES_MAX {
             return Err(Error::bare(Code::RecordTooBig));
+        }
+        if let Some(attr) = LayoutAttr::of(name) {
+            return self.set_layout_attr(obj, attr, Some(value), mode).await;
         }
         if name == acl::DEFAULT && acl::meaning(value).is_none() {
             return Err(Error::inval("the value is no ACL"));
@@ -81,6 +87,9 @@ impl Dfs {
 
     /// Removes an extended attribute. Errors: `NoAttr`, and those of [`Dfs::setxattr`].
     pub async fn removexattr(&self, obj: &Obj, name: &[u8]) -> Result<()> {
+        if let Some(attr) = LayoutAttr::of(name) {
+            return self.set_layout_attr(obj, attr, None, XattrMode::Set).await;
+        }
         self.change_xattr(obj, name, Change::Remove).await
     }
 
@@ -145,6 +154,9 @@ impl Dfs {
     /// The value of an extended attribute. Errors: `NoAttr`, `Access`.
     pub async fn getxattr(&self, obj: &Obj, name: &[u8]) -> Result<Vec<u8>> {
         check_xattr_name(name)?;
+        if let Some(attr) = LayoutAttr::of(name) {
+            return self.layout_attr(obj, attr).await;
+        }
         let shared = &self.shared;
         let (location, found) = self.read_place(obj).await?;
         self.check_xattr(&found.inode, name, Access::READ)?;

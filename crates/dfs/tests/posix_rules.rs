@@ -745,26 +745,6 @@ fn special_files_are_stored() {
 }
 
 #[test]
-fn class_and_chunk_are_inherited() {
-    with_fs(async |_, fs| {
-        let sys = Sys::new(fs.clone());
-        sys.mkdir(b"/d", 0o755).await.unwrap();
-        let dir = sys.lookup(b"/d", true).await.unwrap();
-        let class = |name: &str| name.parse::<types::ObjClass>().unwrap();
-        fs.set_layout(&dir, Some(class("S2")), Some(class("S1")), 8192).await.unwrap();
-        assert_eq!(code(fs.set_layout(&dir, None, None, 1000).await), Code::Inval);
-        sys.mkdir(b"/d/e", 0o755).await.unwrap();
-        let file = touch(&sys, "/d/e/f").await;
-        assert_eq!((file.class().unwrap(), file.chunk_bytes()), (class("S2"), 8192));
-        let own = CreateOptions { class: Some(class("S1")), chunk_bytes: 16_384 };
-        let file = sys.open(b"/d/g", NEW, 0o644, &own).await.unwrap();
-        assert_eq!((file.class().unwrap(), file.chunk_bytes()), (class("S1"), 16_384));
-        fs.write(&file, 0, &[1; 40_000]).await.unwrap();
-        assert_eq!(sys.stat(b"/d/g").await.unwrap().size, 40_000);
-    });
-}
-
-#[test]
 fn read_only_mounts_change_nothing() {
     with_fs(async |world, fs| {
         let sys = Sys::new(fs.clone());

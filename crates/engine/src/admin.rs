@@ -3,7 +3,7 @@
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use transport::Incoming;
-use types::{Code, Error, PoolId, Result};
+use types::{Code, Error, PoolId, Result, Unit};
 use wire::obj::{AdminOp, AdminReply, ObjectList, Request};
 use wire::store::StoreStat;
 
@@ -28,14 +28,16 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 self.known_cont(&ctx, cont).await?;
                 let max = count_max as usize;
-                let list = ctx.shard.list_objects(cont, at, after, max).await?;
+                let mut list = ctx.shard.list_objects(cont, at, after, max).await?;
+                list.units.retain(|unit| !self.holds_for_others(&ctx, *unit));
                 ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
             Request::ListOrphans { pool, cont } => {
                 let ctx = self.shard(pool).await?;
                 let orphans = ctx.shard.orphans().into_iter();
-                let units = orphans.filter(|(of, _)| *of == cont).map(|(_, unit)| unit).collect();
+                let of_cont = orphans.filter(|(of, _)| *of == cont).map(|(_, unit)| unit);
+                let units = of_cont.filter(|unit| !self.holds_for_others(&ctx, *unit)).collect();
                 ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(ObjectList { units, complete: true })))
             }
@@ -84,6 +86,14 @@ impl Target {
             | Request::Member(_)
             | Request::Lock(_) => Err(Error::new(Code::Proto, "not an administrative request")),
         }
+    }
+
+    /// True when what is here of a unit is not the truth, or not yet: this target is no member of its group.
+    fn holds_for_others(&self, ctx: &TargetPool, unit: Unit) -> bool {
+        ctx.map().is_ok_and(|map| {
+            let has_moves = !map.outs.is_empty() || map.next.is_some();
+            has_moves && !unit.object.is_alone() && !self.is_member(&map, unit)
+        })
     }
 
     async fn store_stat(&self, ctx: &TargetPool) -> Result<StoreStat> {

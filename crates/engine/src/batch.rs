@@ -408,7 +408,7 @@ impl Target {
             return Ok(Vec::new());
         }
         let Some(group) = self.group_of_batch(ctx, batch)? else { return Ok(Vec::new()) };
-        if let Some(member) = ctx.streams.short_member(&group) {
+        if let Some(member) = self.short_member(ctx, &group) {
             // What is done here must find room with every member.
             let text = format!("target {member}, which keeps a copy, is nearly full");
             return Err(Error::new(Code::NoSpace, text));

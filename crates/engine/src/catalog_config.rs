@@ -75,8 +75,8 @@ impl CatalogConfig {
         *self == CatalogConfig::default()
     }
 
-    /// Checks that settings go together. `Inval` when they do not.
-    pub(crate) fn check(&self, joins: bool) -> Result<()> {
+    /// Checks that settings go together. `Inval` when they do not. `joins`: the engine's configuration has `join`.
+    pub fn check(&self, joins: bool) -> Result<()> {
         let bad = |why: &str| Err(Error::inval(format!("[catalog] {why}")));
         if self.kind == CatalogKind::Embedded {
             return match *self == CatalogConfig::default() {
@@ -119,8 +119,9 @@ impl CatalogConfig {
         Ok(EtcdAccess { endpoints: self.endpoints.clone(), ca, cert, key, login })
     }
 
-    /// The catalog in etcd for this engine. Errors as [`CatalogConfig::access`].
-    pub(crate) fn etcd(&self, engine: Uuid, host: &str, run: u64) -> Result<EtcdConfig> {
+    /// The catalog in etcd for this engine, which is at `host`; `run` is a random number. Errors as
+    /// [`CatalogConfig::access`].
+    pub fn etcd(&self, engine: Uuid, host: &str, run: u64) -> Result<EtcdConfig> {
         let prefix = self.prefix.as_deref().unwrap_or("azekura");
         Ok(EtcdConfig::new(self.access()?, prefix, engine, host, run))
     }

@@ -5,19 +5,22 @@
 //! since, for on what was missing before they built on sand. When all of it is the same, the control service hears
 //! of it, and the target is a whole member with the next map. Any other change of the map meanwhile begins it anew:
 //! another leader may have taken over in between.
+//!
+//! A target that is to stand in for another one ([`wire::map::PoolMap::next`]) comes to its new groups in the same way.
 
 use crate::target::{Target, TargetPool};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 use types::map::HashMap;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
-use vos::{Lsn, OrphanChange, Unsettled};
+use vos::{Lsn, OrphanChange, PoolShard, Unsettled};
 use wire::Kind;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::Service;
-use wire::map::{DownReason, PoolMap};
+use wire::map::{DownReason, PoolMap, TargetInfo};
 use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::{Cond, Op, Request, TxId, TxOutcome};
 use wire::order::Order;
@@ -25,8 +28,10 @@ use wire::store::CatchUpStat;
 
 /// Units or keys asked for at once.
 const LIST_COUNT: u32 = 1024;
-/// Dkeys sent for at once.
-const MEND_COUNT: usize = 32;
+/// Units whose keys are compared at the same time, and dkeys of each sent for at once. A leader has images of so many in memory
+/// for each member that catches up.
+const UNITS_AT_ONCE: usize = 16;
+const MEND_COUNT: usize = 8;
 /// Pauses before another try: the first, and where doubling ends.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -38,22 +43,44 @@ pub(crate) struct Joining {
     touched: RefCell<Option<Unsettled>>,
     /// Units with keys that were installed since then: they may look as new as the leader's for these alone.
     installed: RefCell<BTreeSet<(ContId, Unit)>>,
+    /// What is as new as this, or newer, orders may have touched that are not noted in `touched`.
+    doubtful_since: Cell<Option<Epoch>>,
     /// An order found no room.
     is_full: Cell<bool>,
     is_running: Cell<bool>,
+    /// Groups have had, or were to have, other members since this target was opened.
+    pub(crate) has_moved: Cell<bool>,
+    /// The control service is being told that this target is about to miss something.
+    is_telling: Cell<bool>,
+    /// What is of groups of others is being dropped.
+    pub(crate) is_clearing: Cell<bool>,
+    /// The map under which the control service has heard that nothing is missing.
+    told: Cell<u32>,
+    /// The map under which it may have: from then on nothing must be missed.
+    claimed: Cell<u32>,
     stat: Cell<CatchUpStat>,
 }
 
 impl Joining {
     /// Begins to note what orders touch.
-    pub fn begin(&self) {
-        self.touched.borrow_mut().get_or_insert_default();
+    pub fn begin(&self, shard: &PoolShard) {
+        self.touched.borrow_mut().get_or_insert_with(|| {
+            // What was noted before is lost.
+            self.doubtful_since.set(shard.lacks_since());
+            Unsettled::default()
+        });
     }
 
-    /// Notes what an order touches.
-    pub fn note(&self, ctx: &TargetPool, order: &Order<'_>) {
+    /// Notes what an order touches, before it is carried out.
+    pub fn note(&self, ctx: &TargetPool, order: &Order<'_>) -> Result<()> {
         let mut touched = self.touched.borrow_mut();
-        let Some(touched) = touched.as_mut() else { return };
+        let Some(touched) = touched.as_mut() else { return Ok(()) };
+        let since = match order {
+            Order::Apply { epoch, .. }
+            | Order::Decide { outcome: TxOutcome::Committed(epoch), .. } => *epoch,
+            _ => ctx.shard.last_epoch(),
+        };
+        ctx.shard.begin_lacking(since)?;
         match order {
             Order::Apply { cont, ops, .. } => touched.note_ops(Lsn(1), *cont, ops),
             Order::Decide { tx, .. } => {
@@ -72,15 +99,17 @@ impl Joining {
             | Order::ForgetDecision { .. }
             | Order::Answers { .. } => {}
         }
+        Ok(())
     }
 
-    /// Notes that an order found no room; false when the target is not catching up.
-    pub fn note_full(&self) -> bool {
-        let is_behind = self.touched.borrow().is_some();
-        if is_behind {
+    /// Notes that an order of a group that this target is catching up with found no room; false when that must not be, for the
+    /// control service may have heard that nothing is missing.
+    pub fn note_full(&self, ctx: &TargetPool) -> bool {
+        let may_be = self.claimed.get() != ctx.map_version();
+        if may_be {
             self.is_full.set(true);
         }
-        is_behind
+        may_be
     }
 
     /// How far it has come; `None`: it is not behind.
@@ -96,13 +125,17 @@ impl Joining {
 
     fn has_touched(&self, cont: ContId, unit: Unit) -> bool {
         let touched = self.touched.borrow();
-        if self.installed.borrow().contains(&(cont, unit)) {
+        if self.doubtful_since.get().is_some() || self.installed.borrow().contains(&(cont, unit)) {
             return true;
         }
         touched.as_ref().is_some_and(|touched| touched.newest_of(cont, unit) != Lsn::default())
     }
 
-    fn has_touched_key(&self, cont: ContId, unit: Unit, dkey: &[u8]) -> bool {
+    /// `epoch`: the newest one under the key.
+    fn has_touched_key(&self, cont: ContId, unit: Unit, dkey: &[u8], epoch: Epoch) -> bool {
+        if self.doubtful_since.get().is_some_and(|since| epoch >= since) {
+            return true;
+        }
         let read = [Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() }];
         let touched = self.touched.borrow();
         touched
@@ -112,12 +145,15 @@ impl Joining {
 }
 
 impl Target {
-    /// After a change of the map: begins to catch up if this target is behind.
+    /// After a change of the map: begins to catch up if this target is behind, or targets come to stand in for others.
     pub(crate) fn join_groups(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
-        let is_behind =
-            ctx.map().ok().and_then(|map| map.target(self.id)?.reason) == Some(DownReason::Behind);
         let joining = &ctx.joining;
-        if !is_behind {
+        let joins = |map: &PoolMap| {
+            let is_behind = |info: &TargetInfo| info.reason == Some(DownReason::Behind);
+            map.target(self.id).is_some_and(is_behind)
+                || (map.next.is_some() && placement::is_live(self.id, map))
+        };
+        if !ctx.map().is_ok_and(|map| joins(&map)) {
             if !ctx.is_unsure.get() {
                 joining.touched.replace(None);
                 joining.installed.take();
@@ -125,7 +161,7 @@ impl Target {
             }
             return;
         }
-        joining.begin();
+        joining.begin(&ctx.shard);
         if joining.is_running.replace(true) {
             return;
         }
@@ -133,11 +169,10 @@ impl Target {
         self.env.spawn(async move {
             let mut pause = PAUSE_MIN;
             while !target.is_draining() && ctx.joining.touched.borrow().is_some() {
-                match target.catch_up(pool, &ctx).await {
-                    Ok(()) => {}
-                    Err(error) => {
-                        tracing::info!("target {}: pool {pool}: catching up: {error}", target.id);
-                    }
+                if ctx.joining.told.get() != ctx.map_version()
+                    && let Err(error) = target.catch_up(pool, &ctx).await
+                {
+                    tracing::info!("target {}: pool {pool}: catching up: {error}", target.id);
                 }
                 if ctx.joining.touched.borrow().is_none() {
                     break;
@@ -152,8 +187,12 @@ impl Target {
     /// One try. Ends well once the control service has heard of it.
     async fn catch_up(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
         let map = ctx.map()?;
+        if ctx.joining.is_clearing.get() {
+            return Err(Error::new(Code::Busy, "what is of groups of others is being dropped"));
+        }
         ctx.joining.is_full.set(false);
-        self.drop_nameless_of_others(ctx).await?;
+        let is_lacking = |unit: Unit| self.lacks(&map, unit);
+        self.drop_nameless_of_others(ctx, &is_lacking).await?;
         // Nobody else leads.
         let leads = |target: &TargetId| *target != self.id && placement::follows(*target, &map);
         let others: Vec<TargetId> = map.targets.iter().map(|info| info.id).filter(leads).collect();
@@ -163,13 +202,13 @@ impl Target {
         });
         let mut mended = 0;
         for other in others {
-            let conts = self.take_notes_of(ctx, &map, other).await?;
+            let conts = self.take_notes_of(ctx, &map, other, &is_lacking).await?;
             if let Some(cont) = conts.iter().find(|cont| !ctx.shard.has_cont(**cont)) {
                 // Made or destroyed meanwhile; the control service will tell.
                 let text = format!("it has not been told yet of container {cont}");
                 return Err(Error::new(Code::Busy, text));
             }
-            self.take_answers_of(ctx, &map, other).await?;
+            self.take_answers_of(ctx, &map, other, &is_lacking).await?;
             for cont in ctx.shard.conts() {
                 mended += self.compare_units(ctx, &map, other, cont).await?;
             }
@@ -181,22 +220,57 @@ impl Target {
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
+        ctx.joining.claimed.set(map.version);
         tracing::info!("target {}: pool {pool}: caught up, {mended} keys mended", self.id);
-        let told =
-            ControlRequest::TargetCaughtUp { pool, target: self.id, map_version: map.version };
-        self.tell_control(&map, &told).await
+        let (target, map_version) = (self.id, map.version);
+        let told = match placement::is_live(self.id, &map) {
+            true => ControlRequest::TargetJoined { pool, target, map_version },
+            false => ControlRequest::TargetCaughtUp { pool, target, map_version },
+        };
+        let outcome = self.tell_control(&map, &told).await;
+        match &outcome {
+            Ok(()) => ctx.joining.told.set(map_version),
+            // It may have been heard.
+            Err(error) if matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut) => {}
+            Err(_) => ctx.joining.claimed.set(0),
+        }
+        outcome
     }
 
-    /// Gets the notes of a leader: decisions and objects without a name. Parts in doubt and decisions of its groups that it
-    /// does not have itself are dropped: it has decided, and told who had to know. Returns the containers that it knows.
+    /// Tells the control service, once at a time, that this target is about to miss something.
+    pub(crate) fn tell_that_it_lacks(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        map: Rc<PoolMap>,
+    ) {
+        if ctx.joining.is_telling.replace(true) {
+            return;
+        }
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            let (id, map_version) = (target.id, map.version);
+            let lacks = ControlRequest::TargetLacks { pool, target: id, map_version };
+            if let Err(error) = target.tell_control(&map, &lacks).await {
+                tracing::info!("target {id}: pool {pool}: telling that it has no room: {error}");
+            }
+            ctx.joining.is_telling.set(false);
+        });
+    }
+
+    /// Gets the notes of a leader: decisions and objects without a name. Parts in doubt and decisions of those of its groups
+    /// that are meant, which it does not have itself, are dropped: it has decided, and told who had to know. Returns the containers that it knows.
     pub(crate) async fn take_notes_of(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
+        is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<Vec<ContId>> {
         let is_theirs = |unit: Unit| {
-            !unit.object.is_alone() && self.leader_of(ctx, unit).is_ok_and(|of| of == leader)
+            !unit.object.is_alone()
+                && self.leader_of(ctx, unit).is_ok_and(|of| of == leader)
+                && is_meant(unit)
         };
         // What it tells later comes in orders.
         let parts = ctx.shard.prepared().into_iter().map(|(tx, _)| tx);
@@ -235,15 +309,18 @@ impl Target {
         Ok(notes.conts)
     }
 
-    /// Gets the answers for retries that a leader keeps, and drops others of its groups: what those were about nobody else
-    /// has done.
+    /// Gets the answers for retries that a leader keeps, and drops others of those of its groups that are meant: what those
+    /// were about nobody else has done.
     pub(crate) async fn take_answers_of(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
+        is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<()> {
-        let is_theirs = |unit: &Unit| self.leader_of(ctx, *unit).is_ok_and(|of| of == leader);
+        let is_theirs = |unit: &Unit| {
+            self.leader_of(ctx, *unit).is_ok_and(|of| of == leader) && is_meant(*unit)
+        };
         // What it answers later comes with its orders.
         let own = ctx.shard.shared_replies().into_iter();
         let mut own: BTreeSet<TxId> =
@@ -270,9 +347,14 @@ impl Target {
     }
 
     /// Drops objects without a name of groups that others lead: those have freed some meanwhile, and tell what is left.
-    async fn drop_nameless_of_others(self: &Rc<Self>, ctx: &Rc<TargetPool>) -> Result<()> {
+    async fn drop_nameless_of_others(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        is_meant: &dyn Fn(Unit) -> bool,
+    ) -> Result<()> {
         let is_others = |unit: Unit| {
             !unit.object.is_alone()
+                && is_meant(unit)
                 && self.leader_of(ctx, unit).is_ok_and(|leader| leader != self.id)
         };
         for (cont, unit) in ctx.shard.orphans() {
@@ -302,7 +384,7 @@ impl Target {
                 Err(error) if error.code == Code::NonExist => return Ok(0),
                 page => page?,
             };
-            theirs.extend(page.units);
+            theirs.extend(page.units.into_iter().filter(|(unit, _)| self.lacks(map, *unit)));
             after = page.next;
             if after.is_none() {
                 break;
@@ -315,7 +397,8 @@ impl Target {
             let (units, complete) = listed;
             for (unit, epoch) in &units {
                 let is_of_leader = !unit.object.is_alone()
-                    && self.leader_of(ctx, *unit).is_ok_and(|of| of == leader);
+                    && self.leader_of(ctx, *unit).is_ok_and(|of| of == leader)
+                    && self.lacks(map, *unit);
                 if is_of_leader
                     && (theirs.remove(unit) != Some(*epoch) || ctx.joining.has_touched(cont, *unit))
                 {
@@ -330,12 +413,13 @@ impl Target {
         // What is left is not here at all.
         differ.extend(theirs.into_keys());
         ctx.joining.count(|stat| stat.units_left = differ.len() as u64);
-        let mut mended = 0;
-        for unit in differ {
-            mended += self.compare_keys(ctx, map, leader, cont, unit).await?;
+        let compared = differ.into_iter().map(|unit| async move {
+            let mended = self.compare_keys(ctx, map, leader, cont, unit).await?;
             ctx.joining.count(|stat| stat.units_left = stat.units_left.saturating_sub(1));
-        }
-        Ok(mended)
+            Ok::<u64, Error>(mended)
+        });
+        let compared = stream::iter(compared).buffer_unordered(UNITS_AT_ONCE);
+        compared.try_fold(0, |sum, mended| async move { Ok(sum + mended) }).await
     }
 
     /// The keys of a unit that a target has, with the newest epoch of anything under each.
@@ -393,7 +477,7 @@ impl Target {
         let mut differ: Vec<Vec<u8>> = Vec::new();
         for (key, epoch) in self.keys_here(ctx, cont, unit).await? {
             let is_same = theirs.remove(&key) == Some(epoch);
-            if !is_same || ctx.joining.has_touched_key(cont, unit, &key) {
+            if !is_same || ctx.joining.has_touched_key(cont, unit, &key, epoch) {
                 differ.push(key);
             }
         }

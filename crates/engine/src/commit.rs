@@ -13,6 +13,7 @@
 use crate::admission::PREPARE_WAIT_MAX;
 use crate::batch::check_map;
 use crate::follow::as_order_origin;
+use crate::group::Group;
 use crate::streams::Sent;
 use crate::target::{Session, Target, TargetPool};
 use futures_util::future::join_all;
@@ -396,6 +397,9 @@ impl Target {
             Some(_) => ctx.shard.prepared_batch(tx),
             None => None,
         };
+        if part.is_none() && matches!(outcome, TxOutcome::Committed(_)) {
+            self.none_in_doubt(ctx, group.as_ref())?;
+        }
         let lsn = ctx.shard.decide(tx, outcome, None, &[])?;
         // An earlier word of it may still be on its way to the others.
         let (mut sent, mut after) =
@@ -411,6 +415,22 @@ impl Target {
             self.reap_orphans(pool, ctx);
         }
         Ok(Step { lsn, sent, after })
+    }
+
+    /// A member that was opened again may hold a part still that the others have decided, and may lead later. Until it has caught
+    /// up the coordinator is not to forget the outcome. To tell the member would be wrong by then: others may have changed the keys since.
+    ///
+    /// Errors: `Busy` as long as there is one.
+    fn none_in_doubt(&self, ctx: &TargetPool, group: Option<&Group>) -> Result<()> {
+        let Some(group) = group else { return Ok(()) };
+        let map = ctx.map()?;
+        match group.followers.iter().find(|member| !placement::is_live(**member, &map)) {
+            Some(member) => {
+                let text = format!("target {member} may be in doubt until it has caught up");
+                Err(Error::new(Code::Busy, text))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The answer to an earlier try of a request that has changed `unit`, once all members of the unit's group have it.

@@ -8,6 +8,7 @@
 //! token_file = "/etc/azekura/token"     # shared secret of the system
 //! down_after_s = 5                      # silent for so long, another engine is down
 //! failover = true                       # groups go on without the targets of one that is down
+//! rebuild_after_s = 60                  # down for so long, others get its copies; 0 is never
 //! insecure = false                      # true: listen beyond this machine without a token
 //!
 //! [metrics]
@@ -79,6 +80,10 @@ pub struct EngineConfig {
     /// go on without them. When they are back they catch up.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub failover: bool,
+    /// How long a target may be down before others stand in for it and its copies are made anew there, seconds (default 60; 0 is
+    /// never, 31,536,000 the most). Those of excluded engines are not waited for. Counts where `down_after_s` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild_after_s: Option<u32>,
     /// Where figures are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<MetricsConfig>,
@@ -195,6 +200,8 @@ const MESSAGE_MEMORY_MIN: u64 = 64 << 20;
 /// Seconds without an answer after which an engine is down.
 const DOWN_AFTER_S: std::ops::RangeInclusive<u32> = 2..=86_400;
 const DOWN_AFTER_S_DEFAULT: u32 = 5;
+const REBUILD_AFTER_S_MAX: u32 = 31_536_000;
+const REBUILD_AFTER_S_DEFAULT: u32 = 60;
 /// Most targets of one engine.
 const TARGETS_MAX: usize = 256;
 
@@ -232,6 +239,9 @@ impl EngineConfig {
         }
         if !DOWN_AFTER_S.contains(&self.down_after_s.unwrap_or(DOWN_AFTER_S_DEFAULT)) {
             return Err(Error::inval("down_after_s must be 2 to 86400"));
+        }
+        if self.rebuild_after_s.is_some_and(|seconds| seconds > REBUILD_AFTER_S_MAX) {
+            return Err(Error::inval("rebuild_after_s must be 0 to 31536000"));
         }
         let mut seen: BTreeMap<&Path, String> = BTreeMap::new();
         let mut uses: Vec<(&Path, String)> = Vec::new();
@@ -301,6 +311,12 @@ impl EngineConfig {
     /// How long another engine may give no answer before it is down.
     pub fn down_after(&self) -> Duration {
         Duration::from_secs(self.down_after_s.unwrap_or(DOWN_AFTER_S_DEFAULT).into())
+    }
+
+    /// How long a target may be down before others stand in for it; `None`: for ever.
+    pub fn rebuild_after(&self) -> Option<Duration> {
+        let seconds = self.rebuild_after_s.unwrap_or(REBUILD_AFTER_S_DEFAULT);
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
     /// Numbers of the targets that use the engine's data devices.
@@ -466,6 +482,7 @@ mod tests {
         for seconds in ["1", "86401"] {
             bad(&format!("down_after_s = {seconds}\n[[target]]\ndevice = '/d'\n"), &["86400"]);
         }
+        bad("rebuild_after_s = 31536001\n[[target]]\ndevice = '/d'\n", &["31536000"]);
         bad("[store]\nmetadata_cache = 4096\n[[target]]\ndevice = '/d'\n", &["1MiB"]);
         bad("[store]\ninline_bytes_max = 'x'\n[[target]]\ndevice = '/d'\n", &["'x'", "line 3"]);
     }

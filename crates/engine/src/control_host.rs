@@ -8,7 +8,9 @@ use crate::config::EngineConfig;
 use crate::office::{Role, Seat};
 use crate::peers::Peers;
 use crate::process::{Inbox, Order};
-use control::{Candidate, Catalog, ElectionNews, EmbeddedCatalog, Service, SessionId, Targets};
+use control::{
+    Candidate, Catalog, CatalogImage, ElectionNews, EmbeddedCatalog, Service, SessionId, Targets,
+};
 use env::Env;
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
@@ -68,6 +70,8 @@ pub(crate) struct ControlHost {
     pub(crate) down_after: Duration,
     /// Its targets are down then, too.
     pub(crate) fails_over: bool,
+    /// How long a target may be down before others stand in for it; `None`: for ever.
+    pub(crate) rebuild_after: Option<Duration>,
     /// Stops the engine; false when it is to tell others first.
     stop: RefCell<Option<oneshot::Sender<bool>>>,
 }
@@ -93,7 +97,9 @@ impl ControlHost {
             election = Some(stand(env, config, engine, &info)?);
             Role::Follower(None)
         } else {
-            Role::Holder(Rc::new(service_on(env, Box::new(open_catalog(env, config)?))))
+            let catalog = open_catalog(env, config)?;
+            control::check_open(&catalog).await?;
+            Role::Holder(Rc::new(service_on(env, Box::new(catalog))))
         };
         let target_count = config.targets.len() as u32;
         let incarnation = env.random_u64();
@@ -118,6 +124,7 @@ impl ControlHost {
             is_exposed: config.is_exposed().unwrap_or(false),
             down_after: config.down_after(),
             fails_over: config.failover,
+            rebuild_after: config.rebuild_after(),
             stop: RefCell::default(),
         });
         if let Some((candidate, news)) = election {
@@ -188,18 +195,29 @@ impl ControlHost {
     /// Does what the holder of the control service does unasked, as long as it is that.
     pub(crate) async fn hold_office(self: Rc<Self>, service: Rc<Service>) {
         let orders = Orders { host: self.clone(), service: service.clone() };
-        if service.term() > 0 {
-            // Whatever the one before has left half done: everybody is told all.
-            match service.engines().await {
-                Ok(engines) => {
-                    for (engine, _) in engines {
-                        let orders = Orders { host: self.clone(), service: service.clone() };
-                        self.env.spawn(self.clone().tell_pools(engine.rank, orders));
-                    }
+        // With a catalog of its own engine nobody else was holder meanwhile: what there is to finish is told at once. Whoever did
+        // not hear it, or knows another holder's word only, is told until it has heard.
+        let unheard = match service.term() {
+            0 => service.resume(&orders).await.map(|failures| {
+                Some(failures.into_iter().map(|(target, _)| target).collect::<Vec<_>>())
+            }),
+            _ => Ok(None),
+        };
+        let told = async {
+            let (unheard, engines) = (unheard?, service.engines().await?);
+            let is_meant = |targets: &[TargetId]| match &unheard {
+                Some(unheard) => targets.iter().any(|target| unheard.contains(target)),
+                None => true,
+            };
+            for (engine, targets) in &engines {
+                if is_meant(targets) {
+                    let orders = Orders { host: self.clone(), service: service.clone() };
+                    self.env.spawn(self.clone().tell_pools(engine.rank, orders));
                 }
-                Err(error) => tracing::error!("reading the engines from the catalog: {error}"),
             }
-        } else if let Err(error) = service.resume(&orders).await {
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = told.await {
             tracing::error!("finishing what a restart cut off: {error}");
         }
         self.watch_engines(&service).await;
@@ -398,7 +416,7 @@ impl ControlHost {
 }
 
 /// True for what may be otherwise in a moment.
-fn is_passing(error: &Error) -> bool {
+pub(crate) fn is_passing(error: &Error) -> bool {
     matches!(error.code, Code::Unreach | Code::Closed | Code::TimedOut | Code::Stale)
 }
 
@@ -423,10 +441,11 @@ fn stand(
     info: &EngineInfo,
 ) -> Result<(Candidate, UnboundedReceiver<ElectionNews>)> {
     let path = config.dir.join("catalog");
-    if path.with_extension("0").exists() {
+    let own = CatalogImage::read(&path)?;
+    if own.is_some_and(|own| own.is_open()) {
         return Err(Error::inval(format!(
-            "the engine has a catalog of its own at {}, and [catalog] names one in etcd: nothing \
-             moves one to the other yet; use another directory for a new system in etcd",
+            "the engine has a catalog of its own at {}, and [catalog] names one in etcd: move it there \
+             with 'azekura system migrate-catalog', or use another directory for a new system in etcd",
             path.display()
         )));
     }

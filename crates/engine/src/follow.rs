@@ -10,9 +10,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use transport::{Incoming, IncomingBulk};
-use types::{Code, ContId, Error, PoolId, Result, TargetId};
+use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Origin, OrphanChange, Payload};
-use wire::map::{PoolMap, TargetInfo};
+use wire::map::{LEFT_UNSURE, PoolMap, TargetInfo};
 use wire::obj::{Batch, Op, Request, Sums};
 use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
 
@@ -108,11 +108,19 @@ impl Target {
                 continue;
             }
             let order: Order<'_> = wire::decode(sent.order)?;
-            ctx.joining.note(&ctx, &order);
+            if self.is_of_others(&ctx, &order) {
+                place.number = number;
+                continue;
+            }
+            ctx.joining.note(&ctx, &order)?;
             leader.recent.borrow_mut().note(&ctx, sent.number, &order);
             match self.carry_out_one(&ctx, &orders, order, mine, &mut wanted).await {
                 // Who catches up must not hold up the others; what it lacks is sent again.
-                Err(error) if error.code == Code::NoSpace && ctx.joining.note_full() => {
+                Err(error)
+                    if error.code == Code::NoSpace
+                        && self.may_miss(orders.pool, &ctx, sent.order)
+                        && ctx.joining.note_full(&ctx) =>
+                {
                     tracing::warn!(
                         "target {}: an order of target {}: {error}",
                         self.id,
@@ -211,6 +219,31 @@ impl Target {
         Ok(())
     }
 
+    /// True when an order is of a group that this target lacks something of anyway, and all know it. Where they may still
+    /// count on it to have what anybody was told of, it says that this ends.
+    fn may_miss(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>, order: &[u8]) -> bool {
+        let (Ok(map), Ok(order)) = (ctx.map(), wire::decode::<Order<'_>>(order)) else {
+            return false;
+        };
+        if !unit_of(ctx, &order).is_some_and(|unit| self.lacks(&map, unit)) {
+            return false;
+        }
+        let is_trusted = map.target(self.id).is_none_or(|own| own.left == LEFT_UNSURE);
+        if is_trusted {
+            self.tell_that_it_lacks(pool, ctx, map);
+        }
+        !is_trusted
+    }
+
+    /// True when an order is of a group that this target is no member of any more: it was on its way when the map came that
+    /// says so, and what this target held of the group may be dropped by now.
+    fn is_of_others(&self, ctx: &TargetPool, order: &Order<'_>) -> bool {
+        ctx.joining.has_moved.get()
+            && ctx.map().is_ok_and(|map| {
+                unit_of(ctx, order).is_some_and(|unit| self.is_strange(&map, unit))
+            })
+    }
+
     /// False when a container was destroyed: what is ordered of it has no meaning any more.
     async fn knows_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<bool> {
         match self.known_cont(ctx, cont).await {
@@ -270,6 +303,10 @@ impl Target {
         let states: Vec<_> = map.targets.iter().map(of).collect();
         tracing::debug!("target {}: pool {pool}: map {}: {states:?}", self.id, map.version);
         let before = ctx.map.replace(Some(map.clone()));
+        let has_moved = before.as_ref().is_some_and(|before| before.outs != map.outs);
+        if map.next.is_some() || !map.outs.is_empty() {
+            ctx.joining.has_moved.set(true);
+        }
         let was_live = |target: &TargetInfo| {
             before.as_ref().is_some_and(|before| placement::is_live(target.id, before))
         };
@@ -283,7 +320,7 @@ impl Target {
             // The map knows of it, and so do all who lead or follow by it.
             ctx.is_unsure.set(false);
         }
-        let may_inherit = is_whole_again || map.targets.iter().any(is_lost);
+        let may_inherit = is_whole_again || has_moved || map.targets.iter().any(is_lost);
         if may_inherit {
             self.locks.begin_grace(self.env.now());
         }
@@ -298,6 +335,8 @@ impl Target {
         }
         self.settle_suspects(pool, ctx);
         self.join_groups(pool, ctx);
+        self.clear_leftovers(pool, ctx, before.as_deref());
+        self.end_lacking(ctx, &map);
         self.lead_what_is_ours(pool, ctx);
         Ok(())
     }
@@ -308,6 +347,25 @@ impl Target {
     fn lead_what_is_ours(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         self.clone().take_over_transactions(pool, ctx);
         self.reap_orphans(pool, ctx);
+    }
+}
+
+/// A unit of the group of an order, if it says so.
+fn unit_of(ctx: &TargetPool, order: &Order<'_>) -> Option<Unit> {
+    match order {
+        Order::Apply { ops, orphaned, adopted, .. } => {
+            let named = || orphaned.iter().chain(adopted).next().copied();
+            ops.first().map(Op::unit).or_else(named)
+        }
+        Order::Prepare { batch, .. } => {
+            let checked = || batch.checks.first().map(|check| check.unit);
+            batch.ops.first().map(Op::unit).or_else(checked)
+        }
+        Order::Decide { tx, .. } => crate::commit::part_unit(ctx, *tx),
+        Order::Decision { participants, .. } => participants.first().copied(),
+        Order::Install { unit, .. } | Order::InstallFacts { unit, .. } => Some(*unit),
+        Order::Answers { answers } => answers.first().map(|answer| answer.of),
+        Order::ForgetDecision { .. } => None,
     }
 }
 

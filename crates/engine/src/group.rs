@@ -10,7 +10,7 @@ use types::{Code, Error, Oid, Result, TargetId, Unit};
 use wire::map::PoolMap;
 use wire::obj::{Batch, Op, ReadCheck};
 
-/// The members of a group that this target leads, but itself, that are not lost. One that is behind follows, too.
+/// The members and joiners of a group that this target leads, but itself, that are not lost. One that is behind follows, too.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     /// A unit of the group.
@@ -59,8 +59,8 @@ impl Target {
 
     /// The group that a batch changes; `None` when it has one member, or nothing is changed.
     ///
-    /// Errors: `Stale` when another target leads one of the groups that it reads or changes; `Inval` when it changes
-    /// several: their members differ, so that this is a transaction.
+    /// Errors: `Stale` when another target leads one of the groups that it reads or changes, or it changes several: their
+    /// members differ, so that this is a transaction.
     pub(crate) fn group_of_batch(
         &self,
         ctx: &TargetPool,
@@ -99,11 +99,13 @@ impl Target {
                 if group >= layout.group_count() || layout.leader(group, &map) != Some(self.id) {
                     return Err(Error::bare(Code::Stale));
                 }
-                members.extend_from_slice(layout.members(group));
+                members = layout.everyone(group);
                 last = Some((unit.object, layout));
             }
             if writes && changed.get_or_insert_with(|| (unit, members.clone())).1 != members {
-                return Err(Error::inval("what is changed in several groups is a transaction"));
+                // They may have been one for a caller with another map.
+                let text = "what is changed in several groups is a transaction";
+                return Err(Error::new(Code::Stale, text));
             }
             Ok(())
         })?;
@@ -115,12 +117,48 @@ impl Target {
         Ok(others)
     }
 
-    /// True when two units have the same members in the same order.
+    /// A member of a group that is nearly full. One that joins it must not stop others from writing.
+    pub(crate) fn short_member(&self, ctx: &TargetPool, group: &Group) -> Option<TargetId> {
+        let mut short = group
+            .followers
+            .iter()
+            .copied()
+            .filter(|member| ctx.streams.is_short(*member))
+            .peekable();
+        short.peek()?;
+        let map = ctx.map().ok()?;
+        let layout = layout_with(group.of, &map).ok()?;
+        let members = layout.members(group.of.group as usize);
+        short.find(|member| members.contains(member))
+    }
+
+    /// True when two units have the same members and joiners in the same order.
     pub(crate) fn are_together(&self, ctx: &TargetPool, a: Unit, b: Unit) -> bool {
         let Ok(map) = ctx.map() else { return false };
         let (Ok(of_a), Ok(of_b)) = (layout_with(a, &map), layout_with(b, &map)) else {
             return false;
         };
-        of_a.members(a.group as usize) == of_b.members(b.group as usize)
+        of_a.everyone(a.group as usize) == of_b.everyone(b.group as usize)
+    }
+
+    /// True when this target lacks, or may lack, what the other members of a unit's group have: it was away, or joins the group.
+    pub(crate) fn lacks(&self, map: &PoolMap, unit: Unit) -> bool {
+        let Ok(layout) = layout_with(unit, map) else { return false };
+        let group = unit.group as usize;
+        layout.joiners(group).any(|joiner| joiner == self.id)
+            || (!placement::is_live(self.id, map) && layout.members(group).contains(&self.id))
+    }
+
+    /// True when this target is a member of a unit's group.
+    pub(crate) fn is_member(&self, map: &PoolMap, unit: Unit) -> bool {
+        let layout = layout_with(unit, map);
+        layout.is_ok_and(|all| all.members(unit.group as usize).contains(&self.id))
+    }
+
+    /// True when this target is no member of a unit's group, and does not join it.
+    pub(crate) fn is_strange(&self, map: &PoolMap, unit: Unit) -> bool {
+        let layout = layout_with(unit, map);
+        !unit.object.is_alone()
+            && layout.is_ok_and(|all| !all.everyone(unit.group as usize).contains(&self.id))
     }
 }

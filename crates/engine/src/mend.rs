@@ -69,7 +69,15 @@ impl Target {
             }
             MemberAsk::Notes => {
                 self.send_notes(pool, &ctx, member).await?;
-                Ok(wire::encode(&Ok::<_, Error>(self.notes_for(&ctx, member))))
+                let notes = self.notes_for(&ctx, member);
+                // What is not among them any more was decided; the member is to know how before it drops its own, and this
+                // target must not forget it.
+                ctx.shard.written(ctx.shard.last_lsn()).await?;
+                ctx.streams.reach(member).await?;
+                if ctx.map_version() != map_version {
+                    return Err(Error::bare(Code::Stale));
+                }
+                Ok(wire::encode(&Ok::<_, Error>(notes)))
             }
             MemberAsk::Answers { after, count_max } => {
                 let count_max = (count_max as usize).clamp(1, LIST_MAX);

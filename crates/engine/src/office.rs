@@ -9,7 +9,7 @@
 //! connection upstream for each of its callers, so they end together there, too. An engine that is
 //! asked as the holder and is not passes nothing on, so that nothing goes in circles.
 
-use crate::control_host::{ControlHost, service_on};
+use crate::control_host::{ControlHost, is_passing, service_on};
 use control::{ElectionNews, Service, SessionId};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::StreamExt;
@@ -104,6 +104,18 @@ impl ControlHost {
         while let Some(news) = heard.next().await {
             match news {
                 ElectionNews::Elected(catalog) => {
+                    // One that has moved elsewhere is served by nobody: whoever asks is told.
+                    let mut looked = control::check_open(&catalog).await;
+                    while looked.as_ref().is_err_and(is_passing) {
+                        self.env.sleep(FOLLOW_PAUSE).await;
+                        looked = control::check_open(&catalog).await;
+                    }
+                    if let Err(error) = looked {
+                        tracing::error!("catalog: {error}");
+                        self.away.replace(Some(error));
+                        self.role.replace(Role::Follower(None));
+                        continue;
+                    }
                     tracing::info!("this engine holds the control service now");
                     let service = Rc::new(service_on(&self.env, Box::new(catalog)));
                     self.away.replace(None);

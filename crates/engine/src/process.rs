@@ -640,7 +640,7 @@ impl Identity {
     }
 }
 
-fn parse_identity(text: &str, target_count: usize) -> Result<Uuid> {
+pub(crate) fn parse_identity(text: &str, target_count: usize) -> Result<Uuid> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let ["azekura", "engine", version, uuid, targets] = words[..] else {
         return Err(Error::inval(

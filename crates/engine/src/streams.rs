@@ -83,6 +83,8 @@ struct Stream {
     is_closed: Cell<bool>,
     /// The member is nearly full.
     is_short: Cell<bool>,
+    /// Who waits until so many orders are answered.
+    fences: RefCell<Vec<(u64, oneshot::Sender<()>)>>,
 }
 
 /// An order's number, it and its bulk, as they are sent.
@@ -111,6 +113,7 @@ impl Stream {
             wake: RefCell::default(),
             is_closed: Cell::new(false),
             is_short: Cell::new(false),
+            fences: RefCell::default(),
         }
     }
 
@@ -228,6 +231,24 @@ impl Streams {
         settled.await.map_err(|_| not_known())
     }
 
+    /// Ends when a member has all that is queued for it now.
+    ///
+    /// Errors: as [`Sent::settled`].
+    pub async fn reach(&self, member: TargetId) -> Result<()> {
+        let reached = {
+            let out = self.out.borrow();
+            let Some(stream) = out.get(&member) else { return Ok(()) };
+            let count = stream.queue.borrow().len() as u64;
+            if count == 0 {
+                return Ok(());
+            }
+            let (sender, reached) = oneshot::channel();
+            stream.fences.borrow_mut().push((stream.done.get() + count, sender));
+            reached
+        };
+        reached.await.map_err(|_| not_known())
+    }
+
     /// What is on its way, by member.
     pub fn stat(&self) -> Vec<StreamStat> {
         let out = self.out.borrow();
@@ -239,20 +260,20 @@ impl Streams {
         out.iter().map(of).collect()
     }
 
-    /// A follower of the group that is nearly full.
-    pub fn short_member(&self, group: &Group) -> Option<TargetId> {
-        let out = self.out.borrow();
-        let is_short = |member: &&TargetId| {
-            out.get(*member).is_some_and(|stream: &Rc<Stream>| stream.is_short.get())
-        };
-        group.followers.iter().find(is_short).copied()
+    /// True when a member has said that it is nearly full.
+    pub fn is_short(&self, member: TargetId) -> bool {
+        self.out.borrow().get(&member).is_some_and(|stream| stream.is_short.get())
     }
 
     /// Notes that a member has everything up to here, of those queued for it.
     fn answered(&self, member: TargetId, stream: &Stream, count: usize) {
         let numbers: Vec<u64> =
             stream.queue.borrow_mut().drain(..count).map(|queued| queued.number).collect();
-        stream.done.set(stream.done.get() + count as u64);
+        let done = stream.done.get() + count as u64;
+        stream.done.set(done);
+        for (_, reached) in stream.fences.borrow_mut().extract_if(.., |(at, _)| *at <= done) {
+            let _ = reached.send(());
+        }
         let base = self.settled() + 1;
         {
             let mut open = self.open.borrow_mut();
@@ -312,6 +333,7 @@ impl Streams {
         for stream in std::mem::take(&mut *self.out.borrow_mut()).into_values() {
             stream.is_closed.set(true);
             stream.queue.borrow_mut().clear();
+            stream.fences.take();
             stream.wake();
         }
         let dropped = (self.open.take(), self.waiting.take());

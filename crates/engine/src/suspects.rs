@@ -284,8 +284,8 @@ impl Target {
         places: &[What],
     ) -> Result<()> {
         if is_first {
-            self.take_notes_of(ctx, map, leader).await?;
-            self.take_answers_of(ctx, map, leader).await?;
+            self.take_notes_of(ctx, map, leader, &|_| true).await?;
+            self.take_answers_of(ctx, map, leader, &|_| true).await?;
         }
         if cont == NO_CONT {
             return Ok(());

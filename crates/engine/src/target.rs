@@ -139,7 +139,7 @@ impl TargetPool {
         // What did not last may be all that had copies.
         if ctx.shard.holds_copies() || ctx.shard.config().durability != Durability::Wal {
             ctx.is_unsure.set(true);
-            ctx.joining.begin();
+            ctx.joining.begin(&ctx.shard);
         }
         ctx
     }

@@ -1,7 +1,8 @@
 //! The holder of the control service looks whether the other engines are there.
 //!
 //! Each is asked every second. One that has given no answer for a while, twice at least, is down; with `failover` its
-//! targets are down in all pool maps, too. When it answers again, its targets are asked what they hold.
+//! targets are down in all pool maps, too. When it answers again, its targets are asked what they hold. For those that stay away
+//! others come to stand in.
 //! Nothing of this can do harm by being wrong: an engine that is slow is down for a moment.
 
 use crate::control_host::{ControlHost, Orders};
@@ -63,6 +64,12 @@ impl ControlHost {
                         self.welcome(service, &mut watch, rank, state);
                     }
                     false => self.weigh(service, &mut watch, rank, state, begun).await,
+                }
+            }
+            if let Some(after) = self.rebuild_after {
+                let orders = Orders { host: self.clone(), service: service.clone() };
+                if let Err(error) = service.stand_in(self.env.now(), after, &orders).await {
+                    tracing::warn!("looking who is to stand in for lost targets: {error}");
                 }
             }
         }

@@ -222,6 +222,55 @@ fn extended_attributes_and_times() {
 }
 
 #[test]
+fn layouts_are_extended_attributes() {
+    use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+    use rustix::io::Errno;
+    for system in systems(Durability::Memory) {
+        for options in ["", "cache=none", "cache=full"] {
+            let mounted = system.mount(options);
+            let told = |name: &str, attr: &str| {
+                let mut room = [0u8; 200];
+                let attr = format!("user.azekura.{attr}");
+                let count = getxattr(mounted.path(name), attr.as_str(), &mut room[..])?;
+                Ok::<String, Errno>(String::from_utf8_lossy(&room[..count]).into_owned())
+            };
+            let set = |name: &str, attr: &str, value: &str| {
+                let attr = format!("user.azekura.{attr}");
+                setxattr(mounted.path(name), attr.as_str(), value.as_bytes(), XattrFlags::empty())
+            };
+            mounted.sh("rm -rf d; mkdir d; touch d/before");
+            assert_eq!(told("d", "oclass").unwrap(), "S1", "{options}");
+            assert_eq!(told("d/before", "oclass").unwrap(), "S1", "{options}");
+            set("d", "oclass", "RP_2G1").unwrap();
+            set("d", "dir_oclass", "RP_2GX").unwrap();
+            set("d", "chunk_size", "64KiB").unwrap();
+            assert_eq!(told("d", "oclass").unwrap(), "RP_2G1", "{options}");
+            mounted.sh("echo data > d/after; mkdir d/e; echo data > d/e/f");
+            assert_eq!(told("d/after", "oclass").unwrap(), "RP_2G1", "{options}");
+            assert_eq!(told("d/e/f", "chunk_size").unwrap(), "65536", "{options}");
+            let layout = told("d/e", "layout").unwrap();
+            assert!(layout.contains(" oclass=RP_2GX groups=1 copies=2 "), "{layout}");
+            assert_eq!(told("d/before", "oclass").unwrap(), "S1", "{options}");
+            assert_eq!(told("d/before", "dir_oclass"), Err(Errno::NODATA), "{options}");
+            assert_eq!(listxattr(mounted.path("d"), &mut [0u8; 100][..]), Ok(0), "{options}");
+
+            assert_eq!(set("d/before", "oclass", "RP_2G1"), Err(Errno::OPNOTSUPP), "{options}");
+            assert_eq!(set("d", "layout", "RP_2G1"), Err(Errno::OPNOTSUPP), "{options}");
+            for bad in ["RP_9G1", "RP_3G1", "", "two"] {
+                assert_eq!(set("d", "oclass", bad), Err(Errno::INVAL), "{bad} {options}");
+            }
+            removexattr(mounted.path("d"), "user.azekura.oclass").unwrap();
+            assert_eq!(told("d", "oclass").unwrap(), "S1", "{options}");
+            mounted.sh("touch d/last");
+            assert_eq!(told("d/last", "oclass").unwrap(), "S1", "{options}");
+            assert_eq!(told("d/last", "chunk_size").unwrap(), "65536", "{options}");
+            // Whatever copies all attributes takes none of these along.
+            mounted.sh("cp -a d copy; rm -r copy");
+        }
+    }
+}
+
+#[test]
 fn read_only_means_read_only() {
     for system in systems(Durability::Memory) {
         let writable = system.mount("cache=none");

@@ -4,7 +4,7 @@
 use crate::target::Target;
 use placement::layout;
 use types::{Oid, PoolId, Rank, TargetId};
-use wire::map::{EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::map::{EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState};
 
 /// A layout may name every target of the map several times over, and tables are made on the way.
 const AMPLIFICATION: usize = 512;
@@ -44,6 +44,10 @@ fn seeds() -> Vec<Vec<u8>> {
             epoch: 1,
             weights: (0..8).map(|id| (TargetId(id), 60_000 + 1_000 * id)).collect(),
         }],
+        outs: vec![OutTarget { target: TargetId(1), round: 2, epoch: 1 }],
+        next: Some(
+            (1..3).map(|id| OutTarget { target: TargetId(id), round: id, epoch: 1 }).collect(),
+        ),
     });
     let ids = ["S1", "S4", "SX", "RP_3GX", "EC_4P2G2"].iter().zip(1..).map(|(class, at)| {
         let class = class.parse().expect("a class");

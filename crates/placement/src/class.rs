@@ -26,8 +26,9 @@ pub fn check_class(class: ObjClass, props: &ContProps, map: &PoolMap) -> Result<
             Code::Redundancy,
             format!(
                 "class {class} survives the loss of {factor} targets, the container demands {} \
-                 (rd_fac)",
-                props.rd_fac
+                 (rd_fac); use {} or a stronger one",
+                props.rd_fac,
+                class.at_least(props.rd_fac)
             ),
         ));
     }
@@ -40,7 +41,9 @@ pub fn check_class(class: ObjClass, props: &ContProps, map: &PoolMap) -> Result<
     if members > targets {
         return Err(Error::new(
             Code::Redundancy,
-            format!("class {class} needs {members} targets, the pool has {targets}"),
+            format!(
+                "class {class} needs {members} targets, the pool has {targets}; use fewer copies"
+            ),
         ));
     }
     Ok(())

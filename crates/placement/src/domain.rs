@@ -8,17 +8,22 @@
 
 use crate::draw::Lot;
 use types::{Code, Error, Rank, Result, TargetId};
-use wire::map::PoolMap;
+use wire::map::{EngineInfo, PoolMap};
 
 /// Where one target is: its engine's domain path, then the engine itself.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+pub(crate) struct Place<'a> {
     path: &'a [String],
     rank: Rank,
 }
 
-impl Place<'_> {
-    fn shared_depth(&self, other: &Place<'_>) -> usize {
+impl<'a> Place<'a> {
+    /// That of an engine's targets.
+    pub fn of(engine: &'a EngineInfo) -> Place<'a> {
+        Place { path: &engine.domain, rank: engine.rank }
+    }
+
+    pub fn shared_depth(&self, other: &Place<'_>) -> usize {
         let shared = self.path.iter().zip(other.path).take_while(|(a, b)| a == b).count();
         shared + (self.rank == other.rank) as usize
     }
@@ -55,8 +60,7 @@ pub fn spread(
                 ),
             )
         })?;
-        let place = Place { path: &engine.domain, rank: engine.rank };
-        candidates.push(Candidate { target: lot.target, place, used: 0 });
+        candidates.push(Candidate { target: lot.target, place: Place::of(engine), used: 0 });
     }
     // Nobody can share less than what all targets share, so a search may stop there.
     let common = |place: &Place<'_>| place.shared_depth(&candidates[0].place);

@@ -26,7 +26,8 @@ fn lands_on(hint: u32, set: &PlacementSet) -> Option<TargetId> {
     draw::winner(key, set)
 }
 
-/// A hint with which objects of `class` have group 0 on `members`, in this order; the search begins at `first`.
+/// A hint with which objects of `class` have group 0 on `members` ([`crate::Layout::placed`]), in this order; the search begins
+/// at `first`.
 ///
 /// `None` when the map lacks its newest placement epoch, the class has other numbers of members, or the search gave
 /// up: no such hint is likely among a few thousand words in very large pools.
@@ -46,7 +47,7 @@ pub fn hint_beside(
     let words = (0..tries.min(BESIDE_TRIES_MAX)).map(|at| first.wrapping_add(at as u32));
     words.into_iter().find(|word| {
         let placed = crate::layout(oid.with_placement_hint(*word), map);
-        placed.is_ok_and(|layout| layout.members(0) == members)
+        placed.is_ok_and(|layout| layout.placed(0) == members)
     })
 }
 

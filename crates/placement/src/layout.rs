@@ -5,6 +5,7 @@
 //! groups. Redundant objects take the members of each group from the same order, kept apart by
 //! fault domain.
 
+use crate::spare::Changed;
 use crate::{domain, draw};
 use smallvec::SmallVec;
 use types::{Code, DkeyKind, Error, GroupCount, Oid, Result, TargetId, hash};
@@ -12,11 +13,14 @@ use wire::map::{DownReason, PlacementSet, PoolMap, TargetInfo, TargetState};
 
 /// The groups of one object; every group has the same number of members.
 ///
-/// Up to eight members in all cost no allocation.
+/// Up to eight members in all cost no allocation while no target is out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    members: SmallVec<[TargetId; 8]>,
+    /// As drawn, group by group.
+    placed: SmallVec<[TargetId; 8]>,
     width: usize,
+    /// Where other targets have or are to have the places of some.
+    changed: Option<Box<Changed>>,
 }
 
 /// Places an object.
@@ -33,7 +37,7 @@ pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
     let width = class.scheme.members();
     if class.groups == GroupCount::Count(1) && width == 1 {
         let target = draw::winner(oid.placement_key(), set).ok_or_else(|| no_weight(map))?;
-        return Ok(Layout { members: SmallVec::from_slice(&[target]), width });
+        return Ok(Layout { placed: SmallVec::from_slice(&[target]), width, changed: None });
     }
     let mut lots: SmallVec<[draw::Lot; 32]> = draw::lots(oid.placement_key(), set).collect();
     if lots.is_empty() {
@@ -60,17 +64,19 @@ pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
     }
     lots.sort_unstable();
     if width == 1 {
-        return Ok(Layout { members: lots.iter().map(|lot| lot.target).collect(), width });
+        let placed = lots.iter().map(|lot| lot.target).collect();
+        return Ok(Layout { placed, width, changed: None });
     }
-    let mut members = SmallVec::with_capacity(width * group_count);
-    domain::spread(&lots, width, group_count, map, |target| members.push(target))?;
-    Ok(Layout { members, width })
+    let mut placed = SmallVec::with_capacity(width * group_count);
+    domain::spread(&lots, width, group_count, map, |target| placed.push(target))?;
+    let changed = Changed::of(&placed, width, map);
+    Ok(Layout { placed, width, changed })
 }
 
 impl Layout {
     /// Number of groups, at least one.
     pub fn group_count(&self) -> usize {
-        self.members.len() / self.width
+        self.placed.len() / self.width
     }
 
     /// The group that holds `dkey` of `oid`, which must be the object this layout is of.
@@ -96,10 +102,31 @@ impl Layout {
     ///
     /// Panics when there is no such group.
     pub fn members(&self, group: usize) -> &[TargetId] {
-        &self.members[group * self.width..][..self.width]
+        &self.targets()[group * self.width..][..self.width]
     }
 
-    /// The members of a group that do what its leader does, itself among them: those that are not lost.
+    /// The members that a group has while no target is out. Groups for which this is the same have the same members
+    /// whatever happens.
+    ///
+    /// Panics when there is no such group.
+    pub fn placed(&self, group: usize) -> &[TargetId] {
+        &self.placed[group * self.width..][..self.width]
+    }
+
+    /// Who is to be a member of a group and gets what its members have: see [`PoolMap::next`].
+    pub fn joiners(&self, group: usize) -> impl Iterator<Item = TargetId> + '_ {
+        let all = self.changed.iter().flat_map(|changed| &changed.joiners);
+        all.filter(move |(of, _)| *of as usize == group).map(|(_, target)| *target)
+    }
+
+    /// All that a group's updates go to while they are there: its members, then those that join it.
+    ///
+    /// Panics when there is no such group.
+    pub fn everyone(&self, group: usize) -> SmallVec<[TargetId; 6]> {
+        self.members(group).iter().copied().chain(self.joiners(group)).collect()
+    }
+
+    /// Those who do what a group's leader does, itself among them: members and joiners that are not lost.
     ///
     /// Panics when there is no such group.
     pub fn followers<'a>(
@@ -107,18 +134,19 @@ impl Layout {
         group: usize,
         map: &'a PoolMap,
     ) -> impl Iterator<Item = TargetId> + 'a {
-        self.members(group).iter().copied().filter(|&target| follows(target, map))
+        let all = self.members(group).iter().copied().chain(self.joiners(group));
+        all.filter(|&target| follows(target, map))
     }
 
     /// All members of all groups, group by group; a target may occur in several groups of a
     /// redundant object.
     pub fn targets(&self) -> &[TargetId] {
-        &self.members
+        self.changed.as_ref().map_or(&self.placed, |changed| &changed.members)
     }
 
     /// The first member of group 0: where an object's own facts are kept.
     pub fn home(&self) -> TargetId {
-        self.members[0]
+        self.targets()[0]
     }
 
     /// The leader of a group: its first member that serves requests; `None` when none does. An only member is the one

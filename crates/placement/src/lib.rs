@@ -3,9 +3,9 @@
 //! Every client and every engine computes the same answer, so nobody has to be asked.
 //!
 //! Invariants:
-//! - The answer depends on the object id and on the [`wire::map::PlacementSet`] of the object's
-//!   placement epoch only. A change of a target's *state* moves nothing; a change of targets
-//!   or weights opens a new placement epoch and touches no existing object.
+//! - The answer depends on the object id, on the [`wire::map::PlacementSet`] of the object's
+//!   placement epoch, and on which targets are *out* ([`wire::map::OutTarget`]) only. A change of a target's *state* moves nothing; a
+//!   change of targets or weights opens a new placement epoch and touches no existing object.
 //! - Only integer arithmetic is used, so that every machine draws the same lots for ever.
 //!
 //! Method: weighted rendezvous hashing with exponential draws, as CRUSH's straw2 buckets have
@@ -21,6 +21,7 @@ mod draw;
 mod hint;
 mod layout;
 mod losses;
+mod spare;
 
 pub use class::check_class;
 pub use hint::{HintTable, hint_beside, hint_for};

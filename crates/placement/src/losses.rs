@@ -26,7 +26,8 @@ pub fn losses(width: usize, map: &PoolMap, answers: impl Fn(Rank) -> bool) -> Lo
         let is_unavailable = !placed.iter().all(serves);
         return Losses { copies_left: usize::from(!is_unavailable), is_unavailable };
     }
-    let apart = domains(width, &placed, map);
+    let placed = without_replaced(width, placed, map);
+    let apart = domains(width, &placed, map).1;
     let is_missing = |target: &&&TargetInfo| !is_live(target.id, map) || !answers(target.rank);
     let missing: Vec<&TargetInfo> = placed.iter().filter(is_missing).copied().collect();
     // A group in which `last` is the one who would know most, and cannot be asked.
@@ -71,8 +72,32 @@ fn is_placed_on(target: TargetId, map: &PoolMap) -> bool {
     weights.clone().any(|(id, weight)| *id == target && *weight > 0)
 }
 
-/// Numbers of the domains that members of groups of `width` do not share: of the widest kind of which there are enough.
-fn domains(width: usize, placed: &[&TargetInfo], map: &PoolMap) -> BTreeMap<TargetId, usize> {
+/// Leaves out targets that others stand in for in all groups: in some they may have kept their places.
+fn without_replaced<'a>(
+    width: usize,
+    mut placed: Vec<&'a TargetInfo>,
+    map: &PoolMap,
+) -> Vec<&'a TargetInfo> {
+    for round in map.outs.chunk_by(|a, b| a.round == b.round) {
+        let goes = |target: &&TargetInfo| round.iter().any(|out| out.target == target.id);
+        let (going, left): (Vec<&TargetInfo>, Vec<&TargetInfo>) =
+            placed.iter().copied().partition(goes);
+        let depth = domains(width, &placed, map).0;
+        let has_whole_groups = going.len() >= width;
+        if domains(width, &left, map).0 == depth && left.len() >= width && !has_whole_groups {
+            placed = left;
+        }
+    }
+    placed
+}
+
+/// Numbers of the domains that members of groups of `width` do not share: of the widest kind of which there are enough, and how
+/// deep those are.
+fn domains(
+    width: usize,
+    placed: &[&TargetInfo],
+    map: &PoolMap,
+) -> (usize, BTreeMap<TargetId, usize>) {
     let path =
         |target: &TargetInfo| map.engine_of(target.id).map_or(&[][..], |engine| &engine.domain[..]);
     let depth_max = placed.iter().map(|target| path(target).len()).max().unwrap_or(0);
@@ -87,8 +112,8 @@ fn domains(width: usize, placed: &[&TargetInfo], map: &PoolMap) -> BTreeMap<Targ
             numbers.insert(target.id, number);
         }
         if known.len() >= width {
-            return numbers;
+            return (depth, numbers);
         }
     }
-    placed.iter().enumerate().map(|(at, target)| (target.id, at)).collect()
+    (usize::MAX, placed.iter().enumerate().map(|(at, target)| (target.id, at)).collect())
 }

@@ -16,6 +16,8 @@ fn map_of(engines: &[(&[&str], u32)]) -> PoolMap {
         engines: Vec::new(),
         targets: Vec::new(),
         placements: vec![PlacementSet { epoch: 0, weights: Vec::new() }],
+        outs: Vec::new(),
+        next: None,
     };
     for (at, (domain, target_count)) in engines.iter().enumerate() {
         let rank = Rank(at as u32);

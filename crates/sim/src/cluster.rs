@@ -29,6 +29,7 @@ pub struct Cluster {
     spec: ClusterSpec,
     store: StoreConfig,
     serving: RefCell<Vec<Option<Serving>>>,
+    rebuild_after_s: Option<u32>,
 }
 
 impl Cluster {
@@ -39,9 +40,18 @@ impl Cluster {
 
     /// Starts all engines, their stores with these settings.
     pub fn start_with(spec: ClusterSpec, store: StoreConfig) -> Result<Cluster> {
+        Cluster::start_healing(spec, store, None)
+    }
+
+    /// The same, with others that stand in for targets that are down for so long.
+    pub fn start_healing(
+        spec: ClusterSpec,
+        store: StoreConfig,
+        rebuild_after_s: Option<u32>,
+    ) -> Result<Cluster> {
         let world = SimWorld::new(spec.seed);
         let serving = RefCell::new((0..spec.engines).map(|_| None).collect());
-        let cluster = Cluster { world, spec, store, serving };
+        let cluster = Cluster { world, spec, store, serving, rebuild_after_s };
         for at in 0..cluster.spec.engines {
             cluster.block_on(cluster.start_engine(at))?;
         }
@@ -76,6 +86,7 @@ impl Cluster {
             message_memory: None,
             down_after_s: None,
             failover: true,
+            rebuild_after_s: self.rebuild_after_s,
             metrics: None,
             catalog: CatalogConfig::default(),
             store: self.store.clone(),

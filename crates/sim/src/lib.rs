@@ -21,8 +21,17 @@ pub use cluster::{Cluster, ClusterSpec};
 
 pub use local::LocalSystem;
 
-/// Seeds of a test: from 0 on, so many; `AZEKURA_SIM_SEEDS` asks for more.
+/// Seeds of a test: from 0 on, so many; `AZEKURA_SIM_SEEDS` asks for more, `AZEKURA_SIM_SEED` for one, of which
+/// engines tell what `RUST_LOG` says.
 pub fn seeds(default: u64) -> std::ops::Range<u64> {
+    let one = std::env::var("AZEKURA_SIM_SEED").ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = one {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        let said = tracing_subscriber::fmt().with_env_filter(filter).without_time();
+        // Another test of the program may have done it.
+        let _ = said.with_writer(std::io::stderr).with_ansi(false).try_init();
+        return seed..seed + 1;
+    }
     let count = std::env::var("AZEKURA_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
     0..count.unwrap_or(default)
 }

@@ -55,6 +55,7 @@ impl LocalSystem {
             message_memory: None,
             down_after_s: None,
             failover: true,
+            rebuild_after_s: None,
             metrics: None,
             catalog: CatalogConfig::default(),
             store: StoreConfig::default(),

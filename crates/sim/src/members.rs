@@ -82,15 +82,49 @@ pub async fn difference(client: &Client, cont: &Container, oid: Oid) -> Result<O
     Ok(None)
 }
 
-/// Waits until all targets of the pool are whole; what is not, after two minutes of the world's clock.
-pub async fn await_whole(client: &Client) -> Result<Option<String>> {
+/// What is wrong when a target holds something of an object that it is no member of.
+pub async fn leftover(client: &Client, cont: &Container, oid: Oid) -> Result<Option<String>> {
+    let map = newest_map(client).await?;
+    let layout = placement::layout(oid, &map)?;
+    // The digest of nothing: no object has this number.
+    let none = Oid { lo: u64::MAX, ..oid };
+    for group in 0..layout.group_count() {
+        let others = map.targets.iter().map(|target| target.id);
+        for target in others.filter(|target| !layout.everyone(group).contains(target)) {
+            let of = async |oid: Oid| {
+                digest(client, &map, target, cont.id(), oid.unit(group as u32)).await
+            };
+            if of(oid).await? != of(none).await? {
+                let unit = oid.unit(group as u32);
+                return Ok(Some(format!("target {target} holds something of unit {unit}")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Waits until the map of the pool is as wanted; what it is, after two minutes of the world's clock.
+pub async fn await_map(
+    client: &Client,
+    is_wanted: impl Fn(&PoolMap) -> bool,
+) -> Result<Option<String>> {
     for _ in 0..600 {
-        let map = newest_map(client).await?;
-        if map.targets.iter().all(|target| target.state == TargetState::Up) {
+        if is_wanted(&*newest_map(client).await?) {
             return Ok(None);
         }
         client.env().sleep(LOOK_PAUSE).await;
     }
     let map = newest_map(client).await?;
-    Ok(Some(format!("not whole after two minutes: {:?}", map.targets)))
+    let (targets, outs, next) = (&map.targets, &map.outs, &map.next);
+    Ok(Some(format!("not so after two minutes: {targets:?}, out: {outs:?}, next: {next:?}")))
+}
+
+/// Waits until all targets of the pool are whole and in their places; what is not, after two minutes of the world's clock.
+pub async fn await_whole(client: &Client) -> Result<Option<String>> {
+    let is_whole = |map: &PoolMap| {
+        map.targets.iter().all(|target| target.state == TargetState::Up)
+            && map.outs.is_empty()
+            && map.next.is_none()
+    };
+    await_map(client, is_whole).await
 }

@@ -18,6 +18,8 @@ pub const BODY_BYTES_MAX: usize = 4 << 20;
 pub const INLINE_BYTES_MAX: usize = 4096;
 /// Longest extended attribute value, bytes (Linux `XATTR_SIZE_MAX`).
 pub const XATTR_BYTES_MAX: usize = 64 << 10;
+/// Most copies of an object: those of classes `RP_6`.
+pub const COPIES_MAX: usize = 6;
 /// Most hard links to one file.
 pub const LINK_COUNT_MAX: u32 = 65_000;
 /// Default chunk of a file, bytes; the same as DAOS's.

@@ -52,6 +52,8 @@ pub(crate) struct Contents {
     pub last_epoch: Epoch,
     /// There is, or was, a unit of a group of several members.
     pub holds_copies: bool,
+    /// See [`crate::PoolShard::lacks_since`].
+    pub lacks_since: Option<Epoch>,
     /// Arrays to be looked at by aggregation.
     pub fragments: Fragments,
     /// Where sweeps of objects that need several slices go on; from the start after a restart.
@@ -305,6 +307,7 @@ impl Contents {
             RecordDf::Scrub { progress } => self.scrub = progress,
             RecordDf::Opener { client, holds } => self.note_opener(client, holds, Lsn(0)),
             RecordDf::HoldsCopies => self.holds_copies = true,
+            RecordDf::Lacks { since } => self.lacks_since = since,
             RecordDf::Install(install) => self.replay_install(&install, &mut effects, space)?,
             RecordDf::InstallFacts { cont, unit, epochs, facts } => {
                 let facts = facts.iter().map(Facts::from_durable).collect();
@@ -392,7 +395,8 @@ impl Contents {
             | RecordDf::BadBlocks { .. }
             | RecordDf::Scrub { .. }
             | RecordDf::Opener { .. }
-            | RecordDf::HoldsCopies => self.replay(record, &mut Space::default()),
+            | RecordDf::HoldsCopies
+            | RecordDf::Lacks { .. } => self.replay(record, &mut Space::default()),
             _ => Err(Error::new(Code::Csum, "a table holds a record of the log")),
         }
     }
@@ -455,6 +459,9 @@ impl Contents {
         }
         if self.holds_copies {
             add(&RecordDf::HoldsCopies);
+        }
+        if self.lacks_since.is_some() {
+            add(&RecordDf::Lacks { since: self.lacks_since });
         }
         (out, count)
     }

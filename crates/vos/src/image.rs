@@ -268,6 +268,11 @@ fn encode(
     })
 }
 
+/// The image of a dkey that is not there.
+pub fn image_of_nothing(unit: Unit, dkey: &[u8]) -> Vec<u8> {
+    encode(unit, dkey, &DkeyContents::default(), CsumKind::Off, &[])
+}
+
 /// What names a dkey to those who look for what is not in memory or not settled.
 fn touched<'a>(unit: Unit, dkey: &'a [u8]) -> Op<'a> {
     let dkeys = vec![serde_bytes::Bytes::new(dkey)];

@@ -149,6 +149,11 @@ impl Offline {
         Ok(Offline { store, writes })
     }
 
+    /// The engine whose target it is; `None`: nobody's yet.
+    pub fn engine(&self) -> Option<[u8; 16]> {
+        self.store.owner().map(|owner| owner.engine)
+    }
+
     /// What is on the target.
     pub async fn stat(&self) -> Result<TargetReport> {
         let mut pools = Vec::new();

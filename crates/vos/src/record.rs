@@ -290,6 +290,8 @@ pub(crate) enum RecordDf<'a> {
     HoldsCopies,
     /// A reply is no part of the retry window any more.
     ForgetReply { tx: TxId },
+    /// From an epoch on changes come while others are missing; `None`: nothing is missing.
+    Lacks { since: Option<Epoch> },
 }
 
 /// All of a dkey; what was there goes away, and so does its past.
@@ -631,6 +633,8 @@ mod tests {
                 vec![21, 7, 1, 2, 3, 4, 6, 5, 4, 1, 5, 3, 2, 7, 1],
             ),
             (RecordDf::HoldsCopies, vec![22]),
+            (RecordDf::Lacks { since: Some(Epoch(6)) }, vec![24, 1, 6]),
+            (RecordDf::Lacks { since: None }, vec![24, 0]),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (

@@ -560,7 +560,7 @@ impl Store {
 }
 
 /// Removes all files of a directory.
-async fn empty(disk: &Rc<dyn Disk>, dir: &Path) -> Result<()> {
+pub(crate) async fn empty(disk: &Rc<dyn Disk>, dir: &Path) -> Result<()> {
     for entry in disk.list(dir).await? {
         disk.remove(&dir.join(&entry.name)).await?;
     }

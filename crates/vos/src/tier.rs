@@ -116,7 +116,7 @@ pub(crate) struct Place {
     /// What the user calls it.
     pub name: String,
     /// A device of its own.
-    is_raw: bool,
+    pub is_raw: bool,
     _lock: Box<dyn Lock>,
 }
 
@@ -132,7 +132,8 @@ impl Place {
         self.disk.room(&self.root).await
     }
 
-    async fn superblock(&self) -> Result<Option<SuperblockDf>> {
+    /// What it says of itself; `None` when it holds nothing.
+    pub(crate) async fn superblock(&self) -> Result<Option<SuperblockDf>> {
         match read_sealed(&self.disk, &self.root.join("superblock")).await {
             Ok(raw) => decode_superblock(&raw)
                 .map(Some)
@@ -193,7 +194,12 @@ async fn make_dir(disk: &Rc<dyn Disk>, path: &Path) -> Result<()> {
 }
 
 /// Opens one device; a directory is made if it is missing and `make` says so.
-async fn open_place(disk: &Rc<dyn Disk>, path: &Path, part: Part, make: bool) -> Result<Place> {
+pub(crate) async fn open_place(
+    disk: &Rc<dyn Disk>,
+    path: &Path,
+    part: Part,
+    make: bool,
+) -> Result<Place> {
     let note = format!("pid {} on {}", std::process::id(), env::host_identity());
     let mut name = path.display().to_string();
     if part.count > 1 {
@@ -269,7 +275,7 @@ fn describe(superblock: &SuperblockDf) -> String {
     }
 }
 
-fn wrong(place: &Place, text: String) -> Error {
+pub(crate) fn wrong(place: &Place, text: String) -> Error {
     Error::new(Code::Inval, format!("wrong device: {} {text}", place.name))
 }
 

@@ -154,6 +154,16 @@ pub(crate) async fn open_raw(
     Ok(Some(Raw { disk: Rc::new(VolumeDisk(Rc::new(volume))), lock }))
 }
 
+/// Makes a part of a device look as if it had never been a volume. Its lock must be held; its names must be gone.
+pub(crate) async fn wipe(disk: &Rc<dyn Disk>, path: &Path, part: Part) -> Result<()> {
+    let options = OpenOptions { direct: true, ..OpenOptions::default() };
+    let plain = disk.open(path, options).await?;
+    let synced = disk.open(path, OpenOptions { dsync: true, ..options }).await?;
+    let volume = Volume::open(plain, synced, part).await?;
+    let zeros = AlignedBuf::try_zeroed(UNIT_BYTES as usize)?;
+    volume.synced.write_at(volume.base, zeros).await.1
+}
+
 struct Volume {
     plain: Rc<dyn File>,
     synced: Rc<dyn File>,

@@ -203,6 +203,12 @@ pub enum ControlRequest {
     /// A target that was behind under a map holds all that it should: it is up. `Stale` when that is not the newest map;
     /// `Busy` when another one is away that may have more. Reply: `Done`.
     TargetCaughtUp { pool: PoolId, target: TargetId, map_version: u32 },
+    /// A target that is behind under a map, and lacked nothing that anybody was told of, is about to miss something for want
+    /// of room. Once the map says so, it may. `Stale` when that is not the newest map. Reply: `Done`.
+    TargetLacks { pool: PoolId, target: TargetId, map_version: u32 },
+    /// Under this map a target has all that the groups have that it is to join ([`crate::map::PoolMap::next`]). When all that are up
+    /// say so, they are members. `Stale` when that is not the newest map. Reply: `Done`.
+    TargetJoined { pool: PoolId, target: TargetId, map_version: u32 },
     /// A copy of what the catalog holds of engines, pools and containers, page by page, for engines
     /// that go on with it when the catalog is away. Reply: `CatalogCopy`.
     CatalogCopy {
@@ -251,6 +257,8 @@ impl ControlRequest {
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
+                | ControlRequest::TargetJoined { .. }
+                | ControlRequest::TargetLacks { .. }
                 | ControlRequest::CatalogCopy { .. }
                 | ControlRequest::Leave { .. }
                 | ControlRequest::EngineStop { .. }
@@ -267,6 +275,8 @@ impl ControlRequest {
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
+                | ControlRequest::TargetJoined { .. }
+                | ControlRequest::TargetLacks { .. }
                 | ControlRequest::Leave { .. }
         );
         self.is_repeatable() && !asks_targets

@@ -88,6 +88,18 @@ pub struct PlacementSet {
     pub weights: Vec<(TargetId, u32)>,
 }
 
+/// A target that other targets stand in for: in each group that it was placed in and that another one can be found for,
+/// that one has its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OutTarget {
+    pub target: TargetId,
+    /// Those with the same number went at the same time, those with a smaller one before. A group all of whose members went at
+    /// the same time keeps them: nobody else has what it held.
+    pub round: u32,
+    /// The placement epoch among whose targets others are chosen.
+    pub epoch: u8,
+}
+
 /// The map of one pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolMap {
@@ -100,6 +112,11 @@ pub struct PoolMap {
     pub targets: Vec<TargetInfo>,
     /// Placement epochs, oldest first; the last is used for new objects.
     pub placements: Vec<PlacementSet>,
+    /// Targets that others stand in for, ascending by round and id.
+    pub outs: Vec<OutTarget>,
+    /// What `outs` is to become. Who is a member of a group then, and is not now, *joins* it: it does what members do,
+    /// gets what they have, and does not lead. `None` when nothing moves.
+    pub next: Option<Vec<OutTarget>>,
 }
 
 impl TargetInfo {

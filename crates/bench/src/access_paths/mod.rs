@@ -8,10 +8,10 @@ mod mounted;
 mod plot;
 
 use crate::place::Where;
-use crate::report::{Machine, Spread};
+use crate::report::Machine;
 use crate::suite::Figure;
 use crate::suite::bed::Bed;
-use crate::suite::collect::Collector;
+use crate::suite::collect::{Collector, median, ratios, values};
 use crate::suite::say;
 use crate::table::{Table, bytes, rate};
 use crate::{Phase, io, md};
@@ -146,25 +146,15 @@ pub fn rate_name(way: Way, phase: Phase) -> String {
 }
 
 impl Report {
-    fn values(&self, name: &str) -> &[f64] {
-        self.figures.iter().find(|figure| figure.name == name).map_or(&[], |figure| &figure.values)
-    }
-
     /// The median of a figure; `None` when it was never measured.
     pub fn median(&self, name: &str) -> Option<f64> {
-        let values = self.values(name);
-        (!values.is_empty()).then(|| Spread::of(values).median)
+        median(values(&self.figures, name))
     }
 
     /// The median over the rounds of one figure divided by another; `None` when a round lacks
     /// either.
     pub fn ratio(&self, over: &str, under: &str) -> Option<f64> {
-        let (over, under) = (self.values(over), self.values(under));
-        if over.is_empty() || over.len() != under.len() {
-            return None;
-        }
-        let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
-        Some(Spread::of(&ratios).median)
+        median(&ratios(&self.figures, over, under))
     }
 
     /// For people: one line per pattern, one column per way, ratios to the library.

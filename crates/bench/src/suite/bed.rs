@@ -12,10 +12,18 @@ use types::{Code, ContLayout, ContProps, Durability, Error, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
 
-/// Targets of the one engine.
-const TARGETS: u32 = 2;
+/// One engine of two targets, where an experiment is not about more.
+const SMALL: Size = Size { engines: 1, targets: 2 };
 /// Of a pool's bytes this part is for the index: a suite makes many small files.
 const SCM_PERCENT: u8 = 50;
+
+/// How large a system is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size {
+    pub engines: u32,
+    /// Of each engine.
+    pub targets: u32,
+}
 
 /// A running system and a directory beside it for the yardstick.
 pub struct Bed {
@@ -36,6 +44,11 @@ impl Bed {
 
     /// The same with pools of another durability.
     pub fn start_with(dir: &Path, binary: &Path, durability: Durability) -> Result<Bed> {
+        Bed::start_of(SMALL, dir, binary, durability)
+    }
+
+    /// The same of another size.
+    pub fn start_of(size: Size, dir: &Path, binary: &Path, durability: Durability) -> Result<Bed> {
         let root = dir.join(format!("azekura-bench-{}", std::process::id()));
         std::fs::create_dir(&root)
             .map_err(|error| Error::io(format!("making {}", root.display()), error))?;
@@ -49,9 +62,10 @@ impl Bed {
             durability,
         };
         let before = Instant::now();
-        let targets = TARGETS.to_string();
+        let (engines, targets) = (size.engines.to_string(), size.targets.to_string());
         let kept = durability.to_string();
-        bed.command(&["up", "--engines", "1", "--targets", &targets, "--durability", &kept])?;
+        let numbers = ["--engines", &engines, "--targets", &targets];
+        bed.command(&[&["up"], &numbers[..], &["--durability", &kept]].concat())?;
         bed.up_seconds = before.elapsed().as_secs_f64();
         let address = SystemAddress::from_dir(&bed.system_dir())?;
         let client = Client::connect(ConnectOptions::new(address))?;

@@ -44,24 +44,38 @@ impl Collector {
 
     /// The values of a figure; empty when it was never measured.
     pub fn values(&self, name: &str) -> &[f64] {
-        self.figures.iter().find(|figure| figure.name == name).map_or(&[], |figure| &figure.values)
+        values(&self.figures, name)
     }
 
-    /// Quotients of two figures, round by round. Rounds that one of them lacks do not count:
-    /// the sides are only comparable within a round, so nothing is given when one side failed
-    /// in some rounds.
+    /// Quotients of two figures, round by round; see [`ratios`].
     pub fn ratios(&self, over: &str, under: &str) -> Vec<f64> {
-        let (over, under) = (self.values(over), self.values(under));
-        if over.len() != under.len() {
-            return Vec::new();
-        }
-        over.iter().zip(under).map(|(over, under)| over / under).collect()
+        ratios(&self.figures, over, under)
     }
 
     /// Figures, and failures.
     pub fn into_parts(self) -> (Vec<Figure>, Vec<(String, String)>) {
         (self.figures, self.failures)
     }
+}
+
+/// The values of a figure; empty when it was never measured.
+pub fn values<'a>(figures: &'a [Figure], name: &str) -> &'a [f64] {
+    figures.iter().find(|figure| figure.name == name).map_or(&[], |figure| &figure.values)
+}
+
+/// Quotients of two figures, round by round. Rounds that one of them lacks do not count: the sides
+/// are only comparable within a round, so nothing is given when one side failed in some rounds.
+pub fn ratios(figures: &[Figure], over: &str, under: &str) -> Vec<f64> {
+    let (over, under) = (values(figures, over), values(figures, under));
+    if over.len() != under.len() {
+        return Vec::new();
+    }
+    over.iter().zip(under).map(|(over, under)| over / under).collect()
+}
+
+/// The median over the rounds; `None` when there is none.
+pub fn median(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| Spread::of(values).median)
 }
 
 /// All figures, for people.

@@ -6,6 +6,7 @@ use super::obj::ObjHandle;
 use super::{class, dfs_obj_t, dfs_t, now};
 use crate::ctypes::{daos_handle_t, daos_oclass_id_t, dfs_obj_info_t};
 use crate::guard;
+use ::dfs::LayoutChange;
 use libc::{c_char, mode_t};
 use types::{Code, Error, GroupCount, ObjClass, Result, Scheme};
 
@@ -133,8 +134,12 @@ pub unsafe extern "C" fn dfs_obj_set_oclass(
                 "the class of a file is fixed when it is made",
             ));
         }
-        let chunk_bytes = here.obj.share().own_chunk_bytes();
-        here.fs.set_layout(&here.obj, class, class, chunk_bytes).await?;
+        let change = LayoutChange {
+            file_class: Some(class),
+            dir_class: Some(class),
+            ..LayoutChange::default()
+        };
+        here.fs.change_layout(&here.obj, change).await?;
         here.publish();
         Ok(())
     })
@@ -158,9 +163,9 @@ pub unsafe extern "C" fn dfs_obj_set_chunk_size(
             let text = "the chunk size of a file is fixed when it is made";
             return Err(Error::new(Code::NotSupported, text));
         }
-        let known = here.obj.share();
-        let csize = super::chunk_of(csize)?;
-        here.fs.set_layout(&here.obj, known.file_class(), known.dir_class(), csize).await?;
+        let change =
+            LayoutChange { chunk_bytes: Some(super::chunk_of(csize)?), ..LayoutChange::default() };
+        here.fs.change_layout(&here.obj, change).await?;
         here.publish();
         Ok(())
     })

@@ -206,7 +206,7 @@ pub fn oid_out(oid: Oid) -> daos_obj_id_t {
 }
 
 /// Opens an object, which need not exist. Asks nobody. `-DER_INVAL` for an id that
-/// `daos_obj_generate_oid` did not make.
+/// `daos_obj_generate_oid` did not make, or whose class is weaker than the container demands.
 ///
 /// # Safety
 /// `oh` is good for writing until completion; `ev` is NULL or an event.
@@ -226,7 +226,13 @@ pub unsafe extern "C" fn daos_obj_open(
         let cont = ContHandle::of(coh)?;
         let writable = writable_mode(mode, &cont)?;
         let oid = oid_in(oid);
-        oid.class()?;
+        let (class, rd_fac) = (oid.class()?, cont.info.props.rd_fac);
+        if class.scheme.redundancy_factor() < rd_fac {
+            // Made for another container; here it would hold less than was promised.
+            let text =
+                format!("object {oid} is of class {class}, the container demands rd_fac {rd_fac}");
+            return Err(Error::inval(text));
+        }
         let object = Arc::new(ObjHandle { cont, oid, writable });
         oh.set(daos_handle_t { cookie: handle::add(object)? });
         Ok(())

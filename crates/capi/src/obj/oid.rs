@@ -26,8 +26,9 @@ const HINTS_ALL: u16 = (1 << 10) - 1;
 /// and placement epoch are filled in above. With class 0 one is chosen by hints, or else by type
 /// and the container's properties.
 ///
-/// `-DER_INVAL` for a type or class that is not one; `-DER_NOSYS` for a class this version does
-/// not offer; `-DER_RF` for one that survives less than the container demands.
+/// `-DER_INVAL` for a type or class that is not one, for a class that survives less than the
+/// container demands, and for one of more copies than the pool has room for; `-DER_NOSYS` for a
+/// class this version does not offer.
 ///
 /// # Safety
 /// `oid` is NULL or good for reading and writing.
@@ -66,6 +67,23 @@ pub unsafe extern "C" fn daos_obj_generate_oid(
     })
 }
 
+/// [`daos_obj_generate_oid`], as DAOS's shared library calls it.
+///
+/// # Safety
+/// As for [`daos_obj_generate_oid`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn daos_obj_generate_oid2(
+    coh: daos_handle_t,
+    oid: *mut daos_obj_id_t,
+    r#type: u32,
+    cid: daos_oclass_id_t,
+    hints: daos_oclass_hints_t,
+    args: u32,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { daos_obj_generate_oid(coh, oid, r#type, cid, hints, args) }
+}
+
 fn class_for(
     cid: daos_oclass_id_t,
     hints: daos_oclass_hints_t,
@@ -73,38 +91,28 @@ fn class_for(
     cont: &ContHandle,
     map: &PoolMap,
 ) -> Result<ObjClass> {
-    let targets = map.targets.len() as u32;
+    let (engines, targets) = (map.engines.len() as u32, map.targets.len() as u32);
     if cid != oclass::UNKNOWN {
-        return oclass::resolve(cid, map.engines.len() as u32, targets).ok_or_else(|| {
-            match oclass::name_of(cid) {
-                Some(name) => {
-                    Error::new(Code::NotSupported, format!("class {name} is not offered"))
-                }
-                None => Error::inval(format!("{cid:#x} is not an object class")),
-            }
+        return oclass::resolve(cid, engines, targets).ok_or_else(|| match oclass::name_of(cid) {
+            Some(name) => Error::new(Code::NotSupported, format!("class {name} is not offered")),
+            None => Error::inval(format!("{cid:#x} is not an object class")),
         });
     }
     let props = &cont.info.props;
     // The container's own default, unless it was never changed.
-    if hints == 0 && props.oclass != ObjClass::S1 {
+    if hints == 0 && props.oclass != ObjClass::S1.at_least(props.rd_fac) {
         return Ok(props.oclass);
     }
-    Ok(chosen(hints, kind, props.rd_fac, targets))
+    Ok(chosen(hints, kind, props.rd_fac, engines, targets))
 }
 
-/// The class that hints, the type and a redundancy factor ask for.
-fn chosen(hints: u16, kind: ObjType, rd_fac: u8, targets: u32) -> ObjClass {
-    let copies = |at_least: u8| Scheme::Replicated { copies: at_least.clamp(2, 6) };
-    let scheme = if hints & RDD_NO != 0 {
-        Scheme::Striped
-    } else if hints & RDD_RP != 0 {
-        copies(rd_fac + 1)
-    } else if hints & RDD_EC != 0 {
-        Scheme::ErasureCoded { data: 2, parity: rd_fac.clamp(1, 3) }
-    } else if rd_fac > 0 {
-        copies(rd_fac + 1)
-    } else {
-        Scheme::Striped
+/// The class that hints, the type and a redundancy factor ask for. No hint takes away what the
+/// factor demands; where it demands nothing, copies that are wished for need a second engine.
+fn chosen(hints: u16, kind: ObjType, rd_fac: u8, engines: u32, targets: u32) -> ObjClass {
+    let scheme = match hints & (RDD_NO | RDD_RP | RDD_EC) {
+        RDD_RP if engines > 1 => Scheme::Replicated { copies: 2 },
+        RDD_EC => Scheme::ErasureCoded { data: 2, parity: rd_fac.clamp(1, 3) },
+        _ => Scheme::Striped,
     };
     let part = |percent: u64, at_least: u64| {
         let wanted = (u64::from(targets) * percent / 100).max(at_least).min(32_768);
@@ -132,7 +140,7 @@ fn chosen(hints: u16, kind: ObjType, rd_fac: u8, targets: u32) -> ObjClass {
     } else {
         GroupCount::Count(1)
     };
-    ObjClass { scheme, groups }
+    ObjClass { scheme, groups }.at_least(rd_fac)
 }
 
 /// The class of an id; 0 (`OC_UNKNOWN`) for one that was not made by [`daos_obj_generate_oid`].
@@ -158,7 +166,7 @@ mod tests {
 
     #[test]
     fn hints_choose_redundancy_and_spread() {
-        let name = |hints, kind, rd_fac| chosen(hints, kind, rd_fac, 16).to_string();
+        let name = |hints, kind, rd_fac| chosen(hints, kind, rd_fac, 4, 16).to_string();
         assert_eq!(name(0, ObjType::MultiHashed, 0), "S1");
         assert_eq!(name(0, ObjType::KvHashed, 0), "SX");
         assert_eq!(name(1 | 1 << 4, ObjType::Array, 2), "RP_3GX");
@@ -168,6 +176,11 @@ mod tests {
         assert_eq!(name(SHD_EXT, ObjType::MultiHashed, 0), "S1024");
         assert_eq!(name(RDD_EC | SHD_MAX, ObjType::Array, 2), "EC_2P2GX");
         assert_eq!(name(RDD_RP | SHD_TINY, ObjType::Array, 0), "RP_2G1");
-        assert_eq!(name(RDD_NO | SHD_HI, ObjType::Array, 3), "S256");
+        assert_eq!(name(RDD_EC | SHD_TINY, ObjType::Array, 4), "RP_5G1");
+        assert_eq!(name(RDD_NO | SHD_HI, ObjType::Array, 0), "S256");
+        // What the container demands is no matter of wishes.
+        assert_eq!(name(RDD_NO | SHD_HI, ObjType::Array, 3), "RP_4G256");
+        assert_eq!(name(RDD_RP, ObjType::KvHashed, 2), "RP_3GX");
+        assert_eq!(chosen(RDD_RP, ObjType::MultiHashed, 0, 1, 16), ObjClass::S1);
     }
 }

@@ -430,7 +430,7 @@ trap_19(void)
 		CHECK_EQ(info.doi_oclass_id, OC_RP_2G1);
 		CHECK_EQ(dfs_release(file), 0);
 	} else {
-		CHECK_EQ(rc, ENOTSUP);
+		CHECK_EQ(rc, EINVAL);
 	}
 }
 

@@ -118,7 +118,12 @@ impl System {
 
     /// [`System::start`] with a pool of some durability.
     pub fn start_with(durability: Durability) -> System {
-        let system = LocalSystem::start(2, 2).unwrap();
+        System::start_of(2, 2, durability)
+    }
+
+    /// [`System::start_with`] of so many engines, with so many targets each.
+    pub fn start_of(engines: usize, targets: usize, durability: Durability) -> System {
+        let system = LocalSystem::start(engines, targets).unwrap();
         let client = system.client(false).unwrap();
         let request = ControlRequest::PoolCreate {
             label: "tank".into(),

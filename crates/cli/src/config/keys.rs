@@ -53,6 +53,13 @@ pub const KEYS: &[Key] = &[
         "true",
         "copies go on without the targets of one that is down",
     ),
+    key(
+        "",
+        "rebuild_after_s",
+        "seconds, up to 31536000",
+        "60",
+        "down so long, others get its copies; 0: never",
+    ),
     key("metrics", "listen", "HOST:PORT", "-", "figures for Prometheus, over HTTP"),
     key(
         "metrics",
@@ -89,7 +96,7 @@ mod tests {
     /// All that can be set, as far as it goes together.
     const FULL: [&str; 2] = [
         "dir = '/a'\nlisten = 'h:1'\nadvertise = 'h:1'\njoin = []\ndomain = ['r']\ntoken_file = '/t'\n\
-         insecure = true\nmessage_memory = '1GiB'\ndown_after_s = 9\nfailover = false\n\
+         insecure = true\nmessage_memory = '1GiB'\ndown_after_s = 9\nfailover = false\nrebuild_after_s = 9\n\
          [catalog]\nkind = 'etcd'\nendpoints = ['http://h:2379']\nprefix = 'p'\nca = '/ca'\ncert = '/c'\n\
          key = '/k'\nuser = 'u'\npassword_file = '/p'\n\
          [metrics]\nlisten = '127.0.0.1:1'\ninsecure = true\n\

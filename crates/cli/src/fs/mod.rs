@@ -49,6 +49,7 @@ enum FsVerb {
     Find(find::FindArgs),
     GetAttr(attr::GetAttrArgs),
     SetAttr(attr::SetAttrArgs),
+    ResetAttr(attr::ResetAttrArgs),
     DelAttr(attr::DelAttrArgs),
     Check(check::CheckArgs),
 }
@@ -64,6 +65,7 @@ impl FsVerb {
                 | FsVerb::Mv(_)
                 | FsVerb::Ln(_)
                 | FsVerb::SetAttr(_)
+                | FsVerb::ResetAttr(_)
                 | FsVerb::DelAttr(_)
                 | FsVerb::Check(_)
         )
@@ -92,6 +94,7 @@ pub fn run(session: &Session, args: &FsArgs) -> Outcome {
         FsVerb::Find(args) => find::run(session, args),
         FsVerb::GetAttr(args) => attr::get(session, args),
         FsVerb::SetAttr(args) => attr::set(session, args),
+        FsVerb::ResetAttr(args) => attr::reset(session, args),
         FsVerb::DelAttr(args) => attr::del(session, args),
         FsVerb::Check(args) => check::run(session, args),
     }

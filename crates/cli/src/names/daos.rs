@@ -274,6 +274,67 @@ enum Filesystem {
         #[command(flatten)]
         which: Which,
     },
+    /// Print the class and chunk size of a file, or of what is made in a directory
+    GetAttr(FsPath),
+    /// Set the class and chunk size of what is made in a directory
+    SetAttr {
+        #[command(flatten)]
+        path: FsPath,
+        /// Class of files and directories
+        #[arg(long, short, value_name = "CLASS")]
+        oclass: Option<String>,
+        /// Chunk of files
+        #[arg(long, short = 'z', value_name = "SIZE")]
+        chunk_size: Option<String>,
+    },
+    /// Have what is made in a directory be as its container says again
+    ResetAttr(FsPath),
+    /// The same for the class alone
+    ResetOclass(FsPath),
+    /// The same for the chunk size alone
+    ResetChunkSize(FsPath),
+}
+
+/// A file or directory in a container.
+#[derive(Args, Debug)]
+struct FsPath {
+    /// Pool: label or UUID
+    #[arg(required_unless_present_any = ["pool_option", "path"])]
+    pool: Option<String>,
+    /// Container: label or UUID
+    #[arg(required_unless_present_any = ["cont_option", "path"])]
+    cont: Option<String>,
+    /// The same
+    #[arg(long = "pool", id = "pool_option", hide = true)]
+    pool_option: Option<String>,
+    /// The same
+    #[arg(long = "cont", id = "cont_option", hide = true)]
+    cont_option: Option<String>,
+    /// Path in the container
+    #[arg(long, short = 'H', value_name = "PATH", required_unless_present = "path")]
+    dfs_path: Option<OsString>,
+    /// daos://POOL/CONT/PATH instead
+    #[arg(long, conflicts_with_all = ["pool", "cont", "pool_option", "cont_option", "dfs_path"])]
+    path: Option<OsString>,
+}
+
+impl FsPath {
+    fn url(&self) -> OsString {
+        if let Some(path) = &self.path {
+            return place(path);
+        }
+        let which = Which {
+            pool: self.pool.clone(),
+            cont: self.cont.clone(),
+            pool_option: self.pool_option.clone(),
+            cont_option: self.cont_option.clone(),
+        };
+        let path = self.dfs_path.clone().unwrap_or_default();
+        let slash = if path.as_encoded_bytes().starts_with(b"/") { "" } else { "/" };
+        let mut url = OsString::from(format!("azk://{}/{}{slash}", which.pool(), which.cont()));
+        url.push(path);
+        url
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -288,7 +349,7 @@ impl Daos {
         let (answer, words) = match &self.noun {
             Noun::Container(verb) => verb.ours(),
             Noun::Pool(verb) => verb.ours(),
-            Noun::Filesystem(verb) => ("plain", verb.ours()),
+            Noun::Filesystem(verb) => verb.ours(),
             Noun::System(System::Query) => ("daos-system", Words::new(&["status"])),
             Noun::Version => ("plain", Words::new(&["--version"])),
         };
@@ -400,16 +461,39 @@ impl Pool {
 }
 
 impl Filesystem {
-    fn ours(&self) -> Words {
+    fn ours(&self) -> (&'static str, Words) {
+        let verb = |name: &str| Words::new(&["fs", name]);
         match self {
             Filesystem::Copy { src, dst } => {
-                Words::new(&["fs", "cp", "-r", "--"]).word(place(src)).word(place(dst))
+                ("plain", verb("cp").word("-r").word("--").word(place(src)).word(place(dst)))
             }
-            Filesystem::Check { which } => Words::new(&["fs", "check", "--"]).word(format!(
-                "azk://{}/{}",
-                which.pool(),
-                which.cont()
-            )),
+            Filesystem::Check { which } => (
+                "plain",
+                verb("check").word("--").word(format!("azk://{}/{}", which.pool(), which.cont())),
+            ),
+            Filesystem::GetAttr(path) => {
+                ("daos-fs-attr", verb("get-attr").word("--").word(path.url()))
+            }
+            // One class is for both there.
+            Filesystem::SetAttr { path, oclass, chunk_size } => (
+                "plain",
+                verb("set-attr")
+                    .option("oclass", oclass.as_ref())
+                    .option("dir-oclass", oclass.as_ref())
+                    .option("chunk-size", chunk_size.as_ref())
+                    .word("--")
+                    .word(path.url()),
+            ),
+            Filesystem::ResetAttr(path) => {
+                ("plain", verb("reset-attr").word("--").word(path.url()))
+            }
+            Filesystem::ResetOclass(path) => (
+                "plain",
+                verb("reset-attr").words(["--oclass", "--dir-oclass", "--"]).word(path.url()),
+            ),
+            Filesystem::ResetChunkSize(path) => {
+                ("plain", verb("reset-attr").words(["--chunk-size", "--"]).word(path.url()))
+            }
         }
     }
 }

@@ -34,6 +34,9 @@ enum Noun {
     /// Engines
     #[command(subcommand)]
     System(System),
+    /// Support
+    #[command(subcommand)]
+    Support(Support),
     /// Print the version
     Version,
 }
@@ -109,6 +112,19 @@ enum System {
 }
 
 /// A size as DAOS reads it: `G` and `GB` are decimal, `GiB` is binary.
+#[derive(Subcommand, Debug)]
+enum Support {
+    /// Collect logs, configuration and state in an archive
+    CollectLog {
+        /// Where the archive goes
+        #[arg(long, short, value_name = "DIR")]
+        target_folder: Option<OsString>,
+        /// Accepted for scripts; it is one file anyway
+        #[arg(long, short = 'z')]
+        archive: bool,
+    },
+}
+
 fn decimal_size(text: &str) -> Result<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let stem = lower.strip_suffix('b').unwrap_or(&lower);
@@ -134,6 +150,10 @@ impl Dmg {
         let (answer, words) = match &self.noun {
             Noun::Pool(verb) => verb.ours(),
             Noun::System(System::Query) => ("dmg-system", Words::new(&["status"])),
+            Noun::Support(Support::CollectLog { target_folder, .. }) => {
+                let words = Words::new(&["system", "support", "collect"]);
+                ("plain", words.option("folder", target_folder.as_ref()))
+            }
             Noun::Version => ("plain", Words::new(&["--version"])),
         };
         self.common.ours(answer, words)

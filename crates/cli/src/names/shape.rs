@@ -16,6 +16,8 @@ pub enum Shape {
     DaosContCreate,
     /// `daos container query`
     DaosCont,
+    /// `daos filesystem get-attr`
+    DaosFsAttr,
     /// `daos container list`
     DaosContList,
     /// `daos pool query`, `dmg pool query`
@@ -39,6 +41,7 @@ impl Shape {
             Shape::Own => return ours,
             Shape::Plain => ours,
             Shape::DaosContCreate | Shape::DaosCont => container(&ours),
+            Shape::DaosFsAttr => fs_attr(&ours),
             Shape::DaosContList => {
                 each(&ours, |cont| json!({ "uuid": cont["uuid"], "label": cont["label"] }))
             }
@@ -87,15 +90,33 @@ fn container(ours: &Value) -> Value {
     })
 }
 
+/// From the line that tells the layout.
+fn fs_attr(ours: &Value) -> Value {
+    let line = ours[dfs::layout_attr::LAYOUT].as_str().unwrap_or_default();
+    let of = |name: &str| {
+        let mut pairs = line.split(' ').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+    };
+    let chunk_size = of("chunk_size").and_then(|text| text.parse::<u64>().ok());
+    let object = json!({ "oid": of("oid"), "oclass": of("oclass") });
+    match of("file_oclass") {
+        Some(files) => json!({
+            "object": object,
+            "directory": {
+                "dir_oclass": of("dir_oclass"), "file_oclass": files, "chunk_size": chunk_size,
+            },
+        }),
+        None => json!({ "oid": of("oid"), "oclass": of("oclass"), "chunk_size": chunk_size }),
+    }
+}
+
 fn pool(ours: &Value) -> Value {
     let targets = ours["targets"].as_array().map_or(&[][..], Vec::as_slice);
     let active = targets.iter().filter(|target| target["state"] == "up").count();
     let mut ranks: Vec<u64> = targets.iter().filter_map(|target| target["rank"].as_u64()).collect();
     ranks.sort_unstable();
     ranks.dedup();
-    // What comes back catches up; nothing is rebuilt elsewhere.
-    let is_behind = targets.iter().any(|target| target["reason"] == "behind");
-    let rebuild = if is_behind { "busy" } else { "idle" };
+    let rebuild = ours["rebuild"]["state"].as_str().unwrap_or("idle");
     // Free space is known to those who asked for it only.
     let tier = |medium: &str, total: &str, free: &str| json!({ "media_type": medium, "total": ours[total], "free": ours["space"][free] });
     json!({

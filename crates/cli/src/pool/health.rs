@@ -1,5 +1,6 @@
 //! `azekura pool health`: in one line for each pool what is lost, what that means, and what to do.
 
+use super::rebuild::RebuildReport;
 use crate::exit::{Failure, Outcome, UNREACHABLE};
 use crate::session::Session;
 use client::{ContHealth, HealthState, MissingTarget, PoolHealth};
@@ -14,7 +15,7 @@ use wire::map::DownReason;
 pub struct HealthReport {
     pool: String,
     uuid: String,
-    /// `healthy`, `degraded`, `at risk` or `unavailable`.
+    /// `healthy`, `degraded`, `at risk` or `unavailable`. Healthy is also a pool in which others stand in for all that is away.
     state: &'static str,
     /// The line for people.
     summary: String,
@@ -69,7 +70,7 @@ impl HealthReport {
             pool: pool.label.clone(),
             uuid: pool.uuid.to_string(),
             state,
-            summary: summary(&pool.label, pool.map.targets.len(), health),
+            summary: summary(pool, health),
             targets: pool.map.targets.len(),
             missing: health.missing.iter().map(missing).collect(),
             containers: health.conts.iter().map(cont).collect(),
@@ -118,10 +119,21 @@ pub fn run(session: &Session, pool: Option<&str>) -> Outcome {
 }
 
 /// The state, what is missing, what that means, what to do.
-fn summary(label: &str, targets: usize, health: &PoolHealth) -> String {
+fn summary(pool: &PoolInfo, health: &PoolHealth) -> String {
+    let (label, targets) = (&pool.label, pool.map.targets.len());
     let missing = health.missing.len();
+    let moves = match RebuildReport::of(&pool.map).line() {
+        Some(line) => format!("; {line}"),
+        None => String::new(),
+    };
     if missing == 0 {
-        return format!("HEALTHY: all {targets} targets are up");
+        return format!("HEALTHY: all {targets} targets are up{moves}");
+    }
+    if health.state == HealthState::Healthy {
+        let verb = if missing == 1 { "is" } else { "are" };
+        return format!(
+            "HEALTHY: all objects have all copies; {missing} of {targets} targets {verb} away{moves}"
+        );
     }
     let word = match health.state {
         HealthState::Healthy | HealthState::Degraded => "DEGRADED",
@@ -138,7 +150,7 @@ fn summary(label: &str, targets: usize, health: &PoolHealth) -> String {
         by_engine.iter().map(|((rank, key), ids)| advice(label, *rank, key, ids)).collect();
     let verb = if missing == 1 { "is" } else { "are" };
     format!(
-        "{word}: {missing} of {targets} targets {verb} not whole ({}); {}; {}",
+        "{word}: {missing} of {targets} targets {verb} not whole ({}); {}; {}{moves}",
         why.join(", "),
         meaning(health),
         todo.join("; ")

@@ -41,6 +41,18 @@ impl TargetMembers {
     }
 }
 
+impl TargetMembers {
+    /// True while it compares what it has with others.
+    pub fn is_busy(&self) -> bool {
+        self.catching_up.is_some()
+    }
+
+    /// Keys that it has got since it began.
+    pub fn keys_mended(&self) -> u64 {
+        self.catching_up.map_or(0, |stat| stat.keys_mended)
+    }
+}
+
 /// Writes a table of the containers' redundancy.
 pub fn show_containers(containers: &[ContReport], out: &mut dyn Write) -> Result<()> {
     if containers.is_empty() {

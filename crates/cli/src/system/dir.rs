@@ -247,6 +247,7 @@ impl SystemDir {
             message_memory: None,
             down_after_s: None,
             failover: true,
+            rebuild_after_s: None,
             metrics: None,
             catalog: match &setup.etcd {
                 None => CatalogConfig::default(),

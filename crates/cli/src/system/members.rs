@@ -19,6 +19,10 @@ type Reached = (EngineInfo, Vec<TargetId>, bool);
   azekura system exclude 2 --why 'a bad fan'
   azekura system clear-exclude 2
   azekura system stop --engine 2
+  azekura system erase --config /etc/azekura/engine.toml
+  azekura system migrate-catalog --config /etc/azekura/engine.toml --to etcd://host1:2379,host2:2379,host3:2379
+  azekura system recover --config /etc/azekura/engine.toml --from /var/lib/azekura/engine1
+  azekura system support collect
   azekura system list-engines --json")]
 pub struct SystemArgs {
     #[command(subcommand)]
@@ -53,6 +57,10 @@ enum SystemVerb {
     /// One that stops alone tells the others first: what it led others lead at once, and clients do not wait where
     /// there are copies. With --all none tells, and nothing has to catch up at the next start.
     Stop(super::stop::StopArgs),
+    Erase(super::erase::EraseArgs),
+    MigrateCatalog(super::catalog::MigrateArgs),
+    Recover(super::recover::RecoverArgs),
+    Support(crate::support::SupportArgs),
 }
 
 #[derive(Serialize)]
@@ -89,8 +97,13 @@ struct Report {
 }
 
 pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
-    if let SystemVerb::Stop(stop) = &args.verb {
-        return super::stop::run(session, stop);
+    match &args.verb {
+        SystemVerb::Stop(stop) => return super::stop::run(session, stop),
+        SystemVerb::Erase(erase) => return super::erase::run(session, erase),
+        SystemVerb::MigrateCatalog(migrate) => return super::catalog::run(session, migrate),
+        SystemVerb::Recover(recover) => return super::recover::run(session, recover),
+        SystemVerb::Support(support) => return crate::support::run(session, support),
+        _ => {}
     }
     let client = session.connect()?;
     let order = match &args.verb {
@@ -102,7 +115,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
             let what = format!("Engine {rank} is not excluded any more.");
             Some((ControlRequest::SystemClearExclude { rank: Rank(*rank) }, what))
         }
-        SystemVerb::Query | SystemVerb::ListEngines | SystemVerb::Stop(_) => None,
+        _ => None,
     };
     if let Some((order, what)) = order {
         props::run(session, order)?;
@@ -175,9 +188,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
             table.write(out)
         }),
         // Done above.
-        SystemVerb::Exclude { .. } | SystemVerb::ClearExclude { .. } | SystemVerb::Stop(_) => {
-            Ok(())
-        }
+        _ => Ok(()),
     }
 }
 

@@ -12,11 +12,14 @@
 //! | `engineN/targetM/` | data |
 //! | `etcd/` | of a system made with `--etcd`: its etcd, with `etcd.log` |
 
+pub mod catalog;
 pub mod dir;
 pub mod down;
+pub mod erase;
 pub mod etcd;
 pub mod members;
 pub mod process;
+pub mod recover;
 pub mod status;
 pub mod stop;
 pub mod up;

@@ -307,3 +307,16 @@ pub fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
     };
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
+
+/// Waits until `pool health` says all this of the pool; its exit code then.
+pub fn until_health(system: &System, parts: &[&str]) -> Option<i32> {
+    loop {
+        let output = system.run(&["pool", "health", "tank", "--json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let summary = report[0]["summary"].as_str().unwrap();
+        if parts.iter().all(|part| summary.contains(part)) {
+            return output.status.code();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}

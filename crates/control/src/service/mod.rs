@@ -12,6 +12,7 @@ mod copy;
 mod handles;
 mod join;
 mod members;
+mod moves;
 mod orders;
 mod pool;
 mod props;
@@ -51,6 +52,7 @@ pub struct Service {
     turns: snaps::Turns,
     times: times::TimesTable,
     starts: RefCell<members::Starts>,
+    missing: moves::Missing,
 }
 
 /// Marks a creation as under way until dropped.
@@ -83,6 +85,7 @@ impl Service {
             turns: snaps::Turns::default(),
             times: times::TimesTable::default(),
             starts: RefCell::default(),
+            missing: RefCell::default(),
         }
     }
 
@@ -103,6 +106,12 @@ impl Service {
             R::SystemClearExclude { rank } => self.clear_exclude(rank, orders).await,
             R::TargetCaughtUp { pool, target, map_version } => {
                 self.target_caught_up(pool, target, map_version, orders).await
+            }
+            R::TargetLacks { pool, target, map_version } => {
+                self.target_lacks(pool, target, map_version, orders).await
+            }
+            R::TargetJoined { pool, target, map_version } => {
+                self.target_joined(pool, target, map_version, orders).await
             }
             R::Leave { engine, start, fails_over } => {
                 self.engine_leaves(engine, start, fails_over, orders).await

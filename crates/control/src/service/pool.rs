@@ -100,6 +100,8 @@ impl Service {
                 map_version: 1,
                 targets: targets.clone(),
                 placements: vec![PlacementDf { epoch: 0, weights }],
+                outs: Vec::new(),
+                next: None,
             };
             let under_way = self.begin(Owner::Pool(id));
             let (key, uuid_key) = (keys::pool(id), keys::pool_uuid(pool.uuid));

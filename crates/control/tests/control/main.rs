@@ -7,6 +7,7 @@ mod cases_etcd;
 mod cases_handles;
 mod cases_join;
 mod cases_members;
+mod cases_moved;
 mod cases_pool;
 mod cases_props;
 mod cases_snaps;

@@ -5,7 +5,7 @@ use super::table::Inode;
 use super::worker::Worker;
 use crate::low::{NodeId, Request, SetXattr};
 use dfs::inode::S_ISGID;
-use dfs::{XattrMode, acl};
+use dfs::{XattrMode, acl, layout_attr};
 
 impl Worker {
     /// True when the node had no attributes a moment ago. Programs ask for ACLs and capabilities
@@ -52,7 +52,7 @@ impl Worker {
     /// The value of an attribute.
     pub async fn getxattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Answer<Vec<u8>> {
         let inode = self.inode(node)?;
-        if self.knows_no_xattrs(&inode) {
+        if self.knows_no_xattrs(&inode) && !layout_attr::is_layout(name) {
             return Err(types::Code::NoAttr.into());
         }
         let obj = self.named(&inode);

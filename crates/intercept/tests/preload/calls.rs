@@ -13,6 +13,11 @@ fn directories_are_listed_by_every_form_of_a_call() {
 }
 
 #[test]
+fn layouts_are_told_and_set_as_attributes() {
+    run_c("layouts");
+}
+
+#[test]
 fn names_are_made_moved_and_removed() {
     run_c("names");
 }

@@ -62,7 +62,7 @@ pub(super) struct Run {
 pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, String> {
     let spec =
         ClusterSpec { seed: settings.seed, engines: settings.engines, targets: settings.targets };
-    let cluster = Cluster::start_with(spec, settings.store.clone())
+    let cluster = Cluster::start_healing(spec, settings.store.clone(), settings.rebuild_after_s)
         .map_err(|error| format!("starting the cluster: {error}"))?;
     let run = Run {
         settings: settings.clone(),

@@ -100,6 +100,8 @@ pub struct Settings {
     pub calm_max: Duration,
     /// How long faults go on.
     pub trouble: Duration,
+    /// When others stand in for a target that is down, seconds; `None`: never.
+    pub rebuild_after_s: Option<u32>,
 }
 
 fn millis(rng: &Rng, choices: &[u64]) -> Duration {
@@ -143,6 +145,7 @@ impl Settings {
             tracks: 1 + rng.below(2) as usize,
             calm_max: millis(&rng, &[5, 30, 200]),
             trouble: millis(&rng, &[200, 1_000, 4_000]),
+            rebuild_after_s: None,
         };
         // A few kinds at a time find more than all of them always.
         let likely = 1 + rng.below(3);
@@ -174,6 +177,11 @@ impl Settings {
             self.faults.push(Fault::Absence);
             self.trouble = millis(rng, &[4_000, 20_000, 60_000]);
             self.pause_max = millis(rng, &[40, 300]);
+        }
+        // Others stand in, where there are any; what was away comes back while they do, or when they did.
+        if rng.below(3) > 0 {
+            self.engines += rng.below(2) as usize;
+            self.rebuild_after_s = Some(1 + 4 * rng.below(2) as u32);
         }
         // More answers than a target keeps, given while earlier requests look for a new leader: see the decision on orders.
         self.burst = 0;

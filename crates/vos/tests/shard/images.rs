@@ -743,3 +743,26 @@ fn a_shard_knows_whether_it_ever_held_copies() {
     });
     world.clear();
 }
+
+#[test]
+fn what_came_while_other_changes_were_missing_is_known_after_a_restart() {
+    let world = SimWorld::new(5);
+    let env = world.node("a");
+    world.block_on(async {
+        let (store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+        assert_eq!(shard.lacks_since(), None);
+        shard.begin_lacking(Epoch(7)).unwrap();
+        shard.begin_lacking(Epoch(9)).unwrap();
+        assert_eq!(shard.lacks_since(), Some(Epoch(7)), "the first of them");
+        shard.begin_lacking(Epoch(5)).unwrap();
+        let (store, shard) = reopen(&env, store, shard).await;
+        assert_eq!(shard.lacks_since(), Some(Epoch(5)), "from the log");
+        shard.checkpoint().await.unwrap();
+        let (store, shard) = reopen(&env, store, shard).await;
+        assert_eq!(shard.lacks_since(), Some(Epoch(5)), "from the checkpoint");
+        shard.end_lacking().unwrap();
+        let (_store, shard) = reopen(&env, store, shard).await;
+        assert_eq!(shard.lacks_since(), None);
+    });
+    world.clear();
+}

@@ -3,6 +3,7 @@
 
 mod aggregate;
 mod crash;
+mod erase;
 mod faults;
 mod flips;
 mod full;

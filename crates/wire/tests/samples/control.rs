@@ -10,7 +10,9 @@ use wire::control::{
     ContAsk, ContInfo, ControlReply, ControlRequest, EngineState, Evict, JoinInfo, Member,
     MemberState, Name, OpenMode, PoolInfo, SnapInfo, SnapName, Subject, SystemInfo,
 };
-use wire::map::{DownReason, EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::map::{
+    DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
+};
 
 fn uuid(nth: u8) -> Uuid {
     Uuid::from_bytes([nth; 16])
@@ -53,6 +55,8 @@ pub fn map() -> PoolMap {
             epoch: 1,
             weights: vec![(TargetId(4), 65_536), (TargetId(8), 32_768)],
         }],
+        outs: vec![OutTarget { target: TargetId(6), round: 4, epoch: 1 }],
+        next: Some(vec![OutTarget { target: TargetId(7), round: 5, epoch: 0 }]),
     }
 }
 
@@ -119,8 +123,12 @@ fn requests(visitor: &mut impl Visitor) {
     request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
     let why = "a bad fan".to_string();
     request("system_exclude", SystemExclude { rank: Rank(2), why });
+    let joined = TargetJoined { pool: PoolId(5), target: TargetId(3), map_version: 7 };
+    request("target_joined", joined);
     let caught_up = TargetCaughtUp { pool: PoolId(5), target: TargetId(3), map_version: 7 };
     request("target_caught_up", caught_up);
+    let lacks = TargetLacks { pool: PoolId(5), target: TargetId(3), map_version: 7 };
+    request("target_lacks", lacks);
     request("system_clear_exclude", SystemClearExclude { rank: Rank(2) });
     request("catalog_copy", CatalogCopy { generation: 9, after: "pool/1".into() });
     for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {

@@ -1,0 +1,161 @@
+//! `azekura pool rebuild`: which targets others stand in for, and how far those are that come to.
+
+use super::members::{self, TargetMembers};
+use crate::exit::Outcome;
+use crate::output::{spinner, write_pairs};
+use crate::session::Session;
+use clap::Subcommand;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use types::Result;
+use wire::control::{Name, OpenMode, PoolInfo};
+use wire::map::{DownReason, OutTarget, PoolMap};
+
+/// Pause between two looks of `--wait`.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Subcommand, Debug)]
+pub enum RebuildVerb {
+    /// Show which targets others stand in for, and how far those are that come to
+    ///
+    /// Objects with copies have others than those that are away once these have what was lost. It begins by itself when a target was
+    /// down for 'rebuild_after_s' of the engines' configuration (60), and goes back by itself when it returns.
+    #[command(
+        after_help = "Examples:\n  azekura pool rebuild status tank\n  azekura pool rebuild status tank --wait"
+    )]
+    Status {
+        /// Label or UUID
+        pool: String,
+        /// Wait until nothing moves and nobody catches up
+        #[arg(long, short)]
+        wait: bool,
+    },
+}
+
+/// What `--json` has.
+#[derive(Serialize)]
+pub struct RebuildReport {
+    /// `idle`: all members are those that were drawn; `busy`; `done`: others stand in.
+    pub state: &'static str,
+    /// Targets that others stand in for.
+    pub out: Vec<u32>,
+    /// What that is to become; `null`: nothing moves.
+    pub next: Option<Vec<u32>>,
+    /// Targets that are back, and compare what they have.
+    pub behind: Vec<u32>,
+}
+
+impl RebuildReport {
+    pub fn of(map: &PoolMap) -> RebuildReport {
+        let ids = |outs: &[OutTarget]| {
+            let ids: BTreeSet<u32> = outs.iter().map(|out| out.target.0).collect();
+            ids.into_iter().collect::<Vec<u32>>()
+        };
+        let behind = map.targets.iter().filter(|target| target.reason == Some(DownReason::Behind));
+        let behind: Vec<u32> = behind.map(|target| target.id.0).collect();
+        RebuildReport {
+            state: match (&map.next, map.outs.is_empty()) {
+                (Some(_), _) => "busy",
+                _ if !behind.is_empty() => "busy",
+                (None, true) => "idle",
+                (None, false) => "done",
+            },
+            out: ids(&map.outs),
+            next: map.next.as_deref().map(ids),
+            behind,
+        }
+    }
+
+    /// In one line; `None` when there is nothing to say.
+    pub fn line(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if let Some(next) = &self.next {
+            let not_in = |ids: &[u32], of: &[u32]| {
+                of.iter().copied().filter(|id| !ids.contains(id)).collect::<Vec<u32>>()
+            };
+            let (new, back) = (not_in(&self.out, next), not_in(next, &self.out));
+            if !new.is_empty() {
+                parts.push(format!("others come to stand in for {}", named(&new)));
+            }
+            if !back.is_empty() {
+                parts.push(format!("{} {} back", named(&back), verb(&back, "come")));
+            }
+        }
+        if !self.out.is_empty() {
+            parts.push(format!("others stand in for {}", named(&self.out)));
+        }
+        if !self.behind.is_empty() {
+            parts.push(format!("{} {} up", named(&self.behind), verb(&self.behind, "catch")));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// `target 3`, `targets 3, 4`.
+pub fn named(ids: &[u32]) -> String {
+    let list: Vec<String> = ids.iter().map(u32::to_string).collect();
+    format!("{} {}", if ids.len() == 1 { "target" } else { "targets" }, list.join(", "))
+}
+
+/// In the present, as many do it.
+fn verb(ids: &[u32], verb: &str) -> String {
+    match (ids.len(), verb.ends_with('h')) {
+        (1, true) => format!("{verb}es"),
+        (1, false) => format!("{verb}s"),
+        _ => verb.into(),
+    }
+}
+
+#[derive(Serialize)]
+struct StatusReport {
+    pool: String,
+    map_version: u32,
+    #[serde(flatten)]
+    rebuild: RebuildReport,
+    /// Of the targets that compare and get.
+    targets: Vec<TargetMembers>,
+}
+
+pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
+    let RebuildVerb::Status { pool, wait } = verb;
+    let (mut info, mut targets) = look(session, pool)?;
+    let progress = spinner(*wait && session.out.shows_progress());
+    while *wait && RebuildReport::of(&info.map).state == "busy" {
+        let keys: u64 = targets.iter().map(TargetMembers::keys_mended).sum();
+        progress.set_message(format!("{} targets compare, {keys} keys mended", targets.len()));
+        progress.tick();
+        std::thread::sleep(LOOK_PAUSE);
+        (info, targets) = look(session, pool)?;
+    }
+    progress.finish_and_clear();
+    let report = StatusReport {
+        pool: info.label.clone(),
+        map_version: info.map.version,
+        rebuild: RebuildReport::of(&info.map),
+        targets,
+    };
+    session.out.show(&report, |out| {
+        let line =
+            report.rebuild.line().unwrap_or_else(|| "all members are in their places".into());
+        write_pairs(
+            out,
+            &[
+                ("Pool", report.pool.clone()),
+                ("Rebuild", report.rebuild.state.to_string()),
+                ("Members", line),
+                ("Map version", report.map_version.to_string()),
+            ],
+        )?;
+        members::show(&report.targets, false, out)
+    })
+}
+
+/// The pool as the catalog has it, and what is left to compare.
+fn look(session: &Session, pool: &str) -> Result<(PoolInfo, Vec<TargetMembers>)> {
+    let info = super::info(session, pool)?;
+    let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
+    let stats = opened.client().block_on(opened.store_stats())?;
+    let targets = stats.iter().filter_map(TargetMembers::of).filter(TargetMembers::is_busy);
+    Ok((info, targets.collect()))
+}

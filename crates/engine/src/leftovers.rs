@@ -1,0 +1,159 @@
+//! Dropping what a target holds of groups that are not its own any more.
+//!
+//! It stood in for another one that is back, or was about to. One that is out itself keeps what it has: it may come back, and then
+//! needs only what has changed.
+
+use crate::target::{Target, TargetPool};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Code, ContId, Error, PoolId, Result, Unit};
+use vos::OrphanChange;
+use wire::map::PoolMap;
+use wire::obj::TxOutcome;
+
+/// Units looked at in one go.
+const LIST_COUNT: usize = 256;
+/// Pause before another try.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Target {
+    /// After a change of the map: begins to drop what is of others, where there may be any.
+    pub(crate) fn clear_leftovers(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        before: Option<&PoolMap>,
+    ) {
+        let Ok(map) = ctx.map() else { return };
+        let has_moved = before.is_none_or(|before| {
+            // What was left to drop when it was lost is not known.
+            (&before.outs, &before.next) != (&map.outs, &map.next)
+                || !placement::is_live(self.id, before)
+        });
+        if !has_moved || !self.may_clear(ctx, &map) || !ctx.shard.holds_copies() {
+            return;
+        }
+        if ctx.joining.is_clearing.replace(true) {
+            return;
+        }
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            while !target.is_draining() {
+                let Ok(map) = ctx.map() else { break };
+                if !target.may_clear(&ctx, &map) {
+                    break;
+                }
+                match target.clear_once(&ctx, &map).await {
+                    // There may be more by now.
+                    Ok(_) if ctx.map_version() != map.version => {}
+                    Ok(count) => {
+                        if count > 0 {
+                            let id = target.id;
+                            tracing::info!("target {id}: pool {pool}: dropped {count} units");
+                        }
+                        ctx.joining.is_clearing.set(false);
+                        target.end_lacking(&ctx, &map);
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::info!("target {}: dropping what is of others: {error}", target.id);
+                        target.env.sleep(PAUSE).await;
+                    }
+                }
+            }
+            ctx.joining.is_clearing.set(false);
+        });
+    }
+
+    /// Notes that nothing is missing here, and nothing is here that is not kept up to date, where that is so.
+    pub(crate) fn end_lacking(&self, ctx: &TargetPool, map: &PoolMap) {
+        if !self.may_clear(ctx, map) || ctx.joining.is_clearing.get() {
+            return;
+        }
+        if let Err(error) = ctx.shard.end_lacking() {
+            // It compares more than it has to, the next time.
+            tracing::info!("target {}: noting that nothing is missing: {error}", self.id);
+        }
+    }
+
+    /// Only where it is settled whose everything is.
+    fn may_clear(&self, ctx: &TargetPool, map: &PoolMap) -> bool {
+        map.next.is_none()
+            && placement::is_live(self.id, map)
+            && !map.outs.iter().any(|out| out.target == self.id)
+            && !ctx.is_unsure.get()
+    }
+
+    /// Drops all of it; how many units there were.
+    async fn clear_once(self: &Rc<Self>, ctx: &Rc<TargetPool>, map: &PoolMap) -> Result<u64> {
+        self.clear_notes(ctx, map)?;
+        let mut count = 0;
+        for cont in ctx.shard.conts() {
+            let mut after = None;
+            loop {
+                let listed = match ctx.shard.list_units(cont, after, LIST_COUNT).await {
+                    // It is being destroyed.
+                    Err(error) if error.code == Code::NonExist => break,
+                    listed => listed?,
+                };
+                let (units, is_complete) = listed;
+                after = units.last().map(|(unit, _)| *unit);
+                for (unit, _) in units {
+                    if self.is_strange(map, unit) {
+                        self.clear_unit(ctx, map, cont, unit).await?;
+                        count += 1;
+                    }
+                }
+                if is_complete {
+                    break;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    async fn clear_unit(
+        &self,
+        ctx: &TargetPool,
+        map: &PoolMap,
+        cont: ContId,
+        unit: Unit,
+    ) -> Result<()> {
+        for (dkey, _) in self.keys_here(ctx, cont, unit).await? {
+            if ctx.map_version() != map.version {
+                return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
+            }
+            ctx.shard.install_dkey(cont, unit, &dkey, &vos::image_of_nothing(unit, &dkey)).await?;
+        }
+        Ok(())
+    }
+
+    /// Parts, decisions, answers and nameless objects of others. In one step: no other map comes meanwhile.
+    fn clear_notes(&self, ctx: &TargetPool, map: &PoolMap) -> Result<()> {
+        let is_strange = |unit: &Unit| self.is_strange(map, *unit);
+        for (tx, _) in ctx.shard.prepared() {
+            if crate::commit::part_unit(ctx, tx).as_ref().is_some_and(is_strange) {
+                ctx.shard.decide(tx, TxOutcome::Aborted, None, &[])?;
+            }
+        }
+        ctx.unpark();
+        for (tx, _, participants) in ctx.shard.decisions() {
+            if participants.first().is_some_and(is_strange) {
+                ctx.shard.forget_decision(tx)?;
+            }
+        }
+        for (tx, of) in ctx.shard.shared_replies() {
+            if is_strange(&of) {
+                ctx.shard.forget_reply(tx)?;
+            }
+        }
+        for (cont, unit) in ctx.shard.orphans() {
+            if is_strange(&unit) {
+                let payload = self.stage(ctx, &[])?;
+                let change = [OrphanChange::Remove(unit)];
+                ctx.shard.apply(cont, ctx.shard.last_epoch(), &[], payload, None, &change)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Targets that stand in for others.
+//!
+//! A target that is *out* keeps its lots: nothing else moves when it goes or comes back. In each of its groups another
+//! target takes its place, behind the members that are left, for these have led the group or followed longer.
+//! Which one depends on the members that were drawn, not on the object: objects that share all members
+//! go on doing so. Those that went first are replaced first, so what was chosen for them stays chosen when others go.
+//!
+//! A target stands in only where it keeps the group's members as far apart as they were. Where there is none, or all
+//! members went at the same time and nobody has what the group held, the place stays with the one that is out.
+
+use crate::domain::Place;
+use crate::draw;
+use smallvec::SmallVec;
+use types::{TargetId, hash};
+use wire::map::{OutTarget, PlacementSet, PoolMap};
+
+/// Groups whose members are not, or are to be others than those that were drawn.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Changed {
+    /// As they are, group by group.
+    pub members: SmallVec<[TargetId; 8]>,
+    /// Group and target.
+    pub joiners: SmallVec<[(u32, TargetId); 4]>,
+}
+
+impl Changed {
+    /// What has become of groups of `width` members; `None` when none of them is touched.
+    pub fn of(placed: &[TargetId], width: usize, map: &PoolMap) -> Option<Box<Changed>> {
+        let outs = map.outs.iter().chain(map.next.iter().flatten());
+        if !outs.clone().any(|out| placed.contains(&out.target)) {
+            return None;
+        }
+        let mut changed = Changed { members: SmallVec::new(), joiners: SmallVec::new() };
+        for (group, drawn) in placed.chunks_exact(width).enumerate() {
+            let members = replaced(drawn, &map.outs, map);
+            if let Some(next) = &map.next {
+                let later = replaced(drawn, next, map);
+                let joins = later.iter().filter(|target| !members.contains(target));
+                changed.joiners.extend(joins.map(|target| (group as u32, *target)));
+            }
+            changed.members.extend(members);
+        }
+        Some(Box::new(changed))
+    }
+}
+
+/// The members of a group of which these were drawn, when those targets are out.
+fn replaced(drawn: &[TargetId], outs: &[OutTarget], map: &PoolMap) -> SmallVec<[TargetId; 6]> {
+    let mut members: SmallVec<[TargetId; 6]> = SmallVec::from_slice(drawn);
+    let key = drawn.iter().fold(drawn.len() as u64, |key, target| hash::mix2(key, target.0.into()));
+    let mut seen = 0;
+    for round in outs.chunk_by(|a, b| a.round == b.round) {
+        seen += round.len();
+        let goes = |target: &TargetId| round.iter().any(|out| out.target == *target);
+        if members.iter().all(goes) {
+            continue;
+        }
+        for out in round {
+            let Some(at) = members.iter().position(|member| *member == out.target) else {
+                continue;
+            };
+            if let Some(spare) = choose(&members, at, key, out.epoch, &outs[..seen], map) {
+                members.remove(at);
+                members.push(spare);
+            }
+        }
+    }
+    members
+}
+
+/// Who stands in for the member at `at`: of those that share least with the other members, and not more than it does, the
+/// one with the smallest lot.
+fn choose(
+    members: &[TargetId],
+    at: usize,
+    key: u64,
+    epoch: u8,
+    outs: &[OutTarget],
+    map: &PoolMap,
+) -> Option<TargetId> {
+    let set: &PlacementSet = map.placements.iter().find(|set| set.epoch == epoch)?;
+    let place = |target: TargetId| map.engine_of(target).map(Place::of);
+    let others = members.iter().enumerate().filter(|(other, _)| *other != at);
+    let others: Option<SmallVec<[Place<'_>; 6]>> =
+        others.map(|(_, target)| place(*target)).collect();
+    let others = others?;
+    let shared = |target: TargetId| {
+        let place = place(target)?;
+        Some(others.iter().map(|other| place.shared_depth(other)).max().unwrap_or(0))
+    };
+    let shared_max = shared(members[at])?;
+    let is_free = |target: TargetId| {
+        !members.contains(&target) && !outs.iter().any(|out| out.target == target)
+    };
+    let lots = draw::lots(key, set).filter(|lot| is_free(lot.target));
+    let ranked = lots.filter_map(|lot| Some((shared(lot.target)?, lot)));
+    ranked.filter(|(depth, _)| *depth <= shared_max).min().map(|(_, lot)| lot.target)
+}

@@ -1,0 +1,235 @@
+//! Targets that stand in for others, against plain statements of what is promised.
+
+use placement::{is_live, layout, losses};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use types::{ObjType, Oid, PoolId, Rank, TargetId, hash};
+use wire::map::{
+    DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
+};
+
+/// Engines of so many targets each, in a rack for every two.
+fn map_of(engines: &[u32]) -> PoolMap {
+    let mut map = PoolMap {
+        pool: PoolId(1),
+        version: 1,
+        engines: Vec::new(),
+        targets: Vec::new(),
+        placements: vec![PlacementSet { epoch: 0, weights: Vec::new() }],
+        outs: Vec::new(),
+        next: None,
+    };
+    for (at, count) in engines.iter().enumerate() {
+        let rank = Rank(at as u32);
+        map.engines.push(EngineInfo {
+            rank,
+            tcp: format!("node{at}:10301"),
+            unix: String::new(),
+            host: format!("host{at}"),
+            domain: vec![format!("rack{}", at / 2)],
+        });
+        for _ in 0..*count {
+            let id = TargetId(map.targets.len() as u32);
+            let state = TargetState::Up;
+            let (since, reason, left, incarnation) = (0, None, 0, 0);
+            map.targets.push(TargetInfo { id, rank, state, since, reason, left, incarnation });
+            map.placements[0].weights.push((id, 65_536));
+        }
+    }
+    map
+}
+
+fn oid(number: u64, class: &str) -> Oid {
+    Oid::generate(0, number, ObjType::DkeyU64, class.parse().unwrap(), 0)
+}
+
+/// Some targets of a map, in up to three rounds.
+fn outs(map: &PoolMap, seed: u64, count: usize) -> Vec<OutTarget> {
+    let mut ids: Vec<TargetId> = map.targets.iter().map(|target| target.id).collect();
+    ids.sort_by_key(|id| hash::mix2(seed, id.0.into()));
+    let round = |at: usize| 10 + (hash::mix2(seed, at as u64) % 3) as u32;
+    let ids = ids.into_iter().take(count).enumerate();
+    let mut outs: Vec<OutTarget> =
+        ids.map(|(at, target)| OutTarget { target, round: round(at), epoch: 0 }).collect();
+    outs.sort_by_key(|out| (out.round, out.target));
+    outs
+}
+
+/// The most levels that a target shares with others, its engine among them.
+fn shared(target: TargetId, others: &[TargetId], map: &PoolMap) -> usize {
+    let path = |target: TargetId| {
+        let engine = map.engine_of(target).unwrap();
+        [engine.domain[0].clone(), engine.rank.to_string()]
+    };
+    let own = path(target);
+    let with = |other: &TargetId| own.iter().zip(path(*other)).take_while(|(a, b)| *a == b).count();
+    others.iter().filter(|other| **other != target).map(with).max().unwrap_or(0)
+}
+
+proptest! {
+    #[test]
+    fn members_are_apart_and_only_what_was_on_them_moves(
+        number: u64, seed: u64, count in 0usize..6, class_at in 0usize..4,
+    ) {
+        let class = ["RP_2G1", "RP_2GX", "RP_3GX", "RP_4G2"][class_at];
+        let mut map = map_of(&[2, 2, 2, 1, 1, 3]);
+        let before = layout(oid(number, class), &map).unwrap();
+        map.outs = outs(&map, seed, count);
+        let after = layout(oid(number, class), &map).unwrap();
+        prop_assert_eq!(before.group_count(), after.group_count());
+        for group in 0..before.group_count() {
+            let (drawn, now) = (before.members(group), after.members(group));
+            prop_assert_eq!(drawn, after.placed(group));
+            let distinct: BTreeSet<_> = now.iter().collect();
+            prop_assert_eq!(distinct.len(), drawn.len());
+            let is_out = |target: &TargetId| map.outs.iter().any(|out| out.target == *target);
+            let stay: Vec<_> = drawn.iter().filter(|target| now.contains(target)).collect();
+            let kept: Vec<_> = now.iter().filter(|target| drawn.contains(target)).collect();
+            prop_assert_eq!(&stay, &kept, "whoever stays keeps its order");
+            for target in drawn {
+                prop_assert!(now.contains(target) || is_out(target));
+            }
+            for target in now.iter().filter(|target| !drawn.contains(target)) {
+                // One may be lost later, and have kept the place.
+                let round = |target: &TargetId| {
+                    map.outs.iter().find(|out| out.target == *target).map(|out| out.round)
+                };
+                let first = drawn.iter().filter_map(round).min();
+                prop_assert!(round(target).is_none() || round(target) > first);
+            }
+            let worst = |members: &[TargetId]| {
+                members.iter().map(|one| shared(*one, members, &map)).max().unwrap()
+            };
+            prop_assert!(worst(now) <= worst(drawn), "they are as far apart as before");
+        }
+        // All back: as if nothing had been.
+        map.outs.clear();
+        prop_assert_eq!(layout(oid(number, class), &map).unwrap(), before);
+    }
+
+    #[test]
+    fn who_is_chosen_stays_chosen_when_others_go(number: u64, seed: u64) {
+        let mut map = map_of(&[1; 8]);
+        let all = outs(&map, seed, 4);
+        let first = all[0].round;
+        map.outs = all.iter().copied().filter(|out| out.round == first).collect();
+        let before = layout(oid(number, "RP_3GX"), &map).unwrap();
+        map.outs = all;
+        let after = layout(oid(number, "RP_3GX"), &map).unwrap();
+        for group in 0..before.group_count() {
+            let is_out = |target: &&TargetId| map.outs.iter().any(|out| out.target == **target);
+            for member in before.members(group).iter().filter(|target| !is_out(target)) {
+                prop_assert!(after.members(group).contains(member));
+            }
+        }
+    }
+
+    #[test]
+    fn who_joins_is_a_member_once_that_is_over(number: u64, seed: u64, a in 0usize..5, b in 0usize..5) {
+        let mut map = map_of(&[2, 2, 2, 1, 1, 3]);
+        let (from, to) = (outs(&map, seed, a), outs(&map, hash::mix(seed), b));
+        map.outs = from;
+        map.next = Some(to.clone());
+        let during = layout(oid(number, "RP_3GX"), &map).unwrap();
+        map.outs = to;
+        map.next = None;
+        let after = layout(oid(number, "RP_3GX"), &map).unwrap();
+        for group in 0..during.group_count() {
+            let (mut all, joiners): (Vec<_>, Vec<_>) =
+                (during.everyone(group).to_vec(), during.joiners(group).collect());
+            prop_assert_eq!(all.len(), 3 + joiners.len());
+            for member in after.members(group) {
+                prop_assert!(all.contains(member));
+            }
+            prop_assert!(joiners.iter().all(|joiner| after.members(group).contains(joiner)));
+            all.sort_unstable();
+            all.dedup();
+            prop_assert_eq!(all.len(), 3 + joiners.len());
+            prop_assert!(after.joiners(group).next().is_none());
+        }
+    }
+}
+
+/// A file and its name are together, and stay together whoever stands in.
+#[test]
+fn groups_with_the_same_members_keep_the_same_members() {
+    let mut map = map_of(&[1; 5]);
+    let drawn: Vec<_> =
+        (0..300).map(|number| layout(oid(number, "RP_2G1"), &map).unwrap()).collect();
+    map.outs = outs(&map, 7, 2);
+    let now: Vec<_> = (0..300).map(|number| layout(oid(number, "RP_2G1"), &map).unwrap()).collect();
+    let mut equal = 0;
+    for (a, b) in (0..300).flat_map(|a| (0..a).map(move |b| (a, b))) {
+        if drawn[a].members(0) == drawn[b].members(0) {
+            assert_eq!(now[a].members(0), now[b].members(0));
+            equal += 1;
+        }
+    }
+    assert!(equal > 100);
+}
+
+/// Whoever stood in for all members of a group would have nothing to begin with, and be taken for whole.
+#[test]
+fn a_group_that_was_lost_as_a_whole_keeps_its_members() {
+    let mut map = map_of(&[1; 6]);
+    let placed = layout(oid(1, "RP_2G1"), &map).unwrap();
+    let out = |target: TargetId, round| OutTarget { target, round, epoch: 0 };
+    let (a, b) = (placed.members(0)[0], placed.members(0)[1]);
+    map.outs = vec![out(a.min(b), 5), out(a.max(b), 5)];
+    assert_eq!(layout(oid(1, "RP_2G1"), &map).unwrap().members(0), placed.members(0));
+    // One after the other is another matter.
+    map.outs = vec![out(a, 5), out(b, 6)];
+    let now = layout(oid(1, "RP_2G1"), &map).unwrap();
+    assert!(!now.members(0).contains(&a) && !now.members(0).contains(&b));
+    // One that comes back has it all again.
+    map.outs = vec![out(b, 5)];
+    let now = layout(oid(1, "RP_2G1"), &map).unwrap();
+    assert!(now.members(0).contains(&a) && !now.members(0).contains(&b));
+}
+
+/// What is said of the worst group is never better than what some group has.
+#[test]
+fn losses_with_targets_out_are_not_called_smaller_than_they_are() {
+    for seed in 0..300u64 {
+        let mut map = match seed % 3 {
+            0 => map_of(&[1, 1, 1, 1]),
+            1 => map_of(&[2, 1, 1, 2, 1]),
+            _ => map_of(&[2, 2, 2]),
+        };
+        map.outs = outs(&map, seed, 1 + (seed % 2) as usize);
+        for out in map.outs.clone() {
+            let at = map.targets.iter().position(|target| target.id == out.target).unwrap();
+            map.targets[at].state = TargetState::Down;
+            map.targets[at].reason = Some(DownReason::Silent);
+            map.targets[at].left = out.round;
+        }
+        let silent = Rank((hash::mix(seed) % 9) as u32);
+        let answers = |rank: Rank| rank != silent;
+        for (class, width) in [("RP_2G1", 2), ("RP_3G1", 3)] {
+            let told = losses(width, &map, answers);
+            for number in 0..300 {
+                let layout = layout(oid(number, class), &map).unwrap();
+                let is_whole = |target: &&TargetId| {
+                    answers(map.target(**target).unwrap().rank) && is_live(**target, &map)
+                };
+                let left = layout.members(0).iter().filter(is_whole).count();
+                assert!(
+                    told.copies_left <= left,
+                    "seed {seed}, {class}: {told:?}, {layout:?} of {map:?}"
+                );
+                assert!(
+                    told.is_unavailable || left > 0,
+                    "seed {seed}, {class}: {layout:?} of {map:?}"
+                );
+            }
+        }
+    }
+    // And a pool in which all of it is mended is whole.
+    let mut map = map_of(&[1, 1, 1, 1]);
+    map.targets[2].state = TargetState::Down;
+    map.targets[2].reason = Some(DownReason::Silent);
+    map.targets[2].left = 3;
+    assert_eq!(losses(2, &map, |_| true).copies_left, 1);
+    map.outs = vec![OutTarget { target: TargetId(2), round: 3, epoch: 0 }];
+    assert_eq!(losses(2, &map, |_| true).copies_left, 2);
+}

@@ -1,0 +1,270 @@
+//! Others stand in for targets that stay away.
+
+use client::{ArrayObj, Client, Container, KvObj};
+use engine::StoreConfig;
+use sim::{Cluster, ClusterSpec, members, seeds};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{ContLayout, Durability, ObjType, Oid, Rank, Result};
+use wire::control::{Name, OpenMode};
+use wire::map::PoolMap;
+use wire::obj::{Cond, Recx};
+
+async fn open(client: &Client) -> Result<Container> {
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
+    pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await
+}
+
+fn kv(cont: &Container, class: &str, number: u64) -> KvObj {
+    let oid = cont.generate_oid(ObjType::KvHashed, class.parse().unwrap(), 0, number).unwrap();
+    KvObj { object: cont.object(oid) }
+}
+
+fn array(cont: &Container, class: &str, number: u64) -> ArrayObj {
+    let oid = cont.generate_oid(ObjType::ArrayByte, class.parse().unwrap(), 0, number).unwrap();
+    ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 65_536 }
+}
+
+fn cluster(seed: u64, engines: usize, targets: usize, rebuild_after_s: u32) -> Cluster {
+    let spec = ClusterSpec { seed, engines, targets };
+    Cluster::start_healing(spec, StoreConfig::default(), Some(rebuild_after_s)).unwrap()
+}
+
+/// Others stand in for all targets of these engines, and for no others; nothing moves.
+fn are_out(ranks: &[u32]) -> impl Fn(&PoolMap) -> bool {
+    move |map| {
+        let is_out = |id| map.outs.iter().any(|out| out.target == id);
+        let is_meant = |rank: Rank| ranks.contains(&rank.0);
+        map.next.is_none()
+            && map.targets.iter().all(|target| is_out(target.id) == is_meant(target.rank))
+    }
+}
+
+/// Objects with copies, and what is in them.
+struct Work {
+    kvs: Vec<KvObj>,
+    arrays: Vec<ArrayObj>,
+    known: BTreeMap<(usize, u64), Vec<u8>>,
+}
+
+impl Work {
+    fn new(cont: &Container) -> Work {
+        Work {
+            kvs: vec![kv(cont, "RP_2GX", 1), kv(cont, "RP_3G1", 2), kv(cont, "RP_2G1", 3)],
+            arrays: vec![array(cont, "RP_2GX", 4), array(cont, "RP_3GX", 5)],
+            known: BTreeMap::new(),
+        }
+    }
+
+    async fn go_on(&mut self, round: u64) {
+        for (at, kv) in self.kvs.iter().enumerate() {
+            for step in 0..30u64 {
+                let key = (round * 7 + step * 5) % 60;
+                if step % 6 == 5 {
+                    kv.remove(None, Cond::NONE, &key.to_le_bytes()).await.unwrap();
+                    self.known.remove(&(at, key));
+                    continue;
+                }
+                let bytes = if step % 4 == 0 { 9_000 } else { 40 };
+                let value = vec![(round * 31 + step) as u8; bytes];
+                kv.put(None, Cond::NONE, &key.to_le_bytes(), &value).await.unwrap();
+                self.known.insert((at, key), value);
+            }
+        }
+        for (at, array) in self.arrays.iter().enumerate() {
+            let data = vec![(round * 13 + at as u64) as u8; 150_000];
+            let all = [Recx { index: round * 60_000, count: data.len() as u64 }];
+            array.write(&all, &[&data]).await.unwrap();
+        }
+    }
+
+    fn oids(&self) -> Vec<Oid> {
+        let of_kvs = self.kvs.iter().map(|kv| kv.object.oid());
+        of_kvs.chain(self.arrays.iter().map(|array| array.oid)).collect()
+    }
+
+    async fn check(&self, context: &str) {
+        for ((at, key), value) in &self.known {
+            let found = self.kvs[*at].get(None, &key.to_le_bytes()).await.unwrap();
+            assert!(found.as_ref() == Some(value), "{context}: {at} {key}");
+        }
+    }
+
+    async fn compare(&self, client: &Client, cont: &Container, context: &str) {
+        for oid in self.oids() {
+            let differs = members::difference(client, cont, oid).await.unwrap();
+            assert_eq!(differs, None, "{context}");
+        }
+    }
+}
+
+/// An engine dies for good: others get its copies while everybody goes on writing, so that a second one may die, and a third.
+/// When they come back after all, everything goes back to its place, and nothing is left elsewhere.
+#[test]
+fn copies_are_made_anew_elsewhere_and_go_back() {
+    for seed in seeds(6) {
+        let durability = if seed % 2 == 0 { Durability::Wal } else { Durability::Memory };
+        let targets = 1 + (seed % 3 / 2) as usize;
+        let cluster = cluster(seed, 5, targets, 3);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
+            let mut work = Work::new(&cont);
+            work.go_on(0).await;
+            let mut away = Vec::new();
+            for (round, engine) in [(1, 1), (2, 3), (3, 2)] {
+                cluster.kill_engine(engine);
+                away.push(engine as u32);
+                let context = format!("seed {seed}, without engines {away:?}");
+                work.go_on(round * 3).await;
+                // Three copies need three engines, two need two: the last ones find nobody for all of theirs.
+                let lacking = members::await_map(&client, are_out(&away)).await.unwrap();
+                assert_eq!(lacking, None, "{context}");
+                work.check(&context).await;
+                if round < 3 {
+                    work.compare(&client, &cont, &context).await;
+                }
+                work.go_on(round * 3 + 1).await;
+            }
+            // Six copies might all be on six targets of three engines: who left last comes first then.
+            let order = if targets == 1 { [3, 1, 2] } else { [2, 3, 1] };
+            for engine in order {
+                cluster.start_engine(engine).await.unwrap();
+                away.retain(|one| *one != engine as u32);
+                work.go_on(20 + engine as u64).await;
+                let context = format!("seed {seed}, without engines {away:?} again");
+                let lacking = members::await_map(&client, are_out(&away)).await.unwrap();
+                assert_eq!(lacking, None, "{context}");
+                work.check(&context).await;
+            }
+            let context = format!("seed {seed}, at the end");
+            let lacking = members::await_whole(&client).await.unwrap();
+            assert_eq!(lacking, None, "{context}");
+            work.check(&context).await;
+            work.compare(&client, &cont, &context).await;
+            // What is dropped is dropped in the background.
+            client.env().sleep(Duration::from_secs(5)).await;
+            for oid in work.oids() {
+                assert_eq!(
+                    members::leftover(&client, &cont, oid).await.unwrap(),
+                    None,
+                    "{context}"
+                );
+            }
+        });
+    }
+}
+
+/// Two engines die at the same moment. What had both its copies there is not given to others, who would have nothing: it
+/// is there again when one of them is.
+#[test]
+fn what_was_lost_as_a_whole_waits_for_who_has_it() {
+    for seed in seeds(3) {
+        let cluster = cluster(seed, 5, 1, 3);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let kv = kv(&cont, "RP_2GX", 1);
+            let many: Vec<KvObj> =
+                (10..200).map(|number| self::kv(&cont, "RP_2G1", number)).collect();
+            for one in many.iter().chain([&kv]) {
+                one.put(None, Cond::NONE, b"key", b"value").await.unwrap();
+            }
+            cluster.kill_engine(1);
+            cluster.kill_engine(2);
+            let lacking = members::await_map(&client, are_out(&[1, 2])).await.unwrap();
+            assert_eq!(lacking, None, "seed {seed}");
+            let map = members::newest_map(&client).await.unwrap();
+            let is_lost = |one: &KvObj| {
+                let layout = placement::layout(one.object.oid(), &map).unwrap();
+                layout.members(0).iter().all(|target| matches!(target.0, 1 | 2))
+            };
+            assert!(many.iter().any(&is_lost), "seed {seed}: nothing was only there: {map:?}");
+            for one in many.iter().filter(|one| !is_lost(one)) {
+                let found = one.get(None, b"key").await.unwrap();
+                assert_eq!(found.as_deref(), Some(&b"value"[..]), "seed {seed}");
+            }
+            cluster.start_engine(2).await.unwrap();
+            let lacking = members::await_map(&client, are_out(&[1])).await.unwrap();
+            assert_eq!(lacking, None, "seed {seed}");
+            for one in &many {
+                let found = one.get(None, b"key").await.unwrap();
+                assert_eq!(found.as_deref(), Some(&b"value"[..]), "seed {seed}");
+            }
+        });
+    }
+}
+
+/// Engines die and come back at any moment, before, while and after others stand in for them; what was acknowledged stays.
+#[test]
+fn engines_come_and_go_while_copies_move() {
+    for seed in seeds(10) {
+        let cluster = cluster(seed, 5, 1, 2);
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let stop = Cell::new(false);
+            let known: RefCell<BTreeMap<Vec<u8>, Vec<u8>>> = RefCell::default();
+            let class = |number: u64| ["RP_3GX", "RP_3G1", "RP_4G1"][number as usize];
+            let writer = async |number: u64| {
+                let client = cluster.client(&format!("w{number}"));
+                let cont = open(&client).await.unwrap();
+                let kv = kv(&cont, class(number), number);
+                let mut round = 0u64;
+                while !stop.get() {
+                    let key = format!("w{number}-{}", round % 90).into_bytes();
+                    let mut value = format!("{number}.{round}.").into_bytes();
+                    value.resize(if round.is_multiple_of(5) { 10_000 } else { 50 }, b'v');
+                    kv.put(None, Cond::NONE, &key, &value).await.unwrap();
+                    known.borrow_mut().insert(key, value);
+                    round += 1;
+                    client.env().sleep(Duration::from_millis(20)).await;
+                }
+            };
+            let trouble = async {
+                let env = cluster.world().node("trouble");
+                for _ in 0..6 {
+                    // Two at most are away; the one with the catalog comes back soon.
+                    let first = 1 + (env.random_u64() % 4) as usize;
+                    cluster.kill_engine(first);
+                    env.sleep(Duration::from_millis(env.random_u64() % 12_000)).await;
+                    let second = (env.random_u64() % 5) as usize;
+                    if second != first {
+                        cluster.kill_engine(second);
+                        let longest = if second == 0 { 2_000 } else { 12_000 };
+                        env.sleep(Duration::from_millis(env.random_u64() % longest)).await;
+                        cluster.start_engine(second).await.unwrap();
+                    }
+                    env.sleep(Duration::from_millis(env.random_u64() % 4_000)).await;
+                    cluster.start_engine(first).await.unwrap();
+                    env.sleep(Duration::from_millis(env.random_u64() % 10_000)).await;
+                }
+                stop.set(true);
+            };
+            let writers = futures_util::future::join3(writer(0), writer(1), writer(2));
+            futures_util::future::join(writers, trouble).await;
+            let reader = cluster.client("reader");
+            let cont = open(&reader).await.unwrap();
+            assert_eq!(members::await_whole(&reader).await.unwrap(), None, "seed {seed}");
+            for (key, value) in &known.take() {
+                let number = u64::from(key[1] - b'0');
+                let found = kv(&cont, class(number), number).get(None, key).await.unwrap();
+                let key = key.escape_ascii();
+                assert!(found.as_deref() == Some(&value[..]), "seed {seed}: {key}");
+            }
+            reader.env().sleep(Duration::from_secs(5)).await;
+            for number in 0..3 {
+                let oid = kv(&cont, class(number), number).object.oid();
+                let differs = members::difference(&reader, &cont, oid).await.unwrap();
+                assert_eq!(differs, None, "seed {seed}");
+                assert_eq!(
+                    members::leftover(&reader, &cont, oid).await.unwrap(),
+                    None,
+                    "seed {seed}"
+                );
+            }
+        });
+    }
+}

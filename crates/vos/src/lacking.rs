@@ -1,0 +1,39 @@
+//! Since when a shard has taken changes while it lacked others.
+//!
+//! A member of a group that was away takes orders before it has all that it missed. Keys that these touch look as new as
+//! the leader's, and are not the same. Which ones those are is known until the engine ends; after that all that is as new as the
+//! first of these orders, or newer, may be such a key.
+
+use crate::Lsn;
+use crate::record::RecordDf;
+use crate::shard::PoolShard;
+use types::{Epoch, Result};
+
+impl PoolShard {
+    /// What is as new as this, or newer, may have been changed while earlier changes were missing. `None`: nothing is missing.
+    pub fn lacks_since(&self) -> Option<Epoch> {
+        self.state.borrow().lacks_since
+    }
+
+    /// Notes that changes from an epoch on come while others are missing, before the first of them is logged.
+    pub fn begin_lacking(&self, since: Epoch) -> Result<()> {
+        if self.lacks_since().is_some_and(|known| known <= since) {
+            return Ok(());
+        }
+        self.note_lacking(Some(since)).map(|_| ())
+    }
+
+    /// Notes that nothing is missing any more.
+    pub fn end_lacking(&self) -> Result<()> {
+        match self.lacks_since() {
+            None => Ok(()),
+            Some(_) => self.note_lacking(None).map(|_| ()),
+        }
+    }
+
+    fn note_lacking(&self, since: Option<Epoch>) -> Result<Lsn> {
+        self.writable()?;
+        self.state.borrow_mut().lacks_since = since;
+        Ok(self.log_record(&RecordDf::Lacks { since }))
+    }
+}
