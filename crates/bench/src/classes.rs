@@ -5,8 +5,7 @@
 //! in turn, round by round. What counts is the share of what the class without copies reaches in the same round; the
 //! published shares stand beside it. Classes with erasure codes, which the paper has too, are not kept by this version.
 
-use crate::place::Where;
-use crate::report::Machine;
+use crate::report::{Machine, write_json, write_text};
 use crate::suite::Figure;
 use crate::suite::bed::{Bed, Size};
 use crate::suite::collect::{Collector, median, ratios, values};
@@ -278,7 +277,10 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
         let figures = if round == 0 { &mut figures } else { &mut all };
         for pattern in Pattern::ALL {
             for class in options.classes() {
-                bandwidth(options, pattern, class, &place, figures, out)?;
+                let what = format!("{class} {}", pattern.name());
+                let name = |phase| figure_name(class, pattern, phase);
+                let io = options.io(pattern, class);
+                figures.bandwidths(&what, &name, &io, &place, out)?;
             }
         }
     }
@@ -289,42 +291,10 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
         say(out, &format!("failed: {name}: {error}"))?;
     }
     if let Some(path) = &options.plot {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|error| Error::inval(format!("the report: {error}")))?;
-        put(path, &report.svg())?;
-        put(&path.with_extension("json"), &(text + "\n"))?;
+        write_text(path, &report.svg())?;
+        write_json(&path.with_extension("json"), &report)?;
     }
     Ok(report)
-}
-
-fn bandwidth(
-    options: &Options,
-    pattern: Pattern,
-    class: ObjClass,
-    place: &Where,
-    all: &mut Collector,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let what = format!("{class} {}", pattern.name());
-    let report = match io::run(&options.io(pattern, class), place, &mut std::io::sink()) {
-        Ok(report) => report,
-        Err(error) => {
-            all.fail(&what, &error);
-            return say(out, &format!("  {what}: {error}"));
-        }
-    };
-    let mut line = format!("  {what}:");
-    for phase in report.summary {
-        let value = phase.bytes_per_s.median / MIB as f64;
-        all.put(&figure_name(class, pattern, phase.phase), "MiB/s", value);
-        line.push_str(&format!(" {} {} MiB/s", phase.phase.name(), rate(value)));
-    }
-    say(out, &line)
-}
-
-fn put(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text)
-        .map_err(|error| Error::io(format!("writing {}", path.display()), error))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use crate::crew::{Phase, PhaseSamples, Sample};
 use crate::place::Where;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
+use types::{Error, Result};
 
 /// A finished benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -79,6 +81,23 @@ impl Machine {
             optimized: !cfg!(debug_assertions),
         }
     }
+}
+
+/// Writes a report as JSON, for people and programs.
+///
+/// Errors: those of the file system, with its path.
+pub(crate) fn write_json(path: &Path, report: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|error| Error::inval(format!("the report for {}: {error}", path.display())))?;
+    write_text(path, &(text + "\n"))
+}
+
+/// Writes a file of results.
+///
+/// Errors: those of the file system, with its path.
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text)
+        .map_err(|error| Error::io(format!("writing {}", path.display()), error))
 }
 
 /// One phase of one iteration.

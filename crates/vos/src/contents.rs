@@ -506,16 +506,13 @@ impl Contents {
 
 /// Marks what a change puts in the data area.
 fn claim_change(change: &record::ChangeDf<'_>, space: &mut Space) -> Result<()> {
-    use record::{ChangeDf, PlaceDf};
-    match change {
-        ChangeDf::SingleRuns { runs, .. } => {
-            runs.iter().try_for_each(|run| space.claim(Run { at: run.at, bytes: run.bytes }))
+    let mut claimed = Ok(());
+    each_fresh_run(change, |run| {
+        if claimed.is_ok() {
+            claimed = space.claim(run);
         }
-        ChangeDf::Records { record_bytes, count, place: PlaceDf::Blocks(at), .. } => {
-            space.claim(Run { at: *at, bytes: count * *record_bytes as u64 })
-        }
-        _ => Ok(()),
-    }
+    });
+    claimed
 }
 
 /// Runs that a change of the index brings.
@@ -525,10 +522,16 @@ pub(crate) fn each_fresh_run(change: &record::ChangeDf<'_>, mut each: impl FnMut
         ChangeDf::SingleRuns { runs, .. } => {
             runs.iter().for_each(|run| each(Run { at: run.at, bytes: run.bytes }));
         }
-        ChangeDf::Records { record_bytes, count, place: PlaceDf::Blocks(at), .. } => {
-            each(Run { at: *at, bytes: count * *record_bytes as u64 });
-        }
-        _ => {}
+        ChangeDf::Records { record_bytes, count, place, .. } => match place {
+            PlaceDf::Blocks(at) => each(Run { at: *at, bytes: count * *record_bytes as u64 }),
+            PlaceDf::Inline(_) | PlaceDf::Zero => {}
+        },
+        ChangeDf::Single { .. }
+        | ChangeDf::PunchRecords { .. }
+        | ChangeDf::PunchObj { .. }
+        | ChangeDf::PunchDkey { .. }
+        | ChangeDf::PunchDkeysFrom { .. }
+        | ChangeDf::PunchAkey { .. } => {}
     }
 }
 

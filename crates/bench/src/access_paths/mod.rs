@@ -217,7 +217,9 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
         for &transfer in &options.transfers {
             for way in options.ways() {
                 let place = place(way, &library, &mounted, options).join("io");
-                bandwidth(options, way, transfer, &place, &mut all, out)?;
+                let what = format!("{way} {}", bytes(transfer));
+                let name = |phase| figure_name(way, transfer, phase);
+                all.bandwidths(&what, &name, &options.io(transfer), &place, out)?;
             }
         }
         for way in options.ways().filter(|_| options.files > 0) {
@@ -251,31 +253,6 @@ fn place(way: Way, library: &Where, mounted: &Mounted, options: &Options) -> Whe
         },
         (Way::Mount | Way::Intercept, _) => Where::Posix(mounted.dir().to_path_buf()),
     }
-}
-
-fn bandwidth(
-    options: &Options,
-    way: Way,
-    transfer: u64,
-    place: &Where,
-    all: &mut Collector,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let what = format!("{way} {}", bytes(transfer));
-    let report = match io::run(&options.io(transfer), place, &mut std::io::sink()) {
-        Ok(report) => report,
-        Err(error) => {
-            all.fail(&what, &error);
-            return say(out, &format!("  {what}: {error}"));
-        }
-    };
-    let mut line = format!("  {what}:");
-    for phase in report.summary {
-        let value = phase.bytes_per_s.median / MIB as f64;
-        all.put(&figure_name(way, transfer, phase.phase), "MiB/s", value);
-        line.push_str(&format!(" {} {} MiB/s", phase.phase.name(), rate(value)));
-    }
-    say(out, &line)
 }
 
 fn rates(

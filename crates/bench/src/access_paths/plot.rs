@@ -2,18 +2,17 @@
 
 use super::{MIB, Report, figure_name};
 use crate::Phase;
+use crate::report::{write_json, write_text};
 use crate::svg::{Lines, Series};
 use std::path::{Path, PathBuf};
-use types::{Error, Result};
+use types::Result;
 
 /// Writes the plots of writing (`path`) and reading (`-read` at the end of the name), and the
 /// report beside them as JSON.
 pub fn write(report: &Report, path: &Path) -> Result<()> {
-    put(path, &lines(report, Phase::Write).svg())?;
-    put(&beside(path, "-read", "svg"), &lines(report, Phase::Read).svg())?;
-    let text = serde_json::to_string_pretty(report)
-        .map_err(|error| Error::inval(format!("the report: {error}")))?;
-    put(&beside(path, "", "json"), &(text + "\n"))
+    write_text(path, &lines(report, Phase::Write).svg())?;
+    write_text(&beside(path, "-read", "svg"), &lines(report, Phase::Read).svg())?;
+    write_json(&beside(path, "", "json"), report)
 }
 
 /// The plot of writing.
@@ -46,9 +45,4 @@ fn lines(report: &Report, phase: Phase) -> Lines {
 fn beside(path: &Path, ending: &str, extension: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{stem}{ending}.{extension}"))
-}
-
-fn put(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text)
-        .map_err(|error| Error::io(format!("writing {}", path.display()), error))
 }

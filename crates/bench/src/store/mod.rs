@@ -13,7 +13,7 @@ pub use load::{Kind, Load};
 
 use crate::crew::{Crew, Job, Phase, PhaseSamples, Step};
 use crate::place::Where;
-use crate::report::Machine;
+use crate::report::{Machine, write_json};
 use crate::suite::bed::Bed;
 use crate::suite::collect::{self, Collector};
 use crate::suite::verdict::{self, Goal, Verdict};
@@ -169,10 +169,7 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
     say(out, &collect::table(&report.figures).to_string())?;
     say(out, &verdict::table(&report.verdicts).to_string())?;
     if let Some(path) = &options.results {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|error| Error::inval(format!("the report: {error}")))?;
-        std::fs::write(path, text + "\n")
-            .map_err(|error| Error::io(format!("writing {}", path.display()), error))?;
+        write_json(path, &report)?;
     }
     Ok(report)
 }

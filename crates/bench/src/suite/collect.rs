@@ -1,9 +1,13 @@
 //! The figures of a suite as they come in, by name and round.
 
+use super::say;
+use crate::place::Where;
 use crate::report::Spread;
 use crate::table::{Table, rate};
+use crate::{Phase, io};
 use serde::{Deserialize, Serialize};
-use types::Error;
+use std::io::Write;
+use types::{Error, Result};
 
 /// One figure over the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +44,34 @@ impl Collector {
         if !self.failures.iter().any(|(known, _)| known == name) {
             self.failures.push((name.to_string(), error.to_string()));
         }
+    }
+
+    /// Runs an I/O pattern, puts a bandwidth for each of its phases, MiB/s, and says what they are. A failure is noted under
+    /// `what`.
+    ///
+    /// Errors: when nothing can be printed.
+    pub(crate) fn bandwidths(
+        &mut self,
+        what: &str,
+        figure_name: &dyn Fn(Phase) -> String,
+        options: &io::Options,
+        place: &Where,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        let report = match io::run(options, place, &mut std::io::sink()) {
+            Ok(report) => report,
+            Err(error) => {
+                self.fail(what, &error);
+                return say(out, &format!("  {what}: {error}"));
+            }
+        };
+        let mut line = format!("  {what}:");
+        for phase in report.summary {
+            let value = phase.bytes_per_s.median / (1 << 20) as f64;
+            self.put(&figure_name(phase.phase), "MiB/s", value);
+            line.push_str(&format!(" {} {} MiB/s", phase.phase.name(), rate(value)));
+        }
+        say(out, &line)
     }
 
     /// The values of a figure; empty when it was never measured.

@@ -18,7 +18,7 @@ pub use collect::Figure;
 pub use verdict::{Goal, Verdict};
 
 use crate::clock;
-use crate::report::Machine;
+use crate::report::{Machine, write_json};
 use bed::Bed;
 use collect::Collector;
 use serde::{Deserialize, Serialize};
@@ -184,11 +184,9 @@ fn header(options: &Options, machine: &Machine) -> String {
 
 fn write_results(dir: &Path, report: &Report) -> Result<()> {
     let path = dir.join(format!("suite-{}.json", report.started_s));
-    let doing = || format!("writing {}", path.display());
-    std::fs::create_dir_all(dir).map_err(|error| Error::io(doing(), error))?;
-    let text = serde_json::to_string_pretty(report)
-        .map_err(|error| Error::inval(format!("{}: {error}", doing())))?;
-    std::fs::write(&path, text + "\n").map_err(|error| Error::io(doing(), error))
+    std::fs::create_dir_all(dir)
+        .map_err(|error| Error::io(format!("making {}", dir.display()), error))?;
+    write_json(&path, report)
 }
 
 /// Prints a line at once: a suite takes minutes and people look for signs of life.

@@ -14,7 +14,7 @@ use super::{Service, Targets};
 use crate::records::{EngineDf, MemberDf, TargetDf};
 use crate::store::{Attempts, Loaded, Tx};
 use types::map::HashMap;
-use types::{Code, Error, PoolId, Rank, Result, TargetId};
+use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlReply, MemberState};
 use wire::map::{DownReason, EngineInfo, LEFT_UNSURE, TargetState};
@@ -91,105 +91,6 @@ impl Service {
     pub(super) async fn engine_is_back(&self, rank: Rank, orders: &dyn Targets) -> Result<()> {
         let change = Change::new(MemberState::Up, "it answers again", false);
         self.change_member(rank, &[MemberState::Down], change, orders).await
-    }
-
-    /// A target that was behind under a map lacks nothing any more that leaders had. It is up from the next one on.
-    ///
-    /// Errors: `Stale` when that is not the newest map: another target may have come to lead since. `Busy` when one that
-    /// left later is away: it may have what nobody else has.
-    pub(super) async fn target_caught_up(
-        &self,
-        id: PoolId,
-        target: TargetId,
-        map_version: u32,
-        orders: &dyn Targets,
-    ) -> Result<ControlReply> {
-        let mut attempts = Attempts::new();
-        loop {
-            attempts.next()?;
-            let Some(mut pool) = self.store.pool(id).await? else {
-                return Err(Error::new(Code::NonExist, format!("there is no pool number {id}")));
-            };
-            let version = pool.record.map_version + 1;
-            let before = pool.record.clone();
-            let all = &before.targets;
-            let behind = pool.record.targets.iter_mut().find(|held| {
-                held.id == target
-                    && held.reason == Some(DownReason::Behind)
-                    && version == map_version + 1
-            });
-            let Some(behind) = behind else {
-                let text =
-                    format!("target {target} of pool {id} is not behind in map {map_version}");
-                return Err(Error::new(Code::Stale, text));
-            };
-            let is_missed = |other: &&TargetDf| {
-                matches!(
-                    other.reason,
-                    Some(DownReason::Silent | DownReason::Stopped | DownReason::Excluded)
-                ) && other.left > behind.left
-            };
-            let map = self.map(&before).await?;
-            // Where each group has somebody who is whole, nobody has what those have not.
-            let is_lost = |copies| placement::losses(copies, &map, |_| true).is_unavailable;
-            let may_be_missed = || (2..=types::limits::COPIES_MAX).any(is_lost);
-            if let Some(other) = all.iter().find(is_missed).filter(|_| may_be_missed()) {
-                let text = format!(
-                    "target {} left pool {id} after target {target} did, and is away: it may have what nobody \
-                     else has",
-                    other.id
-                );
-                return Err(Error::new(Code::Busy, text));
-            }
-            behind.turn(TargetState::Up, None, version);
-            pool.record.map_version = version;
-            if self.store.commit(Tx::new().replace(&pool)).await? {
-                tracing::info!(pool = %id, %target, "a target has caught up");
-                self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
-                return Ok(ControlReply::Done);
-            }
-        }
-    }
-
-    /// A target that is behind is about to miss something that others are told of.
-    ///
-    /// Errors: `Stale` when its state is another one under the newest map.
-    pub(super) async fn target_lacks(
-        &self,
-        id: PoolId,
-        target: TargetId,
-        map_version: u32,
-        orders: &dyn Targets,
-    ) -> Result<ControlReply> {
-        let mut attempts = Attempts::new();
-        loop {
-            attempts.next()?;
-            let Some(mut pool) = self.store.pool(id).await? else {
-                return Err(Error::new(Code::NonExist, format!("there is no pool number {id}")));
-            };
-            let version = pool.record.map_version + 1;
-            let mut targets = pool.record.targets.iter_mut();
-            let behind = targets.find(|held| {
-                held.id == target
-                    && held.reason == Some(DownReason::Behind)
-                    && version == map_version + 1
-            });
-            let Some(behind) = behind else {
-                let text =
-                    format!("target {target} of pool {id} is not behind in map {map_version}");
-                return Err(Error::new(Code::Stale, text));
-            };
-            if behind.left != LEFT_UNSURE {
-                return Ok(ControlReply::Done);
-            }
-            behind.left = version;
-            pool.record.map_version = version;
-            if self.store.commit(Tx::new().replace(&pool)).await? {
-                tracing::warn!(pool = %id, %target, "a target that is behind has no room for more");
-                self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
-                return Ok(ControlReply::Done);
-            }
-        }
     }
 
     pub(super) async fn exclude(

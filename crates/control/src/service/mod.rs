@@ -20,6 +20,7 @@ mod resume;
 mod snaps;
 mod stores;
 mod times;
+mod told;
 
 pub use orders::Targets;
 

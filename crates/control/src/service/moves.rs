@@ -13,12 +13,11 @@
 use super::Service;
 use super::orders::Targets;
 use crate::records::{OutDf, PoolDf, StageDf, TargetDf};
-use crate::store::{Attempts, Loaded, Tx};
+use crate::store::{Loaded, Tx};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{Code, Error, PoolId, Rank, Result, TargetId};
-use wire::control::ControlReply;
+use types::{PoolId, Rank, Result, TargetId};
 use wire::map::{DownReason, TargetState};
 
 /// Since when targets are down, by the clock of whoever looks.
@@ -91,53 +90,6 @@ impl Service {
         }
         Ok(())
     }
-
-    /// A target has all that the groups have that it is to join.
-    pub(super) async fn target_joined(
-        &self,
-        id: PoolId,
-        target: TargetId,
-        map_version: u32,
-        orders: &dyn Targets,
-    ) -> Result<ControlReply> {
-        let mut attempts = Attempts::new();
-        loop {
-            attempts.next()?;
-            let Some(mut pool) = self.store.pool(id).await? else {
-                return Err(Error::new(Code::NonExist, format!("there is no pool number {id}")));
-            };
-            let is_newest = pool.record.map_version == map_version && pool.record.next.is_some();
-            let joins = pool.record.targets.iter_mut().find(|held| held.id == target);
-            let Some(joins) = joins.filter(|_| is_newest) else {
-                let text = format!("nothing moves in pool {id} under map {map_version}");
-                return Err(Error::new(Code::Stale, text));
-            };
-            joins.joined = map_version;
-            let has_moved = have_all_joined(&pool.record);
-            if has_moved {
-                pool.record.outs = pool.record.next.take().unwrap_or_default();
-                pool.record.map_version += 1;
-            }
-            if self.store.commit(Tx::new().replace(&pool)).await? {
-                if has_moved {
-                    let outs: Vec<u32> = pool.record.outs.iter().map(|out| out.target.0).collect();
-                    tracing::warn!(pool = %pool.record.name(), "others stand in for targets {outs:?} now");
-                    self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
-                }
-                return Ok(ControlReply::Done);
-            }
-        }
-    }
-}
-
-/// True when nobody is missing that is to stay, and all have what they are to have.
-fn have_all_joined(pool: &PoolDf) -> bool {
-    let Some(next) = &pool.next else { return false };
-    let stays = |target: &&TargetDf| !next.iter().any(|out| out.target == target.id);
-    pool.targets
-        .iter()
-        .filter(stays)
-        .all(|target| target.state == TargetState::Up && target.joined == pool.map_version)
 }
 
 /// What a pool's `next` is to be, if that is news; as `outs`: nothing is to move. `long`: targets that are missing for long.

@@ -1,0 +1,161 @@
+//! What targets tell of themselves under a map: that they miss nothing any more, that they miss something, that they have joined.
+//!
+//! Invariant: what a target tells counts only under the pool's newest map. Under another one its leaders may be others.
+
+use super::Service;
+use super::orders::Targets;
+use crate::records::{PoolDf, TargetDf};
+use crate::store::{Attempts, Tx};
+use types::{Code, Error, PoolId, Result, TargetId};
+use wire::control::ControlReply;
+use wire::map::{DownReason, LEFT_UNSURE, TargetState};
+
+impl Service {
+    /// A target that was behind under a map lacks nothing any more that leaders had. It is up from the next one on.
+    ///
+    /// Errors: `Stale` when that is not the newest map: another target may have come to lead since. `Busy` when one that
+    /// left later is away: it may have what nobody else has.
+    pub(super) async fn target_caught_up(
+        &self,
+        id: PoolId,
+        target: TargetId,
+        map_version: u32,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let change = async |pool: &mut PoolDf| {
+            let map = self.map(pool).await?;
+            let left = behind(pool, target)?.left;
+            let is_missed = |other: &&TargetDf| {
+                matches!(
+                    other.reason,
+                    Some(DownReason::Silent | DownReason::Stopped | DownReason::Excluded)
+                ) && other.left > left
+            };
+            // Where each group has somebody who is whole, nobody has what those have not.
+            let is_lost = |copies| placement::losses(copies, &map, |_| true).is_unavailable;
+            let may_be_missed = || (2..=types::limits::COPIES_MAX).any(is_lost);
+            let missed = pool.targets.iter().find(is_missed);
+            if let Some(other) = missed.filter(|_| may_be_missed()) {
+                let text = format!(
+                    "target {} left pool {id} after target {target} did, and is away: it may have what nobody \
+                     else has",
+                    other.id
+                );
+                return Err(Error::new(Code::Busy, text));
+            }
+            pool.map_version += 1;
+            behind(pool, target)?.turn(TargetState::Up, None, map_version + 1);
+            Ok(Some(format!("target {target} has caught up")))
+        };
+        self.change_under(id, map_version, orders, change).await
+    }
+
+    /// A target that is behind is about to miss something that others are told of.
+    ///
+    /// Errors: `Stale` when its state is another one under the newest map.
+    pub(super) async fn target_lacks(
+        &self,
+        id: PoolId,
+        target: TargetId,
+        map_version: u32,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let change = async |pool: &mut PoolDf| {
+            let behind = behind(pool, target)?;
+            if behind.left != LEFT_UNSURE {
+                return Ok(None);
+            }
+            behind.left = map_version + 1;
+            pool.map_version += 1;
+            Ok(Some(format!("target {target}, which is behind, has no room for more")))
+        };
+        self.change_under(id, map_version, orders, change).await
+    }
+
+    /// A target has all that the groups have that it is to join.
+    ///
+    /// Errors: `Stale` when nothing moves under the newest map.
+    pub(super) async fn target_joined(
+        &self,
+        id: PoolId,
+        target: TargetId,
+        map_version: u32,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let change = async |pool: &mut PoolDf| {
+            let joins = pool.targets.iter_mut().find(|held| held.id == target);
+            let Some(joins) = joins.filter(|_| pool.next.is_some()) else {
+                let text = format!("nothing moves in pool {id} under map {map_version}");
+                return Err(Error::new(Code::Stale, text));
+            };
+            joins.joined = map_version;
+            if !have_all_joined(pool) {
+                return Ok(Some(format!("target {target} has what it is to have")));
+            }
+            pool.outs = pool.next.take().unwrap_or_default();
+            pool.map_version += 1;
+            let outs: Vec<u32> = pool.outs.iter().map(|out| out.target.0).collect();
+            Ok(Some(format!("others stand in for targets {outs:?} now")))
+        };
+        self.change_under(id, map_version, orders, change).await
+    }
+
+    /// Changes a pool's record while its newest map is the named one, and tells targets of a newer map that comes of it.
+    /// `change` says what is new, if anything is; it is called again when others changed the record meanwhile.
+    ///
+    /// Errors: `NonExist`, `Stale`, those of `change` and of the catalog.
+    async fn change_under(
+        &self,
+        id: PoolId,
+        map_version: u32,
+        orders: &dyn Targets,
+        change: impl AsyncFn(&mut PoolDf) -> Result<Option<String>>,
+    ) -> Result<ControlReply> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let Some(mut pool) = self.store.pool(id).await? else {
+                return Err(Error::new(Code::NonExist, format!("there is no pool number {id}")));
+            };
+            if pool.record.map_version != map_version {
+                let newest = pool.record.map_version;
+                let text = format!("pool {id} has map {newest}, not {map_version} any more");
+                return Err(Error::new(Code::Stale, text));
+            }
+            let Some(news) = change(&mut pool.record).await? else {
+                return Ok(ControlReply::Done);
+            };
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                tracing::info!(pool = %pool.record.name(), "{news}");
+                if pool.record.map_version != map_version {
+                    self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
+                }
+                return Ok(ControlReply::Done);
+            }
+        }
+    }
+}
+
+/// A target of a pool that is behind.
+///
+/// Errors: `Stale` when it is not.
+fn behind(pool: &mut PoolDf, target: TargetId) -> Result<&mut TargetDf> {
+    let (id, version) = (pool.id, pool.map_version);
+    let mut targets = pool.targets.iter_mut();
+    targets.find(|held| held.id == target && held.reason == Some(DownReason::Behind)).ok_or_else(
+        || {
+            let text = format!("target {target} of pool {id} is not behind in map {version}");
+            Error::new(Code::Stale, text)
+        },
+    )
+}
+
+/// True when nobody is missing that is to stay, and all have what they are to have.
+fn have_all_joined(pool: &PoolDf) -> bool {
+    let Some(next) = &pool.next else { return false };
+    let stays = |target: &&TargetDf| !next.iter().any(|out| out.target == target.id);
+    pool.targets
+        .iter()
+        .filter(stays)
+        .all(|target| target.state == TargetState::Up && target.joined == pool.map_version)
+}
