@@ -31,7 +31,7 @@ async fn answer<F: FileSystem>(core: &Rc<Core>, fs: &F, carrier: &mut Carrier) {
             return carrier.answer_error(-libc::EIO);
         }
     };
-    let live = core.enter(unique);
+    let live = core.enter(unique, header.pid);
     let req = &Request::new(header, groups, live.interruption.clone());
     let node = NodeId(header.nodeid);
     match operation {

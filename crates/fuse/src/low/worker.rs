@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Interrupts kept for requests that have not arrived yet.
 const EARLY_COUNT_MAX: usize = 256;
+/// How often is looked whether programs were killed whose requests wait.
+const KILLED_PAUSE: Duration = Duration::from_secs(2);
 /// How long requests that were interrupted by the end of the session may take to notice.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -110,7 +112,7 @@ pub(crate) struct Core {
     pub buffers: Buffers,
     index: usize,
     shared: Arc<Shared>,
-    live: RefCell<HashMap<u64, Rc<Interruption>>>,
+    live: RefCell<HashMap<u64, Waiting>>,
     early: RefCell<VecDeque<u64>>,
     ended: Cell<bool>,
 }
@@ -138,7 +140,7 @@ impl Core {
 
     fn interrupt(&self, unique: u64) {
         if let Some(found) = self.live.borrow().get(&unique) {
-            found.happen();
+            found.interruption.happen();
             return;
         }
         // It may still be on its way to us, or has been answered, or is somebody else's.
@@ -152,12 +154,27 @@ impl Core {
     fn interrupt_all(&self) {
         self.ended.set(true);
         for one in self.live.borrow().values() {
-            one.happen();
+            one.interruption.happen();
         }
     }
 
-    /// Enters a request among those that can be interrupted.
-    pub fn enter(self: &Rc<Self>, unique: u64) -> Live {
+    /// Interrupts requests of threads that were killed. Kernels do not tell of all of them: over io_uring none is told of
+    /// that was killed while its request was handed over (Linux 6.18, `fuse_uring_prepare_send`), and such a thread waits for the answer, for ever on a
+    /// hard mount.
+    async fn look_for_killed(&self) {
+        loop {
+            self.env.sleep(KILLED_PAUSE).await;
+            let now = self.env.now();
+            for one in self.live.borrow().values() {
+                if now.saturating_sub(one.since) >= KILLED_PAUSE && is_killed(one.thread) {
+                    one.interruption.happen();
+                }
+            }
+        }
+    }
+
+    /// Enters a request of a thread among those that can be interrupted.
+    pub fn enter(self: &Rc<Self>, unique: u64, thread: u32) -> Live {
         let count = &self.shared.boxes[self.index].requests;
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let interruption = Rc::new(Interruption::default());
@@ -171,9 +188,35 @@ impl Core {
             early.remove(at);
             interruption.happen();
         }
-        self.live.borrow_mut().insert(unique, interruption.clone());
+        let waiting = Waiting { interruption: interruption.clone(), thread, since: self.env.now() };
+        self.live.borrow_mut().insert(unique, waiting);
         Live { core: self.clone(), unique, interruption }
     }
+}
+
+/// A request that can be interrupted.
+struct Waiting {
+    interruption: Rc<Interruption>,
+    /// The thread that asks, 0: not known.
+    thread: u32,
+    since: Duration,
+}
+
+/// True when a thread cannot go on but to its end.
+fn is_killed(thread: u32) -> bool {
+    const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
+    if thread == 0 {
+        return false;
+    }
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else {
+        return false;
+    };
+    let pending = status.lines().filter_map(|line| {
+        let (name, set) = line.split_once(':')?;
+        let is_pending = matches!(name, "SigPnd" | "ShdPnd");
+        is_pending.then(|| u64::from_str_radix(set.trim(), 16).unwrap_or(0))
+    });
+    pending.fold(0, |all, set| all | set) & SIGKILL != 0
 }
 
 /// A request that is being worked on.
@@ -216,6 +259,8 @@ pub(crate) fn run<F: FileSystem>(core: &Rc<Core>, fs: &Rc<F>, uring: Option<Rc<U
             }
         };
         env.spawn(reader);
+        let watcher = core.clone();
+        env.spawn(async move { watcher.look_for_killed().await });
         read_mail(core).await;
         core.interrupt_all();
         wind_down(core, fs).await;
