@@ -62,6 +62,8 @@ pub fn global_handle_seeds() -> Vec<Vec<u8>> {
             outs: Vec::new(),
             next: None,
         },
+        aims: Vec::new(),
+        is_rebuild_stopped: false,
     };
     let cont = ContInfo {
         id: ContId(1),

@@ -1,5 +1,6 @@
 //! `azekura pool`: pools of space.
 
+mod aims;
 mod health;
 mod members;
 mod rebuild;
@@ -11,6 +12,7 @@ use crate::props::{self, Assignment, wrong_reply};
 use crate::scrub::{self, TargetScrub};
 use crate::session::Session;
 use crate::system::dir::SystemDir;
+use aims::{ExtendArgs, SomeTargets};
 use clap::{Args, Subcommand};
 use health::HealthReport;
 use members::TargetMembers;
@@ -21,7 +23,7 @@ pub use store::role_text;
 use store::{TargetStore, TargetTiers};
 use types::{Durability, Rank, Result, TargetId, limits, size};
 use wire::admission::{AdmissionStat, GateStat, Limit};
-use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject, TargetAim};
 use wire::map::{DownReason, TargetInfo, TargetState};
 
 /// Create, list and change pools.
@@ -82,6 +84,29 @@ enum PoolVerb {
         #[arg(long, short)]
         force: bool,
     },
+    /// Have others take all that targets hold, so that these may be taken away
+    ///
+    /// They serve what they have until others have it; 'azekura pool reintegrate' takes it back.
+    #[command(
+        after_help = "Examples:\n  azekura pool drain tank --rank 3 --dry-run\n  azekura pool drain tank --rank 3\n  azekura pool rebuild status tank --wait"
+    )]
+    Drain(SomeTargets),
+    /// Use no more what targets hold: others get it from its copies
+    ///
+    /// What has no other copy cannot be read until 'azekura pool reintegrate'. To leave out a whole engine in all pools: 'azekura system
+    /// exclude'.
+    #[command(after_help = "Example:\n  azekura pool exclude tank --target 5")]
+    Exclude(SomeTargets),
+    /// Have targets serve again that were drained or excluded
+    #[command(after_help = "Example:\n  azekura pool reintegrate tank --rank 3")]
+    Reintegrate(SomeTargets),
+    /// Take further targets into a pool
+    ///
+    /// Each gives as much room as those that the pool has. New objects are placed over all; what is there stays where it is.
+    #[command(
+        after_help = "Examples:\n  azekura pool extend tank --rank 4,5\n  azekura pool extend tank"
+    )]
+    Extend(ExtendArgs),
     /// Give up what a target held that is down, and make its part of the pool anew, empty
     ///
     /// A target is down when its store was wiped or exchanged. Bring the right store back and restart the
@@ -274,6 +299,10 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
         PoolVerb::List => list(session),
         PoolVerb::Query { pool, verbose } => query(session, pool, *verbose),
         PoolVerb::Health { pool } => health::run(session, pool.as_deref()),
+        PoolVerb::Drain(some) => aims::run(session, some, TargetAim::Drain),
+        PoolVerb::Exclude(some) => aims::run(session, some, TargetAim::Exclude),
+        PoolVerb::Reintegrate(some) => aims::run(session, some, TargetAim::Serve),
+        PoolVerb::Extend(args) => aims::extend(session, args),
         PoolVerb::Rebuild(verb) => rebuild::run(session, verb),
         PoolVerb::Scrub { pool, wait } => {
             let pool = session.open_pool(&Name::parse(pool), OpenMode::ReadOnly)?;

@@ -185,7 +185,8 @@ impl<'a> Batch<'a> {
                 route => route?,
             };
             attempt.route(route.map_version);
-            if route.parts.iter().any(|part| !part.unit.object.is_alone()) {
+            let map = self.cont.pool().map();
+            if route.parts.iter().any(|part| !placement::is_alone(part.unit.object, &map)) {
                 attempt.may_go_elsewhere();
             }
             let outcome = match &route.parts[..] {
@@ -220,7 +221,9 @@ impl<'a> Batch<'a> {
     fn may_wait(&self, attempt: &Attempt) -> bool {
         let of_ops = self.ops.iter().map(Op::unit);
         let mut units = of_ops.chain(self.checks.iter().map(|check| check.unit));
-        units.all(|unit| !unit.object.is_alone()) && !attempt.is_over(self.cont.client())
+        let map = self.cont.pool().map();
+        units.all(|unit| !placement::is_alone(unit.object, &map))
+            && !attempt.is_over(self.cont.client())
     }
 
     fn map_version(&self) -> u32 {

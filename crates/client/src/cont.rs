@@ -244,7 +244,7 @@ impl Container {
     /// The target that answers for a unit now, and if wanted all that changes of its group go to.
     pub(crate) fn group_of(&self, unit: Unit, with_members: bool) -> Result<(TargetId, Members)> {
         let leader = self.target_of(unit)?;
-        if !with_members || unit.object.is_alone() {
+        if !with_members || placement::is_alone(unit.object, &self.0.pool.map()) {
             return Ok((leader, Members::new()));
         }
         let layout = self.layout(unit.object)?;

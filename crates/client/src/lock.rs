@@ -315,7 +315,7 @@ impl Container {
                 Ok(target) => asked.set(target),
                 // None of several members serves at the moment: one may soon.
                 Err(error) if error.code == Code::Unreach && !attempt.is_over(client) => {
-                    if oid.is_alone() {
+                    if placement::is_alone(oid, &self.pool().map()) {
                         return Err(error);
                     }
                     state.refresh_briefly(client).await;
@@ -324,7 +324,7 @@ impl Container {
                 }
                 Err(error) => return Err(error),
             }
-            if !oid.is_alone() {
+            if !placement::is_alone(oid, &self.pool().map()) {
                 attempt.route(version);
                 if !may_take_long {
                     attempt.may_go_elsewhere();

@@ -8,11 +8,8 @@ use crate::pool::PoolState;
 use types::{PoolId, TargetId, Unit};
 use wire::map::PoolMap;
 
-/// The target that leads the group of a unit of several copies; `None` where that does not change, or nobody does.
+/// The target that leads the group of a unit; `None` where nobody does.
 pub(crate) fn leader_of(unit: Unit, map: &PoolMap) -> Option<TargetId> {
-    if unit.object.is_alone() {
-        return None;
-    }
     let layout = placement::layout(unit.object, map).ok()?;
     let group = unit.group as usize;
     (group < layout.group_count()).then(|| layout.leader(group, map)).flatten()

@@ -13,7 +13,7 @@ use types::{
     Rank, Result, TargetId,
 };
 use uuid::Uuid;
-use wire::control::{Member, MemberState};
+use wire::control::{Member, MemberState, TargetAim};
 use wire::map::{
     DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
 };
@@ -103,6 +103,9 @@ pub struct TargetDf {
     /// Version of the map under which it has all of the groups that it is to join; zero: not since others joined.
     #[serde(default)]
     pub joined: u32,
+    /// What an administrator wants of it.
+    #[serde(default)]
+    pub aim: TargetAim,
 }
 
 /// [`TargetDf::left`] of a target that is empty where others have something: everybody has more.
@@ -113,7 +116,8 @@ impl TargetDf {
     pub fn new(id: TargetId, rank: Rank) -> TargetDf {
         let state = TargetState::Up;
         let (since, reason, left, incarnation) = (0, None, 0, 0);
-        TargetDf { id, rank, state, since, reason, left, incarnation, joined: 0 }
+        let aim = TargetAim::Serve;
+        TargetDf { id, rank, state, since, reason, left, incarnation, joined: 0, aim }
     }
 
     /// The form for maps.
@@ -150,12 +154,15 @@ pub struct OutDf {
     pub target: TargetId,
     pub round: u32,
     pub epoch: u8,
+    #[serde(default)]
+    pub is_drained: bool,
 }
 
 impl OutDf {
     /// The form for maps.
     fn out(&self) -> OutTarget {
-        OutTarget { target: self.target, round: self.round, epoch: self.epoch }
+        let OutDf { target, round, epoch, is_drained } = *self;
+        OutTarget { target, round, epoch, is_drained }
     }
 }
 
@@ -185,6 +192,9 @@ pub struct PoolDf {
     /// Targets that others stand in for, ascending by round and id.
     #[serde(default)]
     pub outs: Vec<OutDf>,
+    /// It stays as it is until somebody says otherwise.
+    #[serde(default)]
+    pub is_rebuild_stopped: bool,
     /// What that is to become; `None` when nothing moves.
     #[serde(default)]
     pub next: Option<Vec<OutDf>>,

@@ -137,6 +137,7 @@ fn take_map(pool: &mut PoolDf, map: &PoolMap, notes: &mut Vec<String>) {
             target: out.target,
             round: out.round,
             epoch: out.epoch,
+            is_drained: out.is_drained,
         };
         pool.placements = map.placements.iter().map(placement).collect();
         pool.outs = map.outs.iter().map(out).collect();

@@ -92,7 +92,7 @@ impl Target {
     fn holds_for_others(&self, ctx: &TargetPool, unit: Unit) -> bool {
         ctx.map().is_ok_and(|map| {
             let has_moves = !map.outs.is_empty() || map.next.is_some();
-            has_moves && !unit.object.is_alone() && !self.is_member(&map, unit)
+            (has_moves || ctx.joining.is_clearing.get()) && !self.is_member(&map, unit)
         })
     }
 

@@ -244,7 +244,7 @@ impl Target {
             wire::encode_into(&reply, &mut answer);
             let sums_at = answer.len();
             wire::encode_into(&BulkSums::NONE, &mut answer);
-            let of = group.as_ref().and_then(|_| translated.ops.first().map(Op::unit));
+            let of = translated.ops.first().map(Op::unit);
             let origin = Some(Origin { tx: ask.tx(), of, reply: &answer });
             let lsn = ctx.shard.apply(batch.cont, epoch, &translated.ops, payload, origin, &[])?;
             let bulk = if group.is_some() { data.to_vec() } else { Vec::new() };

@@ -92,7 +92,7 @@ impl Target {
             later => return self.run_beside(ask, body, later),
         };
         // What waits for others is beside the connection.
-        let is_alone = batch.ops.iter().all(|op| op.unit().object.is_alone());
+        let is_alone = batch.ops.iter().all(|op| ask.ctx.is_alone(op.unit().object));
         let memory = ask.ctx.is_memory() && is_alone;
         if !memory || ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return self.run_beside(ask, body, Data::Here(payload, slot));
@@ -329,6 +329,7 @@ impl Target {
         slot: Option<Slot>,
     ) -> Outcome {
         let Ask { caller, header, ctx, .. } = ask;
+        let bulk_bytes = payload.bulk_bytes();
         let copied = self.bulk_for_followers(ctx, batch, &mut payload)?;
         payload.write().await?;
         // Before anything that waits for others: see `admission`.
@@ -340,6 +341,10 @@ impl Target {
         // when it takes effect.
         self.may_take_effect(ask, batch)?;
         let group = self.group_of_batch(ctx, batch)?;
+        if group.is_some() && copied.len() as u64 != bulk_bytes {
+            // It had one member when the data came, and others join it since: they are to get the data, too.
+            return Err(Error::bare(Code::Stale));
+        }
         let newest_seen = || ctx.shard.newest_seen(batch.cont, &batch.checks, &batch.ops);
         let writes = changes(batch);
         let mut plan = match self.check_and_plan(ctx, batch) {
@@ -376,8 +381,7 @@ impl Target {
             // What a retry gets has no bulk.
             wire::encode_into(&BulkSums::NONE, &mut answer);
             let changed = || batch.ops.iter().find(|op| op.is_write()).map(Op::unit);
-            let of = group.as_ref().and_then(|_| changed());
-            let origin = Some(Origin { tx: ask.tx(), of, reply: &answer });
+            let origin = Some(Origin { tx: ask.tx(), of: changed(), reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), copied, origin);
             self.carry_out(plan.after);

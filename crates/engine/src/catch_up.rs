@@ -267,11 +267,8 @@ impl Target {
         leader: TargetId,
         is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<Vec<ContId>> {
-        let is_theirs = |unit: Unit| {
-            !unit.object.is_alone()
-                && self.leader_of(ctx, unit).is_ok_and(|of| of == leader)
-                && is_meant(unit)
-        };
+        let is_theirs =
+            |unit: Unit| self.leader_of(ctx, unit).is_ok_and(|of| of == leader) && is_meant(unit);
         // What it tells later comes in orders.
         let parts = ctx.shard.prepared().into_iter().map(|(tx, _)| tx);
         let is_of_theirs = |tx: &TxId| crate::commit::part_unit(ctx, *tx).is_some_and(is_theirs);
@@ -353,9 +350,7 @@ impl Target {
         is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<()> {
         let is_others = |unit: Unit| {
-            !unit.object.is_alone()
-                && is_meant(unit)
-                && self.leader_of(ctx, unit).is_ok_and(|leader| leader != self.id)
+            is_meant(unit) && self.leader_of(ctx, unit).is_ok_and(|leader| leader != self.id)
         };
         for (cont, unit) in ctx.shard.orphans() {
             if is_others(unit) {
@@ -396,8 +391,7 @@ impl Target {
             let listed = ctx.shard.list_units(cont, after, LIST_COUNT as usize).await?;
             let (units, complete) = listed;
             for (unit, epoch) in &units {
-                let is_of_leader = !unit.object.is_alone()
-                    && self.leader_of(ctx, *unit).is_ok_and(|of| of == leader)
+                let is_of_leader = self.leader_of(ctx, *unit).is_ok_and(|of| of == leader)
                     && self.lacks(map, *unit);
                 if is_of_leader
                     && (theirs.remove(unit) != Some(*epoch) || ctx.joining.has_touched(cont, *unit))

@@ -209,8 +209,7 @@ impl Target {
     ) -> Result<Step> {
         let group = self.led_group(ctx, participants[0])?;
         tracing::debug!("target {}: decides to commit {tx:?}", self.id);
-        let of = group.as_ref().map(|_| participants[0]);
-        let origin = Origin { tx: client_tx, of, reply: answer };
+        let origin = Origin { tx: client_tx, of: Some(participants[0]), reply: answer };
         let lsn = ctx.shard.log_decision(tx, epoch, participants, Some(origin))?;
         let origin = as_order_origin(origin);
         let order = Order::Decision { tx, epoch, participants: participants.to_vec(), origin };
@@ -443,7 +442,7 @@ impl Target {
         unit: Option<Unit>,
     ) -> Result<Option<Vec<u8>>> {
         let Some(answer) = ctx.shard.replayed(tx)? else { return Ok(None) };
-        let Some(unit) = unit.filter(|unit| !unit.object.is_alone()) else {
+        let Some(unit) = unit.filter(|unit| !ctx.is_alone(unit.object)) else {
             return Ok(Some(answer));
         };
         self.led_group(ctx, unit)?;
@@ -656,7 +655,7 @@ impl Target {
 
     /// The same for those of groups of several members.
     pub(crate) fn take_over_transactions(self: Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
-        self.resume_those(pool, ctx, |unit| !unit.object.is_alone());
+        self.resume_those(pool, ctx, |unit| !ctx.is_alone(unit.object));
     }
 
     fn resume_those(
@@ -683,10 +682,16 @@ impl Target {
 
 /// A unit of the group of a prepared part.
 pub(crate) fn part_unit(ctx: &TargetPool, tx: TxId) -> Option<Unit> {
-    let (_, batch) = ctx.shard.prepared_batch(tx)?;
-    let batch: Batch<'_> = wire::decode(&batch).ok()?;
-    let of_check = || batch.checks.first().map(|check| check.unit);
-    batch.ops.first().map(Op::unit).or_else(of_check)
+    part_units(ctx, tx).into_iter().next()
+}
+
+/// What a prepared part changes, then what it checks. Groups that had one member each may have been in one part; they need not go
+/// to the same targets.
+pub(crate) fn part_units(ctx: &TargetPool, tx: TxId) -> Vec<Unit> {
+    let Some((_, batch)) = ctx.shard.prepared_batch(tx) else { return Vec::new() };
+    let Ok(batch) = wire::decode::<Batch<'_>>(&batch) else { return Vec::new() };
+    let of_checks = batch.checks.iter().map(|check| check.unit);
+    batch.ops.iter().map(Op::unit).chain(of_checks).collect()
 }
 
 /// Something done here, on its way to stable storage and to the other members of the group.

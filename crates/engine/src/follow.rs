@@ -304,6 +304,9 @@ impl Target {
         tracing::debug!("target {}: pool {pool}: map {}: {states:?}", self.id, map.version);
         let before = ctx.map.replace(Some(map.clone()));
         let has_moved = before.as_ref().is_some_and(|before| before.outs != map.outs);
+        if map.moves_single_members() {
+            ctx.shard.begin_moving_singles()?;
+        }
         if map.next.is_some() || !map.outs.is_empty() {
             ctx.joining.has_moved.set(true);
         }

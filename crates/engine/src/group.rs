@@ -34,7 +34,7 @@ impl Target {
     pub(crate) fn leader_of(&self, ctx: &TargetPool, unit: Unit) -> Result<TargetId> {
         let map = ctx.map()?;
         let leader = layout_with(unit, &map)?.leader(unit.group as usize, &map);
-        let is_unsure = !unit.object.is_alone() && ctx.is_unsure.get();
+        let is_unsure = ctx.is_unsure_of(unit.object);
         leader.filter(|leader| *leader != self.id || !is_unsure).ok_or_else(|| {
             Error::new(Code::Unreach, format!("no member of the group of unit {unit} serves"))
         })
@@ -44,13 +44,16 @@ impl Target {
     ///
     /// Errors: `Stale` when another target leads it.
     pub(crate) fn led_group(&self, ctx: &TargetPool, unit: Unit) -> Result<Option<Group>> {
-        if unit.object.is_alone() {
+        if ctx.is_unsure_of(unit.object) {
+            return Err(Error::bare(Code::Stale));
+        }
+        if ctx.is_alone(unit.object) {
             return Ok(None);
         }
         let map = ctx.map()?;
         let layout = layout_with(unit, &map)?;
         let group = unit.group as usize;
-        if layout.leader(group, &map) != Some(self.id) || ctx.is_unsure.get() {
+        if layout.leader(group, &map) != Some(self.id) {
             return Err(Error::bare(Code::Stale));
         }
         let others = layout.followers(group, &map).filter(|target| *target != self.id);
@@ -78,11 +81,11 @@ impl Target {
     ) -> Result<Option<Group>> {
         let of_ops = ops.iter().map(|op| (op.unit(), op.is_write()));
         let mut units = of_ops.chain(checks.iter().map(|check| (check.unit, false)));
-        if units.clone().all(|(unit, _)| unit.object.is_alone()) {
-            return Ok(None);
-        }
-        if ctx.is_unsure.get() {
+        if units.clone().any(|(unit, _)| ctx.is_unsure_of(unit.object)) {
             return Err(Error::bare(Code::Stale));
+        }
+        if units.clone().all(|(unit, _)| ctx.is_alone(unit.object)) {
+            return Ok(None);
         }
         let map = ctx.map()?;
         // Members of what is changed; none: a unit that is alone.
@@ -90,7 +93,7 @@ impl Target {
         let mut last: Option<(Oid, Layout)> = None;
         units.try_for_each(|(unit, writes)| {
             let mut members = SmallVec::new();
-            if !unit.object.is_alone() {
+            if !ctx.is_alone(unit.object) {
                 let layout = match last.take() {
                     Some((of, layout)) if of == unit.object => layout,
                     _ => placement::layout(unit.object, &map)?,
@@ -158,7 +161,6 @@ impl Target {
     /// True when this target is no member of a unit's group, and does not join it.
     pub(crate) fn is_strange(&self, map: &PoolMap, unit: Unit) -> bool {
         let layout = layout_with(unit, map);
-        !unit.object.is_alone()
-            && layout.is_ok_and(|all| !all.everyone(unit.group as usize).contains(&self.id))
+        layout.is_ok_and(|all| !all.everyone(unit.group as usize).contains(&self.id))
     }
 }

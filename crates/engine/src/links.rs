@@ -256,7 +256,7 @@ impl Target {
 
     /// True when the removal of a name can free the object in the same step: the same members do both.
     fn may_free_with(&self, ctx: &TargetPool, entry: Unit, linked: Unit) -> bool {
-        let are_alone = entry.object.is_alone() && linked.object.is_alone();
+        let are_alone = ctx.is_alone(entry.object) && ctx.is_alone(linked.object);
         are_alone || self.are_together(ctx, entry, linked)
     }
 
@@ -387,7 +387,7 @@ impl Target {
         let leader = |group| layout.leader(group, &map);
         // What this target has of it: its first unit, and those of groups that came here.
         let here = (1..layout.group_count())
-            .filter(|group| unit.object.is_alone() && leader(*group) == Some(self.id));
+            .filter(|group| ctx.is_alone(unit.object) && leader(*group) == Some(self.id));
         let ops: Vec<Op<'_>> = std::iter::once(unit).chain(here.map(of_group)).map(op).collect();
         let is_wanted = || {
             // It may have been given a name, or been opened.
@@ -402,7 +402,7 @@ impl Target {
             return Ok(());
         }
         for group in 1..layout.group_count() {
-            if leader(group) == Some(self.id) && !unit.object.is_alone() {
+            if leader(group) == Some(self.id) && !ctx.is_alone(unit.object) {
                 self.punch_in_group(pool, &ctx, cont, of_group(group), &[]).await?;
             }
             let Some(other) = leader(group).filter(|other| *other != self.id) else {
@@ -428,7 +428,7 @@ impl Target {
         if is_wanted() {
             return Ok(());
         }
-        if !unit.object.is_alone() {
+        if !ctx.is_alone(unit.object) {
             return self.punch_in_group(pool, &ctx, cont, unit, &[unit]).await;
         }
         let payload = self.stage(&ctx, &ops)?;

@@ -103,8 +103,9 @@ impl Target {
         let untold: Vec<_> = ctx.shard.prepared().into_iter().map(|(tx, _)| tx).collect();
         let is_untold = |tx| {
             ctx.shard.is_prepared(tx)
-                && crate::commit::part_unit(ctx, tx)
-                    .is_some_and(|unit| self.leads_for(ctx, unit, member))
+                && crate::commit::part_units(ctx, tx)
+                    .into_iter()
+                    .any(|unit| self.leads_for(ctx, unit, member))
         };
         while untold.iter().any(|tx| is_untold(*tx)) {
             let (sender, decided) = futures_channel::oneshot::channel();

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
 use types::map::{HashMap, HashSet};
-use types::{ClientId, Code, ContId, Durability, Epoch, Error, Hlc, PoolId, Result, TargetId};
+use types::{ClientId, Code, ContId, Durability, Epoch, Error, Hlc, Oid, PoolId, Result, TargetId};
 use vos::{Payload, PoolShard, Store};
 use wire::Kind;
 use wire::hello::HelloReply;
@@ -142,6 +142,17 @@ impl TargetPool {
             ctx.joining.begin(&ctx.shard);
         }
         ctx
+    }
+
+    /// True when what is done in an object's groups is the matter of one target each: see [`placement::is_alone`].
+    pub fn is_alone(&self, object: Oid) -> bool {
+        let may_move = || self.map.borrow().as_ref().is_some_and(|map| map.moves_single_members());
+        object.is_alone() && !may_move()
+    }
+
+    /// True when this target may have been deprived of an object's groups and does not know it yet.
+    pub fn is_unsure_of(&self, object: Oid) -> bool {
+        self.is_unsure.get() && (!object.is_alone() || self.shard.moves_singles())
     }
 
     /// True when updates need no device.

@@ -66,11 +66,10 @@ impl ControlHost {
                     false => self.weigh(service, &mut watch, rank, state, begun).await,
                 }
             }
-            if let Some(after) = self.rebuild_after {
-                let orders = Orders { host: self.clone(), service: service.clone() };
-                if let Err(error) = service.stand_in(self.env.now(), after, &orders).await {
-                    tracing::warn!("looking who is to stand in for lost targets: {error}");
-                }
+            let (orders, after) =
+                (Orders { host: self.clone(), service: service.clone() }, self.rebuild_after);
+            if let Err(error) = service.stand_in(self.env.now(), after, &orders).await {
+                tracing::warn!("looking who is to stand in for lost targets: {error}");
             }
         }
     }

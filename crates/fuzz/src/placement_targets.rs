@@ -44,9 +44,16 @@ fn seeds() -> Vec<Vec<u8>> {
             epoch: 1,
             weights: (0..8).map(|id| (TargetId(id), 60_000 + 1_000 * id)).collect(),
         }],
-        outs: vec![OutTarget { target: TargetId(1), round: 2, epoch: 1 }],
+        outs: vec![OutTarget { target: TargetId(1), round: 2, epoch: 1, is_drained: false }],
         next: Some(
-            (1..3).map(|id| OutTarget { target: TargetId(id), round: id, epoch: 1 }).collect(),
+            (1..3)
+                .map(|id| OutTarget {
+                    target: TargetId(id),
+                    round: id,
+                    epoch: 1,
+                    is_drained: id == 1,
+                })
+                .collect(),
         ),
     });
     let ids = ["S1", "S4", "SX", "RP_3GX", "EC_4P2G2"].iter().zip(1..).map(|(class, at)| {

@@ -37,7 +37,8 @@ pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
     let width = class.scheme.members();
     if class.groups == GroupCount::Count(1) && width == 1 {
         let target = draw::winner(oid.placement_key(), set).ok_or_else(|| no_weight(map))?;
-        return Ok(Layout { placed: SmallVec::from_slice(&[target]), width, changed: None });
+        let changed = Changed::of(oid.placement_key(), &[target], width, map);
+        return Ok(Layout { placed: SmallVec::from_slice(&[target]), width, changed });
     }
     let mut lots: SmallVec<[draw::Lot; 32]> = draw::lots(oid.placement_key(), set).collect();
     if lots.is_empty() {
@@ -64,12 +65,13 @@ pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
     }
     lots.sort_unstable();
     if width == 1 {
-        let placed = lots.iter().map(|lot| lot.target).collect();
-        return Ok(Layout { placed, width, changed: None });
+        let placed: SmallVec<[TargetId; 8]> = lots.iter().map(|lot| lot.target).collect();
+        let changed = Changed::of(oid.placement_key(), &placed, width, map);
+        return Ok(Layout { placed, width, changed });
     }
     let mut placed = SmallVec::with_capacity(width * group_count);
     domain::spread(&lots, width, group_count, map, |target| placed.push(target))?;
-    let changed = Changed::of(&placed, width, map);
+    let changed = Changed::of(oid.placement_key(), &placed, width, map);
     Ok(Layout { placed, width, changed })
 }
 
@@ -167,6 +169,11 @@ impl Layout {
             })
         })
     }
+}
+
+/// True when what is done in an object's groups is the matter of one target each: they have one member, and had it always.
+pub fn is_alone(oid: Oid, map: &PoolMap) -> bool {
+    oid.is_alone() && !map.moves_single_members()
 }
 
 /// True when a target has all that its groups have done, as far as is known, and takes part in what they do.

@@ -5,6 +5,9 @@
 //! Which one depends on the members that were drawn, not on the object: objects that share all members
 //! go on doing so. Those that went first are replaced first, so what was chosen for them stays chosen when others go.
 //!
+//! Groups of one member are given to others only when that one is drained: it has what is to move. Which one gets a group
+//! depends on the object, too: else all that is alone on a target would have to fit on one other.
+//!
 //! A target stands in only where it keeps the group's members as far apart as they were. Where there is none, or all
 //! members went at the same time and nobody has what the group held, the place stays with the one that is out.
 
@@ -24,17 +27,29 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// What has become of groups of `width` members; `None` when none of them is touched.
-    pub fn of(placed: &[TargetId], width: usize, map: &PoolMap) -> Option<Box<Changed>> {
-        let outs = map.outs.iter().chain(map.next.iter().flatten());
-        if !outs.clone().any(|out| placed.contains(&out.target)) {
+    /// What has become of an object's groups of `width` members; `None` when none of them is touched.
+    /// `object` decides for groups of one member: its placement key.
+    pub fn of(
+        object: u64,
+        placed: &[TargetId],
+        width: usize,
+        map: &PoolMap,
+    ) -> Option<Box<Changed>> {
+        let mut outs = map.outs.iter().chain(map.next.iter().flatten());
+        if !outs.any(|out| (width > 1 || out.is_drained) && placed.contains(&out.target)) {
             return None;
         }
         let mut changed = Changed { members: SmallVec::new(), joiners: SmallVec::new() };
         for (group, drawn) in placed.chunks_exact(width).enumerate() {
-            let members = replaced(drawn, &map.outs, map);
+            let key = match width {
+                1 => hash::mix2(object, group as u64),
+                _ => {
+                    drawn.iter().fold(width as u64, |key, target| hash::mix2(key, target.0.into()))
+                }
+            };
+            let members = replaced(drawn, key, &map.outs, map);
             if let Some(next) = &map.next {
-                let later = replaced(drawn, next, map);
+                let later = replaced(drawn, key, next, map);
                 let joins = later.iter().filter(|target| !members.contains(target));
                 changed.joiners.extend(joins.map(|target| (group as u32, *target)));
             }
@@ -44,14 +59,20 @@ impl Changed {
     }
 }
 
-/// The members of a group of which these were drawn, when those targets are out.
-fn replaced(drawn: &[TargetId], outs: &[OutTarget], map: &PoolMap) -> SmallVec<[TargetId; 6]> {
+/// The members of a group of which these were drawn, when those targets are out. `key` decides among others.
+fn replaced(
+    drawn: &[TargetId],
+    key: u64,
+    outs: &[OutTarget],
+    map: &PoolMap,
+) -> SmallVec<[TargetId; 6]> {
     let mut members: SmallVec<[TargetId; 6]> = SmallVec::from_slice(drawn);
-    let key = drawn.iter().fold(drawn.len() as u64, |key, target| hash::mix2(key, target.0.into()));
     let mut seen = 0;
     for round in outs.chunk_by(|a, b| a.round == b.round) {
         seen += round.len();
-        let goes = |target: &TargetId| round.iter().any(|out| out.target == *target);
+        // Of a group whose members all go nobody has what it held, but for those that are drained.
+        let goes =
+            |target: &TargetId| round.iter().any(|out| out.target == *target && !out.is_drained);
         if members.iter().all(goes) {
             continue;
         }

@@ -49,8 +49,9 @@ fn outs(map: &PoolMap, seed: u64, count: usize) -> Vec<OutTarget> {
     ids.sort_by_key(|id| hash::mix2(seed, id.0.into()));
     let round = |at: usize| 10 + (hash::mix2(seed, at as u64) % 3) as u32;
     let ids = ids.into_iter().take(count).enumerate();
-    let mut outs: Vec<OutTarget> =
-        ids.map(|(at, target)| OutTarget { target, round: round(at), epoch: 0 }).collect();
+    let mut outs: Vec<OutTarget> = ids
+        .map(|(at, target)| OutTarget { target, round: round(at), epoch: 0, is_drained: false })
+        .collect();
     outs.sort_by_key(|out| (out.round, out.target));
     outs
 }
@@ -173,7 +174,7 @@ fn groups_with_the_same_members_keep_the_same_members() {
 fn a_group_that_was_lost_as_a_whole_keeps_its_members() {
     let mut map = map_of(&[1; 6]);
     let placed = layout(oid(1, "RP_2G1"), &map).unwrap();
-    let out = |target: TargetId, round| OutTarget { target, round, epoch: 0 };
+    let out = |target: TargetId, round| OutTarget { target, round, epoch: 0, is_drained: false };
     let (a, b) = (placed.members(0)[0], placed.members(0)[1]);
     map.outs = vec![out(a.min(b), 5), out(a.max(b), 5)];
     assert_eq!(layout(oid(1, "RP_2G1"), &map).unwrap().members(0), placed.members(0));
@@ -230,6 +231,6 @@ fn losses_with_targets_out_are_not_called_smaller_than_they_are() {
     map.targets[2].reason = Some(DownReason::Silent);
     map.targets[2].left = 3;
     assert_eq!(losses(2, &map, |_| true).copies_left, 1);
-    map.outs = vec![OutTarget { target: TargetId(2), round: 3, epoch: 0 }];
+    map.outs = vec![OutTarget { target: TargetId(2), round: 3, epoch: 0, is_drained: false }];
     assert_eq!(losses(2, &map, |_| true).copies_left, 2);
 }

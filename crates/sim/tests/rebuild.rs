@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{ContLayout, Durability, ObjType, Oid, Rank, Result};
-use wire::control::{Name, OpenMode};
+use wire::control::{ControlRequest, Name, OpenMode, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::{Cond, Recx};
 
@@ -55,6 +55,15 @@ impl Work {
             arrays: vec![array(cont, "RP_2GX", 4), array(cont, "RP_3GX", 5)],
             known: BTreeMap::new(),
         }
+    }
+
+    /// Of objects without copies, too, some on each target.
+    fn with_single(cont: &Container) -> Work {
+        let mut work = Work::new(cont);
+        work.kvs.extend((10..22).map(|number| kv(cont, "S1", number)));
+        work.kvs.extend([kv(cont, "SX", 22), kv(cont, "S2", 23)]);
+        work.arrays.extend([array(cont, "SX", 24), array(cont, "S1", 25), array(cont, "S1", 26)]);
+        work
     }
 
     async fn go_on(&mut self, round: u64) {
@@ -151,6 +160,105 @@ fn copies_are_made_anew_elsewhere_and_go_back() {
                     None,
                     "{context}"
                 );
+            }
+        });
+    }
+}
+
+/// What targets of an engine are to do in the pool.
+async fn aim(client: &Client, map: &PoolMap, rank: u32, aim: TargetAim) {
+    let of = map.targets.iter().filter(|target| target.rank == Rank(rank));
+    let targets = of.map(|target| target.id).collect();
+    let pool = Name::Label("p".into());
+    client.control(&ControlRequest::PoolAim { pool, targets, aim }).await.unwrap();
+}
+
+/// An engine is emptied while everybody goes on writing, what has no copies moves, too, and nothing needs it any more: it may be
+/// taken away for good. Or it serves again, and gets everything back.
+#[test]
+fn a_drained_engine_holds_nothing_that_others_lack() {
+    for seed in seeds(6) {
+        let durability = if seed % 2 == 0 { Durability::Wal } else { Durability::Memory };
+        let targets = 1 + (seed % 3 / 2) as usize;
+        let cluster = cluster(seed, 4, targets, 3);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
+            let mut work = Work::with_single(&cont);
+            work.go_on(0).await;
+            let map = members::newest_map(&client).await.unwrap();
+            for (round, away) in [(1, vec![1]), (2, vec![1, 2])] {
+                aim(&client, &map, round as u32, TargetAim::Drain).await;
+                let context = format!("seed {seed}, without engines {away:?}");
+                // A drain that has nobody to talk to is no test.
+                while !are_out(&away)(&*members::newest_map(&client).await.unwrap()) {
+                    work.go_on(round).await;
+                    client.env().sleep(Duration::from_millis(100)).await;
+                }
+                work.go_on(round + 5).await;
+                work.check(&context).await;
+                work.compare(&client, &cont, &context).await;
+            }
+            // Nothing is asked of the first one any more, not even for a moment.
+            cluster.kill_engine(1);
+            work.go_on(8).await;
+            work.check("without the first").await;
+            cluster.start_engine(1).await.unwrap();
+            for (round, away) in [(2, vec![1]), (1, vec![])] {
+                aim(&client, &map, round as u32, TargetAim::Serve).await;
+                let context = format!("seed {seed}, with engine {round} again");
+                let lacking = members::await_map(&client, are_out(&away)).await.unwrap();
+                assert_eq!(lacking, None, "{context}");
+                work.check(&context).await;
+                work.go_on(10 + round).await;
+            }
+            let context = format!("seed {seed}, at the end");
+            assert_eq!(members::await_whole(&client).await.unwrap(), None, "{context}");
+            work.check(&context).await;
+            work.compare(&client, &cont, &context).await;
+            client.env().sleep(Duration::from_secs(5)).await;
+            for oid in work.oids() {
+                let leftover = members::leftover(&client, &cont, oid).await.unwrap();
+                assert_eq!(leftover, None, "{context}");
+            }
+        });
+    }
+}
+
+/// Engines die at any moment of a drain, the drained one, too: what it had is served again when it is back, and given away then.
+#[test]
+fn engines_come_and_go_while_one_is_drained() {
+    for seed in seeds(8) {
+        let cluster = cluster(seed, 4, 1, 2);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let mut work = Work::with_single(&cont);
+            work.go_on(0).await;
+            let env = cluster.world().node("trouble");
+            let map = members::newest_map(&client).await.unwrap();
+            for round in 0..4u64 {
+                let wanted = if round % 2 == 0 { TargetAim::Drain } else { TargetAim::Serve };
+                aim(&client, &map, 1, wanted).await;
+                env.sleep(Duration::from_millis(env.random_u64() % 3_000)).await;
+                let lost = 1 + (env.random_u64() % 3) as usize;
+                cluster.kill_engine(lost);
+                env.sleep(Duration::from_millis(env.random_u64() % 9_000)).await;
+                cluster.start_engine(lost).await.unwrap();
+                let context = format!("seed {seed}, round {round}, engine {lost} was lost");
+                work.check(&context).await;
+                work.go_on(round).await;
+                let away: &[u32] = if wanted == TargetAim::Drain { &[1] } else { &[] };
+                let lacking = members::await_map(&client, are_out(away)).await.unwrap();
+                assert_eq!(lacking, None, "{context}");
+                work.check(&context).await;
+                work.compare(&client, &cont, &context).await;
+            }
+            client.env().sleep(Duration::from_secs(5)).await;
+            for oid in work.oids() {
+                let leftover = members::leftover(&client, &cont, oid).await.unwrap();
+                assert_eq!(leftover, None, "seed {seed}");
             }
         });
     }

@@ -52,6 +52,8 @@ pub(crate) struct Contents {
     pub last_epoch: Epoch,
     /// There is, or was, a unit of a group of several members.
     pub holds_copies: bool,
+    /// See [`crate::PoolShard::moves_singles`].
+    pub moves_singles: bool,
     /// See [`crate::PoolShard::lacks_since`].
     pub lacks_since: Option<Epoch>,
     /// Arrays to be looked at by aggregation.
@@ -307,6 +309,7 @@ impl Contents {
             RecordDf::Scrub { progress } => self.scrub = progress,
             RecordDf::Opener { client, holds } => self.note_opener(client, holds, Lsn(0)),
             RecordDf::HoldsCopies => self.holds_copies = true,
+            RecordDf::MovesSingles => self.moves_singles = true,
             RecordDf::Lacks { since } => self.lacks_since = since,
             RecordDf::Install(install) => self.replay_install(&install, &mut effects, space)?,
             RecordDf::InstallFacts { cont, unit, epochs, facts } => {
@@ -396,6 +399,7 @@ impl Contents {
             | RecordDf::Scrub { .. }
             | RecordDf::Opener { .. }
             | RecordDf::HoldsCopies
+            | RecordDf::MovesSingles
             | RecordDf::Lacks { .. } => self.replay(record, &mut Space::default()),
             _ => Err(Error::new(Code::Csum, "a table holds a record of the log")),
         }
@@ -459,6 +463,9 @@ impl Contents {
         }
         if self.holds_copies {
             add(&RecordDf::HoldsCopies);
+        }
+        if self.moves_singles {
+            add(&RecordDf::MovesSingles);
         }
         if self.lacks_since.is_some() {
             add(&RecordDf::Lacks { since: self.lacks_since });

@@ -22,7 +22,26 @@ impl PoolShard {
     /// True when there may be units of groups of several members: there was one at some time. So who looks for such
     /// units need not go through millions of others.
     pub fn holds_copies(&self) -> bool {
-        self.state.borrow().holds_copies
+        let state = self.state.borrow();
+        state.holds_copies || state.moves_singles
+    }
+
+    /// True once [`PoolShard::begin_moving_singles`] was called.
+    pub fn moves_singles(&self) -> bool {
+        self.state.borrow().moves_singles
+    }
+
+    /// Notes that units may have come here, or gone, of which there is one copy: from now on, also after a restart with an
+    /// old pool map, nobody may take what is here of them for the truth before that is known.
+    ///
+    /// Errors: `Io` when nothing can be written any more.
+    pub fn begin_moving_singles(&self) -> Result<()> {
+        if !self.moves_singles() {
+            self.writable()?;
+            self.log_record(&RecordDf::MovesSingles);
+            self.state.borrow_mut().moves_singles = true;
+        }
+        Ok(())
     }
 
     /// Notes that what these ops change is of groups of several members, if it is, before they are logged.

@@ -292,6 +292,8 @@ pub(crate) enum RecordDf<'a> {
     ForgetReply { tx: TxId },
     /// From an epoch on changes come while others are missing; `None`: nothing is missing.
     Lacks { since: Option<Epoch> },
+    /// From here on groups of one member may have another one than was drawn for them.
+    MovesSingles,
 }
 
 /// All of a dkey; what was there goes away, and so does its past.
@@ -635,6 +637,7 @@ mod tests {
             (RecordDf::HoldsCopies, vec![22]),
             (RecordDf::Lacks { since: Some(Epoch(6)) }, vec![24, 1, 6]),
             (RecordDf::Lacks { since: None }, vec![24, 0]),
+            (RecordDf::MovesSingles, vec![25]),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (

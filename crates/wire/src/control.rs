@@ -192,6 +192,15 @@ pub enum ControlRequest {
         /// Which.
         target: TargetId,
     },
+    /// What targets of a pool are to do from now on: see [`TargetAim`]. Nothing changes for those that do it already.
+    /// Fails with `Busy` when too few others would be left. Reply: `Done`, as soon as it is begun.
+    PoolAim { pool: Name, targets: Vec<TargetId>, aim: TargetAim },
+    /// Take further targets into a pool, all of the system that are not in it when none is named. New objects are placed over
+    /// them, too; what is there stays where it is. Reply: `Pool`.
+    PoolExtend { pool: Name, targets: Vec<TargetId> },
+    /// Whether others come to stand in for targets of a pool, and these come back. What has begun when it is stopped is given up.
+    /// Reply: `Done`.
+    PoolRebuild { pool: Name, runs: bool },
     /// Take an engine out: its targets are down in all pool maps until `SystemClearExclude`. Reply: `Done`.
     SystemExclude {
         rank: types::Rank,
@@ -254,6 +263,9 @@ impl ControlRequest {
                 | ControlRequest::GetProps { .. }
                 | ControlRequest::SnapList(..)
                 | ControlRequest::Rollback { .. }
+                | ControlRequest::PoolAim { .. }
+                | ControlRequest::PoolExtend { .. }
+                | ControlRequest::PoolRebuild { .. }
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
@@ -272,6 +284,9 @@ impl ControlRequest {
             ControlRequest::Join(_)
                 | ControlRequest::SetProps { .. }
                 | ControlRequest::Rollback { .. }
+                | ControlRequest::PoolAim { .. }
+                | ControlRequest::PoolExtend { .. }
+                | ControlRequest::PoolRebuild { .. }
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
@@ -294,6 +309,19 @@ pub struct EngineState {
     pub is_exposed: bool,
 }
 
+/// What a target is to do in a pool.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TargetAim {
+    /// Serve what is placed on it.
+    #[default]
+    Serve,
+    /// Give all it has to others, and serve until they have it.
+    Drain,
+    /// Serve nothing: what it has is not to be used. Others get what has other copies.
+    Exclude,
+}
+
 /// A pool as the catalog knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolInfo {
@@ -309,6 +337,10 @@ pub struct PoolInfo {
     pub cont_count: u64,
     pub handle_count: u64,
     pub map: PoolMap,
+    /// Targets that are to do something else than to serve.
+    pub aims: Vec<(TargetId, TargetAim)>,
+    /// Nobody comes to stand in for others, or back, until this ends.
+    pub is_rebuild_stopped: bool,
 }
 
 /// A container as the catalog knows it.

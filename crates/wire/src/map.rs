@@ -98,6 +98,8 @@ pub struct OutTarget {
     pub round: u32,
     /// The placement epoch among whose targets others are chosen.
     pub epoch: u8,
+    /// It was drained: others get what it has from itself, also of groups of which nobody else has anything.
+    pub is_drained: bool,
 }
 
 /// The map of one pool.
@@ -152,6 +154,11 @@ impl PoolMap {
     pub fn target(&self, target: TargetId) -> Option<&TargetInfo> {
         let at = self.targets.binary_search_by_key(&target, |info| info.id).ok()?;
         self.targets.get(at)
+    }
+
+    /// True when groups of one member may have, or are to have, another one than was drawn for them.
+    pub fn moves_single_members(&self) -> bool {
+        self.outs.iter().chain(self.next.iter().flatten()).any(|out| out.is_drained)
     }
 
     /// The placement epoch for new objects.

@@ -3,13 +3,14 @@
 use super::members::{self, TargetMembers};
 use crate::exit::Outcome;
 use crate::output::{spinner, write_pairs};
+use crate::props;
 use crate::session::Session;
 use clap::Subcommand;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::Result;
-use wire::control::{Name, OpenMode, PoolInfo};
+use wire::control::{ControlRequest, Name, OpenMode, PoolInfo};
 use wire::map::{DownReason, OutTarget, PoolMap};
 
 /// Pause between two looks of `--wait`.
@@ -31,6 +32,18 @@ pub enum RebuildVerb {
         #[arg(long, short)]
         wait: bool,
     },
+    /// Give up what moves, and begin nothing until 'start'
+    #[command(after_help = "Example:\n  azekura pool rebuild stop tank")]
+    Stop {
+        /// Label or UUID
+        pool: String,
+    },
+    /// Go on after 'stop'
+    #[command(after_help = "Example:\n  azekura pool rebuild start tank")]
+    Start {
+        /// Label or UUID
+        pool: String,
+    },
 }
 
 /// What `--json` has.
@@ -44,6 +57,8 @@ pub struct RebuildReport {
     pub next: Option<Vec<u32>>,
     /// Targets that are back, and compare what they have.
     pub behind: Vec<u32>,
+    /// Of `out` and `next`, those that others took what they had from.
+    pub drained: Vec<u32>,
 }
 
 impl RebuildReport {
@@ -64,6 +79,11 @@ impl RebuildReport {
             out: ids(&map.outs),
             next: map.next.as_deref().map(ids),
             behind,
+            drained: {
+                let outs = map.outs.iter().chain(map.next.iter().flatten());
+                let drained: Vec<OutTarget> = outs.filter(|out| out.is_drained).copied().collect();
+                ids(&drained)
+            },
         }
     }
 
@@ -113,12 +133,18 @@ struct StatusReport {
     map_version: u32,
     #[serde(flatten)]
     rebuild: RebuildReport,
+    /// Nothing begins to move until 'rebuild start'.
+    is_stopped: bool,
     /// Of the targets that compare and get.
     targets: Vec<TargetMembers>,
 }
 
 pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
-    let RebuildVerb::Status { pool, wait } = verb;
+    let (pool, wait) = match verb {
+        RebuildVerb::Status { pool, wait } => (pool, wait),
+        RebuildVerb::Stop { pool } => return run_or_stop(session, pool, false),
+        RebuildVerb::Start { pool } => return run_or_stop(session, pool, true),
+    };
     let (mut info, mut targets) = look(session, pool)?;
     let progress = spinner(*wait && session.out.shows_progress());
     while *wait && RebuildReport::of(&info.map).state == "busy" {
@@ -133,6 +159,7 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
         pool: info.label.clone(),
         map_version: info.map.version,
         rebuild: RebuildReport::of(&info.map),
+        is_stopped: info.is_rebuild_stopped,
         targets,
     };
     session.out.show(&report, |out| {
@@ -142,12 +169,25 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
             out,
             &[
                 ("Pool", report.pool.clone()),
-                ("Rebuild", report.rebuild.state.to_string()),
+                ("Rebuild", {
+                    let stopped = if report.is_stopped { ", stopped" } else { "" };
+                    format!("{}{stopped}", report.rebuild.state)
+                }),
                 ("Members", line),
                 ("Map version", report.map_version.to_string()),
             ],
         )?;
         members::show(&report.targets, false, out)
+    })
+}
+
+fn run_or_stop(session: &Session, pool: &str, runs: bool) -> Outcome {
+    props::run(session, ControlRequest::PoolRebuild { pool: Name::parse(pool), runs })?;
+    session.out.done(&match runs {
+        true => format!("Others come to stand in for targets of pool '{pool}' again."),
+        false => format!(
+            "Nobody comes to stand in for targets of pool '{pool}', or back, until 'azekura pool rebuild start {pool}'."
+        ),
     })
 }
 

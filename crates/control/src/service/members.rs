@@ -16,7 +16,7 @@ use crate::store::{Attempts, Loaded, Tx};
 use types::map::HashMap;
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
-use wire::control::{ControlReply, MemberState};
+use wire::control::{ControlReply, MemberState, TargetAim};
 use wire::map::{DownReason, EngineInfo, LEFT_UNSURE, TargetState};
 
 /// Why an engine that had stopped is down for a moment.
@@ -217,6 +217,9 @@ impl Change<'_> {
 /// What the state of its engine does to a target, with the map of this version; true if it does anything.
 /// Up it is only once it has shown what it holds.
 fn follow(target: &mut TargetDf, engine: MemberState, version: u32) -> bool {
+    if (target.aim, target.reason) == (TargetAim::Exclude, Some(DownReason::Excluded)) {
+        return false;
+    }
     let reason = match (engine, target.state, target.reason) {
         (MemberState::Down, TargetState::Up, _)
         | (MemberState::Down, TargetState::Down, Some(DownReason::Excluded | DownReason::Behind)) => {

@@ -6,9 +6,11 @@
 //! without waiting in between.
 
 mod admission;
+mod aims;
 mod attrs;
 mod cont;
 mod copy;
+mod extend;
 mod handles;
 mod join;
 mod members;
@@ -105,6 +107,9 @@ impl Service {
             R::Join(info) => self.join(info, orders).await,
             R::SystemExclude { rank, why } => self.exclude(rank, &why, orders).await,
             R::SystemClearExclude { rank } => self.clear_exclude(rank, orders).await,
+            R::PoolAim { pool, targets, aim } => self.aim(&pool, &targets, aim, orders).await,
+            R::PoolExtend { pool, targets } => self.pool_extend(&pool, &targets, orders).await,
+            R::PoolRebuild { pool, runs } => self.rebuild(&pool, runs).await,
             R::TargetCaughtUp { pool, target, map_version } => {
                 self.target_caught_up(pool, target, map_version, orders).await
             }

@@ -1,6 +1,6 @@
 //! Other targets stand in for those that stay away, until they are back.
 //!
-//! A target that is down for long, or whose engine is excluded, is *out*: in its groups others take its place
+//! A target that is down for long, or excluded, or drained, is *out*: in its groups others take its place
 //! ([`wire::map::OutTarget`]). First they join ([`wire::map::PoolMap::next`]): leaders have them follow, and they get what the
 //! members have. When all targets have said that they have all of it, one commit makes them members. When a target that
 //! was out is up again, it goes the same way back. Whatever the map is to become, the way there is the same, and may be changed
@@ -8,6 +8,8 @@
 //!
 //! Invariants:
 //! - What is to be out goes in one round, so no group all of whose members are lost is given to others.
+//! - A target is drained while it is up: it gives what it has. When it is lost meanwhile, it is out as any other, with what nobody else has.
+//!   One that was drained comes back while no target is missing: what it gave away may be on that one alone, and newer.
 //! - Nobody becomes a member while a target that is to stay is not whole: a group may have had all it knows there.
 
 use super::Service;
@@ -18,20 +20,21 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{PoolId, Rank, Result, TargetId};
+use wire::control::TargetAim;
 use wire::map::{DownReason, TargetState};
 
 /// Since when targets are down, by the clock of whoever looks.
 pub(super) type Missing = RefCell<BTreeMap<(PoolId, TargetId), Duration>>;
 
 impl Service {
-    /// Has others stand in for targets that are down for at least `after`, or excluded, and sends back those that are up again.
-    /// `now` is a clock that only ever grows.
+    /// Has others stand in for targets that are down for at least `after`, or excluded, or to be drained, and sends back those that
+    /// are up again. Without `after` only for those that an administrator named. `now` is a clock that only ever grows.
     ///
     /// Errors: those of the catalog.
     pub async fn stand_in(
         &self,
         now: Duration,
-        after: Duration,
+        after: Option<Duration>,
         orders: &dyn Targets,
     ) -> Result<()> {
         for pool in self.store.pools().await? {
@@ -47,7 +50,12 @@ impl Service {
     }
 
     /// Targets of a pool that are missing for so long that others are to stand in for them.
-    fn long_missing(&self, pool: &PoolDf, now: Duration, after: Duration) -> BTreeSet<TargetId> {
+    fn long_missing(
+        &self,
+        pool: &PoolDf,
+        now: Duration,
+        after: Option<Duration>,
+    ) -> BTreeSet<TargetId> {
         let mut missing = self.missing.borrow_mut();
         let mut long = BTreeSet::new();
         for target in &pool.targets {
@@ -57,11 +65,13 @@ impl Service {
                     missing.remove(&key);
                 }
                 Some(DownReason::Excluded) => {
-                    long.insert(target.id);
+                    if after.is_some() || target.aim == TargetAim::Exclude {
+                        long.insert(target.id);
+                    }
                 }
                 Some(DownReason::Silent | DownReason::Stopped | DownReason::Lost) => {
                     let since = *missing.entry(key).or_insert(now);
-                    if now.saturating_sub(since) >= after {
+                    if after.is_some_and(|after| now.saturating_sub(since) >= after) {
                         long.insert(target.id);
                     }
                 }
@@ -80,7 +90,7 @@ impl Service {
         pool.record.map_version += 1;
         let ids = |outs: &[OutDf]| outs.iter().map(|out| out.target.0).collect::<Vec<_>>();
         let (now, then) = (ids(&pool.record.outs), ids(&next));
-        pool.record.next = if now == then { None } else { Some(next) };
+        pool.record.next = if pool.record.outs == next { None } else { Some(next) };
         if self.store.commit(Tx::new().replace(&pool)).await? {
             tracing::warn!(
                 pool = %pool.record.name(),
@@ -94,26 +104,49 @@ impl Service {
 
 /// What a pool's `next` is to be, if that is news; as `outs`: nothing is to move. `long`: targets that are missing for long.
 fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Vec<OutDf>> {
-    let is_out = |target: &TargetDf| pool.outs.iter().any(|out| out.target == target.id);
-    let to_go = |target: &&TargetDf| match is_out(target) {
-        // One that catches up is not back yet.
-        true => target.state != TargetState::Up,
-        false => long.contains(&target.id),
+    let known = pool.next.as_ref().unwrap_or(&pool.outs);
+    let before = |id: TargetId| pool.outs.iter().find(|out| out.target == id).copied();
+    if pool.is_rebuild_stopped {
+        return (known != &pool.outs).then(|| pool.outs.clone());
+    }
+    // What is alone on a target that is missing may have come from one that was drained: that one must not serve what it had.
+    let is_missing = |target: &TargetDf| {
+        target.state != TargetState::Up && !before(target.id).is_some_and(|out| out.is_drained)
     };
-    let gone: Vec<&TargetDf> = pool.targets.iter().filter(to_go).collect();
-    let is_left = |target: &&TargetDf| !gone.iter().any(|gone| gone.id == target.id);
+    let misses_any = pool.targets.iter().any(is_missing);
+    // Whether a target is to be out, and whether as one that was drained.
+    let goes = |target: &TargetDf| {
+        let (is_up, drains) = (target.state == TargetState::Up, target.aim == TargetAim::Drain);
+        match before(target.id) {
+            Some(out) if out.is_drained => {
+                let stays = drains || !is_up || target.aim == TargetAim::Exclude || misses_any;
+                stays.then_some(true)
+            }
+            // One that catches up is not back yet.
+            Some(_) if !is_up => Some(false),
+            None if !drains || !is_up => long.contains(&target.id).then_some(false),
+            Some(_) | None => drains.then_some(true),
+        }
+    };
+    let gone: Vec<(&TargetDf, bool)> =
+        pool.targets.iter().filter_map(|target| Some((target, goes(target)?))).collect();
+    let is_left = |target: &&TargetDf| !gone.iter().any(|(gone, _)| gone.id == target.id);
     let left: BTreeSet<Rank> = pool.targets.iter().filter(is_left).map(|t| t.rank).collect();
     // On one engine nobody can stand in for another one's targets: two copies are to be apart.
-    let may_go = |target: &TargetDf| is_out(target) || left.len() > 1;
-    let known = pool.next.as_ref().unwrap_or(&pool.outs);
-    let (round, epoch) = (pool.map_version + 1, pool.placements.last().map_or(0, |set| set.epoch));
-    let out = |target: &&TargetDf| {
-        let id = target.id;
-        let before = pool.outs.iter().find(|out| out.target == id).copied();
-        before.unwrap_or(OutDf { target: id, round, epoch })
+    let may_go = |target: &TargetDf, is_drained: bool| {
+        before(target.id).is_some() || left.len() > 1 || (is_drained && !left.is_empty())
     };
-    let mut next: Vec<OutDf> = gone.iter().filter(|target| may_go(target)).map(out).collect();
+    let (round, epoch) = (pool.map_version + 1, pool.placements.last().map_or(0, |set| set.epoch));
+    let out = |target: TargetId, is_drained: bool| {
+        let before = before(target).unwrap_or(OutDf { target, round, epoch, is_drained });
+        OutDf { is_drained, ..before }
+    };
+    let going = gone.iter().filter(|(target, is_drained)| may_go(target, *is_drained));
+    let mut next: Vec<OutDf> =
+        going.map(|(target, is_drained)| out(target.id, *is_drained)).collect();
     next.sort_unstable_by_key(|out| (out.round, out.target));
-    let ids = |outs: &[OutDf]| outs.iter().map(|out| out.target).collect::<BTreeSet<_>>();
-    (ids(&next) != ids(known)).then_some(next)
+    let kinds = |outs: &[OutDf]| {
+        outs.iter().map(|out| (out.target, out.is_drained)).collect::<BTreeSet<_>>()
+    };
+    (kinds(&next) != kinds(known)).then_some(next)
 }

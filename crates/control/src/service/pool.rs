@@ -8,11 +8,11 @@ use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, Sta
 use crate::store::{Attempts, Loaded, Tx};
 use std::collections::BTreeSet;
 use types::{Code, Durability, Error, PoolId, Result, TargetId, limits, size};
-use wire::control::{ControlReply, Evict, MemberState, Name, OpenMode, PoolInfo};
+use wire::control::{ControlReply, Evict, MemberState, Name, OpenMode, PoolInfo, TargetAim};
 use wire::obj::{AdminOp, AdminReply};
 
 /// Weight of a target in a new pool.
-const WEIGHT_NORM: u32 = 65_536;
+pub(super) const WEIGHT_NORM: u32 = 65_536;
 /// Shares of targets are multiples of this, bytes: what disks and pages are made of.
 const SHARE_UNIT: u64 = 4096;
 
@@ -101,6 +101,7 @@ impl Service {
                 targets: targets.clone(),
                 placements: vec![PlacementDf { epoch: 0, weights }],
                 outs: Vec::new(),
+                is_rebuild_stopped: false,
                 next: None,
             };
             let under_way = self.begin(Owner::Pool(id));
@@ -305,6 +306,7 @@ impl Service {
 
     pub(super) async fn pool_info(&self, pool: &PoolDf) -> Result<PoolInfo> {
         let target_count = pool.targets.len() as u64;
+        let aims = pool.targets.iter().filter(|target| target.aim != TargetAim::Serve);
         Ok(PoolInfo {
             id: pool.id,
             uuid: pool.uuid,
@@ -315,6 +317,8 @@ impl Service {
             cont_count: self.store.cont_count(pool.id).await?,
             handle_count: self.handles.count(Owner::Pool(pool.id)),
             map: self.map(pool).await?,
+            aims: aims.map(|target| (target.id, target.aim)).collect(),
+            is_rebuild_stopped: pool.is_rebuild_stopped,
         })
     }
 }

@@ -14,8 +14,8 @@ use super::pool::shard_order;
 use crate::records::{EngineDf, LEFT_EMPTY, PoolDf, StageDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
-use types::{Code, Durability, Error, PoolId, Rank, Result, TargetId};
-use wire::control::{ControlReply, MemberState, Name};
+use types::{Code, Durability, Error, PoolId, Result, TargetId};
+use wire::control::{ControlReply, MemberState, Name, TargetAim};
 use wire::map::{DownReason, LEFT_UNSURE, TargetState};
 use wire::obj::{AdminOp, AdminReply};
 
@@ -69,8 +69,12 @@ impl Service {
             let (durability, version) = (pool.record.durability, pool.record.map_version + 1);
             // Read after the pool, which is written with the state of an engine: see `members`.
             let engines = self.store.engines().await?;
-            // Why a target is down that holds what it should, if its engine is out.
-            let out = |rank: Rank| {
+            // Why a target is down that holds what it should, if it or its engine is out.
+            let out = |target: &TargetDf| {
+                if target.aim == TargetAim::Exclude {
+                    return Some(DownReason::Excluded);
+                }
+                let rank = target.rank;
                 let engine = engines.iter().find(|engine: &&EngineDf| engine.rank == rank)?;
                 match engine.member.state {
                     MemberState::Excluded => Some(DownReason::Excluded),
@@ -84,7 +88,7 @@ impl Service {
                 let held = pool.record.targets.iter_mut().find(|held| held.id == *target);
                 let Some(held) = held else { continue };
                 let was_whole = held.info().holds_its_part();
-                let out = out(held.rank);
+                let out = out(held);
                 has_changed |= note_one(held, *incarnation, durability, out, version);
                 if *is_unsure && !is_alone {
                     has_changed |= note_opened_again(held, durability, version);

@@ -153,6 +153,14 @@ fn behind(pool: &mut PoolDf, target: TargetId) -> Result<&mut TargetDf> {
 /// True when nobody is missing that is to stay, and all have what they are to have.
 fn have_all_joined(pool: &PoolDf) -> bool {
     let Some(next) = &pool.next else { return false };
+    // What is to be given away by a target is with that one alone.
+    let mut gives = next.iter().filter(|out| out.is_drained && !pool.outs.contains(out));
+    let is_up = |id: TargetId| {
+        pool.targets.iter().any(|target| target.id == id && target.state == TargetState::Up)
+    };
+    if !gives.all(|out| is_up(out.target)) {
+        return false;
+    }
     let stays = |target: &&TargetDf| !next.iter().any(|out| out.target == target.id);
     pool.targets
         .iter()

@@ -286,7 +286,7 @@ impl Target {
     }
 
     async fn wait_out_grace(&self, ctx: &TargetPool, request: &LockRequest) -> Result<()> {
-        let of_several = !request.unit.object.is_alone();
+        let of_several = !ctx.is_alone(request.unit.object);
         let inherits_until =
             if of_several { self.locks.inherits_until.get() } else { Duration::ZERO };
         let until = self.locks.grace_until.get().max(inherits_until);
@@ -309,7 +309,7 @@ impl Target {
         if map_version != 0 && map_version < ctx.map_version() {
             return Err(Error::bare(Code::Stale));
         }
-        if !request.unit.object.is_alone() {
+        if !ctx.is_alone(request.unit.object) {
             return self.led_group(ctx, request.unit).map(|_| ());
         }
         let map = ctx.map()?;

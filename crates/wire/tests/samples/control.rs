@@ -55,8 +55,8 @@ pub fn map() -> PoolMap {
             epoch: 1,
             weights: vec![(TargetId(4), 65_536), (TargetId(8), 32_768)],
         }],
-        outs: vec![OutTarget { target: TargetId(6), round: 4, epoch: 1 }],
-        next: Some(vec![OutTarget { target: TargetId(7), round: 5, epoch: 0 }]),
+        outs: vec![OutTarget { target: TargetId(6), round: 4, epoch: 1, is_drained: false }],
+        next: Some(vec![OutTarget { target: TargetId(7), round: 5, epoch: 0, is_drained: true }]),
     }
 }
 
@@ -84,6 +84,8 @@ fn pool(durability: Durability) -> PoolInfo {
         cont_count: 3,
         handle_count: 4,
         map: map(),
+        aims: vec![(TargetId(6), TargetAim::Exclude)],
+        is_rebuild_stopped: true,
     }
 }
 
@@ -120,6 +122,12 @@ fn requests(visitor: &mut impl Visitor) {
     request("engine_stop", EngineStop { with_all: true });
     request("leave", Leave { engine: uuid(3), start: 5, fails_over: true });
     let pool = Name::Label("tank".into());
+    request(
+        "pool_aim",
+        PoolAim { pool: pool.clone(), targets: vec![TargetId(3)], aim: TargetAim::Drain },
+    );
+    request("pool_extend", PoolExtend { pool: pool.clone(), targets: vec![TargetId(9)] });
+    request("pool_rebuild", PoolRebuild { pool: pool.clone(), runs: false });
     request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
     let why = "a bad fan".to_string();
     request("system_exclude", SystemExclude { rank: Rank(2), why });

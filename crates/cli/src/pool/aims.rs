@@ -1,0 +1,186 @@
+//! `azekura pool exclude|drain|reintegrate|extend`: which targets a pool is on, and what they are to do.
+
+use super::rebuild::named;
+use crate::exit::Outcome;
+use crate::output::Table;
+use crate::props::{self, wrong_reply};
+use crate::session::Session;
+use clap::Args;
+use serde::Serialize;
+use types::{Code, Error, Rank, Result, TargetId, size};
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, TargetAim};
+
+/// Some targets of a pool.
+#[derive(Args, Debug)]
+pub struct SomeTargets {
+    /// Label or UUID
+    pool: String,
+    /// All targets of these engines, by rank: 'azekura system list-engines'
+    #[arg(long, value_delimiter = ',', value_name = "RANK", required_unless_present = "target")]
+    rank: Vec<u32>,
+    /// These targets, by the numbers that 'azekura pool query' shows
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER")]
+    target: Vec<u32>,
+    /// Say what would happen, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl SomeTargets {
+    fn of(&self, info: &PoolInfo) -> Result<Vec<TargetId>> {
+        let mut ids: Vec<TargetId> = self.target.iter().copied().map(TargetId).collect();
+        for rank in &self.rank {
+            let before = ids.len();
+            let of = info.map.targets.iter().filter(|target| target.rank == Rank(*rank));
+            ids.extend(of.map(|target| target.id));
+            if ids.len() == before {
+                let text = format!("pool '{}' has no target on engine {rank}", info.label);
+                return Err(Error::new(Code::NonExist, text));
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
+    }
+}
+
+/// What `--json` has.
+#[derive(Serialize)]
+struct AimReport {
+    pool: String,
+    aim: TargetAim,
+    targets: Vec<u32>,
+    dry_run: bool,
+    /// Of the targets, bytes; `null`: one gave no answer.
+    used_bytes: Option<u64>,
+    /// Of those that are left to serve, bytes.
+    free_bytes_elsewhere: u64,
+}
+
+pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
+    let info = super::info(session, &some.pool)?;
+    let targets = some.of(&info)?;
+    let pool = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
+    let (mut used, mut free): (Option<u64>, u64) = (Some(0), 0);
+    for target in &info.map.targets {
+        let is_meant = targets.contains(&target.id);
+        match (is_meant, pool.client().block_on(pool.query_one(target.id))) {
+            (true, Ok(stat)) => {
+                let all = stat.scm_bytes + stat.nvme_bytes;
+                let held = all.saturating_sub(stat.scm_free_bytes + stat.nvme_free_bytes);
+                used = used.map(|used| used + held);
+            }
+            (true, Err(_)) => used = None,
+            (false, Ok(stat)) => free += stat.scm_free_bytes + stat.nvme_free_bytes,
+            (false, Err(_)) => {}
+        }
+    }
+    let numbers: Vec<u32> = targets.iter().map(|id| id.0).collect();
+    let report = AimReport {
+        pool: info.label.clone(),
+        aim,
+        targets: numbers.clone(),
+        dry_run: some.dry_run,
+        used_bytes: used,
+        free_bytes_elsewhere: free,
+    };
+    if aim == TargetAim::Drain && used.is_some_and(|used| used > free) {
+        let text = format!(
+            "{} of pool '{}' hold {}, and the others have {} left; take in further targets first: 'azekura pool extend'",
+            named(&numbers),
+            info.label,
+            size::format(used.unwrap_or(0)),
+            size::format(free)
+        );
+        return Err(Error::new(Code::NoSpace, text).into());
+    }
+    if !some.dry_run {
+        let request = ControlRequest::PoolAim { pool: Name::Uuid(info.uuid), targets, aim };
+        props::run(session, request)?;
+    }
+    session.out.show(&report, |out| {
+        let held = used.map_or("an unknown amount".into(), size::format);
+        let (pool, what) = (&info.label, named(&numbers));
+        let will = if some.dry_run { "would" } else { "will" };
+        match aim {
+            TargetAim::Drain => writeln!(
+                out,
+                "Others of pool '{pool}' {will} get what {what} hold ({held}; {} are free there); until then these serve it.",
+                size::format(free)
+            ),
+            TargetAim::Exclude => writeln!(
+                out,
+                "What {what} of pool '{pool}' hold ({held}) {will} be used no more; others {will} get it from its copies."
+            ),
+            TargetAim::Serve => {
+                writeln!(out, "{what} {will} serve pool '{pool}' again when they have what they missed.")
+            }
+        }?;
+        if some.dry_run {
+            return Ok(());
+        }
+        writeln!(out, "See 'azekura pool rebuild status {pool} --wait'.")
+    })
+}
+
+/// Further targets for a pool.
+#[derive(Args, Debug)]
+pub struct ExtendArgs {
+    /// Label or UUID
+    pool: String,
+    /// All targets of these engines, by rank; of all engines when neither is given
+    #[arg(long, value_delimiter = ',', value_name = "RANK")]
+    rank: Vec<u32>,
+    /// These targets, by number
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER")]
+    target: Vec<u32>,
+}
+
+/// What `--json` has.
+#[derive(Serialize)]
+struct ExtendReport {
+    pool: String,
+    /// That are new.
+    added: Vec<u32>,
+    target_count: usize,
+    scm_bytes: u64,
+    nvme_bytes: u64,
+}
+
+pub fn extend(session: &Session, args: &ExtendArgs) -> Outcome {
+    let before = super::info(session, &args.pool)?;
+    let client = session.connect()?;
+    let system = client.block_on(client.system_query())?;
+    let mut targets: Vec<TargetId> = args.target.iter().copied().map(TargetId).collect();
+    for rank in &args.rank {
+        let found = system.engines.iter().find(|(engine, ..)| engine.rank == Rank(*rank));
+        let (_, of, _) = found.ok_or_else(|| {
+            Error::new(Code::NonExist, format!("there is no engine {rank}; list the engines"))
+        })?;
+        targets.extend(of.iter().copied());
+    }
+    let pool = Name::Uuid(before.uuid);
+    let after = match props::run(session, ControlRequest::PoolExtend { pool, targets })? {
+        ControlReply::Pool(info) => info,
+        _ => return Err(wrong_reply().into()),
+    };
+    let is_new = |id: &TargetId| !before.map.targets.iter().any(|target| target.id == *id);
+    let ids = after.map.targets.iter().map(|target| target.id);
+    let report = ExtendReport {
+        pool: after.label.clone(),
+        added: ids.filter(is_new).map(|id| id.0).collect(),
+        target_count: after.map.targets.len(),
+        scm_bytes: after.scm_bytes,
+        nvme_bytes: after.nvme_bytes,
+    };
+    session.out.show(&report, |out| {
+        writeln!(
+            out,
+            "Pool '{}' is on {} targets now, {} in all; {} new. New objects are placed over all of them.",
+            report.pool,
+            report.target_count,
+            size::format(report.scm_bytes + report.nvme_bytes),
+            report.added.len()
+        )
+    })
+}

@@ -1,0 +1,117 @@
+//! Further targets for a pool.
+//!
+//! They come in two steps. First they are in the map and hold an empty part, and are told of all containers; then a new
+//! placement epoch begins, with which objects are placed over them, too. Objects that are there keep their epoch, and their places.
+//! Cut off in between, it is finished by doing it again.
+
+use super::Service;
+use super::orders::{Targets, failure, order_each};
+use super::pool::{WEIGHT_NORM, shard_order};
+use crate::records::{PlacementDf, PoolDf, TargetDf};
+use crate::store::{Attempts, Tx};
+use types::{Code, Error, Result, TargetId};
+use wire::control::{ControlReply, MemberState, Name};
+
+impl Service {
+    /// Errors: `NonExist` for targets that are not in the system, `Unreach` when one gives no answer: then nothing has changed.
+    pub(super) async fn pool_extend(
+        &self,
+        name: &Name,
+        targets: &[TargetId],
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let pool = self.ready_pool(name).await?.record;
+        let label = pool.name();
+        let added = self.new_targets(&pool, targets).await?;
+        let ids: Vec<TargetId> = added.iter().map(|target| target.id).collect();
+        let (made, failures) = order_each(orders, ids.iter().copied(), || shard_order(&pool)).await;
+        if !failures.is_empty() {
+            let doing = format!("pool '{label}' is not extended");
+            return Err(failure(&doing, &failures, "mend that or leave those targets out"));
+        }
+        let mut attempts = Attempts::new();
+        let known = loop {
+            attempts.next()?;
+            let mut pool = self.ready_pool(&Name::Uuid(pool.uuid)).await?;
+            let is_new =
+                |target: &&TargetDf| !pool.record.targets.iter().any(|t| t.id == target.id);
+            let new: Vec<TargetDf> = added.iter().filter(is_new).cloned().collect();
+            if new.is_empty() {
+                break pool.record;
+            }
+            pool.record.map_version += 1;
+            let since = pool.record.map_version;
+            pool.record.targets.extend(new.into_iter().map(|target| {
+                let made = made.iter().find(|(id, _)| *id == target.id);
+                let incarnation = made.map_or(0, |(_, reply)| reply.incarnation);
+                TargetDf { since, incarnation, ..target }
+            }));
+            pool.record.targets.sort_unstable_by_key(|target| target.id);
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
+                break pool.record;
+            }
+        };
+        let failures = self.resume_pool(&known, &ids, orders).await?;
+        if !failures.is_empty() {
+            let doing = format!("pool '{label}' has further targets, but uses them not yet");
+            return Err(failure(&doing, &failures, "extend it again when they answer"));
+        }
+        self.place_over_all(&pool).await?;
+        let now = self.ready_pool(&Name::Uuid(pool.uuid)).await?.record;
+        self.push_maps(std::slice::from_ref(&now), None, orders).await?;
+        tracing::info!(pool = %label, targets = ?ids, "the pool has further targets");
+        Ok(ControlReply::Pool(self.pool_info(&now).await?))
+    }
+
+    /// Those that are meant, but those over which objects are placed already.
+    async fn new_targets(&self, pool: &PoolDf, wanted: &[TargetId]) -> Result<Vec<TargetDf>> {
+        let placed = pool.placements.last();
+        let is_placed = |id: TargetId| {
+            placed.is_some_and(|set| set.weights.iter().any(|(placed, _)| *placed == id))
+        };
+        let mut all = Vec::new();
+        for engine in self.store.engines().await? {
+            let serves = engine.member.state == MemberState::Up;
+            let of = engine.targets.iter().filter(|id| match wanted.is_empty() {
+                true => serves,
+                false => wanted.contains(id),
+            });
+            all.extend(of.map(|id| TargetDf::new(*id, engine.rank)));
+        }
+        if let Some(id) = wanted.iter().find(|id| !all.iter().any(|target| target.id == **id)) {
+            let text = format!("there is no target {id}; list the engines to see theirs");
+            return Err(Error::new(Code::NonExist, text));
+        }
+        all.retain(|target| !is_placed(target.id));
+        if all.is_empty() {
+            let text = format!("pool '{}' is on all of these targets already", pool.name());
+            return Err(Error::new(Code::Exist, text));
+        }
+        Ok(all)
+    }
+
+    /// Begins a placement epoch over all targets of a pool.
+    async fn place_over_all(&self, pool: &PoolDf) -> Result<()> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let mut pool = self.ready_pool(&Name::Uuid(pool.uuid)).await?;
+            let weights: Vec<(TargetId, u32)> =
+                pool.record.targets.iter().map(|target| (target.id, WEIGHT_NORM)).collect();
+            let last = pool.record.placements.last();
+            if last.is_some_and(|set| set.weights == weights) {
+                return Ok(());
+            }
+            let epoch = last.map_or(Some(0), |set| set.epoch.checked_add(1)).ok_or_else(|| {
+                let text = format!("pool '{}' has been extended 255 times", pool.record.name());
+                Error::new(Code::NoSpace, text)
+            })?;
+            pool.record.placements.push(PlacementDf { epoch, weights });
+            pool.record.map_version += 1;
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                return Ok(());
+            }
+        }
+    }
+}
