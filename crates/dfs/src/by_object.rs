@@ -190,7 +190,14 @@ impl Dfs {
         }
         let count = memory.len() as u64;
         let ranges = [Recx { index: offset, count }];
-        let size = file.node.array().read_and_size(&ranges, &mut [memory]).await?;
+        let array = file.node.array();
+        let size = match array.read_and_size(&ranges, &mut [&mut *memory]).await {
+            Err(error) if error.code == Code::Inval => {
+                let size_min = self.read_tiered(file, &ranges, &mut [memory]).await?;
+                array.size().await?.max(size_min)
+            }
+            outcome => outcome?,
+        };
         Ok(size.saturating_sub(offset).min(count) as usize)
     }
 

@@ -163,14 +163,19 @@ impl Dfs {
                 holes.push(Recx { index: at.wrapping_add(shift), count: upto - at });
                 at = upto;
             }
-            sink.punch(&holes).await?;
+            self.with_data(to, &holes, async || sink.punch(&holes).await).await?;
             let (source, sink) = (&source, &sink);
             stream::iter(pieces)
                 .map(|piece| async move {
                     let mut room = vec![0; piece.count as usize];
-                    source.read(&[piece], &mut [&mut room]).await?;
-                    let index = piece.index.wrapping_add(shift);
-                    sink.write(&[Recx { index, ..piece }], &[&room]).await
+                    match source.read(&[piece], &mut [&mut room]).await {
+                        Err(error) if error.code == Code::Inval => {
+                            self.read_tiered(from, &[piece], &mut [&mut room]).await?;
+                        }
+                        outcome => drop(outcome?),
+                    }
+                    let range = [Recx { index: piece.index.wrapping_add(shift), ..piece }];
+                    self.with_data(to, &range, async || sink.write(&range, &[&room]).await).await
                 })
                 .buffer_unordered(COPY_PARALLEL)
                 .try_collect::<Vec<()>>()

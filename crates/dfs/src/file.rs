@@ -8,6 +8,7 @@ use crate::fs::Dfs;
 use crate::inode::{Inode, S_ISGID, S_ISUID};
 use crate::node::{Node, Obj};
 use client::ArrayObj;
+use std::rc::Rc;
 use types::{Code, DkeyKind, Error, Oid, Result};
 use wire::obj::{Recx, Tail};
 
@@ -44,7 +45,12 @@ impl Dfs {
             return Ok(0);
         }
         let array = file.node.array();
-        let size_min = array.read(ranges, memory).await?;
+        let size_min = match array.read(ranges, memory).await {
+            Err(error) if error.code == Code::Inval => {
+                self.read_tiered(file, ranges, memory).await?
+            }
+            outcome => outcome?,
+        };
         if file.node.set_atime_due(false) {
             self.touch_atime(file).await?;
         }
@@ -81,7 +87,8 @@ impl Dfs {
             return Ok(room);
         }
         check_ranges(ranges, room)?;
-        file.node.array().write(ranges, memory).await?;
+        let array = file.node.array();
+        self.with_data(file, ranges, async || array.write(ranges, memory).await).await?;
         self.drop_privileges_after_change(file).await?;
         Ok(room)
     }
@@ -164,7 +171,8 @@ impl Dfs {
         if offset >= end {
             return Ok(());
         }
-        array.punch(&[Recx { index: offset, count: end - offset }]).await?;
+        let hole = [Recx { index: offset, count: end - offset }];
+        self.with_data(file, &hole, async || array.punch(&hole).await).await?;
         if end == size {
             array.extend(size).await?;
         }
@@ -208,7 +216,7 @@ impl Dfs {
     /// Changes a file's size. `tail` is what is known of the file, if it is known.
     pub(crate) async fn truncate_node(
         &self,
-        node: &Node,
+        node: &Rc<Node>,
         size: u64,
         tail: Option<Tail>,
     ) -> Result<()> {
@@ -221,7 +229,9 @@ impl Dfs {
             None => array.stat().await?,
         };
         if size != before.end {
-            array.set_size(size).await?;
+            let file = Obj::new(node.clone(), OpenFlags::READ_WRITE);
+            let edge = [Recx { index: size.saturating_sub(1), count: 1 }];
+            self.with_data(&file, &edge, async || array.set_size(size).await).await?;
         }
         // While data remain their epoch tells that the file changed. Otherwise the inode must.
         let told_by_data = size > 0 && size != before.end;

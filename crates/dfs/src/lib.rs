@@ -43,6 +43,7 @@ mod remove;
 mod rename;
 mod share;
 pub mod sys;
+pub mod tier;
 mod walk;
 mod xattr;
 

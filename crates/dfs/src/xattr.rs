@@ -3,7 +3,7 @@
 //! Invariant: every change of an attribute rewrites the inode (its ctime) in the same batch, so
 //! a check on the inode's epoch covers the attributes too. Renames rely on it.
 //!
-//! A few are not kept but computed: [`crate::layout_attr`].
+//! A few are not kept but computed: [`crate::layout_attr`], [`crate::tier::STATE`].
 
 use crate::acl;
 use crate::entry::{Found, Place, reply_kind, retry};
@@ -13,6 +13,7 @@ use crate::inode::{FileKind, Inode, S_ISVTX};
 use crate::layout::{INODE, XATTR_PREFIX, xattr_akey};
 use crate::layout_attr::LayoutAttr;
 use crate::node::Obj;
+use crate::tier;
 use types::limits::{INLINE_BYTES_MAX, NAME_BYTES_MAX, XATTR_BYTES_MAX};
 use types::{Code, Error, Oid, Result};
 use wire::obj::{
@@ -49,7 +50,7 @@ pub(crate) fn xattr_iod<'a>(akey: &'a [u8], value: &'a [u8], cond: Cond) -> Upda
 
 /// A change of one attribute.
 #[derive(Clone, Copy)]
-enum Change<'a> {
+pub(crate) enum Change<'a> {
     Set { value: &'a [u8], cond: Cond },
     Remove,
 }
@@ -74,6 +75,9 @@ impl Dfs {
         if let Some(attr) = LayoutAttr::of(name) {
             return self.set_layout_attr(obj, attr, Some(value), mode).await;
         }
+        if tier::is_tier_attr(name) {
+            return Err(tier::told_only());
+        }
         if name == acl::DEFAULT && acl::meaning(value).is_none() {
             return Err(Error::inval("the value is no ACL"));
         }
@@ -90,10 +94,18 @@ impl Dfs {
         if let Some(attr) = LayoutAttr::of(name) {
             return self.set_layout_attr(obj, attr, None, XattrMode::Set).await;
         }
+        if tier::is_tier_attr(name) {
+            return Err(tier::told_only());
+        }
         self.change_xattr(obj, name, Change::Remove).await
     }
 
-    async fn change_xattr(&self, obj: &Obj, name: &[u8], change: Change<'_>) -> Result<()> {
+    pub(crate) async fn change_xattr(
+        &self,
+        obj: &Obj,
+        name: &[u8],
+        change: Change<'_>,
+    ) -> Result<()> {
         check_xattr_name(name)?;
         self.require_writable()?;
         let shared = &self.shared;
@@ -157,6 +169,9 @@ impl Dfs {
         if let Some(attr) = LayoutAttr::of(name) {
             return self.layout_attr(obj, attr).await;
         }
+        if name == tier::STATE.as_bytes() {
+            return self.tier_state_attr(obj).await;
+        }
         let shared = &self.shared;
         let (location, found) = self.read_place(obj).await?;
         self.check_xattr(&found.inode, name, Access::READ)?;
@@ -174,6 +189,7 @@ impl Dfs {
         for akey in &mut akeys {
             akey.drain(..XATTR_PREFIX.len());
         }
+        akeys.retain(|name| !tier::is_tier_attr(name));
         if !self.is_privileged() {
             akeys.retain(|name| !name.starts_with(b"trusted."));
         }

@@ -111,7 +111,7 @@ impl ContShard {
                 return Err(Code::TxRestart.into());
             }
         }
-        ops.iter().try_for_each(|op| self.check_op(op))
+        ops.iter().enumerate().try_for_each(|(at, op)| self.check_op(op, &ops[..at]))
     }
 
     fn epoch_of(&self, unit: Unit, of: ReadScope<'_>) -> Epoch {
@@ -133,7 +133,7 @@ impl ContShard {
         self.dkey(unit, dkey)?.akeys.get(akey)
     }
 
-    fn check_op(&self, op: &Op<'_>) -> Result<()> {
+    fn check_op(&self, op: &Op<'_>, before: &[Op<'_>]) -> Result<()> {
         let must = |holds: bool, code: Code| if holds { Ok(()) } else { Err(Error::bare(code)) };
         let exists = self.objects.contains_key(&op.unit());
         let object = |cond: Cond| must(!cond.has(Cond::OBJ_EXISTS) || exists, Code::NonExist);
@@ -148,7 +148,14 @@ impl ContShard {
                     let old = self.akey(*unit, dkey, iod.akey);
                     must(!cond.has(Cond::AKEY_INSERT) || old.is_none(), Code::Exist)?;
                     must(!cond.has(Cond::AKEY_UPDATE) || old.is_some(), Code::NonExist)?;
-                    must(old.is_none_or(|old| fits(&old.value, &iod.value)), Code::Inval)?;
+                    let is_punched = before.iter().any(|op| match op {
+                        Op::PunchAkeys { unit: of, dkey: key, akeys, .. } => {
+                            of == unit && key == dkey && akeys.iter().any(|a| a[..] == *iod.akey)
+                        }
+                        _ => false,
+                    });
+                    let fits = old.is_none_or(|old| fits(&old.value, &iod.value));
+                    must(fits || is_punched, Code::Inval)?;
                 }
                 Ok(())
             }

@@ -1,8 +1,10 @@
 //! Conditions of operations and read checks of transactions, against the present state.
 //!
-//! All are evaluated before anything of a batch takes effect, as the wire promises.
+//! All are evaluated before anything of a batch takes effect, as the wire promises. Only whether a value
+//! is of the kind that is there heeds what the ops before it punch: so an akey changes its kind in one batch, and nobody
+//! sees it gone in between.
 
-use types::{Code, Epoch, Error, Result};
+use types::{Code, Epoch, Error, Result, Unit};
 use wire::obj::{Cond, FetchWant, Op, ReadCheck, ReadScope, UpdateValue};
 
 use crate::index::Container;
@@ -16,8 +18,8 @@ pub(crate) fn check(cont: &Container, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) 
             return Err(Error::bare(Code::TxRestart));
         }
     }
-    for op in ops {
-        check_op(cont, op)?;
+    for (at, op) in ops.iter().enumerate() {
+        check_op(cont, op, &ops[..at])?;
     }
     Ok(())
 }
@@ -39,18 +41,22 @@ fn require(holds: bool, code: Code) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::bare(code)) }
 }
 
-pub(crate) fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
+/// Checks an op; `before` are those of its batch that come first.
+pub(crate) fn check_op(cont: &Container, op: &Op<'_>, before: &[Op<'_>]) -> Result<()> {
     let object = cont.object(op.unit());
     let find = |dkey: &[u8]| object.and_then(|object| object.dkey(dkey));
     match op {
-        Op::Update { dkey, cond, iods, .. } => {
-            let dkey = find(dkey);
+        Op::Update { unit, dkey: key, cond, iods } => {
+            let dkey = find(key);
             check_common(object.is_some(), dkey, *cond)?;
             for iod in iods {
                 let value = dkey.and_then(|dkey| dkey.akey(iod.akey));
                 let cond = cond.and(iod.cond);
                 check_akey(value, cond)?;
-                check_kind(value, &iod.value)?;
+                let fits = check_kind(value, &iod.value);
+                if fits.is_err() && !before.iter().any(|op| punches(op, *unit, key, iod.akey)) {
+                    return fits;
+                }
             }
         }
         Op::Fetch { dkey, cond, iods, .. } => {
@@ -88,6 +94,16 @@ pub(crate) fn check_op(cont: &Container, op: &Op<'_>) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// True when an op takes an akey away, by its name.
+fn punches(op: &Op<'_>, of: Unit, of_dkey: &[u8], of_akey: &[u8]) -> bool {
+    match op {
+        Op::PunchAkeys { unit, dkey, akeys, .. } => {
+            *unit == of && *dkey == of_dkey && akeys.iter().any(|akey| akey.as_ref() == of_akey)
+        }
+        _ => false,
+    }
 }
 
 /// Conditions on the object and the dkey.

@@ -233,7 +233,7 @@ impl PoolShard {
         for op in ops {
             // What this finds is of no interest; that it looked is.
             if at == Epoch::ZERO {
-                let _ = check::check_op(container, op);
+                let _ = check::check_op(container, op, &[]);
             }
             touch_writes(container, op);
             // Refused while it is rolled back, or when there is no such snapshot.

@@ -13,7 +13,8 @@ const EXTENTS_MAX: usize = 65_536;
 impl View<'_> {
     /// Written ranges within `within` of an array whose chunk `i` is dkey `i + 1`, akey empty:
     /// ascending, neighbours joined, at most `count_max`; and up to where they are all. Records
-    /// that were filled with zeros count as unwritten.
+    /// that were filled with zeros count as unwritten; a chunk with a single value in place of its array, which
+    /// says that the records are kept elsewhere, as written whole.
     ///
     /// `Inval` for an object without integer dkeys, a chunk of no records, a range that overflows.
     pub fn runs(
@@ -35,7 +36,19 @@ impl View<'_> {
             let DkeyName::Number(number) = name else { break };
             let base = number.checked_sub(1).and_then(|chunk| chunk.checked_mul(chunk_records));
             let Some(base) = base.filter(|base| *base < end) else { break };
-            let Some(array) = dkey.akey(b"").and_then(|value| value.array()) else { continue };
+            let Some(value) = dkey.akey(b"") else { continue };
+            let Some(array) = value.array() else {
+                let (from, to) =
+                    (base.max(within.index), base.saturating_add(chunk_records).min(end));
+                let full = runs.len() >= count_max.max(1);
+                match runs.last_mut() {
+                    _ if from >= to => {}
+                    Some(last) if last.index + last.count == from => last.count += to - from,
+                    _ if full => return Ok((runs, from)),
+                    _ => runs.push(Recx { index: from, count: to - from }),
+                }
+                continue;
+            };
             for extent in array.from(within.index.saturating_sub(base)) {
                 let start = extent.index;
                 let from = base.saturating_add(start).max(within.index);

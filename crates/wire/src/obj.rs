@@ -1,7 +1,8 @@
 //! Requests to a target and their answers.
 //!
 //! A [`Request`] carries a list of [`Op`]s on objects of one container. All conditions and
-//! checks of the list are evaluated against the state before it; if one fails nothing happens
+//! checks of the list are evaluated against the state before it (only the kind that a value has to have heeds akeys that
+//! earlier ops of the list punch); if one fails nothing happens
 //! and its error is the answer; otherwise all take effect at one epoch. User data of updates is
 //! in the bulk, in the order of ops, iods, recxs; fetched data is in the reply's bulk likewise.
 

@@ -1,0 +1,349 @@
+//! Files that have a copy in a tier, and chunks of them that are there only.
+//!
+//! A *copy* is all of a file as it was at some time, in an object store; how it got there and how it is read is for
+//! a [`TierSource`] and the crate that makes it. Here is what the pool knows of it.
+//!
+//! Invariants:
+//! - Whether the copy has a chunk as it is now is told by epochs: no write has to mark anything. A chunk is *clean* when its
+//!   array is not newer than what the copy has, or was brought back from it in one batch with [`CLEAN`].
+//! - A chunk is given up only by a batch that checks that it still is the chunk that was found clean, and that puts a
+//!   [`Stub`] in its place. An operation on a stub fails, whoever asks and however old the program is; nobody
+//!   ever takes it for a hole.
+//! - The chunk with the file's last byte stays in the pool, so the size needs no care.
+//! - Bytes from a tier are compared with the stub's checksum before anybody sees them.
+
+mod evict;
+mod recall;
+mod record;
+
+pub use evict::Evicted;
+pub use record::{Stub, TierRecord, Upload};
+
+use crate::entry::reply_kind;
+use crate::flags::Access;
+use crate::fs::Dfs;
+use crate::inode::FileKind;
+use crate::layout::xattr_akey;
+use crate::node::Obj;
+use crate::xattr::Change;
+use futures_util::future::BoxFuture;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use types::{Code, ContId, Epoch, Error, Oid, Result, Unit};
+use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx};
+
+/// The attribute that tells a file's state; to be read only, and not listed.
+pub const STATE: &str = "user.azekura.tier";
+/// The attribute that is the record. Belongs to no namespace that programs see.
+pub(crate) const RECORD: &[u8] = b"azekura.tier";
+/// Akey of a chunk's array.
+const DATA: &[u8] = b"";
+/// Akey beside it: written in one batch with data that came back from the copy.
+const CLEAN: &[u8] = b"tier";
+/// Chunks that are looked at in one request.
+const CHUNKS_PER_REQUEST: usize = 256;
+/// Chunks of the largest file that goes to a tier: 4 TiB in chunks of 1 MiB.
+const CHUNKS_MAX: u64 = 4 << 20;
+/// An upload of which nothing was heard for so long has ended with its program, nanoseconds.
+const UPLOAD_SILENCE_NS: u64 = 60_000_000_000;
+
+/// A range of a file's copy that is wanted.
+#[derive(Clone, Debug)]
+pub struct TierAsk {
+    pub cont: ContId,
+    pub record: TierRecord,
+    /// From a multiple of the record's part size, of that size or up to the end of the copy.
+    pub range: Recx,
+}
+
+/// Whoever reads copies: the way from this library to object stores.
+pub trait TierSource: Send + Sync {
+    /// The bytes of a range, all of them; `Csum` when they are not those that were put there.
+    fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>>;
+}
+
+static SOURCE: OnceLock<Arc<dyn TierSource>> = OnceLock::new();
+
+/// Says who reads copies in this process, for all its mounts. The first call counts.
+pub fn set_tier_source(source: Arc<dyn TierSource>) {
+    let _ = SOURCE.set(source);
+}
+
+fn source(record: &TierRecord) -> Result<&'static Arc<dyn TierSource>> {
+    SOURCE.get().ok_or_else(|| {
+        Error::new(
+            Code::Unreach,
+            format!(
+                "the data are in tier '{}', which this program cannot reach; bring them back with: azekura fs tier fetch",
+                record.tier
+            ),
+        )
+    })
+}
+
+/// Where a file's data are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TierState {
+    /// In the pool; there is no copy.
+    Local,
+    /// What is in the pool has not all reached the copy.
+    Dirty,
+    /// The same, and an upload runs.
+    Uploading { percent: u8 },
+    /// All in the pool and all in the copy.
+    Both,
+    /// All in the copy; some of it there only.
+    Cloud,
+}
+
+impl TierState {
+    /// One word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            TierState::Local => "local",
+            TierState::Dirty => "dirty",
+            TierState::Uploading { .. } => "uploading",
+            TierState::Both => "both",
+            TierState::Cloud => "cloud",
+        }
+    }
+}
+
+impl fmt::Display for TierState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TierState::Uploading { percent } => write!(f, "uploading {percent} %"),
+            other => f.write_str(other.word()),
+        }
+    }
+}
+
+/// A chunk as the pool has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chunk {
+    /// Nothing: it reads as zeros.
+    Absent,
+    /// Its bytes, as of this epoch; `back`: they came back from the copy and have not changed since.
+    Data { epoch: Epoch, back: bool },
+    /// A stub, since this epoch.
+    Stub { epoch: Epoch },
+}
+
+/// A file as the pool had it, chunk by chunk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Survey {
+    pub size: u64,
+    pub chunk_bytes: u64,
+    pub mtime_ns: i64,
+    pub chunks: Vec<Chunk>,
+    /// The group of each chunk.
+    groups: Vec<u32>,
+    /// Newest epoch of each group, before the chunks were looked at.
+    pub group_epochs: Vec<Epoch>,
+}
+
+impl Survey {
+    /// True when the copy that `record` tells of has the chunk as it is.
+    pub fn is_clean(&self, record: &TierRecord, chunk: usize) -> bool {
+        let group = self.groups[chunk];
+        match self.chunks[chunk] {
+            Chunk::Stub { .. } => true,
+            Chunk::Data { epoch, back } => back || record.has(group, epoch),
+            // What was here may have been removed.
+            Chunk::Absent => record.has(group, self.group_epochs[group as usize]),
+        }
+    }
+
+    /// True when the copy has the whole file.
+    pub fn is_all_clean(&self, record: &TierRecord) -> bool {
+        let mut chunks = 0..self.chunks.len();
+        record.size == self.size && chunks.all(|chunk| self.is_clean(record, chunk))
+    }
+
+    /// Chunks that are in the tier only.
+    pub fn stub_count(&self) -> usize {
+        self.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Stub { .. })).count()
+    }
+
+    /// Bytes that the pool could give up, and bytes that the copy does not have as they are.
+    pub fn evictable(&self, record: &TierRecord) -> (u64, u64) {
+        let last = self.chunks.len().saturating_sub(1);
+        let (mut may, mut dirty) = (0, 0);
+        for (chunk, state) in self.chunks.iter().enumerate() {
+            match (self.is_clean(record, chunk), state) {
+                (false, _) => dirty += self.chunk_bytes,
+                (true, Chunk::Data { .. }) if chunk < last => may += self.chunk_bytes,
+                _ => {}
+            }
+        }
+        (may, dirty)
+    }
+
+    /// True when nothing of the content changed from this survey to a later one.
+    pub fn is_same_content(&self, later: &Survey) -> bool {
+        self.size == later.size && self.chunks == later.chunks
+    }
+}
+
+impl Dfs {
+    /// What is known of the file's copy; `None` when it has none.
+    pub async fn tier_record(&self, file: &Obj) -> Result<Option<TierRecord>> {
+        if file.kind() != FileKind::Regular {
+            return Ok(None);
+        }
+        let shared = &self.shared;
+        let Some((location, found)) = shared.fetch_node(&file.node).await? else {
+            return Ok(None);
+        };
+        if !found.inode.has_xattrs {
+            return Ok(None);
+        }
+        let place = shared.place_of(location.parent, &location.name, &found.inode);
+        let Some(raw) = shared.fetch_xattr(place, &xattr_akey(RECORD)).await? else {
+            return Ok(None);
+        };
+        let record = TierRecord::decode(&raw)?;
+        // A program that copies attributes has given it to another file.
+        Ok((record.oid == file.oid()).then_some(record))
+    }
+
+    /// Notes what is known of the file's copy. Errors: as for extended attributes; `Inval` for another file's record.
+    pub async fn set_tier_record(&self, file: &Obj, record: &TierRecord) -> Result<()> {
+        file.require_regular()?;
+        if record.oid != file.oid() {
+            return Err(Error::inval("the record is another file's"));
+        }
+        let value = record.encode()?;
+        if value.len() > types::limits::XATTR_BYTES_MAX {
+            return Err(Error::new(
+                Code::RecordTooBig,
+                "the file is spread over more groups than a record of its copy can name",
+            ));
+        }
+        self.change_xattr(file, RECORD, Change::Set { value: &value, cond: Cond::NONE }).await
+    }
+
+    /// Where the file's data are.
+    pub async fn tier_state(&self, file: &Obj) -> Result<TierState> {
+        let Some(record) = self.tier_record(file).await? else { return Ok(TierState::Local) };
+        let now = self.shared.now_ns() as u64;
+        if let Some(upload) = record.upload
+            && now.saturating_sub(upload.at_ns) < UPLOAD_SILENCE_NS
+        {
+            let percent = (upload.done_bytes as u128 * 100 / upload.total_bytes as u128).min(100);
+            return Ok(TierState::Uploading { percent: percent as u8 });
+        }
+        if record.version == 0 {
+            return Ok(TierState::Dirty);
+        }
+        let survey = self.tier_survey(file).await?;
+        Ok(match (survey.is_all_clean(&record), survey.stub_count()) {
+            (false, _) => TierState::Dirty,
+            (true, 0) => TierState::Both,
+            (true, _) => TierState::Cloud,
+        })
+    }
+
+    /// The value of [`STATE`]. Errors: `NoAttr` for what is no regular file, `Access`.
+    pub(crate) async fn tier_state_attr(&self, obj: &Obj) -> Result<Vec<u8>> {
+        if obj.kind() != FileKind::Regular {
+            return Err(Error::bare(Code::NoAttr));
+        }
+        self.check_access(&obj.node.inode(), Access::READ)?;
+        Ok(self.tier_state(obj).await?.to_string().into_bytes())
+    }
+
+    /// Looks at all chunks of a file. Not one moment's view: two that are equal are.
+    ///
+    /// Errors: `FileTooBig` for a file of more than 4 Mi chunks.
+    pub async fn tier_survey(&self, file: &Obj) -> Result<Survey> {
+        file.require_regular()?;
+        let array = file.node.array();
+        let (oid, chunk_bytes) = (array.oid, array.chunk_records);
+        let group_epochs = self.group_epochs(oid).await?;
+        let stat = self.ostat(file).await?;
+        let count = stat.size.div_ceil(chunk_bytes);
+        if count > CHUNKS_MAX {
+            return Err(Error::new(
+                Code::FileTooBig,
+                format!(
+                    "a file of {count} chunks; at most {CHUNKS_MAX} go to a tier: give it larger chunks"
+                ),
+            ));
+        }
+        let mut groups = Vec::with_capacity(count as usize);
+        let mut by_unit: Vec<Vec<u64>> = vec![Vec::new(); group_epochs.len()];
+        for chunk in 0..count {
+            let unit = self.shared.cont.unit_of(oid, &dkey_of(chunk))?;
+            let of_unit = by_unit.get_mut(unit.group as usize).ok_or_else(reply_kind)?;
+            of_unit.push(chunk);
+            groups.push(unit.group);
+        }
+        let mut chunks = vec![Chunk::Absent; count as usize];
+        for (group, of_unit) in by_unit.iter().enumerate() {
+            for some in of_unit.chunks(CHUNKS_PER_REQUEST) {
+                let found = self.probe_chunks(oid.unit(group as u32), some).await?;
+                for (chunk, state) in some.iter().zip(found) {
+                    chunks[*chunk as usize] = state;
+                }
+            }
+        }
+        let (size, mtime_ns) = (stat.size, stat.mtime_ns);
+        Ok(Survey { size, chunk_bytes, mtime_ns, chunks, groups, group_epochs })
+    }
+
+    async fn group_epochs(&self, oid: Oid) -> Result<Vec<Epoch>> {
+        let mut epochs = Vec::new();
+        for unit in self.shared.cont.units(oid)? {
+            let mut batch = self.shared.cont.batch();
+            batch.op_of_unit(Op::Stat { unit });
+            match batch.run().await?.replies()?.first() {
+                Some(OpReply::Stat(stat)) => epochs.push(stat.tail.epoch),
+                _ => return Err(reply_kind()),
+            }
+        }
+        Ok(epochs)
+    }
+
+    async fn probe_chunks(&self, unit: Unit, chunks: &[u64]) -> Result<Vec<Chunk>> {
+        let keys: Vec<[u8; 8]> = chunks.iter().map(|&chunk| dkey_of(chunk)).collect();
+        let mut batch = self.shared.cont.batch();
+        for dkey in &keys {
+            let probe = |akey| FetchIod { akey, want: FetchWant::Probe };
+            let iods = vec![probe(DATA), probe(CLEAN)];
+            batch.op_of_unit(Op::Fetch { unit, dkey, cond: Cond::NONE, iods });
+        }
+        let result = batch.run().await?;
+        let chunk_of = |reply: OpReply<'_>| {
+            let OpReply::Fetched(iods) = reply else { return Err(reply_kind()) };
+            let [data, clean] = &iods[..] else { return Err(reply_kind()) };
+            let epoch = data.epoch;
+            Ok(match data.value {
+                Fetched::Absent => Chunk::Absent,
+                Fetched::Array { .. } => {
+                    let back = clean.value != Fetched::Absent && clean.epoch == epoch;
+                    Chunk::Data { epoch, back }
+                }
+                _ => Chunk::Stub { epoch },
+            })
+        };
+        result.replies()?.into_iter().map(chunk_of).collect()
+    }
+}
+
+/// True for the attributes that this module tells or keeps.
+pub(crate) fn is_tier_attr(name: &[u8]) -> bool {
+    name == STATE.as_bytes() || name == RECORD
+}
+
+/// Answer to who would set or remove one of them.
+pub(crate) fn told_only() -> Error {
+    Error::new(
+        Code::NotSupported,
+        format!("{STATE} is told only; azekura fs tier sync, evict and fetch change it"),
+    )
+}
+
+fn dkey_of(chunk: u64) -> [u8; 8] {
+    (chunk + 1).to_le_bytes()
+}

@@ -1,0 +1,302 @@
+//! Files with chunks in a tier only: nobody sees anything but the bytes that were written, whatever happens meanwhile.
+//!
+//! The tier is a table in this process that takes copies by hand, as the crate `tier` does over object stores.
+
+mod harness;
+
+use dfs::sys::Sys;
+use dfs::tier::{Chunk, TierAsk, TierRecord, TierSource, TierState, set_tier_source};
+use dfs::{
+    Code, CreateOptions, Credentials, Dfs, MountFlags, Obj, OpenFlags, Recx, RenameFlags, XattrMode,
+};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use harness::{World, with_fs};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use types::{Epoch, Error, Result};
+
+const CHUNK: usize = 4096;
+const PART: usize = 4 * CHUNK;
+
+/// Copies by the key of their manifest.
+static COPIES: Mutex<Option<HashMap<String, Vec<u8>>>> = Mutex::new(None);
+
+struct Table;
+
+impl TierSource for Table {
+    fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>> {
+        let copies = COPIES.lock().unwrap();
+        let copy = copies.as_ref().and_then(|copies| copies.get(&ask.record.manifest));
+        let Recx { index, count } = ask.range;
+        assert_eq!(index % PART as u64, 0, "whole parts are asked for");
+        let found = match copy {
+            Some(copy) => Ok(copy[index as usize..(index + count) as usize].to_vec()),
+            None => Err(Error::new(Code::NonExist, "no such copy")),
+        };
+        async move { found }.boxed()
+    }
+}
+
+fn noise(seed: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at as u64 * 2_654_435_761 >> 7) as u8 ^ seed).collect()
+}
+
+async fn make(sys: &Sys, path: &str, data: &[u8]) -> Obj {
+    let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+    let file = sys.open(path.as_bytes(), flags, 0o644, &CreateOptions::default()).await.unwrap();
+    sys.fs().write(&file, 0, data).await.unwrap();
+    file
+}
+
+async fn all(fs: &Dfs, file: &Obj) -> Vec<u8> {
+    let mut memory = vec![0xee; fs.size(file).await.unwrap() as usize];
+    assert_eq!(fs.read(file, 0, &mut memory).await.unwrap(), memory.len());
+    memory
+}
+
+/// Takes a copy of the file.
+async fn copy(fs: &Dfs, file: &Obj, key: &str) -> TierRecord {
+    set_tier_source(Arc::new(Table));
+    let before = fs.tier_survey(file).await.unwrap();
+    let data = all(fs, file).await;
+    let after = fs.tier_survey(file).await.unwrap();
+    assert!(before.is_same_content(&after));
+    COPIES.lock().unwrap().get_or_insert_default().insert(key.into(), data);
+    let record = TierRecord {
+        oid: file.oid(),
+        version: 1,
+        size: after.size,
+        part_bytes: PART as u64,
+        upload: None,
+        manifest_sum: [0; 32],
+        tier: "table".into(),
+        manifest: key.into(),
+        synced: before.group_epochs,
+    };
+    fs.set_tier_record(file, &record).await.unwrap();
+    record
+}
+
+/// Gives up what the copy has; returns how many chunks that were.
+async fn evict(fs: &Dfs, file: &Obj, record: &TierRecord) -> u64 {
+    let survey = fs.tier_survey(file).await.unwrap();
+    let data = COPIES.lock().unwrap().as_ref().unwrap()[&record.manifest].clone();
+    let (mut chunks, mut epoch) = (0, Epoch::ZERO);
+    for (at, part) in data.chunks(PART).enumerate() {
+        let first = at * PART / CHUNK;
+        let evicted = fs.tier_evict(file, &survey, record, first, part).await.unwrap();
+        chunks += evicted.chunks;
+        epoch = epoch.max(evicted.epoch);
+    }
+    fs.tier_keep_mtime(file, survey.mtime_ns, epoch).await.unwrap();
+    chunks
+}
+
+async fn state(fs: &Dfs, file: &Obj) -> String {
+    let told = fs.getxattr(file, b"user.azekura.tier").await.unwrap();
+    assert_eq!(told, fs.tier_state(file).await.unwrap().to_string().into_bytes());
+    String::from_utf8(told).unwrap()
+}
+
+#[test]
+fn a_file_goes_and_comes_back_as_it_was() {
+    with_fs(async |_, fs| {
+        let sys = Sys::new(fs.clone());
+        let data = noise(1, 10 * CHUNK + 100);
+        let key = format!("goes {:?}", fs.superblock().file_class);
+        let file = make(&sys, "/f", &data).await;
+        assert_eq!(state(&fs, &file).await, "local");
+        let record = copy(&fs, &file, &key).await;
+        assert_eq!(state(&fs, &file).await, "both");
+        let before = fs.ostat(&file).await.unwrap();
+        assert_eq!(evict(&fs, &file, &record).await, 10);
+        assert_eq!(state(&fs, &file).await, "cloud");
+        let there = fs.ostat(&file).await.unwrap();
+        assert_eq!((there.size, there.mtime_ns), (before.size, before.mtime_ns));
+        assert!(there.stored_bytes < before.stored_bytes / 4, "{there:?}");
+        assert_eq!(evict(&fs, &file, &record).await, 0);
+
+        // A part comes back, whoever opened the file when.
+        let mut some = [0; 10];
+        assert_eq!(fs.read(&file, CHUNK as u64 - 5, &mut some).await.unwrap(), 10);
+        assert_eq!(some, data[CHUNK - 5..CHUNK + 5]);
+        assert_eq!(fs.tier_survey(&file).await.unwrap().stub_count(), 6);
+        let mut some = vec![0; 2 * PART];
+        let got = fs.read_to_end(&file, 2 * PART as u64, &mut some).await.unwrap();
+        assert_eq!(some[..got], data[2 * PART..]);
+        assert_eq!(fs.tier_fetch(&file).await.unwrap(), 4 * CHUNK as u64);
+        assert_eq!(state(&fs, &file).await, "both");
+        assert_eq!(all(&fs, &file).await, data);
+        assert_eq!(fs.ostat(&file).await.unwrap().mtime_ns, before.mtime_ns);
+
+        // What came back goes again without another copy; neither is shown or set by programs.
+        assert_eq!(evict(&fs, &file, &record).await, 10);
+        assert_eq!(fs.listxattr(&file).await.unwrap(), Vec::<Vec<u8>>::new());
+        for name in ["user.azekura.tier", "azekura.tier"] {
+            let set = fs.setxattr(&file, name.as_bytes(), b"x", XattrMode::Set).await;
+            assert_eq!(set.unwrap_err().code, Code::NotSupported);
+        }
+
+        // Names change, the data are there.
+        let root = fs.root().await.unwrap();
+        sys.mkdir(b"/d", 0o755).await.unwrap();
+        sys.rename(b"/f", b"/d/g", RenameFlags::NONE).await.unwrap();
+        let file = sys.lookup(b"/d/g", true).await.unwrap();
+        assert_eq!(state(&fs, &file).await, "cloud");
+        let dir = sys.lookup(b"/d", true).await.unwrap();
+        fs.link(&dir, b"g", &root, b"second").await.unwrap();
+        let file = sys.open(b"/second", OpenFlags::READ, 0, &CreateOptions::default()).await;
+        let file = file.unwrap();
+        assert_eq!(state(&fs, &file).await, "cloud");
+        assert_eq!(all(&fs, &file).await, data);
+    });
+}
+
+#[test]
+fn changes_bring_back_what_they_need_and_make_dirty() {
+    with_fs(async |_, fs| {
+        let sys = Sys::new(fs.clone());
+        let mut data = noise(2, 9 * CHUNK);
+        let key = format!("changes {:?}", fs.superblock().file_class);
+        let file = make(&sys, "/f", &data).await;
+        let record = copy(&fs, &file, &key).await;
+        assert_eq!(evict(&fs, &file, &record).await, 8);
+
+        fs.write(&file, 100, b"new").await.unwrap();
+        data[100..103].copy_from_slice(b"new");
+        assert_eq!(state(&fs, &file).await, "dirty");
+        // The changed chunk is not given up, the rest of its part is.
+        assert_eq!(evict(&fs, &file, &record).await, 3);
+        let survey = fs.tier_survey(&file).await.unwrap();
+        assert!(matches!(survey.chunks[0], Chunk::Data { .. }));
+        assert_eq!(all(&fs, &file).await, data);
+
+        assert_eq!(evict(&fs, &file, &record).await, 7);
+        fs.punch_hole(&file, CHUNK as u64 + 7, 50).await.unwrap();
+        data[CHUNK + 7..CHUNK + 57].fill(0);
+        assert_eq!(all(&fs, &file).await, data);
+        assert_eq!(evict(&fs, &file, &record).await, 6);
+        // A whole chunk that is made a hole needs no bytes.
+        fs.punch_hole(&file, 5 * CHUNK as u64, CHUNK as u64).await.unwrap();
+        data[5 * CHUNK..6 * CHUNK].fill(0);
+        assert_eq!(all(&fs, &file).await, data);
+        assert_eq!(state(&fs, &file).await, "dirty");
+
+        let record = copy(&fs, &file, &key).await;
+        assert_eq!(evict(&fs, &file, &record).await, 8);
+        fs.truncate(&file, 3 * CHUNK as u64 + 11).await.unwrap();
+        data.truncate(3 * CHUNK + 11);
+        assert_eq!(all(&fs, &file).await, data);
+        fs.truncate(&file, 2 * CHUNK as u64).await.unwrap();
+        fs.truncate(&file, 6 * CHUNK as u64).await.unwrap();
+        data.truncate(2 * CHUNK);
+        data.resize(6 * CHUNK, 0);
+        assert_eq!(all(&fs, &file).await, data);
+        assert_eq!(state(&fs, &file).await, "dirty");
+        let record = copy(&fs, &file, &key).await;
+        evict(&fs, &file, &record).await;
+        fs.append(&file, &[b"more"]).await.unwrap();
+        data.extend_from_slice(b"more");
+
+        // Holes of a copy of a range are those of the file, not chunks that are elsewhere.
+        let other = make(&sys, "/other", b"").await;
+        let count = data.len() as u64;
+        assert_eq!(fs.copy_range(&file, 0, &other, 0, count).await.unwrap(), count);
+        assert_eq!(all(&fs, &other).await, data);
+        let record = copy(&fs, &file, &key).await;
+        evict(&fs, &file, &record).await;
+        assert_eq!(fs.seek_data(&file, 1).await.unwrap(), 1);
+        fs.truncate(&file, 0).await.unwrap();
+        assert_eq!(state(&fs, &file).await, "dirty");
+        sys.unlink(b"/f").await.unwrap();
+    });
+}
+
+#[test]
+fn who_may_not_write_reads_through() {
+    let world = World::new(7, "S1", "SX");
+    world.cluster.block_on(async {
+        let fs = world.mount(Credentials::root()).await;
+        let sys = Sys::new(fs.clone());
+        let data = noise(3, 8 * CHUNK + 1);
+        let file = make(&sys, "/f", &data).await;
+        let record = copy(&fs, &file, "through").await;
+        assert_eq!(evict(&fs, &file, &record).await, 8);
+        // One chunk is back and changed: the two kinds are told apart.
+        fs.write(&file, 5 * CHUNK as u64, b"new").await.unwrap();
+        let mut want = data.clone();
+        want[5 * CHUNK..5 * CHUNK + 3].copy_from_slice(b"new");
+        let stubs = fs.tier_survey(&file).await.unwrap().stub_count();
+        assert_eq!(stubs, 4);
+
+        let reader = fs.with_flags(MountFlags::READ_ONLY);
+        let open = Sys::new(reader.clone());
+        let open = open.open(b"/f", OpenFlags::READ, 0, &CreateOptions::default()).await.unwrap();
+        assert_eq!(all(&reader, &open).await, want);
+        assert_eq!(fs.tier_survey(&file).await.unwrap().stub_count(), stubs);
+        assert_eq!(reader.tier_fetch(&open).await.unwrap_err().code, Code::ReadOnly);
+    });
+}
+
+#[test]
+fn damaged_or_lost_copies_are_errors_and_cost_nothing_else() {
+    let world = World::new(8, "S1", "S1");
+    world.cluster.block_on(async {
+        let fs = world.mount(Credentials::root()).await;
+        let sys = Sys::new(fs.clone());
+        let data = noise(4, 8 * CHUNK + 1);
+        let file = make(&sys, "/f", &data).await;
+        let record = copy(&fs, &file, "damaged").await;
+        assert_eq!(evict(&fs, &file, &record).await, 8);
+        let damage = |at: usize| {
+            let mut copies = COPIES.lock().unwrap();
+            copies.as_mut().unwrap().get_mut("damaged").unwrap()[at] ^= 1;
+        };
+        damage(2 * CHUNK);
+        let mut memory = vec![0; data.len()];
+        assert_eq!(fs.read(&file, 0, &mut memory).await.unwrap_err().code, Code::Csum);
+        let write = fs.write(&file, 2 * CHUNK as u64, b"x").await;
+        assert_eq!(write.unwrap_err().code, Code::Csum);
+        // The other part is whole.
+        let at = 4 * CHUNK;
+        let count = fs.read(&file, at as u64, &mut memory[..CHUNK]).await.unwrap();
+        assert_eq!(memory[..count], data[at..at + CHUNK]);
+        damage(2 * CHUNK);
+        assert_eq!(all(&fs, &file).await, data);
+
+        assert_eq!(evict(&fs, &file, &record).await, 8);
+        let taken = COPIES.lock().unwrap().as_mut().unwrap().remove("damaged").unwrap();
+        assert_eq!(fs.read(&file, 0, &mut memory).await.unwrap_err().code, Code::NonExist);
+        COPIES.lock().unwrap().as_mut().unwrap().insert("damaged".into(), taken);
+        assert_eq!(all(&fs, &file).await, data);
+    });
+}
+
+/// A writer between the copy and the eviction, and one in the middle of it: what it wrote stays.
+#[test]
+fn a_write_that_comes_between_is_never_lost() {
+    with_fs(async |world, fs| {
+        let sys = Sys::new(fs.clone());
+        let mut data = noise(5, 9 * CHUNK);
+        let key = format!("between {:?}", fs.superblock().file_class);
+        let file = make(&sys, "/f", &data).await;
+        let record = copy(&fs, &file, &key).await;
+        let survey = fs.tier_survey(&file).await.unwrap();
+        let other = world.mount_from("second", Credentials::root()).await;
+        let theirs = Sys::new(other.clone());
+        let flags = OpenFlags::READ_WRITE;
+        let theirs = theirs.open(b"/f", flags, 0, &CreateOptions::default()).await.unwrap();
+        other.write(&theirs, CHUNK as u64, b"late").await.unwrap();
+        data[CHUNK..CHUNK + 4].copy_from_slice(b"late");
+        let part = COPIES.lock().unwrap().as_ref().unwrap()[&key][..PART].to_vec();
+        let evicted = fs.tier_evict(&file, &survey, &record, 0, &part).await.unwrap();
+        assert_eq!((evicted.chunks, evicted.changed), (3, 1));
+        // The writer's handle is older than the eviction.
+        other.write(&theirs, 10, b"later").await.unwrap();
+        data[10..15].copy_from_slice(b"later");
+        assert_eq!(fs.tier_state(&file).await.unwrap(), TierState::Dirty);
+        assert_eq!(all(&fs, &file).await, data);
+        assert_eq!(all(&other, &theirs).await, data);
+    });
+}
