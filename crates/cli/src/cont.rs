@@ -141,6 +141,9 @@ struct CreateArgs {
     /// Properties by the names they have in DAOS: cksum, srv_cksum (on, off), rd_fac
     #[arg(long, value_delimiter = ',', value_name = "NAME:VALUE,...")]
     properties: Vec<DaosProperty>,
+    /// Tier for copies of its files ('azekura tier add')
+    #[arg(long, value_name = "NAME")]
+    tier: Option<String>,
 }
 
 /// A property as DAOS's own command takes it.
@@ -286,6 +289,9 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
             DaosProperty::RdFac(_) => {}
         }
     }
+    if let Some(tier) = &args.tier {
+        crate::tier::definition(session, tier)?;
+    }
     let pool = session.open_pool(&Name::parse(&args.pool), OpenMode::ReadWrite)?;
     let client = pool.client().clone();
     let info = client.block_on(async {
@@ -299,6 +305,9 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         }
         Ok::<_, Error>(info)
     })?;
+    if let Some(tier) = &args.tier {
+        crate::tier::attach(session, tier, &Name::parse(&args.pool), &Name::Uuid(info.uuid))?;
+    }
     session.out.show(&ContReport::of(&info), |out| {
         let at = format!("{}/{}", args.pool, info.label);
         match info.props.layout {

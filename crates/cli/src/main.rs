@@ -25,6 +25,7 @@ mod session;
 mod snapshot;
 mod support;
 mod system;
+mod tier;
 mod top;
 mod url;
 mod vos;
@@ -101,6 +102,7 @@ enum Noun {
     #[command(visible_alias = "container")]
     Cont(cont::ContArgs),
     Fs(fs::FsArgs),
+    Tier(tier::TierArgs),
     Ioc(ioc::IocArgs),
     Mount(mount::MountArgs),
     Umount(mount::UmountArgs),
@@ -159,6 +161,7 @@ fn main() -> ExitCode {
         Noun::Pool(args) => pool::run(&session, args),
         Noun::Cont(args) => cont::run(&session, args),
         Noun::Fs(args) => fs::run(&session, args),
+        Noun::Tier(args) => tier::run(&session, args),
         Noun::Ioc(args) => ioc::run(&session, args),
         Noun::Mount(args) => mount::run(&session, args),
         Noun::Umount(args) => mount::unmount(&session, args),

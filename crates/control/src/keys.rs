@@ -14,7 +14,7 @@
 //! | `oids/POOL/CONT` | [`crate::OidsDf`] |
 //! | `closed` | [`crate::ClosedDf`]: no service may work on this catalog |
 //! | `recovered` | how often the catalog was made anew (see `recover`) |
-//! | `attr/pool/POOL/NAME`, `attr/cont/POOL/CONT/NAME` | the attribute's bytes |
+//! | `attr/pool/POOL/NAME`, `attr/cont/POOL/CONT/NAME`, `attr/system/NAME` | the attribute's bytes |
 //!
 //! Numbers in keys are hex of fixed width, so that the order of keys is that of numbers. Attribute
 //! names may hold any text, slashes too: they are always last. Labels hold no slash.
@@ -29,6 +29,7 @@ pub const CONTS: &str = "cont/";
 pub const ADMISSIONS: &str = "pool-ioc/";
 pub const SNAPS: &str = "snaps/";
 pub const CLOSED: &str = "closed";
+pub const SYSTEM_ATTRS: &str = "attr/system/";
 pub const RECOVERED: &str = "recovered";
 
 /// True for what changes whenever a container is used.

@@ -172,7 +172,9 @@ impl Dfs {
             return Ok(());
         }
         let hole = [Recx { index: offset, count: end - offset }];
-        self.with_data(file, &hole, async || array.punch(&hole).await).await?;
+        // What goes whole need not come back for that.
+        let edges = [offset, end - 1].map(|index| Recx { index, count: 1 });
+        self.with_data(file, &edges, async || array.punch(&hole).await).await?;
         if end == size {
             array.extend(size).await?;
         }

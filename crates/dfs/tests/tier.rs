@@ -273,6 +273,44 @@ fn damaged_or_lost_copies_are_errors_and_cost_nothing_else() {
     });
 }
 
+/// A hole of a file with several names was called changed as soon as the record of its copy was written, for that is in the
+/// file's object; and a chunk that came back and was emptied was called unchanged, for the mark beside it stayed.
+#[test]
+fn holes_are_clean_until_they_are_made() {
+    with_fs(async |_, fs| {
+        let sys = Sys::new(fs.clone());
+        let mut data = vec![0; 9 * CHUNK];
+        let key = format!("holes {:?}", fs.superblock().file_class);
+        let file = make(&sys, "/f", b"").await;
+        for at in [2, 8] {
+            let some = noise(at as u8, CHUNK);
+            fs.write(&file, (at * CHUNK) as u64, &some).await.unwrap();
+            data[at * CHUNK..][..CHUNK].copy_from_slice(&some);
+        }
+        sys.link(b"/f", b"/g").await.unwrap();
+        let file = sys.open(b"/g", OpenFlags::READ_WRITE, 0, &CreateOptions::default()).await;
+        let file = file.unwrap();
+        let record = copy(&fs, &file, &key).await;
+        assert_eq!(state(&fs, &file).await, "both");
+        evict(&fs, &file, &record).await;
+        assert_eq!(state(&fs, &file).await, "cloud");
+        assert_eq!(all(&fs, &file).await, data);
+        assert_eq!(state(&fs, &file).await, "both");
+        fs.write(&file, 2 * CHUNK as u64, &[1]).await.unwrap();
+        copy(&fs, &file, &key).await;
+        for (offset, count) in [(0, 100), (100, CHUNK - 100)] {
+            fs.punch_hole(&file, (2 * CHUNK + offset) as u64, count as u64).await.unwrap();
+        }
+        assert_eq!(state(&fs, &file).await, "dirty");
+        let record = copy(&fs, &file, &key).await;
+        evict(&fs, &file, &record).await;
+        data[2 * CHUNK..3 * CHUNK].fill(0);
+        assert_eq!(all(&fs, &file).await, data);
+        fs.punch_hole(&file, 2 * CHUNK as u64, CHUNK as u64).await.unwrap();
+        assert_eq!(all(&fs, &file).await, data);
+    });
+}
+
 /// A writer between the copy and the eviction, and one in the middle of it: what it wrote stays.
 #[test]
 fn a_write_that_comes_between_is_never_lost() {

@@ -23,6 +23,7 @@ pub mod mutate;
 mod placement_targets;
 pub mod rng;
 pub mod target;
+mod tier_targets;
 mod upper_targets;
 mod vos_targets;
 mod wire_targets;

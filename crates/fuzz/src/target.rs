@@ -2,7 +2,7 @@
 
 use crate::{
     capi_targets, coordinate_targets, corpus, fuse_targets, intercept_targets, placement_targets,
-    upper_targets, vos_targets, wire_targets,
+    tier_targets, upper_targets, vos_targets, wire_targets,
 };
 use types::{CsumKind, Durability, ObjClass, Oid};
 
@@ -36,6 +36,7 @@ pub fn all() -> Vec<Target> {
     targets.extend(placement_targets::all());
     targets.extend(vos_targets::all());
     targets.extend(upper_targets::all());
+    targets.extend(tier_targets::all());
     targets.extend(coordinate_targets::all());
     targets.extend(capi_targets::all());
     targets.extend(fuse_targets::all());

@@ -8,6 +8,7 @@
 //! - [`namespace::Namespace`]: a POSIX tree.
 
 mod answer;
+mod kinds;
 pub mod namespace;
 pub mod objects;
 

@@ -4,6 +4,7 @@
 //! are kept record by record. Reading ops of a batch see the state before its writes.
 
 use crate::answer::{Answer, OwnedFetch, OwnedItem, Place};
+use crate::kinds::{fits, punches};
 use std::collections::BTreeMap;
 use types::{Code, DkeyKind, Epoch, Error, Result, Unit};
 use wire::link::{Link, LinkKind};
@@ -14,7 +15,7 @@ use wire::obj::{
 
 /// A value of an akey.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Value {
+pub(crate) enum Value {
     Single(Vec<u8>),
     Array { record_bytes: u32, records: BTreeMap<u64, Vec<u8>> },
 }
@@ -148,12 +149,7 @@ impl ContShard {
                     let old = self.akey(*unit, dkey, iod.akey);
                     must(!cond.has(Cond::AKEY_INSERT) || old.is_none(), Code::Exist)?;
                     must(!cond.has(Cond::AKEY_UPDATE) || old.is_some(), Code::NonExist)?;
-                    let is_punched = before.iter().any(|op| match op {
-                        Op::PunchAkeys { unit: of, dkey: key, akeys, .. } => {
-                            of == unit && key == dkey && akeys.iter().any(|a| a[..] == *iod.akey)
-                        }
-                        _ => false,
-                    });
+                    let is_punched = before.iter().any(|op| punches(op, *unit, dkey, iod.akey));
                     let fits = old.is_none_or(|old| fits(&old.value, &iod.value));
                     must(fits || is_punched, Code::Inval)?;
                 }
@@ -657,20 +653,6 @@ impl ContShard {
             }
         }
         None
-    }
-}
-
-/// Whether a new value may take the place of an old one: arrays keep their record size, and
-/// stay arrays.
-fn fits(old: &Value, new: &UpdateValue<'_>) -> bool {
-    match (old, new) {
-        (
-            Value::Array { record_bytes: old, .. },
-            UpdateValue::Array { record_bytes, .. } | UpdateValue::Zero { record_bytes, .. },
-        ) => old == record_bytes,
-        (Value::Array { .. }, UpdateValue::PunchRecords { .. }) => true,
-        (Value::Single(_), UpdateValue::Inline(_) | UpdateValue::Single { .. }) => true,
-        _ => false,
     }
 }
 

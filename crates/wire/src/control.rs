@@ -82,6 +82,8 @@ pub enum Subject {
     Pool(Name),
     /// A container, after its pool.
     Cont(Name, Name),
+    /// The system; it has attributes only.
+    System,
 }
 
 /// A request to the control service.

@@ -14,6 +14,7 @@ mod ls;
 mod remote;
 mod stat;
 mod stream;
+mod tier;
 mod usage;
 
 use crate::exit::Outcome;
@@ -52,11 +53,15 @@ enum FsVerb {
     ResetAttr(attr::ResetAttrArgs),
     DelAttr(attr::DelAttrArgs),
     Check(check::CheckArgs),
+    Tier(tier::TierArgs),
 }
 
 impl FsVerb {
     /// True for what changes the tree it names.
     fn changes(&self) -> bool {
+        if let FsVerb::Tier(args) = self {
+            return args.changes();
+        }
         matches!(
             self,
             FsVerb::Put(_)
@@ -78,6 +83,7 @@ pub fn run(session: &Session, args: &FsArgs) -> Outcome {
         return Err(Error::new(Code::ReadOnly, "a snapshot cannot be changed").into());
     }
     let session = &Session { snapshot, ..session.clone() };
+    crate::tier::install_source(session);
     match &args.verb {
         FsVerb::Ls(args) => ls::run(session, args),
         FsVerb::Cp(args) => copy::run(session, args),
@@ -97,6 +103,7 @@ pub fn run(session: &Session, args: &FsArgs) -> Outcome {
         FsVerb::ResetAttr(args) => attr::reset(session, args),
         FsVerb::DelAttr(args) => attr::del(session, args),
         FsVerb::Check(args) => check::run(session, args),
+        FsVerb::Tier(args) => tier::run(session, args),
     }
 }
 

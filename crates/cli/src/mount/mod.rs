@@ -168,6 +168,7 @@ fn serve(session: &Session, args: &MountArgs, options: &Options, url: &Url, dir:
     let snapshot = options.snapshot.as_deref().map(SnapName::parse);
     let session = &Session { snapshot, ..session.clone() };
     let flags = if read_only { MountFlags::READ_ONLY } else { MountFlags::NONE };
+    crate::tier::install_source(session);
     let mounted = session.mount_with(url, mode, flags)?;
     let mount = Mount::start(mounted.dfs, dir, source.clone(), options)?;
     let agreed = *mount.session().negotiated();

@@ -77,6 +77,10 @@ impl Service {
         subject: &Subject,
     ) -> Result<(String, String, Tx, Option<(PoolId, ContDf)>)> {
         match subject {
+            // Two changes that come together are one after the other: each is of names of its own.
+            Subject::System => {
+                Ok((keys::SYSTEM_ATTRS.to_string(), "the system".to_string(), Tx::new(), None))
+            }
             Subject::Pool(pool) => {
                 let pool = self.ready_pool(pool).await?;
                 let prefix = keys::pool_attrs(pool.record.id);

@@ -27,6 +27,10 @@ const CONT_PROPS: [&str; 5] = ["label", "oclass", "dir_oclass", "file_oclass", "
 /// What is fixed when a container is made.
 const CONT_FIXED: [&str; 5] = ["layout", "rd_fac", "csum", "cksum", "srv_cksum"];
 
+fn no_props() -> Error {
+    Error::new(Code::NotSupported, "a system has attributes, no properties")
+}
+
 impl Service {
     pub(super) async fn set_props(
         &self,
@@ -35,6 +39,7 @@ impl Service {
         orders: &dyn Targets,
     ) -> Result<ControlReply> {
         match subject {
+            Subject::System => return Err(no_props()),
             Subject::Pool(pool) => {
                 check_names("pool", props, &POOL_PROPS, &POOL_FIXED)?;
                 self.set_pool_props(pool, props, orders).await?;
@@ -50,6 +55,7 @@ impl Service {
     /// The properties that can be changed.
     pub(super) async fn get_props(&self, subject: &Subject) -> Result<ControlReply> {
         let props: Vec<(&str, String)> = match subject {
+            Subject::System => return Err(no_props()),
             Subject::Pool(pool) => {
                 let pool = self.ready_pool(pool).await?.record;
                 let admission = self.admission(pool.id).await?.unwrap_or_default();

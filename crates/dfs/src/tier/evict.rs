@@ -54,7 +54,7 @@ impl Dfs {
             }
             let seen = match survey.chunks[chunk] {
                 Chunk::Stub { .. } => continue,
-                Chunk::Absent => Epoch::ZERO,
+                Chunk::Absent { .. } => Epoch::ZERO,
                 Chunk::Data { epoch, .. } => epoch,
             };
             let (dkey, stub) = (dkey_of(chunk as u64), Stub::of(bytes).encode());

@@ -121,8 +121,8 @@ impl fmt::Display for TierState {
 /// A chunk as the pool has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk {
-    /// Nothing: it reads as zeros.
-    Absent,
+    /// Nothing: it reads as zeros. `emptied`: it came back from the copy once, and was removed since.
+    Absent { emptied: bool },
     /// Its bytes, as of this epoch; `back`: they came back from the copy and have not changed since.
     Data { epoch: Epoch, back: bool },
     /// A stub, since this epoch.
@@ -140,6 +140,8 @@ pub struct Survey {
     groups: Vec<u32>,
     /// Newest epoch of each group, before the chunks were looked at.
     pub group_epochs: Vec<Epoch>,
+    /// The same of what chunks there are.
+    keys_epochs: Vec<Epoch>,
 }
 
 impl Survey {
@@ -149,8 +151,9 @@ impl Survey {
         match self.chunks[chunk] {
             Chunk::Stub { .. } => true,
             Chunk::Data { epoch, back } => back || record.has(group, epoch),
-            // What was here may have been removed.
-            Chunk::Absent => record.has(group, self.group_epochs[group as usize]),
+            // What was here may have been removed. With that the keys change, unless the mark beside it stayed.
+            Chunk::Absent { emptied: false } => record.has(group, self.keys_epochs[group as usize]),
+            Chunk::Absent { emptied: true } => record.has(group, self.group_epochs[group as usize]),
         }
     }
 
@@ -260,7 +263,7 @@ impl Dfs {
         file.require_regular()?;
         let array = file.node.array();
         let (oid, chunk_bytes) = (array.oid, array.chunk_records);
-        let group_epochs = self.group_epochs(oid).await?;
+        let (group_epochs, keys_epochs) = self.group_epochs(oid).await?;
         let stat = self.ostat(file).await?;
         let count = stat.size.div_ceil(chunk_bytes);
         if count > CHUNKS_MAX {
@@ -279,7 +282,7 @@ impl Dfs {
             of_unit.push(chunk);
             groups.push(unit.group);
         }
-        let mut chunks = vec![Chunk::Absent; count as usize];
+        let mut chunks = vec![Chunk::Absent { emptied: false }; count as usize];
         for (group, of_unit) in by_unit.iter().enumerate() {
             for some in of_unit.chunks(CHUNKS_PER_REQUEST) {
                 let found = self.probe_chunks(oid.unit(group as u32), some).await?;
@@ -289,20 +292,24 @@ impl Dfs {
             }
         }
         let (size, mtime_ns) = (stat.size, stat.mtime_ns);
-        Ok(Survey { size, chunk_bytes, mtime_ns, chunks, groups, group_epochs })
+        Ok(Survey { size, chunk_bytes, mtime_ns, chunks, groups, group_epochs, keys_epochs })
     }
 
-    async fn group_epochs(&self, oid: Oid) -> Result<Vec<Epoch>> {
-        let mut epochs = Vec::new();
+    /// Newest epochs of all groups, and of what keys they have.
+    async fn group_epochs(&self, oid: Oid) -> Result<(Vec<Epoch>, Vec<Epoch>)> {
+        let (mut epochs, mut keys) = (Vec::new(), Vec::new());
         for unit in self.shared.cont.units(oid)? {
             let mut batch = self.shared.cont.batch();
             batch.op_of_unit(Op::Stat { unit });
             match batch.run().await?.replies()?.first() {
-                Some(OpReply::Stat(stat)) => epochs.push(stat.tail.epoch),
+                Some(OpReply::Stat(stat)) => {
+                    epochs.push(stat.tail.epoch);
+                    keys.push(stat.keys_epoch);
+                }
                 _ => return Err(reply_kind()),
             }
         }
-        Ok(epochs)
+        Ok((epochs, keys))
     }
 
     async fn probe_chunks(&self, unit: Unit, chunks: &[u64]) -> Result<Vec<Chunk>> {
@@ -319,7 +326,7 @@ impl Dfs {
             let [data, clean] = &iods[..] else { return Err(reply_kind()) };
             let epoch = data.epoch;
             Ok(match data.value {
-                Fetched::Absent => Chunk::Absent,
+                Fetched::Absent => Chunk::Absent { emptied: clean.value != Fetched::Absent },
                 Fetched::Array { .. } => {
                     let back = clean.value != Fetched::Absent && clean.epoch == epoch;
                     Chunk::Data { epoch, back }

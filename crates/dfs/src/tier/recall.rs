@@ -111,6 +111,9 @@ impl Dfs {
     pub async fn tier_fetch(&self, file: &Obj) -> Result<u64> {
         file.require_regular()?;
         self.require_writable()?;
+        if self.tier_record(file).await?.is_none() {
+            return Ok(0);
+        }
         let size = self.size(file).await?;
         let count = self.recall(file, &[Recx { index: 0, count: size }]).await?;
         Ok(count as u64 * file.node.array().chunk_records)
@@ -137,6 +140,10 @@ impl Dfs {
     /// Brings back what of the ranges is in the tier only; returns how many chunks that were.
     async fn recall(&self, file: &Obj, ranges: &[Recx]) -> Result<usize> {
         let chunk_bytes = file.node.array().chunk_records;
+        let count: u64 = ranges.iter().map(|range| range.count.div_ceil(chunk_bytes) + 1).sum();
+        if count > super::CHUNKS_MAX {
+            return Err(Error::new(Code::FileTooBig, "so many chunks do not come back at once"));
+        }
         let mut chunks: Vec<u64> = Vec::new();
         for range in ranges.iter().filter(|range| range.count > 0) {
             let last = (range.index + (range.count - 1)) / chunk_bytes;

@@ -9,6 +9,7 @@ mod flips;
 mod full;
 mod histories;
 mod images;
+mod kinds;
 mod listing;
 mod loans;
 mod log;

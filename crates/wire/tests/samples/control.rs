@@ -201,6 +201,7 @@ fn requests(visitor: &mut impl Visitor) {
         },
     );
     request("get_attrs", GetAttrs { subject: Subject::Pool(label("tank")) });
+    request("get_system_attrs", GetAttrs { subject: Subject::System });
     request("get_props", GetProps { subject: Subject::Pool(label("tank")) });
     let (pool, cont) = (label("tank"), label("home"));
     let name = "monday".to_string();

@@ -1,0 +1,361 @@
+//! `azekura tier`: object stores that files are copied to.
+
+use crate::exit::Outcome;
+use crate::fs::url_parser;
+use crate::output::{Table, bar, write_pairs};
+use crate::props;
+use crate::session::{Session, absolute, root_for_caller};
+use crate::url::Url;
+use clap::{Args, Subcommand};
+use dfs::{Credentials, Dfs, MountFlags};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use tier::{Definition, PART_BYTES_DEFAULT, Store, attr_name, name_of_attr};
+use types::{Code, ContLayout, ContProps, Error, Result, size};
+use uuid::Uuid;
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode, Subject};
+
+/// Keep copies of files in object stores (S3, Swift, a directory, ...).
+#[derive(Args, Debug)]
+pub struct TierArgs {
+    #[command(subcommand)]
+    verb: TierVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum TierVerb {
+    Add(AddArgs),
+    /// List the tiers of the system
+    #[command(visible_alias = "ls")]
+    List,
+    /// Put, get, list and remove an object, and measure that
+    #[command(after_help = "Example:\n  azekura tier test cold")]
+    Test {
+        /// Its name
+        name: String,
+    },
+    /// Forget a tier; what is in the store stays there
+    #[command(after_help = "Example:\n  azekura tier remove cold")]
+    Remove {
+        /// Its name
+        name: String,
+    },
+    /// Say in which tier the files of a container have their copies
+    #[command(after_help = "Example:\n  azekura tier attach cold azk://tank/home")]
+    Attach {
+        /// The tier
+        name: String,
+        /// Container
+        #[arg(value_name = "URL", value_parser = url_parser())]
+        url: Url,
+    },
+    Gc(GcArgs),
+    Restore(RestoreArgs),
+}
+
+/// Name an object store or directory as a tier
+///
+/// Secrets are not kept: --credentials names a file that every machine which uses the tier has at that path, readable
+/// for its owner only (chmod 600). Without it the environment is asked (AWS_ACCESS_KEY_ID and the like).
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  azekura tier add cold --url fs:///srv/cold
+  azekura tier add s3 --url s3://bucket/azekura --endpoint https://s3.example.org --credentials /etc/azekura/s3.toml
+  azekura tier add swift --url swift://container/azekura --endpoint https://swift.example.org/v1/AUTH_x")]
+struct AddArgs {
+    /// Its name: letters, digits, '_', '-', '.' and ':'
+    name: String,
+    /// fs:///DIR, s3://BUCKET/PREFIX, swift://CONTAINER/PREFIX, azblob://CONTAINER/PREFIX or webdav://HOST/PATH
+    #[arg(long)]
+    url: String,
+    /// Where the store answers, a URL
+    #[arg(long)]
+    endpoint: Option<String>,
+    /// Region, for S3 [default: us-east-1]
+    #[arg(long)]
+    region: Option<String>,
+    /// S3: the bucket is part of the host name
+    #[arg(long)]
+    virtual_host: bool,
+    /// File with access_key_id = "..." and secret_access_key = "..." (swift: token = "...")
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    /// Size of the parts that files are cut in: 8MiB to 64MiB
+    #[arg(long, default_value = "16MiB", value_parser = |text: &str| size::parse(text))]
+    part_size: u64,
+}
+
+/// Remove from a store what no file of a container needs any more
+///
+/// That are parts of uploads that never ended, of versions of before, and of files that were removed.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  azekura tier gc azk://tank/home --dry-run
+  azekura tier gc azk://tank/home --older-than 3600")]
+struct GcArgs {
+    /// Container
+    #[arg(value_name = "URL", value_parser = url_parser())]
+    url: Url,
+    /// Seconds: younger objects stay, an upload that runs may need them
+    #[arg(long, default_value_t = 86_400)]
+    older_than: u64,
+    /// Descriptions of the whole container to keep, the newest; what they name stays, too
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    keep: usize,
+    /// Only say what would go
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Make containers again from what a store says of them
+///
+/// As they were when 'azekura fs tier sync' of their root was last run. Needs nothing but the store. Each becomes a new container.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  azekura tier add cold --url fs:///srv/cold && azekura tier restore --from cold --pool tank
+  azekura tier restore --from cold --pool tank --cont home --as home2")]
+struct RestoreArgs {
+    /// The tier
+    #[arg(long, value_name = "NAME")]
+    from: String,
+    /// Pool for the new containers
+    #[arg(long)]
+    pool: String,
+    /// Only the container of this name (or UUID)
+    #[arg(long)]
+    cont: Option<String>,
+    /// Its new name; for one container
+    #[arg(long = "as", value_name = "LABEL", requires = "cont")]
+    new_label: Option<String>,
+}
+
+pub fn run(session: &Session, args: &TierArgs) -> Outcome {
+    match &args.verb {
+        TierVerb::Add(args) => add(session, args),
+        TierVerb::List => list(session),
+        TierVerb::Test { name } => test(session, name),
+        TierVerb::Remove { name } => {
+            definition(session, name)?;
+            let attrs = BTreeMap::from([(attr_name(name)?, None)]);
+            props::run(session, ControlRequest::SetAttrs { subject: Subject::System, attrs })?;
+            session.out.done(&format!("Tier '{name}' is forgotten; what is in the store stays."))
+        }
+        TierVerb::Attach { name, url } => {
+            attach(session, name, &url.pool, &url.cont)?;
+            session
+                .out
+                .done(&format!("Copies of azk://{}/{} go to tier '{name}'.", url.pool, url.cont))
+        }
+        TierVerb::Gc(args) => gc(session, args),
+        TierVerb::Restore(args) => restore(session, args),
+    }
+}
+
+/// The definitions of all tiers, by name.
+fn definitions(session: &Session) -> Result<BTreeMap<String, Definition>> {
+    let request = ControlRequest::GetAttrs { subject: Subject::System };
+    let ControlReply::Attrs(attrs) = props::run(session, request)? else {
+        return Err(props::wrong_reply());
+    };
+    let tiers = attrs.iter().filter_map(|(attr, raw)| Some((name_of_attr(attr)?, raw)));
+    tiers.map(|(name, raw)| Ok((name.to_string(), Definition::decode(raw)?))).collect()
+}
+
+/// The definition of a tier. `NonExist` with the names there are.
+pub fn definition(session: &Session, name: &str) -> Result<Definition> {
+    let mut all = definitions(session)?;
+    all.remove(name).ok_or_else(|| {
+        let names: Vec<&str> = all.keys().map(String::as_str).collect();
+        let there = if names.is_empty() { "none".into() } else { names.join(", ") };
+        Error::new(Code::NonExist, format!("no tier '{name}' (there are: {there})"))
+    })
+}
+
+/// Notes a container's tier.
+pub fn attach(session: &Session, tier: &str, pool: &Name, cont: &Name) -> Result<()> {
+    definition(session, tier)?;
+    let subject = Subject::Cont(pool.clone(), cont.clone());
+    let value = Some(tier.as_bytes().to_vec());
+    let attrs = BTreeMap::from([(tier::ATTACHED.to_string(), value)]);
+    props::run(session, ControlRequest::SetAttrs { subject, attrs }).map(|_| ())
+}
+
+/// The tier of a container, opened. `NoAttr` when it has none.
+pub fn of_cont(session: &Session, pool: &Name, cont: &Name) -> Result<(String, Definition, Store)> {
+    let subject = Subject::Cont(pool.clone(), cont.clone());
+    let reply = props::run(session, ControlRequest::GetAttrs { subject })?;
+    let ControlReply::Attrs(mut attrs) = reply else { return Err(props::wrong_reply()) };
+    let name = attrs.remove(tier::ATTACHED).and_then(|raw| String::from_utf8(raw).ok());
+    let name = name.ok_or_else(|| {
+        Error::new(
+            Code::NoAttr,
+            format!("azk://{pool}/{cont} has no tier; give it one: azekura tier attach NAME azk://{pool}/{cont}"),
+        )
+    })?;
+    let definition = definition(session, &name)?;
+    let store =
+        Store::open(&definition).map_err(|error| error.context(format!("tier '{name}'")))?;
+    Ok((name, definition, store))
+}
+
+/// Has all mounts of this process read chunks that are in tiers only.
+pub fn install_source(session: &Session) {
+    let session = Session { snapshot: None, ..session.clone() };
+    let resolve = move |name: &str| definition(&session, name);
+    dfs::tier::set_tier_source(std::sync::Arc::new(tier::Source::new(Box::new(resolve))));
+}
+
+fn add(session: &Session, args: &AddArgs) -> Outcome {
+    let definition = Definition {
+        url: args.url.clone(),
+        endpoint: args.endpoint.clone(),
+        region: args.region.clone(),
+        virtual_host: args.virtual_host,
+        credentials: args.credentials.as_deref().map(absolute).transpose()?,
+        part_bytes: args.part_size,
+    };
+    debug_assert_eq!(size::parse("16MiB"), Ok(PART_BYTES_DEFAULT));
+    let attr = attr_name(&args.name)?;
+    // What cannot be opened here is told here.
+    Store::open(&definition)?;
+    if definitions(session)?.contains_key(&args.name) {
+        let text = format!("tier '{}' exists already; remove it first", args.name);
+        return Err(Error::new(Code::Exist, text).into());
+    }
+    let attrs = BTreeMap::from([(attr, Some(definition.encode()))]);
+    props::run(session, ControlRequest::SetAttrs { subject: Subject::System, attrs })?;
+    session.out.done(&format!("Tier '{}' is at {}.", args.name, definition.url))
+}
+
+#[derive(Serialize)]
+struct TierReport<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    definition: &'a Definition,
+}
+
+fn list(session: &Session) -> Outcome {
+    let all = definitions(session)?;
+    let reports: Vec<TierReport<'_>> =
+        all.iter().map(|(name, definition)| TierReport { name, definition }).collect();
+    session.out.show(&reports, |out| {
+        let mut table = Table::new(&["NAME", "URL", "ENDPOINT", ">PART", "CREDENTIALS"]);
+        for report in &reports {
+            let Definition { url, endpoint, credentials, part_bytes, .. } = report.definition;
+            table.row(vec![
+                report.name.to_string(),
+                url.clone(),
+                endpoint.clone().unwrap_or_else(|| "-".into()),
+                size::format(*part_bytes),
+                credentials.as_ref().map_or("-".into(), |file| file.display().to_string()),
+            ]);
+        }
+        table.write(out)
+    })
+}
+
+fn test(session: &Session, name: &str) -> Outcome {
+    let store = Store::open(&definition(session, name)?)?;
+    let client = session.connect()?;
+    let key = format!("test/{:016x}", client.env().random_u64());
+    let checked = client.block_on(store.check(&key))?;
+    session.out.show(&checked, |out| {
+        let rate = |bytes: u64| format!("{}/s", size::format(bytes));
+        let can =
+            |it: bool, else_: &str| if it { "yes".to_string() } else { format!("no: {else_}") };
+        write_pairs(
+            out,
+            &[
+                ("Put", rate(checked.put_bytes_s)),
+                ("Get", rate(checked.get_bytes_s)),
+                ("Request", format!("{:.1} ms", checked.stat_us as f64 / 1000.0)),
+                ("Lists", can(checked.lists, "nothing can be restored from it alone")),
+                ("Tells times", can(checked.tells_times, "what is left over is never collected")),
+            ],
+        )
+    })
+}
+
+fn gc(session: &Session, args: &GcArgs) -> Outcome {
+    let (.., store) = of_cont(session, &args.url.pool, &args.url.cont)?;
+    let mount = session.mount(&args.url, OpenMode::ReadOnly)?;
+    let GcArgs { older_than, keep, dry_run, .. } = *args;
+    let collected =
+        mount.client.block_on(tier::gc(&mount.dfs, &store, older_than, keep, dry_run))?;
+    session.out.show(&collected, |out| {
+        let verb = if dry_run { "would go" } else { "are removed" };
+        writeln!(
+            out,
+            "{} objects ({}) and {} descriptions {verb}; {} objects stay.",
+            collected.removed_objects,
+            size::format(collected.removed_bytes),
+            collected.removed_trees,
+            collected.kept_objects
+        )
+    })
+}
+
+#[derive(Serialize)]
+struct RestoreReport {
+    cont: String,
+    from: String,
+    #[serde(flatten)]
+    restored: tier::Restored,
+}
+
+fn restore(session: &Session, args: &RestoreArgs) -> Outcome {
+    let store = Store::open(&definition(session, &args.from)?)?;
+    let pool = session.open_pool(&Name::parse(&args.pool), OpenMode::ReadWrite)?;
+    let client = pool.client().clone();
+    let trees = client.block_on(tier::trees(&store))?;
+    let mut reports = Vec::new();
+    for (uuid, keys) in trees {
+        let Some(key) = keys.last() else { continue };
+        let (head, entries) = client.block_on(async {
+            tier::manifest::decode_tree(&store.get(key).await?).map_err(|error| error.context(key))
+        })?;
+        if args.cont.as_ref().is_some_and(|wanted| *wanted != head.label && *wanted != uuid) {
+            continue;
+        }
+        let label = args.new_label.as_ref().unwrap_or(&head.label);
+        let total: u64 = entries.iter().filter_map(|entry| entry.size).sum();
+        let shown = bar(session.out.shows_progress());
+        shown.set_length(total);
+        shown.set_message(label.clone());
+        let restored = client.block_on(async {
+            let props = ContProps { layout: ContLayout::Posix, ..ContProps::default() };
+            pool.cont_create(label, Uuid::nil(), props, BTreeMap::new()).await?;
+            let cont = pool.cont_open(&Name::Label(label.clone()), OpenMode::ReadWrite).await?;
+            Dfs::format(&cont, &root_for_caller()).await?;
+            let who = Credentials { umask: 0, ..crate::session::caller() };
+            let fs = Dfs::mount(&cont, MountFlags::NONE, who).await?;
+            tier::restore(&fs, &store, &entries, &|bytes| shown.inc(bytes)).await
+        });
+        shown.finish_and_clear();
+        let restored = restored
+            .map_err(|error| error.context(format!("restoring azk://{}/{label}", args.pool)))?;
+        reports.push(RestoreReport { cont: label.clone(), from: key.clone(), restored });
+    }
+    if reports.is_empty() {
+        let text = "the tier describes no such container; 'azekura fs tier sync' of a container's root writes that";
+        return Err(Error::new(Code::NonExist, text).into());
+    }
+    session.out.show(&reports, |out| {
+        for RestoreReport { cont, restored, .. } in &reports {
+            let pool = &args.pool;
+            writeln!(
+                out,
+                "azk://{pool}/{cont}: {} files, {} directories, {} symbolic links, {}",
+                restored.files,
+                restored.directories,
+                restored.links,
+                size::format(restored.bytes)
+            )?;
+            if restored.missing > 0 {
+                writeln!(out, "  {} files had no copy and are missing", restored.missing)?;
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,376 @@
+//! Files in a tier, by command: copied, freed, read, changed, restored from the store alone; programs killed at every step.
+
+mod harness;
+#[path = "harness/s3.rs"]
+mod s3;
+
+use harness::{System, all_text, noise};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const HOME: &str = "azk://tank/home";
+const MIB: usize = 1 << 20;
+
+/// A system whose container `home` has its tier in a directory of the scratch space.
+fn system() -> System {
+    let system = System::with_home();
+    let url = format!("fs://{}", store(&system).display());
+    system.ok(&["tier", "add", "cold", "--url", &url, "--part-size", "8MiB"]);
+    system.ok(&["tier", "attach", "cold", HOME]);
+    system
+}
+
+fn store(system: &System) -> PathBuf {
+    system.path("cold")
+}
+
+fn put(system: &System, name: &str, data: &[u8]) {
+    let path = system.path("data");
+    std::fs::write(&path, data).unwrap();
+    let url = format!("{HOME}/{name}");
+    system.ok(&["fs", "put", path.to_str().unwrap(), &url]);
+}
+
+fn cat(system: &System, name: &str) -> Vec<u8> {
+    let output = system.run(&["fs", "cat", &format!("{HOME}/{name}")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn state(system: &System, name: &str) -> String {
+    let url = format!("{HOME}/{name}");
+    let status = system.json(&["fs", "tier", "status", &url]);
+    status[0]["state"].as_str().unwrap().to_string()
+}
+
+/// Objects of the store whose keys end so.
+fn objects(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut todo = vec![dir.to_path_buf()];
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => todo.push(entry.path()),
+                false => found.push(entry.path()),
+            }
+        }
+    }
+    found.retain(|path| path.to_str().unwrap().ends_with(ending));
+    found.sort();
+    found
+}
+
+#[test]
+fn a_file_goes_to_the_tier_and_comes_back() {
+    let system = system();
+    let mut data = noise(1, 19 * MIB + 5);
+    put(&system, "a", &data);
+    let url = format!("{HOME}/a");
+    assert_eq!(state(&system, "a"), "local");
+    let dry = system.json(&["fs", "tier", "evict", "--dry-run", &url]);
+    assert_eq!((&dry["bytes"], &dry["dirty_bytes"]), (&0.into(), &(19 * MIB + 5).into()));
+
+    let synced = system.json(&["fs", "tier", "sync", &url]);
+    assert_eq!((&synced["changed"], &synced["bytes"]), (&1.into(), &(19 * MIB + 5).into()));
+    assert_eq!(state(&system, "a"), "both");
+    assert_eq!(objects(&store(&system), ".part").len(), 3);
+    assert_eq!(system.json(&["fs", "tier", "sync", &url])["changed"], 0);
+    system.ok(&["fs", "tier", "wait", &url]);
+
+    let before = system.json(&["fs", "stat", &url]);
+    let evicted = system.json(&["fs", "tier", "evict", &url]);
+    assert_eq!((&evicted["bytes"], &evicted["dirty_bytes"]), (&(19 * MIB).into(), &0.into()));
+    assert_eq!(state(&system, "a"), "cloud");
+    let after = system.json(&["fs", "stat", &url]);
+    assert_eq!(
+        (&after[0]["size"], &after[0]["mtime_ns"]),
+        (&before[0]["size"], &before[0]["mtime_ns"])
+    );
+    assert_eq!(system.ok(&["fs", "get-attr", &url, "user.azekura.tier"]), "cloud\n");
+
+    // A reader that may not write gets the bytes and brings nothing back.
+    assert_eq!(cat(&system, "a"), data);
+    assert_eq!(state(&system, "a"), "cloud");
+    let fetched = system.json(&["fs", "tier", "fetch", &url]);
+    assert_eq!(fetched["bytes"], 19 * MIB);
+    assert_eq!(state(&system, "a"), "both");
+    assert_eq!(cat(&system, "a"), data);
+
+    // Another content is another version.
+    system.ok(&["fs", "tier", "evict", &url]);
+    data[100..107].copy_from_slice(b"changed");
+    put(&system, "a", &data);
+    assert_eq!(state(&system, "a"), "dirty");
+    system.ok(&["fs", "tier", "sync", &url]);
+    system.ok(&["fs", "tier", "evict", &url]);
+    assert_eq!(state(&system, "a"), "cloud");
+    assert_eq!(cat(&system, "a"), data);
+
+    // What is left over goes, when it is old enough.
+    assert_eq!(objects(&store(&system), ".part").len(), 6);
+    assert_eq!(system.json(&["tier", "gc", HOME])["removed_objects"], 0);
+    let collected = system.json(&["tier", "gc", "--older-than", "0", HOME]);
+    assert_eq!(collected["removed_objects"], 4, "parts and their manifest: {collected}");
+    assert_eq!(cat(&system, "a"), data);
+    system.ok(&["fs", "rm", &url]);
+    system.ok(&["tier", "gc", "--older-than", "0", HOME]);
+    assert_eq!(objects(&store(&system), ""), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_damaged_or_lost_part_is_an_error_and_never_other_bytes() {
+    let system = system();
+    let data = noise(2, 9 * MIB);
+    put(&system, "a", &data);
+    let url = format!("{HOME}/a");
+    system.ok(&["fs", "tier", "sync", &url]);
+    let part = objects(&store(&system), ".part")[0].clone();
+    let whole = std::fs::read(&part).unwrap();
+    let mut damaged = whole.clone();
+    damaged[5 * MIB] ^= 1;
+    std::fs::write(&part, &damaged).unwrap();
+    // Nothing is given up for a copy that is damaged.
+    system.fails(1, &["other bytes"], &["fs", "tier", "evict", &url]);
+    assert_eq!(cat(&system, "a"), data);
+    std::fs::write(&part, &whole).unwrap();
+    system.ok(&["fs", "tier", "evict", &url]);
+    for wrong in [Some(&damaged[..]), Some(&whole[..whole.len() - 1]), None] {
+        match wrong {
+            Some(bytes) => std::fs::write(&part, bytes).unwrap(),
+            None => std::fs::remove_file(&part).unwrap(),
+        }
+        let output = system.run(&["fs", "cat", &url]);
+        assert!(!output.status.success(), "{}", all_text(&output));
+        let output = system.run(&["fs", "tier", "fetch", &url]);
+        assert!(!output.status.success(), "{}", all_text(&output));
+    }
+    std::fs::write(&part, &whole).unwrap();
+    system.ok(&["fs", "tier", "fetch", &url]);
+    assert_eq!(cat(&system, "a"), data);
+}
+
+/// A program that syncs, evicts and fetches is killed again and again: the file is what it was, whatever was half done.
+#[test]
+fn killed_at_any_step_nothing_is_lost() {
+    let system = system();
+    let data = noise(3, 20 * MIB + 77);
+    put(&system, "a", &data);
+    let url = format!("{HOME}/a");
+    let mut killed = 0;
+    for verb in ["sync", "evict", "fetch", "evict"] {
+        // Later and later, until it gets to its end.
+        for step in 0.. {
+            let mut child = system
+                .command(&["fs", "tier", verb, &url])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5 + 15 * step));
+            child.kill().unwrap();
+            let is_done = child.wait().unwrap().success();
+            if is_done {
+                break;
+            }
+            killed += 1;
+            if step % 4 == 3 {
+                assert_eq!(cat(&system, "a"), data, "after a kill in {verb}");
+            }
+        }
+        assert_eq!(cat(&system, "a"), data, "after {verb}");
+    }
+    assert!(killed > 4, "{killed} kills");
+    assert_eq!(state(&system, "a"), "cloud");
+    system.ok(&["tier", "gc", "--older-than", "0", HOME]);
+    // Three parts, a manifest, and nothing of what was half done.
+    assert_eq!(objects(&store(&system), "").len(), 4, "{:?}", objects(&store(&system), ""));
+    assert_eq!(cat(&system, "a"), data);
+    let check = system.json(&["fs", "check", HOME]);
+    assert_eq!(check["clean"], true, "{check}");
+}
+
+#[test]
+fn the_store_alone_makes_the_container_again() {
+    let system = system();
+    let tree = system.path("tree");
+    std::fs::create_dir_all(tree.join("d/e")).unwrap();
+    std::fs::write(tree.join("d/small"), "small").unwrap();
+    std::fs::write(tree.join("d/e/large"), noise(4, 10 * MIB + 1)).unwrap();
+    std::fs::write(tree.join("empty"), "").unwrap();
+    std::fs::hard_link(tree.join("d/small"), tree.join("second")).unwrap();
+    std::os::unix::fs::symlink("d/small", tree.join("link")).unwrap();
+    let from = format!("{}/.", tree.display());
+    system.ok(&["fs", "cp", "-r", &from, &format!("{HOME}/")]);
+    let want = harness::tree(&tree);
+    let synced = system.json(&["fs", "tier", "sync", HOME]);
+    assert!(synced["description"].is_string(), "{synced}");
+    system.ok(&["fs", "tier", "evict", HOME]);
+
+    // Another system, which has the store and nothing else.
+    let other = System::up(1, 1);
+    other.ok(&["pool", "create", "pond", "--size", "512MiB"]);
+    let url = format!("fs://{}", store(&system).display());
+    other.ok(&["tier", "add", "found", "--url", &url]);
+    let restored = other.json(&["tier", "restore", "--from", "found", "--pool", "pond"]);
+    assert_eq!((&restored[0]["cont"], &restored[0]["files"]), (&"home".into(), &3.into()));
+    let back = other.path("back");
+    other.ok(&["fs", "cp", "-r", "azk://pond/home", back.to_str().unwrap()]);
+    let mut got = harness::tree(&back);
+    let mut want = want;
+    // The root's time is that of the last change in it, here and there.
+    got.remove(&b""[..]);
+    want.remove(&b""[..]);
+    assert_eq!(got, want);
+    other.fails(4, &["home"], &["tier", "restore", "--from", "found", "--pool", "pond"]);
+    let again =
+        ["tier", "restore", "--from", "found", "--pool", "pond", "--cont", "home", "--as", "two"];
+    other.ok(&again);
+}
+
+#[test]
+fn wrong_words_are_told_what_is_right() {
+    let system = System::with_home();
+    let url = format!("{HOME}/");
+    system.fails(3, &["no tier", "azekura tier attach"], &["fs", "tier", "sync", &url]);
+    system.fails(3, &["no tier 'x'", "none"], &["tier", "attach", "x", HOME]);
+    system.fails(3, &["no tier 'x'"], &["cont", "create", "tank", "y", "--tier", "x"]);
+    for url in ["/dir", "ftp://a/b", "fs://host/dir", "s3://u:p@b/x"] {
+        system.fails(2, &[], &["tier", "add", "t", "--url", url]);
+    }
+    let add = ["tier", "add", "t", "--url", "s3://bucket/x", "--endpoint", "http://127.0.0.1:1"];
+    let output = system.command(&add).env_remove("AWS_ACCESS_KEY_ID").output().unwrap();
+    assert_eq!(output.status.code(), Some(8), "{}", all_text(&output));
+    let keys = system.path("keys");
+    std::fs::write(&keys, "access_key_id = \"id\"\nsecret_access_key = \"hush-hush\"\n").unwrap();
+    let with_keys = [&add[..], &["--credentials", keys.to_str().unwrap()]].concat();
+    system.fails(8, &["chmod 600"], &with_keys);
+    std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600)).unwrap();
+    system.ok(&with_keys);
+    system.fails(4, &["exists already"], &with_keys);
+    let listed = system.ok(&["tier", "list", "--json"]);
+    assert!(listed.contains("s3://bucket/x") && !listed.contains("hush"), "{listed}");
+    system.ok(&["tier", "remove", "t"]);
+    system.fails(3, &["no tier 't'"], &["tier", "remove", "t"]);
+    assert_eq!(system.json(&["tier", "list"]).as_array().unwrap().len(), 0);
+}
+
+/// The reader in `docs/tier.md` understands the format, with nothing of ours.
+#[test]
+fn the_reader_of_the_docs_reads() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: the reader of docs/tier.md is not run: there is no python3");
+        return;
+    }
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tier.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let reader = docs.split("<!-- tier reader -->").nth(1).unwrap();
+    let reader = reader.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let system = system();
+    let script = system.path("read.py");
+    std::fs::write(&script, reader).unwrap();
+    let data = noise(5, 9 * MIB + 3);
+    put(&system, "a b", &data);
+    system.ok(&["fs", "tier", "sync", HOME]);
+    let read = || {
+        let mut command = Command::new("python3");
+        command.arg(&script).arg(store(&system)).arg("/a b").output().unwrap()
+    };
+    let output = read();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stdout, data);
+    let part = objects(&store(&system), ".part")[1].clone();
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&part, bytes).unwrap();
+    assert!(!read().status.success());
+}
+
+#[test]
+fn an_s3_store_with_faults() {
+    let system = System::with_home();
+    let s3 = s3::S3::start();
+    let keys = system.path("keys");
+    std::fs::write(&keys, "access_key_id = \"myid\"\nsecret_access_key = \"hush-hush\"\n").unwrap();
+    std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600)).unwrap();
+    system.ok(&[
+        "tier",
+        "add",
+        "s3",
+        "--url",
+        "s3://bucket/some/prefix",
+        "--endpoint",
+        &s3.endpoint,
+        "--credentials",
+        keys.to_str().unwrap(),
+    ]);
+    let checked = system.json(&["tier", "test", "s3"]);
+    assert_eq!((&checked["lists"], &checked["tells_times"]), (&true.into(), &true.into()));
+    assert!(s3.state().objects.is_empty() && s3.state().request_count >= 4);
+    let signed = |text: &String| text.contains("Credential=myid/") && !text.contains("hush");
+    assert!(s3.state().authorizations.iter().all(signed));
+
+    system.ok(&["tier", "attach", "s3", HOME]);
+    let data = noise(6, 17 * MIB);
+    put(&system, "a", &data);
+    let url = format!("{HOME}/a");
+    // Too much at once, and a server that falls over: tried again.
+    s3.state().faults.extend([503, 429, 500]);
+    system.ok(&["fs", "tier", "sync", &url]);
+    assert!(s3.state().faults.is_empty());
+    assert!(
+        s3.state().objects.keys().all(|path| path.starts_with("/bucket/some/prefix/containers/"))
+    );
+    system.ok(&["fs", "tier", "evict", &url]);
+    s3.state().faults.push_back(503);
+    assert_eq!(cat(&system, "a"), data);
+
+    // Credentials that are no good any more: an error at once, no loss.
+    s3.state().faults.extend([403; 8]);
+    let output = system.run(&["fs", "tier", "fetch", &url]);
+    let text = all_text(&output);
+    assert!(!output.status.success() && !text.contains("hush"), "{text}");
+    s3.state().faults.clear();
+    let part = s3.state().objects.keys().find(|path| path.ends_with(".part")).unwrap().clone();
+    s3.state().objects.get_mut(&part).unwrap()[1000] ^= 1;
+    let output = system.run(&["fs", "tier", "fetch", &url]);
+    assert!(!output.status.success(), "{}", all_text(&output));
+    s3.state().objects.get_mut(&part).unwrap()[1000] ^= 1;
+    system.ok(&["fs", "tier", "fetch", &url]);
+    assert_eq!((state(&system, "a"), cat(&system, "a")), ("both".into(), data));
+    system.ok(&["fs", "rm", &url]);
+    system.ok(&["tier", "gc", HOME]);
+    assert!(s3.state().objects.is_empty());
+}
+
+/// Any program on a mount: what it reads comes back, what it changes is sent alone.
+#[test]
+fn a_mount_brings_back_what_is_read() {
+    if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        eprintln!("SKIPPED: nothing is mounted in this test: /dev/fuse: {error}");
+        return;
+    }
+    let system = system();
+    let mut data = noise(7, 19 * MIB);
+    put(&system, "a", &data);
+    let url = format!("{HOME}/a");
+    system.ok(&["fs", "tier", "sync", &url]);
+    let dir = system.path("mnt");
+    std::fs::create_dir(&dir).unwrap();
+    system.ok(&["mount", HOME, dir.to_str().unwrap(), "--cache", "none"]);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(dir.join("a")).unwrap();
+    // The handle is older than the eviction.
+    system.ok(&["fs", "tier", "evict", &url]);
+    let mut some = vec![0; 3 * MIB];
+    file.read_exact_at(&mut some, 7 * MIB as u64).unwrap();
+    assert_eq!(some, data[7 * MIB..10 * MIB]);
+    file.write_all_at(b"changed", 100).unwrap();
+    data[100..107].copy_from_slice(b"changed");
+    assert_eq!(state(&system, "a"), "dirty");
+    let synced = system.json(&["fs", "tier", "sync", &url]);
+    assert_eq!(synced["bytes"], 8 * MIB);
+    system.ok(&["fs", "tier", "evict", &url]);
+    assert_eq!(std::fs::read(dir.join("a")).unwrap(), data);
+    drop(file);
+    system.ok(&["umount", dir.to_str().unwrap()]);
+}

@@ -1,0 +1,122 @@
+//! Targets of the cold tier: what a file's entry says of its copy, stubs, and what comes back from an object store.
+
+use crate::target::Target;
+use dfs::tier::{Stub, TierRecord};
+use tier::manifest::{
+    EntryKind, FILE_FORMAT, FileManifest, PartName, TREE_FORMAT, TreeEntry, TreeHead, decode_tree,
+    encode_tree,
+};
+use tier::{Definition, part};
+use types::{Epoch, Oid};
+
+/// Parsed JSON is wider than its text; errors hold a copy of it.
+const AMPLIFICATION: usize = 256;
+
+/// All targets of this module.
+pub fn all() -> Vec<Target> {
+    let target = |name, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>| Target {
+        name,
+        run,
+        seeds,
+        amplification_max: AMPLIFICATION,
+    };
+    vec![
+        target("tier-record", record, || vec![record_seed()]),
+        target("tier-stub", stub, || vec![Stub::of(b"chunk").encode().to_vec()]),
+        target("tier-part", tier_part, || vec![part::encode(b"some bytes"), part::encode(b"")]),
+        target("tier-manifest", manifest, || vec![manifest_seed()]),
+        target("tier-tree", tree, || vec![tree_seed()]),
+        target("tier-definition", definition, || {
+            vec![br#"{"url":"s3://b/p","region":"r","part_bytes":8388608}"#.to_vec()]
+        }),
+    ]
+}
+
+fn record_seed() -> Vec<u8> {
+    let record = TierRecord {
+        oid: Oid { hi: 1, lo: 2 },
+        version: 1,
+        size: 10,
+        part_bytes: 4,
+        upload: None,
+        manifest_sum: [3; 32],
+        tier: "cold".into(),
+        manifest: "key".into(),
+        synced: vec![Epoch(7)],
+    };
+    record.encode().expect("short names")
+}
+
+fn record(bytes: &[u8]) {
+    if let Ok(record) = TierRecord::decode(bytes) {
+        let again = TierRecord::decode(&record.encode().expect("what was read is short enough"));
+        assert_eq!(again.expect("what we write can be read"), record);
+    }
+}
+
+fn stub(bytes: &[u8]) {
+    if let Some(stub) = Stub::decode(bytes) {
+        assert_eq!(stub.encode(), bytes);
+    }
+}
+
+/// Bytes that are taken for a part's are those that its sum is of.
+fn tier_part(bytes: &[u8]) {
+    let _ = part::check_header(bytes);
+    let mut wanted = [0; 32];
+    if let Some(sum) = bytes.get(32..64) {
+        wanted.copy_from_slice(sum);
+    }
+    if let Ok(plain) = part::decode(bytes.to_vec(), &wanted) {
+        assert_eq!(part::sum(&plain), wanted);
+    }
+}
+
+fn manifest_seed() -> Vec<u8> {
+    let parts = vec![PartName { key: "k".into(), bytes: 3, sha256: "ab".repeat(32) }];
+    let (format, container, object) = (FILE_FORMAT.into(), "c".into(), "o".into());
+    let manifest =
+        FileManifest { format, container, object, version: 1, size: 3, part_bytes: 8, parts };
+    manifest.encode().0
+}
+
+fn manifest(bytes: &[u8]) {
+    if let Ok(manifest) = FileManifest::decode(bytes, None) {
+        let (raw, sum) = manifest.encode();
+        assert_eq!(FileManifest::decode(&raw, Some(&sum)).expect("our own bytes"), manifest);
+        assert_eq!(manifest.parts.iter().map(|part| part.bytes).sum::<u64>(), manifest.size);
+    }
+}
+
+fn tree_seed() -> Vec<u8> {
+    let (format, container, label) = (TREE_FORMAT.into(), "c".into(), "home".into());
+    let head = TreeHead { format, container, label, made_ns: 1 };
+    let entry = TreeEntry {
+        path: "/".into(),
+        kind: EntryKind::Directory,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        mtime_ns: 0,
+        target: None,
+        object: None,
+        xattrs: Default::default(),
+        size: None,
+        manifest: None,
+        manifest_sha256: None,
+    };
+    encode_tree(&head, &[entry])
+}
+
+fn tree(bytes: &[u8]) {
+    if let Ok((head, entries)) = decode_tree(bytes) {
+        let again = decode_tree(&encode_tree(&head, &entries)).expect("our own bytes");
+        assert_eq!(again, (head, entries));
+    }
+}
+
+fn definition(bytes: &[u8]) {
+    if let Ok(definition) = Definition::decode(bytes) {
+        assert_eq!(Definition::decode(&definition.encode()).expect("our own bytes"), definition);
+    }
+}

@@ -1,0 +1,99 @@
+//! Secrets of stores: from a file that only its owner reads, else from the environment.
+//!
+//! ```toml
+//! access_key_id = "…"        # S3; azblob: the account's name; webdav: the user
+//! secret_access_key = "…"    # S3; azblob: the account's key; webdav: the password
+//! session_token = "…"        # S3, if there is one
+//! token = "…"                # swift
+//! ```
+//!
+//! In the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`, `OS_AUTH_TOKEN`.
+
+use serde::Deserialize;
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use types::{Code, Error, Result};
+
+/// Secrets; never shown, not even by `Debug`.
+#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Credentials {
+    pub access_key_id: Option<String>,
+    pub secret_access_key: Option<String>,
+    pub session_token: Option<String>,
+    pub token: Option<String>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(…)")
+    }
+}
+
+impl Credentials {
+    /// Reads a file.
+    ///
+    /// Errors: `Access` when others than its owner may read or write it; `Inval` for what is not as above, without a word of what is in it.
+    pub fn read(file: &Path) -> Result<Credentials> {
+        let named = |error| Error::io(format!("credentials '{}'", file.display()), error);
+        let meta = std::fs::metadata(file).map_err(named)?;
+        if meta.mode() & 0o077 != 0 {
+            return Err(Error::new(
+                Code::Access,
+                format!(
+                    "credentials '{0}' can be read by others (mode {1:o}); run: chmod 600 {0}",
+                    file.display(),
+                    meta.mode() & 0o777
+                ),
+            ));
+        }
+        let text = std::fs::read_to_string(file).map_err(named)?;
+        // The parser's message would quote the line.
+        toml::from_str(&text).map_err(|_| {
+            Error::inval(format!(
+                "credentials '{}' are not lines of NAME = \"VALUE\" with the names access_key_id, secret_access_key, \
+                 session_token, token",
+                file.display()
+            ))
+        })
+    }
+
+    /// What the environment says.
+    pub fn from_env() -> Credentials {
+        let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Credentials {
+            access_key_id: var("AWS_ACCESS_KEY_ID"),
+            secret_access_key: var("AWS_SECRET_ACCESS_KEY"),
+            session_token: var("AWS_SESSION_TOKEN"),
+            token: var("OS_AUTH_TOKEN"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn files_that_others_read_are_refused_and_secrets_are_in_no_message() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("keys");
+        let mode = |mode| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::write(&file, "access_key_id = \"id\"\nsecret_access_key = \"hush\"\n").unwrap();
+        mode(0o644);
+        let refused = Credentials::read(&file).unwrap_err();
+        assert_eq!(refused.code, Code::Access);
+        assert!(refused.text.contains("chmod 600"), "{refused}");
+        mode(0o600);
+        let read = Credentials::read(&file).unwrap();
+        assert_eq!(read.secret_access_key.as_deref(), Some("hush"));
+        assert!(!format!("{read:?}").contains("hush"));
+        std::fs::write(&file, "secret_access_key = hush\n").unwrap();
+        let refused = Credentials::read(&file).unwrap_err();
+        assert!(refused.code == Code::Inval && !refused.text.contains("hush"), "{refused}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Giving up what a copy has.
+
+use crate::copy::{manifest_of, part_bytes};
+use crate::store::Store;
+use dfs::tier::Chunk;
+use dfs::{Dfs, Obj};
+use types::{Code, Epoch, Error, Result};
+
+/// What was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Eviction {
+    /// Bytes that the pool has no more.
+    pub evicted_bytes: u64,
+    /// Bytes that stay because the copy does not have them as they are.
+    pub dirty_bytes: u64,
+}
+
+/// Gives up the chunks of a file that its copy has, each part after it was read back and compared.
+///
+/// Errors: `NonExist` for a file without a copy; `Csum` when the copy is damaged: the chunks stay.
+pub async fn evict_file(
+    fs: &Dfs,
+    file: &Obj,
+    store: &Store,
+    progress: &dyn Fn(u64),
+) -> Result<Eviction> {
+    let record = fs.tier_record(file).await?.filter(|record| record.version > 0);
+    let record = record.ok_or_else(|| {
+        Error::new(Code::NonExist, "the file has no copy in a tier; azekura fs tier sync makes one")
+    })?;
+    let manifest = manifest_of(store, &record).await?;
+    let survey = fs.tier_survey(file).await?;
+    let (mut eviction, mut newest) = (Eviction::default(), Epoch::ZERO);
+    let last = survey.chunks.len().saturating_sub(1);
+    let mut outcome = Ok(());
+    for (at, part) in manifest.parts.iter().enumerate() {
+        let from = at as u64 * record.part_bytes;
+        let first = (from / survey.chunk_bytes) as usize;
+        let end = (from + part.bytes).div_ceil(survey.chunk_bytes) as usize;
+        let mut here = (first..end.min(last)).filter(|&chunk| survey.is_clean(&record, chunk));
+        if here.any(|chunk| !matches!(survey.chunks[chunk], Chunk::Stub { .. })) {
+            let evicted = async {
+                let bytes = part_bytes(store, part).await?;
+                fs.tier_evict(file, &survey, &record, first, &bytes).await
+            };
+            match evicted.await {
+                Ok(evicted) => {
+                    eviction.evicted_bytes += evicted.bytes;
+                    eviction.dirty_bytes += evicted.changed * survey.chunk_bytes;
+                    newest = newest.max(evicted.epoch);
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        progress(part.bytes);
+    }
+    let dirty = (0..survey.chunks.len()).filter(|&chunk| !survey.is_clean(&record, chunk));
+    eviction.dirty_bytes += dirty.count() as u64 * survey.chunk_bytes;
+    fs.tier_keep_mtime(file, survey.mtime_ns, newest).await?;
+    outcome.map(|()| eviction)
+}

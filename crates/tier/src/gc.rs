@@ -1,0 +1,123 @@
+//! Collecting objects that nobody names: of uploads that never ended, of versions of before, of files that were removed.
+
+use crate::copy::{files_prefix, trees_prefix};
+use crate::manifest::{FileManifest, decode_tree};
+use crate::store::Store;
+use dfs::find::Query;
+use dfs::sys::Sys;
+use dfs::{Dfs, FileKind};
+use std::collections::HashSet;
+use std::time::Duration;
+use types::{Code, Error, Result};
+
+/// What was collected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Collected {
+    pub removed_objects: u64,
+    pub removed_bytes: u64,
+    pub kept_objects: u64,
+    /// Trees that were removed because there are newer ones.
+    pub removed_trees: u64,
+}
+
+/// Removes what neither a file of the container nor one of its newest `trees_kept` trees names, and what is older than
+/// `age_s` seconds: younger objects may be of an upload that runs. With `dry_run` only counts.
+///
+/// Errors: `Busy` for a container with snapshots, which may show files as their copies were; `Csum` when a manifest that is in use cannot be read: then nothing is removed.
+pub async fn gc(
+    fs: &Dfs,
+    store: &Store,
+    age_s: u64,
+    trees_kept: usize,
+    dry_run: bool,
+) -> Result<Collected> {
+    let info = fs.container().info();
+    if info.snapshot_count > 0 {
+        return Err(Error::new(
+            Code::Busy,
+            "the container has snapshots, which may need copies that no file needs any more; remove the snapshots first",
+        ));
+    }
+    let container = info.uuid.to_string();
+    // Before the names are looked at: what is put later is not in it.
+    let mut objects = store.list(&files_prefix(&container)).await?;
+    let mut trees = store.list(&trees_prefix(&container)).await?;
+    trees.sort_by(|a, b| b.key.cmp(&a.key));
+    let old_trees = trees.split_off(trees.len().min(trees_kept.max(1)));
+
+    let mut manifests: HashSet<String> = HashSet::new();
+    for tree in &trees {
+        let (_, entries) =
+            decode_tree(&store.get(&tree.key).await?).map_err(|error| error.context(&tree.key))?;
+        manifests.extend(entries.into_iter().filter_map(|entry| entry.manifest));
+    }
+    manifests_in_use(fs, &mut manifests).await?;
+    let mut live: HashSet<String> = HashSet::new();
+    for key in manifests {
+        let raw = store.get(&key).await.map_err(|error| error.context("a manifest in use"))?;
+        let manifest = FileManifest::decode(&raw, None).map_err(|error| error.context(&key))?;
+        live.extend(manifest.parts.into_iter().map(|part| part.key));
+        live.insert(key);
+    }
+
+    let now_s = (fs.container().client().env().wall_ns() / 1_000_000_000) as i64;
+    let is_old = |modified_s: Option<i64>| {
+        modified_s.is_some_and(|at| now_s.saturating_sub(at) >= age_s as i64)
+    };
+    let mut collected = Collected::default();
+    objects.retain(|object| {
+        let goes = !live.contains(&object.key) && is_old(object.modified_s);
+        collected.kept_objects += u64::from(!goes);
+        goes
+    });
+    for object in &objects {
+        if !dry_run {
+            store.delete(&object.key).await?;
+        }
+        collected.removed_objects += 1;
+        collected.removed_bytes += object.bytes;
+    }
+    let (count, bytes) = store.remove_unfinished(Duration::from_secs(age_s), dry_run)?;
+    collected.removed_objects += count;
+    collected.removed_bytes += bytes;
+    for tree in old_trees {
+        if !dry_run {
+            store.delete(&tree.key).await?;
+        }
+        collected.removed_trees += 1;
+    }
+    Ok(collected)
+}
+
+/// Adds the manifests that files of the container name.
+async fn manifests_in_use(fs: &Dfs, manifests: &mut HashSet<String>) -> Result<()> {
+    let mut paths = Vec::new();
+    let query = Query { kind: Some(FileKind::Regular), ..Query::default() };
+    let totals = fs
+        .find(&fs.root().await?, &query, |found| {
+            paths.push([b"/", &found.path[..]].concat());
+            Ok(())
+        })
+        .await?;
+    if totals.denied > 0 {
+        return Err(Error::new(
+            Code::Access,
+            "some directories cannot be read; what is in use is known to the superuser only",
+        ));
+    }
+    let sys = Sys::new(fs.clone());
+    for path in paths {
+        let record = match sys.lookup(&path, false).await {
+            Ok(file) => fs.tier_record(&file).await?,
+            Err(error) if error.code == Code::NonExist => {
+                // It may have got another name, which was looked at before it had it.
+                return Err(Error::new(Code::Busy, "names change meanwhile; collect again later"));
+            }
+            Err(error) => return Err(error.context(String::from_utf8_lossy(&path))),
+        };
+        if let Some(record) = record.filter(|record| record.version > 0) {
+            manifests.insert(record.manifest);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Cold tier: copies of files in object stores, and a description of them there that needs nothing else.
+//!
+//! A *tier* is a place in an object store or a directory ([`Definition`]), reached through OpenDAL ([`Store`]). A file's
+//! copy is *parts* ([`part`]) and a *manifest* that names them ([`manifest`]); what a container holds is a *tree*.
+//! Which of a file's chunks the pool has, and that nobody ever takes a missing one for a hole, is `dfs::tier`'s.
+//!
+//! Invariants:
+//! - Nothing in a store is ever written over: each upload has keys of its own. So a program that is killed at any step
+//!   leaves the copy of before whole, and at worst objects that nobody names, for [`gc`].
+//! - A manifest is put after all of its parts, the file's record says so after that.
+//! - The pool gives up a chunk only after its part was read back and compared ([`evict_file`]).
+//! - Secrets are read where a store is opened; they are in no definition, message or log.
+//!
+//! It knows nothing of commands and of where definitions are kept.
+
+mod copy;
+mod credentials;
+mod definition;
+mod evict;
+mod gc;
+pub mod manifest;
+pub mod part;
+mod restore;
+mod source;
+mod store;
+mod sync;
+mod tree;
+
+pub use credentials::Credentials;
+pub use definition::{ATTACHED, Definition, PART_BYTES_DEFAULT, attr_name, name_of_attr};
+pub use evict::{Eviction, evict_file};
+pub use gc::{Collected, gc};
+pub use restore::{Restored, restore};
+pub use source::Source;
+pub use store::{Checked, Store};
+pub use sync::{Synced, sync_file};
+pub use tree::{put_tree, trees};

@@ -1,0 +1,134 @@
+//! Making a container's content again from a store alone.
+
+use crate::copy::part_bytes;
+use crate::manifest::{EntryKind, FileManifest, TreeEntry, from_base64, from_hex, from_text};
+use crate::store::Store;
+use dfs::sys::Sys;
+use dfs::{CreateOptions, Dfs, OpenFlags, SetAttr, SetTime, XattrMode};
+use std::collections::HashMap;
+use types::{Code, Error, Result};
+
+/// What was made again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Restored {
+    pub directories: u64,
+    pub files: u64,
+    pub links: u64,
+    pub bytes: u64,
+    /// Files that had no copy when the tree was written; they are not there.
+    pub missing: u64,
+}
+
+/// Makes all entries of a tree in an empty file system. Owners are kept where the caller may give files away.
+///
+/// Errors: `NotEmpty` for a file system with entries; `Csum` when the store is damaged: nothing that differs is
+/// written as if it were whole, the file is missing.
+pub async fn restore(
+    fs: &Dfs,
+    store: &Store,
+    entries: &[TreeEntry],
+    progress: &dyn Fn(u64),
+) -> Result<Restored> {
+    let sys = Sys::new(fs.clone());
+    if !sys.list(b"/").await?.is_empty() {
+        return Err(Error::new(Code::NotEmpty, "a container is restored into an empty one"));
+    }
+    let mut restored = Restored::default();
+    let mut names: HashMap<&str, Vec<u8>> = HashMap::new();
+    let mut directories = Vec::new();
+    for entry in entries {
+        let path = from_text(&entry.path)?;
+        let named = |error: Error| error.context(String::from_utf8_lossy(&path));
+        match entry.kind {
+            EntryKind::Directory => {
+                if path != b"/" {
+                    sys.mkdir(&path, 0o700).await.map_err(named)?;
+                    restored.directories += 1;
+                }
+                directories.push((path, entry));
+            }
+            EntryKind::Symlink => {
+                let target = from_text(entry.target.as_deref().unwrap_or_default())?;
+                sys.symlink(&target, &path).await.map_err(named)?;
+                set_attributes(&sys, &path, entry).await.map_err(named)?;
+                restored.links += 1;
+            }
+            EntryKind::File => {
+                let first = entry.object.as_deref().and_then(|object| names.get(object));
+                if let Some(first) = first {
+                    sys.link(first, &path).await.map_err(named)?;
+                    continue;
+                }
+                let Some(manifest) = manifest_of(store, entry).await.map_err(named)? else {
+                    restored.missing += 1;
+                    continue;
+                };
+                write(&sys, &path, store, &manifest, progress).await.map_err(named)?;
+                set_attributes(&sys, &path, entry).await.map_err(named)?;
+                restored.files += 1;
+                restored.bytes += manifest.size;
+                if let Some(object) = &entry.object {
+                    names.insert(object, path);
+                }
+            }
+        }
+    }
+    // What is made in a directory changes its mtime.
+    for (path, entry) in directories.iter().rev() {
+        set_attributes(&sys, path, entry).await?;
+    }
+    Ok(restored)
+}
+
+async fn manifest_of(store: &Store, entry: &TreeEntry) -> Result<Option<FileManifest>> {
+    let (Some(key), Some(sum)) = (&entry.manifest, &entry.manifest_sha256) else {
+        return Ok(None);
+    };
+    let sum = from_hex(sum).ok_or_else(|| Error::new(Code::Csum, "a tree has a damaged sum"))?;
+    FileManifest::decode(&store.get(key).await?, Some(&sum)).map(Some)
+}
+
+async fn write(
+    sys: &Sys,
+    path: &[u8],
+    store: &Store,
+    manifest: &FileManifest,
+    progress: &dyn Fn(u64),
+) -> Result<()> {
+    let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+    let file = sys.open(path, flags, 0o600, &CreateOptions::default()).await?;
+    let mut at = 0;
+    for part in &manifest.parts {
+        let bytes = match part_bytes(store, part).await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                // Half a file would look like a whole one.
+                drop(file);
+                sys.unlink(path).await?;
+                return Err(error);
+            }
+        };
+        sys.fs().write(&file, at, &bytes).await?;
+        at += part.bytes;
+        progress(part.bytes);
+    }
+    Ok(())
+}
+
+async fn set_attributes(sys: &Sys, path: &[u8], entry: &TreeEntry) -> Result<()> {
+    let (fs, is_link) = (sys.fs(), entry.kind == EntryKind::Symlink);
+    let obj = sys.lookup(path, false).await?;
+    for (name, value) in &entry.xattrs {
+        let (name, value) = (from_text(name)?, from_base64(value)?);
+        fs.setxattr(&obj, &name, &value, XattrMode::Set).await?;
+    }
+    let owner = SetAttr { uid: Some(entry.uid), gid: Some(entry.gid), ..SetAttr::default() };
+    match fs.setattr(&obj, &owner).await {
+        // Only the superuser gives files away.
+        Err(error) if error.code == Code::NoPerm => {}
+        outcome => drop(outcome?),
+    }
+    let mode = (!is_link).then_some(entry.mode);
+    let mtime = Some(SetTime::At(entry.mtime_ns));
+    fs.setattr(&obj, &SetAttr { mode, mtime, ..SetAttr::default() }).await.map(|_| ())
+}

@@ -1,0 +1,373 @@
+//! An open tier: objects by keys.
+//!
+//! Requests run on threads of their own, so that whoever waits for one may be on any executor. What fails for a moment (5xx,
+//! 429, connections cut) is tried again with growing pauses, for about a minute.
+
+use crate::credentials::Credentials;
+use crate::definition::{Definition, Kind};
+use futures_util::TryStreamExt;
+use opendal::layers::{RetryLayer, TimeoutLayer};
+use opendal::{ErrorKind, Operator, services};
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use types::{Code, Error, Result};
+
+/// Pauses before tries after the first: 0.5 s, 1, 2, … at most 16 s, half a minute together.
+const RETRIES: usize = 6;
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(16);
+/// A request that moves no bytes for so long is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Where files of the directory back end are until they are whole; below its root.
+const UNFINISHED: &str = ".unfinished";
+/// Size of the object that a check puts and gets, bytes.
+const CHECK_BYTES: usize = 8 << 20;
+
+/// An open tier. Cheap to clone; may be used by any thread.
+#[derive(Clone)]
+pub struct Store {
+    operator: Operator,
+    /// Of the directory back end.
+    dir: Option<PathBuf>,
+    url: String,
+}
+
+/// An object of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    pub key: String,
+    pub bytes: u64,
+    /// When it was last written, seconds since 1970, if the store says so.
+    pub modified_s: Option<i64>,
+}
+
+/// What a check found.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Checked {
+    /// Of one object of 8 MiB, bytes a second.
+    pub put_bytes_s: u64,
+    pub get_bytes_s: u64,
+    /// Of one request for the object's facts, microseconds.
+    pub stat_us: u64,
+    /// The store can list; without that there is no restoring and no collecting of what is left over.
+    pub lists: bool,
+    /// The store tells when objects were written; else what is left over is never collected.
+    pub tells_times: bool,
+}
+
+fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
+    let made = RUNTIME.get_or_init(|| {
+        // The one that the rest of the program uses. Whoever was first is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut threads = tokio::runtime::Builder::new_multi_thread();
+        threads.worker_threads(2).thread_name("tier").enable_all().build()
+    });
+    made.as_ref().map_err(|error| Error::new(Code::Io, format!("starting threads: {error}")))
+}
+
+impl Store {
+    /// Opens the place that a definition names. Asks nobody yet.
+    ///
+    /// Errors: those of [`Definition::check`] and [`Credentials::read`]; `Access` when the store needs credentials and
+    /// there are none.
+    pub fn open(definition: &Definition) -> Result<Store> {
+        definition.check()?;
+        // Builders make clients, which want to know whose cryptography they use.
+        runtime()?;
+        let place = definition.place()?;
+        let secrets = match &definition.credentials {
+            Some(file) => Credentials::read(file)?,
+            None => Credentials::from_env(),
+        };
+        let need = |secret: &Option<String>, name: &str| {
+            secret.clone().ok_or_else(|| {
+                Error::new(
+                    Code::Access,
+                    format!("'{}' needs {name}: give the tier --credentials FILE", definition.url),
+                )
+            })
+        };
+        let endpoint = definition.endpoint.as_deref();
+        let mut dir = None;
+        let opened = match place.kind {
+            Kind::Fs => {
+                let root = PathBuf::from(&place.root);
+                let unfinished = root.join(UNFINISHED);
+                let builder = services::Fs::default()
+                    .root(&place.root)
+                    .atomic_write_dir(&unfinished.to_string_lossy());
+                dir = Some(root);
+                Operator::new(builder).map(|made| made.finish())
+            }
+            Kind::S3 => {
+                let mut builder = services::S3::default()
+                    .bucket(&place.bucket)
+                    .root(&place.root)
+                    .region(definition.region.as_deref().unwrap_or("us-east-1"))
+                    .access_key_id(&need(&secrets.access_key_id, "access_key_id")?)
+                    .secret_access_key(&need(&secrets.secret_access_key, "secret_access_key")?)
+                    .disable_config_load()
+                    .disable_ec2_metadata();
+                if let Some(endpoint) = endpoint {
+                    builder = builder.endpoint(endpoint);
+                }
+                if let Some(token) = &secrets.session_token {
+                    builder = builder.session_token(token);
+                }
+                if definition.virtual_host {
+                    builder = builder.enable_virtual_host_style();
+                }
+                Operator::new(builder).map(|made| made.finish())
+            }
+            Kind::Swift => {
+                let builder = services::Swift::default()
+                    .endpoint(endpoint.unwrap_or_default())
+                    .container(&place.bucket)
+                    .root(&place.root)
+                    .token(&need(&secrets.token, "token")?);
+                Operator::new(builder).map(|made| made.finish())
+            }
+            Kind::Azblob => {
+                let builder = services::Azblob::default()
+                    .endpoint(endpoint.unwrap_or_default())
+                    .container(&place.bucket)
+                    .root(&place.root)
+                    .account_name(&need(&secrets.access_key_id, "access_key_id")?)
+                    .account_key(&need(&secrets.secret_access_key, "secret_access_key")?);
+                Operator::new(builder).map(|made| made.finish())
+            }
+            Kind::Webdav => {
+                let at = format!("https://{}", place.bucket);
+                let mut builder =
+                    services::Webdav::default().endpoint(endpoint.unwrap_or(&at)).root(&place.root);
+                if let (Some(user), Some(password)) =
+                    (&secrets.access_key_id, &secrets.secret_access_key)
+                {
+                    builder = builder.username(user).password(password);
+                }
+                Operator::new(builder).map(|made| made.finish())
+            }
+        };
+        let operator = opened.map_err(|error| told(&error, &definition.url))?;
+        let patience = TimeoutLayer::new().with_timeout(SILENCE_MAX).with_io_timeout(SILENCE_MAX);
+        let again = RetryLayer::new()
+            .with_max_times(RETRIES)
+            .with_min_delay(RETRY_PAUSE_MIN)
+            .with_max_delay(RETRY_PAUSE_MAX)
+            .with_jitter()
+            .with_notify(Quiet);
+        let operator = operator.layer(patience).layer(again);
+        Ok(Store { operator, dir, url: definition.url.clone() })
+    }
+
+    /// Puts an object; when this returns the store has confirmed that it has it.
+    pub async fn put(&self, key: String, bytes: Vec<u8>) -> Result<()> {
+        let (operator, dir) = (self.operator.clone(), self.dir.clone());
+        self.run(key.clone(), async move {
+            operator.write(&key, bytes).await?;
+            if let Some(dir) = dir {
+                // A directory confirms nothing by itself.
+                let synced = tokio::task::spawn_blocking(move || sync_below(&dir, &key)).await;
+                let failed = |error: String| opendal::Error::new(ErrorKind::Unexpected, error);
+                synced
+                    .map_err(|error| failed(error.to_string()))?
+                    .map_err(|error| failed(error.to_string()))?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// All bytes of an object. `NonExist` when there is none.
+    pub async fn get(&self, key: &str) -> Result<Vec<u8>> {
+        let (operator, of) = (self.operator.clone(), key.to_string());
+        self.run(key.to_string(), async move { Ok(operator.read(&of).await?.to_vec()) }).await
+    }
+
+    /// Removes an object; no error when there is none.
+    pub async fn delete(&self, key: &str) -> Result<()> {
+        let (operator, of) = (self.operator.clone(), key.to_string());
+        self.run(key.to_string(), async move { operator.delete(&of).await }).await
+    }
+
+    /// All objects below a prefix, which ends in `/`, in no order.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
+        let (operator, of) = (self.operator.clone(), prefix.to_string());
+        let listed = self.run(prefix.to_string(), async move {
+            let mut lister = operator.lister_with(&of).recursive(true).await?;
+            let mut found = Vec::new();
+            while let Some(entry) = lister.try_next().await? {
+                let mut facts = entry.metadata().clone();
+                if !facts.is_file() {
+                    continue;
+                }
+                if facts.last_modified().is_none() {
+                    facts = operator.stat(entry.path()).await?;
+                }
+                found.push(Listed {
+                    key: entry.path().to_string(),
+                    bytes: facts.content_length(),
+                    modified_s: facts.last_modified().map(|at| at.into_inner().as_second()),
+                });
+            }
+            Ok(found)
+        });
+        match listed.await {
+            // Nothing was ever put there.
+            Err(error) if error.code == Code::NonExist => Ok(Vec::new()),
+            outcome => outcome,
+        }
+    }
+
+    /// Removes files of a directory back end that were never finished and are at least so old; with `dry_run` only counts.
+    /// Returns how many, and their bytes. Stores drop such things themselves.
+    pub fn remove_unfinished(&self, age: Duration, dry_run: bool) -> Result<(u64, u64)> {
+        let (mut count, mut bytes) = (0, 0);
+        let Some(dir) = &self.dir else { return Ok((0, 0)) };
+        let dir = dir.join(UNFINISHED);
+        let failed = |error| Error::io(format!("'{}'", dir.display()), error);
+        let entries = match std::fs::read_dir(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((0, 0)),
+            other => other.map_err(failed)?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            // It may be finished just now.
+            let Ok(meta) = entry.metadata() else { continue };
+            let is_old = meta.modified().ok().and_then(|at| at.elapsed().ok());
+            if meta.is_file() && is_old.is_some_and(|passed| passed >= age) {
+                if !dry_run {
+                    std::fs::remove_file(entry.path()).map_err(failed)?;
+                }
+                count += 1;
+                bytes += meta.len();
+            }
+        }
+        Ok((count, bytes))
+    }
+
+    /// Puts, gets, looks at, lists and removes an object, and measures that. `Csum` when other bytes come back.
+    pub async fn check(&self, key: &str) -> Result<Checked> {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .take(CHECK_BYTES)
+        .collect();
+        let rate = |since: Instant| (CHECK_BYTES as f64 / since.elapsed().as_secs_f64()) as u64;
+        let begin = Instant::now();
+        self.put(key.to_string(), bytes.clone()).await?;
+        let put_bytes_s = rate(begin);
+        let begin = Instant::now();
+        let got = self.get(key).await?;
+        let get_bytes_s = rate(begin);
+        let (operator, of) = (self.operator.clone(), key.to_string());
+        let begin = Instant::now();
+        self.run(key.to_string(), async move { operator.stat(&of).await }).await?;
+        let stat_us = begin.elapsed().as_micros() as u64;
+        let prefix = key.rsplit_once('/').map_or(String::new(), |(dir, _)| format!("{dir}/"));
+        let listed = self.list(&prefix).await;
+        self.delete(key).await?;
+        if got != bytes {
+            return Err(Error::new(
+                Code::Csum,
+                format!("'{}' gives back other bytes than were put there", self.url),
+            ));
+        }
+        let found = listed.ok().and_then(|all| all.into_iter().find(|one| one.key == key));
+        let tells_times = found.as_ref().is_some_and(|one| one.modified_s.is_some());
+        Ok(Checked { put_bytes_s, get_bytes_s, stat_us, lists: found.is_some(), tells_times })
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        key: String,
+        request: impl Future<Output = opendal::Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let done = runtime()?.spawn(request).await;
+        let done = done.map_err(|error| Error::new(Code::Io, format!("a request: {error}")))?;
+        done.map_err(|error| told(&error, &format!("{} at '{key}'", self.url)))
+    }
+}
+
+/// Retries are counted by nobody, and not shown.
+struct Quiet;
+
+impl opendal::layers::RetryInterceptor for Quiet {
+    fn intercept(&self, _: opendal::layers::RetryEvent<'_>) {}
+}
+
+/// Has a file and its name on stable storage.
+fn sync_below(dir: &std::path::Path, key: &str) -> std::io::Result<()> {
+    let path = dir.join(key);
+    std::fs::File::open(&path)?.sync_all()?;
+    for above in path.ancestors().skip(1) {
+        std::fs::File::open(above)?.sync_all()?;
+        if above == dir {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// An error of the store in our words. Its own text goes with it but for its context, which has headers.
+fn told(error: &opendal::Error, what: &str) -> Error {
+    let code = match error.kind() {
+        ErrorKind::NotFound => Code::NonExist,
+        ErrorKind::PermissionDenied => Code::Access,
+        ErrorKind::ConfigInvalid => Code::Inval,
+        ErrorKind::Unsupported => Code::NotSupported,
+        ErrorKind::RateLimited => Code::Busy,
+        _ if error.is_temporary() || error.is_persistent() => Code::Unreach,
+        _ => Code::Io,
+    };
+    Error::new(code, format!("{what}: {}: {}", error.kind(), error.message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::FutureExt;
+
+    #[test]
+    fn a_directory_is_a_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let definition = Definition {
+            url: format!("fs://{}", dir.path().display()),
+            endpoint: None,
+            region: None,
+            virtual_host: false,
+            credentials: None,
+            part_bytes: crate::PART_BYTES_DEFAULT,
+        };
+        let store = Store::open(&definition).unwrap();
+        let wait = |what: futures_util::future::BoxFuture<'_, Result<()>>| {
+            runtime().unwrap().block_on(what).unwrap();
+        };
+        wait(
+            async {
+                store.put("a/b/c".into(), b"bytes".to_vec()).await?;
+                assert_eq!(store.get("a/b/c").await?, b"bytes");
+                let listed = store.list("a/").await?;
+                assert_eq!(listed.len(), 1);
+                assert_eq!((listed[0].key.as_str(), listed[0].bytes), ("a/b/c", 5));
+                assert!(listed[0].modified_s.is_some_and(|at| at > 1_600_000_000));
+                assert_eq!(store.list("none/").await?, []);
+                store.delete("a/b/c").await?;
+                store.delete("a/b/c").await?;
+                assert_eq!(store.get("a/b/c").await.unwrap_err().code, Code::NonExist);
+                let checked = store.check("check/x").await?;
+                assert!(checked.lists && checked.tells_times && checked.put_bytes_s > 0);
+                Ok(())
+            }
+            .boxed(),
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! Taking a copy of a file.
+//!
+//! What is read between two looks at the file that are equal is the file as it was in between. Parts that the copy of before
+//! has as they are now are named again, not sent again.
+
+use crate::copy::{manifest_of, upload_prefix};
+use crate::manifest::{FILE_FORMAT, FileManifest, PartName, to_hex};
+use crate::part;
+use crate::store::Store;
+use dfs::tier::{Survey, TierRecord, Upload};
+use dfs::{Dfs, Obj};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use types::{Code, Error, Result};
+
+/// Parts on their way at the same time; with those being made, what an upload has in memory.
+const PARALLEL: usize = 4;
+/// Times that a file which changes meanwhile is begun anew.
+const TRIES_MAX: usize = 3;
+/// How often an upload says how far it is, nanoseconds.
+const TOLD_EVERY_NS: u64 = 2_000_000_000;
+
+/// What was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Synced {
+    /// False when the copy had everything.
+    pub changed: bool,
+    /// Bytes of the file that were sent.
+    pub sent_bytes: u64,
+    /// Bytes of the file that the copy had.
+    pub kept_bytes: u64,
+}
+
+/// Takes a copy of a file, or brings the one that there is up to date. `progress` is told bytes as they are done.
+///
+/// Errors: `Busy` for a file that is written all the time; those of the store; as for extended attributes (the file's record
+/// is one).
+pub async fn sync_file(
+    fs: &Dfs,
+    file: &Obj,
+    store: &Store,
+    tier: &str,
+    part_bytes: u64,
+    progress: &dyn Fn(u64),
+) -> Result<Synced> {
+    let mut total = Synced::default();
+    for _ in 0..TRIES_MAX {
+        let record = fs.tier_record(file).await?;
+        if let Some(other) = record.as_ref().filter(|r| r.version > 0 && r.tier != tier) {
+            return Err(Error::new(
+                Code::Exist,
+                format!("the file has its copy in tier '{}'", other.tier),
+            ));
+        }
+        let old = record.filter(|record| record.version > 0);
+        let before = fs.tier_survey(file).await?;
+        if let Some(old) = old.as_ref().filter(|old| before.is_all_clean(old)) {
+            if old.upload.is_some() {
+                fs.set_tier_record(file, &TierRecord { upload: None, ..old.clone() }).await?;
+            }
+            return Ok(total);
+        }
+        let mut upload = Uploading::begin(fs, file, store, tier, part_bytes, old, &before).await?;
+        let sent = upload.send(&before, progress).await?;
+        total.sent_bytes += sent.sent_bytes;
+        total.kept_bytes = sent.kept_bytes;
+        total.changed = true;
+        let after = fs.tier_survey(file).await?;
+        if before.is_same_content(&after) {
+            upload.finish(&after).await?;
+            return Ok(total);
+        }
+    }
+    Err(Error::new(Code::Busy, "the file is being written; sync it again later"))
+}
+
+struct Uploading<'a> {
+    fs: &'a Dfs,
+    file: &'a Obj,
+    store: &'a Store,
+    /// The record as it is told to be.
+    record: TierRecord,
+    old: Option<(TierRecord, FileManifest)>,
+    part_bytes: u64,
+    prefix: String,
+    parts: Vec<PartName>,
+}
+
+impl<'a> Uploading<'a> {
+    async fn begin(
+        fs: &'a Dfs,
+        file: &'a Obj,
+        store: &'a Store,
+        tier: &str,
+        part_bytes: u64,
+        old: Option<TierRecord>,
+        survey: &Survey,
+    ) -> Result<Uploading<'a>> {
+        let cont = fs.container();
+        let part_bytes = match &old {
+            // So that parts of before can be named again.
+            Some(old) => old.part_bytes,
+            None => part_bytes.next_multiple_of(survey.chunk_bytes),
+        };
+        let version = old.as_ref().map_or(0, |old| old.version) + 1;
+        let random = cont.client().env().random_u64();
+        let container = cont.info().uuid.to_string();
+        let prefix = upload_prefix(&container, file.oid(), version, random);
+        let old = match old {
+            Some(old) => Some((old.clone(), manifest_of(store, &old).await?)),
+            None => None,
+        };
+        let record = match &old {
+            Some((old, _)) => old.clone(),
+            None => TierRecord {
+                oid: file.oid(),
+                version: 0,
+                size: 0,
+                part_bytes,
+                upload: None,
+                manifest_sum: [0; 32],
+                tier: tier.to_string(),
+                manifest: String::new(),
+                synced: Vec::new(),
+            },
+        };
+        Ok(Uploading { fs, file, store, record, old, part_bytes, prefix, parts: Vec::new() })
+    }
+
+    /// Sends what the copy does not have.
+    async fn send(&mut self, survey: &Survey, progress: &dyn Fn(u64)) -> Result<Synced> {
+        let mut synced = Synced::default();
+        let total_bytes = survey.size.max(1);
+        let (mut done_bytes, mut told_ns) = (0, 0);
+        let mut going = FuturesUnordered::new();
+        let mut at = 0;
+        while at < survey.size {
+            let count = self.part_bytes.min(survey.size - at);
+            let now = self.fs.container().client().env().wall_ns();
+            if now.saturating_sub(told_ns) >= TOLD_EVERY_NS {
+                told_ns = now;
+                self.record.upload = Some(Upload { done_bytes, total_bytes, at_ns: now });
+                self.fs.set_tier_record(self.file, &self.record).await?;
+            }
+            if let Some(kept) = self.kept(survey, at, count) {
+                self.parts.push(kept);
+                synced.kept_bytes += count;
+                done_bytes += count;
+                progress(count);
+            } else {
+                let mut bytes = vec![0; count as usize];
+                if self.fs.read(self.file, at, &mut bytes).await? as u64 != count {
+                    // It was cut: the next look will show it.
+                    break;
+                }
+                let key = format!("{}.{:06}.part", self.prefix, self.parts.len());
+                let sha256 = to_hex(&part::sum(&bytes));
+                self.parts.push(PartName { key: key.clone(), bytes: count, sha256 });
+                let store = self.store.clone();
+                going.push(async move {
+                    store.put(key, part::encode(&bytes)).await?;
+                    Ok::<u64, Error>(count)
+                });
+                synced.sent_bytes += count;
+            }
+            while going.len() >= PARALLEL
+                && let Some(sent) = going.next().await
+            {
+                done_bytes += sent?;
+                progress(count);
+            }
+            at += count;
+        }
+        while let Some(sent) = going.next().await {
+            progress(sent?);
+        }
+        Ok(synced)
+    }
+
+    /// The part of the copy of before, if the range is as it was then.
+    fn kept(&self, survey: &Survey, at: u64, count: u64) -> Option<PartName> {
+        let (record, manifest) = self.old.as_ref()?;
+        let part = manifest.parts.get((at / self.part_bytes) as usize)?;
+        let first = (at / survey.chunk_bytes) as usize;
+        let end = (at + count).div_ceil(survey.chunk_bytes) as usize;
+        let is_clean = (first..end).all(|chunk| survey.is_clean(record, chunk));
+        (part.bytes == count && is_clean).then(|| part.clone())
+    }
+
+    /// Puts the manifest, and then says so.
+    async fn finish(self, survey: &Survey) -> Result<()> {
+        let manifest = FileManifest {
+            format: FILE_FORMAT.into(),
+            container: self.fs.container().info().uuid.to_string(),
+            object: to_hex(&self.file.oid().to_bytes()),
+            version: self.record.version + 1,
+            size: survey.size,
+            part_bytes: self.part_bytes,
+            parts: self.parts,
+        };
+        let (raw, manifest_sum) = manifest.encode();
+        let key = format!("{}.json", self.prefix);
+        self.store.put(key.clone(), raw).await?;
+        let record = TierRecord {
+            version: manifest.version,
+            size: manifest.size,
+            part_bytes: manifest.part_bytes,
+            upload: None,
+            manifest_sum,
+            manifest: key,
+            synced: survey.group_epochs.clone(),
+            ..self.record
+        };
+        self.fs.set_tier_record(self.file, &record).await
+    }
+}

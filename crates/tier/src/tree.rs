@@ -1,0 +1,105 @@
+//! Trees: what a container holds, written down beside the copies, so that the store alone restores it.
+
+use crate::copy::trees_prefix;
+use crate::manifest::{
+    EntryKind, TREE_FORMAT, TreeEntry, TreeHead, encode_tree, to_base64, to_hex, to_text,
+};
+use crate::store::Store;
+use dfs::find::Query;
+use dfs::sys::Sys;
+use dfs::{Dfs, FileKind, Stat};
+use std::collections::BTreeMap;
+use types::{Code, Result};
+
+/// Writes down what the container holds now; returns the key, and how many files had no copy.
+///
+/// Not one moment's view: what changes meanwhile is in it as it was before or after.
+pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
+    let sys = Sys::new(fs.clone());
+    let root = fs.root().await?;
+    let mut found: Vec<(Vec<u8>, Stat)> = vec![(b"/".to_vec(), fs.ostat(&root).await?)];
+    let query = Query { with_stat: true, ..Query::default() };
+    fs.find(&root, &query, |one| {
+        if let Some(stat) = one.stat {
+            found.push(([b"/", &one.path[..]].concat(), stat));
+        }
+        Ok(())
+    })
+    .await?;
+    // A directory comes before what is in it.
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    let (mut entries, mut without) = (Vec::with_capacity(found.len()), 0);
+    for (path, stat) in found {
+        match entry(&sys, &path, &stat).await {
+            Ok(Some(entry)) => {
+                let is_file = entry.kind == EntryKind::File;
+                without += u64::from(is_file && entry.manifest.is_none());
+                entries.push(entry);
+            }
+            // Removed or renamed since it was seen; or a kind that is not kept.
+            Ok(None) => {}
+            Err(error) if error.code == Code::NonExist => {}
+            Err(error) => return Err(error.context(String::from_utf8_lossy(&path))),
+        }
+    }
+    let info = fs.container().info();
+    let head = TreeHead {
+        format: TREE_FORMAT.into(),
+        container: info.uuid.to_string(),
+        label: info.label.clone(),
+        made_ns: fs.container().client().env().wall_ns(),
+    };
+    let key = format!("{}{:020}.jsonl", trees_prefix(&head.container), head.made_ns);
+    store.put(key.clone(), encode_tree(&head, &entries)).await?;
+    Ok((key, without))
+}
+
+async fn entry(sys: &Sys, path: &[u8], stat: &Stat) -> Result<Option<TreeEntry>> {
+    let kind = match stat.kind() {
+        FileKind::Directory => EntryKind::Directory,
+        FileKind::Regular => EntryKind::File,
+        FileKind::Symlink => EntryKind::Symlink,
+        _ => return Ok(None),
+    };
+    let (fs, obj) = (sys.fs(), sys.lookup(path, false).await?);
+    let mut xattrs = BTreeMap::new();
+    if kind != EntryKind::Symlink {
+        for name in fs.listxattr(&obj).await? {
+            let value = fs.getxattr(&obj, &name).await?;
+            xattrs.insert(to_text(&name), to_base64(&value));
+        }
+    }
+    let record = fs.tier_record(&obj).await?.filter(|record| record.version > 0);
+    let target = match kind {
+        EntryKind::Symlink => Some(to_text(&sys.readlink(path).await?)),
+        _ => None,
+    };
+    Ok(Some(TreeEntry {
+        path: to_text(path),
+        kind,
+        mode: stat.mode & 0o7777,
+        uid: stat.uid,
+        gid: stat.gid,
+        mtime_ns: stat.mtime_ns,
+        target,
+        object: (stat.nlink > 1 && kind == EntryKind::File).then(|| to_hex(&stat.oid.to_bytes())),
+        xattrs,
+        size: (kind == EntryKind::File)
+            .then(|| record.as_ref().map_or(stat.size, |record| record.size)),
+        manifest_sha256: record.as_ref().map(|record| to_hex(&record.manifest_sum)),
+        manifest: record.map(|record| record.manifest),
+    }))
+}
+
+/// Keys of all trees in a store, by the UUID of their container, the oldest first.
+pub async fn trees(store: &Store) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut trees = BTreeMap::<String, Vec<String>>::new();
+    for listed in store.list("containers/").await? {
+        let mut parts = listed.key.split('/').skip(1);
+        if let (Some(container), Some("trees")) = (parts.next(), parts.next()) {
+            trees.entry(container.to_string()).or_default().push(listed.key);
+        }
+    }
+    trees.values_mut().for_each(|keys| keys.sort());
+    Ok(trees)
+}
