@@ -12,8 +12,9 @@ use dfs::{Dfs, Obj};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use types::{Code, Error, Result};
 
-/// Parts on their way at the same time; with those being made, what an upload has in memory.
-const PARALLEL: usize = 4;
+/// Parts on their way at the same time, and most bytes of them: twice that is what an upload has in memory.
+const PARALLEL: u64 = 4;
+const BYTES_ON_THE_WAY: u64 = 256 << 20;
 /// Times that a file which changes meanwhile is begun anew.
 const TRIES_MAX: usize = 3;
 /// How often an upload says how far it is, nanoseconds.
@@ -130,6 +131,7 @@ impl<'a> Uploading<'a> {
     async fn send(&mut self, survey: &Survey, progress: &dyn Fn(u64)) -> Result<Synced> {
         let mut synced = Synced::default();
         let total_bytes = survey.size.max(1);
+        let parallel = (BYTES_ON_THE_WAY / self.part_bytes).clamp(1, PARALLEL);
         let (mut done_bytes, mut told_ns) = (0, 0);
         let mut going = FuturesUnordered::new();
         let mut at = 0;
@@ -162,7 +164,7 @@ impl<'a> Uploading<'a> {
                 });
                 synced.sent_bytes += count;
             }
-            while going.len() >= PARALLEL
+            while going.len() as u64 >= parallel
                 && let Some(sent) = going.next().await
             {
                 done_bytes += sent?;
