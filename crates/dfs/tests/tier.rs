@@ -39,7 +39,7 @@ impl TierSource for Table {
 }
 
 fn noise(seed: u8, length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at as u64 * 2_654_435_761 >> 7) as u8 ^ seed).collect()
+    (0..length).map(|at| ((at as u64 * 2_654_435_761) >> 7) as u8 ^ seed).collect()
 }
 
 async fn make(sys: &Sys, path: &str, data: &[u8]) -> Obj {
