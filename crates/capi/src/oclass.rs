@@ -62,7 +62,8 @@ pub fn scheme_of(redundancy: u32) -> Option<Scheme> {
 /// The number of groups as 16 bits of a class id or object id.
 pub fn groups_number(groups: GroupCount) -> u32 {
     match groups {
-        GroupCount::All => GROUPS_ALL,
+        // DAOS has no word for a first part; without one it is the same class.
+        GroupCount::All | GroupCount::AllBeyond { .. } => GROUPS_ALL,
         GroupCount::Count(count) => count,
     }
 }

@@ -106,6 +106,7 @@ enum ContVerb {
 #[command(after_help = "Examples:
   azekura cont create tank home
   azekura cont create tank results --file-oclass SX --chunk-size 4MiB
+  azekura cont create tank images --first-part 8MiB
   azekura cont create tank objects --type plain --csum crc64
   azekura cont create tank archive --properties cksum:sha256,srv_cksum:on")]
 struct CreateArgs {
@@ -123,9 +124,13 @@ struct CreateArgs {
     /// Class of directories [default: that of --oclass]
     #[arg(long)]
     dir_oclass: Option<ObjClass>,
-    /// Class of files [default: that of --oclass]
+    /// Class of files [default: that of --oclass if it is given, else progressive: see --first-part]
     #[arg(long)]
     file_oclass: Option<ObjClass>,
+    /// Files: so much of each is with its directory entry, all beyond over all targets; 4KiB to 1GiB, a power
+    /// of two, or 0 for files on one target [default: 1MiB]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", conflicts_with = "file_oclass")]
+    first_part: Option<u64>,
     /// Chunk of files: a multiple of 4KiB, at most 1GiB [default: 1MiB]
     #[arg(long, value_parser = chunk_bytes)]
     chunk_size: Option<u64>,
@@ -200,6 +205,8 @@ struct ContReport {
     oclass: ObjClass,
     dir_oclass: ObjClass,
     file_oclass: ObjClass,
+    /// Bytes of a file that are with its directory entry; 0: the class is not progressive.
+    first_part_bytes: u64,
     chunk_bytes: u64,
     rd_fac: u8,
     csum: CsumKind,
@@ -222,6 +229,7 @@ impl ContReport {
             oclass: props.oclass,
             dir_oclass: props.dir_oclass,
             file_oclass: props.file_oclass,
+            first_part_bytes: props.file_oclass.first_part_bytes().unwrap_or(0),
             chunk_bytes: props.chunk_bytes,
             rd_fac: props.rd_fac,
             csum: props.csum,
@@ -276,7 +284,7 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         layout: args.layout,
         oclass,
         dir_oclass: args.dir_oclass.unwrap_or(oclass),
-        file_oclass: args.file_oclass.unwrap_or(oclass),
+        file_oclass: file_class(args, oclass)?,
         chunk_bytes: args.chunk_size.unwrap_or(default.chunk_bytes),
         rd_fac,
         csum: args.csum.unwrap_or(default.csum),
@@ -330,6 +338,16 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
     })
 }
 
+/// Class of a new container's files.
+fn file_class(args: &CreateArgs, oclass: ObjClass) -> Result<ObjClass> {
+    match (args.file_oclass, args.first_part) {
+        (Some(class), _) => Ok(class),
+        (None, Some(bytes)) => oclass.with_first_part(bytes),
+        (None, None) if args.oclass.is_some() || args.layout == ContLayout::Plain => Ok(oclass),
+        (None, None) => Ok(ObjClass { groups: ObjClass::PROGRESSIVE.groups, ..oclass }),
+    }
+}
+
 async fn format(pool: &client::Pool, info: &ContInfo) -> Result<()> {
     let cont = pool.cont_open(&Name::Uuid(info.uuid), OpenMode::ReadWrite).await?;
     Dfs::format(&cont, &root_for_caller()).await?;
@@ -374,6 +392,7 @@ fn query(session: &Session, which: &Which) -> Outcome {
                 ("Object class", report.oclass.to_string()),
                 ("Directory class", report.dir_oclass.to_string()),
                 ("File class", report.file_oclass.to_string()),
+                ("First part", first_part_text(report.first_part_bytes)),
                 ("Chunk size", size::format(report.chunk_bytes)),
                 ("Redundancy factor", report.rd_fac.to_string()),
                 ("Checksum", report.csum.to_string()),
@@ -386,6 +405,10 @@ fn query(session: &Session, which: &Which) -> Outcome {
             ],
         )
     })
+}
+
+fn first_part_text(bytes: u64) -> String {
+    if bytes == 0 { "none".to_string() } else { size::format(bytes) }
 }
 
 fn info(session: &Session, which: &Which) -> Result<ContInfo> {
@@ -405,6 +428,7 @@ fn properties(info: &ContInfo) -> Vec<(&'static str, String)> {
         ("oclass", props.oclass.to_string()),
         ("dir_oclass", props.dir_oclass.to_string()),
         ("file_oclass", props.file_oclass.to_string()),
+        ("first_part", props.file_oclass.first_part_bytes().unwrap_or(0).to_string()),
         ("chunk_size", props.chunk_bytes.to_string()),
         ("rd_fac", props.rd_fac.to_string()),
         ("csum", props.csum.to_string()),

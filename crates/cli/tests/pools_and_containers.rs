@@ -103,6 +103,27 @@ fn containers_are_made_shown_changed_and_removed() {
     assert!(system.ok(&["cont", "list", "tank"]).contains("objects"));
     assert!(system.ok(&["cont", "query", "tank", "home"]).contains("Chunk size"));
     assert_eq!(system.json(&["cont", "query", "tank", "objects"])["oclass"], "S2");
+    // Who names no class has progressive files, with directories and objects as ever.
+    let made = system.json(&["cont", "create", "tank", "plainly"]);
+    assert_eq!((&made["file_oclass"], &made["dir_oclass"]), (&"SX+1MiB".into(), &"S1".into()));
+    assert_eq!(made["first_part_bytes"], 1 << 20, "{made}");
+    for (options, class) in [
+        (&["--first-part", "64KiB"][..], "SX+64KiB"),
+        (&["--first-part", "0"], "S1"),
+        (&["--oclass", "S2"], "S2"),
+        (&["--file-oclass", "sx+8m"], "SX+8MiB"),
+        (&["--rd-fac", "1"], "RP_2GX+1MiB"),
+    ] {
+        let made = system.json(&[&["cont", "create", "tank", "other"], options].concat());
+        assert_eq!(made["file_oclass"], class, "{options:?}");
+        system.ok(&["cont", "destroy", "tank", "other"]);
+    }
+    for size in ["3MiB", "2KiB", "2GiB", "much"] {
+        let words = ["cont", "create", "tank", "other", "--first-part", size];
+        system.fails(2, &[size.trim_end_matches(char::is_alphabetic)], &words);
+    }
+    assert_eq!(system.ok(&["cont", "get-prop", "tank", "plainly", "first_part"]), "1048576\n");
+    system.ok(&["cont", "destroy", "tank", "plainly"]);
 
     assert_eq!(system.ok(&["cont", "get-prop", "tank", "home", "chunk-size"]), "65536\n");
     system.ok(&["cont", "set-prop", "tank", "home", "label=house", "file-oclass=S1"]);

@@ -4,7 +4,8 @@
 //! striped one nobody knows the end, so its appenders take turns, by a lock on the object; inside
 //! the turn the data are one transaction, which also fails if anything else was written meanwhile
 //! to the shards it touches. So an appender that was away for so long that its turn is another's
-//! does no harm.
+//! does no harm. A progressive array is of the first kind until an append would go beyond its first part, which its target
+//! refuses, and of the second from then on.
 
 use crate::array::{ArrayObj, DATA};
 use crate::lock::LockAsk;
@@ -26,10 +27,17 @@ impl ArrayObj {
         }
         let mut first = None;
         for piece in cut(memory) {
-            let index = if self.cont.layout(self.oid)?.group_count() == 1 {
-                self.append_here(&piece).await?
-            } else {
-                self.append_in_turn(&piece).await?
+            let is_here = self.cont.layout(self.oid)?.group_count() == 1
+                || !self.cont.may_reach_beyond(self.oid);
+            let here = if is_here { self.append_here(&piece).await } else { Err(beyond()) };
+            let index = match here {
+                Err(error) if error.code == Code::TxRestart => {
+                    if !self.cont.may_reach_beyond(self.oid) {
+                        self.mark().await?;
+                    }
+                    self.append_in_turn(&piece).await?
+                }
+                here => here?,
             };
             first.get_or_insert(index);
         }
@@ -94,7 +102,7 @@ impl ArrayObj {
         let mut slices = memory.iter().copied();
         let mut rest: &[u8] = &[];
         for (piece, dkey) in pieces.iter().zip(&keys) {
-            let unit = self.cont.unit_of(self.oid, dkey)?;
+            let unit = self.unit_at(piece.dkey, piece.recx.index)?;
             if !checked.contains(&unit) {
                 checked.push(unit);
                 let known = shards.iter().find(|(of, _)| *of == unit);
@@ -118,6 +126,11 @@ impl ArrayObj {
         batch.run().await?;
         Ok(end)
     }
+}
+
+/// The refusal of a target that does not hold all of the array.
+fn beyond() -> Error {
+    Error::bare(Code::TxRestart)
 }
 
 /// An appender's turn; over when dropped.

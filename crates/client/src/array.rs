@@ -4,7 +4,9 @@
 //! attributes). Chunks go round-robin over the object's groups, so one long transfer asks all
 //! targets at once. Ranges of records and pieces of memory are cut independently.
 
+use crate::batch::Batch;
 use crate::cont::Container;
+use crate::first_part::{end_of, fetch_mark, is_marked};
 use crate::tx::Tx;
 use futures_util::future::{try_join, try_join_all};
 use smallvec::SmallVec;
@@ -79,6 +81,11 @@ impl ArrayObj {
                 let (chunk, within) = (at / self.chunk_records, at % self.chunk_records);
                 let left_bytes_max = limits::BULK_BYTES_MAX as u64 / self.record_bytes as u64;
                 let count = (end - at).min(self.chunk_records - within).min(left_bytes_max.max(1));
+                // A chunk in which the first part ends is on two units.
+                let count = match self.first_records().checked_sub(at) {
+                    Some(first @ 1..) => count.min(first),
+                    _ => count,
+                };
                 let recx = Recx { index: within, count };
                 let bytes = self.bytes(count)?;
                 pieces.push(Piece { dkey: dkey_of(chunk), recx, bytes, at: memory_at });
@@ -101,7 +108,7 @@ impl ArrayObj {
         let mut current: Option<T> = None;
         let mut loads = Loads::new();
         for piece in self.pieces(ranges)? {
-            let unit = self.cont.unit_of(self.oid, &piece.dkey.to_le_bytes())?;
+            let unit = self.unit_at(piece.dkey, piece.recx.index)?;
             let fits = |(load, _): &(Load, Memory<T>)| {
                 let is_full = load.pieces.len() == 1 && load.bytes > alone_bytes;
                 load.unit == unit
@@ -139,6 +146,7 @@ impl ArrayObj {
     /// The same inside a transaction.
     pub async fn write_in(&self, tx: Option<&Tx>, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
         let mut loads = self.loads(ranges, memory.iter().copied(), usize::MAX)?;
+        self.mark_if_beyond(end_of(ranges)).await?;
         if loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
@@ -189,6 +197,13 @@ impl ArrayObj {
         let group_count = self.cont.layout(self.oid)?.group_count();
         let memory = memory.iter_mut().map(|piece| &mut **piece);
         let mut loads = self.loads(ranges, memory, usize::MAX)?;
+        if group_count > 1 && !self.cont.may_reach_beyond(self.oid) {
+            let (size_min, size) = self.read_first(loads).await?;
+            return match size {
+                Some(size) => Ok(size),
+                None => Ok(self.size().await?.max(size_min)),
+            };
+        }
         if group_count == 1
             && loads.len() == 1
             && let Some((load, slices)) = loads.pop()
@@ -211,6 +226,9 @@ impl ArrayObj {
     ) -> Result<u64> {
         let memory = memory.iter_mut().map(|piece| &mut **piece);
         let mut loads = self.loads(ranges, memory, usize::MAX)?;
+        if tx.is_none() && self.may_be_small(end_of(ranges)) {
+            return Ok(self.read_first(loads).await?.0);
+        }
         if loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
@@ -222,13 +240,39 @@ impl ArrayObj {
     }
 
     /// Returns a lower bound of the size, and with `stat` what the target's shard says.
-    async fn read_load(
+    pub(crate) async fn read_load(
         &self,
         tx: Option<&Tx>,
         load: Load,
         slices: Memory<&mut [u8]>,
         stat: bool,
     ) -> Result<(u64, Option<Tail>)> {
+        let (size_min, tail, _) = self.read_load_of(tx, load, slices, stat, false).await?;
+        Ok((size_min, tail))
+    }
+
+    /// Reads from the first unit of a progressive array. Returns a lower bound of the size, and what the unit says,
+    /// unless there is a mark.
+    pub(crate) async fn read_load_marked(
+        &self,
+        load: Load,
+        slices: Memory<&mut [u8]>,
+    ) -> Result<(u64, Option<Tail>)> {
+        let (size_min, tail, marked) = self.read_load_of(None, load, slices, true, true).await?;
+        if marked {
+            self.cont.note_mark(self.oid);
+        }
+        Ok((size_min, tail.filter(|_| !marked)))
+    }
+
+    async fn read_load_of(
+        &self,
+        tx: Option<&Tx>,
+        load: Load,
+        slices: Memory<&mut [u8]>,
+        stat: bool,
+        mark: bool,
+    ) -> Result<(u64, Option<Tail>, bool)> {
         let keys: SmallVec<[[u8; 8]; 2]> =
             load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();
@@ -240,6 +284,9 @@ impl ArrayObj {
             let dkey = &keys[run.start];
             dkeys.push(load.pieces[run.start].dkey);
             batch.op_of_unit(Op::Fetch { unit: load.unit, dkey, cond: Cond::NONE, iods });
+        }
+        if mark {
+            batch.op_of_unit(fetch_mark(self.oid));
         }
         if stat {
             batch.op_of_unit(Op::Stat { unit: load.unit });
@@ -253,6 +300,7 @@ impl ArrayObj {
             Some(OpReply::Stat(stat)) => Some(stat.tail),
             _ => None,
         };
+        let marked = mark && is_marked(replies.get(dkeys.len()))?;
         let mut size_min = 0;
         for (reply, dkey) in replies.iter().zip(dkeys) {
             let OpReply::Fetched(iods) = reply else {
@@ -268,7 +316,7 @@ impl ArrayObj {
                 size_min = size_min.max((dkey - 1) * self.chunk_records + end);
             }
         }
-        Ok((size_min, tail))
+        Ok((size_min, tail, marked))
     }
 
     /// Size in records as one shard's [`Tail`] tells it.
@@ -279,7 +327,7 @@ impl ArrayObj {
         }
     }
 
-    /// Asks all shards; returns their tails merged (size in `end`, `dkey_max` unused).
+    /// Asks all shards that may hold something; returns their tails merged (size in `end`, `dkey_max` unused).
     pub async fn stat(&self) -> Result<Tail> {
         let mut merged = Tail::default();
         for (_, tail) in self.stat_shards().await? {
@@ -300,36 +348,61 @@ impl ArrayObj {
         if size > i64::MAX as u64 {
             return Err(Error::new(Code::FileTooBig, format!("size {size} is too large")));
         }
+        let first = self.oid.first_unit();
+        self.mark_if_beyond(size).await?;
+        let mut others = self.cont.units(self.oid)?;
+        if !self.cont.may_reach_beyond(self.oid) {
+            if !self.cut_first(size).await? {
+                return Ok(());
+            }
+            others.retain(|unit| *unit != first);
+        }
+        let edge = self.edge(size);
+        let edge = &edge;
+        let asked = others.into_iter().map(|unit| async move {
+            let mut batch = self.cont.batch();
+            self.cut_unit(&mut batch, unit, size, edge)?;
+            batch.run().await.map(|_| ())
+        });
+        try_join_all(asked).await?;
+        Ok(())
+    }
+
+    /// The chunk that holds the last record of an array of `size`, if it holds any.
+    pub(crate) fn edge(&self, size: u64) -> Option<[u8; 8]> {
+        (size > 0).then(|| dkey_of((size - 1) / self.chunk_records).to_le_bytes())
+    }
+
+    /// What cuts or extends one unit so that the array has `size` records; `edge` is [`ArrayObj::edge`].
+    pub(crate) fn cut_unit<'a>(
+        &self,
+        batch: &mut Batch<'a>,
+        unit: Unit,
+        size: u64,
+        edge: &'a Option<[u8; 8]>,
+    ) -> Result<()> {
         let (last_chunk, within) = (size / self.chunk_records, size % self.chunk_records);
         // Never dkey 0: attributes live there.
         let first_gone = if within == 0 { dkey_of(last_chunk) } else { dkey_of(last_chunk) + 1 };
-        // The chunk that holds the new last record.
-        let edge = (size > 0).then(|| dkey_of((size - 1) / self.chunk_records).to_le_bytes());
-        let edge_unit = match &edge {
-            Some(dkey) => Some(self.cont.unit_of(self.oid, dkey)?),
-            None => None,
-        };
-        let asked = self.cont.units(self.oid)?.into_iter().map(|unit| {
-            let edge = edge.as_ref().filter(|_| Some(unit) == edge_unit);
-            async move {
-                let mut batch = self.cont.batch();
-                batch.op_of_unit(Op::PunchDkeysFrom { unit, from: first_gone });
-                if let Some(dkey) = edge {
-                    let mut iods = Vec::with_capacity(2);
-                    if within > 0 {
-                        let gone = Recx { index: within, count: self.chunk_records - within };
-                        iods.push(data_iod(UpdateValue::PunchRecords { recxs: vec![gone] }));
-                    }
-                    let last = Recx { index: (size - 1) % self.chunk_records, count: 1 };
-                    let record_bytes = self.record_bytes;
-                    iods.push(data_iod(UpdateValue::Zero { record_bytes, recxs: vec![last] }));
-                    let cond = Cond::NONE;
-                    batch.op_of_unit(Op::Update { unit, dkey, cond, iods });
-                }
-                batch.run().await.map(|_| ())
-            }
-        });
-        try_join_all(asked).await?;
+        batch.op_of_unit(Op::PunchDkeysFrom { unit, from: first_gone });
+        let Some(dkey) = edge else { return Ok(()) };
+        let number = u64::from_le_bytes(*dkey);
+        let mut iods = Vec::with_capacity(2);
+        // A chunk in which a first part ends has its end on another unit than its beginning.
+        let ends_here = within > 0 && self.unit_at(number, self.chunk_records - 1)? == unit;
+        let last = (size - 1) % self.chunk_records;
+        let last_here = self.unit_at(number, last)? == unit;
+        if within > 0 && (ends_here || last_here) {
+            let gone = Recx { index: within, count: self.chunk_records - within };
+            iods.push(data_iod(UpdateValue::PunchRecords { recxs: vec![gone] }));
+        }
+        if last_here {
+            let recxs = vec![Recx { index: last, count: 1 }];
+            iods.push(data_iod(UpdateValue::Zero { record_bytes: self.record_bytes, recxs }));
+        }
+        if !iods.is_empty() {
+            batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use crate::client::{Client, unexpected};
+use crate::first_part::KnownMarks;
 use crate::object::Object;
 use crate::pool::{HANDLE_NONE, Pool};
 use crate::target::Ask;
@@ -33,6 +34,7 @@ struct Inner {
     /// A snapshot to look at; zero: the present.
     at: Epoch,
     layouts: RefCell<Vec<Option<CachedLayout>>>,
+    marks: RefCell<KnownMarks>,
 }
 
 /// Objects of a container.
@@ -55,7 +57,8 @@ impl Container {
         let mut layouts = Vec::new();
         layouts.resize_with(LAYOUTS_CACHED, || None);
         let layouts = RefCell::new(layouts);
-        Container(Rc::new(Inner { pool, handle, info, mode, at: Epoch::ZERO, layouts }))
+        let marks = RefCell::default();
+        Container(Rc::new(Inner { pool, handle, info, mode, at: Epoch::ZERO, layouts, marks }))
     }
 
     /// A container that this or another process has opened: asks nobody, and closing it gives
@@ -77,6 +80,7 @@ impl Container {
             mode: OpenMode::ReadOnly,
             at: epoch,
             layouts: RefCell::new(layouts),
+            marks: RefCell::default(),
         }))
     }
 
@@ -172,6 +176,11 @@ impl Container {
         Ok((self.hint_for(chosen), chosen == preferred))
     }
 
+    /// Progressive arrays that are known to reach beyond their first part.
+    pub(crate) fn marks(&self) -> &RefCell<KnownMarks> {
+        &self.0.marks
+    }
+
     /// The layout of an object under the current map.
     pub fn layout(&self, oid: Oid) -> Result<Rc<Layout>> {
         let map_version = self.0.pool.0.state.map_version();
@@ -247,13 +256,13 @@ impl Container {
         if !with_members || placement::is_alone(unit.object, &self.0.pool.map()) {
             return Ok((leader, Members::new()));
         }
-        let layout = self.layout(unit.object)?;
+        let layout = self.layout(unit.placed_as())?;
         Ok((leader, layout.everyone(unit.group as usize)))
     }
 
     /// The target that answers for a unit now.
     pub(crate) fn target_of(&self, unit: Unit) -> Result<TargetId> {
-        let layout = self.layout(unit.object)?;
+        let layout = self.layout(unit.placed_as())?;
         let group = unit.group as usize;
         let known = group < layout.group_count();
         known.then(|| layout.leader(group, &self.0.pool.map())).flatten().ok_or_else(|| {

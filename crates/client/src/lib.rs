@@ -18,6 +18,7 @@ mod client;
 mod cont;
 mod copies;
 mod event;
+mod first_part;
 pub mod fuzz;
 mod health;
 mod in_doubt;

@@ -31,12 +31,13 @@ impl ArrayObj {
                 let base = (dkey - 1) * self.chunk_records;
                 let from = range.index.max(base) - base;
                 let to = (end - base).min(self.chunk_records);
-                work.push((dkey, Recx { index: from, count: to - from }));
+                let pieces = self.pieces(&[Recx { index: base + from, count: to - from }])?;
+                work.extend(pieces.iter().map(|piece| (piece.dkey, piece.recx)));
             }
         }
         let mut by_unit: BTreeMap<Unit, Vec<(u64, Recx)>> = BTreeMap::new();
         for (dkey, recx) in work {
-            let unit = self.cont.unit_of(self.oid, &dkey.to_le_bytes())?;
+            let unit = self.unit_at(dkey, recx.index)?;
             by_unit.entry(unit).or_default().push((dkey, recx));
         }
         let asked = by_unit.iter().flat_map(|(unit, work)| {
@@ -63,7 +64,7 @@ impl ArrayObj {
 
     /// The chunks that exist, by dkey, both ends included.
     async fn chunks_within(&self, first: u64, last: u64) -> Result<Vec<u64>> {
-        let asked = self.cont.units(self.oid)?.into_iter().map(|unit| async move {
+        let asked = self.units_in_use().await?.into_iter().map(|unit| async move {
             let (mut anchor, mut found) = (Vec::new(), Vec::new());
             loop {
                 let (count_max, bytes_max) = (PAGE, 1 << 20);
@@ -116,10 +117,10 @@ impl ArrayObj {
     }
 
     /// Written ranges from the start of `within` up to the position returned beside them, which is
-    /// its end unless there are very many. Asks all shards once.
+    /// its end unless there are very many. Asks all shards that may hold something once.
     pub async fn runs(&self, within: Recx) -> Result<(Vec<Recx>, u64)> {
         let chunk_records = self.chunk_records;
-        let asked = self.cont.units(self.oid)?.into_iter().map(|unit| async move {
+        let asked = self.units_in_use().await?.into_iter().map(|unit| async move {
             let mut batch = self.cont.batch();
             batch.op_of_unit(Op::ListRuns { unit, chunk_records, within, count_max: PAGE });
             match batch.run().await?.replies()?.first() {
@@ -146,8 +147,13 @@ impl ArrayObj {
         Ok((all, to))
     }
 
-    /// What each shard knows of the array's end.
+    /// What each shard that may hold something knows of the array's end.
     pub(crate) async fn stat_shards(&self) -> Result<Vec<(Unit, Tail)>> {
+        if !self.cont.may_reach_beyond(self.oid)
+            && let Some(tail) = self.tail_of_first().await?
+        {
+            return Ok(vec![(self.oid.first_unit(), tail)]);
+        }
         let asked = self.cont.units(self.oid)?.into_iter().map(|unit| async move {
             let mut batch = self.cont.batch();
             batch.op_of_unit(Op::Stat { unit });
@@ -163,12 +169,15 @@ impl ArrayObj {
     /// that somebody appends meanwhile.
     pub async fn extend(&self, size: u64) -> Result<()> {
         let Some(last) = size.checked_sub(1) else { return Ok(()) };
-        let dkey = dkey_of(last / self.chunk_records).to_le_bytes();
+        self.mark_if_beyond(size).await?;
+        let chunk = dkey_of(last / self.chunk_records);
+        let unit = self.unit_at(chunk, last % self.chunk_records)?;
+        let dkey = chunk.to_le_bytes();
         let recxs = vec![Recx { index: last % self.chunk_records, count: 1 }];
         let value = UpdateValue::Zero { record_bytes: self.record_bytes, recxs };
         let mut batch = self.cont.batch();
         let iods = vec![data_iod(value)];
-        batch.op(Op::Update { unit: self.oid.first_unit(), dkey: &dkey, cond: Cond::NONE, iods });
+        batch.op_of_unit(Op::Update { unit, dkey: &dkey, cond: Cond::NONE, iods });
         batch.run().await.map(|_| ())
     }
 }

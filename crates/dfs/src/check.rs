@@ -9,6 +9,7 @@
 //! | dangling entry | the object of a directory, or the inode of a hard-linked file, is lost | removal of the entry |
 //! | wrong link count | the same | the count of names seen |
 //! | wrong parent | the same | the parent the directory is in |
+//! | hidden data | a progressive file's first target lost the mark that says there are data on others | the mark |
 
 use crate::create::insert;
 use crate::dir::DirAnchor;
@@ -18,6 +19,7 @@ use crate::fs::{Dfs, Shared, fetch_inode, inline};
 use crate::inode::{Inode, S_IFDIR, S_IFREG};
 use crate::layout::{INODE, MARKER, PARENT, RECORD};
 use crate::node::Obj;
+use client::ArrayObj;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Code, DkeyKind, Epoch, Oid, Result};
 use wire::obj::{Cond, Op, OpReply, ReadCheck, ReadScope};
@@ -59,6 +61,8 @@ pub enum Problem {
         /// What its marker says.
         stored: Oid,
     },
+    /// A progressive file that says nothing of the data it has beyond its first part.
+    Hidden,
 }
 
 /// One thing that is wrong, and where.
@@ -109,6 +113,8 @@ struct Checker<'a> {
     report: CheckReport,
     named: BTreeSet<Oid>,
     hard: BTreeMap<Oid, HardFile>,
+    /// Progressive files with units beyond the first, and where they were met in the tree.
+    beyond: BTreeMap<Oid, Option<Vec<u8>>>,
     /// Directory in `/lost+found`, or empty.
     home: Vec<u8>,
 }
@@ -132,17 +138,19 @@ impl Dfs {
             self.require_writable()?;
         }
         let shared = &self.shared;
-        let objects = shared.list_objects().await?;
+        let (objects, beyond) = shared.list_objects().await?;
         let mut checker = Checker {
             fs: self,
             mend,
             report: CheckReport { object_count: objects.len() as u64, ..CheckReport::default() },
             named: [shared.superblock_oid, shared.superblock.root].into(),
             hard: BTreeMap::new(),
+            beyond: beyond.into_iter().map(|oid| (oid, None)).collect(),
             home: home.to_vec(),
         };
         checker.walk(shared.superblock.root).await?;
         checker.check_link_counts().await?;
+        checker.check_hidden().await?;
         let waiting = shared.waiting().await?;
         checker.report.waiting_count = waiting.len() as u64;
         checker.report.waiting_bytes = shared.bytes_of(&waiting).await?;
@@ -152,21 +160,24 @@ impl Dfs {
 }
 
 impl Shared {
-    /// All objects of the container.
-    async fn list_objects(&self) -> Result<BTreeSet<Oid>> {
-        let mut objects = BTreeSet::new();
+    /// All objects of the container, and those of them that are progressive files with more than a first unit.
+    async fn list_objects(&self) -> Result<(BTreeSet<Oid>, BTreeSet<Oid>)> {
+        let (mut objects, mut beyond) = (BTreeSet::new(), BTreeSet::new());
         for target in self.cont.listers() {
             let mut after = None;
             loop {
                 let page = self.cont.list_objects(target, after, OBJECTS_PER_REQUEST).await?;
                 after = page.units.last().copied();
+                let of_files = page.units.iter().filter(|unit| unit.group > 0);
+                let objects_beyond = of_files.map(|unit| unit.object);
+                beyond.extend(objects_beyond.filter(|oid| oid.first_part_bytes().is_some()));
                 objects.extend(page.units.into_iter().map(|unit| unit.object));
                 if page.complete || after.is_none() {
                     break;
                 }
             }
         }
-        Ok(objects)
+        Ok((objects, beyond))
     }
 }
 
@@ -238,6 +249,9 @@ impl Checker<'_> {
                         continue;
                     }
                     self.named.insert(oid);
+                    if let Some(place) = self.beyond.get_mut(&oid) {
+                        place.get_or_insert_with(|| path.clone());
+                    }
                     if found.inode.hard {
                         let file = self.hard.entry(oid).or_insert(HardFile {
                             seen: 0,
@@ -338,6 +352,23 @@ impl Checker<'_> {
                 let problem = Problem::LinkCount { stored: found.inode.nlink, seen: file.seen };
                 self.found(problem, oid, &file.path, mend);
             }
+        }
+        Ok(())
+    }
+
+    async fn check_hidden(&mut self) -> Result<()> {
+        for (oid, path) in std::mem::take(&mut self.beyond) {
+            let (cont, chunk_records) = (self.fs.shared.cont.clone(), 1);
+            let array = ArrayObj { cont, oid, record_bytes: 1, chunk_records };
+            let Some(path) = path else { continue };
+            if array.is_marked().await? {
+                continue;
+            }
+            let mended = self.mend != Mend::Nothing;
+            if mended {
+                array.mark().await?;
+            }
+            self.found(Problem::Hidden, oid, &path, mended);
         }
         Ok(())
     }

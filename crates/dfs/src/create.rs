@@ -15,7 +15,7 @@ use crate::walk::{Step, WalkHow};
 use crate::xattr::{is_bulk, xattr_iod};
 use client::Batch;
 use types::limits::{PATH_BYTES_MAX, SYMLINK_DEPTH_MAX, check_name};
-use types::{Code, Epoch, Error, Key, ObjClass, Oid, Result};
+use types::{Code, Epoch, Error, Key, ObjClass, Oid, Result, Scheme};
 use wire::obj::{Cond, Op};
 
 /// Times an open runs again because the entry changed under it.
@@ -137,7 +137,9 @@ impl Dfs {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
         let entry = shared.cont.unit_of(at.oid, name)?;
-        let (hint, is_near) = match class == ObjClass::S1 {
+        let takes_room = class == ObjClass::S1
+            || class.scheme == Scheme::Striped && class.first_part_bytes().is_some();
+        let (hint, is_near) = match takes_room {
             true => shared.cont.roomy_hint_near(entry).await?,
             // A striped file is everywhere; it is near with its first group.
             false => shared.cont.hint_near(entry, class)?,

@@ -64,7 +64,12 @@ impl Dfs {
         let array = file.node.array();
         let written = array.runs(Recx { index: offset, count: bytes });
         let space = self.shared.cont.space_of(file.oid());
-        let ((runs, _), space) = try_join(written, space).await?;
+        let ((runs, _), mut space) = try_join(written, space).await?;
+        let first = file.oid().first_part_bytes();
+        if first.is_some_and(|first| offset.saturating_add(bytes) <= first) {
+            // All of it is to be in the first group.
+            space.truncate(1);
+        }
         let written: u64 = runs.iter().map(|run| run.count).sum();
         let wanted = (bytes - written.min(bytes)).div_ceil(space.len().max(1) as u64);
         if space.iter().any(|stat| stat.nvme_free_bytes < wanted) {

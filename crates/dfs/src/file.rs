@@ -5,7 +5,7 @@
 
 use crate::flags::{Access, OpenFlags};
 use crate::fs::Dfs;
-use crate::inode::{Inode, S_ISGID, S_ISUID};
+use crate::inode::{FileKind, Inode, S_ISGID, S_ISUID};
 use crate::node::{Node, Obj};
 use client::ArrayObj;
 use std::rc::Rc;
@@ -107,6 +107,14 @@ impl Dfs {
     pub async fn size(&self, file: &Obj) -> Result<u64> {
         file.require_regular()?;
         file.node.array().size().await
+    }
+
+    /// Of a file with a progressive class the size of its first part, bytes, and whether it has grown beyond it;
+    /// `None` for all else.
+    pub async fn reaches_beyond(&self, obj: &Obj) -> Result<Option<(u64, bool)>> {
+        let first = obj.oid().first_part_bytes().filter(|_| obj.kind() == FileKind::Regular);
+        let Some(bytes) = first else { return Ok(None) };
+        Ok(Some((bytes, obj.node.array().is_marked().await?)))
     }
 
     /// Size of a regular file by its id, bytes; `chunk_bytes` of 0 is the file system's.

@@ -178,7 +178,10 @@ impl Dfs {
                 let members = class.scheme.members();
                 let within = match is_dir {
                     true => format!(" file_oclass={of_files} dir_oclass={of_dirs}"),
-                    false => String::new(),
+                    false => match self.reaches_beyond(obj).await? {
+                        Some((bytes, beyond)) => format!(" first_part={bytes} beyond={beyond}"),
+                        None => String::new(),
+                    },
                 };
                 format!(
                     "oid={} oclass={class} groups={groups} copies={members}{within} chunk_size={chunk}",

@@ -155,6 +155,7 @@ fn problems(findings: &[Finding]) -> Vec<&'static str> {
             Problem::LinkCount { stored: 3, seen: 2 } => "count",
             Problem::LinkCount { .. } => "another count",
             Problem::Parent { .. } => "parent",
+            Problem::Hidden => "hidden",
         })
         .collect();
     all.sort();

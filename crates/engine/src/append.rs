@@ -59,6 +59,18 @@ impl Append {
         })
     }
 
+    /// Refuses an append that is none of the first unit alone: the array reaches beyond its first part, or would.
+    fn check_first_part(&self, ctx: &TargetPool, batch: &Batch<'_>, end: u64) -> Result<()> {
+        let Some(first) = self.unit.object.first_part_bytes() else { return Ok(()) };
+        let object = self.unit.object;
+        let would_reach = end.saturating_add(self.count) > first
+            && placement::layout(object, &*ctx.map()?)?.group_count() > 1;
+        if !would_reach && !ctx.shard.view(batch.cont)?.reaches_beyond(self.unit) {
+            return Ok(());
+        }
+        Err(Error::new(Code::TxRestart, "the array is, or will be, on several targets"))
+    }
+
     /// The array's records from `end` on, cut at chunk borders: dkey and range.
     fn pieces(&self, end: u64) -> Result<Vec<([u8; 8], Recx)>> {
         let to = end.checked_add(self.count).filter(|to| *to <= RECORDS_MAX).ok_or_else(|| {
@@ -146,7 +158,8 @@ impl Target {
     ) -> Result<Vec<u8>> {
         let batch = crate::batch::decode_batch(body)?;
         let ctx = &ask.ctx;
-        if !self.is_whole_here(ctx, append.unit) {
+        let is_progressive = append.unit.object.first_part_bytes().is_some();
+        if !is_progressive && !self.is_whole_here(ctx, &ctx.shard.view(batch.cont)?, append.unit) {
             return Err(Error::inval(format!(
                 "object {} is on several targets, none of which knows its end",
                 append.unit.object
@@ -201,6 +214,7 @@ impl Target {
             crate::batch::check_map(&ask.header, ctx)?;
             ctx.shard.ready(batch.cont, &[], &batch.ops).await?;
             let end = append.end(ctx, batch)?;
+            append.check_first_part(ctx, batch, end)?;
             let pieces = append.pieces(end)?;
             let ops: Vec<Op<'_>> =
                 pieces.iter().map(|(dkey, recx)| update(append.unit, dkey, *recx)).collect();
@@ -235,6 +249,7 @@ impl Target {
             if append.end(ctx, batch)? != end {
                 continue;
             }
+            append.check_first_part(ctx, batch, end)?;
             self.may_take_effect(ask, batch)?;
             let group = self.group_of_batch(ctx, &translated)?;
             ctx.shard.check(batch.cont, &[], &translated.ops)?;

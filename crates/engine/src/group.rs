@@ -18,9 +18,9 @@ pub(crate) struct Group {
     pub followers: SmallVec<[TargetId; 5]>,
 }
 
-/// The layout of a unit's object, if that has the unit's group.
+/// A layout in which the unit's group is that of the unit's object, if that has the group.
 fn layout_with(unit: Unit, map: &PoolMap) -> Result<Layout> {
-    let layout = placement::layout(unit.object, map)?;
+    let layout = placement::layout(unit.placed_as(), map)?;
     if (unit.group as usize) < layout.group_count() {
         return Ok(layout);
     }

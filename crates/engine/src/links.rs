@@ -113,7 +113,7 @@ impl Target {
                         items
                             .map(|item| {
                                 let (tail, seen, unsettled) =
-                                    self.tail_of_listed(ctx, batch.cont, &item)?;
+                                    self.tail_of_listed(ctx, &view, batch.cont, &item)?;
                                 plan.seen = plan.seen.max(seen);
                                 plan.unsettled = plan.unsettled.max(unsettled);
                                 Some(tail)
@@ -137,7 +137,7 @@ impl Target {
                         Answer::Link { value: None, epoch: Epoch::ZERO, tail: None, opened: false }
                     }
                     Some((epoch, value)) => {
-                        let linked = self.linked(ctx, value);
+                        let linked = self.linked(ctx, &view, value);
                         let opened = *open && linked.home_here && registers;
                         if opened {
                             plan.after.opens.push(handle(linked.unit));
@@ -159,7 +159,7 @@ impl Target {
                             Answer::Removed { value: None, removed: false, linked: Linked::None }
                         }
                         Some((_, value)) => {
-                            let linked = self.linked(ctx, value);
+                            let linked = self.linked(ctx, &view, value);
                             let value = Some(value.to_vec());
                             if linked.protected {
                                 Answer::Removed { value, removed: false, linked: Linked::None }
@@ -189,7 +189,7 @@ impl Target {
                     }
                 }
                 Op::PunchUnlessOpen { unit } => {
-                    let whole = self.is_whole_here(ctx, *unit);
+                    let whole = self.is_whole_here(ctx, &view, *unit);
                     self.free(&mut plan, &view, handle(*unit), whole);
                     Answer::Done
                 }
@@ -234,7 +234,7 @@ impl Target {
     }
 
     /// What the link at the start of a value leads to.
-    fn linked(&self, ctx: &TargetPool, value: &[u8]) -> LinkedObject {
+    fn linked(&self, ctx: &TargetPool, view: &View<'_>, value: &[u8]) -> LinkedObject {
         let none =
             LinkedObject { unit: Unit::NIL, protected: false, home_here: false, all_here: false };
         let Some(link) = Link::decode(value) else { return none };
@@ -244,14 +244,16 @@ impl Target {
         let Ok(map) = ctx.map() else {
             return LinkedObject { unit: link.oid.first_unit(), protected: link.protected, ..none };
         };
-        let (home_here, all_here) = match placement::layout(link.oid, &map) {
+        let unit = link.oid.first_unit();
+        let (home_here, all_here) = match placement::layout(unit.placed_as(), &map) {
             Ok(layout) => {
                 let home_here = layout.leader(0, &map) == Some(self.id);
-                (home_here, home_here && layout.group_count() == 1)
+                let is_one = layout.group_count() == 1 && !view.reaches_beyond(unit);
+                (home_here, home_here && is_one)
             }
             Err(_) => (false, false),
         };
-        LinkedObject { unit: link.oid.first_unit(), protected: link.protected, home_here, all_here }
+        LinkedObject { unit, protected: link.protected, home_here, all_here }
     }
 
     /// True when the removal of a name can free the object in the same step: the same members do both.
@@ -260,7 +262,11 @@ impl Target {
         are_alone || self.are_together(ctx, entry, linked)
     }
 
-    pub(crate) fn is_whole_here(&self, ctx: &TargetPool, unit: Unit) -> bool {
+    /// True when nothing of an object is in other units than its first.
+    pub(crate) fn is_whole_here(&self, ctx: &TargetPool, view: &View<'_>, unit: Unit) -> bool {
+        if unit.object.first_part_bytes().is_some() && !view.reaches_beyond(unit) {
+            return true;
+        }
         ctx.map().is_ok_and(|map| {
             placement::layout(unit.object, &map).is_ok_and(|layout| layout.group_count() == 1)
         })
@@ -271,11 +277,12 @@ impl Target {
     fn tail_of_listed(
         &self,
         ctx: &TargetPool,
+        view: &View<'_>,
         cont: ContId,
         item: &Listed<'_>,
     ) -> Option<(Tail, Lsn, u64)> {
         let Listed::Entry { value, tail, .. } = item else { return None };
-        let linked = self.linked(ctx, value);
+        let linked = self.linked(ctx, view, value);
         let seen = || self.newest_of_array(ctx, cont, linked.unit);
         linked.all_here.then(|| {
             let (seen, unsettled) = seen();
@@ -385,8 +392,12 @@ impl Target {
         let op = |unit| Op::PunchObj { unit, cond: Cond::NONE, besides: b"" };
         let of_group = |group: usize| unit.object.unit(group as u32);
         let leader = |group| layout.leader(group, &map);
+        // Nobody has it open, so what is in the first unit alone stays there.
+        ctx.shard.ready(cont, &[], &[Op::PunchUnlessOpen { unit }]).await?;
+        let is_whole = self.is_whole_here(&ctx, &ctx.shard.view(cont)?, unit);
+        let group_count = if is_whole { 1 } else { layout.group_count() };
         // What this target has of it: its first unit, and those of groups that came here.
-        let here = (1..layout.group_count())
+        let here = (1..group_count)
             .filter(|group| ctx.is_alone(unit.object) && leader(*group) == Some(self.id));
         let ops: Vec<Op<'_>> = std::iter::once(unit).chain(here.map(of_group)).map(op).collect();
         let is_wanted = || {
@@ -401,7 +412,7 @@ impl Target {
         if is_wanted() {
             return Ok(());
         }
-        for group in 1..layout.group_count() {
+        for group in 1..group_count {
             if leader(group) == Some(self.id) && !ctx.is_alone(unit.object) {
                 self.punch_in_group(pool, &ctx, cont, of_group(group), &[]).await?;
             }

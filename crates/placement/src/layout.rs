@@ -56,7 +56,7 @@ pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
     }
     let groups_max = lots.len() / width;
     let group_count = match class.groups {
-        GroupCount::All => groups_max,
+        GroupCount::All | GroupCount::AllBeyond { .. } => groups_max,
         GroupCount::Count(count) => groups_max.min(count as usize),
     };
     if width == 1 && group_count < lots.len() {
@@ -85,6 +85,10 @@ impl Layout {
     ///
     /// Integer dkeys go round: dkey 1, where arrays begin, is in group 0. Others, and integer
     /// dkeys that are not eight bytes long, go by hash.
+    ///
+    /// Of progressive arrays this is the group of what lies beyond the first part. Where they begin to go round
+    /// differs from file to file: files that share a first group have different second ones. Dkey 0, which is no
+    /// chunk, is in group 0 with the first part.
     pub fn group_of(&self, oid: Oid, dkey: &[u8]) -> usize {
         let count = self.group_count() as u64;
         if count == 1 {
@@ -93,7 +97,12 @@ impl Layout {
         if oid.dkey_kind() == DkeyKind::U64
             && let Ok(raw) = <[u8; 8]>::try_from(dkey)
         {
-            return (u64::from_le_bytes(raw).wrapping_sub(1) % count) as usize;
+            let number = u64::from_le_bytes(raw);
+            return match oid.first_part_bytes() {
+                Some(_) if number == 0 => 0,
+                Some(_) => (number.wrapping_add(oid.lo) % count) as usize,
+                None => (number.wrapping_sub(1) % count) as usize,
+            };
         }
         // Mixed once more, so that the dkeys of one group still spread over all hash values
         // that a target orders them by.

@@ -396,7 +396,7 @@ proptest! {
             Ok(layout) => {
                 let groups_max = map.targets.len() / width;
                 let groups = match class.groups {
-                    types::GroupCount::All => groups_max,
+                    types::GroupCount::All | types::GroupCount::AllBeyond { .. } => groups_max,
                     types::GroupCount::Count(count) => groups_max.min(count as usize),
                 };
                 prop_assert_eq!(layout.group_count(), groups);

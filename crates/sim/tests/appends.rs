@@ -91,7 +91,7 @@ fn run(seed: u64, class: &str, durability: Durability, with_trouble: bool) {
 
 #[test]
 fn appends_of_many_writers_neither_overlap_nor_leave_gaps() {
-    for class in ["S1", "SX"] {
+    for class in ["S1", "SX", "SX+4KiB"] {
         run(1, class, Durability::Memory, false);
         run(2, class, Durability::Wal, false);
     }
@@ -103,6 +103,7 @@ fn nor_when_engines_die() {
     for seed in 0..count.unwrap_or(4) {
         run(seed, "S1", Durability::Wal, true);
         run(seed, "SX", Durability::Wal, true);
+        run(seed, "SX+4KiB", Durability::Wal, true);
     }
 }
 

@@ -236,7 +236,7 @@ fn key_value_objects() {
 #[test]
 fn array_objects_over_chunks_and_targets() {
     everywhere(async |_, cont| {
-        for (class, record_bytes) in [("S1", 1u32), ("SX", 1), ("S2", 3)] {
+        for (class, record_bytes) in [("S1", 1u32), ("SX", 1), ("S2", 3), ("SX+16KiB", 2)] {
             let array = ArrayObj {
                 cont: cont.clone(),
                 oid: oid(cont, ObjType::ArrayByte, class, 8 + record_bytes as u64),

@@ -1,9 +1,10 @@
 //! Object classes: a redundancy scheme times a number of redundancy groups.
 //!
 //! Names follow DAOS: `S1 S2 … SX`, `RP_2G1 … RP_6GX`, `EC_2P1G1 … EC_16P3GX`.
-//! A group count is 2^k or 3·2^k, or `X`: every target of the pool.
+//! A group count is 2^k or 3·2^k, or `X`: every target of the pool. `X+SIZE` is progressive: the first
+//! part of an array, of that size, is in the first group, and all beyond it over all groups.
 
-use crate::{Error, Result};
+use crate::{Error, Result, size};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -76,13 +77,25 @@ pub enum GroupCount {
     Count(u32),
     /// As many as the pool's targets allow.
     All,
+    /// As many, but the first 2^`first_log2` bytes of an array are in the first group, whatever its
+    /// chunks are; [`FIRST_PART_LOG2_MIN`] to [`FIRST_PART_LOG2_MAX`].
+    AllBeyond { first_log2: u8 },
 }
 
+/// The smallest first part of a progressive array is a block: 4 KiB.
+pub const FIRST_PART_LOG2_MIN: u8 = 12;
+/// The largest is as large as the largest chunk: 1 GiB.
+pub const FIRST_PART_LOG2_MAX: u8 = 30;
+/// What the codes of progressive group counts begin with.
+const BEYOND_CODE: u8 = 64;
+
 impl GroupCount {
-    /// One byte for object ids: even 2k for 2^k, odd 2k+1 for 3·2^k, 255 for all.
+    /// One byte for object ids: even 2k for 2^k, odd 2k+1 for 3·2^k, 255 for all, 64 + k for all
+    /// beyond 2^k bytes.
     pub fn code(self) -> u8 {
         match self {
             GroupCount::All => 255,
+            GroupCount::AllBeyond { first_log2 } => BEYOND_CODE + first_log2,
             GroupCount::Count(n) if n.is_power_of_two() => 2 * n.trailing_zeros() as u8,
             GroupCount::Count(n) => 2 * n.trailing_zeros() as u8 + 1,
         }
@@ -92,6 +105,7 @@ impl GroupCount {
     pub fn from_code(code: u8) -> Option<GroupCount> {
         match code {
             255 => Some(GroupCount::All),
+            76..=94 => Some(GroupCount::AllBeyond { first_log2: code - BEYOND_CODE }),
             0..=30 if code.is_multiple_of(2) => Some(GroupCount::Count(1 << (code / 2))),
             0..=27 => Some(GroupCount::Count(3 << (code / 2))),
             _ => None,
@@ -117,6 +131,37 @@ impl ObjClass {
     pub const S1: ObjClass = ObjClass { scheme: Scheme::Striped, groups: GroupCount::Count(1) };
     /// Striped over every target of the pool.
     pub const SX: ObjClass = ObjClass { scheme: Scheme::Striped, groups: GroupCount::All };
+
+    /// What files have where nobody names a class: the first MiB in one group, all beyond over all.
+    pub const PROGRESSIVE: ObjClass =
+        ObjClass { scheme: Scheme::Striped, groups: GroupCount::AllBeyond { first_log2: 20 } };
+
+    /// Bytes of the first part of a progressive class; `None` for all others.
+    pub fn first_part_bytes(self) -> Option<u64> {
+        match self.groups {
+            GroupCount::AllBeyond { first_log2 } => Some(1 << first_log2),
+            GroupCount::All | GroupCount::Count(_) => None,
+        }
+    }
+
+    /// A progressive class with this protection; with 0 bytes, a class of one group.
+    ///
+    /// Errors: `Inval` unless `bytes` is 0 or a power of two from 4 KiB to 1 GiB.
+    pub fn with_first_part(self, bytes: u64) -> Result<ObjClass> {
+        let known = FIRST_PART_LOG2_MIN..=FIRST_PART_LOG2_MAX;
+        let groups = match bytes.checked_ilog2() {
+            None => GroupCount::Count(1),
+            Some(log2) if bytes.is_power_of_two() && known.contains(&(log2 as u8)) => {
+                GroupCount::AllBeyond { first_log2: log2 as u8 }
+            }
+            Some(_) => {
+                return Err(Error::inval(format!(
+                    "first part {bytes} must be 0 or a power of two from 4 KiB to 1 GiB"
+                )));
+            }
+        };
+        Ok(ObjClass { groups, ..self })
+    }
 
     /// This class if it survives `rd_fac` losses, else as many groups of as many copies as it takes.
     pub fn at_least(self, rd_fac: u8) -> ObjClass {
@@ -154,6 +199,15 @@ impl fmt::Display for ObjClass {
         }
         match self.groups {
             GroupCount::All => write!(f, "X"),
+            GroupCount::AllBeyond { first_log2: log2 @ 30.. } => {
+                write!(f, "X+{}GiB", 1u64 << (log2 - 30))
+            }
+            GroupCount::AllBeyond { first_log2: log2 @ 20.. } => {
+                write!(f, "X+{}MiB", 1u64 << (log2 - 20))
+            }
+            GroupCount::AllBeyond { first_log2 } => {
+                write!(f, "X+{}KiB", (1u64 << first_log2) >> 10)
+            }
             GroupCount::Count(n) => write!(f, "{n}"),
         }
     }
@@ -166,7 +220,7 @@ impl FromStr for ObjClass {
     fn from_str(text: &str) -> Result<ObjClass> {
         parse(&text.to_ascii_uppercase()).ok_or_else(|| {
             Error::inval(format!(
-                "'{text}' is not an object class (examples: S1, S4, SX, RP_2G1, RP_3GX, EC_4P2GX)"
+                "'{text}' is not an object class (examples: S1, S4, SX, SX+1MiB, RP_2G1, RP_3GX, EC_4P2GX)"
             ))
         })
     }
@@ -175,6 +229,13 @@ impl FromStr for ObjClass {
 fn parse(text: &str) -> Option<ObjClass> {
     let groups = |text: &str| match text {
         "X" => Some(GroupCount::All),
+        _ if text.starts_with("X+") => {
+            let bytes = size::parse(text.strip_prefix("X+")?).ok()?;
+            let first_log2 = bytes.checked_ilog2()? as u8;
+            let known = FIRST_PART_LOG2_MIN..=FIRST_PART_LOG2_MAX;
+            (bytes.is_power_of_two() && known.contains(&first_log2))
+                .then_some(GroupCount::AllBeyond { first_log2 })
+        }
         digits => GroupCount::checked(number(digits)?),
     };
     if let Some(rest) = text.strip_prefix("RP_") {
@@ -252,6 +313,25 @@ mod tests {
             assert_eq!(class.to_string().parse::<ObjClass>().unwrap(), class);
             assert_eq!(Scheme::from_code(class.scheme.code()), Some(class.scheme));
             assert_eq!(GroupCount::from_code(class.groups.code()), Some(class.groups));
+        }
+    }
+
+    #[test]
+    fn progressive_classes_have_names_codes_and_a_first_part() {
+        for (name, bytes) in [
+            ("SX+4KiB", 4 << 10),
+            ("SX+1MiB", 1 << 20),
+            ("RP_2GX+8MiB", 8 << 20),
+            ("EC_4P2GX+1GiB", 1 << 30),
+        ] {
+            let class: ObjClass = name.parse().unwrap();
+            assert_eq!((class.to_string(), class.first_part_bytes()), (name.into(), Some(bytes)));
+            assert_eq!(GroupCount::from_code(class.groups.code()), Some(class.groups));
+        }
+        assert_eq!("sx+1m".parse::<ObjClass>().unwrap(), ObjClass::PROGRESSIVE);
+        assert_eq!(ObjClass::PROGRESSIVE.at_least(1).to_string(), "RP_2GX+1MiB");
+        for bad in ["SX+", "SX+0", "SX+2KiB", "SX+2GiB", "SX+3MiB", "S4+1MiB", "SX+1MiB+1MiB"] {
+            assert!(bad.parse::<ObjClass>().is_err(), "{bad}");
         }
     }
 

@@ -8,7 +8,7 @@
 //! | 63 | 1 | placed by hint: only the low half of `hi` decides the first group's target |
 //! | 62..56 | 7 | object type |
 //! | 55..48 | 8 | redundancy scheme |
-//! | 47..40 | 8 | number of redundancy groups (code, 255 = all targets) |
+//! | 47..40 | 8 | number of redundancy groups (code, 255 = all targets, 64 + k = all beyond 2^k bytes) |
 //! | 39..32 | 8 | placement epoch |
 
 use crate::{Error, GroupCount, ObjClass, Result, Scheme, hash};
@@ -224,6 +224,21 @@ impl Oid {
         Ok(ObjClass { scheme, groups })
     }
 
+    /// Bytes of its first part, which is in its first group, if its class is progressive.
+    pub fn first_part_bytes(self) -> Option<u64> {
+        match GroupCount::from_code((self.hi >> GROUPS_SHIFT) as u8)? {
+            GroupCount::AllBeyond { first_log2 } => Some(1 << first_log2),
+            GroupCount::All | GroupCount::Count(_) => None,
+        }
+    }
+
+    /// An id whose only group is placed as this one's first group is: enough to find its first unit, without
+    /// placing all others.
+    pub fn first_group_alone(self) -> Oid {
+        let one = (GroupCount::Count(1).code() as u64) << GROUPS_SHIFT;
+        Oid { hi: self.hi & !(0xff << GROUPS_SHIFT) | one, ..self }
+    }
+
     /// True when each of its groups has one member: nothing of it is kept twice or coded.
     pub fn is_alone(self) -> bool {
         (self.hi >> SCHEME_SHIFT) as u8 == Scheme::Striped.code()
@@ -288,6 +303,13 @@ impl Unit {
             None => Oid { hi: object.hi.checked_add(1)?, lo: 0 },
         };
         Some(object.first_unit())
+    }
+
+    /// An id whose layout tells where the unit is: of progressive arrays, which are many and small, only the first
+    /// group need be placed for their first units.
+    pub fn placed_as(self) -> Oid {
+        let is_first = self.group == 0 && self.object.first_part_bytes().is_some();
+        if is_first { self.object.first_group_alone() } else { self.object }
     }
 
     /// The last unit that an object can have.

@@ -17,7 +17,7 @@ pub mod props;
 pub mod size;
 pub mod sums;
 
-pub use class::{GroupCount, ObjClass, Scheme};
+pub use class::{FIRST_PART_LOG2_MAX, FIRST_PART_LOG2_MIN, GroupCount, ObjClass, Scheme};
 pub use epoch::{Epoch, Hlc};
 pub use error::{Code, Error, Result};
 pub use histogram::Histogram;

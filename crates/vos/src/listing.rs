@@ -231,6 +231,8 @@ impl View<'_> {
             }
             let tail = match Link::decode(value) {
                 Some(link) if follow && link.kind == LinkKind::Array => {
+                    // Who asks for tails asks for this, too, and finds it in memory.
+                    self.reaches_beyond(link.oid.first_unit());
                     self.tail(link.oid.first_unit())
                 }
                 _ => None,

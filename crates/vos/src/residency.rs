@@ -585,20 +585,27 @@ fn touch_reads(view: &View<'_>, op: &Op<'_>) {
         Op::Stat { unit } => {
             view.stat(*unit);
         }
-        Op::Open { unit } | Op::PunchUnlessOpen { unit } => {
+        Op::Open { unit } => {
             view.has_object(*unit);
+        }
+        Op::PunchUnlessOpen { unit } => {
+            view.has_object(*unit);
+            view.reaches_beyond(*unit);
         }
         Op::Append { unit, .. } => {
             view.tail(*unit);
+            view.reaches_beyond(*unit);
         }
         Op::FetchLink { unit, dkey, akey, .. } => {
             if let Some(linked) = linked(view, *unit, dkey, akey) {
                 view.tail(linked);
+                view.reaches_beyond(linked);
             }
         }
         Op::RemoveLink { unit, dkey, akey } => {
             if let Some(linked) = linked(view, *unit, dkey, akey) {
                 view.cont.touch_punched(linked);
+                view.reaches_beyond(linked);
             }
         }
         _ => {}

@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 use types::{Code, Epoch, Error, Key, ObjType, Result, Unit, limits};
 use wire::obj::{
-    Cond, FetchIod, FetchWant, Fetched, FetchedIod, ObjectStat, QueryFlags, Recx, Tail,
+    ARRAY_RECORD, BEYOND, Cond, FetchIod, FetchWant, Fetched, FetchedIod, ObjectStat, QueryFlags,
+    Recx, Tail,
 };
 
 use crate::check;
@@ -253,6 +254,13 @@ impl View<'_> {
             AkeyRef::Inline(epoch, value) => Some((epoch, value)),
             _ => None,
         }
+    }
+
+    /// True when the first unit of a progressive array is marked: other units may hold chunks, too. False for units of all
+    /// other objects.
+    pub fn reaches_beyond(&self, unit: Unit) -> bool {
+        unit.object.first_part_bytes().is_some()
+            && self.value(unit, &ARRAY_RECORD, BEYOND).is_some()
     }
 
     /// True when the object holds at least one dkey here.

@@ -395,6 +395,12 @@ impl Op<'_> {
     }
 }
 
+/// Dkey of an array that is none of its chunks, which are dkeys 1, 2, …: facts about the array.
+pub const ARRAY_RECORD: [u8; 8] = [0; 8];
+/// Akey under [`ARRAY_RECORD`] in the first unit of a progressive array ([`Oid::first_part_bytes`]): a single value that
+/// is there when other units may hold chunks.
+pub const BEYOND: &[u8] = b"+";
+
 /// What a transaction read and relies on: it fails with `TxRestart` if it has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReadCheck<'a> {

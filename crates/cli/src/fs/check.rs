@@ -64,6 +64,7 @@ fn finding(found: &Finding) -> FindingReport {
             format!("link count is {stored}, should be {seen}")
         }
         Problem::Parent { stored } => format!("the directory says it is in {stored}"),
+        Problem::Hidden => "its data beyond the first part are not shown".to_string(),
     };
     FindingReport {
         problem,

@@ -42,11 +42,31 @@ struct StatReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     file_oclass: Option<String>,
     chunk_bytes: u64,
+    #[serde(flatten)]
+    first_part: Option<FirstPart>,
     /// Where its own object is; not that of its name, which is with the directory.
     #[serde(flatten)]
     copies: Option<ObjectCopies>,
     atime_ns: i64,
     ctime_ns: i64,
+}
+
+/// Of a progressive file.
+#[derive(Serialize)]
+struct FirstPart {
+    first_part_bytes: u64,
+    /// It has grown beyond its first part.
+    beyond: bool,
+}
+
+impl FirstPart {
+    fn text(&self) -> String {
+        let size = size::format(self.first_part_bytes);
+        match self.beyond {
+            true => format!("{size}, grown beyond it"),
+            false => format!("{size}, nothing beyond it"),
+        }
+    }
 }
 
 pub fn run(session: &Session, args: &StatArgs) -> Outcome {
@@ -66,6 +86,9 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
                 &remote.dfs().container().copies(stat.oid).map_err(|error| error.context(url))?,
             )),
         };
+        let beyond = remote.wait(&url.path, remote.dfs().reaches_beyond(&obj))?;
+        let first_part =
+            beyond.map(|(first_part_bytes, beyond)| FirstPart { first_part_bytes, beyond });
         let report = StatReport {
             entry: EntryReport::of(url.to_string().as_bytes(), &stat, target.as_deref()),
             ino: stat.ino,
@@ -73,6 +96,7 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
             oclass: obj.class().map_err(|error| error.context(url))?.to_string(),
             file_oclass: obj.file_class().map(|class| class.to_string()),
             chunk_bytes: obj.chunk_bytes(),
+            first_part,
             copies,
             atime_ns: stat.atime_ns,
             ctime_ns: stat.ctime_ns,
@@ -101,6 +125,7 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
                 ("Modified", utc(stat.mtime_ns)),
                 ("Changed", utc(stat.ctime_ns)),
             ];
+            pairs.extend(report.first_part.as_ref().map(|first| ("First part", first.text())));
             pairs.extend(report.copies.as_ref().map(|copies| ("Copies", copies.summary())));
             pairs.extend(report.file_oclass.clone().map(|class| ("Class of new files", class)));
             pairs.extend(entry.target.clone().map(|target| ("Leads to", target)));

@@ -8,8 +8,10 @@ use types::{ContLayout, ContProps, Durability};
 use uuid::Uuid;
 use wire::control::{Name, OpenMode};
 
-/// Classes that the tests run with: everything on one target; everything striped.
-pub const LAYOUTS: [(&str, &str); 2] = [("S1", "S1"), ("SX", "SX")];
+/// Classes that the tests run with: everything on one target; everything striped; files whose first part, of
+/// one chunk or two, is near their entry.
+pub const LAYOUTS: [(&str, &str); 4] =
+    [("S1", "S1"), ("SX", "SX"), ("S1", "SX+4KiB"), ("SX", "SX+8KiB")];
 
 /// A cluster with an empty file system.
 pub struct World {
