@@ -8,6 +8,7 @@
 use crate::spare::Changed;
 use crate::{domain, draw};
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 use types::{Code, DkeyKind, Error, GroupCount, Oid, Result, TargetId, hash};
 use wire::map::{DownReason, PlacementSet, PoolMap, TargetInfo, TargetState};
 
@@ -65,7 +66,11 @@ pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
     }
     lots.sort_unstable();
     if width == 1 {
-        let placed: SmallVec<[TargetId; 8]> = lots.iter().map(|lot| lot.target).collect();
+        let mut placed: SmallVec<[TargetId; 8]> = lots.iter().map(|lot| lot.target).collect();
+        if oid.first_part_bytes().is_some() {
+            // All such files go round the targets in the same order, each from another one on: see `beyond`.
+            placed[1..].sort_unstable();
+        }
         let changed = Changed::of(oid.placement_key(), &placed, width, map);
         return Ok(Layout { placed, width, changed });
     }
@@ -86,9 +91,8 @@ impl Layout {
     /// Integer dkeys go round: dkey 1, where arrays begin, is in group 0. Others, and integer
     /// dkeys that are not eight bytes long, go by hash.
     ///
-    /// Of progressive arrays this is the group of what lies beyond the first part. Where they begin to go round
-    /// differs from file to file: files that share a first group have different second ones. Dkey 0, which is no
-    /// chunk, is in group 0 with the first part.
+    /// Of progressive arrays this is the group of what lies beyond the first part. Dkey 0, which is no chunk, is in
+    /// group 0 with the first part.
     pub fn group_of(&self, oid: Oid, dkey: &[u8]) -> usize {
         let count = self.group_count() as u64;
         if count == 1 {
@@ -100,13 +104,28 @@ impl Layout {
             let number = u64::from_le_bytes(raw);
             return match oid.first_part_bytes() {
                 Some(_) if number == 0 => 0,
-                Some(_) => (number.wrapping_add(oid.lo) % count) as usize,
+                Some(_) => self.beyond((number.wrapping_add(oid.lo) % count) as usize),
                 None => (number.wrapping_sub(1) % count) as usize,
             };
         }
         // Mixed once more, so that the dkeys of one group still spread over all hash values
         // that a target orders them by.
         ((hash::mix(hash::bytes(dkey)) as u128 * count as u128) >> 64) as usize
+    }
+
+    /// The group of the `turn`th place of a progressive array's round. Objects with ids one after the other begin at turns
+    /// one after the other. Where groups have one member the turns are the targets in order, for all objects
+    /// alike, so that many files take the same of each target, whatever their first groups are.
+    fn beyond(&self, turn: usize) -> usize {
+        if self.width > 1 {
+            return turn;
+        }
+        let first = self.placed[1..].partition_point(|target| *target < self.placed[0]);
+        match turn.cmp(&first) {
+            Ordering::Less => turn + 1,
+            Ordering::Equal => 0,
+            Ordering::Greater => turn,
+        }
     }
 
     /// The members of a group, in order.

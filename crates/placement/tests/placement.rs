@@ -409,6 +409,35 @@ proptest! {
         }
     }
 
+    /// What many progressive files have beyond their first parts is the same on each target, wherever their first
+    /// parts are, and one file goes round all targets.
+    #[test]
+    fn progressive_files_take_the_same_of_each_target(
+        targets in 1..20u32, seed: u64, first in 0..1u64 << 40, file_count in 1..100u64,
+    ) {
+        let map = flat(targets);
+        let mut chunks = BTreeMap::<TargetId, u64>::new();
+        for number in first..first + file_count {
+            let hint = hash::mix2(seed, number) as u32;
+            let oid = oid(number, "SX+1MiB", 0).with_placement_hint(hint);
+            let near = layout(oid.first_unit().placed_as(), &map).unwrap();
+            let layout = layout(oid, &map).unwrap();
+            prop_assert_eq!(near.members(0), layout.members(0));
+            prop_assert_eq!(layout.group_of(oid, &0u64.to_le_bytes()), 0);
+            let round = (2..2 + targets as u64).map(|dkey| {
+                layout.members(layout.group_of(oid, &dkey.to_le_bytes()))[0]
+            });
+            let round: Vec<TargetId> = round.collect();
+            prop_assert_eq!(round.iter().collect::<BTreeSet<_>>().len(), targets as usize);
+            *chunks.entry(round[0]).or_default() += 1;
+        }
+        let even = file_count / targets as u64;
+        for target in 0..targets {
+            let count = chunks.get(&TargetId(target)).copied().unwrap_or(0);
+            prop_assert!((even..=even + 1).contains(&count), "{count} of {file_count}");
+        }
+    }
+
     #[test]
     fn the_order_of_the_set_does_not_matter(number: u64, seed: u64) {
         let map = flat(12);
