@@ -27,8 +27,8 @@ impl ArrayObj {
         }
         let mut first = None;
         for piece in cut(memory) {
-            let is_here = self.cont.layout(self.oid)?.group_count() == 1
-                || !self.cont.may_reach_beyond(self.oid);
+            let is_here = !self.cont.may_reach_beyond(self.oid)
+                || self.cont.layout(self.oid)?.group_count() == 1;
             let here = if is_here { self.append_here(&piece).await } else { Err(beyond()) };
             let index = match here {
                 Err(error) if error.code == Code::TxRestart => {

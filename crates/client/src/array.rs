@@ -194,17 +194,16 @@ impl ArrayObj {
     /// [`ArrayObj::read`], and the array's size; in one request where one target has all there is
     /// to know, as it has of most small files.
     pub async fn read_and_size(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
-        let group_count = self.cont.layout(self.oid)?.group_count();
         let memory = memory.iter_mut().map(|piece| &mut **piece);
         let mut loads = self.loads(ranges, memory, usize::MAX)?;
-        if group_count > 1 && !self.cont.may_reach_beyond(self.oid) {
+        if !self.cont.may_reach_beyond(self.oid) {
             let (size_min, size) = self.read_first(loads).await?;
             return match size {
                 Some(size) => Ok(size),
                 None => Ok(self.size().await?.max(size_min)),
             };
         }
-        if group_count == 1
+        if self.cont.layout(self.oid)?.group_count() == 1
             && loads.len() == 1
             && let Some((load, slices)) = loads.pop()
         {
@@ -348,18 +347,18 @@ impl ArrayObj {
         if size > i64::MAX as u64 {
             return Err(Error::new(Code::FileTooBig, format!("size {size} is too large")));
         }
-        let first = self.oid.first_unit();
         self.mark_if_beyond(size).await?;
-        let mut others = self.cont.units(self.oid)?;
+        let mut done = None;
         if !self.cont.may_reach_beyond(self.oid) {
             if !self.cut_first(size).await? {
                 return Ok(());
             }
-            others.retain(|unit| *unit != first);
+            done = Some(self.oid.first_unit());
         }
+        let others = self.cont.units(self.oid)?.into_iter().filter(|unit| Some(*unit) != done);
         let edge = self.edge(size);
         let edge = &edge;
-        let asked = others.into_iter().map(|unit| async move {
+        let asked = others.map(|unit| async move {
             let mut batch = self.cont.batch();
             self.cut_unit(&mut batch, unit, size, edge)?;
             batch.run().await.map(|_| ())
