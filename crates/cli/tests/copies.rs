@@ -109,13 +109,13 @@ fn what_is_lost_is_said_with_what_to_do() {
         stat["groups"][0]["members"][0]["rank"] != 0
     });
     let url = &format!("{}/file", dir.unwrap());
-    system.ok(&["fs", "cp", system.path("file").to_str().unwrap(), url]);
+    system.ok(&["fs", "cp", "--oclass", "RP_2G1", system.path("file").to_str().unwrap(), url]);
     system.ok(&["fs", "set-attr", "azk://tank/home/", "--oclass", "RP_3GX"]);
     system.ok(&["fs", "cp", system.path("file").to_str().unwrap(), "azk://tank/home/wide"]);
 
     assert_eq!(until_health(&system, &["HEALTHY: all 6 targets are up"]), Some(0));
     let stat = &system.json(&["fs", "stat", url])[0];
-    assert_eq!((&stat["oclass"], &stat["copies"]), (&"RP_2GX+1MiB".into(), &2.into()), "{stat}");
+    assert_eq!((&stat["oclass"], &stat["copies"]), (&"RP_2G1".into(), &2.into()), "{stat}");
     let members = stat["groups"][0]["members"].as_array().unwrap();
     assert_eq!(members.len(), 2, "{stat}");
     assert_ne!(members[0]["rank"], members[1]["rank"], "{stat}");
