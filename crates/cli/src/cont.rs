@@ -124,11 +124,11 @@ struct CreateArgs {
     /// Class of directories [default: that of --oclass]
     #[arg(long)]
     dir_oclass: Option<ObjClass>,
-    /// Class of files [default: that of --oclass if it is given, else progressive: see --first-part]
+    /// Class of files [default: that of --oclass]
     #[arg(long)]
     file_oclass: Option<ObjClass>,
     /// Files: so much of each is with its directory entry, all beyond over all targets; 4KiB to 1GiB, a power
-    /// of two, or 0 for files on one target [default: 1MiB]
+    /// of two, or 0 for files on one target [default: 0]
     #[arg(long, value_parser = size::parse, value_name = "SIZE", conflicts_with = "file_oclass")]
     first_part: Option<u64>,
     /// Chunk of files: a multiple of 4KiB, at most 1GiB [default: 1MiB]
@@ -343,8 +343,7 @@ fn file_class(args: &CreateArgs, oclass: ObjClass) -> Result<ObjClass> {
     match (args.file_oclass, args.first_part) {
         (Some(class), _) => Ok(class),
         (None, Some(bytes)) => oclass.with_first_part(bytes),
-        (None, None) if args.oclass.is_some() || args.layout == ContLayout::Plain => Ok(oclass),
-        (None, None) => Ok(ObjClass { groups: ObjClass::PROGRESSIVE.groups, ..oclass }),
+        (None, None) => Ok(oclass),
     }
 }
 

@@ -35,7 +35,7 @@ fn put(system: &System, name: &str) -> String {
 fn a_directory_has_a_class_of_its_own() {
     let system = system();
     system.ok(&["fs", "mkdir", &url("d")]);
-    assert_eq!(put(&system, "d/a"), "RP_2GX+1MiB");
+    assert_eq!(put(&system, "d/a"), "RP_2G1");
     let set = |options: &[&str]| system.ok(&[&["fs", "set-attr", &url("d")], options].concat());
     set(&["--oclass", "RP_3G1"]);
     // What is not named stays.
@@ -45,7 +45,7 @@ fn a_directory_has_a_class_of_its_own() {
     system.ok(&["fs", "mkdir", &url("d/e")]);
     assert_eq!(class_of(&system, "d/e"), "RP_3GX");
     assert_eq!(put(&system, "d/e/f"), "RP_3G1");
-    assert_eq!(class_of(&system, "d/a"), "RP_2GX+1MiB");
+    assert_eq!(class_of(&system, "d/a"), "RP_2G1");
 
     let attrs = system.json(&["fs", "get-attr", &url("d")]);
     assert_eq!((&attrs[CLASS], attrs.as_object().unwrap().len()), (&"RP_3G1".into(), 4), "{attrs}");
@@ -55,7 +55,7 @@ fn a_directory_has_a_class_of_its_own() {
     assert!(layout.contains(" oclass=RP_2G1 groups=1 copies=2 "), "{layout}");
     let attrs = system.json(&["fs", "get-attr", &url("d/e/f")]);
     assert_eq!((&attrs[CLASS], attrs.as_object().unwrap().len()), (&"RP_3G1".into(), 3), "{attrs}");
-    assert_eq!(system.ok(&["fs", "get-attr", &url("d/a"), "azekura.oclass"]), "RP_2GX+1MiB\n");
+    assert_eq!(system.ok(&["fs", "get-attr", &url("d/a"), "azekura.oclass"]), "RP_2G1\n");
     // As an attribute like any other.
     set(&["azekura.oclass=RP_2GX"]);
     assert_eq!(put(&system, "d/g"), "RP_2GX");
@@ -87,9 +87,9 @@ fn a_directory_has_a_class_of_its_own() {
     let attrs = system.json(&["fs", "get-attr", &url("d")]);
     assert_eq!(
         (&attrs[CLASS], &attrs["user.azekura.dir_oclass"]),
-        (&"RP_2GX+1MiB".into(), &"RP_2G1".into())
+        (&"RP_2G1".into(), &"RP_2G1".into())
     );
-    assert_eq!(put(&system, "d/i"), "RP_2GX+1MiB");
+    assert_eq!(put(&system, "d/i"), "RP_2G1");
 
     // The container's defaults, for what is made from now on.
     system.ok(&["cont", "set-prop", "tank", "home", "file-oclass=RP_3GX"]);
@@ -132,7 +132,7 @@ fn scripts_written_for_daos_set_classes() {
     assert_eq!((&told["oclass"], &told["chunk_size"]), (&"RP_3GX".into(), &65536.into()), "{told}");
     run("fs reset-oclass tank home --dfs-path /d");
     let told = json("fs get-attr tank home --dfs-path /d -j");
-    assert_eq!(told["directory"]["file_oclass"], "RP_2GX+1MiB", "{told}");
+    assert_eq!(told["directory"]["file_oclass"], "RP_2G1", "{told}");
     assert_eq!(told["directory"]["chunk_size"], 65536, "{told}");
     run("fs reset-attr tank home --dfs-path /d");
     assert_eq!(json("fs get-attr tank home --dfs-path /d -j")["directory"]["chunk_size"], 1048576);
@@ -157,7 +157,7 @@ fn a_mount_shows_and_sets_classes() {
             String::from_utf8_lossy(&room[..count]).into_owned()
         };
         std::fs::create_dir(dir.join("d")).unwrap();
-        assert_eq!(told("d"), "RP_2GX+1MiB");
+        assert_eq!(told("d"), "RP_2G1");
         setxattr(dir.join("d"), CLASS, b"RP_3G1", XattrFlags::empty()).unwrap();
         std::fs::write(dir.join("d/f"), "data").unwrap();
         assert_eq!(told("d/f"), "RP_3G1");
@@ -165,7 +165,7 @@ fn a_mount_shows_and_sets_classes() {
         let weaker = setxattr(dir.join("d"), CLASS, b"SX", XattrFlags::empty());
         assert_eq!(weaker, Err(rustix::io::Errno::INVAL));
         system.ok(&["fs", "reset-attr", &url("d")]);
-        assert_eq!(told("d"), "RP_2GX+1MiB");
+        assert_eq!(told("d"), "RP_2G1");
     });
     let output = azekura().args(["umount", "--lazy", at]).output().unwrap();
     if let Err(panic) = done {

@@ -109,7 +109,7 @@ fn what_is_lost_is_said_with_what_to_do() {
         stat["groups"][0]["members"][0]["rank"] != 0
     });
     let url = &format!("{}/file", dir.unwrap());
-    system.ok(&["fs", "cp", "--oclass", "RP_2G1", system.path("file").to_str().unwrap(), url]);
+    system.ok(&["fs", "cp", system.path("file").to_str().unwrap(), url]);
     system.ok(&["fs", "set-attr", "azk://tank/home/", "--oclass", "RP_3GX"]);
     system.ok(&["fs", "cp", system.path("file").to_str().unwrap(), "azk://tank/home/wide"]);
 

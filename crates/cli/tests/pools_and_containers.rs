@@ -103,8 +103,8 @@ fn containers_are_made_shown_changed_and_removed() {
     assert!(system.ok(&["cont", "list", "tank"]).contains("objects"));
     assert!(system.ok(&["cont", "query", "tank", "home"]).contains("Chunk size"));
     assert_eq!(system.json(&["cont", "query", "tank", "objects"])["oclass"], "S2");
-    // Who names no class has progressive files, with directories and objects as ever.
-    let made = system.json(&["cont", "create", "tank", "plainly"]);
+    // Progressive files, with directories and objects as ever.
+    let made = system.json(&["cont", "create", "tank", "plainly", "--first-part", "1MiB"]);
     assert_eq!((&made["file_oclass"], &made["dir_oclass"]), (&"SX+1MiB".into(), &"S1".into()));
     assert_eq!(made["first_part_bytes"], 1 << 20, "{made}");
     for (options, class) in [
@@ -112,7 +112,8 @@ fn containers_are_made_shown_changed_and_removed() {
         (&["--first-part", "0"], "S1"),
         (&["--oclass", "S2"], "S2"),
         (&["--file-oclass", "sx+8m"], "SX+8MiB"),
-        (&["--rd-fac", "1"], "RP_2GX+1MiB"),
+        (&["--rd-fac", "1"], "RP_2G1"),
+        (&["--rd-fac", "1", "--first-part", "1MiB"], "RP_2GX+1MiB"),
     ] {
         let made = system.json(&[&["cont", "create", "tank", "other"], options].concat());
         assert_eq!(made["file_oclass"], class, "{options:?}");

@@ -7,7 +7,7 @@ use dfs::check::{Mend, Problem};
 use dfs::{Code, CreateOptions, Credentials, Dfs, DirAnchor, Obj, OpenFlags, RenameFlags};
 use harness::World;
 use std::time::Duration;
-use types::{ContProps, ObjClass, Oid};
+use types::Oid;
 use wire::obj::{ARRAY_RECORD, BEYOND, Cond, Op};
 
 const RW: OpenFlags = OpenFlags::READ_WRITE;
@@ -55,12 +55,6 @@ async fn settle(fs: &Dfs) {
 async fn assert_whole(fs: &Dfs) {
     let report = fs.check(Mend::Nothing).await.unwrap();
     assert_eq!((report.findings, report.waiting_count), (vec![], 0));
-}
-
-#[test]
-fn new_containers_have_progressive_files() {
-    assert_eq!(ContProps::default().file_oclass, ObjClass::PROGRESSIVE);
-    assert_eq!(ContProps::default().file_oclass.first_part_bytes(), Some(1 << 20));
 }
 
 #[test]

@@ -234,3 +234,40 @@ fn losses_with_targets_out_are_not_called_smaller_than_they_are() {
     map.outs = vec![OutTarget { target: TargetId(2), round: 3, epoch: 0, is_drained: false }];
     assert_eq!(losses(2, &map, |_| true).copies_left, 2);
 }
+
+/// What is alone on a target is given to others when that one is drained, to several of them, and stays where it is when it is lost:
+/// nobody else has it.
+#[test]
+fn groups_of_one_member_leave_drained_targets_only() {
+    let mut map = map_of(&[2, 2, 1, 3]);
+    let (drained, lost) = (TargetId(2), TargetId(5));
+    let out = |target, round, is_drained| OutTarget { target, round, epoch: 0, is_drained };
+    let (mut spares, mut stayed) = (BTreeSet::new(), 0);
+    for number in 0..400 {
+        let oid = oid(number, ["S1", "S4", "SX"][number as usize % 3]);
+        map.outs = Vec::new();
+        let before = layout(oid, &map).unwrap();
+        map.next = Some(vec![out(drained, 4, true), out(lost, 4, false)]);
+        let meanwhile = layout(oid, &map).unwrap();
+        map.outs = map.next.take().unwrap();
+        let after = layout(oid, &map).unwrap();
+        for group in 0..before.group_count() {
+            let (was, is) = (before.members(group)[0], after.members(group)[0]);
+            assert_eq!(
+                meanwhile.members(group),
+                [was],
+                "{oid}: who has it has it until the change"
+            );
+            let joiners: Vec<TargetId> = meanwhile.joiners(group).collect();
+            if was == drained {
+                assert!(is != drained && is != lost, "{oid}");
+                assert_eq!(joiners, [is], "{oid}");
+                spares.insert(is);
+            } else {
+                assert_eq!((was, joiners.len()), (is, 0), "{oid}");
+                stayed += u32::from(was == lost);
+            }
+        }
+    }
+    assert!(spares.len() == 6 && stayed > 20, "{spares:?} {stayed}");
+}

@@ -101,7 +101,7 @@ impl Default for ContProps {
             layout: ContLayout::Plain,
             oclass: ObjClass::S1,
             dir_oclass: ObjClass::S1,
-            file_oclass: ObjClass::PROGRESSIVE,
+            file_oclass: ObjClass::S1,
             chunk_bytes: limits::CHUNK_BYTES_DEFAULT,
             rd_fac: 0,
             csum: CsumKind::Crc32c,

@@ -64,6 +64,38 @@ enum Pool {
         #[arg(long, short)]
         recursive: bool,
     },
+    /// Have others take all that the targets of engines hold
+    Drain {
+        /// Pool: label or UUID
+        pool: String,
+        /// Ranks of the engines, separated by commas
+        #[arg(long, visible_alias = "ranks")]
+        rank: String,
+    },
+    /// Use no more what the targets of engines hold
+    Exclude {
+        /// Pool: label or UUID
+        pool: String,
+        /// Ranks of the engines, separated by commas
+        #[arg(long, visible_alias = "ranks")]
+        rank: String,
+    },
+    /// Have targets of engines serve again
+    Reintegrate {
+        /// Pool: label or UUID
+        pool: String,
+        /// Ranks of the engines, separated by commas
+        #[arg(long, visible_alias = "ranks")]
+        rank: String,
+    },
+    /// Take the targets of further engines into a pool
+    Extend {
+        /// Pool: label or UUID
+        pool: String,
+        /// Ranks of the engines, separated by commas
+        #[arg(long, visible_alias = "rank")]
+        ranks: String,
+    },
     /// Print properties
     GetProp {
         /// Pool: label or UUID
@@ -163,6 +195,9 @@ impl Dmg {
 impl Pool {
     fn ours(&self) -> (&'static str, Words) {
         let verb = |name: &str| Words::new(&["pool", name]);
+        let moved = |name: &str, pool: &str, ranks: &str| {
+            verb(name).option("rank", Some(ranks)).words(["--", pool])
+        };
         match self {
             Pool::Create(create) => ("dmg-pool-create", create.ours()),
             Pool::List => ("dmg-pool-list", verb("list")),
@@ -170,6 +205,10 @@ impl Pool {
             Pool::Destroy { pool, force, recursive } => {
                 ("plain", verb("destroy").flag("force", *force || *recursive).words(["--", pool]))
             }
+            Pool::Drain { pool, rank } => ("plain", moved("drain", pool, rank)),
+            Pool::Exclude { pool, rank } => ("plain", moved("exclude", pool, rank)),
+            Pool::Reintegrate { pool, rank } => ("plain", moved("reintegrate", pool, rank)),
+            Pool::Extend { pool, ranks } => ("plain", moved("extend", pool, ranks)),
             Pool::GetProp { pool, names } => {
                 ("plain", verb("get-prop").words(["--", pool]).words(names))
             }

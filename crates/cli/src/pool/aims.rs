@@ -2,7 +2,6 @@
 
 use super::rebuild::named;
 use crate::exit::Outcome;
-use crate::output::Table;
 use crate::props::{self, wrong_reply};
 use crate::session::Session;
 use clap::Args;

@@ -9,8 +9,8 @@ use clap::Subcommand;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::Result;
-use wire::control::{ControlRequest, Name, OpenMode, PoolInfo};
+use types::{Result, TargetId};
+use wire::control::{ControlRequest, Name, OpenMode, PoolInfo, TargetAim};
 use wire::map::{DownReason, OutTarget, PoolMap};
 
 /// Pause between two looks of `--wait`.
@@ -87,6 +87,20 @@ impl RebuildReport {
         }
     }
 
+    /// The same of a pool, with what is wanted and has not begun yet.
+    pub fn of_pool(info: &PoolInfo) -> RebuildReport {
+        let mut report = RebuildReport::of(&info.map);
+        let drains = |id: TargetId| info.aims.contains(&(id, TargetAim::Drain));
+        let is_drained =
+            |id: TargetId| info.map.outs.iter().any(|out| out.target == id && out.is_drained);
+        if !info.is_rebuild_stopped
+            && info.map.targets.iter().any(|target| drains(target.id) != is_drained(target.id))
+        {
+            report.state = "busy";
+        }
+        report
+    }
+
     /// In one line; `None` when there is nothing to say.
     pub fn line(&self) -> Option<String> {
         let mut parts = Vec::new();
@@ -147,7 +161,7 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
     };
     let (mut info, mut targets) = look(session, pool)?;
     let progress = spinner(*wait && session.out.shows_progress());
-    while *wait && RebuildReport::of(&info.map).state == "busy" {
+    while *wait && RebuildReport::of_pool(&info).state == "busy" {
         let keys: u64 = targets.iter().map(TargetMembers::keys_mended).sum();
         progress.set_message(format!("{} targets compare, {keys} keys mended", targets.len()));
         progress.tick();
@@ -158,7 +172,7 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
     let report = StatusReport {
         pool: info.label.clone(),
         map_version: info.map.version,
-        rebuild: RebuildReport::of(&info.map),
+        rebuild: RebuildReport::of_pool(&info),
         is_stopped: info.is_rebuild_stopped,
         targets,
     };

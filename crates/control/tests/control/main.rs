@@ -1,5 +1,6 @@
 //! Tests of the control plane from outside: requests in, answers and orders out.
 
+mod cases_aims;
 mod cases_catalog;
 mod cases_cont;
 mod cases_copy;

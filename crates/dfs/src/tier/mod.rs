@@ -258,11 +258,15 @@ impl Dfs {
 
     /// Looks at all chunks of a file. Not one moment's view: two that are equal are.
     ///
-    /// Errors: `FileTooBig` for a file of more than 4 Mi chunks.
+    /// Errors: `FileTooBig` for a file of more than 4 Mi chunks, `NotSupported` for a progressive one.
     pub async fn tier_survey(&self, file: &Obj) -> Result<Survey> {
         file.require_regular()?;
         let array = file.node.array();
         let (oid, chunk_bytes) = (array.oid, array.chunk_records);
+        if oid.first_part_bytes().is_some() {
+            let text = "progressive files stay in the pool: no tier takes their chunks yet";
+            return Err(Error::new(Code::NotSupported, text));
+        }
         let (group_epochs, keys_epochs) = self.group_epochs(oid).await?;
         let stat = self.ostat(file).await?;
         let count = stat.size.div_ceil(chunk_bytes);

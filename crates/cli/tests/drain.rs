@@ -1,0 +1,110 @@
+//! Targets that are added, emptied, left out and taken back, with real engines: data without copies, too, are where somebody serves them.
+
+mod harness;
+
+use harness::{System, noise};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+
+fn tree(dir: &Path, seed: u64) {
+    for below in ["a", "a/b", "c"] {
+        std::fs::create_dir_all(dir.join(below)).unwrap();
+        for number in 0..8u64 {
+            let bytes = [0, 10, 700, 5_000, 70_000, 1_300_000][number as usize % 6];
+            std::fs::write(dir.join(below).join(format!("f{number}")), noise(seed + number, bytes))
+                .unwrap();
+        }
+    }
+}
+
+/// Waits until others stand in for so many targets, and nothing moves; the report.
+fn until_out(system: &System, count: usize) -> serde_json::Value {
+    loop {
+        let report = system.json(&["pool", "rebuild", "status", "tank"]);
+        if report["state"] != "busy" && report["out"].as_array().unwrap().len() == count {
+            return report;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn targets_come_and_go_with_all_they_hold() {
+    let system = System::up(3, 1);
+    system.ok(&["pool", "create", "tank", "--size", "1GiB", "--targets", "0,1"]);
+    system.ok(&["cont", "create", "tank", "single"]);
+    system.ok(&["cont", "create", "tank", "double", "--rd-fac", "1"]);
+    let mut trees = Vec::new();
+    let mut put = |name: &str, seed| {
+        let dir = system.path(name);
+        tree(&dir, seed);
+        for cont in ["single", "double"] {
+            let url = format!("azk://tank/{cont}/{name}");
+            system.ok(&["fs", "cp", "-rT", "--verify", dir.to_str().unwrap(), &url]);
+            trees.push((dir.clone(), url));
+        }
+        trees.clone()
+    };
+    let check = |trees: &[(std::path::PathBuf, String)], only: &str| {
+        for (dir, url) in trees.iter().filter(|(_, url)| url.contains(only)) {
+            let back = system.path("got");
+            system.ok(&["fs", "cp", "-rT", url, back.to_str().unwrap()]);
+            let diff =
+                std::process::Command::new("diff").arg("-r").args([dir, &back]).output().unwrap();
+            assert!(diff.status.success(), "{url}: {}", String::from_utf8_lossy(&diff.stdout));
+            std::fs::remove_dir_all(back).unwrap();
+        }
+    };
+    let trees = put("one", 1);
+    check(&trees, "");
+    // Two engines, two copies: none may go.
+    system.fails(1, &["take in others"], &["pool", "drain", "tank", "--rank", "1"]);
+
+    let report = system.json(&["pool", "extend", "tank", "--rank", "2"]);
+    assert_eq!((&report["added"][0], &report["target_count"]), (&2.into(), &3.into()), "{report}");
+    system.fails(1, &["already"], &["pool", "extend", "tank", "--rank", "2"]);
+    system.fails(3, &["no engine 9"], &["pool", "extend", "tank", "--rank", "9"]);
+    let trees = put("two", 100);
+    check(&trees, "");
+    let used = |system: &System| {
+        system.json(&["pool", "drain", "tank", "--rank", "2", "--dry-run"])["used_bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    assert!(used(&system) > 1 << 20, "nothing new is on the new target");
+    assert_eq!(system.json(&["pool", "rebuild", "status", "tank"])["state"], "idle");
+
+    system.ok(&["pool", "drain", "tank", "--rank", "1"]);
+    let report = system.json(&["pool", "rebuild", "status", "tank", "--wait"]);
+    let parts = (&report["state"], &report["out"][0], &report["drained"][0]);
+    assert_eq!(parts, (&"done".into(), &1.into(), &1.into()), "{report}");
+    system.fails(1, &["2 engines"], &["pool", "drain", "tank", "--rank", "2"]);
+    check(&trees, "");
+    // It is needed no more: nobody waits for it, whatever they ask.
+    let status = system.json(&["status"]);
+    let pid = status["engines"][1]["pid"].as_u64().unwrap() as i32;
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    check(&trees, "");
+    let trees = put("three", 200);
+    system.ok(&["up"]);
+
+    system.ok(&["pool", "reintegrate", "tank", "--rank", "1"]);
+    assert_eq!(system.json(&["pool", "rebuild", "status", "tank", "--wait"])["state"], "idle");
+    check(&trees, "");
+
+    system.ok(&["pool", "exclude", "tank", "--target", "2"]);
+    let report = until_out(&system, 1);
+    let parts = (&report["out"][0], report["drained"].as_array().unwrap().len());
+    assert_eq!(parts, (&2.into(), 0), "{report}");
+    check(&trees, "double");
+    system.ok(&["pool", "reintegrate", "tank", "--target", "2"]);
+    assert_eq!(until_out(&system, 0)["state"], "idle");
+    check(&trees, "");
+    for cont in ["single", "double"] {
+        system.ok(&["fs", "check", &format!("azk://tank/{cont}/")]);
+    }
+
+    system.ok(&["pool", "rebuild", "stop", "tank"]);
+    assert_eq!(system.json(&["pool", "rebuild", "status", "tank"])["is_stopped"], true);
+    system.ok(&["pool", "rebuild", "start", "tank"]);
+}

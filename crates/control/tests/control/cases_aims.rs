@@ -1,0 +1,167 @@
+//! Targets that are drained, excluded, taken back and added.
+
+use crate::fake::{System, create_cont, create_pool, label};
+use futures_executor::block_on;
+use std::time::Duration;
+use types::{Code, Rank, TargetId};
+use wire::control::{ControlReply, ControlRequest as R, TargetAim};
+use wire::map::{DownReason, PoolMap, TargetState};
+
+const AWAY: Rank = Rank(1);
+
+fn map(system: &System) -> PoolMap {
+    system.pools()[0].map.clone()
+}
+
+fn of(map: &PoolMap, rank: Rank) -> Vec<TargetId> {
+    let of = map.targets.iter().filter(|target| target.rank == rank);
+    of.map(|target| target.id).collect()
+}
+
+fn aim(system: &System, aim: TargetAim) {
+    let targets = of(&map(system), AWAY);
+    system.run(R::PoolAim { pool: label("tank"), targets, aim }).unwrap();
+}
+
+fn look(system: &System) {
+    let after = Some(Duration::from_secs(60));
+    block_on(system.service.stand_in(Duration::ZERO, after, &*system.targets)).unwrap();
+}
+
+/// All targets say that they have what they are to have, whether they are asked or not.
+fn all_join(system: &System) {
+    let (pool, map) = (system.pools()[0].id, map(system));
+    for target in &map.targets {
+        let joined = R::TargetJoined { pool, target: target.id, map_version: map.version };
+        // Only until the change is made.
+        let _ = system.run(joined);
+    }
+}
+
+fn outs(system: &System) -> Vec<(TargetId, bool)> {
+    map(system).outs.iter().map(|out| (out.target, out.is_drained)).collect()
+}
+
+#[test]
+fn a_drained_target_gives_what_it_has_while_it_is_up() {
+    let system = System::new(3);
+    system.pool("tank");
+    let away = of(&map(&system), AWAY);
+    let drained: Vec<(TargetId, bool)> = away.iter().map(|id| (*id, true)).collect();
+    aim(&system, TargetAim::Drain);
+    look(&system);
+    assert!(map(&system).moves_single_members());
+    // It dies: nobody may take its places, whatever they say, for what it alone had is not there.
+    system.targets.away.borrow_mut().insert(AWAY);
+    block_on(system.service.engine_is_silent(AWAY, "gone", true, &*system.targets)).unwrap();
+    all_join(&system);
+    look(&system);
+    all_join(&system);
+    assert_eq!((outs(&system), map(&system).next), (vec![], None));
+    // It is back, and has not caught up yet.
+    system.targets.away.borrow_mut().clear();
+    assert_eq!(block_on(system.service.resume_engine(AWAY, &*system.targets)).unwrap(), []);
+    look(&system);
+    all_join(&system);
+    assert_eq!(outs(&system), []);
+    let pool = system.pools()[0].id;
+    for target in &away {
+        let map_version = map(&system).version;
+        system.run(R::TargetCaughtUp { pool, target: *target, map_version }).unwrap();
+    }
+    look(&system);
+    all_join(&system);
+    assert_eq!(outs(&system), drained);
+    // It stays out whatever becomes of its engine, and comes back when it is wanted, while nobody else is missing.
+    block_on(system.service.engine_is_silent(AWAY, "gone", true, &*system.targets)).unwrap();
+    look(&system);
+    assert_eq!((outs(&system), map(&system).next), (drained.clone(), None));
+    assert_eq!(block_on(system.service.resume_engine(AWAY, &*system.targets)).unwrap(), []);
+    aim(&system, TargetAim::Serve);
+    look(&system);
+    assert_eq!(outs(&system), drained, "it catches up first");
+    for target in &away {
+        let map_version = map(&system).version;
+        system.run(R::TargetCaughtUp { pool, target: *target, map_version }).unwrap();
+    }
+    block_on(system.service.engine_is_silent(Rank(2), "gone", true, &*system.targets)).unwrap();
+    look(&system);
+    all_join(&system);
+    assert_eq!(outs(&system), drained, "another one may have what it gave away");
+}
+
+#[test]
+fn excluded_targets_stay_out_until_they_are_wanted() {
+    let system = System::new(3);
+    system.pool("tank");
+    let away = of(&map(&system), AWAY);
+    aim(&system, TargetAim::Exclude);
+    let reasons = |system: &System| {
+        let map = map(system);
+        let of = map.targets.iter().filter(|target| target.rank == AWAY);
+        of.map(|target| (target.state, target.reason)).collect::<Vec<_>>()
+    };
+    let excluded = (TargetState::Down, Some(DownReason::Excluded));
+    assert!(reasons(&system).iter().all(|reason| *reason == excluded));
+    // Its engine comes and goes, and changes nothing of that.
+    block_on(system.service.engine_is_silent(AWAY, "gone", true, &*system.targets)).unwrap();
+    assert_eq!(block_on(system.service.resume_engine(AWAY, &*system.targets)).unwrap(), []);
+    assert!(reasons(&system).iter().all(|reason| *reason == excluded));
+    look(&system);
+    all_join(&system);
+    assert_eq!(outs(&system), away.iter().map(|id| (*id, false)).collect::<Vec<_>>());
+    aim(&system, TargetAim::Serve);
+    let behind = (TargetState::Down, Some(DownReason::Behind));
+    assert!(reasons(&system).iter().all(|reason| *reason == behind));
+}
+
+#[test]
+fn copies_are_not_drained_onto_one_engine_and_stopped_moves_stay_stopped() {
+    let system = System::new(2);
+    system.pool("tank");
+    let mut wanted = create_cont("tank", "home");
+    if let R::ContCreate { props, .. } = &mut wanted {
+        props.rd_fac = 1;
+        props.oclass = "RP_2G1".parse().unwrap();
+        (props.dir_oclass, props.file_oclass) = (props.oclass, props.oclass);
+    }
+    system.run(wanted).unwrap();
+    let targets = of(&map(&system), AWAY);
+    let drain = R::PoolAim { pool: label("tank"), targets, aim: TargetAim::Drain };
+    assert_eq!(system.fails(drain, "take in others"), Code::Busy);
+    let unknown = vec![TargetId(99)];
+    let unknown = R::PoolAim { pool: label("tank"), targets: unknown, aim: TargetAim::Drain };
+    assert_eq!(system.fails(unknown, "not on target 99"), Code::NonExist);
+
+    let system = System::new(2);
+    system.run(create_pool("tank")).unwrap();
+    system.run(R::PoolRebuild { pool: label("tank"), runs: false }).unwrap();
+    aim(&system, TargetAim::Drain);
+    look(&system);
+    assert_eq!(map(&system).next, None);
+    system.run(R::PoolRebuild { pool: label("tank"), runs: true }).unwrap();
+    look(&system);
+    assert!(map(&system).next.is_some());
+    system.run(R::PoolRebuild { pool: label("tank"), runs: false }).unwrap();
+    look(&system);
+    assert_eq!(map(&system).next, None, "what has begun is given up");
+}
+
+#[test]
+fn a_pool_is_extended_by_what_joined_later() {
+    let system = System::new(2);
+    system.pool("tank");
+    system.cont("tank", "home");
+    let extend = || R::PoolExtend { pool: label("tank"), targets: Vec::new() };
+    assert_eq!(system.fails(extend(), "already"), Code::Exist);
+    system.join(2).unwrap();
+    let before = map(&system);
+    let ControlReply::Pool(after) = system.run(extend()).unwrap() else { panic!("no pool") };
+    assert_eq!(after.map.placements.len(), 2);
+    assert_eq!(after.map.placements[0], before.placements[0], "what is there stays");
+    let ids = |map: &PoolMap| map.targets.iter().map(|target| target.id).collect::<Vec<_>>();
+    let placed: Vec<TargetId> = after.map.placements[1].weights.iter().map(|(id, _)| *id).collect();
+    assert_eq!(placed, ids(&after.map));
+    assert!(ids(&after.map).len() > ids(&before).len());
+    system.assert_in_step();
+}
