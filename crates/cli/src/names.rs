@@ -207,7 +207,7 @@ mod tests {
             "daos fs get-attr tank home",
             "daos fs set-attr tank home --path daos://tank/home/x",
             "dmg pool create --size=50% tank",
-            "dmg pool exclude tank --ranks 1",
+            "dmg pool upgrade tank",
             "dmg storage format",
             "dfuse /mnt/x",
         ] {

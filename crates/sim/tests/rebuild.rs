@@ -191,7 +191,7 @@ fn a_drained_engine_holds_nothing_that_others_lack() {
                 aim(&client, &map, round as u32, TargetAim::Drain).await;
                 let context = format!("seed {seed}, without engines {away:?}");
                 // A drain that has nobody to talk to is no test.
-                while !are_out(&away)(&*members::newest_map(&client).await.unwrap()) {
+                while !are_out(&away)(&members::newest_map(&client).await.unwrap()) {
                     work.go_on(round).await;
                     client.env().sleep(Duration::from_millis(100)).await;
                 }

@@ -8,7 +8,7 @@ use types::{
 use uuid::Uuid;
 use wire::control::{
     ContAsk, ContInfo, ControlReply, ControlRequest, EngineState, Evict, JoinInfo, Member,
-    MemberState, Name, OpenMode, PoolInfo, SnapInfo, SnapName, Subject, SystemInfo,
+    MemberState, Name, OpenMode, PoolInfo, SnapInfo, SnapName, Subject, SystemInfo, TargetAim,
 };
 use wire::map::{
     DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
