@@ -11,11 +11,13 @@ use dfs::{
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use harness::{World, with_fs};
+use harness::{World, with_fs_of};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use types::{Epoch, Error, Result};
 
+/// Tiers take no chunks of progressive files.
+const WHOLE: [(&str, &str); 2] = [("S1", "S1"), ("SX", "SX")];
 const CHUNK: usize = 4096;
 const PART: usize = 4 * CHUNK;
 
@@ -101,7 +103,7 @@ async fn state(fs: &Dfs, file: &Obj) -> String {
 
 #[test]
 fn a_file_goes_and_comes_back_as_it_was() {
-    with_fs(async |_, fs| {
+    with_fs_of(&WHOLE, async |_, fs| {
         let sys = Sys::new(fs.clone());
         let data = noise(1, 10 * CHUNK + 100);
         let key = format!("goes {:?}", fs.superblock().file_class);
@@ -155,7 +157,7 @@ fn a_file_goes_and_comes_back_as_it_was() {
 
 #[test]
 fn changes_bring_back_what_they_need_and_make_dirty() {
-    with_fs(async |_, fs| {
+    with_fs_of(&WHOLE, async |_, fs| {
         let sys = Sys::new(fs.clone());
         let mut data = noise(2, 9 * CHUNK);
         let key = format!("changes {:?}", fs.superblock().file_class);
@@ -277,7 +279,7 @@ fn damaged_or_lost_copies_are_errors_and_cost_nothing_else() {
 /// file's object; and a chunk that came back and was emptied was called unchanged, for the mark beside it stayed.
 #[test]
 fn holes_are_clean_until_they_are_made() {
-    with_fs(async |_, fs| {
+    with_fs_of(&WHOLE, async |_, fs| {
         let sys = Sys::new(fs.clone());
         let mut data = vec![0; 9 * CHUNK];
         let key = format!("holes {:?}", fs.superblock().file_class);
@@ -314,7 +316,7 @@ fn holes_are_clean_until_they_are_made() {
 /// A writer between the copy and the eviction, and one in the middle of it: what it wrote stays.
 #[test]
 fn a_write_that_comes_between_is_never_lost() {
-    with_fs(async |world, fs| {
+    with_fs_of(&WHOLE, async |world, fs| {
         let sys = Sys::new(fs.clone());
         let mut data = noise(5, 9 * CHUNK);
         let key = format!("between {:?}", fs.superblock().file_class);

@@ -85,8 +85,12 @@ fn the_targets_of_a_silent_engine_are_down_until_it_is_back() {
         let target = TargetId(target);
         R::TargetCaughtUp { pool, target, map_version }
     };
-    for bad in [caught_up(2, 2), caught_up(0, 3), caught_up(9, 3)] {
-        assert_eq!(system.fails(bad, "not behind"), Code::Stale);
+    for (bad, why) in [
+        (caught_up(2, 2), "has map 3, not 2"),
+        (caught_up(0, 3), "not behind"),
+        (caught_up(9, 3), "not behind"),
+    ] {
+        assert_eq!(system.fails(bad, why), Code::Stale);
     }
     system.run(caught_up(2, 3)).unwrap();
     let back = (TargetState::Up, None, 4);
@@ -95,7 +99,7 @@ fn the_targets_of_a_silent_engine_are_down_until_it_is_back() {
     is_silent(&system);
     is_back(&system);
     assert_eq!(map(&system).0[3], down(DownReason::Behind, 6));
-    assert_eq!(system.fails(caught_up(3, 3), "not behind"), Code::Stale);
+    assert_eq!(system.fails(caught_up(3, 3), "has map 6, not 3"), Code::Stale);
     // Somebody else may lead since the last map.
     system.run(caught_up(2, 6)).unwrap();
     assert_eq!(system.fails(caught_up(3, 6), "not behind"), Code::Stale);

@@ -65,7 +65,13 @@ impl World {
 /// Runs a test on an empty file system of every layout, as the superuser.
 #[allow(dead_code)] // not every test file needs it
 pub fn with_fs(test: impl AsyncFn(&World, Dfs)) {
-    for (seed, (dir_class, file_class)) in LAYOUTS.into_iter().enumerate() {
+    with_fs_of(&LAYOUTS, test);
+}
+
+/// The same for some layouts.
+#[allow(dead_code)] // not every test file needs it
+pub fn with_fs_of(layouts: &[(&str, &str)], test: impl AsyncFn(&World, Dfs)) {
+    for (seed, (dir_class, file_class)) in layouts.iter().enumerate() {
         let world = World::new(seed as u64, dir_class, file_class);
         world.cluster.block_on(async {
             let fs = world.mount(Credentials::root()).await;
