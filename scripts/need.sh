@@ -40,6 +40,14 @@ if [[ -n "${CI:-}" ]] && ((EUID == 0)) && ! command -v etcd >/dev/null && comman
         echo "need.sh: etcd-server cannot be had; its tests will be skipped" >&2
 fi
 
+# So are tests of the erasure codes by Intel's ISA-L, which our own code is compared with.
+if [[ -n "${CI:-}" ]] && ((EUID == 0)) && ! ldconfig -p | grep 'libisal\.so\.2' >/dev/null && command -v apt-get >/dev/null; then
+    echo "need.sh: installing libisal2"
+    { { apt-cache show libisal2 >/dev/null 2>&1 || apt-get update -qq; } &&
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libisal2; } </dev/null ||
+        echo "need.sh: libisal2 cannot be had; its tests will be skipped" >&2
+fi
+
 if ! command -v cargo >/dev/null; then
     echo "need.sh: cargo is missing; install Rust 1.90 or newer: https://rustup.rs" >&2
     exit 1

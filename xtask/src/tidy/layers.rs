@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Layers from the bottom up; the index is the layer's number.
 const LAYERS: [&[&str]; 8] = [
     &["types"],
-    &["wire", "placement", "codec", "admit"],
+    &["wire", "placement", "codec", "erasure", "admit"],
     &["env", "transport"],
     &["vos", "control"],
     &["engine", "client"],
