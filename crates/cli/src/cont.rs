@@ -329,7 +329,7 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         if copies > ranks.len() {
             writeln!(
                 out,
-                "Its objects have {copies} copies, but the pool has {} engine(s): copies that share an engine are \
+                "Its objects have {copies} copies or cells, but the pool has {} engine(s): those that share an engine are \
                  lost together.",
                 ranks.len()
             )?;

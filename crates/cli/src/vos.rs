@@ -275,6 +275,9 @@ fn place_text(place: &Place) -> String {
         Place::Index => "in the index".into(),
         Place::Data { at } => format!("at {at}"),
         Place::Zero => "zeros".into(),
+        Place::Coded { stripe } => {
+            format!("in cells of the stripe at {}, version {}", stripe.first, stripe.version)
+        }
     }
 }
 

@@ -88,7 +88,7 @@ fn what_is_not_there_or_there_already_is_named() {
         (2, &["flavour", "label"], &["pool", "set-prop", "tank", "flavour=mint"]),
         (2, &["flavour"], &["cont", "set-prop", "tank", "home", "flavour=mint"]),
         (2, &["RP_2G1"], &["cont", "set-prop", "tank", "home", "file-oclass=RP2"]),
-        (2, &["erasure"], &["cont", "create", "tank", "two", "--oclass", "EC_2P1G1"]),
+        (2, &["18 targets"], &["cont", "create", "tank", "two", "--oclass", "EC_16P2G1"]),
         (2, &["RP_6G1", "targets"], &["cont", "create", "tank", "two", "--rd-fac", "5"]),
         (2, &["rd_fac"], &["cont", "create", "tank", "two", "--rd-fac", "1", "--oclass", "S1"]),
     ] {

@@ -64,7 +64,7 @@ fn a_directory_has_a_class_of_its_own() {
         (&["SX", "rd_fac", "RP_2GX"], "--oclass=SX"),
         (&["S1", "rd_fac", "RP_2G1"], "azekura.oclass=S1"),
         (&["RP_4G1", "needs 4 targets", "fewer copies"], "--dir-oclass=RP_4G1"),
-        (&["EC_2P1G1", "not available", "RP_2G1"], "--oclass=EC_2P1G1"),
+        (&["EC_4P2G1", "needs 6 targets", "cells"], "--oclass=EC_4P2G1"),
         (&["RP_9G1", "not an object class", "RP_3GX"], "--oclass=RP_9G1"),
         (&["5000", "multiple of 4 KiB", "chunk"], "--chunk-size=5000"),
     ] {

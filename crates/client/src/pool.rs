@@ -116,7 +116,7 @@ impl PoolState {
     /// A placement hint for objects of `class` whose first group is on these members; the same until the map changes:
     /// what shares a hint moves together.
     pub fn hint_beside(&self, members: &Members, class: ObjClass) -> Option<u32> {
-        if class.scheme.members() != members.len() {
+        if class.scheme.copies() != members.len() {
             return None;
         }
         if let Some(known) = self.hints_beside.borrow().get(members) {

@@ -29,7 +29,7 @@ impl Target {
                 self.known_cont(&ctx, cont).await?;
                 let max = count_max as usize;
                 let mut list = ctx.shard.list_objects(cont, at, after, max).await?;
-                list.units.retain(|unit| !self.holds_for_others(&ctx, *unit));
+                list.units.retain(|unit| !unit.is_cell() && !self.holds_for_others(&ctx, *unit));
                 ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
@@ -84,6 +84,7 @@ impl Target {
             | Request::Prepare { .. }
             | Request::Orders(_)
             | Request::Member(_)
+            | Request::Cell(_)
             | Request::Lock(_) => Err(Error::new(Code::Proto, "not an administrative request")),
         }
     }

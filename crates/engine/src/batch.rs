@@ -290,6 +290,9 @@ impl Target {
                 Err(error) => return self.answer_failure(responder, version, error).await,
             }
         }
+        if let Err(error) = self.gather(&ctx, &mut segments).await {
+            return self.answer_failure(responder, version, error).await;
+        }
         if let Err(error) = segments.load().await {
             return self.answer_failure(responder, version, error).await;
         }
@@ -385,6 +388,7 @@ impl Target {
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), copied, origin);
             self.carry_out(plan.after);
+            self.fold_soon(batch.pool, ctx);
             ctx.shard.durable(lsn).await?;
             sent.settled().await?;
             answer.truncate(sums_at);

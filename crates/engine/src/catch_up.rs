@@ -93,8 +93,9 @@ impl Joining {
             Order::Install { cont, unit, .. } | Order::InstallFacts { cont, unit } => {
                 self.installed.borrow_mut().insert((*cont, *unit));
             }
-            // A part changes nothing before its outcome.
-            Order::Prepare { .. }
+            // A part changes nothing before its outcome; what may be folded is compared whatever orders touch.
+            Order::Fold { .. }
+            | Order::Prepare { .. }
             | Order::Decision { .. }
             | Order::ForgetDecision { .. }
             | Order::Answers { .. } => {}
@@ -214,6 +215,7 @@ impl Target {
             }
             ctx.joining.count(|stat| stat.targets_left = stat.targets_left.saturating_sub(1));
         }
+        mended += self.mend_cells(ctx, &map).await?;
         if ctx.joining.is_full.get() {
             return Err(Error::new(Code::NoSpace, "there is no room for what was missed"));
         }
@@ -390,12 +392,16 @@ impl Target {
         while ctx.shard.holds_copies() {
             let listed = ctx.shard.list_units(cont, after, LIST_COUNT as usize).await?;
             let (units, complete) = listed;
-            for (unit, epoch) in &units {
+            for (unit, epoch) in units.iter().filter(|(unit, _)| !unit.is_cell()) {
                 let is_of_leader = self.leader_of(ctx, *unit).is_ok_and(|of| of == leader)
                     && self.lacks(map, *unit);
-                if is_of_leader
-                    && (theirs.remove(unit) != Some(*epoch) || ctx.joining.has_touched(cont, *unit))
-                {
+                if !is_of_leader {
+                    continue;
+                }
+                let is_same = theirs.remove(unit) == Some(*epoch);
+                // Epochs do not tell what is folded.
+                let may_differ = unit.object.cells().is_some();
+                if !is_same || may_differ || ctx.joining.has_touched(cont, *unit) {
                     differ.insert(*unit);
                 }
             }
@@ -470,7 +476,7 @@ impl Target {
         let mut theirs = self.keys_at(ctx, map, leader, cont, unit).await?;
         let mut differ: Vec<Vec<u8>> = Vec::new();
         for (key, epoch) in self.keys_here(ctx, cont, unit).await? {
-            let is_same = theirs.remove(&key) == Some(epoch);
+            let is_same = theirs.remove(&key) == Some(epoch) && unit.object.cells().is_none();
             if !is_same || ctx.joining.has_touched_key(cont, unit, &key, epoch) {
                 differ.push(key);
             }

@@ -17,8 +17,8 @@ use wire::store::{AggregationStat, DeviceStat, LogStat};
 pub(crate) const OP_KINDS: [&str; 9] =
     ["update", "fetch", "append", "punch", "list", "query", "lookup", "remove", "open"];
 /// Kinds of requests, in the order of [`request_index`].
-pub(crate) const REQUEST_KINDS: [&str; 7] =
-    ["batch", "commit", "prepare", "lock", "orders", "other", "member"];
+pub(crate) const REQUEST_KINDS: [&str; 8] =
+    ["batch", "commit", "prepare", "lock", "orders", "other", "member", "cell"];
 
 fn op_index(batch: &Batch<'_>) -> usize {
     match batch.ops.first() {
@@ -49,6 +49,7 @@ fn request_index(kind: RequestKind) -> usize {
         RequestKind::Orders => 4,
         RequestKind::Other => 5,
         RequestKind::Member => 6,
+        RequestKind::Cell => 7,
     }
 }
 

@@ -13,7 +13,7 @@ use transport::{Incoming, IncomingBulk};
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Origin, OrphanChange, Payload};
 use wire::map::{LEFT_UNSURE, PoolMap, TargetInfo};
-use wire::obj::{Batch, Op, Request, Sums};
+use wire::obj::{Batch, Cond, Op, Request, Sums};
 use wire::order::{Order, OrderOrigin, Orders, OrdersDone};
 
 /// Where a leader's stream is.
@@ -131,6 +131,7 @@ impl Target {
             }
             place.number = number;
         }
+        self.fold_soon(orders.pool, &ctx);
         ctx.shard.durable(ctx.shard.last_lsn()).await?;
         ctx.shard.written(wanted.written).await?;
         let (is_short, newest) = (ctx.shard.stat().is_short(), ctx.shard.last_epoch());
@@ -203,6 +204,15 @@ impl Target {
                 if self.knows_cont(ctx, cont).await? {
                     shard.install_dkey(cont, unit, dkey, bulk).await?;
                 }
+            }
+            Order::Fold { cont, unit, dkey, akey, stripe, count } => {
+                if !self.knows_cont(ctx, cont).await? {
+                    return Ok(());
+                }
+                let (dkeys, cond) = (vec![serde_bytes::Bytes::new(dkey)], Cond::NONE);
+                shard.ready(cont, &[], &[Op::PunchDkeys { unit, cond, dkeys }]).await?;
+                self.may_lead(ctx, orders)?;
+                shard.fold(cont, unit, dkey, akey, stripe, count)?;
             }
             Order::Answers { answers } => {
                 self.may_lead(ctx, orders)?;
@@ -349,6 +359,7 @@ impl Target {
     /// After a change of the map: goes on with what earlier leaders of groups have left, where those are led here now.
     fn lead_what_is_ours(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         self.clone().take_over_transactions(pool, ctx);
+        self.look_for_folds(pool, ctx);
         self.reap_orphans(pool, ctx);
     }
 }
@@ -366,7 +377,9 @@ fn unit_of(ctx: &TargetPool, order: &Order<'_>) -> Option<Unit> {
         }
         Order::Decide { tx, .. } => crate::commit::part_unit(ctx, *tx),
         Order::Decision { participants, .. } => participants.first().copied(),
-        Order::Install { unit, .. } | Order::InstallFacts { unit, .. } => Some(*unit),
+        Order::Install { unit, .. }
+        | Order::InstallFacts { unit, .. }
+        | Order::Fold { unit, .. } => Some(*unit),
         Order::Answers { answers } => answers.first().map(|answer| answer.of),
         Order::ForgetDecision { .. } => None,
     }

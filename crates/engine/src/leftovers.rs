@@ -99,7 +99,11 @@ impl Target {
                 let (units, is_complete) = listed;
                 after = units.last().map(|(unit, _)| *unit);
                 for (unit, _) in units {
-                    if self.is_strange(map, unit) {
+                    let is_strange = match unit.is_cell() {
+                        true => self.is_strange_cell(map, unit),
+                        false => self.is_strange(map, unit),
+                    };
+                    if is_strange {
                         self.clear_unit(ctx, map, cont, unit).await?;
                         count += 1;
                     }

@@ -84,6 +84,19 @@ impl Target {
                 let sent = self.send_answers(pool, &ctx, member, after, count_max).await?;
                 Ok(wire::encode(&Ok::<_, Error>(sent)))
             }
+            MemberAsk::CellUnits { cont, after, count_max } => {
+                let count_max = (count_max as usize).clamp(1, LIST_MAX);
+                let units = self.cell_units_for(&ctx, cont, member, after, count_max).await?;
+                self.still_leads(&ctx, map_version).await?;
+                Ok(wire::encode(&Ok::<_, Error>(units)))
+            }
+            MemberAsk::Stripes { cont, unit, after, count_max } => {
+                self.led_group(&ctx, unit)?;
+                let count_max = (count_max as usize).clamp(1, LIST_MAX);
+                let stripes = self.stripes_of(&ctx, cont, unit, after, count_max).await?;
+                self.still_leads(&ctx, map_version).await?;
+                Ok(wire::encode(&Ok::<_, Error>(stripes)))
+            }
             MemberAsk::Digest { cont, unit } => {
                 let digest = ctx.shard.digest(cont, unit).await?;
                 Ok(wire::encode(&Ok::<u64, Error>(digest)))
@@ -132,7 +145,7 @@ impl Target {
         }
         let (found, complete) = ctx.shard.list_units(cont, after, count_max).await?;
         let next = if complete { None } else { found.last().map(|(unit, _)| *unit) };
-        let is_meant = |unit: &Unit| self.leads_for(ctx, *unit, member);
+        let is_meant = |unit: &Unit| !unit.is_cell() && self.leads_for(ctx, *unit, member);
         let units = found.into_iter().filter(|(unit, _)| is_meant(unit)).collect();
         Ok(UnitList { units, next })
     }

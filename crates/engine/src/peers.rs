@@ -119,6 +119,20 @@ impl Peers {
         self.call(&conn, Kind::Request, body, bulk_out).await
     }
 
+    /// The same, with room for the bulk of the answer.
+    pub async fn ask_with_bulk(
+        &self,
+        engine: &EngineInfo,
+        target: TargetId,
+        body: &[u8],
+        bulk_out: &[&[u8]],
+        bulk_in: &mut [&mut [u8]],
+    ) -> Result<Answer> {
+        let conn = self.conn(engine, Service::Target(target)).await?;
+        let call = self.new_call(Kind::Request, body, bulk_out, ANSWER_TIME_MAX);
+        conn.call(Call { bulk_in, ..call }).await
+    }
+
     /// True when an engine's control service answers.
     pub async fn ping(&self, engine: &EngineInfo) -> bool {
         for address in self.addresses(engine) {
@@ -150,9 +164,19 @@ impl Peers {
         bulk_out: &[&[u8]],
         limit: Duration,
     ) -> Result<Answer> {
+        conn.call(self.new_call(kind, body, bulk_out, limit)).await
+    }
+
+    fn new_call<'a>(
+        &self,
+        kind: Kind,
+        body: &'a [u8],
+        bulk_out: &'a [&'a [u8]],
+        limit: Duration,
+    ) -> Call<'a, 'a> {
         let request_id = self.next_request.get();
         self.next_request.set(request_id + 1);
-        let call = Call {
+        Call {
             kind,
             request_id,
             flags: 0,
@@ -161,7 +185,6 @@ impl Peers {
             body,
             bulk_out,
             bulk_in: &mut [],
-        };
-        conn.call(call).await
+        }
     }
 }

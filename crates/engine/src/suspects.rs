@@ -49,7 +49,7 @@ impl Recent {
     /// compared with it.
     pub fn note(&mut self, ctx: &TargetPool, number: u64, order: &Order<'_>) {
         let mut note = |place: Place| {
-            if place.1.object.class().is_ok_and(|class| class.scheme.members() > 2) {
+            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 2) {
                 self.0.push_back((number, place));
             }
         };
@@ -107,6 +107,8 @@ fn changed_by_order(order: &Order<'_>, note: &mut dyn FnMut(Place)) {
             note_answer(origin, note);
         }
         Order::Decision { origin, .. } => note_answer(origin, note),
+        // Readers are shown the same, but cells are kept only while who leads names them.
+        Order::Fold { cont, unit, dkey, .. } => note((*cont, *unit, What::Dkey(dkey.to_vec()))),
         // Parts are compared as such; what is installed is nobody's update.
         Order::Prepare { .. }
         | Order::Decide { .. }

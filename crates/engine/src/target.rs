@@ -10,6 +10,7 @@
 
 use crate::admission::Admission;
 use crate::catch_up::Joining;
+use crate::cell_audit::Audited;
 use crate::figures::{OpCounts, RequestCounts};
 use crate::follow::Followed;
 use crate::locks::Locks;
@@ -73,6 +74,12 @@ pub(crate) struct TargetPool {
     pub is_unsure: Cell<bool>,
     /// The same of targets that are lost, until this time by the target's clock.
     pub inherits_until: Cell<Duration>,
+    /// Stripes are being folded, and looked for.
+    pub is_folding: Cell<bool>,
+    pub is_looking_for_folds: Cell<bool>,
+    /// Cells that nothing names are looked for, and where that was done.
+    pub is_auditing_cells: Cell<bool>,
+    pub audited: RefCell<Audited>,
 }
 
 /// Who is at the other end of a connection.
@@ -130,6 +137,10 @@ impl TargetPool {
             awaited: RefCell::new(HashSet::default()),
             is_unsure: Cell::new(false),
             inherits_until: Cell::new(Duration::ZERO),
+            is_folding: Cell::new(false),
+            is_looking_for_folds: Cell::new(false),
+            is_auditing_cells: Cell::new(false),
+            audited: RefCell::default(),
         }
     }
 
@@ -480,6 +491,10 @@ impl Target {
             RequestKind::Member => {
                 let target = self.clone();
                 self.spawn_counted(async move { target.serve_member(incoming).await });
+            }
+            RequestKind::Cell => {
+                let target = self.clone();
+                self.spawn_counted(async move { target.serve_cell(incoming).await });
             }
             RequestKind::Other => {
                 let target = self.clone();

@@ -7,18 +7,15 @@ use wire::map::PoolMap;
 /// Checks that objects of `class` may be made in a container with `props`.
 ///
 /// More groups than targets are fine: they are clamped when an object is placed. Fails with
-/// `NotSupported` for classes with erasure codes (this version has none), with
+/// `NotSupported` for progressive classes with erasure codes, with
 /// `Redundancy` for a class that survives fewer losses than the container demands, or has groups of more
 /// members than the pool has targets, with `NonExist` when the pool has no target to place on.
 pub fn check_class(class: ObjClass, props: &ContProps, map: &PoolMap) -> Result<()> {
     let factor = class.scheme.redundancy_factor();
-    if matches!(class.scheme, Scheme::ErasureCoded { .. }) {
+    if let (Scheme::ErasureCoded { .. }, Some(_)) = (class.scheme, class.first_part_bytes()) {
         return Err(Error::new(
             Code::NotSupported,
-            format!(
-                "class {class}: erasure codes are not available in this version; use S1 to SX or \
-                 RP_2G1 to RP_6GX"
-            ),
+            format!("class {class}: files with erasure codes have no first part in this version"),
         ));
     }
     if factor < props.rd_fac {
@@ -42,7 +39,7 @@ pub fn check_class(class: ObjClass, props: &ContProps, map: &PoolMap) -> Result<
         return Err(Error::new(
             Code::Redundancy,
             format!(
-                "class {class} needs {members} targets, the pool has {targets}; use fewer copies"
+                "class {class} needs {members} targets, the pool has {targets}; use fewer copies or cells"
             ),
         ));
     }

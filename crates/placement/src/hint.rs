@@ -37,7 +37,7 @@ pub fn hint_beside(
     map: &PoolMap,
     first: u32,
 ) -> Option<u32> {
-    if class.scheme.members() != members.len() {
+    if class.scheme.copies() != members.len() {
         return None;
     }
     // The first group is the same however many there are.

@@ -9,10 +9,11 @@ use crate::spare::Changed;
 use crate::{domain, draw};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
-use types::{Code, DkeyKind, Error, GroupCount, Oid, Result, TargetId, hash};
+use types::{Code, DkeyKind, Error, GroupCount, ObjClass, Oid, Result, Scheme, TargetId, hash};
 use wire::map::{DownReason, PlacementSet, PoolMap, TargetInfo, TargetState};
 
-/// The groups of one object; every group has the same number of members.
+/// The groups of one object; every group has the same number of members. Those of erasure codes are the ones
+/// that hold copies of what is not coded ([`types::Scheme::copies`]); [`cell_layout`] tells where the cells are.
 ///
 /// Up to eight members in all cost no allocation while no target is out.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,11 +35,28 @@ pub struct Layout {
 /// group has members, `NonExist` when no target has weight.
 pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
     let class = oid.class()?;
+    layout_of(oid, class, class.scheme.copies(), map)
+}
+
+/// Where the cells of an object with an erasure code are: member `i` of a group holds cell `i` of each of its
+/// stripes, data cells first. The first members are drawn for copies, too, but others may stand in for them there than here.
+///
+/// Fails as [`layout`], and with `Inval` for other classes.
+pub fn cell_layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
+    let class = oid.class()?;
+    if !matches!(class.scheme, Scheme::ErasureCoded { .. }) {
+        return Err(Error::inval(format!("object {oid} of class {class} has no cells")));
+    }
+    layout_of(oid, class, class.scheme.members(), map)
+}
+
+/// A layout with the first `kept` members that are drawn for each group.
+fn layout_of(oid: Oid, class: ObjClass, kept: usize, map: &PoolMap) -> Result<Layout> {
     let set = placement_set(oid.placement_epoch(), map)?;
     let width = class.scheme.members();
     if class.groups == GroupCount::Count(1) && width == 1 {
         let target = draw::winner(oid.placement_key(), set).ok_or_else(|| no_weight(map))?;
-        let changed = Changed::of(oid.placement_key(), &[target], width, map);
+        let changed = Changed::of(oid.placement_key(), &[target], width, false, map);
         return Ok(Layout { placed: SmallVec::from_slice(&[target]), width, changed });
     }
     let mut lots: SmallVec<[draw::Lot; 32]> = draw::lots(oid.placement_key(), set).collect();
@@ -71,13 +89,20 @@ pub fn layout(oid: Oid, map: &PoolMap) -> Result<Layout> {
             // All such files go round the targets in the same order, each from another one on: see `beyond`.
             placed[1..].sort_unstable();
         }
-        let changed = Changed::of(oid.placement_key(), &placed, width, map);
+        let changed = Changed::of(oid.placement_key(), &placed, width, false, map);
         return Ok(Layout { placed, width, changed });
     }
-    let mut placed = SmallVec::with_capacity(width * group_count);
-    domain::spread(&lots, width, group_count, map, |target| placed.push(target))?;
-    let changed = Changed::of(oid.placement_key(), &placed, width, map);
-    Ok(Layout { placed, width, changed })
+    let mut placed = SmallVec::with_capacity(kept * group_count);
+    let mut drawn = 0;
+    domain::spread(&lots, width, group_count, map, |target| {
+        if drawn % width < kept {
+            placed.push(target);
+        }
+        drawn += 1;
+    })?;
+    let are_cells = kept > class.scheme.copies();
+    let changed = Changed::of(oid.placement_key(), &placed, kept, are_cells, map);
+    Ok(Layout { placed, width: kept, changed })
 }
 
 impl Layout {
@@ -145,8 +170,14 @@ impl Layout {
 
     /// Who is to be a member of a group and gets what its members have: see [`PoolMap::next`].
     pub fn joiners(&self, group: usize) -> impl Iterator<Item = TargetId> + '_ {
+        self.places_to_join(group).map(|(_, target)| target)
+    }
+
+    /// The same, with the places that they are to have: of cells.
+    pub fn places_to_join(&self, group: usize) -> impl Iterator<Item = (usize, TargetId)> + '_ {
         let all = self.changed.iter().flat_map(|changed| &changed.joiners);
-        all.filter(move |(of, _)| *of as usize == group).map(|(_, target)| *target)
+        let of_group = all.filter(move |(of, ..)| *of as usize == group);
+        of_group.map(|(_, place, target)| (*place as usize, *target))
     }
 
     /// All that a group's updates go to while they are there: its members, then those that join it.

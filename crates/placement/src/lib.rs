@@ -25,5 +25,5 @@ mod spare;
 
 pub use class::check_class;
 pub use hint::{HintTable, hint_beside, hint_for};
-pub use layout::{Layout, follows, is_alone, is_live, layout};
+pub use layout::{Layout, cell_layout, follows, is_alone, is_live, layout};
 pub use losses::{Losses, losses};

@@ -22,17 +22,19 @@ use wire::map::{OutTarget, PlacementSet, PoolMap};
 pub(crate) struct Changed {
     /// As they are, group by group.
     pub members: SmallVec<[TargetId; 8]>,
-    /// Group and target.
-    pub joiners: SmallVec<[(u32, TargetId); 4]>,
+    /// Group, place that it is to have there, and target.
+    pub joiners: SmallVec<[(u32, u8, TargetId); 4]>,
 }
 
 impl Changed {
     /// What has become of an object's groups of `width` members; `None` when none of them is touched.
-    /// `object` decides for groups of one member: its placement key.
+    /// `object` decides for groups of one member: its placement key. With `keeps_places` who stands in takes the very place of the
+    /// one that is out.
     pub fn of(
         object: u64,
         placed: &[TargetId],
         width: usize,
+        keeps_places: bool,
         map: &PoolMap,
     ) -> Option<Box<Changed>> {
         let mut outs = map.outs.iter().chain(map.next.iter().flatten());
@@ -47,11 +49,12 @@ impl Changed {
                     drawn.iter().fold(width as u64, |key, target| hash::mix2(key, target.0.into()))
                 }
             };
-            let members = replaced(drawn, key, &map.outs, map);
+            let members = replaced(drawn, key, keeps_places, &map.outs, map);
             if let Some(next) = &map.next {
-                let later = replaced(drawn, key, next, map);
-                let joins = later.iter().filter(|target| !members.contains(target));
-                changed.joiners.extend(joins.map(|target| (group as u32, *target)));
+                let later = replaced(drawn, key, keeps_places, next, map);
+                let joins =
+                    later.iter().enumerate().filter(|(_, target)| !members.contains(target));
+                changed.joiners.extend(joins.map(|(at, target)| (group as u32, at as u8, *target)));
             }
             changed.members.extend(members);
         }
@@ -63,6 +66,7 @@ impl Changed {
 fn replaced(
     drawn: &[TargetId],
     key: u64,
+    keeps_places: bool,
     outs: &[OutTarget],
     map: &PoolMap,
 ) -> SmallVec<[TargetId; 6]> {
@@ -81,8 +85,12 @@ fn replaced(
                 continue;
             };
             if let Some(spare) = choose(&members, at, key, out.epoch, &outs[..seen], map) {
-                members.remove(at);
-                members.push(spare);
+                if keeps_places {
+                    members[at] = spare;
+                } else {
+                    members.remove(at);
+                    members.push(spare);
+                }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Properties of placement, against naive statements of what it promises.
 
-use placement::{HintTable, Layout, check_class, hint_beside, hint_for, is_live, layout, losses};
+use placement::{
+    HintTable, Layout, cell_layout, check_class, hint_beside, hint_for, is_live, layout, losses,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Code, ContProps, ObjClass, ObjType, Oid, PoolId, Rank, TargetId, hash};
@@ -246,7 +248,7 @@ fn layouts_and_groups_are_frozen() {
         ("SX", 5_144_934_119_153_069_220),
         ("RP_2G1", 4_445_911_613_800_794_918),
         ("RP_3GX", 14_401_425_988_316_359_637),
-        ("EC_2P1G2", 6_873_326_380_879_766_096),
+        ("EC_2P1G2", 4_292_381_700_227_482_480),
     ]);
     assert_eq!(seen, frozen);
 }
@@ -298,7 +300,8 @@ fn classes_are_checked_against_the_container() {
     assert_eq!(code("RP_2GX", 1), Ok(()));
     assert_eq!(code("RP_2G1", 2), Err(Code::Redundancy), "weaker than demanded");
     assert_eq!(code("RP_3G1", 1), Err(Code::Redundancy), "more copies than targets");
-    assert_eq!(code("EC_2P1G1", 0), Err(Code::NotSupported));
+    assert_eq!(code("EC_2P1G1", 0), Err(Code::Redundancy), "more cells than targets");
+    assert_eq!(code("EC_2P1GX+1MiB", 0), Err(Code::NotSupported));
 }
 
 /// A file is made where its name is: on all members of the group, in their order. A hint for the first member alone
@@ -402,9 +405,18 @@ proptest! {
                 prop_assert_eq!(layout.group_count(), groups);
                 for group in 0..groups {
                     let distinct: BTreeSet<_> = layout.members(group).iter().collect();
-                    prop_assert_eq!(distinct.len(), width);
+                    prop_assert_eq!(distinct.len(), class.scheme.copies());
                 }
                 assert_apart(&layout, &map);
+                if let Ok(cells) = cell_layout(object, &map) {
+                    prop_assert_eq!(cells.group_count(), groups);
+                    for group in 0..groups {
+                        let distinct: BTreeSet<_> = cells.members(group).iter().collect();
+                        prop_assert_eq!(distinct.len(), width);
+                        prop_assert!(cells.members(group).starts_with(layout.members(group)));
+                    }
+                    assert_apart(&cells, &map);
+                }
             }
         }
     }

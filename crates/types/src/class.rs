@@ -35,6 +35,16 @@ impl Scheme {
         }
     }
 
+    /// Members of one redundancy group that hold its keys, what is not coded, and where the rest is; the others
+    /// hold cells only.
+    pub fn copies(self) -> usize {
+        match self {
+            Scheme::Striped => 1,
+            Scheme::Replicated { copies } => copies as usize,
+            Scheme::ErasureCoded { parity, .. } => parity as usize + 1,
+        }
+    }
+
     /// How many members may be lost without losing data: DAOS's redundancy factor.
     pub fn redundancy_factor(self) -> u8 {
         match self {

@@ -224,6 +224,14 @@ impl Oid {
         Ok(ObjClass { scheme, groups })
     }
 
+    /// Data and parity cells of its stripes, if its class has an erasure code.
+    pub fn cells(self) -> Option<(u8, u8)> {
+        match Scheme::from_code((self.hi >> SCHEME_SHIFT) as u8)? {
+            Scheme::ErasureCoded { data, parity } => Some((data, parity)),
+            Scheme::Striped | Scheme::Replicated { .. } => None,
+        }
+    }
+
     /// Bytes of its first part, which is in its first group, if its class is progressive.
     pub fn first_part_bytes(self) -> Option<u64> {
         match GroupCount::from_code((self.hi >> GROUPS_SHIFT) as u8)? {
@@ -276,7 +284,7 @@ pub struct Unit {
     pub object: Oid,
     /// The group, counted from 0.
     pub group: u32,
-    /// The place in the group, counted from 0; 0 in all classes whose members are copies.
+    /// 0: what the group's members have copies of. Else cells of stripes, of this place in the group, counted from 1.
     pub cell: u8,
 }
 
@@ -287,6 +295,11 @@ impl Unit {
     /// Where the unit stands in listings: by hash of its object, then by itself.
     pub fn list_order(self) -> (u64, Unit) {
         (self.object.list_order().0, self)
+    }
+
+    /// True for cells of stripes, which only members with an erasure code have, beside what they have copies of.
+    pub fn is_cell(self) -> bool {
+        self.cell > 0
     }
 
     /// The unit after this one in order; `None` after the last.

@@ -202,7 +202,8 @@ async fn copy(shard: &Rc<PoolShard>, name: &ArrayName, group: &Group) -> Result<
             ReadPart::Blocks(run) if readable.is_ok() => {
                 readable = segments.push_run(&shard.core, run);
             }
-            ReadPart::Blocks(_) => {}
+            // The latter are in no group.
+            ReadPart::Blocks(_) | ReadPart::Coded(..) => {}
             ReadPart::Zero(bytes) | ReadPart::Hole(bytes) => segments.push_zeros(bytes),
         });
     }

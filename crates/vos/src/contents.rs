@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 use types::{ClientId, Code, ContId, Epoch, Error, Result, Unit};
+use wire::cell::Stripe;
 use wire::obj::{Batch, Op, TxId, TxOutcome};
 
 use crate::Lsn;
@@ -296,6 +297,11 @@ impl Contents {
                 let copied = copied.map(|copied| copied.bytes);
                 self.replay_join(&name, (index, count), at, copied, &mut effects, space)?;
             }
+            RecordDf::Fold { cont, unit, dkey, akey, stripe, count } => {
+                check_keys(unit, dkey, akey)?;
+                let name = ArrayName { cont, unit, dkey: dkey.into(), akey: akey.into() };
+                self.replay_fold(&name, stripe, count, &mut effects)?;
+            }
             RecordDf::SumRegion { region } => {
                 if !self.replayed_sums.restore(&region) {
                     return Err(Error::new(Code::Csum, "log record: impossible sums of a region"));
@@ -381,6 +387,25 @@ impl Contents {
             Some(true) => Ok(()),
             _ => Err(Error::new(Code::Csum, "log record: extents are joined that are not there")),
         }
+    }
+
+    fn replay_fold(
+        &mut self,
+        name: &ArrayName,
+        stripe: Stripe,
+        count: u64,
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let Some(container) = self.index.conts.get(&name.cont) else { return Ok(()) };
+        let is_there = container.array(name).is_some_and(|array| {
+            array.foldable(stripe.first, count, &container.versions).is_some()
+        });
+        if !is_there {
+            let why = "log record: a stripe is folded that is not there";
+            return Err(Error::new(Code::Csum, why));
+        }
+        self.index.fold(name, stripe, count, effects);
+        Ok(())
     }
 
     /// Takes a record of a table. Blocks are not followed: the table has them.
@@ -531,7 +556,7 @@ pub(crate) fn each_fresh_run(change: &record::ChangeDf<'_>, mut each: impl FnMut
         }
         ChangeDf::Records { record_bytes, count, place, .. } => match place {
             PlaceDf::Blocks(at) => each(Run { at: *at, bytes: count * *record_bytes as u64 }),
-            PlaceDf::Inline(_) | PlaceDf::Zero => {}
+            PlaceDf::Inline(_) | PlaceDf::Zero | PlaceDf::Coded(_) => {}
         },
         ChangeDf::Single { .. }
         | ChangeDf::PunchRecords { .. }
@@ -559,6 +584,7 @@ pub(crate) fn check_change(change: &record::ChangeDf<'_>) -> Result<()> {
                 (PlaceDf::Blocks(at), Some(bytes)) => at.checked_add(bytes).is_some(),
                 // Zeros take no bytes, so their number may be beyond any size.
                 (PlaceDf::Zero, _) => true,
+                (PlaceDf::Coded(stripe), Some(_)) => stripe.first <= *index,
                 _ => false,
             };
             if *record_bytes == 0 || !fits || index.checked_add(*count).is_none() {

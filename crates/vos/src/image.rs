@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 use types::{Code, ContId, CsumKind, Epoch, Error, Key, Result, Unit, limits};
+use wire::cell::Stripe;
 use wire::obj::{Cond, Op, Recx, Sums, UpdateIod, UpdateValue};
 
 use crate::changes;
@@ -19,7 +20,7 @@ use crate::index::install::{DkeyContents, Timeline, each_run};
 use crate::index::past::{Facts, Kept, PastValue};
 use crate::index::slot::Single;
 use crate::payload::{Payload, Piece};
-use crate::record::{ChangeDf, FactsDf, InstallDf, RecordDf, TouchDf};
+use crate::record::{ChangeDf, FactsDf, InstallDf, PlaceDf, RecordDf, TouchDf};
 use crate::segments::Segments;
 use crate::shard::PoolShard;
 use crate::{Lsn, versions::Versions};
@@ -86,6 +87,13 @@ enum WhatDf<'a> {
         index: u64,
         count: u64,
     },
+    /// Records that are in cells of other targets.
+    Coded {
+        record_bytes: u32,
+        index: u64,
+        count: u64,
+        stripe: Stripe,
+    },
 }
 
 /// What is known of a unit as a whole.
@@ -129,12 +137,12 @@ impl<'a> ValueDf<'a> {
     fn data(&self) -> &'a [u8] {
         match self.what {
             WhatDf::Single(data) | WhatDf::Records { data, .. } => data,
-            WhatDf::Inline(_) | WhatDf::Zero { .. } => b"",
+            WhatDf::Inline(_) | WhatDf::Zero { .. } | WhatDf::Coded { .. } => b"",
         }
     }
 
-    /// What sets it.
-    fn update(&self) -> UpdateIod<'a> {
+    /// What sets it; `None` where no op does.
+    fn update(&self) -> Option<UpdateIod<'a>> {
         let recxs = |index, count| vec![Recx { index, count }];
         let value = match self.what {
             WhatDf::Inline(data) => UpdateValue::Inline(data),
@@ -145,15 +153,17 @@ impl<'a> ValueDf<'a> {
             WhatDf::Zero { record_bytes, index, count } => {
                 UpdateValue::Zero { record_bytes, recxs: recxs(index, count) }
             }
+            WhatDf::Coded { .. } => return None,
         };
-        UpdateIod { akey: self.akey, cond: Cond::NONE, value }
+        Some(UpdateIod { akey: self.akey, cond: Cond::NONE, value })
     }
 
     /// First record and the one after the last; `None` for a single value.
     fn range(&self) -> Option<(u32, u64, u64)> {
         match self.what {
             WhatDf::Records { record_bytes, index, count, .. }
-            | WhatDf::Zero { record_bytes, index, count } => {
+            | WhatDf::Zero { record_bytes, index, count }
+            | WhatDf::Coded { record_bytes, index, count, .. } => {
                 Some((record_bytes, index, index.saturating_add(count)))
             }
             _ => None,
@@ -174,6 +184,11 @@ impl<'a> ValueDf<'a> {
             }
             WhatDf::Zero { record_bytes, index, count } => {
                 index.checked_add(count).is_some() && count > 0 && record_bytes > 0
+            }
+            WhatDf::Coded { record_bytes, index, count, stripe } => {
+                let fits = index.checked_add(count).is_some() && stripe.first <= index;
+                let is_finite = count.checked_mul(record_bytes as u64).is_some();
+                fits && is_finite && count > 0 && record_bytes > 0
             }
         };
         if fits { Ok(()) } else { Err(bad("an impossible value")) }
@@ -248,6 +263,7 @@ fn encode(
                     WhatDf::Records { record_bytes, index, count, data }
                 }
                 Place::Zero => WhatDf::Zero { record_bytes, index, count },
+                &Place::Coded(stripe) => WhatDf::Coded { record_bytes, index, count, stripe },
             },
         };
         values.push(ValueDf { akey, created: *created, destroyed: *destroyed, what });
@@ -300,13 +316,13 @@ impl PoolShard {
         Ok(encode(unit, dkey, &contents, csum, &segments.slices().concat()))
     }
 
-    /// What is there of a dkey and a snapshot sees of it; its data are to be loaded.
-    async fn dkey_contents(
+    /// What is there of a dkey and a snapshot sees of it.
+    pub(crate) async fn contents_of(
         &self,
         cont: ContId,
         unit: Unit,
         dkey: &[u8],
-    ) -> Result<(DkeyContents, CsumKind, Segments)> {
+    ) -> Result<DkeyContents> {
         self.require_open(cont)?;
         self.ready_for(cont, |container| {
             if let Some(object) = container.whole(unit) {
@@ -316,8 +332,20 @@ impl PoolShard {
         .await?;
         let view = self.view(cont)?;
         let object = view.cont.whole(unit);
-        let contents =
-            object.map(|object| object.contents_of(dkey, &view.cont.versions)).unwrap_or_default();
+        let contents = object.map(|object| object.contents_of(dkey, &view.cont.versions));
+        Ok(contents.unwrap_or_default())
+    }
+
+    /// The same; its data are to be loaded.
+    async fn dkey_contents(
+        &self,
+        cont: ContId,
+        unit: Unit,
+        dkey: &[u8],
+    ) -> Result<(DkeyContents, CsumKind, Segments)> {
+        let contents = self.contents_of(cont, unit, dkey).await?;
+        // In the step in which they were found.
+        let view = self.view(cont)?;
         let mut segments = Segments::new();
         segments.kind = view.cont.sums.kind;
         let mut pushed = Ok(());
@@ -355,7 +383,7 @@ impl PoolShard {
         }
         let versions = self.versions_of(cont)?;
         keep_seen(&mut image, &versions);
-        let iods: Vec<UpdateIod<'_>> = image.values.iter().map(ValueDf::update).collect();
+        let iods: Vec<UpdateIod<'_>> = image.values.iter().filter_map(ValueDf::update).collect();
         // What only removes needs no room and is not refused for want of it.
         let ops = [match iods.is_empty() {
             true => touched(unit, dkey),
@@ -374,7 +402,7 @@ impl PoolShard {
             return Err(Error::new(Code::Busy, "the container was made anew meanwhile"));
         }
         let counts = piece_counts(&image, &payload);
-        self.note_copies(&ops);
+        self.note_copies(cont, &ops);
         let (pieces, sums) = payload.commit();
         let mut install = changes_of(&image, &pieces, &counts, cont)?;
         install.sums = sums_df(&pieces, &sums);
@@ -516,12 +544,18 @@ fn changes_of<'a>(
     for (value, count) in image.values.iter().zip(counts) {
         let (mine, rest) = pieces.split_at_checked(*count).ok_or_else(|| bad("too few pieces"))?;
         pieces = rest;
-        let ops = [Op::Update { unit, dkey, cond: Cond::NONE, iods: vec![value.update()] }];
         let (created, destroyed) = (value.created, value.destroyed);
-        changes::walk(&ops, mine, &mut |change: ChangeDf<'a>| match destroyed {
+        let mut each = |change: ChangeDf<'a>| match destroyed {
             Epoch::MAX => changes.push((created, change)),
             destroyed => past.push((created, destroyed, change)),
-        })?;
+        };
+        if let WhatDf::Coded { record_bytes, index, count, stripe } = value.what {
+            let (akey, place) = (value.akey, PlaceDf::Coded(stripe));
+            each(ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place });
+        }
+        let ops: Option<_> =
+            value.update().map(|iod| Op::Update { unit, dkey, cond: Cond::NONE, iods: vec![iod] });
+        changes::walk(ops.as_slice(), mine, &mut each)?;
     }
     let touch = |array: &ArrayDf<'a>| TouchDf::Akey(dkey, array.akey, array.epoch);
     let touches = image.arrays.iter().map(touch).collect();

@@ -45,7 +45,8 @@ impl PoolShard {
     }
 
     /// Notes that what these ops change is of groups of several members, if it is, before they are logged.
-    pub(crate) fn note_copies(&self, ops: &[Op<'_>]) {
+    pub(crate) fn note_copies(&self, cont: ContId, ops: &[Op<'_>]) {
+        ops.iter().for_each(|op| self.note_fold(cont, op));
         if !self.holds_copies() && ops.iter().any(|op| !op.unit().object.is_alone()) {
             self.log_record(&RecordDf::HoldsCopies);
             self.state.borrow_mut().holds_copies = true;
@@ -256,6 +257,12 @@ impl Shown {
         let mut range: Option<(u64, u64, bool)> = None;
         for shown in array.from(0) {
             let (zero, end) = (*shown.place == Place::Zero, shown.index + shown.count);
+            if let Place::Coded(stripe) = shown.place {
+                self.end_range(range.take(), record_bytes);
+                let of = hash::mix2(stripe.first, stripe.version.0);
+                self.items.push((hash::mix2(hash::mix2(shown.index, end), of), 0));
+                continue;
+            }
             match &mut range {
                 Some((_, last, zeros)) if *last == shown.index && *zeros == zero => *last = end,
                 _ => {
@@ -268,7 +275,7 @@ impl Shown {
                     let run = Run { at: *at, bytes: shown.count * record_bytes };
                     push(&mut self.segments, run)?;
                 }
-                Place::Zero => {}
+                Place::Zero | Place::Coded(_) => {}
             }
         }
         self.end_range(range, record_bytes);

@@ -9,6 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, Result, Unit};
+use wire::cell::Stripe;
 use wire::obj::{TxId, TxOutcome};
 
 use crate::scrub::ScrubProgress;
@@ -121,6 +122,8 @@ pub(crate) enum PlaceDf<'a> {
     Blocks(u64),
     /// They read as zero.
     Zero,
+    /// In cells of other targets.
+    Coded(Stripe),
 }
 
 /// A piece of a prepared transaction's bulk.
@@ -294,6 +297,18 @@ pub(crate) enum RecordDf<'a> {
     Lacks { since: Option<Epoch> },
     /// From here on groups of one member may have another one than was drawn for them.
     MovesSingles,
+    /// The records of a stripe give way to its name.
+    Fold {
+        cont: ContId,
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        #[serde(with = "serde_bytes", borrow)]
+        akey: &'a [u8],
+        stripe: Stripe,
+        /// Records of the stripe.
+        count: u64,
+    },
 }
 
 /// All of a dkey; what was there goes away, and so does its past.
@@ -638,6 +653,17 @@ mod tests {
             (RecordDf::Lacks { since: Some(Epoch(6)) }, vec![24, 1, 6]),
             (RecordDf::Lacks { since: None }, vec![24, 0]),
             (RecordDf::MovesSingles, vec![25]),
+            (
+                RecordDf::Fold {
+                    cont,
+                    unit,
+                    dkey,
+                    akey,
+                    stripe: Stripe { first: 5, version: Epoch(6), cell_bytes: 300 },
+                    count: 9,
+                },
+                vec![26, 7, 1, 2, 3, 4, 1, b'd', 1, b'a', 5, 6, 0xac, 2, 9],
+            ),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (
@@ -654,6 +680,10 @@ mod tests {
             ),
             (records(PlaceDf::Blocks(8)), b"\x02\x01\x02\x03\x04\x01d\x01a\x01\x05\x02\x01\x08"),
             (records(PlaceDf::Zero), b"\x02\x01\x02\x03\x04\x01d\x01a\x01\x05\x02\x02"),
+            (
+                records(PlaceDf::Coded(Stripe { first: 4, version: Epoch(6), cell_bytes: 3 })),
+                b"\x02\x01\x02\x03\x04\x01d\x01a\x01\x05\x02\x03\x04\x06\x03",
+            ),
             (
                 ChangeDf::PunchRecords { unit, dkey, akey, index: 5, count: 2 },
                 b"\x03\x01\x02\x03\x04\x01d\x01a\x05\x02",

@@ -145,6 +145,7 @@ impl Recovery {
                 RecordDf::Sweep { .. }
                     | RecordDf::RollBack { .. }
                     | RecordDf::Join { .. }
+                    | RecordDf::Fold { .. }
                     | RecordDf::Install(_)
                     | RecordDf::InstallFacts { .. }
             );
@@ -174,6 +175,7 @@ impl Recovery {
         let cont = match record {
             RecordDf::Apply { cont, .. }
             | RecordDf::Join { cont, .. }
+            | RecordDf::Fold { cont, .. }
             | RecordDf::Sweep { cont, .. }
             | RecordDf::RollBack { cont, .. }
             | RecordDf::InstallFacts { cont, .. } => *cont,
@@ -193,7 +195,7 @@ impl Recovery {
                 changes.iter().for_each(|change| touch(container, change));
                 Ok(())
             }
-            RecordDf::Join { unit, dkey, akey, .. } => {
+            RecordDf::Join { unit, dkey, akey, .. } | RecordDf::Fold { unit, dkey, akey, .. } => {
                 touch(container, &ChangeDf::PunchAkey { unit: *unit, dkey, akey });
                 Ok(())
             }

@@ -14,7 +14,8 @@ use std::rc::Rc;
 use env::AlignedBuf;
 use futures_util::future::join_all;
 use types::sums::{SUM_CHUNK_BYTES, SumRun};
-use types::{Code, CsumKind, Error, Result};
+use types::{Code, ContId, CsumKind, Error, Result, Unit};
+use wire::cell::Stripe;
 use wire::obj::BulkSums;
 
 use crate::payload::{Core, Medium};
@@ -32,6 +33,21 @@ enum Segment {
     /// Part of the device, once loaded with the blocks it touches.
     Disk(Run, Option<AlignedBuf>),
     Zero(u64),
+    /// Bytes of a stripe, once they are gathered.
+    Coded(Box<CodedPart>, Option<Vec<u8>>),
+}
+
+/// Bytes of a stripe that are in cells of other targets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CodedPart {
+    pub cont: ContId,
+    pub unit: Unit,
+    pub dkey: Vec<u8>,
+    pub akey: Vec<u8>,
+    pub stripe: Stripe,
+    /// First byte in the stripe.
+    pub at: u64,
+    pub bytes: u64,
 }
 
 /// Pieces of fetched data, in bulk order.
@@ -138,8 +154,8 @@ impl Segments {
         }
     }
 
-    /// The bytes, in order. Panics when something is still on the device: call
-    /// [`Segments::load`] first.
+    /// The bytes, in order. Panics when something is still on the device or in cells: call
+    /// [`Segments::load`] first, and set what [`Segments::coded`] tells.
     pub fn slices(&self) -> Vec<&[u8]> {
         let mut out = Vec::with_capacity(self.segments.len());
         let part = |run: &Run, loaded| {
@@ -151,6 +167,9 @@ impl Segments {
                 Segment::Copied(range) => out.push(&self.copied[range.clone()]),
                 Segment::Arena(run) => out.push(part(run, None)),
                 Segment::Disk(run, loaded) => out.push(part(run, loaded.as_ref())),
+                Segment::Coded(_, gathered) => {
+                    out.push(gathered.as_deref().expect("bytes of cells must be gathered first"));
+                }
                 Segment::Zero(bytes) => {
                     let mut left = *bytes as usize;
                     while left > 0 {
@@ -204,6 +223,12 @@ impl Segments {
             match segment {
                 Segment::Copied(range) => {
                     for chunk in self.copied[range.clone()].chunks(SUM_CHUNK_BYTES) {
+                        out.push_made(chunk);
+                    }
+                }
+                Segment::Coded(_, gathered) => {
+                    let bytes = gathered.as_deref().unwrap_or_default();
+                    for chunk in bytes.chunks(SUM_CHUNK_BYTES) {
                         out.push_made(chunk);
                     }
                 }
@@ -283,6 +308,19 @@ impl Segments {
         self.copied.extend_from_slice(bytes);
         self.bytes += bytes.len() as u64;
         self.segments.push(Segment::Copied(start..self.copied.len()));
+    }
+
+    pub(crate) fn push_coded(&mut self, part: CodedPart) {
+        self.bytes += part.bytes;
+        self.segments.push(Segment::Coded(Box::new(part), None));
+    }
+
+    /// What is in cells of other targets and was not gathered yet. To be set, with as many bytes, before [`Segments::slices`].
+    pub fn coded(&mut self) -> impl Iterator<Item = (&CodedPart, &mut Option<Vec<u8>>)> {
+        self.segments.iter_mut().filter_map(|segment| match segment {
+            Segment::Coded(part, bytes @ None) => Some((&**part, bytes)),
+            _ => None,
+        })
     }
 
     pub(crate) fn push_zeros(&mut self, bytes: u64) {

@@ -10,6 +10,7 @@ use wire::obj::{Batch, ObjectList, Op, PoolShardStat, ReadCheck, Sums, TxId, TxO
 use wire::store::AggregationStat;
 
 use crate::contents::{Contents, pieces_df, sums_df};
+use crate::fold::FoldNotes;
 use crate::index::{Effects, bucket};
 use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
@@ -97,6 +98,8 @@ pub struct PoolShard {
     effects: RefCell<Effects>,
     /// What reads must not show yet.
     pub(crate) unsettled: RefCell<Unsettled>,
+    /// Where something may be folded.
+    pub(crate) fold_notes: RefCell<FoldNotes>,
     pub(crate) me: Weak<PoolShard>,
 }
 
@@ -158,6 +161,7 @@ impl PoolShard {
             sweeping: Cell::new(false),
             effects: RefCell::default(),
             unsettled: RefCell::default(),
+            fold_notes: RefCell::default(),
             me: me.clone(),
         });
         if shard.pages.is_some() {
@@ -470,7 +474,7 @@ impl PoolShard {
         self.require_cont(cont)?;
         self.require_open(cont)?;
         self.check_payload(cont, ops, &payload)?;
-        self.note_copies(ops);
+        self.note_copies(cont, ops);
         let (pieces, sums) = payload.commit();
         let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, effects| {
@@ -628,7 +632,7 @@ impl PoolShard {
         if self.state.borrow().prepared.contains_key(&tx) {
             return Ok(self.last_lsn());
         }
-        self.note_copies(&decoded.ops);
+        self.note_copies(cont, &decoded.ops);
         let (pieces, sums) = payload.commit();
         let (lsn, ()) = self.change(|state, _| {
             self.fill_sums(&pieces, &sums);
@@ -668,6 +672,7 @@ impl PoolShard {
         if !self.state.borrow().prepared.contains_key(&tx) {
             return Ok(self.last_lsn());
         }
+        self.note_folds_of_part(tx);
         let origin = origin.map(Origin::durable);
         let (lsn, ()) = self.change(|state, effects| {
             state.decide(tx, outcome, origin, orphans, effects)?;

@@ -18,7 +18,7 @@ use crate::index::at::{ArrayRef, ObjectAt};
 use crate::index::extent::{ArrayValue, ReadPart};
 use crate::index::slot::{AkeyRef, DkeyRef};
 use crate::payload::Core;
-use crate::segments::Segments;
+use crate::segments::{CodedPart, Segments};
 
 /// A look at one container between two changes; nothing may be awaited while it lives.
 pub struct View<'a> {
@@ -147,9 +147,10 @@ impl View<'_> {
             let value = found.and_then(|dkey| dkey.akey(iod.akey));
             check::check_akey(value, cond)?;
             check::check_want(value, &iod.want)?;
+            let of = (unit, dkey, iod.akey);
             let mut fetched = match data_wanted {
-                true => self.fetch_one(value, &iod.want, segments)?,
-                false => self.fetch_one(value, &FetchWant::Probe, segments)?,
+                true => self.fetch_one(of, value, &iod.want, segments)?,
+                false => self.fetch_one(of, value, &FetchWant::Probe, segments)?,
             };
             if let FetchWant::Sparse { recxs, .. } = &iod.want
                 && let Some(array) = value.and_then(|value| value.array())
@@ -165,6 +166,7 @@ impl View<'_> {
 
     fn fetch_one(
         &self,
+        of: (Unit, &[u8], &[u8]),
         value: Option<AkeyRef<'_>>,
         want: &FetchWant,
         segments: &mut Segments,
@@ -176,14 +178,14 @@ impl View<'_> {
                 // Nothing is there: all asked-for records are zeros.
                 let empty = ArrayValue::new((*record_bytes).max(1));
                 if *record_bytes > 0 {
-                    self.read_array(ArrayRef::Head(&empty), recxs, segments)?;
+                    self.read_array(of, ArrayRef::Head(&empty), recxs, segments)?;
                 }
             }
             return Ok(FetchedOwned { epoch: Epoch::ZERO, value: FetchedValue::Absent });
         };
         if let Some(array) = value.array() {
             if let FetchWant::Array { recxs, .. } | FetchWant::Sparse { recxs, .. } = want {
-                self.read_array(array, recxs, segments)?;
+                self.read_array(of, array, recxs, segments)?;
             }
             let (record_bytes, end) = (array.record_bytes(), array.end());
             let value = FetchedValue::Array { record_bytes, end };
@@ -224,6 +226,7 @@ impl View<'_> {
 
     fn read_array(
         &self,
+        (unit, dkey, akey): (Unit, &[u8], &[u8]),
         array: ArrayRef<'_>,
         recxs: &[Recx],
         segments: &mut Segments,
@@ -240,6 +243,12 @@ impl View<'_> {
                     pushed = segments.push_run(self.core, run);
                 }
                 ReadPart::Blocks(_) => {}
+                ReadPart::Coded(stripe, part) => {
+                    let cont = self.cont.id;
+                    let (dkey, akey) = (dkey.to_vec(), akey.to_vec());
+                    let (at, bytes) = (part.at, part.bytes);
+                    segments.push_coded(CodedPart { cont, unit, dkey, akey, stripe, at, bytes });
+                }
                 ReadPart::Zero(bytes) | ReadPart::Hole(bytes) => segments.push_zeros(bytes),
             });
             pushed?;
@@ -345,7 +354,9 @@ fn holes_of(array: ArrayRef<'_>, recxs: &[Recx]) -> Result<Vec<Recx>> {
             let (bytes, hole) = match part {
                 ReadPart::Inline(data) => (data.len() as u64, false),
                 ReadPart::Blocks(run) => (run.bytes, false),
-                ReadPart::Zero(bytes) => (bytes, false),
+                ReadPart::Zero(bytes) | ReadPart::Coded(_, crate::space::Run { bytes, .. }) => {
+                    (bytes, false)
+                }
                 ReadPart::Hole(bytes) => (bytes, true),
             };
             let count = bytes / record;

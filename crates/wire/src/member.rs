@@ -60,6 +60,24 @@ pub enum MemberAsk<'a> {
     },
     /// The digest of what readers are shown of a unit, whoever leads it. The reply is a `u64`.
     Digest { cont: ContId, unit: Unit },
+    /// Units with cells, of which the asker has or is to have some, of groups that the target leads, after `after`, in
+    /// [`Unit::list_order`]. The reply is a [`UnitList`].
+    CellUnits {
+        cont: ContId,
+        after: Option<Unit>,
+        /// Most units in the answer.
+        count_max: u32,
+    },
+    /// The stripes of a unit that the target leads, of dkeys after `after` in an order of the unit's: all that its array values
+    /// name, and those of what snapshots see. The reply is a [`crate::cell::StripeList`].
+    Stripes {
+        cont: ContId,
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        after: Option<&'a [u8]>,
+        /// Most dkeys looked at.
+        count_max: u32,
+    },
 }
 
 /// What a leader has beside units.

@@ -569,6 +569,8 @@ pub enum Request<'a> {
     Orders(#[serde(borrow)] crate::order::Orders<'a>),
     /// From a target to another; see [`crate::member`].
     Member(#[serde(borrow)] crate::member::MemberRequest<'a>),
+    /// From a target to another; see [`crate::cell`].
+    Cell(#[serde(borrow)] crate::cell::CellRequest<'a>),
 }
 
 /// A message that needs no answer.

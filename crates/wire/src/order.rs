@@ -120,4 +120,16 @@ pub enum Order<'a> {
         #[serde(borrow)]
         answers: Vec<OrderOrigin<'a>>,
     },
+    /// Let a stripe's records give way to its name: its cells are kept. No effect where they are not as they were.
+    Fold {
+        cont: ContId,
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        #[serde(with = "serde_bytes", borrow)]
+        akey: &'a [u8],
+        stripe: crate::cell::Stripe,
+        /// Records of the stripe.
+        count: u64,
+    },
 }

@@ -9,6 +9,7 @@ pub enum RequestKind {
     Lock,
     Orders,
     Member,
+    Cell,
     /// Another, or nonsense: decoding will tell.
     Other,
 }
@@ -26,6 +27,7 @@ impl RequestKind {
             Some(11) => RequestKind::Lock,
             Some(16) => RequestKind::Orders,
             Some(17) => RequestKind::Member,
+            Some(18) => RequestKind::Cell,
             _ => RequestKind::Other,
         }
     }

@@ -104,7 +104,8 @@ test_ids(const char *label)
 	CHECK_EQ(made(coh, DAOS_OT_MULTI_HASHED, OC_S1, 0), -DER_INVAL);
 	CHECK_EQ(made(coh, DAOS_OT_ARRAY_BYTE, OC_SX, 0), -DER_INVAL);
 	CHECK_EQ(made(coh, DAOS_OT_MULTI_HASHED, OC_RP_4G1, 0), -DER_INVAL);
-	CHECK_EQ(made(coh, DAOS_OT_MULTI_HASHED, OC_EC_2P1G1, 0), -DER_NOSYS);
+	CHECK_EQ(made(coh, DAOS_OT_MULTI_HASHED, OC_EC_2P1G1, 0), OC_EC_2P1G1);
+	CHECK_EQ(made(coh, DAOS_OT_MULTI_HASHED, OC_EC_4P1G1, 0), -DER_INVAL);
 
 	/* An id of another container's. */
 	snprintf(name, sizeof(name), "%s-rf0", label);

@@ -75,7 +75,7 @@ ids(void)
 	CHECK_EQ(daos_obj_generate_oid(coh, &oid, DAOS_OT_MULTI_HASHED, 0x7000001, 0, 0), -DER_INVAL);
 	CHECK_EQ(daos_obj_generate_oid(coh, NULL, DAOS_OT_MULTI_HASHED, OC_S1, 0, 0), -DER_INVAL);
 	CHECK_EQ(daos_obj_generate_oid(poh, &oid, DAOS_OT_MULTI_HASHED, OC_S1, 0, 0), -DER_NO_HDL);
-	CHECK_EQ(daos_obj_generate_oid(coh, &oid, DAOS_OT_MULTI_HASHED, OC_EC_2P1G1, 0, 0), -DER_NOSYS);
+	CHECK_EQ(daos_obj_generate_oid(coh, &oid, DAOS_OT_MULTI_HASHED, OC_EC_16P2G1, 0, 0), -DER_INVAL);
 
 	oid = new_id(DAOS_OT_MULTI_HASHED, OC_S1);
 	CHECK_EQ(daos_obj_open(coh, oid, DAOS_OO_RW, NULL, NULL), -DER_INVAL);

@@ -85,9 +85,9 @@ fn properties_are_checked() {
         (ContProps { rd_fac: 6, ..base() }, "0 to 5", Code::Inval),
         (ContProps { rd_fac: 1, ..base() }, "rd_fac", Code::Redundancy),
         (ContProps { oclass: class("RP_6G1"), ..base() }, "'oclass'", Code::Redundancy),
-        (ContProps { dir_oclass: class("EC_2P1GX"), ..base() }, "'dir_oclass'", Code::NotSupported),
+        (ContProps { dir_oclass: class("EC_8P2GX"), ..base() }, "'dir_oclass'", Code::Redundancy),
         (
-            ContProps { file_oclass: class("EC_2P1G1"), ..base() },
+            ContProps { file_oclass: class("EC_2P1GX+1MiB"), ..base() },
             "'file_oclass'",
             Code::NotSupported,
         ),

@@ -102,7 +102,7 @@ fn the_targets_of_a_silent_engine_are_down_until_it_is_back() {
     assert_eq!(system.fails(caught_up(3, 3), "has map 6, not 3"), Code::Stale);
     // Somebody else may lead since the last map.
     system.run(caught_up(2, 6)).unwrap();
-    assert_eq!(system.fails(caught_up(3, 6), "not behind"), Code::Stale);
+    assert_eq!(system.fails(caught_up(3, 6), "has map 7, not 6"), Code::Stale);
     system.run(caught_up(3, 7)).unwrap();
     assert!(map(&system).0.iter().all(|target| target.0 == TargetState::Up));
     assert_eq!(query(&system).members_version, 6);

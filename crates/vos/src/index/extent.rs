@@ -8,11 +8,13 @@
 use std::ops::Bound;
 
 use types::Epoch;
+use wire::cell::Stripe;
 
 use super::past::PastValue;
 use super::{Effects, cost};
 use crate::ordered::OrdMap;
 use crate::space::{BlockChange, Run};
+use crate::versions::Versions;
 
 /// Inline neighbours are joined up to this size, bytes.
 const JOINED_BYTES_MAX: usize = 2048;
@@ -25,6 +27,8 @@ pub(crate) enum Place {
     Blocks(u64),
     /// Nowhere: they read as zero.
     Zero,
+    /// In cells of other targets, under this name.
+    Coded(Stripe),
 }
 
 /// A written range of records.
@@ -69,6 +73,8 @@ pub(crate) enum ReadPart<'a> {
     Inline(&'a [u8]),
     /// Bytes of the data area.
     Blocks(Run),
+    /// Bytes of a stripe, from this one of it on.
+    Coded(Stripe, Run),
     /// This many bytes of zero.
     Zero(u64),
     /// This many bytes that were never written; they read as zero.
@@ -193,7 +199,7 @@ impl ArrayValue {
         let (mut next, mut epoch) = (index, Epoch::ZERO);
         let mut in_place = false;
         for (start, extent) in self.from(index).take_while(|(start, _)| *start < end) {
-            if start != next || extent.place == Place::Zero {
+            if start != next || matches!(extent.place, Place::Zero | Place::Coded(_)) {
                 return;
             }
             in_place |= start == index && extent.place == Place::Blocks(at);
@@ -219,6 +225,41 @@ impl ArrayValue {
         effects.scm += cost::EXTENT as i64;
         effects.bytes += extent.stored_bytes(self.record_bytes) as i64;
         self.extents.insert_new(index, extent);
+    }
+
+    /// The newest epoch of the records `[first, first + count)`, if all of them have bytes and no snapshot lies between them;
+    /// and whether they are one folded stripe already.
+    pub(crate) fn foldable(
+        &self,
+        first: u64,
+        count: u64,
+        versions: &Versions,
+    ) -> Option<(Epoch, bool)> {
+        let end = first.checked_add(count)?;
+        let (mut next, mut oldest, mut newest) = (first, Epoch::MAX, Epoch::ZERO);
+        let mut is_folded = true;
+        for (start, extent) in self.from(first).take_while(|(start, _)| *start < end) {
+            if start > next || extent.place == Place::Zero {
+                return None;
+            }
+            next = start + extent.count;
+            (oldest, newest) = (oldest.min(extent.epoch), newest.max(extent.epoch));
+            is_folded &= matches!(&extent.place, Place::Coded(stripe)
+                if stripe.first == first && start == first && next == end);
+        }
+        let is_whole = next >= end && count > 0;
+        (is_whole && !versions.sees(oldest, newest)).then_some((newest, is_folded))
+    }
+
+    /// Lets the records of a stripe, which are [`ArrayValue::foldable`], give way to its name. What is read stays the same, and
+    /// no epoch changes but those of the records, of which the greatest counts.
+    pub(crate) fn fold(&mut self, stripe: Stripe, count: u64, effects: &mut Effects) {
+        // Not kept: the name shows what these did.
+        self.carve(stripe.first, stripe.first + count, Epoch::ZERO, effects);
+        let extent = Extent { count, epoch: stripe.version, place: Place::Coded(stripe) };
+        effects.scm += cost::EXTENT as i64;
+        effects.bytes += extent.stored_bytes(self.record_bytes) as i64;
+        self.extents.insert_new(stripe.first, extent);
     }
 
     /// Appends a small inline extent to an inline neighbour that ends where it begins. Two that a
@@ -322,6 +363,7 @@ impl ArrayValue {
                 }
                 Place::Blocks(at) => Place::Blocks(at + from * record),
                 Place::Zero => Place::Zero,
+                Place::Coded(stripe) => Place::Coded(*stripe),
             },
         };
         for (from, count) in [(0, left), (skip, right)] {
@@ -412,6 +454,9 @@ pub(crate) fn read_parts<'a>(
             Place::Inline(all) => ReadPart::Inline(&all[skip as usize..(skip + bytes) as usize]),
             Place::Blocks(block) => ReadPart::Blocks(Run { at: block + skip, bytes }),
             Place::Zero => ReadPart::Zero(bytes),
+            Place::Coded(stripe) => {
+                ReadPart::Coded(*stripe, Run { at: (at - stripe.first) * record, bytes })
+            }
         });
         at = stop;
     }
@@ -484,6 +529,7 @@ mod tests {
                     read.extend_from_slice(&device[run.at as usize..(run.at + run.bytes) as usize])
                 }
                 ReadPart::Zero(bytes) | ReadPart::Hole(bytes) => read.resize(read.len() + bytes as usize, 0),
+                ReadPart::Coded(..) => unreachable!("nothing is folded"),
             });
             prop_assert_eq!(read.len(), RECORDS * record);
             for (at, slot) in model.iter().enumerate() {

@@ -6,6 +6,7 @@
 //! tells apart. Joining a group changes nothing that can be read.
 
 use types::{ContId, Epoch, Unit};
+use wire::cell::Stripe;
 
 use super::bucket::Scope;
 use super::extent::{ArrayValue, Place};
@@ -125,7 +126,7 @@ impl ArrayValue {
             let at = match extent.place {
                 Place::Inline(_) => None,
                 Place::Blocks(at) => Some(at),
-                Place::Zero => {
+                Place::Zero | Place::Coded(_) => {
                     goes_on = None;
                     continue;
                 }
@@ -161,7 +162,7 @@ impl ArrayValue {
                 Place::Blocks(at) => Some(at),
                 _ => None,
             };
-            let kept = extent.place != Place::Zero;
+            let kept = !matches!(extent.place, Place::Zero | Place::Coded(_));
             kept.then_some(Member { index, count: extent.count, epoch: extent.epoch, at })
         });
         now.eq(group.members.iter().cloned().map(Some))
@@ -179,6 +180,17 @@ impl Container {
 }
 
 impl Index {
+    /// Lets records give way to the name of their stripe; see [`ArrayValue::fold`]. No effect when there is no such array.
+    pub(crate) fn fold(
+        &mut self,
+        name: &ArrayName,
+        stripe: Stripe,
+        count: u64,
+        effects: &mut Effects,
+    ) {
+        self.replace(name, effects, |array, fx| array.fold(stripe, count, fx));
+    }
+
     /// Makes one extent of those in a range; see [`ArrayValue::join_range`]. No effect when there
     /// is no such array.
     pub(crate) fn join(
@@ -188,6 +200,16 @@ impl Index {
         count: u64,
         at: u64,
         effects: &mut Effects,
+    ) {
+        self.replace(name, effects, |array, fx| array.join_range(index, count, at, fx));
+    }
+
+    /// A change of where an array's records are.
+    fn replace(
+        &mut self,
+        name: &ArrayName,
+        effects: &mut Effects,
+        change: impl FnOnce(&mut ArrayValue, &mut Effects),
     ) {
         let Some(container) = self.conts.get_mut(&name.cont) else { return };
         effects.places_blocks = true;
@@ -201,7 +223,7 @@ impl Index {
                     return;
                 }
                 if let Some(Akey::Array(array)) = slot.full().akeys.get_mut(&*name.akey) {
-                    array.join_range(index, count, at, fx);
+                    change(array, fx);
                 }
             });
         self.count(&delta);

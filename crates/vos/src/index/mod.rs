@@ -277,6 +277,7 @@ pub(crate) fn new_value<'a>(
                 PlaceDf::Inline(bytes) => Place::Inline(bytes.into()),
                 PlaceDf::Blocks(at) => Place::Blocks(at),
                 PlaceDf::Zero => Place::Zero,
+                PlaceDf::Coded(stripe) => Place::Coded(stripe),
             };
             Some((unit, dkey, akey, NewValue::Records { record_bytes, index, count, place }))
         }

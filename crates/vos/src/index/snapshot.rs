@@ -134,6 +134,7 @@ fn add_value<'a>(
                     Place::Inline(bytes) => PlaceDf::Inline(bytes),
                     Place::Blocks(at) => PlaceDf::Blocks(*at),
                     Place::Zero => PlaceDf::Zero,
+                    Place::Coded(stripe) => PlaceDf::Coded(*stripe),
                 };
                 let record_bytes = array.record_bytes;
                 let count = extent.count;
@@ -172,6 +173,7 @@ fn add_past<'a>(dkey: &'a [u8], past: &'a PastDkey, out: &mut Vec<(Epoch, Epoch,
                 Place::Inline(bytes) => PlaceDf::Inline(bytes),
                 Place::Blocks(at) => PlaceDf::Blocks(*at),
                 Place::Zero => PlaceDf::Zero,
+                Place::Coded(stripe) => PlaceDf::Coded(*stripe),
             };
             let (record_bytes, count) = (piece.record_bytes, piece.count);
             let change = ChangeDf::Records { unit, dkey, akey, record_bytes, index, count, place };

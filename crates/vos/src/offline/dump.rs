@@ -40,6 +40,10 @@ pub enum Place {
         at: u64,
     },
     Zero,
+    /// In cells of other targets.
+    Coded {
+        stripe: wire::cell::Stripe,
+    },
 }
 
 /// One line of a dump. Keys are text, with `\xNN` for other bytes; integer dkeys are numbers.
@@ -198,6 +202,7 @@ fn items(
                     extent::Place::Inline(_) => Place::Index,
                     extent::Place::Blocks(at) => Place::Data { at },
                     extent::Place::Zero => Place::Zero,
+                    extent::Place::Coded(stripe) => Place::Coded { stripe },
                 },
             })
         }),

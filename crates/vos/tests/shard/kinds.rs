@@ -45,6 +45,7 @@ fn an_akey_changes_its_kind_with_a_punch_before_it_only() {
         drop((shard, store));
         let store = open(&env, u64::MAX).await.unwrap();
         let shard = store.open_shard(POOL).await.unwrap();
+        shard.ready(CONT, &[], &[Op::Stat { unit }]).await.unwrap();
         assert_eq!(shard.view(CONT).unwrap().tail(unit).unwrap().end, 3);
         assert_eq!(shard.space_audit().unwrap().map(|(a, b)| a == b), Some(true));
     });

@@ -6,6 +6,7 @@ mod crash;
 mod erase;
 mod faults;
 mod flips;
+mod fold;
 mod full;
 mod histories;
 mod images;

@@ -6,6 +6,7 @@ use types::Histogram;
 use types::sums::SumRun;
 use types::{ClientId, ContId, CsumKind, Durability, Epoch, Oid, PoolId, TargetId, Unit};
 use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
+use wire::cell::{CellAsk, CellRequest, Stripe, StripeList, StripeOf};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
@@ -23,6 +24,7 @@ const UNIT: Unit = Unit { object: OID, group: 300, cell: 2 };
 const POOL: PoolId = PoolId(5);
 const CONT: ContId = ContId(7);
 const TX: TxId = TxId { client: ClientId(0xabcd), seq: 21 };
+const STRIPE: Stripe = Stripe { first: 300, version: Epoch(88), cell_bytes: 65_536 };
 const RANGE: Recx = Recx { index: 4096, count: 300 };
 
 fn batch<'a>(ops: Vec<Op<'a>>) -> Batch<'a> {
@@ -222,6 +224,7 @@ fn orders(visitor: &mut impl Visitor) {
         Order::Install { cont: CONT, unit: UNIT, dkey: b"d" },
         Order::InstallFacts { cont: CONT, unit: UNIT },
         Order::Answers { answers: origin.into_iter().collect() },
+        Order::Fold { cont: CONT, unit: UNIT, dkey: b"d", akey: b"a", stripe: STRIPE, count: 300 },
     ];
     let encoded: Vec<Vec<u8>> = orders.iter().map(wire::encode).collect();
     let at = |order| OrderAt { number: 9, order: Bytes::new(order), bulk_bytes: 5 };
@@ -237,6 +240,11 @@ fn orders(visitor: &mut impl Visitor) {
         ("notes", MemberAsk::Notes),
         ("answers", MemberAsk::Answers { after: Some(TX), count_max: 300 }),
         ("digest", MemberAsk::Digest { cont: CONT, unit: UNIT }),
+        ("cell_units", MemberAsk::CellUnits { cont: CONT, after: Some(UNIT), count_max: 300 }),
+        (
+            "stripes",
+            MemberAsk::Stripes { cont: CONT, unit: UNIT, after: Some(b"d"), count_max: 300 },
+        ),
     ];
     for (name, ask) in asks {
         let asked = MemberRequest { pool, map_version: 4, member: from, newest: epoch, ask };
@@ -250,6 +258,24 @@ fn orders(visitor: &mut impl Visitor) {
     let txs = vec![TxId { client: types::ClientId(3), seq: 4 }];
     let notes = Notes { conts: vec![CONT], parts: txs.clone(), decisions: txs };
     visitor.message("reply.member.notes", notes);
+    for (name, ask) in [("put", CellAsk::Put), ("get", CellAsk::Get { at: 5, bytes: 300 })] {
+        let cell = CellRequest {
+            pool,
+            map_version: 4,
+            from,
+            cont: CONT,
+            unit: UNIT,
+            dkey: b"d",
+            akey: b"a",
+            stripe: STRIPE,
+            ask,
+        };
+        visitor.message(&format!("request.cell.{name}"), Request::Cell(cell));
+    }
+    let stripe =
+        StripeOf { dkey: b"d".to_vec().into(), akey: b"a".to_vec().into(), stripe: STRIPE };
+    let stripes = StripeList { stripes: vec![stripe], next: Some(b"e".to_vec().into()) };
+    visitor.message("reply.member.stripes", stripes);
 }
 
 fn locks(visitor: &mut impl Visitor) {

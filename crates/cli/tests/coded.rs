@@ -1,0 +1,80 @@
+//! A container whose files have an erasure code, while engines are killed and others take their place.
+
+mod harness;
+
+use harness::{System, noise};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+fn kill(system: &System, engine: u32) {
+    let path = system.dir().join(format!("engine{engine}/engine.pid"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let pid: i32 = text.split_whitespace().next().unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+fn tree(dir: &Path, seed: u64) {
+    std::fs::create_dir_all(dir.join("a/b")).unwrap();
+    for number in 0..12u64 {
+        let bytes = [0, 10, 5_000, 131_072, 1_300_000, 3_000_000][number as usize % 6];
+        std::fs::write(dir.join("a/b").join(format!("f{number}")), noise(seed + number, bytes))
+            .unwrap();
+    }
+}
+
+fn used(system: &System) -> u64 {
+    let pool = system.json(&["pool", "query", "tank"]);
+    pool["nvme_bytes"].as_u64().unwrap() - pool["nvme_free_bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn coded_files_take_less_room_and_outlive_engines() {
+    let system = System::up(4, 1);
+    system.ok(&["pool", "create", "tank", "--size", "900MiB"]);
+    let create = ["cont", "create", "tank", "home", "--rd-fac", "1", "--file-oclass", "EC_2P1GX"];
+    system.ok(&create);
+    let (first, second) = (system.path("first"), system.path("second"));
+    tree(&first, 1);
+    tree(&second, 100);
+    let url = |name: &str| format!("azk://tank/home/{name}");
+    let put = |from: &Path, to: &str| {
+        system.ok(&["fs", "cp", "-rT", "--verify", from.to_str().unwrap(), &url(to)]);
+    };
+    let get = |from: &str, expected: &Path| {
+        let back = system.path("back");
+        system.ok(&["fs", "cp", "-rT", &url(from), back.to_str().unwrap()]);
+        let diff = std::process::Command::new("diff").arg("-r").args([&back, expected]).output();
+        let diff = diff.unwrap();
+        assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+        std::fs::remove_dir_all(back).unwrap();
+    };
+    let before = used(&system);
+    std::fs::write(system.path("big"), noise(7, 32 << 20)).unwrap();
+    system.ok(&["fs", "cp", system.path("big").to_str().unwrap(), &url("big")]);
+    // Two copies first, then cells: half as much as the file beside it.
+    while used(&system) - before > (50 << 20) {
+        thread::sleep(Duration::from_millis(100));
+    }
+    put(&first, "one");
+    let stat = &system.json(&["fs", "stat", &url("big")])[0];
+    assert_eq!(stat["oclass"], "EC_2P1GX", "{stat}");
+    kill(&system, 2);
+    get("one", &first);
+    put(&second, "two");
+    get("two", &second);
+    system.ok(&["fs", "cp", &url("big"), system.path("again").to_str().unwrap()]);
+    assert_eq!(std::fs::read(system.path("again")).unwrap(), noise(7, 32 << 20));
+    // Others take the place of the one that is gone, so that another one may go.
+    system.ok(&["pool", "exclude", "tank", "--rank", "2"]);
+    system.ok(&["pool", "rebuild", "status", "tank", "--wait"]);
+    kill(&system, 3);
+    get("one", &first);
+    get("two", &second);
+    system.ok(&["fs", "cp", &url("big"), system.path("later").to_str().unwrap()]);
+    assert_eq!(std::fs::read(system.path("later")).unwrap(), noise(7, 32 << 20));
+    system.ok(&["up"]);
+    let check = system.json(&["fs", "check", "azk://tank/home"]);
+    assert_eq!(check["clean"], true, "{check}");
+}

@@ -1,0 +1,380 @@
+//! Having the cells that a target is to have, and no others.
+//!
+//! Who leads a group knows the stripes that arrays name. A target that was away, or is to stand in for another one, puts together the cells
+//! that it lacks from those of the others, before it counts as a member. And every target does so from time to time, and drops cells of
+//! stripes that nothing names any more: what was overwritten or removed, and what somebody wrote who never came to name it.
+//!
+//! A cell is dropped only when it is older than any fold that may still name it takes, and its leader, under the newest
+//! map that this target knows, does not name it. Who keeps a cell for somebody with a newer map takes that first.
+
+use crate::cells::{StripeAt, cells_of};
+use crate::target::{Target, TargetPool};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Code, ContId, Epoch, Error, Result, TargetId, Unit};
+use wire::cell::{Stripe, StripeList, cell_unit, of_cell_akey};
+use wire::map::PoolMap;
+use wire::member::{MemberAsk, UnitList};
+use wire::obj::{Cond, Op};
+
+/// Units or dkeys asked for at once.
+const LIST_COUNT: u32 = 1024;
+/// Pause between two looks for cells that nothing names.
+const PAUSE: Duration = Duration::from_secs(30);
+/// Younger cells may still be named.
+const AGE_MIN: Duration = Duration::from_secs(60);
+
+/// Units whose cells were looked at: with what epoch of theirs, under which map.
+pub(crate) type Audited = BTreeMap<(ContId, Unit), (Epoch, u32)>;
+
+/// Stripes by dkey and akey.
+type Named = BTreeMap<Vec<u8>, BTreeSet<(Vec<u8>, Stripe)>>;
+
+impl Target {
+    /// The cell of a unit that this target has, or is to have.
+    fn own_cells(&self, map: &PoolMap, unit: Unit) -> Vec<usize> {
+        own_cells(self.id, map, unit)
+    }
+
+    /// True when this target is not to have this cell.
+    pub(crate) fn is_strange_cell(&self, map: &PoolMap, unit: Unit) -> bool {
+        let of = Unit { cell: 0, ..unit };
+        !self.own_cells(map, of).contains(&(unit.cell as usize - 1))
+    }
+
+    /// For another target: units with cells that it has or is to have.
+    pub(crate) async fn cell_units_for(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        member: TargetId,
+        after: Option<Unit>,
+        count_max: usize,
+    ) -> Result<UnitList> {
+        if !ctx.shard.holds_copies() {
+            return Ok(UnitList::default());
+        }
+        let map = ctx.map()?;
+        let (found, complete) = ctx.shard.list_units(cont, after, count_max).await?;
+        let next = if complete { None } else { found.last().map(|(unit, _)| *unit) };
+        let is_meant = |unit: &Unit| {
+            !unit.is_cell()
+                && unit.object.cells().is_some()
+                && self.leads(ctx, *unit)
+                && !own_cells(member, &map, *unit).is_empty()
+        };
+        let units = found.into_iter().filter(|(unit, _)| is_meant(unit)).collect();
+        Ok(UnitList { units, next })
+    }
+
+    /// Stripes of some dkeys of a unit.
+    pub(crate) async fn stripes_of(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        unit: Unit,
+        after: Option<&[u8]>,
+        count_max: usize,
+    ) -> Result<StripeList> {
+        let (keys, complete) = ctx.shard.list_keys(cont, unit, after, count_max).await?;
+        let mut list = StripeList::default();
+        for (key, _) in &keys {
+            list.stripes.extend(ctx.shard.stripes_of(cont, unit, key).await?);
+        }
+        if !complete {
+            list.next = keys.last().map(|(key, _)| key.clone().into());
+        }
+        Ok(list)
+    }
+
+    /// Ends well when this target led under a map when it had done all that it has: its followers have heard it.
+    pub(crate) async fn still_leads(&self, ctx: &TargetPool, map_version: u32) -> Result<()> {
+        ctx.shard.durable(ctx.shard.last_lsn()).await?;
+        ctx.streams.wait_for(ctx.streams.last()).await?;
+        match ctx.map_version() == map_version {
+            true => Ok(()),
+            false => Err(Error::bare(Code::Stale)),
+        }
+    }
+
+    /// Puts together all cells that this target is to have and lacks; how many.
+    pub(crate) async fn mend_cells(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &Rc<PoolMap>,
+    ) -> Result<u64> {
+        let mut mended = 0;
+        for cont in ctx.shard.conts() {
+            for (unit, (leader, _)) in self.units_with_cells(ctx, map, cont).await? {
+                let named = self.stripes_at(ctx, map, leader, cont, unit).await?;
+                for cell in self.own_cells(map, unit) {
+                    mended += self.mend_cells_of(ctx, map, (cont, unit), cell, &named).await?;
+                }
+            }
+        }
+        Ok(mended)
+    }
+
+    async fn mend_cells_of(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        (cont, unit): (ContId, Unit),
+        cell: usize,
+        named: &Named,
+    ) -> Result<u64> {
+        let too_many_lost = are_too_many_lost(map, unit);
+        let mut mended = 0;
+        for (dkey, stripes) in named {
+            let here = ctx.shard.cells_under(cont, cell_unit(unit, cell), dkey).await?;
+            let here: BTreeSet<Vec<u8>> = here.into_iter().map(|(akey, _)| akey).collect();
+            for (akey, stripe) in stripes {
+                if here.contains(&wire::cell::cell_akey(akey, stripe)) {
+                    continue;
+                }
+                let of = StripeAt { cont, unit, dkey, akey, stripe: *stripe };
+                let data = self.restore_cell(ctx, of, cell, (0, stripe.cell_bytes)).await;
+                let data = match data {
+                    // Named no more.
+                    Err(error) if error.code == Code::Stale => continue,
+                    // It is there again when one of them is: nobody else is to wait for that.
+                    Err(error) if too_many_lost => {
+                        tracing::warn!("target {}: cell {cell} of {unit}: {error}", self.id);
+                        continue;
+                    }
+                    data => data?,
+                };
+                self.keep_cell(ctx, StripeAt { unit: cell_unit(unit, cell), ..of }, &data).await?;
+                mended += 1;
+            }
+        }
+        Ok(mended)
+    }
+
+    /// Units of which this target has or is to have cells, with who leads them, and their newest epochs.
+    async fn units_with_cells(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &Rc<PoolMap>,
+        cont: ContId,
+    ) -> Result<BTreeMap<Unit, (TargetId, Epoch)>> {
+        let mut all = BTreeMap::new();
+        let leaders = map.targets.iter().map(|info| info.id);
+        for leader in leaders.filter(|target| placement::follows(*target, map)) {
+            let mut after = None;
+            loop {
+                let page = match leader == self.id {
+                    true => {
+                        self.cell_units_for(ctx, cont, leader, after, LIST_COUNT as usize).await
+                    }
+                    false => {
+                        let ask = MemberAsk::CellUnits { cont, after, count_max: LIST_COUNT };
+                        self.ask_member(ctx, map, leader, ask).await
+                    }
+                };
+                let page: UnitList = match page {
+                    // It is being destroyed.
+                    Err(error) if error.code == Code::NonExist => UnitList::default(),
+                    page => page?,
+                };
+                all.extend(page.units.into_iter().map(|(unit, epoch)| (unit, (leader, epoch))));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// All stripes of a unit, as its leader, who may be this target, names them.
+    async fn stripes_at(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &Rc<PoolMap>,
+        leader: TargetId,
+        cont: ContId,
+        unit: Unit,
+    ) -> Result<Named> {
+        let mut all = Named::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let from = after.as_deref();
+            let page: StripeList = match leader == self.id {
+                true => {
+                    let page = self.stripes_of(ctx, cont, unit, from, LIST_COUNT as usize).await?;
+                    self.still_leads(ctx, map.version).await?;
+                    page
+                }
+                false => {
+                    let ask = MemberAsk::Stripes { cont, unit, after: from, count_max: LIST_COUNT };
+                    self.ask_member(ctx, map, leader, ask).await?
+                }
+            };
+            for named in page.stripes {
+                let of_dkey = all.entry(named.dkey.into_vec()).or_default();
+                of_dkey.insert((named.akey.into_vec(), named.stripe));
+            }
+            after = page.next.map(serde_bytes::ByteBuf::into_vec);
+            if after.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Begins to look at the cells that are here from time to time, if that has not begun.
+    pub(crate) fn audit_cells(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
+        if ctx.is_auditing_cells.replace(true) {
+            return;
+        }
+        let (target, of) = (Rc::downgrade(self), Rc::downgrade(ctx));
+        let env = self.env.clone();
+        self.env.spawn(async move {
+            loop {
+                env.sleep(PAUSE).await;
+                let (Some(target), Some(ctx)) = (target.upgrade(), of.upgrade()) else { return };
+                if target.is_draining() {
+                    return;
+                }
+                match target.audit_once(&ctx).await {
+                    Ok((0, 0)) => {}
+                    Ok((dropped, mended)) => {
+                        let id = target.id;
+                        tracing::info!("target {id}: {dropped} old cells dropped, {mended} mended");
+                    }
+                    Err(error) => {
+                        tracing::debug!("target {}: looking for old cells: {error}", target.id);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Drops cells of stripes that nothing names, and puts together those that are missing; how many.
+    async fn audit_once(self: &Rc<Self>, ctx: &Rc<TargetPool>) -> Result<(u64, u64)> {
+        let map = ctx.map()?;
+        if map.next.is_some() || !placement::is_live(self.id, &map) || ctx.is_unsure.get() {
+            return Ok((0, 0));
+        }
+        let (mut dropped, mut mended) = (0, 0);
+        for cont in ctx.shard.conts() {
+            let mut units = self.units_of_cells(ctx, cont).await?;
+            let led = self.units_with_cells(ctx, &map, cont).await?;
+            for unit in led.keys() {
+                units
+                    .extend(self.own_cells(&map, *unit).into_iter().map(|at| cell_unit(*unit, at)));
+            }
+            for unit in units {
+                let of = Unit { cell: 0, ..unit };
+                let Some((leader, epoch)) = led.get(&of).copied() else {
+                    // Removed as a whole.
+                    dropped += self.drop_unnamed(ctx, &map, cont, unit, &Named::new()).await?.0;
+                    continue;
+                };
+                let state = (epoch, map.version);
+                if ctx.audited.borrow().get(&(cont, unit)) == Some(&state) {
+                    continue;
+                }
+                let named = self.stripes_at(ctx, &map, leader, cont, of).await?;
+                if !self.is_strange_cell(&map, unit) {
+                    let cell = unit.cell as usize - 1;
+                    mended += self.mend_cells_of(ctx, &map, (cont, of), cell, &named).await?;
+                }
+                let (count, is_all) = self.drop_unnamed(ctx, &map, cont, unit, &named).await?;
+                dropped += count;
+                if is_all {
+                    ctx.audited.borrow_mut().insert((cont, unit), state);
+                }
+            }
+        }
+        Ok((dropped, mended))
+    }
+
+    /// Units of cells that are here.
+    async fn units_of_cells(&self, ctx: &TargetPool, cont: ContId) -> Result<BTreeSet<Unit>> {
+        let mut all = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let listed = ctx.shard.list_units(cont, after, LIST_COUNT as usize).await;
+            let (units, is_complete) = match listed {
+                // It is being destroyed.
+                Err(error) if error.code == Code::NonExist => return Ok(BTreeSet::new()),
+                listed => listed?,
+            };
+            after = units.last().map(|(unit, _)| *unit);
+            all.extend(units.iter().map(|(unit, _)| *unit).filter(|unit| unit.is_cell()));
+            if is_complete {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// How many cells of a unit are dropped, and whether those that are left are all named.
+    async fn drop_unnamed(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        cont: ContId,
+        unit: Unit,
+        named: &Named,
+    ) -> Result<(u64, bool)> {
+        let (mut count, mut is_all) = (0, true);
+        for (dkey, _) in self.keys_here(ctx, cont, unit).await? {
+            let names = named.get(&dkey);
+            let is_named = |akey: &[u8]| {
+                of_cell_akey(akey).is_some_and(|(of, stripe)| {
+                    names.is_some_and(|names| names.contains(&(of.to_vec(), stripe)))
+                })
+            };
+            for (akey, _) in ctx.shard.cells_under(cont, unit, &dkey).await? {
+                if is_named(&akey) {
+                    continue;
+                }
+                let akeys = vec![serde_bytes::Bytes::new(&akey)];
+                let ops = [Op::PunchAkeys { unit, dkey: &dkey, cond: Cond::NONE, akeys }];
+                let payload = self.stage(ctx, &ops)?;
+                let here = ctx.shard.cells_under(cont, unit, &dkey).await?;
+                // From here on no await: it may have been kept once more.
+                if ctx.map_version() != map.version {
+                    return Err(Error::bare(Code::Stale));
+                }
+                let kept_at = here.iter().find(|(name, _)| *name == akey).map(|(_, epoch)| *epoch);
+                let Some(kept_at) = kept_at else { continue };
+                let now = self.tick(ctx);
+                if now.0.saturating_sub(kept_at.0) < AGE_MIN.as_nanos() as u64 {
+                    is_all = false;
+                    continue;
+                }
+                ctx.shard.apply(cont, now, &ops, payload, None, &[])?;
+                count += 1;
+            }
+        }
+        Ok((count, is_all))
+    }
+}
+
+/// True when more members of a group are lost than it has parity cells.
+fn are_too_many_lost(map: &PoolMap, unit: Unit) -> bool {
+    let (Ok((_, parity)), Ok(layout)) = (cells_of(unit), placement::cell_layout(unit.object, map))
+    else {
+        return false;
+    };
+    let members = layout.members(unit.group as usize).iter();
+    members.filter(|member| !placement::is_live(**member, map)).count() > parity as usize
+}
+
+/// The cells of a unit that a target has, or is to have.
+fn own_cells(target: TargetId, map: &PoolMap, unit: Unit) -> Vec<usize> {
+    if cells_of(unit).is_err() {
+        return Vec::new();
+    }
+    let Ok(layout) = placement::cell_layout(unit.object, map) else { return Vec::new() };
+    let group = unit.group as usize;
+    if group >= layout.group_count() {
+        return Vec::new();
+    }
+    let has = layout.members(group).iter().enumerate().map(|(at, member)| (at, *member));
+    let all = has.chain(layout.places_to_join(group));
+    all.filter(|(_, member)| *member == target).map(|(at, _)| at).collect()
+}

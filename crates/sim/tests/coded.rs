@@ -1,0 +1,316 @@
+//! Arrays with erasure codes: stripes are folded into cells, read while members are away, put together again elsewhere, and nothing
+//! of what is overwritten or removed stays.
+
+use client::{ArrayObj, Client, Container};
+use engine::StoreConfig;
+use sim::{Cluster, ClusterSpec, members, seeds};
+use std::time::Duration;
+use types::{ContLayout, Durability, ObjType, Rank};
+use wire::control::{ControlRequest, Name, TargetAim};
+use wire::map::PoolMap;
+use wire::obj::Recx;
+
+const CHUNK: u64 = 1 << 20;
+
+fn array(cont: &Container, class: &str, number: u64) -> ArrayObj {
+    let oid = cont.generate_oid(ObjType::ArrayByte, class.parse().unwrap(), 0, number).unwrap();
+    ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: CHUNK }
+}
+
+fn cluster(seed: u64, engines: usize, rebuild_after_s: u32) -> Cluster {
+    let spec = ClusterSpec { seed, engines, targets: 1 };
+    Cluster::start_healing(spec, StoreConfig::default(), Some(rebuild_after_s)).unwrap()
+}
+
+/// An array and what must be in it.
+struct File {
+    array: ArrayObj,
+    known: Vec<u8>,
+    draw: u64,
+}
+
+impl File {
+    fn new(cont: &Container, class: &str, number: u64) -> File {
+        File { array: array(cont, class, number), known: Vec::new(), draw: number }
+    }
+
+    fn next(&mut self, below: u64) -> u64 {
+        self.draw = types::hash::mix2(self.draw, 7);
+        self.draw % below.max(1)
+    }
+
+    async fn write(&mut self, at: u64, bytes: u64) {
+        let seed = self.next(u64::MAX);
+        let data: Vec<u8> = (0..bytes)
+            .map(|i| types::hash::mix2(seed, i / 8).to_le_bytes()[(i % 8) as usize])
+            .collect();
+        self.array.write(&[Recx { index: at, count: bytes }], &[&data]).await.unwrap();
+        let end = (at + bytes) as usize;
+        if self.known.len() < end {
+            self.known.resize(end, 0);
+        }
+        self.known[at as usize..end].copy_from_slice(&data);
+    }
+
+    /// Writes here and there, and sometimes cuts.
+    async fn go_on(&mut self, steps: u64) {
+        for _ in 0..steps {
+            let (at, bytes) = match self.next(4) {
+                0 => (self.next(8) * (CHUNK / 4), CHUNK / 2),
+                1 => (self.next(2 * CHUNK), 1 + self.next(200_000)),
+                2 => (self.next(2 * CHUNK), 1 + self.next(3_000)),
+                _ => (self.next(4) * 131_072, 131_072),
+            };
+            self.write(at, bytes).await;
+            if self.next(12) == 0 {
+                let size = self.next(self.known.len() as u64 + 1);
+                self.array.set_size(size).await.unwrap();
+                self.known.resize(size as usize, 0);
+            }
+        }
+    }
+
+    async fn check(&self, context: &str) {
+        let mut found = vec![0xee; self.known.len()];
+        let all = [Recx { index: 0, count: found.len() as u64 }];
+        self.array.read(&all, &mut [&mut found]).await.unwrap();
+        let differs = found.iter().zip(&self.known).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "{context}: {}", self.array.oid);
+        assert_eq!(self.array.size().await.unwrap(), self.known.len() as u64, "{context}");
+    }
+}
+
+/// Data bytes in use over all targets.
+async fn used(client: &Client) -> u64 {
+    let pool = client.pool_open(&Name::Label("p".into()), wire::control::OpenMode::ReadWrite).await;
+    let total = pool.unwrap().query().await.unwrap().total;
+    total.nvme_bytes - total.nvme_free_bytes
+}
+
+async fn rest(client: &Client, seconds: u64) {
+    client.env().sleep(Duration::from_secs(seconds)).await;
+}
+
+/// Others stand in for all targets of these, and for no others.
+fn are_out(away: &[u32]) -> impl Fn(&PoolMap) -> bool {
+    move |map| {
+        map.next.is_none()
+            && map.targets.iter().all(|target| {
+                map.outs.iter().any(|out| out.target == target.id) == away.contains(&target.rank.0)
+            })
+    }
+}
+
+#[test]
+fn what_is_written_whole_takes_the_room_of_its_cells() {
+    for (class, data, all) in [("EC_2P1G1", 2, 3), ("EC_4P2G1", 4, 6), ("EC_2P1GX", 2, 3)] {
+        let cluster = cluster(1, 6, 60);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let before = used(&client).await;
+            let mut file = File::new(&cont, class, 1);
+            file.write(0, 4 * CHUNK).await;
+            file.check(class).await;
+            rest(&client, 5).await;
+            let room = used(&client).await - before;
+            assert_eq!(room, 4 * CHUNK * all / data, "{class}");
+            file.check(class).await;
+            // What is written into a stripe lies over it, and is folded with it when that is whole again.
+            file.write(100_000, 70_000).await;
+            file.check(class).await;
+            rest(&client, 5).await;
+            file.check(class).await;
+            // Old cells go.
+            rest(&client, 200).await;
+            assert_eq!(used(&client).await - before, 4 * CHUNK * all / data, "{class}");
+            file.array.set_size(0).await.unwrap();
+            rest(&client, 200).await;
+            assert_eq!(used(&client).await, before, "{class}: cells of what was removed stay");
+        });
+    }
+}
+
+#[test]
+fn arrays_are_read_and_written_while_members_are_away() {
+    for seed in seeds(6) {
+        let durability = if seed % 2 == 0 { Durability::Wal } else { Durability::Memory };
+        let cluster = cluster(seed, 7, 3);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
+            let classes = ["EC_2P1G1", "EC_2P1GX", "EC_4P2G1", "EC_2P2G1"];
+            let mut files: Vec<File> =
+                (1..).zip(classes).map(|(number, class)| File::new(&cont, class, number)).collect();
+            for file in &mut files {
+                file.write(0, 2 * CHUNK).await;
+                file.go_on(20).await;
+            }
+            rest(&client, 3).await;
+            // The first engine holds the catalog.
+            let first = 1 + (seed % 6) as usize;
+            let mut away = Vec::new();
+            for (round, engine) in [first, 1 + (first + 2) % 6].into_iter().enumerate() {
+                cluster.kill_engine(engine);
+                away.push(engine as u32);
+                let context = format!("seed {seed}, without engines {away:?}");
+                for file in &mut files {
+                    file.check(&context).await;
+                    file.go_on(6).await;
+                    file.check(&context).await;
+                }
+                let lacking = members::await_map(&client, are_out(&away)).await.unwrap();
+                assert_eq!(lacking, None, "{context}");
+                let context = format!("{context}, with others in their place (round {round})");
+                for file in &mut files {
+                    file.check(&context).await;
+                    file.go_on(6).await;
+                }
+                rest(&client, 3).await;
+                for file in &files {
+                    file.check(&context).await;
+                }
+            }
+            while let Some(engine) = away.pop() {
+                cluster.start_engine(engine as usize).await.unwrap();
+                let context = format!("seed {seed}, engine {engine} is back");
+                let lacking = members::await_map(&client, are_out(&away)).await.unwrap();
+                assert_eq!(lacking, None, "{context}");
+                for file in &mut files {
+                    file.check(&context).await;
+                    file.go_on(4).await;
+                }
+            }
+            assert_eq!(members::await_whole(&client).await.unwrap(), None, "seed {seed}");
+            // Cells that nothing names are dropped, others are not.
+            rest(&client, 200).await;
+            for file in &files {
+                let context = format!("seed {seed}, at the end");
+                file.check(&context).await;
+                let oid = file.array.oid;
+                assert_eq!(
+                    members::difference(&client, &cont, oid).await.unwrap(),
+                    None,
+                    "{context}"
+                );
+            }
+            // Any one engine may be lost now.
+            for engine in 1..7 {
+                cluster.kill_engine(engine);
+                for file in &files {
+                    file.check(&format!("seed {seed}, at the end without engine {engine}")).await;
+                }
+                // So long that all know that it was away: in memory it has nothing when it is back.
+                rest(&client, 8).await;
+                cluster.start_engine(engine).await.unwrap();
+                assert_eq!(members::await_whole(&client).await.unwrap(), None, "seed {seed}");
+            }
+        });
+    }
+}
+
+/// What targets of an engine are to do in the pool.
+async fn aim(client: &Client, rank: u32, aim: TargetAim) {
+    let map = members::newest_map(client).await.unwrap();
+    let of = map.targets.iter().filter(|target| target.rank == Rank(rank));
+    let targets = of.map(|target| target.id).collect();
+    let pool = Name::Label("p".into());
+    client.control(&ControlRequest::PoolAim { pool, targets, aim }).await.unwrap();
+}
+
+/// Who is drained has no cell that others lack: it may be lost together with as many others as a class survives.
+#[test]
+fn drained_engines_hold_no_cells_that_others_lack() {
+    for seed in seeds(4) {
+        let cluster = cluster(seed, 6, 3);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let classes = ["EC_2P1G1", "EC_2P1GX", "EC_2P2G1"];
+            let mut files: Vec<File> =
+                (1..).zip(classes).map(|(number, class)| File::new(&cont, class, number)).collect();
+            for file in &mut files {
+                file.go_on(20).await;
+            }
+            rest(&client, 3).await;
+            let drained = 1 + (seed % 5) as u32;
+            aim(&client, drained, TargetAim::Drain).await;
+            while !are_out(&[drained])(&members::newest_map(&client).await.unwrap()) {
+                for file in &mut files {
+                    file.go_on(1).await;
+                }
+                rest(&client, 1).await;
+            }
+            cluster.kill_engine(drained as usize);
+            let lost = 1 + drained % 5;
+            cluster.kill_engine(lost as usize);
+            for file in &mut files {
+                file.check(&format!("seed {seed}, without {drained} and {lost}")).await;
+                file.go_on(4).await;
+            }
+            cluster.start_engine(lost as usize).await.unwrap();
+            cluster.start_engine(drained as usize).await.unwrap();
+            aim(&client, drained, TargetAim::Serve).await;
+            let context = format!("seed {seed}, all are back");
+            assert_eq!(members::await_map(&client, are_out(&[])).await.unwrap(), None, "{context}");
+            assert_eq!(members::await_whole(&client).await.unwrap(), None, "{context}");
+            rest(&client, 100).await;
+            for file in &files {
+                file.check(&context).await;
+                let differs = members::difference(&client, &cont, file.array.oid).await;
+                assert_eq!(differs.unwrap(), None, "{context}");
+            }
+        });
+    }
+}
+
+/// Engines come and go at any moment of folds, while everybody writes. Those that are away at the same time are never more than the classes
+/// survive.
+#[test]
+fn no_moment_of_a_fold_loses_anything() {
+    for seed in seeds(8) {
+        let durability = if seed % 2 == 0 { Durability::Wal } else { Durability::Memory };
+        let cluster = cluster(seed, 6, 4);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
+            let classes = ["EC_2P1G1", "EC_2P1GX", "EC_4P1G1", "EC_2P2G1"];
+            let mut files: Vec<File> =
+                (1..).zip(classes).map(|(number, class)| File::new(&cont, class, number)).collect();
+            let env = cluster.world().node("trouble");
+            for round in 0..10u64 {
+                for file in &mut files {
+                    file.go_on(3).await;
+                }
+                env.sleep(Duration::from_millis(env.random_u64() % 200)).await;
+                let lost = 1 + (env.random_u64() % 5) as usize;
+                cluster.kill_engine(lost);
+                let context = format!("seed {seed}, round {round}, without engine {lost}");
+                for file in &mut files {
+                    file.go_on(2).await;
+                    file.check(&context).await;
+                }
+                let away_ms = if durability == Durability::Memory { 8_000 } else { 0 };
+                env.sleep(Duration::from_millis(away_ms + env.random_u64() % 9_000)).await;
+                cluster.start_engine(lost).await.unwrap();
+                let context = format!("seed {seed}, round {round}, engine {lost} is back");
+                for file in &mut files {
+                    file.check(&context).await;
+                }
+                assert_eq!(members::await_whole(&client).await.unwrap(), None, "{context}");
+                for file in &mut files {
+                    file.check(&context).await;
+                    let differs = members::difference(&client, &cont, file.array.oid).await;
+                    assert_eq!(differs.unwrap(), None, "{context}");
+                }
+            }
+            rest(&client, 200).await;
+            for file in &files {
+                file.check("at the end").await;
+                file.array.destroy().await.unwrap();
+            }
+        });
+    }
+}
