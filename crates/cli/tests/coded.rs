@@ -60,6 +60,11 @@ fn coded_files_take_less_room_and_outlive_engines() {
     put(&first, "one");
     let stat = &system.json(&["fs", "stat", &url("big")])[0];
     assert_eq!(stat["oclass"], "EC_2P1GX", "{stat}");
+    let group = &stat["groups"][0];
+    assert_eq!(group["members"].as_array().unwrap().len(), 2, "{stat}");
+    assert_eq!(group["cells"].as_array().unwrap().len(), 3, "{stat}");
+    let shown = system.ok(&["fs", "stat", &url("big")]);
+    assert!(shown.contains("3 cells of each stripe") && shown.contains("cell 2"), "{shown}");
     kill(&system, 2);
     get("one", &first);
     put(&second, "two");

@@ -1,6 +1,7 @@
-//! Where the copies of an object are.
+//! Where the copies and cells of an object are.
 
 use crate::cont::Container;
+use placement::Layout;
 use types::{Oid, Rank, Result, TargetId};
 use wire::map::{DownReason, TargetState};
 
@@ -25,7 +26,23 @@ impl Container {
     ///
     /// Errors: as [`Container::layout`].
     pub fn copies(&self, oid: Oid) -> Result<Vec<Vec<ObjectCopy>>> {
-        let (layout, map) = (self.layout(oid)?, self.pool().map());
+        Ok(self.members_of(&*self.layout(oid)?))
+    }
+
+    /// Who has the cells of each group of an object with an erasure code, in their order; `None` for other objects. Asks
+    /// nobody.
+    ///
+    /// Errors: as [`Container::layout`].
+    pub fn cells(&self, oid: Oid) -> Result<Option<Vec<Vec<ObjectCopy>>>> {
+        match oid.cells() {
+            Some(_) => placement::cell_layout(oid, &self.pool().map())
+                .map(|layout| Some(self.members_of(&layout))),
+            None => Ok(None),
+        }
+    }
+
+    fn members_of(&self, layout: &Layout) -> Vec<Vec<ObjectCopy>> {
+        let map = self.pool().map();
         let of = |group: usize| {
             let leader = layout.leader(group, &map);
             let copy = |&target: &TargetId| {
@@ -43,6 +60,6 @@ impl Container {
             };
             layout.members(group).iter().map(copy).collect()
         };
-        Ok((0..layout.group_count()).map(of).collect())
+        (0..layout.group_count()).map(of).collect()
     }
 }

@@ -20,8 +20,9 @@ use wire::order::Order;
 pub(crate) const CELL_BYTES: u32 = 64 << 10;
 /// What is written is looked at after this long: more of the same stripes may come meanwhile.
 const DELAY: Duration = Duration::from_millis(50);
-/// Pause before what could not be folded is looked at again.
-const RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// Pauses before what could not be folded is looked at again: the first, and where doubling ends.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A stripe is folded within this time from its first cell on, or not: cells that nothing names are dropped later than that.
 const FOLD_TIME_MAX: Duration = Duration::from_secs(20);
 /// Dkeys whose stripes are folded at the same time, and stripes of each: so many are in memory.
@@ -40,15 +41,20 @@ impl Target {
         }
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
+            let mut pause = RETRY_PAUSE;
             loop {
                 target.env.sleep(DELAY).await;
                 let places = ctx.shard.take_fold_notes();
                 if places.is_empty() || target.is_draining() {
                     break;
                 }
+                let count = places.len();
                 let left = target.fold_all(pool, &ctx, places).await;
                 if !left.is_empty() {
-                    target.env.sleep(RETRY_PAUSE).await;
+                    // A member may be away for long, or full.
+                    pause = if left.len() < count { RETRY_PAUSE } else { pause * 2 };
+                    pause = pause.min(RETRY_PAUSE_MAX);
+                    target.env.sleep(pause).await;
                     for (cont, unit, dkey) in left {
                         ctx.shard.note_fold_of(cont, unit, &dkey);
                     }

@@ -6,7 +6,7 @@ use engine::StoreConfig;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
 use types::{ContLayout, Durability, ObjType, Rank};
-use wire::control::{ControlRequest, Name, TargetAim};
+use wire::control::{ControlRequest, Name, SnapName, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::Recx;
 
@@ -311,6 +311,54 @@ fn no_moment_of_a_fold_loses_anything() {
                 file.check("at the end").await;
                 file.array.destroy().await.unwrap();
             }
+        });
+    }
+}
+
+/// A snapshot shows what was folded, and what was folded since does not change that; its cells stay as long as it does, and a rollback
+/// brings them back.
+#[test]
+fn snapshots_keep_their_cells() {
+    for seed in seeds(4) {
+        let cluster = cluster(seed, 5, 60);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let mut file = File::new(&cont, "EC_2P1GX", seed);
+            file.write(0, 2 * CHUNK).await;
+            file.go_on(6).await;
+            rest(&client, 3).await;
+            let name = Name::Label("c".into());
+            let made = cont.pool().snap_create(&name, "first").await.unwrap();
+            let which = SnapName::Epoch(made.epoch);
+            let old = cont.at_snapshot(&which).await.unwrap();
+            let then = File {
+                array: ArrayObj { cont: old, ..file.array.clone() },
+                known: file.known.clone(),
+                draw: 0,
+            };
+            for round in 0..3 {
+                file.go_on(8).await;
+                rest(&client, 70).await;
+                file.check(&format!("seed {seed}, round {round}")).await;
+                then.check(&format!("seed {seed}, round {round}, then")).await;
+            }
+            cluster.kill_engine(2);
+            then.check(&format!("seed {seed}, then, without an engine")).await;
+            cluster.start_engine(2).await.unwrap();
+            assert_eq!(members::await_whole(&client).await.unwrap(), None, "seed {seed}");
+            cont.pool().roll_back(&name, &which, true).await.unwrap();
+            file.known = then.known.clone();
+            file.check(&format!("seed {seed}, rolled back")).await;
+            rest(&client, 150).await;
+            file.check(&format!("seed {seed}, rolled back, later")).await;
+            cont.pool().snap_destroy(&name, &which).await.unwrap();
+            rest(&client, 150).await;
+            file.check(&format!("seed {seed}, at the end")).await;
+            file.go_on(8).await;
+            rest(&client, 100).await;
+            file.check(&format!("seed {seed}, and on")).await;
         });
     }
 }

@@ -26,6 +26,9 @@ struct Group {
     /// The target that answers for it; `null`: none does.
     leader: Option<u32>,
     members: Vec<Member>,
+    /// Who has each cell of what is folded; none without an erasure code.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cells: Vec<Member>,
 }
 
 #[derive(Serialize)]
@@ -59,13 +62,16 @@ impl Member {
 }
 
 impl ObjectCopies {
-    /// From the members of each group.
-    pub fn of(groups: &[Vec<ObjectCopy>]) -> ObjectCopies {
+    /// From the members of each group, and those who have its cells.
+    pub fn of(groups: &[Vec<ObjectCopy>], cells: Option<&[Vec<ObjectCopy>]>) -> ObjectCopies {
         let group = |(group, members): (usize, &Vec<ObjectCopy>)| {
+            let cells = cells.and_then(|cells| cells.get(group)).into_iter().flatten();
+            // Who leads says so among the members.
+            let cells = cells.map(|copy| Member { leads: false, ..Member::of(copy) }).collect();
             let members: Vec<Member> = members.iter().map(Member::of).collect();
             let leader = members.iter().find(|member| member.leads).map(|member| member.target);
             let copies_up = members.iter().filter(|member| member.state == "up").count();
-            Group { group, copies_up, leader, members }
+            Group { group, copies_up, leader, members, cells }
         };
         ObjectCopies {
             copies: groups.first().map_or(0, Vec::len),
@@ -83,6 +89,15 @@ impl ObjectCopies {
                 format!("{} in each of {groups} groups, on {targets} targets", self.copies)
             }
         };
+        if let Some(cells) = self.groups.first().map(|group| group.cells.len()).filter(|n| *n > 0) {
+            text += &format!("; {cells} cells of each stripe");
+            let is_away = |group: &&Group| group.cells.iter().any(|cell| cell.state != "up");
+            match self.groups.iter().filter(is_away).count() {
+                0 => {}
+                1 if self.groups.len() == 1 => text += ", not all there",
+                count => text += &format!(", not all there in {count} groups"),
+            }
+        }
         for left in 0..self.copies {
             let count = self.groups.iter().filter(|group| group.copies_up == left).count();
             let groups = if count == 1 { "group has" } else { "groups have" };
@@ -101,9 +116,12 @@ impl ObjectCopies {
         if !all && self.groups.len() > GROUPS_SHOWN_MAX {
             return Ok(());
         }
-        let mut table = Table::new(&[">GROUP", ">TARGET", ">ENGINE", "ADDRESS", "STATE"]);
+        let mut table = Table::new(&[">GROUP", ">TARGET", ">ENGINE", "ADDRESS", "HOLDS", "STATE"]);
         for group in &self.groups {
-            for member in &group.members {
+            let cells = group.cells.iter().enumerate();
+            let cells = cells.map(|(at, member)| (format!("cell {at}"), member));
+            let members = group.members.iter().map(|member| ("copy".to_string(), member));
+            for (holds, member) in members.chain(cells) {
                 let why = match member.reason {
                     Some(DownReason::Silent) => ", gives no answer",
                     Some(DownReason::Stopped) => ", has stopped",
@@ -117,6 +135,7 @@ impl ObjectCopies {
                     member.target.to_string(),
                     member.rank.to_string(),
                     member.address.clone(),
+                    holds,
                     format!("{}{why}{leads}", member.state),
                 ]);
             }

@@ -82,9 +82,12 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
         let copies = match stat.kind() {
             // It is all in its name's entry.
             FileKind::Symlink => None,
-            _ => Some(ObjectCopies::of(
-                &remote.dfs().container().copies(stat.oid).map_err(|error| error.context(url))?,
-            )),
+            _ => {
+                let cont = remote.dfs().container();
+                let copies = cont.copies(stat.oid).map_err(|error| error.context(url))?;
+                let cells = cont.cells(stat.oid).map_err(|error| error.context(url))?;
+                Some(ObjectCopies::of(&copies, cells.as_deref()))
+            }
         };
         let beyond = remote.wait(&url.path, remote.dfs().reaches_beyond(&obj))?;
         let first_part =
