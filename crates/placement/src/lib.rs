@@ -21,9 +21,11 @@ mod draw;
 mod hint;
 mod layout;
 mod losses;
+mod score;
 mod spare;
 
 pub use class::check_class;
 pub use hint::{HintTable, hint_beside, hint_for};
 pub use layout::{Layout, cell_layout, follows, is_alone, is_live, layout};
 pub use losses::{Losses, losses};
+pub use score::{Measured, WEIGHT_NORM, score, weights};
