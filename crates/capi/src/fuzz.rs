@@ -49,6 +49,7 @@ pub fn global_handle_seeds() -> Vec<Vec<u8>> {
         uuid: Uuid::nil(),
         label: "tank".into(),
         durability: Durability::Wal,
+        placement: types::PlacementRule::Equal,
         scm_bytes: 1 << 20,
         nvme_bytes: 1 << 30,
         cont_count: 1,

@@ -14,6 +14,7 @@ mod exit;
 mod fs;
 mod help;
 mod ioc;
+mod measures;
 mod metrics;
 mod mount;
 mod names;

@@ -7,6 +7,7 @@ mod rebuild;
 mod store;
 
 use crate::exit::Outcome;
+use crate::measures::{self, TargetMeasures};
 use crate::output::{Table, write_pairs};
 use crate::props::{self, Assignment, wrong_reply};
 use crate::scrub::{self, TargetScrub};
@@ -21,7 +22,7 @@ use serde::Serialize;
 use std::io::Write;
 pub use store::role_text;
 use store::{TargetStore, TargetTiers};
-use types::{Durability, Rank, Result, TargetId, limits, size};
+use types::{Durability, PlacementRule, Rank, Result, TargetId, limits, size};
 use wire::admission::{AdmissionStat, GateStat, Limit};
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject, TargetAim};
 use wire::map::{DownReason, TargetInfo, TargetState};
@@ -174,7 +175,8 @@ enum PoolVerb {
 #[command(after_help = "Examples:
   azekura pool create tank --size 8GiB
   azekura pool create fast --size 2GiB --durability memory --scm-percent 20
-  azekura pool create small --size 512MiB --targets 0,1")]
+  azekura pool create small --size 512MiB --targets 0,1
+  azekura pool create mixed --size 8GiB --placement score")]
 struct CreateArgs {
     /// Its name: letters, digits, '_', '-', '.' and ':'
     label: String,
@@ -185,6 +187,11 @@ struct CreateArgs {
     /// milliseconds) or memory (gone when an engine stops) [default: what 'up' was given]
     #[arg(long)]
     durability: Option<Durability>,
+    /// How objects are shared out over the targets: equal, capacity (by the room free on their devices) or score (by room and
+    /// measured speed: 'azekura system measure'). Fixed at creation; targets that 'pool extend' adds begin with weights of
+    /// that moment
+    #[arg(long, default_value_t)]
+    placement: PlacementRule,
     /// Part of the space for the index and log tier, percent
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=99))]
     scm_percent: u8,
@@ -199,6 +206,7 @@ struct PoolReport {
     uuid: String,
     id: u32,
     durability: Durability,
+    placement: PlacementRule,
     total_bytes: u64,
     scm_bytes: u64,
     nvme_bytes: u64,
@@ -222,6 +230,9 @@ struct PoolReport {
     /// With `--verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     stores: Option<Vec<TargetStore>>,
+    /// How fast devices are and what targets are worth, with `--verbose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measures: Option<Vec<TargetMeasures>>,
     /// How data are compared with their checksums, and damage, by target.
     #[serde(skip_serializing_if = "Option::is_none")]
     scrub: Option<Vec<TargetScrub>>,
@@ -240,6 +251,8 @@ struct TargetReport {
     id: u32,
     rank: u32,
     state: String,
+    /// Its weight for new objects; 65,536 is the norm.
+    weight: u32,
     /// Version of the map in which it got this state; 0: it has had it from the start.
     since_map_version: u32,
     /// Why it is down: `silent`, `behind`, `lost` or `excluded`.
@@ -265,6 +278,7 @@ impl PoolReport {
             id: target.id.0,
             rank: target.rank.0,
             state: format!("{:?}", target.state).to_lowercase(),
+            weight: weight_of(info, target.id),
             since_map_version: target.since,
             reason: target.reason,
         };
@@ -273,6 +287,7 @@ impl PoolReport {
             uuid: info.uuid.to_string(),
             id: info.id.0,
             durability: info.durability,
+            placement: info.placement,
             total_bytes: info.scm_bytes + info.nvme_bytes,
             scm_bytes: info.scm_bytes,
             nvme_bytes: info.nvme_bytes,
@@ -287,6 +302,7 @@ impl PoolReport {
             members: None,
             admission: None,
             stores: None,
+            measures: None,
             scrub: None,
         }
     }
@@ -349,6 +365,7 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         bytes: args.size,
         scm_percent: args.scm_percent,
         durability: args.durability.unwrap_or_else(|| default_durability(session)),
+        placement: args.placement,
         targets,
     };
     let info = client.block_on(client.pool_create(request))?;
@@ -417,6 +434,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         let stats = client.block_on(opened.store_stats())?;
         report.members = Some(stats.iter().filter_map(TargetMembers::of).collect());
         if verbose {
+            report.measures = Some(measures_of(&info, &stats));
             report.stores = Some(stats.into_iter().map(TargetStore::of).collect());
         }
     }
@@ -445,6 +463,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
                 ("UUID", report.uuid.clone()),
                 ("Health", report.health.as_ref().map_or("", HealthReport::summary).to_string()),
                 ("Durability", report.durability.to_string()),
+                ("Placement", report.placement.to_string()),
                 ("Index and log tier", of(space.total.scm_free_bytes, space.total.scm_bytes)),
                 ("Data tier", of(space.total.nvme_free_bytes, space.total.nvme_bytes)),
                 ("Objects", space.total.object_count.to_string()),
@@ -463,6 +482,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
             ">NVME FREE",
             ">NVME SIZE",
             ">OBJECTS",
+            ">WEIGHT",
         ]);
         for target in &space.targets {
             let rank = info.map.engine_of(target.target).map(|engine| engine.rank.to_string());
@@ -481,6 +501,8 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
                 ],
                 None => ["no answer", "-", "-", "-", "-"].map(String::from),
             });
+            let weight = weight_of(&info, target.target) as f64 / placement::WEIGHT_NORM as f64;
+            row.push(format!("{weight:.2}"));
             table.row(row);
         }
         table.write(out)?;
@@ -520,11 +542,37 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         if let Some(stores) = &report.stores {
             store::show(stores, out)?;
         }
+        if let Some(measures) = &report.measures {
+            writeln!(out)?;
+            measures::show(measures, out)?;
+        }
         if let Some(admission) = &report.admission {
             show_admission(admission, out)?;
         }
         scrub::show(report.scrub.as_deref().unwrap_or_default(), out)
     })
+}
+
+/// Weight of a target for new objects.
+fn weight_of(info: &PoolInfo, target: TargetId) -> u32 {
+    let newest = info.map.placements.last();
+    let of = newest.and_then(|set| set.weights.iter().find(|(id, _)| *id == target));
+    of.map_or(0, |(_, weight)| *weight)
+}
+
+/// What was measured of the targets.
+fn measures_of(
+    info: &PoolInfo,
+    stats: &[(TargetId, Option<wire::store::StoreStat>)],
+) -> Vec<TargetMeasures> {
+    let measures = stats.iter().map(|(target, stat)| {
+        let rank = info.map.target(*target).map_or(0, |target| target.rank.0);
+        match stat {
+            Some(stat) => TargetMeasures::of(*target, rank, &stat.standing()),
+            None => TargetMeasures::failed(*target, rank, "no answer".into()),
+        }
+    });
+    measures.collect()
 }
 
 /// What the targets report of admission; `None` where it was never set.
@@ -591,6 +639,7 @@ fn properties(info: &PoolInfo) -> Vec<(&str, String)> {
         ("label", info.label.clone()),
         ("uuid", info.uuid.to_string()),
         ("durability", info.durability.to_string()),
+        ("placement", info.placement.to_string()),
         ("scm_size", info.scm_bytes.to_string()),
         ("nvme_size", info.nvme_bytes.to_string()),
     ]

@@ -9,8 +9,8 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use types::{
-    Code, ContId, ContLayout, ContProps, CsumKind, Durability, Epoch, Error, ObjClass, PoolId,
-    Rank, Result, TargetId,
+    Code, ContId, ContLayout, ContProps, CsumKind, Durability, Epoch, Error, ObjClass,
+    PlacementRule, PoolId, Rank, Result, TargetId,
 };
 use uuid::Uuid;
 use wire::control::{Member, MemberState, TargetAim};
@@ -178,6 +178,9 @@ pub struct PoolDf {
     pub stage: StageDf,
     /// When updates are acknowledged.
     pub durability: Durability,
+    /// What its targets are weighed by when a placement epoch begins.
+    #[serde(default)]
+    pub placement: PlacementRule,
     /// Index and log tier of each target, bytes.
     pub shard_scm_bytes: u64,
     /// Data tier of each target, bytes.

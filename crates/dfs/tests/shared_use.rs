@@ -208,8 +208,14 @@ fn files_of_a_full_target_go_to_those_with_room() {
         let (durability, name) = (Durability::Memory, |text: &str| Name::Label(text.into()));
         let (bytes, targets) = (96 << 20, Vec::new());
         let label = "small".to_string();
-        let small =
-            ControlRequest::PoolCreate { label, bytes, scm_percent: 20, durability, targets };
+        let small = ControlRequest::PoolCreate {
+            placement: types::PlacementRule::default(),
+            label,
+            bytes,
+            scm_percent: 20,
+            durability,
+            targets,
+        };
         world.client.pool_create(small).await.unwrap();
         let pool = world.client.pool_open(&name("small"), OpenMode::ReadWrite).await.unwrap();
         let props = ContProps { layout: ContLayout::Posix, ..world.cont.info().props.clone() };

@@ -104,6 +104,7 @@ impl Target {
             aggregation: ctx.shard.aggregation_stat(),
             streams: ctx.streams.stat(),
             catching_up: ctx.joining.stat(),
+            measures: self.store.measures().await,
         })
     }
 
@@ -119,6 +120,10 @@ impl Target {
         self.term.set(term);
         if let AdminOp::SetVersions { pool, cont, versions } = op {
             return self.set_versions(pool, cont, versions).await;
+        }
+        if let AdminOp::Measure(ask) = op {
+            let standing = Some(self.stand(ask).await?);
+            return Ok(AdminReply { standing, ..AdminReply::default() });
         }
         let made = match op {
             AdminOp::CreateShard { pool, .. } | AdminOp::ServeShard { pool, .. } => Some(pool),
@@ -198,7 +203,7 @@ impl Target {
 
     async fn carry_out_order(self: &Rc<Self>, op: AdminOp) -> Result<()> {
         match op {
-            AdminOp::SetVersions { .. } => Err(Error::bare(Code::Proto)),
+            AdminOp::SetVersions { .. } | AdminOp::Measure(_) => Err(Error::bare(Code::Proto)),
             AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
                 let config = vos::PoolShardConfig { durability, scm_bytes, nvme_bytes };
                 let known = self.shards.borrow().get(&pool).cloned();

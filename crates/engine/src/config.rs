@@ -18,6 +18,7 @@
 //! nvme = ["/dev/nvme0n1"]               # data devices, shared out over the targets
 //! inline_bytes_max = "4KiB"             # smaller values go to index and log
 //! metadata_cache = "1GiB"               # memory for the index of each target
+//! measure = "64MiB"                     # written and read once to measure devices; 0: not
 //!
 //! [[target]]
 //! scm = "/mnt/pmem0/azekura"            # index and log
@@ -124,6 +125,10 @@ pub struct StoreConfig {
     /// back when it is used. Pools of durability `memory` are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata_cache: Option<Bytes>,
+    /// What is written and read on each data device to measure it, ten seconds after the engine's first start there, for half a
+    /// second at most (default 64MiB; 0: nothing is measured).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Bytes>,
 }
 
 impl StoreConfig {

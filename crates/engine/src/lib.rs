@@ -28,6 +28,7 @@ mod group;
 mod leftovers;
 mod links;
 mod locks;
+mod measure;
 mod mend;
 mod metrics;
 mod metrics_config;

@@ -7,6 +7,7 @@ use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
 use crate::cores;
 use crate::figures::TargetFigures;
+use crate::measure;
 use crate::metrics;
 use crate::metrics_door::{Limits, MetricsDoor};
 use crate::rights;
@@ -24,6 +25,7 @@ use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::hello::Service;
 use wire::map::EngineInfo;
+use wire::measure::{MeasureAsk, Standing};
 use wire::obj::{AdminOp, AdminReply};
 
 /// What the control thread tells a target thread.
@@ -33,6 +35,8 @@ pub(crate) enum Order {
     /// Carry out an order of the control service.
     /// The first is its term.
     Admin(u64, AdminOp, oneshot::Sender<Result<AdminReply>>),
+    /// Measure the devices.
+    Measure(MeasureAsk, oneshot::Sender<Result<Standing>>),
     /// Tell figures.
     Figures(oneshot::Sender<TargetFigures>),
     /// Finish what is in progress, flush, stop.
@@ -171,6 +175,7 @@ async fn run(
         host,
         domain: if config.domain.is_empty() { vec![host_name()] } else { config.domain.clone() },
     };
+    let measure_bytes = config.measure_bytes();
     let parts =
         Parts { env: env.clone(), config, engine: identity.uuid, info, acceptor, threads: true };
     // The starter may be gone already; then nobody needs to know.
@@ -178,6 +183,10 @@ async fn run(
         serve(parts, |rank| drop(ready.send(Ok((rank, tcp, unix.clone(), metrics_at))))).await;
     let outcome = match outcome {
         Ok(mut serving) => {
+            if measure_bytes > 0 {
+                let inboxes = serving.inboxes.clone();
+                env.spawn(measure::measure_first(env.clone(), measure_bytes, inboxes));
+            }
             let _door = metrics.and_then(|listener| tell_figures(&env, listener, &serving));
             let asked = serving.control.as_ref().map(|control| control.asked_to_stop());
             let (ended, with_all) = {
@@ -458,6 +467,9 @@ impl TargetStart {
         let opened_store = vos::Store::open_with(&env, &self.devices, self.options).await;
         let target = match opened_store {
             Ok(store) => {
+                if let Err(error) = store.clear_measuring().await {
+                    tracing::warn!("target {id}: {error}");
+                }
                 Target::open(env.clone(), id, store, self.host, self.token, self.incarnation).await
             }
             Err(error) => Err(error),
@@ -481,6 +493,13 @@ impl TargetStart {
                     env.spawn(async move {
                         // Whoever asked may have given up waiting.
                         let _ = answer.send(target.admin(term, op).await);
+                    });
+                }
+                Order::Measure(ask, answer) => {
+                    let target = target.clone();
+                    env.spawn(async move {
+                        // Whoever asked may have given up waiting.
+                        let _ = answer.send(target.stand(Some(ask)).await);
                     });
                 }
                 Order::Figures(answer) => {
@@ -507,6 +526,7 @@ fn refuser(env: &Env, error: Error) -> Inbox {
             match order {
                 Order::Adopt(handoff) => drop(handoff),
                 Order::Figures(answer) => drop(answer),
+                Order::Measure(_, answer) => drop(answer.send(Err(error.clone()))),
                 // Whoever asked may have given up waiting.
                 Order::Admin(.., answer) => drop(answer.send(Err(error.clone()))),
                 Order::Drain(answer) => {

@@ -239,6 +239,8 @@ pub struct Target {
     pub(crate) term: Cell<u64>,
     /// It has been told of all it holds.
     pub(crate) is_introduced: Cell<bool>,
+    /// Its devices are being measured.
+    pub(crate) is_measuring: Cell<bool>,
 }
 
 impl Target {
@@ -297,6 +299,7 @@ impl Target {
             requests: RequestCounts::default(),
             term: Cell::new(0),
             is_introduced: Cell::new(false),
+            is_measuring: Cell::new(false),
             env,
         });
         target.clone().resume();

@@ -53,6 +53,10 @@ pub trait File {
     fn is_device(&self) -> bool {
         false
     }
+    /// True when transfers bypass the page cache.
+    fn is_direct(&self) -> bool {
+        false
+    }
     /// Cuts or extends the file (with zeros).
     fn set_len(&self, bytes: u64) -> LocalBoxFuture<'static, Result<()>>;
     /// Reserves space for a range and extends the file over it. Where the file system cannot

@@ -222,6 +222,10 @@ impl File for RealFile {
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device())
     }
 
+    fn is_direct(&self) -> bool {
+        self.direct
+    }
+
     fn set_len(&self, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {
         let outcome = rustix::fs::ftruncate(&self.fd, bytes)
             .map_err(|errno| os_error(format!("resizing {} to {bytes} bytes", self.name), errno));

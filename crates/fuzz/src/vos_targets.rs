@@ -26,6 +26,7 @@ pub fn all() -> Vec<Target> {
         sealed("vos-wal-batch", vos::fuzz::wal_batch),
         sealed("vos-superblock", vos::fuzz::superblock),
         sealed("vos-shard-settings", vos::fuzz::shard_settings),
+        sealed("vos-measures", vos::fuzz::measures),
         sealed("vos-log-head", vos::fuzz::log_head),
         sealed("vos-volume-table", vos::fuzz::volume_table),
         Target {

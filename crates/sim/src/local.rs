@@ -107,6 +107,7 @@ pub(crate) async fn make_container(
     layout: ContLayout,
 ) -> Result<Container> {
     let request = ControlRequest::PoolCreate {
+        placement: types::PlacementRule::default(),
         label: "p".into(),
         bytes: 1 << 30,
         scm_percent: 20,

@@ -17,6 +17,7 @@ fn client_of(engine: &engine::EngineHandle) -> Client {
 
 fn create(client: &Client, label: &str) -> types::Result<()> {
     let request = ControlRequest::PoolCreate {
+        placement: types::PlacementRule::default(),
         label: label.into(),
         bytes: 64 << 20,
         scm_percent: 20,

@@ -245,6 +245,7 @@ fn a_full_pool_says_so_and_removing_still_works() {
     let client = system.client(false).unwrap();
     client.block_on(async {
         let request = ControlRequest::PoolCreate {
+            placement: types::PlacementRule::default(),
             label: "small".into(),
             bytes: 32 << 20,
             scm_percent: 50,

@@ -42,6 +42,7 @@ fn an_engine_serves_from_several_devices_and_knows_them_again() {
     };
     client.block_on(async {
         let too_large = ControlRequest::PoolCreate {
+            placement: types::PlacementRule::default(),
             label: "large".into(),
             bytes: 3 << 30,
             scm_percent: 20,
@@ -52,6 +53,7 @@ fn an_engine_serves_from_several_devices_and_knows_them_again() {
         assert_eq!(error.code, Code::NoSpace, "{error}");
         assert!(error.to_string().contains("raw (part 0 of 2)"), "{error}");
         let request = ControlRequest::PoolCreate {
+            placement: types::PlacementRule::default(),
             label: "p".into(),
             bytes: 300 << 20,
             scm_percent: 20,

@@ -23,4 +23,4 @@ pub use error::{Code, Error, Result};
 pub use histogram::Histogram;
 pub use id::{ClientId, ContId, DkeyKind, ObjType, Oid, PoolId, Rank, TargetId, Unit};
 pub use key::Key;
-pub use props::{ContLayout, ContProps, CsumKind, Durability};
+pub use props::{ContLayout, ContProps, CsumKind, Durability, PlacementRule};

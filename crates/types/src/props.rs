@@ -18,6 +18,19 @@ pub enum Durability {
     Memory,
 }
 
+/// What the targets of a pool are weighed by; a property of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlacementRule {
+    /// All get the same.
+    #[default]
+    Equal,
+    /// By the room that is free on their data devices.
+    Capacity,
+    /// By the room, and by how fast their data devices were when they were measured.
+    Score,
+}
+
 /// What a container's objects mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -68,6 +81,9 @@ macro_rules! named_values {
 
 named_values!(Durability, "durability",
     Durability::Wal => "wal", Durability::Relaxed => "relaxed", Durability::Memory => "memory");
+named_values!(PlacementRule, "placement",
+    PlacementRule::Equal => "equal", PlacementRule::Capacity => "capacity",
+    PlacementRule::Score => "score");
 named_values!(ContLayout, "container layout",
     ContLayout::Plain => "plain", ContLayout::Posix => "posix");
 named_values!(CsumKind, "checksum",

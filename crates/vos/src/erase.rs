@@ -140,7 +140,7 @@ async fn clear(held: &Held) -> Result<ErasedDevice> {
 /// Removes what makes a device one of a target.
 async fn forget(disk: &Rc<dyn Disk>, held: &Held) -> Result<()> {
     let place = &held.place;
-    for name in ["superblock.new", "superblock"] {
+    for name in crate::measure::NAMES.into_iter().chain(["superblock.new", "superblock"]) {
         match place.disk.remove(&place.root.join(name)).await {
             Err(error) if error.code != Code::NonExist => return Err(error),
             _ => {}

@@ -49,6 +49,11 @@ pub fn shard_settings(bytes: &[u8]) {
     let _ = crate::store::decode_shard(bytes);
 }
 
+/// What was measured of a target's devices.
+pub fn measures(bytes: &[u8]) {
+    let _ = crate::measure::decode(bytes);
+}
+
 /// The head of a log.
 pub fn log_head(bytes: &[u8]) {
     let _ = crate::wal::decode_head(bytes);

@@ -41,6 +41,7 @@ mod lacking;
 mod listing;
 mod loans;
 mod locks;
+mod measure;
 pub mod offline;
 mod openers;
 mod ordered;

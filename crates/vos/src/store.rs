@@ -36,7 +36,7 @@ use crate::sealed;
 use crate::shard::{Durables, PoolShard, PoolShardConfig};
 use crate::space::Space;
 use crate::stripe::{Striped, share_bytes};
-use crate::tier::{self, Devices, Mode, Owner, Places, random_id};
+use crate::tier::{self, Devices, Mode, Owner, Place, Places, random_id};
 use crate::wal::{self, DataSync, Wal};
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
@@ -221,6 +221,17 @@ impl Store {
     /// Random identity of the target, made with the store.
     pub fn target_id(&self) -> [u8; 16] {
         self.places.target
+    }
+
+    /// The device of index and log.
+    pub(crate) fn index_place(&self) -> &Place {
+        &self.places.scm
+    }
+
+    /// The devices of data: that of index and log where there are no others.
+    pub(crate) fn data_places(&self) -> impl Iterator<Item = &Place> {
+        let both = self.places.nvme.is_empty().then_some(&self.places.scm);
+        both.into_iter().chain(&self.places.nvme)
     }
 
     /// Whose target it is.

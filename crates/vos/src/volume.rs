@@ -467,6 +467,10 @@ impl File for VolumeFile {
         self.volume.plain.is_device()
     }
 
+    fn is_direct(&self) -> bool {
+        self.volume.plain.is_direct()
+    }
+
     fn set_len(&self, bytes: u64) -> LocalBoxFuture<'static, Result<()>> {
         let (volume, name) = (self.volume.clone(), self.name.clone());
         async move { volume.resize(&name, bytes).await }.boxed_local()

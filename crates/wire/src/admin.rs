@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::map::PoolMap;
+use crate::measure::MeasureAsk;
 use crate::scrub::Scrub;
 use crate::versions::ContVersions;
 use serde::{Deserialize, Serialize};
@@ -51,4 +52,6 @@ pub enum AdminOp {
     },
     /// The target has been told of all it holds: what it does not know does not exist.
     Introduced,
+    /// Measure the data devices, or with `None` tell what is known. The answer has [`AdminReply::standing`](crate::versions::AdminReply).
+    Measure(Option<MeasureAsk>),
 }

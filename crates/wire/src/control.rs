@@ -2,9 +2,10 @@
 //! hold the catalog pass the request on to the one that does.
 
 use crate::map::PoolMap;
+use crate::measure::{MeasureAsk, Standing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use types::{ContId, ContProps, Durability, Epoch, PoolId, TargetId};
+use types::{ContId, ContProps, Durability, Epoch, PlacementRule, PoolId, TargetId};
 use uuid::Uuid;
 
 /// What an engine says of itself when it joins.
@@ -102,6 +103,8 @@ pub enum ControlRequest {
         scm_percent: u8,
         /// When updates are acknowledged.
         durability: Durability,
+        /// What its targets are weighed by.
+        placement: PlacementRule,
         /// Use these targets; empty: all.
         targets: Vec<TargetId>,
     },
@@ -185,6 +188,8 @@ pub enum ControlRequest {
         /// Even if in use.
         force: bool,
     },
+    /// Measure the data devices of a target, or with `None` tell what is known of them. Reply: `Standing`.
+    TargetMeasure { target: TargetId, ask: Option<MeasureAsk> },
     /// How the engine that is asked does, itself. Reply: `Engine`.
     EngineQuery,
     /// Make a target's part of a pool anew, empty, where what it held is lost. Fails with `Busy`
@@ -273,6 +278,7 @@ impl ControlRequest {
                 | ControlRequest::TargetCaughtUp { .. }
                 | ControlRequest::TargetJoined { .. }
                 | ControlRequest::TargetLacks { .. }
+                | ControlRequest::TargetMeasure { .. }
                 | ControlRequest::CatalogCopy { .. }
                 | ControlRequest::Leave { .. }
                 | ControlRequest::EngineStop { .. }
@@ -294,6 +300,7 @@ impl ControlRequest {
                 | ControlRequest::TargetCaughtUp { .. }
                 | ControlRequest::TargetJoined { .. }
                 | ControlRequest::TargetLacks { .. }
+                | ControlRequest::TargetMeasure { .. }
                 | ControlRequest::Leave { .. }
         );
         self.is_repeatable() && !asks_targets
@@ -332,6 +339,8 @@ pub struct PoolInfo {
     pub label: String,
     /// When updates are acknowledged.
     pub durability: Durability,
+    /// What its targets were weighed by.
+    pub placement: PlacementRule,
     /// Index and log tier over all targets, bytes.
     pub scm_bytes: u64,
     /// Data tier over all targets, bytes.
@@ -487,6 +496,8 @@ pub enum ControlReply {
     },
     /// How an engine does.
     Engine(EngineState),
+    /// How a target stands.
+    Standing(Standing),
     CatalogCopy {
         /// Another one after each change.
         generation: u64,

@@ -17,6 +17,7 @@ pub mod hello;
 pub mod link;
 pub mod lock;
 pub mod map;
+pub mod measure;
 pub mod member;
 pub mod obj;
 pub mod order;

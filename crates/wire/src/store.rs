@@ -1,5 +1,6 @@
 //! What a target tells of its store: devices, log, aggregation. For operators.
 
+use crate::measure::{Measures, Standing};
 use serde::{Deserialize, Serialize};
 use types::{Histogram, TargetId};
 
@@ -16,6 +17,17 @@ pub struct StoreStat {
     pub streams: Vec<StreamStat>,
     /// What it has still to compare, when it was away; `None`: nothing.
     pub catching_up: Option<CatchUpStat>,
+    /// What was measured of the target's data devices.
+    pub measures: Option<Measures>,
+}
+
+impl StoreStat {
+    /// What counts of it when targets are weighed.
+    pub fn standing(&self) -> Standing {
+        let data = self.devices.iter().filter(|device| device.role != DeviceRole::Scm);
+        let free_bytes = data.map(|device| device.free_bytes).sum();
+        Standing { free_bytes, measures: self.measures }
+    }
 }
 
 /// Orders that a member has not answered yet.

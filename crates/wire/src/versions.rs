@@ -3,6 +3,7 @@
 //! The control service tells targets the whole of it each time ([`ContVersions`]), so an order may
 //! be repeated, and one that comes too late is known by its revision.
 
+use crate::measure::Standing;
 use serde::{Deserialize, Serialize};
 use types::Epoch;
 
@@ -45,4 +46,6 @@ pub struct AdminReply {
     /// It was opened again since the control service has last been told that: what the last moments before left
     /// of what others have, too, is not known. For the same two orders.
     pub is_unsure: bool,
+    /// For [`crate::obj::AdminOp::Measure`].
+    pub standing: Option<Standing>,
 }

@@ -109,6 +109,7 @@ impl Bed {
             false => Vec::new(),
         };
         let pool = ControlRequest::PoolCreate {
+            placement: types::PlacementRule::default(),
             label: label.to_string(),
             bytes,
             scm_percent: SCM_PERCENT,

@@ -126,6 +126,7 @@ impl System {
         let system = LocalSystem::start(engines, targets).unwrap();
         let client = system.client(false).unwrap();
         let request = ControlRequest::PoolCreate {
+            placement: types::PlacementRule::default(),
             label: "tank".into(),
             bytes: 1 << 30,
             scm_percent: 20,

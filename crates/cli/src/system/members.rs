@@ -18,6 +18,7 @@ type Reached = (EngineInfo, Vec<TargetId>, bool);
   azekura system query
   azekura system exclude 2 --why 'a bad fan'
   azekura system clear-exclude 2
+  azekura system measure --now
   azekura system stop --engine 2
   azekura system erase --config /etc/azekura/engine.toml
   azekura system migrate-catalog --config /etc/azekura/engine.toml --to etcd://host1:2379,host2:2379,host3:2379
@@ -57,6 +58,7 @@ enum SystemVerb {
     /// One that stops alone tells the others first: what it led others lead at once, and clients do not wait where
     /// there are copies. With --all none tells, and nothing has to catch up at the next start.
     Stop(super::stop::StopArgs),
+    Measure(super::measure::MeasureArgs),
     Erase(super::erase::EraseArgs),
     MigrateCatalog(super::catalog::MigrateArgs),
     Recover(super::recover::RecoverArgs),
@@ -98,6 +100,7 @@ struct Report {
 
 pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
     match &args.verb {
+        SystemVerb::Measure(measure) => return super::measure::run(session, measure),
         SystemVerb::Stop(stop) => return super::stop::run(session, stop),
         SystemVerb::Erase(erase) => return super::erase::run(session, erase),
         SystemVerb::MigrateCatalog(migrate) => return super::catalog::run(session, migrate),

@@ -17,6 +17,7 @@ pub mod dir;
 pub mod down;
 pub mod erase;
 pub mod etcd;
+pub mod measure;
 pub mod members;
 pub mod process;
 pub mod recover;

@@ -6,7 +6,8 @@
 
 use super::Service;
 use super::orders::{Targets, failure, order_each};
-use super::pool::{WEIGHT_NORM, shard_order};
+use super::pool::{shard_order, target_ids};
+use super::weights::weigh;
 use crate::records::{PlacementDf, PoolDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use types::{Code, Error, Result, TargetId};
@@ -57,7 +58,7 @@ impl Service {
             let doing = format!("pool '{label}' has further targets, but uses them not yet");
             return Err(failure(&doing, &failures, "extend it again when they answer"));
         }
-        self.place_over_all(&pool).await?;
+        self.place_over_all(&pool, orders).await?;
         let now = self.ready_pool(&Name::Uuid(pool.uuid)).await?.record;
         self.push_maps(std::slice::from_ref(&now), None, orders).await?;
         tracing::info!(pool = %label, targets = ?ids, "the pool has further targets");
@@ -92,17 +93,20 @@ impl Service {
     }
 
     /// Begins a placement epoch over all targets of a pool.
-    async fn place_over_all(&self, pool: &PoolDf) -> Result<()> {
+    async fn place_over_all(&self, pool: &PoolDf, orders: &dyn Targets) -> Result<()> {
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
             let mut pool = self.ready_pool(&Name::Uuid(pool.uuid)).await?;
-            let weights: Vec<(TargetId, u32)> =
-                pool.record.targets.iter().map(|target| (target.id, WEIGHT_NORM)).collect();
+            let ids = target_ids(&pool.record);
             let last = pool.record.placements.last();
-            if last.is_some_and(|set| set.weights == weights) {
+            // By target: weights made of what is measured now may be others than those of a moment ago.
+            let is_over_all = |set: &PlacementDf| set.weights.iter().map(|(id, _)| id).eq(&ids);
+            if last.is_some_and(is_over_all) {
                 return Ok(());
             }
+            let weights =
+                weigh(pool.record.placement, pool.record.durability, &ids, orders).await?;
             let epoch = last.map_or(Some(0), |set| set.epoch.checked_add(1)).ok_or_else(|| {
                 let text = format!("pool '{}' has been extended 255 times", pool.record.name());
                 Error::new(Code::NoSpace, text)

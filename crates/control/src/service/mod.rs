@@ -23,6 +23,7 @@ mod snaps;
 mod stores;
 mod times;
 mod told;
+mod weights;
 
 pub use orders::Targets;
 
@@ -127,8 +128,10 @@ impl Service {
             R::EngineQuery | R::EngineStop { .. } => {
                 Err(Error::inval("an engine answers for itself"))
             }
-            R::PoolCreate { label, bytes, scm_percent, durability, targets } => {
-                let wanted = pool::Wanted { label, bytes, scm_percent, durability, targets };
+            R::TargetMeasure { target, ask } => weights::measure(target, ask, orders).await,
+            R::PoolCreate { label, bytes, scm_percent, durability, placement, targets } => {
+                let wanted =
+                    pool::Wanted { label, bytes, scm_percent, durability, placement, targets };
                 self.pool_create(wanted, orders).await
             }
             R::PoolList => self.pool_list().await,

@@ -2,17 +2,16 @@
 
 use super::handles::{Opener, Owner};
 use super::orders::{failure, order_all, order_each};
+use super::weights::weigh;
 use super::{Service, SessionId, Targets, check_stage, engine_of};
 use crate::keys;
 use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, StageDf, TargetDf};
 use crate::store::{Attempts, Loaded, Tx};
 use std::collections::BTreeSet;
-use types::{Code, Durability, Error, PoolId, Result, TargetId, limits, size};
+use types::{Code, Durability, Error, PlacementRule, PoolId, Result, TargetId, limits, size};
 use wire::control::{ControlReply, Evict, MemberState, Name, OpenMode, PoolInfo, TargetAim};
 use wire::obj::{AdminOp, AdminReply};
 
-/// Weight of a target in a new pool.
-pub(super) const WEIGHT_NORM: u32 = 65_536;
 /// Shares of targets are multiples of this, bytes: what disks and pages are made of.
 const SHARE_UNIT: u64 = 4096;
 
@@ -22,7 +21,18 @@ pub(super) struct Wanted {
     pub bytes: u64,
     pub scm_percent: u8,
     pub durability: Durability,
+    pub placement: PlacementRule,
     pub targets: Vec<TargetId>,
+}
+
+/// What a pool is made of.
+struct Parts {
+    targets: Vec<TargetDf>,
+    weights: Vec<(TargetId, u32)>,
+    /// Index and log of each target, bytes.
+    scm: u64,
+    /// Data of each target, bytes.
+    nvme: u64,
 }
 
 impl Service {
@@ -36,8 +46,12 @@ impl Service {
         let engines = self.store.engines().await?;
         let targets = choose_targets(&wanted, &engines, orders)?;
         let (scm, nvme) = split(&wanted, targets.len() as u64)?;
+        let ids: Vec<TargetId> = targets.iter().map(|target| target.id).collect();
+        let weighed = weigh(wanted.placement, wanted.durability, &ids, orders).await;
+        let weights = weighed.map_err(|error| error.context(format!("pool '{}'", wanted.label)))?;
+        let parts = Parts { targets, weights, scm, nvme };
 
-        let (mut pool, _under_way) = self.claim_pool(&wanted, targets, scm, nvme).await?;
+        let (mut pool, _under_way) = self.claim_pool(&wanted, parts).await?;
         let name = pool.record.name();
         let id = pool.record.id;
         let all: Vec<TargetId> = target_ids(&pool.record);
@@ -71,9 +85,7 @@ impl Service {
     async fn claim_pool(
         &self,
         wanted: &Wanted,
-        targets: Vec<TargetDf>,
-        shard_scm_bytes: u64,
-        shard_nvme_bytes: u64,
+        parts: Parts,
     ) -> Result<(Loaded<PoolDf>, super::UnderWay)> {
         let mut attempts = Attempts::new();
         loop {
@@ -85,7 +97,6 @@ impl Service {
             system.record.pool_next = id.0.checked_add(1).ok_or_else(|| {
                 Error::new(Code::NoSpace, "the system has no pool numbers left; make a new system")
             })?;
-            let weights = targets.iter().map(|target| (target.id, WEIGHT_NORM)).collect();
             let pool = PoolDf {
                 scrub: ScrubDf::default(),
                 version: RECORD_VERSION,
@@ -94,12 +105,13 @@ impl Service {
                 label: wanted.label.clone(),
                 stage: StageDf::Creating,
                 durability: wanted.durability,
-                shard_scm_bytes,
-                shard_nvme_bytes,
+                placement: wanted.placement,
+                shard_scm_bytes: parts.scm,
+                shard_nvme_bytes: parts.nvme,
                 cont_next: 1,
                 map_version: 1,
-                targets: targets.clone(),
-                placements: vec![PlacementDf { epoch: 0, weights }],
+                targets: parts.targets.clone(),
+                placements: vec![PlacementDf { epoch: 0, weights: parts.weights.clone() }],
                 outs: Vec::new(),
                 is_rebuild_stopped: false,
                 next: None,
@@ -312,6 +324,7 @@ impl Service {
             uuid: pool.uuid,
             label: pool.label.clone(),
             durability: pool.durability,
+            placement: pool.placement,
             scm_bytes: pool.shard_scm_bytes * target_count,
             nvme_bytes: pool.shard_nvme_bytes * target_count,
             cont_count: self.store.cont_count(pool.id).await?,

@@ -21,7 +21,7 @@ const POOL_PROPS: [&str; 5] =
 /// Rate of the scrubber of each target: `off` or `SIZE/s`.
 const SCRUB: &str = "scrub";
 /// What is fixed when a pool is made.
-const POOL_FIXED: [&str; 3] = ["durability", "bytes", "scm_percent"];
+const POOL_FIXED: [&str; 4] = ["durability", "bytes", "scm_percent", "placement"];
 /// What can be changed of a container.
 const CONT_PROPS: [&str; 5] = ["label", "oclass", "dir_oclass", "file_oclass", "chunk_size"];
 /// What is fixed when a container is made.

@@ -94,7 +94,16 @@ fn an_engine_introduces_its_own_targets_from_a_copy() {
             panic!("not a creation");
         };
         let durability = wanted;
-        system.run(R::PoolCreate { label, bytes, scm_percent, durability, targets }).unwrap();
+        system
+            .run(R::PoolCreate {
+                placement: types::PlacementRule::default(),
+                label,
+                bytes,
+                scm_percent,
+                durability,
+                targets,
+            })
+            .unwrap();
         system.cont(name, "a");
     }
     let copy = CatalogCopy::kept_in(EmbeddedCatalog::in_memory().unwrap());

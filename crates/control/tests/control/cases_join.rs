@@ -65,6 +65,7 @@ fn a_new_address_reaches_the_maps_of_its_pools() {
     let system = System::new(3);
     let both = system.pool("both");
     let other = R::PoolCreate {
+        placement: types::PlacementRule::default(),
         label: "other".to_string(),
         bytes: crate::fake::GIB,
         scm_percent: 10,
@@ -101,7 +102,16 @@ fn an_engine_that_lost_its_memory_gets_everything_again() {
         let R::PoolCreate { label, bytes, scm_percent, targets, .. } = create_pool(name) else {
             panic!("not a creation");
         };
-        system.run(R::PoolCreate { label, bytes, scm_percent, durability, targets }).unwrap();
+        system
+            .run(R::PoolCreate {
+                placement: types::PlacementRule::default(),
+                label,
+                bytes,
+                scm_percent,
+                durability,
+                targets,
+            })
+            .unwrap();
         system.cont(name, "a");
         system.cont(name, "b");
     }
@@ -119,7 +129,16 @@ fn a_restarted_service_resumes_those_that_answer() {
         panic!("not a creation");
     };
     let durability = Durability::Memory;
-    system.run(R::PoolCreate { label, bytes, scm_percent, durability, targets }).unwrap();
+    system
+        .run(R::PoolCreate {
+            placement: types::PlacementRule::default(),
+            label,
+            bytes,
+            scm_percent,
+            durability,
+            targets,
+        })
+        .unwrap();
     system.cont("tank", "home");
     system.targets.shards.borrow_mut().clear();
     system.targets.away.borrow_mut().insert(Rank(0));

@@ -187,6 +187,7 @@ fn an_excluded_engine_is_out_until_that_is_taken_back() {
     is_back(&system);
     assert_eq!(map(&system).1, 2);
     let named = |targets: &[u32]| R::PoolCreate {
+        placement: types::PlacementRule::default(),
         label: "two".into(),
         bytes: crate::fake::GIB,
         scm_percent: 10,
@@ -326,6 +327,7 @@ fn an_engine_leaves_no_pool_that_nobody_else_serves() {
     let system = System::new(2);
     system
         .run(R::PoolCreate {
+            placement: types::PlacementRule::default(),
             label: "own".into(),
             bytes: crate::fake::GIB,
             scm_percent: 10,

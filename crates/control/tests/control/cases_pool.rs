@@ -8,6 +8,7 @@ use wire::map::TargetState;
 
 fn sized(name: &str, bytes: u64, scm_percent: u8, targets: &[u32]) -> R {
     R::PoolCreate {
+        placement: types::PlacementRule::default(),
         label: name.to_string(),
         bytes,
         scm_percent,

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use wire::admission::Admission;
 use wire::control::{ContInfo, ControlReply, ControlRequest, JoinInfo, Name, PoolInfo};
 use wire::map::{EngineInfo, PoolMap, TargetInfo};
+use wire::measure::{Measures, Speed, Standing};
 use wire::obj::{AdminOp, AdminReply};
 use wire::scrub::Scrub;
 use wire::versions::{ContStage, ContVersions};
@@ -68,6 +69,8 @@ pub struct FakeTargets {
     incarnations: RefCell<BTreeMap<(TargetId, PoolId), u64>>,
     /// What was told of versions.
     pub versions: RefCell<BTreeMap<(TargetId, PoolId, ContId), ContVersions>>,
+    /// How targets stand.
+    pub standings: RefCell<BTreeMap<TargetId, Standing>>,
     looks: Cell<u32>,
     /// Seed of how long answers take; `None`: at once.
     pub jitter: Cell<Option<u64>>,
@@ -116,6 +119,22 @@ impl FakeTargets {
                 return Ok(AdminReply { incarnation, ..AdminReply::default() });
             }
             AdminOp::Introduced => {}
+            AdminOp::Measure(ask) => {
+                let mut standings = self.standings.borrow_mut();
+                let standing = standings.entry(target).or_default();
+                if let Some(ask) = ask
+                    && !(ask.once && standing.measures.is_some())
+                {
+                    // The first target is twelve times as fast as the others.
+                    let kb_s = if target.0 == 0 { 2_400_000 } else { 200_000 };
+                    let speed = Speed { kb_s, kb_s_min: kb_s, kb_s_max: kb_s };
+                    let memory = Speed { kb_s: 1, ..speed };
+                    let made =
+                        Measures { read: speed, write: speed, memory, ..Measures::default() };
+                    standing.measures = Some(made);
+                }
+                return Ok(AdminReply { standing: Some(*standing), ..AdminReply::default() });
+            }
             AdminOp::DestroyShard { pool } => {
                 shards.remove(&(target, pool));
                 self.incarnations.borrow_mut().remove(&(target, pool));
@@ -509,6 +528,7 @@ pub fn label(text: &str) -> Name {
 
 pub fn create_pool(label: &str) -> ControlRequest {
     ControlRequest::PoolCreate {
+        placement: types::PlacementRule::default(),
         label: label.to_string(),
         bytes: GIB,
         scm_percent: 10,

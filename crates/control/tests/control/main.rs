@@ -14,6 +14,7 @@ mod cases_props;
 mod cases_snaps;
 mod cases_stores;
 mod cases_times;
+mod cases_weights;
 mod concurrency;
 mod contract;
 mod crash;

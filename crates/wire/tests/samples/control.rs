@@ -79,6 +79,7 @@ fn pool(durability: Durability) -> PoolInfo {
         uuid: uuid(1),
         label: "tank".into(),
         durability,
+        placement: types::PlacementRule::Score,
         scm_bytes: 1 << 26,
         nvme_bytes: 1 << 30,
         cont_count: 3,
@@ -119,6 +120,10 @@ fn requests(visitor: &mut impl Visitor) {
     request("join", Join(JoinInfo { engine: uuid(3), info: engine(), target_count: 4, start: 5 }));
     request("system_query", SystemQuery);
     request("engine_query", EngineQuery);
+    request(
+        "target_measure",
+        TargetMeasure { target: TargetId(3), ask: Some(super::obj::measure_ask()) },
+    );
     request("engine_stop", EngineStop { with_all: true });
     request("leave", Leave { engine: uuid(3), start: 5, fails_over: true });
     let pool = Name::Label("tank".into());
@@ -143,10 +148,12 @@ fn requests(visitor: &mut impl Visitor) {
         request(
             &format!("pool_create.{durability}"),
             PoolCreate {
+                placement: types::PlacementRule::default(),
                 label: "tank".into(),
                 bytes: 10 << 30,
                 scm_percent: 6,
                 durability,
+                placement: types::PlacementRule::Capacity,
                 targets: vec![TargetId(1), TargetId(2)],
             },
         );

@@ -10,6 +10,7 @@ use wire::cell::{CellAsk, CellRequest, Stripe, StripeList, StripeOf};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
+use wire::measure::{MeasureAsk, Measures, Speed, Standing};
 use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
@@ -367,8 +368,33 @@ fn admin(visitor: &mut impl Visitor) {
         let op = AdminOp::SetVersions { pool: POOL, cont: CONT, versions };
         order(&format!("set_versions.{name}"), op);
     }
-    let reply = AdminReply { epoch: Epoch(78), under_way: true, incarnation: 79, is_unsure: true };
+    order("measure", AdminOp::Measure(Some(measure_ask())));
+    let reply = AdminReply {
+        epoch: Epoch(78),
+        under_way: true,
+        incarnation: 79,
+        is_unsure: true,
+        standing: Some(Standing { free_bytes: 80, measures: Some(measures()) }),
+    };
     visitor.message("admin_reply", Reply::Ok(reply));
+}
+
+pub fn measure_ask() -> MeasureAsk {
+    MeasureAsk { bytes: 1 << 30, step_ms_max: 2000, once: true }
+}
+
+pub fn measures() -> Measures {
+    let speed = |kb_s| Speed { kb_s, kb_s_min: kb_s - 1, kb_s_max: kb_s + 1 };
+    Measures {
+        at_ns: 1 << 60,
+        bytes: 1 << 30,
+        is_direct: true,
+        read: speed(2_400_000),
+        write: speed(200_000),
+        random_reads_s: 9,
+        random_writes_s: 10,
+        memory: speed(10_000_000),
+    }
 }
 
 fn tail() -> Tail {
@@ -531,5 +557,6 @@ fn store_stat() -> StoreStat {
             units_left: 20,
             keys_mended: 21,
         }),
+        measures: Some(measures()),
     }
 }

@@ -1,0 +1,57 @@
+//! `system measure`, placement by what was measured, and what is shown of it.
+
+mod harness;
+
+use harness::System;
+use serde_json::Value;
+
+fn measured(of: &Value) -> &Value {
+    let measures = &of["measures"];
+    assert!(measures["read"]["kb_s"].as_u64().unwrap() > 0, "{of}");
+    assert!(measures["write"]["kb_s"].as_u64().unwrap() > 0, "{of}");
+    assert!(of["score"].as_u64().unwrap() > 0 && of["free_bytes"].as_u64().unwrap() > 0, "{of}");
+    measures
+}
+
+#[test]
+fn what_is_measured_is_kept_shown_and_used() {
+    let system = System::up(1, 2);
+    system.fails(2, &["--size"], &["system", "measure", "--size", "0"]);
+    system.fails(3, &["engine 7"], &["system", "measure", "--rank", "7"]);
+    let first = system.json(&["system", "measure", "--size", "8MiB"]);
+    assert_eq!(first.as_array().unwrap().len(), 2);
+    let before: Vec<Value> = first.as_array().unwrap().iter().map(measured).cloned().collect();
+    // Not again, without --now, and not forgotten by a restart.
+    system.ok(&["down"]);
+    system.ok(&["up"]);
+    let second = system.json(&["system", "measure"]);
+    for (before, now) in before.iter().zip(second.as_array().unwrap()) {
+        assert_eq!(
+            (&before["read"], &before["at"]),
+            (&now["measures"]["read"], &now["measures"]["at"])
+        );
+    }
+    let again = system.json(&["system", "measure", "--now", "--size", "16MiB"]);
+    for now in again.as_array().unwrap() {
+        assert_eq!(now["measures"]["bytes"], 16 << 20, "{now}");
+    }
+    let table = system.ok(&["system", "measure"]);
+    assert!(table.contains("SCORE") && table.contains("networks are not measured"), "{table}");
+
+    let made = system.json(&["pool", "create", "tank", "--size", "256MiB", "--placement", "score"]);
+    assert_eq!(made["placement"], "score");
+    let weights = |pool: &Value| -> Vec<u64> {
+        let targets = pool["targets"].as_array().unwrap().iter();
+        targets.map(|target| target["weight"].as_u64().unwrap()).collect()
+    };
+    let of = weights(&made);
+    assert!(of.iter().all(|weight| *weight > 0) && of.iter().sum::<u64>().abs_diff(131_072) < 3);
+    let pool = system.json(&["pool", "query", "tank", "--verbose"]);
+    assert_eq!(weights(&pool), of);
+    pool["measures"].as_array().unwrap().iter().for_each(|of| drop(measured(of)));
+    assert_eq!(system.ok(&["pool", "get-prop", "tank", "placement"]), "score\n");
+    system.fails(2, &["fixed"], &["pool", "set-prop", "tank", "placement=equal"]);
+    system.fails(2, &["placement"], &["pool", "create", "x", "--size", "1GiB", "--placement", "y"]);
+    let plain = system.json(&["pool", "create", "plain", "--size", "256MiB"]);
+    assert_eq!((&plain["placement"], weights(&plain)), (&"equal".into(), vec![65_536; 2]));
+}
