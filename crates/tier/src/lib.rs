@@ -21,6 +21,7 @@ mod gc;
 pub mod manifest;
 pub mod part;
 mod restore;
+pub mod s2_chunks;
 mod source;
 mod store;
 mod sync;

@@ -5,6 +5,7 @@
 
 mod attr;
 mod check;
+mod chunks;
 mod copies;
 mod copy;
 mod edit;
@@ -37,6 +38,8 @@ pub struct FsArgs {
 enum FsVerb {
     Ls(ls::LsArgs),
     Cp(copy::CpArgs),
+    Export(chunks::ExportArgs),
+    Import(chunks::ImportArgs),
     Put(stream::PutArgs),
     Get(stream::GetArgs),
     Cat(stream::CatArgs),
@@ -65,6 +68,7 @@ impl FsVerb {
         matches!(
             self,
             FsVerb::Put(_)
+                | FsVerb::Import(_)
                 | FsVerb::Rm(_)
                 | FsVerb::Mkdir(_)
                 | FsVerb::Mv(_)
@@ -87,6 +91,8 @@ pub fn run(session: &Session, args: &FsArgs) -> Outcome {
     match &args.verb {
         FsVerb::Ls(args) => ls::run(session, args),
         FsVerb::Cp(args) => copy::run(session, args),
+        FsVerb::Export(args) => chunks::export::run(session, args),
+        FsVerb::Import(args) => chunks::import::run(session, args),
         FsVerb::Put(args) => stream::put(session, args),
         FsVerb::Get(args) => stream::get(session, args),
         FsVerb::Cat(args) => stream::cat(session, args),

@@ -9,8 +9,8 @@ mod job;
 mod local;
 mod queue;
 mod remote_side;
-mod report;
-mod side;
+pub mod report;
+pub mod side;
 mod tree;
 
 use crate::cont::chunk_bytes;
