@@ -138,7 +138,10 @@ pub fn show(all: &[TargetMeasures], out: &mut dyn Write) -> std::io::Result<()> 
                 age(of.age_s),
                 target.score.map_or_else(|| "-".into(), |score| format!("{:.3e}", score as f64)),
             ],
-            None => ["not measured", "-", "-", "-", "-", "-", "-", "-"].map(String::from),
+            None => {
+                let why = if target.error.is_some() { "failed" } else { "not measured" };
+                [why, "-", "-", "-", "-", "-", "-", "-"].map(String::from)
+            }
         });
         table.row(row);
     }
