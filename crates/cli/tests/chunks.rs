@@ -20,9 +20,9 @@ fn a_tree_leaves_and_comes_back() {
     let system = System::with_home();
     let source = system.path("source");
     make_tree(&source);
-    // Two chunks and a bit, and none at all.
-    fs::write(source.join("large"), noise(3, (64 << 20) + 5)).unwrap();
-    fs::write(source.join("empty"), b"").unwrap();
+    // Two whole chunks and a bit, and none at all.
+    fs::write(source.join("three-chunks"), noise(3, (64 << 20) + 5)).unwrap();
+    fs::write(source.join("no-bytes"), b"").unwrap();
     harness::set_mtime(&source, 1_600_000_000, 7);
     system.ok(&["fs", "cp", "-r", source.to_str().unwrap(), "azk://tank/home/tree"]);
 
@@ -38,8 +38,8 @@ fn a_tree_leaves_and_comes_back() {
         let uuid = tier::s2_chunks::uuid_of(path.as_bytes());
         system.path("out").join(tier::s2_chunks::header_name(uuid))
     };
-    assert_eq!(fs::metadata(header("/large")).unwrap().len(), 40 + 3 * 32);
-    assert_eq!(fs::metadata(header("/empty")).unwrap().len(), 40);
+    assert_eq!(fs::metadata(header("/three-chunks")).unwrap().len(), 40 + 3 * 32);
+    assert_eq!(fs::metadata(header("/no-bytes")).unwrap().len(), 40);
     system.fails(1, &["not empty"], &export("azk://tank/home/tree", out));
 
     system.json(&import(out, "azk://tank/home/back"));

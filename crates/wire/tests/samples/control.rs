@@ -148,7 +148,6 @@ fn requests(visitor: &mut impl Visitor) {
         request(
             &format!("pool_create.{durability}"),
             PoolCreate {
-                placement: types::PlacementRule::default(),
                 label: "tank".into(),
                 bytes: 10 << 30,
                 scm_percent: 6,
@@ -230,6 +229,8 @@ fn replies(visitor: &mut impl Visitor) {
     reply("done", Done);
     let (message_bytes, message_bytes_max) = (4096, 1 << 30);
     reply("engine", Engine(EngineState { message_bytes, message_bytes_max, is_exposed: true }));
+    let measures = Some(super::obj::measures());
+    reply("standing", Standing(wire::measure::Standing { free_bytes: 16, measures }));
     reply("joined", Joined { rank: Rank(2), targets: vec![TargetId(8)], system: uuid(6) });
     reply(
         "system",

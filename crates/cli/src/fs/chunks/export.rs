@@ -11,7 +11,7 @@ use crate::url;
 use dfs::{CreateOptions, FileKind};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 use tier::s2_chunks::{
     CHUNK_BYTES_MAX, chunk_head, chunk_name, decode_chunk, decode_header, encode_header,
@@ -241,7 +241,7 @@ pub fn named(path: &Path, entry: &Entry, error: &Error) -> Error {
 
 /// A chunk as it is in its file, checked, and the number of its data bytes.
 pub fn read_chunk(
-    path: &PathBuf,
+    path: &Path,
     sum: &tier::s2_chunks::Sum,
     entry: &Entry,
 ) -> Result<(Vec<u8>, u64)> {
@@ -252,7 +252,7 @@ pub fn read_chunk(
 }
 
 /// The sums that a header has.
-pub fn read_header(path: &PathBuf, entry: &Entry) -> Result<Vec<tier::s2_chunks::Sum>> {
+pub fn read_header(path: &Path, entry: &Entry) -> Result<Vec<tier::s2_chunks::Sum>> {
     // 32 bytes for each chunk of a byte at least.
     let bytes_max = entry.meta.size.saturating_mul(32).saturating_add(4096);
     read_whole(path, bytes_max)
