@@ -55,6 +55,8 @@ pub const DER_REC2BIG: i32 = 2013;
 pub const DER_STALE: i32 = 2007;
 /// Stored bytes do not match their checksum.
 pub const DER_CSUM: i32 = 2021;
+/// It was given up because somebody wanted that.
+pub const DER_OP_CANCELED: i32 = 2027;
 /// A transaction must run again.
 pub const DER_TX_RESTART: i32 = 2025;
 /// A key is longer than the limit.

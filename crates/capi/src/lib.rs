@@ -43,6 +43,7 @@ pub mod pool;
 pub mod pool_list;
 pub mod prop;
 pub mod prop_map;
+mod rebuild;
 pub mod sgl;
 pub mod snap;
 pub mod tse;

@@ -8,7 +8,7 @@ use crate::ctypes::{
 use crate::errno::Sign;
 use crate::event::{fail, launch, settle};
 use crate::guard::{self, User};
-use crate::{global, handle};
+use crate::{global, handle, rebuild};
 use client::{Pool, TargetSpace};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,9 +22,8 @@ const PC_RW: u32 = 2;
 const PC_EX: u32 = 4;
 /// `DPI_SPACE` of `pi_bits`: ask the targets for their space.
 const DPI_SPACE: u64 = 1;
-
-/// `DRS_COMPLETED`: nothing is being rebuilt.
-const DRS_COMPLETED: i32 = 2;
+/// `DPI_REBUILD_STATUS` of `pi_bits`: ask the catalog, and while something moves the targets.
+const DPI_REBUILD_STATUS: u64 = 1 << 1;
 
 /// An open pool.
 pub struct PoolHandle {
@@ -110,7 +109,7 @@ pub unsafe extern "C" fn daos_pool_connect(
     let (poh, info) = (User(poh), User(info));
     launch(ev, Sign::Der, move |local| async move {
         let opened = local.client.pool_open(&name, mode).await?;
-        fill_info(&opened, info).await?;
+        fill_info(&opened, opened.info(), info).await?;
         let home = Some(local.ctx()?);
         let (cookie, _) = handle::add_with(|cookie| {
             Arc::new(PoolHandle { cookie, info: opened.info().clone(), mode, home })
@@ -215,17 +214,22 @@ pub unsafe extern "C" fn daos_pool_query(
     let (ranks, info, prop) = (User(ranks), User(info), User(pool_prop));
     launch(ev, Sign::Der, move |local| async move {
         let mirror = pool.mirror(&local)?;
-        fill_info(&mirror, info).await?;
+        // SAFETY: the caller gives it until completion; bits say what is asked for.
+        let bits = (!info.0.is_null()).then(|| unsafe { (*info.0).pi_bits });
+        let wants_news = bits.is_some_and(|bits| bits == 0 || bits & DPI_REBUILD_STATUS != 0);
+        let known = if wants_news || !prop.0.is_null() {
+            local.client.pool_query(&mirror.name()).await?
+        } else {
+            PoolInfo { map: (*mirror.map()).clone(), ..pool.info.clone() }
+        };
+        fill_info(&mirror, &known, info).await?;
         if !ranks.0.is_null() {
-            let map = mirror.map();
-            let all: Vec<u32> = map.engines.iter().map(|engine| engine.rank.0).collect();
+            let all: Vec<u32> = known.map.engines.iter().map(|engine| engine.rank.0).collect();
             ranks.set(rank_list(&all));
         }
         if !prop.0.is_null() {
-            let asked = local.client.pool_list().await?;
-            let fresh = asked.into_iter().find(|other| other.id == pool.info.id);
             // SAFETY: the caller gives a live property list until completion.
-            unsafe { crate::prop_map::fill_pool(prop.0, fresh.as_ref().unwrap_or(&pool.info)) }?;
+            unsafe { crate::prop_map::fill_pool(prop.0, &known) }?;
         }
         Ok(())
     })
@@ -240,14 +244,14 @@ pub fn space_of(target: &TargetSpace) -> daos_space {
     }
 }
 
-async fn fill_info(pool: &Pool, user: User<daos_pool_info_t>) -> Result<()> {
+/// Tells C of a pool what the catalog says (`known`), and what its targets do.
+async fn fill_info(pool: &Pool, known: &PoolInfo, user: User<daos_pool_info_t>) -> Result<()> {
     if user.0.is_null() {
         return Ok(());
     }
     // SAFETY: the caller gives it until completion; bits say what is asked for.
     let bits = unsafe { (*user.0).pi_bits };
-    let known = pool.info();
-    let map = pool.map();
+    let map = &known.map;
     let down = |state: TargetState| !matches!(state, TargetState::Up);
     let mut info = daos_pool_info_t {
         pi_uuid: *known.uuid.as_bytes(),
@@ -258,8 +262,8 @@ async fn fill_info(pool: &Pool, user: User<daos_pool_info_t>) -> Result<()> {
         pi_bits: bits,
         ..daos_pool_info_t::default()
     };
-    // Zero would say that one is in progress, and programs wait for it to end.
-    info.pi_rebuild_st.rs_state = DRS_COMPLETED;
+    // Without the bit, too: zeros would say that a rebuild is in progress, and programs wait for it to end.
+    info.pi_rebuild_st = rebuild::status(pool, known).await?;
     // Callers that leave the bits 0 read the space all the same.
     if bits == 0 || bits & DPI_SPACE != 0 {
         let space = pool.query().await?;

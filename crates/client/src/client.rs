@@ -334,6 +334,16 @@ impl Client {
         }
     }
 
+    /// A pool as the catalog knows it now.
+    ///
+    /// Errors: `NonExist`, and those of asking the control service.
+    pub async fn pool_query(&self, pool: &Name) -> Result<PoolInfo> {
+        match self.control(&ControlRequest::PoolQuery(pool.clone())).await? {
+            ControlReply::Pool(pool) => Ok(pool),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// Removes a pool; with `force` even one in use.
     pub async fn pool_destroy(&self, pool: Name, force: bool) -> Result<()> {
         self.control(&ControlRequest::PoolDestroy { pool, force }).await.map(|_| ())

@@ -6,11 +6,12 @@ use crate::output::{spinner, write_pairs};
 use crate::props;
 use crate::session::Session;
 use clap::Subcommand;
+use client::RebuildState;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::{Result, TargetId};
-use wire::control::{ControlRequest, Name, OpenMode, PoolInfo, TargetAim};
+use types::Result;
+use wire::control::{ControlRequest, Name, OpenMode, PoolInfo};
 use wire::map::{DownReason, OutTarget, PoolMap};
 
 /// Pause between two looks of `--wait`.
@@ -70,12 +71,7 @@ impl RebuildReport {
         let behind = map.targets.iter().filter(|target| target.reason == Some(DownReason::Behind));
         let behind: Vec<u32> = behind.map(|target| target.id.0).collect();
         RebuildReport {
-            state: match (&map.next, map.outs.is_empty()) {
-                (Some(_), _) => "busy",
-                _ if !behind.is_empty() => "busy",
-                (None, true) => "idle",
-                (None, false) => "done",
-            },
+            state: word(RebuildState::of_map(map)),
             out: ids(&map.outs),
             next: map.next.as_deref().map(ids),
             behind,
@@ -89,16 +85,7 @@ impl RebuildReport {
 
     /// The same of a pool, with what is wanted and has not begun yet.
     pub fn of_pool(info: &PoolInfo) -> RebuildReport {
-        let mut report = RebuildReport::of(&info.map);
-        let drains = |id: TargetId| info.aims.contains(&(id, TargetAim::Drain));
-        let is_drained =
-            |id: TargetId| info.map.outs.iter().any(|out| out.target == id && out.is_drained);
-        if !info.is_rebuild_stopped
-            && info.map.targets.iter().any(|target| drains(target.id) != is_drained(target.id))
-        {
-            report.state = "busy";
-        }
-        report
+        RebuildReport { state: word(RebuildState::of(info)), ..RebuildReport::of(&info.map) }
     }
 
     /// In one line; `None` when there is nothing to say.
@@ -123,6 +110,15 @@ impl RebuildReport {
             parts.push(format!("{} {} up", named(&self.behind), verb(&self.behind, "catch")));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// A state as it is printed.
+fn word(state: RebuildState) -> &'static str {
+    match state {
+        RebuildState::Idle => "idle",
+        RebuildState::Busy => "busy",
+        RebuildState::Done => "done",
     }
 }
 
