@@ -40,7 +40,7 @@ fn a_tree_leaves_and_comes_back() {
     };
     assert_eq!(fs::metadata(header("/three-chunks")).unwrap().len(), 40 + 3 * 32);
     assert_eq!(fs::metadata(header("/no-bytes")).unwrap().len(), 40);
-    system.fails(1, &["not empty"], &export("azk://tank/home/tree", out));
+    system.fails(7, &["not empty"], &export("azk://tank/home/tree", out));
 
     system.json(&import(out, "azk://tank/home/back"));
     let back = system.path("back");
