@@ -22,6 +22,7 @@ impl ArrayObj {
     /// Writes `memory` behind the last record of an array of one-byte records; returns where it
     /// went. Up to [`limits::BULK_BYTES_MAX`] are one piece that no other append divides.
     pub async fn append(&self, memory: &[&[u8]]) -> Result<u64> {
+        self.cont.learn(self.oid).await;
         if self.record_bytes != 1 {
             return Err(Error::inval("appends are to arrays of one-byte records"));
         }

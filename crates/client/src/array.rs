@@ -145,6 +145,7 @@ impl ArrayObj {
 
     /// The same inside a transaction.
     pub async fn write_in(&self, tx: Option<&Tx>, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
+        self.cont.learn(self.oid).await;
         let mut loads = self.loads(ranges, memory.iter().copied(), usize::MAX)?;
         self.mark_if_beyond(end_of(ranges)).await?;
         if loads.len() == 1
@@ -194,6 +195,7 @@ impl ArrayObj {
     /// [`ArrayObj::read`], and the array's size; in one request where one target has all there is
     /// to know, as it has of most small files.
     pub async fn read_and_size(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
+        self.cont.learn(self.oid).await;
         let memory = memory.iter_mut().map(|piece| &mut **piece);
         let mut loads = self.loads(ranges, memory, usize::MAX)?;
         if !self.cont.may_reach_beyond(self.oid) {
@@ -223,6 +225,7 @@ impl ArrayObj {
         ranges: &[Recx],
         memory: &mut [&mut [u8]],
     ) -> Result<u64> {
+        self.cont.learn(self.oid).await;
         let memory = memory.iter_mut().map(|piece| &mut **piece);
         let mut loads = self.loads(ranges, memory, usize::MAX)?;
         if tx.is_none() && self.may_be_small(end_of(ranges)) {
@@ -328,6 +331,7 @@ impl ArrayObj {
 
     /// Asks all shards that may hold something; returns their tails merged (size in `end`, `dkey_max` unused).
     pub async fn stat(&self) -> Result<Tail> {
+        self.cont.learn(self.oid).await;
         let mut merged = Tail::default();
         for (_, tail) in self.stat_shards().await? {
             merged.end = merged.end.max(self.size_from_tail(&tail));
@@ -344,6 +348,7 @@ impl ArrayObj {
 
     /// Cuts or extends the array to `size` records. New records read as zero.
     pub async fn set_size(&self, size: u64) -> Result<()> {
+        self.cont.learn(self.oid).await;
         if size > i64::MAX as u64 {
             return Err(Error::new(Code::FileTooBig, format!("size {size} is too large")));
         }
@@ -407,6 +412,7 @@ impl ArrayObj {
 
     /// Removes the object from all its shards.
     pub async fn destroy(&self) -> Result<()> {
+        self.cont.learn(self.oid).await;
         self.cont.object(self.oid).punch(Cond::NONE).await
     }
 }

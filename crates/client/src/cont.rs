@@ -197,6 +197,15 @@ impl Container {
         Ok(layout)
     }
 
+    /// Gets a newer pool map if the object was made in a placement epoch that this one does not know: by somebody who has seen
+    /// the pool extended, and told its id.
+    pub(crate) async fn learn(&self, oid: Oid) {
+        let state = &self.0.pool.0.state;
+        if !placement::knows_epoch(oid, &state.map()) {
+            state.refresh_briefly(self.client()).await;
+        }
+    }
+
     /// The unit that holds `dkey`.
     pub fn unit_of(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
         Ok(oid.unit(self.layout(oid)?.group_of(oid, dkey) as u32))

@@ -141,6 +141,7 @@ impl Object {
         iods: Vec<UpdateIod<'_>>,
         data: &[&[u8]],
     ) -> Result<Epoch> {
+        self.cont.learn(self.oid).await;
         let unit = self.cont.unit_of(self.oid, dkey)?;
         self.write(tx, Op::Update { unit, dkey, cond, iods }, data).await
     }
@@ -167,6 +168,7 @@ impl Object {
         iods: Vec<FetchIod<'_>>,
         room: &mut [&mut [u8]],
     ) -> Result<Vec<FetchedValue>> {
+        self.cont.learn(self.oid).await;
         let akeys: Vec<&[u8]> = iods.iter().map(|iod| iod.akey).collect();
         let unit = self.cont.unit_of(self.oid, dkey)?;
         let mut batch = self.cont.batch();
@@ -197,6 +199,7 @@ impl Object {
 
     /// The same inside a transaction.
     pub async fn punch_in(&self, tx: Option<&Tx>, cond: Cond) -> Result<()> {
+        self.cont.learn(self.oid).await;
         let op = |unit| Op::PunchObj { unit, cond, besides: b"" };
         let units = self.cont.units(self.oid)?;
         if let Some(tx) = tx {
@@ -211,6 +214,7 @@ impl Object {
 
     /// Removes dkeys; together or not at all.
     pub async fn punch_dkeys(&self, tx: Option<&Tx>, cond: Cond, dkeys: &[&[u8]]) -> Result<()> {
+        self.cont.learn(self.oid).await;
         let mut by_unit: Vec<(Unit, Vec<&serde_bytes::Bytes>)> = Vec::new();
         for dkey in dkeys {
             let unit = self.cont.unit_of(self.oid, dkey)?;
@@ -241,6 +245,7 @@ impl Object {
         dkey: &[u8],
         akeys: &[&[u8]],
     ) -> Result<()> {
+        self.cont.learn(self.oid).await;
         let akeys = akeys.iter().map(|akey| serde_bytes::Bytes::new(akey)).collect();
         let unit = self.cont.unit_of(self.oid, dkey)?;
         let op = Op::PunchAkeys { unit, dkey, cond, akeys };
@@ -306,6 +311,7 @@ impl Object {
         follow: bool,
         mut item: impl FnMut(&Listed<'_>),
     ) -> Result<()> {
+        self.cont.learn(self.oid).await;
         let what = (value_of, follow);
         self.list_shard(tx, anchor, (count_max, LIST_BYTES_MAX), what, &mut item).await
     }
@@ -322,6 +328,7 @@ impl Object {
         bytes_max: u32,
         mut key: impl FnMut(&[u8]),
     ) -> Result<()> {
+        self.cont.learn(self.oid).await;
         let mut item = |item: &Listed<'_>| {
             if let Listed::Key { key: found } = item {
                 key(found);
@@ -407,6 +414,7 @@ impl Object {
         anchor: &mut Anchor,
         count_max: u32,
     ) -> Result<Vec<Key>> {
+        self.cont.learn(self.oid).await;
         let mut keys = Vec::new();
         let take = |key: &[u8]| keys.push(Key::new(key));
         self.list_keys(tx, Some(dkey), anchor, count_max, LIST_BYTES_MAX, take).await?;
@@ -423,6 +431,7 @@ impl Object {
         anchor: &mut Anchor,
         count_max: u32,
     ) -> Result<Vec<(Recx, u32, Epoch)>> {
+        self.cont.learn(self.oid).await;
         let mut ranges = Vec::new();
         let mut take = |item: &Listed<'_>| {
             if let Listed::Recx { recx, record_bytes, epoch } = *item {
@@ -447,6 +456,7 @@ impl Object {
         dkey: &[u8],
         akey: &[u8],
     ) -> Result<Option<KeyRange>> {
+        self.cont.learn(self.oid).await;
         let units = if flags.has(QueryFlags::DKEY) {
             self.cont.units(self.oid)?
         } else {
@@ -485,6 +495,7 @@ impl Object {
 
     /// Facts about each unit of the object.
     pub async fn stat(&self) -> Result<Vec<(Unit, ObjectStat)>> {
+        self.cont.learn(self.oid).await;
         let mut stats = Vec::new();
         for unit in self.cont.units(self.oid)? {
             let mut batch = self.cont.batch();

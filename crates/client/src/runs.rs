@@ -16,6 +16,7 @@ const PAGE: u32 = 8192;
 impl ArrayObj {
     /// Makes a hole. The size stays unless the hole reaches the end.
     pub async fn punch(&self, ranges: &[Recx]) -> Result<()> {
+        self.cont.learn(self.oid).await;
         // What of which chunk; 0 records: all of it.
         let mut work: Vec<(u64, Recx)> = Vec::new();
         for range in ranges {
@@ -98,6 +99,7 @@ impl ArrayObj {
     /// The first written record at or after `from`, and the end of the written range around it;
     /// `None` when there is none. Filled records count as unwritten.
     pub async fn next_run(&self, from: u64) -> Result<Option<Recx>> {
+        self.cont.learn(self.oid).await;
         let mut at = from;
         let mut run: Option<Recx> = None;
         loop {
@@ -119,6 +121,7 @@ impl ArrayObj {
     /// Written ranges from the start of `within` up to the position returned beside them, which is
     /// its end unless there are very many. Asks all shards that may hold something once.
     pub async fn runs(&self, within: Recx) -> Result<(Vec<Recx>, u64)> {
+        self.cont.learn(self.oid).await;
         let chunk_records = self.chunk_records;
         let asked = self.units_in_use().await?.into_iter().map(|unit| async move {
             let mut batch = self.cont.batch();
@@ -168,6 +171,7 @@ impl ArrayObj {
     /// Makes the array end at `size` at least. Unlike [`ArrayObj::set_size`] it takes nothing away
     /// that somebody appends meanwhile.
     pub async fn extend(&self, size: u64) -> Result<()> {
+        self.cont.learn(self.oid).await;
         let Some(last) = size.checked_sub(1) else { return Ok(()) };
         self.mark_if_beyond(size).await?;
         let chunk = dkey_of(last / self.chunk_records);

@@ -40,6 +40,7 @@ impl ArrayObj {
         ranges: &[Recx],
         memory: &mut [&mut [u8]],
     ) -> Result<Present> {
+        self.cont.learn(self.oid).await;
         let memory = memory.iter_mut().map(|piece| &mut **piece);
         let loads = self.loads(ranges, memory, COPIED_BYTES_MAX)?;
         let reads =

@@ -249,6 +249,11 @@ pub fn follows(target: TargetId, map: &PoolMap) -> bool {
     is_live(target, map) || map.target(target).is_some_and(is_behind)
 }
 
+/// True when a map knows the placement epoch in which an object was made.
+pub fn knows_epoch(oid: Oid, map: &PoolMap) -> bool {
+    placement_set(oid.placement_epoch(), map).is_ok()
+}
+
 pub(crate) fn placement_set(epoch: u8, map: &PoolMap) -> Result<&PlacementSet> {
     map.placements.iter().rev().find(|set| set.epoch == epoch).ok_or_else(|| {
         Error::new(

@@ -26,6 +26,6 @@ mod spare;
 
 pub use class::check_class;
 pub use hint::{HintTable, hint_beside, hint_for};
-pub use layout::{Layout, cell_layout, follows, is_alone, is_live, layout};
+pub use layout::{Layout, cell_layout, follows, is_alone, is_live, knows_epoch, layout};
 pub use losses::{Losses, losses};
 pub use score::{Measured, WEIGHT_NORM, score, weights};

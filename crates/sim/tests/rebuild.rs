@@ -6,7 +6,8 @@ use sim::{Cluster, ClusterSpec, members, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{ContLayout, Durability, ObjType, Oid, Rank, Result};
+use types::{ContLayout, ContProps, Durability, ObjType, Oid, PlacementRule, Rank, Result};
+use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::{Cond, Recx};
@@ -373,6 +374,57 @@ fn engines_come_and_go_while_copies_move() {
                     "seed {seed}"
                 );
             }
+        });
+    }
+}
+
+/// Who has connected before a pool was extended is told an object that was made afterwards: by another process, not by the pool.
+#[test]
+fn objects_made_after_an_extension_are_found_by_who_was_there_before() {
+    for seed in seeds(3) {
+        let cluster = cluster(seed, 3, 1, 60);
+        cluster.block_on(async {
+            let client = cluster.client("first");
+            let system = client.system_query().await.unwrap();
+            let first = system.engines.iter().filter(|(info, ..)| info.rank.0 < 2);
+            let targets = first.flat_map(|(_, targets, _)| targets.clone()).collect();
+            let (label, durability) = ("p".to_string(), Durability::Wal);
+            let create = ControlRequest::PoolCreate {
+                label,
+                bytes: 1 << 30,
+                scm_percent: 20,
+                durability,
+                targets,
+                placement: PlacementRule::Equal,
+            };
+            client.pool_create(create).await.unwrap();
+            let label = Name::Label("p".into());
+            let pool = client.pool_open(&label, OpenMode::ReadWrite).await.unwrap();
+            let props = ContProps::default();
+            pool.cont_create("c", Uuid::nil(), props, BTreeMap::new()).await.unwrap();
+            let third = open(&cluster.client("third")).await.unwrap();
+            let before = open(&client).await.unwrap();
+            kv(&before, "SX", 1).put(None, Cond::NONE, b"key", b"old").await.unwrap();
+            let extend =
+                ControlRequest::PoolExtend { pool: Name::Label("p".into()), targets: Vec::new() };
+            client.control(&extend).await.unwrap();
+            let after = open(&cluster.client("second")).await.unwrap();
+            for number in 10..20 {
+                let made = kv(&after, "SX", number);
+                made.put(None, Cond::NONE, b"key", b"value").await.unwrap();
+                let oid = made.object.oid();
+                assert_eq!(oid.placement_epoch(), 1, "seed {seed}");
+                let found = KvObj { object: before.object(oid) }.get(None, b"key").await.unwrap();
+                assert_eq!(found.as_deref(), Some(&b"value"[..]), "seed {seed}");
+            }
+            let array = array(&after, "SX", 30);
+            array.write(&[Recx { index: 0, count: 5 }], &[b"array"]).await.unwrap();
+            let told = ArrayObj { cont: third, ..array };
+            let mut memory = [0; 5];
+            told.read(&[Recx { index: 0, count: 5 }], &mut [&mut memory]).await.unwrap();
+            assert_eq!(&memory, b"array", "seed {seed}");
+            let old = kv(&before, "SX", 1);
+            assert_ne!(old.object.oid().placement_epoch(), 0, "seed {seed}: it has not learned");
         });
     }
 }
