@@ -249,13 +249,15 @@ impl Target {
         let map = ctx.map()?;
         let layout = placement::cell_layout(of.unit.object, &map)?;
         let target = layout.members(of.unit.group as usize)[cell];
-        match self.get_cell(ctx, target, of, cell, range).await {
-            Ok(data) => Ok(data),
-            Err(error) => {
-                tracing::debug!("target {}: cell {cell} of {}: {error}", self.id, of.unit);
-                self.restore_cell(ctx, of, cell, range).await
+        if placement::follows(target, &map) {
+            match self.get_cell(ctx, target, of, cell, range).await {
+                Ok(data) => return Ok(data),
+                Err(error) => {
+                    tracing::debug!("target {}: cell {cell} of {}: {error}", self.id, of.unit);
+                }
             }
         }
+        self.restore_cell(ctx, of, cell, range).await
     }
 
     /// Bytes of a cell, from the others of its stripe.

@@ -319,7 +319,7 @@ fn arrays_that_know_their_shape() {
 #[test]
 fn classes_that_the_pool_cannot_keep_are_refused_by_name() {
     everywhere(async |_, cont| {
-        for (class, code) in [("RP_6G1", Code::Redundancy), ("EC_2P1GX", Code::NotSupported)] {
+        for (class, code) in [("RP_6G1", Code::Redundancy), ("EC_4P2GX", Code::Redundancy)] {
             let class: ObjClass = class.parse().unwrap();
             let refused = cont.generate_oid(ObjType::MultiHashed, class, 0, 1).unwrap_err();
             assert_eq!(refused.code, code, "{refused}");

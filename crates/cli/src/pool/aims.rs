@@ -6,8 +6,12 @@ use crate::props::{self, wrong_reply};
 use crate::session::Session;
 use clap::Args;
 use serde::Serialize;
+use std::time::Duration;
 use types::{Code, Error, Rank, Result, TargetId, size};
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, TargetAim};
+
+/// What a target holds is not known when it does not say so within this time.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Some targets of a pool.
 #[derive(Args, Debug)]
@@ -63,15 +67,23 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
     let (mut used, mut free): (Option<u64>, u64) = (Some(0), 0);
     for target in &info.map.targets {
         let is_meant = targets.contains(&target.id);
-        match (is_meant, pool.client().block_on(pool.query_one(target.id))) {
-            (true, Ok(stat)) => {
+        let client = pool.client();
+        let stat = match placement::is_live(target.id, &info.map) {
+            true => {
+                client.block_on(client.env().timeout(ANSWER_TIME_MAX, pool.query_one(target.id)))
+            }
+            // Nobody waits for one that is gone.
+            false => None,
+        };
+        match (is_meant, stat.and_then(Result::ok)) {
+            (true, Some(stat)) => {
                 let all = stat.scm_bytes + stat.nvme_bytes;
                 let held = all.saturating_sub(stat.scm_free_bytes + stat.nvme_free_bytes);
                 used = used.map(|used| used + held);
             }
-            (true, Err(_)) => used = None,
-            (false, Ok(stat)) => free += stat.scm_free_bytes + stat.nvme_free_bytes,
-            (false, Err(_)) => {}
+            (true, None) => used = None,
+            (false, Some(stat)) => free += stat.scm_free_bytes + stat.nvme_free_bytes,
+            (false, None) => {}
         }
     }
     let numbers: Vec<u32> = targets.iter().map(|id| id.0).collect();
