@@ -5,6 +5,7 @@
 //! targets at once. Ranges of records and pieces of memory are cut independently.
 
 use crate::batch::Batch;
+use crate::cells::{Whole, parts_of};
 use crate::cont::Container;
 use crate::first_part::{end_of, fetch_mark, is_marked};
 use crate::tx::Tx;
@@ -159,6 +160,21 @@ impl ArrayObj {
     }
 
     async fn write_load(&self, tx: Option<&Tx>, load: Load, slices: Memory<&[u8]>) -> Result<()> {
+        if tx.is_none()
+            && let Some(whole) = self.whole_stripes(&load)
+            && self.keep_cells(&load, &whole, &slices).await
+        {
+            match self.name_cells(&load, &whole, &slices).await {
+                // A member has gone meanwhile, or it took too long.
+                Err(error) if error.code == Code::Busy => {
+                    self.cont.cells_known().count(|traffic| traffic.given_up += 1);
+                }
+                outcome => {
+                    self.cont.cells_known().count(|traffic| traffic.written += 1);
+                    return outcome;
+                }
+            }
+        }
         let keys: SmallVec<[[u8; 8]; 2]> =
             load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
         let mut batch = self.cont.batch();
@@ -180,6 +196,39 @@ impl ArrayObj {
         }
         for slice in &slices {
             batch.bulk_out(slice);
+        }
+        batch.run().await.map(|_| ())
+    }
+
+    /// Writes a load of which the members keep the cells of whole stripes.
+    ///
+    /// Errors: `Busy`, and no effect, when the leader cannot rely on that.
+    async fn name_cells(&self, load: &Load, whole: &Whole, memory: &[&[u8]]) -> Result<()> {
+        let keys: SmallVec<[[u8; 8]; 2]> =
+            load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
+        let mut batch = self.cont.batch();
+        let record_bytes = self.record_bytes;
+        let mut before = 0;
+        for (at, piece) in load.pieces.iter().enumerate() {
+            let rest = whole.rest(at, piece.recx).into_iter().filter(|rest| rest.count > 0);
+            let recxs: Vec<Recx> = rest.collect();
+            let update = |value| {
+                let iods = vec![UpdateIod { akey: DATA, cond: Cond::NONE, value }];
+                Op::Update { unit: load.unit, dkey: &keys[at], cond: Cond::NONE, iods }
+            };
+            if !recxs.is_empty() {
+                batch.op_of_unit(update(UpdateValue::Array { record_bytes, recxs: recxs.clone() }));
+            }
+            for recx in recxs {
+                let from = before + self.bytes(recx.index - piece.recx.index)?;
+                for part in parts_of(memory, from, self.bytes(recx.count)?) {
+                    batch.bulk_out(part);
+                }
+            }
+            if let Some(value) = whole.value(at, record_bytes) {
+                batch.op_of_unit(update(value));
+            }
+            before += piece.bytes;
         }
         batch.run().await.map(|_| ())
     }
@@ -277,26 +326,21 @@ impl ArrayObj {
     ) -> Result<(u64, Option<Tail>, bool)> {
         let keys: SmallVec<[[u8; 8]; 2]> =
             load.pieces.iter().map(|piece| piece.dkey.to_le_bytes()).collect();
-        let mut batch = self.cont.batch();
-        let mut dkeys: SmallVec<[u64; 2]> = SmallVec::new();
-        for run in runs(&load.pieces) {
-            let recxs = load.pieces[run.clone()].iter().map(|piece| piece.recx).collect();
-            let want = FetchWant::Array { record_bytes: self.record_bytes, recxs };
-            let iods = vec![FetchIod { akey: DATA, want }];
-            let dkey = &keys[run.start];
-            dkeys.push(load.pieces[run.start].dkey);
-            batch.op_of_unit(Op::Fetch { unit: load.unit, dkey, cond: Cond::NONE, iods });
-        }
-        if mark {
-            batch.op_of_unit(fetch_mark(self.oid));
-        }
-        if stat {
-            batch.op_of_unit(Op::Stat { unit: load.unit });
-        }
-        for slice in slices {
-            batch.bulk_in(slice);
-        }
-        let result = batch.run().await?;
+        let mut takes_cells = tx.is_none() && self.may_read_cells(&load);
+        let mut room: Vec<&mut [u8]> = slices.into_iter().collect();
+        let (result, dkeys) = loop {
+            let (mut batch, dkeys) = self.read_batch(&load, &keys, mark, stat);
+            room.into_iter().for_each(|slice| batch.bulk_in(slice));
+            if takes_cells {
+                batch.may_be_told_cells();
+            }
+            let (result, mut filled) = batch.run_with_room().await?;
+            let named = result.cells()?;
+            if named.is_empty() || self.read_cells(&load, &named, &mut filled).await {
+                break (result, dkeys);
+            }
+            (takes_cells, room) = (false, filled);
+        };
         let replies = result.replies()?;
         let tail = match replies.last() {
             Some(OpReply::Stat(stat)) => Some(stat.tail),
@@ -319,6 +363,33 @@ impl ArrayObj {
             }
         }
         Ok((size_min, tail, marked))
+    }
+
+    /// What reads a load, and the dkeys of its fetches.
+    fn read_batch<'a>(
+        &self,
+        load: &Load,
+        keys: &'a [[u8; 8]],
+        mark: bool,
+        stat: bool,
+    ) -> (Batch<'a>, SmallVec<[u64; 2]>) {
+        let mut batch = self.cont.batch();
+        let mut dkeys: SmallVec<[u64; 2]> = SmallVec::new();
+        for run in runs(&load.pieces) {
+            let recxs = load.pieces[run.clone()].iter().map(|piece| piece.recx).collect();
+            let want = FetchWant::Array { record_bytes: self.record_bytes, recxs };
+            let iods = vec![FetchIod { akey: DATA, want }];
+            let dkey = &keys[run.start];
+            dkeys.push(load.pieces[run.start].dkey);
+            batch.op_of_unit(Op::Fetch { unit: load.unit, dkey, cond: Cond::NONE, iods });
+        }
+        if mark {
+            batch.op_of_unit(fetch_mark(self.oid));
+        }
+        if stat {
+            batch.op_of_unit(Op::Stat { unit: load.unit });
+        }
+        (batch, dkeys)
     }
 
     /// Size in records as one shard's [`Tail`] tells it.

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use std::time::Duration;
 use transport::Answer;
 use types::{Code, CsumKind, Epoch, Error, Result, TargetId, Unit};
+use wire::cell::NamedPart;
 use wire::link::Link;
 use wire::obj::{
     self, BatchReply, ListScope, Op, OpReply, ReadCheck, ReadScope, Request, RequestKind, Sums,
@@ -78,6 +79,8 @@ pub struct Batch<'a> {
     bulk_out: SmallVec<[(usize, &'a [u8]); 2]>,
     bulk_in: Vec<&'a mut [u8]>,
     failed: Option<Error>,
+    /// Cells may be named instead of data.
+    takes_cells: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -89,6 +92,7 @@ impl<'a> Batch<'a> {
             bulk_out: SmallVec::new(),
             bulk_in: Vec::new(),
             failed: None,
+            takes_cells: false,
         }
     }
 
@@ -169,10 +173,23 @@ impl<'a> Batch<'a> {
     /// Errors: those of the conditions (`Exist`, `NonExist`, `NotEmpty`); `TxRestart` when a
     /// check failed or a two-phase commit lost a conflict: read again and build a new batch.
     pub async fn run(mut self) -> Result<BatchResult> {
+        self.run_until_done().await
+    }
+
+    /// The same; gives back the room for what was fetched, too.
+    pub(crate) async fn run_with_room(mut self) -> Result<(BatchResult, Vec<&'a mut [u8]>)> {
+        let result = self.run_until_done().await?;
+        Ok((result, self.bulk_in))
+    }
+
+    async fn run_until_done(&mut self) -> Result<BatchResult> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         let mut attempt = Attempt::new(self.cont.client());
+        if self.takes_cells {
+            attempt.may_be_told_cells();
+        }
         let mut has_asked = false;
         loop {
             let route = match self.route() {
@@ -215,6 +232,26 @@ impl<'a> Batch<'a> {
                 outcome => return outcome,
             }
         }
+    }
+
+    /// Runs a batch on one target that is the only one to be asked, once: what goes wrong is an error at once, for there is
+    /// another way.
+    pub(crate) async fn run_once(mut self, time_max: Duration) -> Result<BatchResult> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let route = self.route()?;
+        let mut attempt = Attempt::only_try(self.cont.client(), time_max);
+        attempt.route(route.map_version);
+        match &route.parts[..] {
+            [part] => self.run_on_one(part.leader, &mut attempt).await,
+            _ => Err(Error::inval("a batch for several targets where one was to be asked")),
+        }
+    }
+
+    /// The answer may name cells instead of what is fetched ([`BatchResult::cells`]).
+    pub(crate) fn may_be_told_cells(&mut self) {
+        self.takes_cells = true;
     }
 
     /// True when it is of objects with copies, and somebody still waits.
@@ -478,6 +515,14 @@ impl BatchResult {
     fn nothing() -> BatchResult {
         let (bodies, places) = (SmallVec::new(), SmallVec::new());
         BatchResult { epoch: Epoch::ZERO, bodies, op_count: 0, places }
+    }
+
+    /// The cells that were named instead of the data that were to be fetched, in their order; none: the data came.
+    pub(crate) fn cells(&self) -> Result<Vec<NamedPart>> {
+        match &self.bodies[..] {
+            [body] => Ok(body.reply()?.sums.cells),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The replies, in the order of the ops.

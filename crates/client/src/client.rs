@@ -41,6 +41,9 @@ pub struct ConnectOptions {
     pub timeout: Duration,
     /// Use TCP even where shared memory would do (for measurements).
     pub tcp_only: bool,
+    /// Whole stripes of arrays with erasure codes are coded, and their cells put and read, by this client; false: by the leaders of
+    /// their groups, as all else is (for measurements).
+    pub codes_stripes: bool,
     /// Locks of this process. Clients made from clones of these options share it.
     pub locks: LockBook,
 }
@@ -53,6 +56,7 @@ impl ConnectOptions {
             job: std::env::var("SLURM_JOB_ID").unwrap_or_default(),
             timeout: Patience::from_env().map_or(TIMEOUT_DEFAULT, Patience::limit),
             tcp_only: false,
+            codes_stripes: true,
             locks: LockBook::default(),
         }
     }

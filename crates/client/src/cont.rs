@@ -1,6 +1,7 @@
 //! An open container: object ids, layouts, open handles.
 
 use crate::batch::Batch;
+use crate::cells::{CellTraffic, CellsKnown};
 use crate::client::{Client, unexpected};
 use crate::first_part::KnownMarks;
 use crate::object::Object;
@@ -35,6 +36,7 @@ struct Inner {
     at: Epoch,
     layouts: RefCell<Vec<Option<CachedLayout>>>,
     marks: RefCell<KnownMarks>,
+    cells: CellsKnown,
 }
 
 /// Objects of a container.
@@ -48,6 +50,7 @@ pub struct Objects {
 
 struct CachedLayout {
     oid: Oid,
+    of_cells: bool,
     map_version: u32,
     layout: Rc<Layout>,
 }
@@ -58,7 +61,8 @@ impl Container {
         layouts.resize_with(LAYOUTS_CACHED, || None);
         let layouts = RefCell::new(layouts);
         let marks = RefCell::default();
-        Container(Rc::new(Inner { pool, handle, info, mode, at: Epoch::ZERO, layouts, marks }))
+        let (at, cells) = (Epoch::ZERO, CellsKnown::default());
+        Container(Rc::new(Inner { pool, handle, info, mode, at, layouts, marks, cells }))
     }
 
     /// A container that this or another process has opened: asks nobody, and closing it gives
@@ -81,6 +85,7 @@ impl Container {
             at: epoch,
             layouts: RefCell::new(layouts),
             marks: RefCell::default(),
+            cells: CellsKnown::default(),
         }))
     }
 
@@ -181,19 +186,39 @@ impl Container {
         &self.0.marks
     }
 
+    /// How often this client reached cells itself, through this handle and its clones.
+    pub fn cell_traffic(&self) -> CellTraffic {
+        self.0.cells.traffic()
+    }
+
+    /// What is known of reaching cells.
+    pub(crate) fn cells_known(&self) -> &CellsKnown {
+        &self.0.cells
+    }
+
     /// The layout of an object under the current map.
     pub fn layout(&self, oid: Oid) -> Result<Rc<Layout>> {
+        self.cached_layout(oid, false)
+    }
+
+    /// The layout of an object, or of its cells.
+    fn cached_layout(&self, oid: Oid, of_cells: bool) -> Result<Rc<Layout>> {
         let map_version = self.0.pool.0.state.map_version();
-        let slot = (types::hash::mix2(oid.hi, oid.lo) as usize) % LAYOUTS_CACHED;
+        let key = types::hash::mix2(oid.hi, oid.lo).wrapping_add(of_cells.into());
+        let slot = (key as usize) % LAYOUTS_CACHED;
         let mut layouts = self.0.layouts.borrow_mut();
         if let Some(cached) = &layouts[slot]
-            && cached.oid == oid
+            && (cached.oid, cached.of_cells) == (oid, of_cells)
             && cached.map_version == map_version
         {
             return Ok(cached.layout.clone());
         }
-        let layout = Rc::new(placement::layout(oid, &self.0.pool.map())?);
-        layouts[slot] = Some(CachedLayout { oid, map_version, layout: layout.clone() });
+        let map = self.0.pool.map();
+        let layout = Rc::new(match of_cells {
+            true => placement::cell_layout(oid, &map)?,
+            false => placement::layout(oid, &map)?,
+        });
+        layouts[slot] = Some(CachedLayout { oid, of_cells, map_version, layout: layout.clone() });
         Ok(layout)
     }
 
@@ -262,15 +287,38 @@ impl Container {
     /// The target that answers for a unit now, and if wanted all that changes of its group go to.
     pub(crate) fn group_of(&self, unit: Unit, with_members: bool) -> Result<(TargetId, Members)> {
         let leader = self.target_of(unit)?;
-        if !with_members || placement::is_alone(unit.object, &self.0.pool.map()) {
+        let is_of_one = unit.is_cell() || placement::is_alone(unit.object, &self.0.pool.map());
+        if !with_members || is_of_one {
             return Ok((leader, Members::new()));
         }
         let layout = self.layout(unit.placed_as())?;
         Ok((leader, layout.everyone(unit.group as usize)))
     }
 
+    /// Who keeps the cells of a unit of an object with an erasure code, cell 0 first.
+    pub(crate) fn keepers(&self, unit: Unit) -> Result<SmallVec<[TargetId; 6]>> {
+        let layout = self.cached_layout(unit.object, true)?;
+        let group = unit.group as usize;
+        if group >= layout.group_count() {
+            return Err(Error::inval(format!("object {} has no group {group}", unit.object)));
+        }
+        Ok(SmallVec::from_slice(layout.members(group)))
+    }
+
+    /// Who keeps a cell, if that is whole.
+    fn keeper_of(&self, unit: Unit) -> Result<TargetId> {
+        let keepers = self.keepers(unit)?;
+        let keeper = keepers.get(unit.cell as usize - 1).copied();
+        keeper.filter(|keeper| placement::is_live(*keeper, &self.0.pool.map())).ok_or_else(|| {
+            Error::new(Code::Unreach, format!("who keeps cell {} is away", unit.cell))
+        })
+    }
+
     /// The target that answers for a unit now.
     pub(crate) fn target_of(&self, unit: Unit) -> Result<TargetId> {
+        if unit.is_cell() {
+            return self.keeper_of(unit);
+        }
         let layout = self.layout(unit.placed_as())?;
         let group = unit.group as usize;
         let known = group < layout.group_count();

@@ -21,7 +21,7 @@ pub fn reply_sums_seed() -> Vec<u8> {
     let mut sums = Vec::new();
     codec::push_sum(kind, &room[..50], &mut sums);
     let runs = vec![SumRun::Summed { bytes: 50, first: 50 }, SumRun::Bare { bytes: 150 }];
-    let sums = BulkSums { kind, runs, sums: &sums };
+    let sums = BulkSums { kind, runs, sums: &sums, cells: Vec::new() };
     let reply = BatchReply { epoch: types::Epoch(1), ops: Vec::new(), sums };
     [&[room.len() as u8][..], &room, &wire::encode(&reply)].concat()
 }

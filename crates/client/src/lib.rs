@@ -14,6 +14,7 @@ mod append;
 mod array;
 mod array_attrs;
 mod batch;
+mod cells;
 mod client;
 mod cont;
 mod copies;
@@ -39,6 +40,7 @@ mod tx;
 
 pub use array::ArrayObj;
 pub use batch::{Batch, BatchResult};
+pub use cells::CellTraffic;
 pub use client::{Client, ConnectOptions};
 pub use cont::{Container, Objects};
 pub use copies::ObjectCopy;

@@ -98,6 +98,8 @@ pub(crate) struct Attempt {
     try_time: Option<Duration>,
     /// Version of the map by which its target was found; `None`: no other target could answer it.
     routed_under: Option<u32>,
+    /// There is another way to what is wanted: what goes wrong is an error at once.
+    is_only_try: bool,
 }
 
 impl Attempt {
@@ -109,7 +111,21 @@ impl Attempt {
             pause: RECONNECT_PAUSE_MIN,
             try_time: None,
             routed_under: None,
+            is_only_try: false,
         }
+    }
+
+    /// One try, which takes no longer than this.
+    pub fn only_try(client: &Client, time_max: Duration) -> Attempt {
+        let mut attempt = Attempt::new(client);
+        attempt.deadline = attempt.deadline.min(client.env().now() + time_max);
+        attempt.is_only_try = true;
+        attempt
+    }
+
+    /// The asker can read cells itself.
+    pub fn may_be_told_cells(&mut self) {
+        self.flags |= wire::header::FLAG_CELLS;
     }
 
     /// Its target was found under this version of the map.
@@ -125,7 +141,7 @@ impl Attempt {
     /// What was tried has had no effect and will have none: another id, within the same time.
     pub fn begin_anew(&mut self, client: &Client) {
         self.request_id = client.next_request();
-        self.flags = 0;
+        self.flags &= wire::header::FLAG_CELLS;
     }
 
     /// Its time is over.
@@ -218,6 +234,12 @@ impl TargetLink {
                             self.is_short.set(true);
                             pool.forget_rooms();
                         }
+                        if attempt.is_only_try {
+                            if error.code == Code::Stale {
+                                pool.refresh_soon(client);
+                            }
+                            return Err(error);
+                        }
                         if env.now() + attempt.pause >= deadline {
                             return Err(match error.code {
                                 Code::Stale => Error::new(
@@ -242,7 +264,7 @@ impl TargetLink {
                             // request up, perhaps after its effect.
                             Code::Closed => {
                                 self.give_up(used);
-                                attempt.flags = wire::header::FLAG_RETRY;
+                                attempt.flags |= wire::header::FLAG_RETRY;
                                 env.sleep(attempt.pause).await;
                                 attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);
                             }
@@ -250,6 +272,10 @@ impl TargetLink {
                         }
                     }
                 },
+                Err(error) if attempt.is_only_try => {
+                    self.give_up(used);
+                    return Err(error);
+                }
                 Err(error)
                     if matches!(error.code, Code::Unreach | Code::Closed | Code::Stale)
                         || (error.code == Code::TimedOut && attempt.try_time.is_some()) =>
@@ -265,7 +291,7 @@ impl TargetLink {
                             format!("target {} gave no answer in time: {error}", self.id),
                         ));
                     }
-                    attempt.flags = wire::header::FLAG_RETRY;
+                    attempt.flags |= wire::header::FLAG_RETRY;
                     env.sleep(attempt.pause).await;
                     attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);
                 }

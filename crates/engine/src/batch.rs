@@ -6,6 +6,7 @@
 
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::append::Append;
+use crate::client_cells::names_for;
 use crate::figures::Begun;
 use crate::follow::as_order_origin;
 use crate::group::Group;
@@ -92,7 +93,7 @@ impl Target {
             later => return self.run_beside(ask, body, later),
         };
         // What waits for others is beside the connection.
-        let is_alone = batch.ops.iter().all(|op| ask.ctx.is_alone(op.unit().object));
+        let is_alone = batch.ops.iter().all(|op| ask.ctx.is_of_one(op.unit()));
         let memory = ask.ctx.is_memory() && is_alone;
         if !memory || ask.ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
             return self.run_beside(ask, body, Data::Here(payload, slot));
@@ -119,6 +120,7 @@ impl Target {
         let ctx = self.mapped_shard(batch.pool).await?;
         self.known_cont(&ctx, batch.cont).await?;
         check_map(header, &ctx)?;
+        self.check_cells(batch)?;
         if changes(batch) {
             let tx = TxId { client, seq: header.request_id };
             while self.running.borrow().contains(&tx) {
@@ -262,12 +264,17 @@ impl Target {
         writes: bool,
         outcome: Outcome,
     ) -> Option<u64> {
-        let Ask { caller, ctx, mut responder, deadline, .. } = ask;
+        let Ask { caller, header, ctx, mut responder, deadline, .. } = ask;
         let version = ctx.map_version();
         let (mut answer, mut segments) = match outcome {
             Ok(given) => given,
             Err(error) => return self.answer_failure(responder, version, error).await,
         };
+        if let Some(cells) = names_for(&header, &segments).filter(|_| !writes) {
+            wire::encode_into(&BulkSums { cells, ..BulkSums::NONE }, &mut answer);
+            self.send(responder, version, &answer, &[]).await;
+            return Some(0);
+        }
         let bytes = segments.bytes();
         if !ctx.is_memory() && bytes > 0 {
             if responder.has_room() && bytes > BESIDE_LIST_BYTES_MAX {
@@ -339,10 +346,12 @@ impl Target {
         if let Some(slot) = slot {
             slot.finish();
         }
+        self.ready_to_name(ctx, batch).await?;
         self.wait_for_decisions(ctx, header, batch).await?;
         // From here to `apply` no await: what is in memory stays, and what is checked still holds
         // when it takes effect.
         self.may_take_effect(ask, batch)?;
+        self.may_name(ctx, batch)?;
         let group = self.group_of_batch(ctx, batch)?;
         if group.is_some() && copied.len() as u64 != bulk_bytes {
             // It had one member when the data came, and others join it since: they are to get the data, too.
@@ -388,6 +397,7 @@ impl Target {
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
             let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), copied, origin);
             self.carry_out(plan.after);
+            self.note_cells(ctx, batch);
             self.fold_soon(batch.pool, ctx);
             ctx.shard.durable(lsn).await?;
             sent.settled().await?;

@@ -12,6 +12,7 @@
 
 use crate::admission::PREPARE_WAIT_MAX;
 use crate::batch::check_map;
+use crate::client_cells::names_stripes;
 use crate::follow::as_order_origin;
 use crate::group::Group;
 use crate::streams::Sent;
@@ -306,6 +307,9 @@ impl Target {
                 "a transaction over several targets works on the present only",
             ));
         }
+        if names_stripes(batch) || batch.ops.iter().any(|op| op.unit().is_cell()) {
+            return Err(Error::inval("stripes and cells are no matter of transactions"));
+        }
         self.known_cont(ctx, batch.cont).await?;
         let mut slot = None;
         if let Some(gate) = ctx.admission.writers.for_bulk(data.len() as u64) {
@@ -442,7 +446,7 @@ impl Target {
         unit: Option<Unit>,
     ) -> Result<Option<Vec<u8>>> {
         let Some(answer) = ctx.shard.replayed(tx)? else { return Ok(None) };
-        let Some(unit) = unit.filter(|unit| !ctx.is_alone(unit.object)) else {
+        let Some(unit) = unit.filter(|unit| !ctx.is_of_one(*unit)) else {
             return Ok(Some(answer));
         };
         self.led_group(ctx, unit)?;

@@ -84,16 +84,19 @@ impl Target {
         if units.clone().any(|(unit, _)| ctx.is_unsure_of(unit.object)) {
             return Err(Error::bare(Code::Stale));
         }
-        if units.clone().all(|(unit, _)| ctx.is_alone(unit.object)) {
+        if units.clone().all(|(unit, _)| !unit.is_cell() && ctx.is_alone(unit.object)) {
             return Ok(None);
         }
         let map = ctx.map()?;
+        if units.clone().any(|(unit, _)| unit.is_cell() && !self.keeps_cells(&map, unit)) {
+            return Err(Error::bare(Code::Stale));
+        }
         // Members of what is changed; none: a unit that is alone.
         let mut changed: Option<(Unit, SmallVec<[TargetId; 6]>)> = None;
         let mut last: Option<(Oid, Layout)> = None;
         units.try_for_each(|(unit, writes)| {
             let mut members = SmallVec::new();
-            if !ctx.is_alone(unit.object) {
+            if !ctx.is_of_one(unit) {
                 let layout = match last.take() {
                     Some((of, layout)) if of == unit.object => layout,
                     _ => placement::layout(unit.object, &map)?,

@@ -27,7 +27,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::{Handoff, Incoming, ServerConn};
 use types::map::{HashMap, HashSet};
-use types::{ClientId, Code, ContId, Durability, Epoch, Error, Hlc, Oid, PoolId, Result, TargetId};
+use types::{
+    ClientId, Code, ContId, Durability, Epoch, Error, Hlc, Oid, PoolId, Result, TargetId, Unit,
+};
 use vos::{Payload, PoolShard, Store};
 use wire::Kind;
 use wire::hello::HelloReply;
@@ -159,6 +161,11 @@ impl TargetPool {
     pub fn is_alone(&self, object: Oid) -> bool {
         let may_move = || self.map.borrow().as_ref().is_some_and(|map| map.moves_single_members());
         object.is_alone() && !may_move()
+    }
+
+    /// True when what is done in a unit is the matter of one target: its object is alone, or it is a cell.
+    pub fn is_of_one(&self, unit: Unit) -> bool {
+        unit.is_cell() || self.is_alone(unit.object)
     }
 
     /// True when this target may have been deprived of an object's groups and does not know it yet.

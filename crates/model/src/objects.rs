@@ -396,6 +396,11 @@ impl ContShard {
                 Value::Array { record_bytes: *record_bytes, records }
             }
             UpdateValue::PunchRecords { .. } => return Ok(()),
+            UpdateValue::Coded { .. } => {
+                return Err(Error::inval(
+                    "stripes are another way to keep records: no model of them",
+                ));
+            }
         };
         entry.akeys.insert(akey.to_vec(), Akey { epoch, value: new });
         Ok(())

@@ -120,6 +120,13 @@ impl Cluster {
         Client::new(self.world.node(name), name.to_string(), options)
     }
 
+    /// A client on a node of its own that leaves the coding of stripes to engines.
+    pub fn client_without_codes(&self, name: &str) -> Client {
+        let mut options = self.client(name).options().clone();
+        options.codes_stripes = false;
+        Client::new(self.world.node(name), name.to_string(), options)
+    }
+
     /// A client on a node of its own.
     pub fn client(&self, name: &str) -> Client {
         let engines =

@@ -5,10 +5,11 @@ use client::{ArrayObj, Client, Container};
 use engine::StoreConfig;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
-use types::{ContLayout, Durability, ObjType, Rank};
+use types::{Code, ContLayout, Durability, ObjType, Oid, Rank};
+use wire::cell::{Stripe, cell_akey, cell_unit, coined};
 use wire::control::{ControlRequest, Name, SnapName, TargetAim};
 use wire::map::PoolMap;
-use wire::obj::Recx;
+use wire::obj::{Cond, Op, Recx, UpdateIod, UpdateValue};
 
 const CHUNK: u64 = 1 << 20;
 
@@ -87,6 +88,23 @@ async fn used(client: &Client) -> u64 {
     total.nvme_bytes - total.nvme_free_bytes
 }
 
+/// A client that codes whole stripes itself, or does not.
+fn client(cluster: &Cluster, draw: u64) -> Client {
+    match draw % 2 {
+        0 => cluster.client("c"),
+        _ => cluster.client_without_codes("c"),
+    }
+}
+
+/// A difference between members that stays: folds tell them one after the other.
+async fn difference(client: &Client, cont: &Container, oid: Oid) -> Option<String> {
+    for _ in 0..10 {
+        members::difference(client, cont, oid).await.unwrap()?;
+        rest(client, 2).await;
+    }
+    members::difference(client, cont, oid).await.unwrap()
+}
+
 async fn rest(client: &Client, seconds: u64) {
     client.env().sleep(Duration::from_secs(seconds)).await;
 }
@@ -103,10 +121,11 @@ fn are_out(away: &[u32]) -> impl Fn(&PoolMap) -> bool {
 
 #[test]
 fn what_is_written_whole_takes_the_room_of_its_cells() {
+    // By folds, that is: see `whole_stripes_go_to_cells_at_once` for the other way.
     for (class, data, all) in [("EC_2P1G1", 2, 3), ("EC_4P2G1", 4, 6), ("EC_2P1GX", 2, 3)] {
         let cluster = cluster(1, 6, 60);
         cluster.block_on(async {
-            let client = cluster.client("c");
+            let client = cluster.client_without_codes("c");
             let cont =
                 cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
             let before = used(&client).await;
@@ -138,7 +157,7 @@ fn arrays_are_read_and_written_while_members_are_away() {
         let durability = if seed % 2 == 0 { Durability::Wal } else { Durability::Memory };
         let cluster = cluster(seed, 7, 3);
         cluster.block_on(async {
-            let client = cluster.client("c");
+            let client = client(&cluster, seed / 2);
             let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
             let classes = ["EC_2P1G1", "EC_2P1GX", "EC_4P2G1", "EC_2P2G1"];
             let mut files: Vec<File> =
@@ -189,11 +208,7 @@ fn arrays_are_read_and_written_while_members_are_away() {
                 let context = format!("seed {seed}, at the end");
                 file.check(&context).await;
                 let oid = file.array.oid;
-                assert_eq!(
-                    members::difference(&client, &cont, oid).await.unwrap(),
-                    None,
-                    "{context}"
-                );
+                assert_eq!(difference(&client, &cont, oid).await, None, "{context}");
             }
             // Any one engine may be lost now.
             for engine in 1..7 {
@@ -225,7 +240,7 @@ fn drained_engines_hold_no_cells_that_others_lack() {
     for seed in seeds(4) {
         let cluster = cluster(seed, 6, 3);
         cluster.block_on(async {
-            let client = cluster.client("c");
+            let client = client(&cluster, seed / 2);
             let cont =
                 cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
             let classes = ["EC_2P1G1", "EC_2P1GX", "EC_2P2G1"];
@@ -259,8 +274,8 @@ fn drained_engines_hold_no_cells_that_others_lack() {
             rest(&client, 100).await;
             for file in &files {
                 file.check(&context).await;
-                let differs = members::difference(&client, &cont, file.array.oid).await;
-                assert_eq!(differs.unwrap(), None, "{context}");
+                let differs = difference(&client, &cont, file.array.oid).await;
+                assert_eq!(differs, None, "{context}");
             }
         });
     }
@@ -274,7 +289,7 @@ fn no_moment_of_a_fold_loses_anything() {
         let durability = if seed % 2 == 0 { Durability::Wal } else { Durability::Memory };
         let cluster = cluster(seed, 6, 4);
         cluster.block_on(async {
-            let client = cluster.client("c");
+            let client = client(&cluster, seed / 2);
             let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
             let classes = ["EC_2P1G1", "EC_2P1GX", "EC_4P1G1", "EC_2P2G1"];
             let mut files: Vec<File> =
@@ -302,8 +317,8 @@ fn no_moment_of_a_fold_loses_anything() {
                 assert_eq!(members::await_whole(&client).await.unwrap(), None, "{context}");
                 for file in &mut files {
                     file.check(&context).await;
-                    let differs = members::difference(&client, &cont, file.array.oid).await;
-                    assert_eq!(differs.unwrap(), None, "{context}");
+                    let differs = difference(&client, &cont, file.array.oid).await;
+                    assert_eq!(differs, None, "{context}");
                 }
             }
             rest(&client, 200).await;
@@ -361,4 +376,109 @@ fn snapshots_keep_their_cells() {
             file.check(&format!("seed {seed}, and on")).await;
         });
     }
+}
+
+/// A client that writes whole stripes codes them itself, and reads them from those who have the cells.
+#[test]
+fn whole_stripes_go_to_cells_at_once() {
+    for (class, data, all) in [("EC_2P1G1", 2, 3), ("EC_4P2G1", 4, 6), ("EC_2P1GX", 2, 3)] {
+        let cluster = cluster(1, 6, 60);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let before = used(&client).await;
+            let mut file = File::new(&cont, class, 1);
+            file.write(0, 4 * CHUNK).await;
+            assert_eq!(used(&client).await - before, 4 * CHUNK * all / data, "{class}");
+            file.check(class).await;
+            let traffic = cont.cell_traffic();
+            assert!(traffic.written > 0 && traffic.read > 0, "{class}: {traffic:?}");
+            assert_eq!(traffic.given_up, 0, "{class}");
+            // Neither begins nor ends with a stripe.
+            file.write(CHUNK + 100, 2 * CHUNK - 7_000).await;
+            file.check(class).await;
+            // One who has nothing from then on is read around.
+            let read = cont.cell_traffic().read;
+            cluster.kill_engine(1);
+            file.check(class).await;
+            file.write(CHUNK / 2, CHUNK).await;
+            file.check(class).await;
+            cluster.start_engine(1).await.unwrap();
+            assert_eq!(members::await_whole(&client).await.unwrap(), None, "{class}");
+            rest(&client, 200).await;
+            file.check(class).await;
+            assert!(cont.cell_traffic().read > read, "{class}");
+            assert_eq!(used(&client).await - before, 4 * CHUNK * all / data, "{class}");
+            file.array.set_size(0).await.unwrap();
+            rest(&client, 200).await;
+            assert_eq!(used(&client).await, before, "{class}: cells of what was removed stay");
+        });
+    }
+}
+
+/// Leaders name only stripes whose cells were kept just before, by members that are all there; what a client has kept and never named is
+/// dropped.
+#[test]
+fn cells_are_named_soon_or_never() {
+    let cluster = cluster(1, 6, 60);
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let oid = cont.generate_oid(ObjType::ArrayByte, "EC_2P1G1".parse().unwrap(), 0, 9).unwrap();
+        let (unit, dkey) = (oid.first_unit(), 1u64.to_le_bytes());
+        let cell_bytes = 65_536;
+        let stripe = |number| Stripe { first: 0, version: coined(number), cell_bytes };
+        let keep = async |stripe: Stripe, cell: usize| {
+            let data = vec![cell as u8; cell_bytes as usize];
+            let akey = cell_akey(b"", &stripe);
+            let recxs = vec![Recx { index: 0, count: cell_bytes as u64 }];
+            let value = UpdateValue::Array { record_bytes: 1, recxs };
+            let iods = vec![UpdateIod { akey: &akey, cond: Cond::NONE, value }];
+            let mut batch = cont.batch();
+            let unit = cell_unit(unit, cell);
+            batch.op_of_unit(Op::Update { unit, dkey: &dkey, cond: Cond::NONE, iods });
+            batch.bulk_out(&data);
+            batch.run().await.map(|_| ())
+        };
+        let name = async |stripe: Stripe, map_version: u32, count: u64| {
+            let stripes = vec![stripe];
+            let value = UpdateValue::Coded { record_bytes: 1, count, map_version, stripes };
+            let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+            let mut batch = cont.batch();
+            batch.op_of_unit(Op::Update { unit, dkey: &dkey, cond: Cond::NONE, iods });
+            batch.run().await.map(|_| ()).map_err(|error| error.code)
+        };
+        let count = 2 * cell_bytes as u64;
+        let before = used(&client).await;
+        let version = members::newest_map(&client).await.unwrap().version;
+        assert_eq!(name(stripe(1), version, count).await, Err(Code::Busy), "no cells");
+        for cell in 0..3 {
+            keep(stripe(1), cell).await.unwrap();
+        }
+        assert_eq!(name(stripe(1), version - 1, count).await, Err(Code::Busy), "another map");
+        assert_eq!(name(stripe(1), version, count / 2).await, Err(Code::Inval), "half of it");
+        let shifted = Stripe { first: 7, ..stripe(1) };
+        assert_eq!(name(shifted, version, count).await, Err(Code::Inval), "begins elsewhere");
+        let folded = Stripe { version: types::Epoch(1), ..stripe(1) };
+        assert_eq!(name(folded, version, count).await, Err(Code::Inval), "an epoch");
+        rest(&client, 30).await;
+        assert_eq!(name(stripe(1), version, count).await, Err(Code::Busy), "too late");
+        rest(&client, 200).await;
+        assert_eq!(used(&client).await, before, "cells that nobody named stay");
+        for cell in 0..3 {
+            keep(stripe(2), cell).await.unwrap();
+        }
+        assert_eq!(name(stripe(2), version, count).await, Ok(()));
+        rest(&client, 200).await;
+        let array = ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: CHUNK };
+        let mut found = vec![9; count as usize];
+        array.read(&[Recx { index: 0, count }], &mut [&mut found]).await.unwrap();
+        let is_right = |(at, byte): (usize, &u8)| *byte == (at / cell_bytes as usize) as u8;
+        assert!(found.iter().enumerate().all(is_right));
+        // Cells are kept and read, and no more.
+        let mut batch = cont.batch();
+        batch.op_of_unit(Op::PunchObj { unit: cell_unit(unit, 0), cond: Cond::NONE, besides: b"" });
+        assert_eq!(batch.run().await.map(|_| ()).unwrap_err().code, Code::Inval);
+    });
 }

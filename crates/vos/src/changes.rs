@@ -93,6 +93,16 @@ fn check_value(value: &UpdateValue<'_>) -> Result<u64> {
         }
         UpdateValue::Zero { record_bytes, recxs } => check_recxs(*record_bytes, recxs).map(|_| 0),
         UpdateValue::PunchRecords { recxs } => check_recxs(1, recxs).map(|_| 0),
+        UpdateValue::Coded { record_bytes, count, stripes, .. } => {
+            stripes.iter().try_fold(0, |_, stripe| {
+                check_recxs(*record_bytes, &[Recx { index: stripe.first, count: *count }])?;
+                let bytes = count.checked_mul(*record_bytes as u64);
+                let is_whole = bytes.is_some_and(|bytes| {
+                    bytes > 0 && bytes.is_multiple_of(stripe.cell_bytes.max(1) as u64)
+                });
+                is_whole.then_some(0).ok_or_else(|| Error::inval("a stripe of no whole cells"))
+            })
+        }
     }
 }
 
@@ -169,6 +179,19 @@ pub(crate) fn walk<'a>(
                                     index: recx.index,
                                     count: recx.count,
                                     place: PlaceDf::Zero,
+                                });
+                            }
+                        }
+                        UpdateValue::Coded { record_bytes, count, stripes, .. } => {
+                            for stripe in stripes {
+                                each(ChangeDf::Records {
+                                    unit,
+                                    dkey,
+                                    akey,
+                                    record_bytes: *record_bytes,
+                                    index: stripe.first,
+                                    count: *count,
+                                    place: PlaceDf::Coded(*stripe),
                                 });
                             }
                         }

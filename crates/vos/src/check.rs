@@ -131,7 +131,8 @@ fn check_kind(old: Option<AkeyRef<'_>>, new: &UpdateValue<'_>) -> Result<()> {
     let Some(old) = old else { return Ok(()) };
     match (old, new) {
         (AkeyRef::Array(array), UpdateValue::Array { record_bytes, .. })
-        | (AkeyRef::Array(array), UpdateValue::Zero { record_bytes, .. }) => {
+        | (AkeyRef::Array(array), UpdateValue::Zero { record_bytes, .. })
+        | (AkeyRef::Array(array), UpdateValue::Coded { record_bytes, .. }) => {
             check_record_bytes(array.record_bytes, *record_bytes)
         }
         (AkeyRef::Array(_), UpdateValue::PunchRecords { .. }) => Ok(()),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use types::{ContId, Epoch, Result, Unit, limits};
 use wire::cell::{CELL_NAME_BYTES, Stripe, StripeOf};
-use wire::obj::{Batch, Cond, Op, TxId};
+use wire::obj::{Batch, Cond, Op, TxId, UpdateValue};
 
 use crate::Lsn;
 use crate::index::extent::{ArrayValue, Place};
@@ -64,7 +64,11 @@ impl PoolShard {
             return;
         }
         match op {
-            Op::Update { dkey, .. } => self.note_fold_of(cont, unit, dkey),
+            Op::Update { dkey, iods, .. } => {
+                if iods.iter().any(|iod| !matches!(iod.value, UpdateValue::Coded { .. })) {
+                    self.note_fold_of(cont, unit, dkey);
+                }
+            }
             // Of an image that was installed.
             Op::PunchDkeys { dkeys, .. } => {
                 dkeys.iter().for_each(|dkey| self.note_fold_of(cont, unit, dkey));
@@ -204,6 +208,19 @@ impl PoolShard {
         let found = view.cont.object(unit).and_then(|object| object.dkey(dkey));
         let akeys = found.iter().flat_map(|dkey| dkey.akeys());
         Ok(akeys.map(|(akey, value)| (akey.to_vec(), value.epoch())).collect())
+    }
+
+    /// When a unit's akey was changed last; `None` also for what is not in memory.
+    pub fn epoch_if_here(
+        &self,
+        cont: ContId,
+        unit: Unit,
+        dkey: &[u8],
+        akey: &[u8],
+    ) -> Option<Epoch> {
+        let view = self.view(cont).ok()?;
+        let found = view.cont.object(unit)?.dkey(dkey)?;
+        found.akey(akey).map(|value| value.epoch())
     }
 
     /// The stripes that array values of a dkey name, now and in every snapshot. Ascending, each once.

@@ -443,6 +443,9 @@ fn scm_needed(ops: &[Op<'_>], inline_bytes_max: u64) -> u64 {
                 UpdateValue::Array { record_bytes, recxs } => recxs_needed(recxs, *record_bytes),
                 UpdateValue::Zero { recxs, .. } => recxs_needed(recxs, 0),
                 UpdateValue::PunchRecords { .. } => 0,
+                UpdateValue::Coded { stripes, .. } => {
+                    stripes.len() as u64 * (2 * cost::EXTENT + cost::RUN)
+                }
             };
         }
     }

@@ -15,7 +15,7 @@ use env::AlignedBuf;
 use futures_util::future::join_all;
 use types::sums::{SUM_CHUNK_BYTES, SumRun};
 use types::{Code, ContId, CsumKind, Error, Result, Unit};
-use wire::cell::Stripe;
+use wire::cell::{NamedPart, Stripe};
 use wire::obj::BulkSums;
 
 use crate::payload::{Core, Medium};
@@ -89,7 +89,7 @@ pub struct BulkSumsOwned {
 impl BulkSumsOwned {
     /// The form that goes on the wire.
     pub fn as_wire(&self) -> BulkSums<'_> {
-        BulkSums { kind: self.kind, runs: self.runs.clone(), sums: &self.sums }
+        BulkSums { kind: self.kind, runs: self.runs.clone(), sums: &self.sums, cells: Vec::new() }
     }
 
     /// Adds a chunk, or several neighbouring ones of whole blocks, with their sums.
@@ -321,6 +321,18 @@ impl Segments {
             Segment::Coded(part, bytes @ None) => Some((&**part, bytes)),
             _ => None,
         })
+    }
+
+    /// The same if that is all there is; `None` when some of it is elsewhere, or there is nothing.
+    pub fn all_coded(&self) -> Option<Vec<NamedPart>> {
+        let parts = self.segments.iter().map(|segment| match segment {
+            Segment::Coded(part, None) => {
+                let CodedPart { stripe, at, bytes, .. } = **part;
+                Some(NamedPart { stripe, at, bytes })
+            }
+            _ => None,
+        });
+        parts.collect::<Option<Vec<_>>>().filter(|parts| !parts.is_empty())
     }
 
     pub(crate) fn push_zeros(&mut self, bytes: u64) {

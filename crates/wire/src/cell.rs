@@ -13,7 +13,7 @@ use types::{ContId, Epoch, PoolId, TargetId, Unit};
 pub struct Stripe {
     /// Its first record, when it was folded.
     pub first: u64,
-    /// Newest epoch of its records then: no other contents have it.
+    /// Newest epoch of its records then: no other contents have it. Of stripes that a writer had kept itself, [`coined`].
     pub version: Epoch,
     /// Bytes of a cell.
     pub cell_bytes: u32,
@@ -61,6 +61,29 @@ pub struct StripeList {
     pub stripes: Vec<StripeOf>,
     /// The last dkey looked at: where to go on; `None`: these are all.
     pub next: Option<serde_bytes::ByteBuf>,
+}
+
+/// The bit that no epoch has.
+const COINED: u64 = 1 << 63;
+
+/// The version of stripes whose cells a client has kept: it is not told the epoch before it names them. `random` is a random
+/// number, so that nobody else has it.
+pub fn coined(random: u64) -> Epoch {
+    Epoch((random | COINED).min(Epoch::MAX.0 - 1))
+}
+
+/// True for a version that a client made up.
+pub fn is_coined(version: Epoch) -> bool {
+    version.0 & COINED != 0 && version != Epoch::MAX
+}
+
+/// Bytes of an answer's bulk that the asker gets from cells itself ([`crate::header::FLAG_CELLS`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NamedPart {
+    pub stripe: Stripe,
+    /// First byte in the stripe.
+    pub at: u64,
+    pub bytes: u64,
 }
 
 /// What the members of a unit's group keep their cells as.

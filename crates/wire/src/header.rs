@@ -86,6 +86,8 @@ pub const FLAG_REMOTE_BULK: u8 = 2;
 pub const FLAG_DEFERRED_BULK: u8 = 4;
 /// In answers: the target is nearly full, and new files are better off elsewhere. Advice.
 pub const FLAG_SHORT: u8 = 8;
+/// In requests: the answer to fetches whose data are all in cells may name these instead ([`crate::cell::NamedPart`]).
+pub const FLAG_CELLS: u8 = 16;
 
 /// A decoded frame header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,6 +12,7 @@ pub use crate::request_kind::RequestKind;
 pub use crate::sums::{BulkSums, Sums};
 pub use crate::versions::AdminReply;
 
+use crate::cell::Stripe;
 use crate::lock::{LockKind, LockOwner, LockRange, LockRequest};
 use serde::{Deserialize, Serialize};
 use types::{ClientId, ContId, Epoch, Oid, PoolId, Unit};
@@ -91,6 +92,18 @@ pub enum UpdateValue<'a> {
     },
     /// Records that go away.
     PunchRecords { recxs: Vec<Recx> },
+    /// Whole stripes of an array of a class with an erasure code, whose cells the writer has had kept by all members just
+    /// before ([`crate::cell`]). `Busy`, and no effect, when the leader cannot rely on that.
+    Coded {
+        /// Size of a record; a cell has a whole number of them.
+        record_bytes: u32,
+        /// Records of a stripe.
+        count: u64,
+        /// The pool map by which members were found.
+        map_version: u32,
+        /// Each once; their versions are [`coined`](crate::cell::is_coined).
+        stripes: Vec<Stripe>,
+    },
 }
 
 /// Update of one akey.

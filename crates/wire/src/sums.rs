@@ -1,6 +1,7 @@
 //! Sums of bulk data, as they travel with batches and replies. How data are cut in chunks is told by
 //! [`types::sums`].
 
+use crate::cell::NamedPart;
 use serde::{Deserialize, Serialize};
 use types::CsumKind;
 use types::sums::SumRun;
@@ -30,10 +31,12 @@ pub struct BulkSums<'a> {
     /// Sums of the runs that have any, one after the other.
     #[serde(with = "serde_bytes", borrow)]
     pub sums: &'a [u8],
+    /// What the bulk would be, in cells that the asker reads itself: then there is no bulk.
+    pub cells: Vec<NamedPart>,
 }
 
 impl BulkSums<'_> {
     /// Nothing is known, or there is no bulk.
     pub const NONE: BulkSums<'static> =
-        BulkSums { kind: CsumKind::Off, runs: Vec::new(), sums: b"" };
+        BulkSums { kind: CsumKind::Off, runs: Vec::new(), sums: b"", cells: Vec::new() };
 }

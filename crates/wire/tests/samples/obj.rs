@@ -6,7 +6,7 @@ use types::Histogram;
 use types::sums::SumRun;
 use types::{ClientId, ContId, CsumKind, Durability, Epoch, Oid, PoolId, TargetId, Unit};
 use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
-use wire::cell::{CellAsk, CellRequest, Stripe, StripeList, StripeOf};
+use wire::cell::{CellAsk, CellRequest, NamedPart, Stripe, StripeList, StripeOf};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
@@ -59,7 +59,9 @@ fn sums(visitor: &mut impl Visitor) {
         SumRun::Zeros { bytes: 4_096 },
         SumRun::Bare { bytes: 1 },
     ];
-    let sums = BulkSums { kind: CsumKind::Crc32c, runs, sums: &[1, 2, 3, 4, 5, 6, 7, 8] };
+    let stripe = Stripe { first: 131_072, version: wire::cell::coined(5), cell_bytes: 65_536 };
+    let cells = vec![NamedPart { stripe, at: 4_096, bytes: 70_000 }];
+    let sums = BulkSums { kind: CsumKind::Crc32c, runs, sums: &[1, 2, 3, 4, 5, 6, 7, 8], cells };
     let message = BatchReply { epoch: Epoch(88), ops: vec![], sums };
     visitor.message("batch_reply.sums", message);
 }
@@ -86,6 +88,19 @@ fn ops() -> Vec<(&'static str, Op<'static>)> {
         ("update.array", update(UpdateValue::Array { record_bytes: 1, recxs: recxs() })),
         ("update.zero", update(UpdateValue::Zero { record_bytes: 8, recxs: recxs() })),
         ("update.punch_records", update(UpdateValue::PunchRecords { recxs: recxs() })),
+        (
+            "update.coded",
+            update(UpdateValue::Coded {
+                record_bytes: 1,
+                count: 131_072,
+                map_version: 7,
+                stripes: vec![Stripe {
+                    first: 131_072,
+                    version: wire::cell::coined(5),
+                    cell_bytes: 65_536,
+                }],
+            }),
+        ),
         ("fetch.single", fetch(FetchWant::Single { bytes_max: 70_000, inline_bytes_max: 512 })),
         ("fetch.array", fetch(FetchWant::Array { record_bytes: 1, recxs: recxs() })),
         ("fetch.probe", fetch(FetchWant::Probe)),

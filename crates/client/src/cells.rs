@@ -1,0 +1,375 @@
+//! Cells of arrays with erasure codes, put and read by the client itself ([`wire::cell`]).
+//!
+//! Stripes that are written whole are coded here: all members of the group keep their cells, and then the leader names them.
+//! What is read, and all in cells, comes from those who have them. Whatever goes wrong with this, there is another way: the
+//! leader takes and gives all data, and puts together what is missing.
+
+use crate::array::{ArrayObj, DATA, Load};
+use crate::batch::Batch;
+use erasure::Code as Coding;
+use futures_util::future::try_join_all;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Code, Epoch, Error, Result, TargetId, Unit};
+use wire::cell::{NamedPart, Stripe, cell_akey, cell_unit, coined};
+use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx, UpdateIod, UpdateValue};
+
+/// Bytes of a cell.
+const CELL_BYTES: usize = 64 << 10;
+/// Who keeps or has a cell is waited for so long, for there is another way.
+const CELL_TIME_MAX: Duration = Duration::from_secs(3);
+/// All cells of a stripe are kept within this time, or they are not named: those that nothing names are dropped a
+/// minute later.
+const KEEPING_TIME_MAX: Duration = Duration::from_secs(15);
+/// After something went wrong the other way is taken for this long at least, and twice as long as it took to find out.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// What a container's users know of reaching cells.
+#[derive(Default)]
+pub(crate) struct CellsKnown {
+    /// The other way is taken until then.
+    paused_until: Cell<Duration>,
+    traffic: Cell<CellTraffic>,
+}
+
+/// How often this client reached cells of a container itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CellTraffic {
+    /// Requests to write whose stripes were named.
+    pub written: u64,
+    /// Requests to read that were served from cells.
+    pub read: u64,
+    /// Requests that went the other way after all.
+    pub given_up: u64,
+}
+
+impl CellsKnown {
+    /// How often cells were reached.
+    pub(crate) fn traffic(&self) -> CellTraffic {
+        self.traffic.get()
+    }
+
+    /// Counts something.
+    pub(crate) fn count(&self, change: impl FnOnce(&mut CellTraffic)) {
+        let mut traffic = self.traffic.get();
+        change(&mut traffic);
+        self.traffic.set(traffic);
+    }
+}
+
+/// Whole stripes within the pieces of a load.
+pub(crate) struct Whole {
+    data: usize,
+    parity: usize,
+    /// Records of a stripe.
+    count: u64,
+    /// For each piece, its first record that is in one, and how many are.
+    of_pieces: SmallVec<[(u64, u64); 2]>,
+    /// The map by which those who keep them are found.
+    map_version: u32,
+    version: Epoch,
+}
+
+impl Whole {
+    fn stripe(&self, first: u64) -> Stripe {
+        Stripe { first, version: self.version, cell_bytes: CELL_BYTES as u32 }
+    }
+
+    /// First records of the stripes in a piece.
+    fn firsts(&self, piece: usize) -> impl Iterator<Item = u64> + use<> {
+        let (first, count) = self.of_pieces[piece];
+        (first..first + count).step_by(self.count as usize)
+    }
+
+    /// What names the stripes of a piece.
+    pub(crate) fn value(&self, piece: usize, record_bytes: u32) -> Option<UpdateValue<'static>> {
+        let stripes: Vec<Stripe> = self.firsts(piece).map(|first| self.stripe(first)).collect();
+        let (count, map_version) = (self.count, self.map_version);
+        let is_any = !stripes.is_empty();
+        is_any.then_some(UpdateValue::Coded { record_bytes, count, map_version, stripes })
+    }
+
+    /// What of a piece is in no stripe: before them, and behind.
+    pub(crate) fn rest(&self, piece: usize, of: Recx) -> [Recx; 2] {
+        let (first, count) = self.of_pieces[piece];
+        if count == 0 {
+            return [of, Recx { index: of.index + of.count, count: 0 }];
+        }
+        let end = first + count;
+        let before = Recx { index: of.index, count: first - of.index };
+        [before, Recx { index: end, count: of.index + of.count - end }]
+    }
+}
+
+impl ArrayObj {
+    /// Data and parity cells of its stripes, if it has any and they can be reached as far as is known.
+    fn cells_to_reach(&self) -> Option<(usize, usize)> {
+        let (data, parity) = self.oid.cells()?;
+        let is_paused = self.cont.client().env().now() < self.cont.cells_known().paused_until.get();
+        let is_possible = !is_paused
+            && self.cont.client().options().codes_stripes
+            && self.cont.at() == Epoch::ZERO
+            && CELL_BYTES.is_multiple_of(self.record_bytes as usize);
+        is_possible.then_some((data as usize, parity as usize))
+    }
+
+    /// Something went wrong after `began`.
+    fn pause_cells(&self, began: Duration, error: &Error) {
+        let now = self.cont.client().env().now();
+        let pause = PAUSE_MIN.max(2 * now.saturating_sub(began));
+        tracing::debug!("object {}: cells out of reach: {error}", self.oid);
+        self.cont.cells_known().paused_until.set(now + pause);
+    }
+
+    /// The whole stripes of a load, if all members of its group are there to keep cells; `None` also when there are none.
+    pub(crate) fn whole_stripes(&self, load: &Load) -> Option<Whole> {
+        let (data, parity) = self.cells_to_reach()?;
+        let count = (data * CELL_BYTES) as u64 / self.record_bytes as u64;
+        let of_pieces = load.pieces.iter().map(|piece| {
+            let end = piece.recx.index + piece.recx.count;
+            let first = piece.recx.index.next_multiple_of(count);
+            (first, (end - end % count).saturating_sub(first))
+        });
+        let of_pieces: SmallVec<[(u64, u64); 2]> = of_pieces.collect();
+        if of_pieces.iter().all(|(_, count)| *count == 0) {
+            return None;
+        }
+        let map = self.cont.pool().map();
+        let keepers = self.cont.keepers(load.unit).ok()?;
+        if !keepers.iter().all(|keeper: &TargetId| placement::is_live(*keeper, &map)) {
+            return None;
+        }
+        let version = coined(self.cont.client().env().random_u64());
+        Some(Whole { data, parity, count, of_pieces, map_version: map.version, version })
+    }
+
+    /// Has the members keep the cells of whole stripes. False: the data are to go another way.
+    pub(crate) async fn keep_cells(&self, load: &Load, whole: &Whole, memory: &[&[u8]]) -> bool {
+        let began = self.cont.client().env().now();
+        let outcome = self.try_keep_cells(load, whole, memory).await;
+        let took = self.cont.client().env().now().saturating_sub(began);
+        match outcome {
+            Ok(()) => took < KEEPING_TIME_MAX,
+            Err(error) => {
+                self.cont.cells_known().count(|traffic| traffic.given_up += 1);
+                self.pause_cells(began, &error);
+                false
+            }
+        }
+    }
+
+    async fn try_keep_cells(&self, load: &Load, whole: &Whole, memory: &[&[u8]]) -> Result<()> {
+        let no_code = |error| Error::inval(format!("object {}: {error}", self.oid));
+        let coding = Coding::new(whole.data as u8, whole.parity as u8).map_err(no_code)?;
+        // Dkeys, names and cells of all stripes.
+        let mut stripes: Vec<([u8; 8], Vec<u8>, Vec<Cow<'_, [u8]>>)> = Vec::new();
+        let mut before = 0;
+        for (at, piece) in load.pieces.iter().enumerate() {
+            for first in whole.firsts(at) {
+                let within = (first - piece.recx.index) as usize * self.record_bytes as usize;
+                let from = before + within;
+                let cells = (0..whole.data).map(|cell| from + cell * CELL_BYTES);
+                let mut cells: Vec<Cow<'_, [u8]>> =
+                    cells.map(|at| part_of(memory, at, CELL_BYTES)).collect();
+                let mut parity = vec![vec![0; CELL_BYTES]; whole.parity];
+                {
+                    let data: Vec<&[u8]> = cells.iter().map(|cell| &cell[..]).collect();
+                    let mut parity: Vec<&mut [u8]> =
+                        parity.iter_mut().map(|cell| &mut cell[..]).collect();
+                    coding.encode(&data, &mut parity);
+                }
+                cells.extend(parity.into_iter().map(Cow::Owned));
+                let name = cell_akey(DATA, &whole.stripe(first));
+                stripes.push((piece.dkey.to_le_bytes(), name, cells));
+            }
+            before += piece.bytes;
+        }
+        let kept = (0..whole.data + whole.parity).map(|cell| {
+            let mut batch = self.cont.batch();
+            let unit = cell_unit(load.unit, cell);
+            for of_dkey in stripes.chunk_by(|a, b| a.0 == b.0) {
+                let iods = of_dkey.iter().map(|(_, akey, _)| {
+                    let recxs = vec![Recx { index: 0, count: CELL_BYTES as u64 }];
+                    let value = UpdateValue::Array { record_bytes: 1, recxs };
+                    UpdateIod { akey, cond: Cond::NONE, value }
+                });
+                let iods = iods.collect();
+                let dkey = &of_dkey[0].0[..];
+                batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
+                for (_, _, cells) in of_dkey {
+                    batch.bulk_out(&cells[cell]);
+                }
+            }
+            batch.run_once(CELL_TIME_MAX)
+        });
+        try_join_all(kept).await.map(|_| ())
+    }
+
+    /// True when it is worth being told which cells the data of a load are in.
+    pub(crate) fn may_read_cells(&self, load: &Load) -> bool {
+        load.bytes >= CELL_BYTES && self.cells_to_reach().is_some()
+    }
+
+    /// Reads a load from the cells that were named for it into all of `memory`. False: the data are to come another way.
+    pub(crate) async fn read_cells(
+        &self,
+        load: &Load,
+        named: &[NamedPart],
+        memory: &mut [&mut [u8]],
+    ) -> bool {
+        let began = self.cont.client().env().now();
+        match self.try_read_cells(load, named, memory).await {
+            Ok(()) => {
+                self.cont.cells_known().count(|traffic| traffic.read += 1);
+                true
+            }
+            Err(error) => {
+                self.cont.cells_known().count(|traffic| traffic.given_up += 1);
+                // What was overwritten meanwhile is nobody's fault.
+                if error.code != Code::NonExist {
+                    self.pause_cells(began, &error);
+                }
+                false
+            }
+        }
+    }
+
+    async fn try_read_cells(
+        &self,
+        load: &Load,
+        named: &[NamedPart],
+        memory: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let foreign = || Error::new(Code::Proto, "an answer names cells of other data");
+        let (data, _) = self.oid.cells().ok_or_else(foreign)?;
+        let mut of_cells: BTreeMap<usize, Vec<Wanted<'_>>> = BTreeMap::new();
+        let mut rooms = memory.iter_mut().map(|room| &mut **room);
+        let mut room: &mut [u8] = &mut [];
+        let mut parts = named.iter().copied().peekable();
+        for piece in &load.pieces {
+            let mut left = piece.bytes as u64;
+            while left > 0 {
+                let NamedPart { stripe, at, bytes } = parts.next().ok_or_else(foreign)?;
+                let cell_bytes = stripe.cell_bytes as u64;
+                let end = at.checked_add(bytes).ok_or_else(foreign)?;
+                if bytes == 0 || bytes > left || end > data as u64 * cell_bytes {
+                    return Err(foreign());
+                }
+                left -= bytes;
+                let mut from = at;
+                while from < end {
+                    let cell = (from / cell_bytes) as usize;
+                    let to = end.min((cell as u64 + 1) * cell_bytes);
+                    let mut wanted = Wanted {
+                        dkey: piece.dkey.to_le_bytes(),
+                        akey: cell_akey(DATA, &stripe),
+                        recx: Recx { index: from % cell_bytes, count: to - from },
+                        rooms: SmallVec::new(),
+                    };
+                    let mut missing = (to - from) as usize;
+                    while missing > 0 {
+                        if room.is_empty() {
+                            room = rooms.next().ok_or_else(foreign)?;
+                            continue;
+                        }
+                        let here = missing.min(room.len());
+                        let (taken, rest) = room.split_at_mut(here);
+                        wanted.rooms.push(taken);
+                        (room, missing) = (rest, missing - here);
+                    }
+                    of_cells.entry(cell).or_default().push(wanted);
+                    from = to;
+                }
+            }
+        }
+        if parts.next().is_some() {
+            return Err(foreign());
+        }
+        let read = of_cells
+            .into_iter()
+            .map(|(cell, wanted)| self.read_cell(cell_unit(load.unit, cell), wanted));
+        try_join_all(read).await.map(|_| ())
+    }
+
+    /// Reads what is wanted of the cells of one unit.
+    async fn read_cell(&self, unit: Unit, mut wanted: Vec<Wanted<'_>>) -> Result<()> {
+        let names: Vec<([u8; 8], Vec<u8>, Recx)> = wanted
+            .iter_mut()
+            .map(|one| (one.dkey, std::mem::take(&mut one.akey), one.recx))
+            .collect();
+        let mut batch: Batch<'_> = self.cont.batch();
+        for (dkey, akey, recx) in &names {
+            let want = FetchWant::Array { record_bytes: 1, recxs: vec![*recx] };
+            let iods = vec![FetchIod { akey, want }];
+            batch.op_of_unit(Op::Fetch { unit, dkey, cond: Cond::NONE, iods });
+        }
+        wanted.into_iter().flat_map(|one| one.rooms).for_each(|room| batch.bulk_in(room));
+        let result = batch.run_once(CELL_TIME_MAX).await?;
+        let replies = result.replies()?;
+        let are_there = replies.iter().zip(&names).all(|(reply, (_, _, recx))| match reply {
+            OpReply::Fetched(iods) => matches!(iods.first().map(|iod| &iod.value),
+                Some(Fetched::Array { end, .. }) if *end >= recx.index + recx.count),
+            _ => false,
+        });
+        are_there.then_some(()).ok_or_else(|| Error::bare(Code::NonExist))
+    }
+}
+
+/// Bytes of a cell, and where they go.
+struct Wanted<'a> {
+    dkey: [u8; 8],
+    akey: Vec<u8>,
+    recx: Recx,
+    rooms: SmallVec<[&'a mut [u8]; 1]>,
+}
+
+/// Bytes of memory that is cut anywhere: as they lie there if they are together, else copied.
+fn part_of<'a>(memory: &[&'a [u8]], from: usize, bytes: usize) -> Cow<'a, [u8]> {
+    let mut parts = parts_of(memory, from, bytes);
+    match &parts[..] {
+        [_] => Cow::Borrowed(parts.swap_remove(0)),
+        parts => Cow::Owned(parts.concat()),
+    }
+}
+
+/// The pieces of memory that have these bytes.
+pub(crate) fn parts_of<'a>(memory: &[&'a [u8]], from: usize, bytes: usize) -> Vec<&'a [u8]> {
+    let (mut skip, mut left) = (from, bytes);
+    let mut parts = Vec::new();
+    for piece in memory {
+        if skip >= piece.len() {
+            skip -= piece.len();
+            continue;
+        }
+        if left == 0 {
+            break;
+        }
+        let end = piece.len().min(skip + left);
+        parts.push(&piece[skip..end]);
+        left -= end - skip;
+        skip = 0;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_cut_wherever_a_cell_lies() {
+        let all: Vec<u8> = (0..100).collect();
+        let memory = [&all[..10], &all[10..10], &all[10..11], &all[11..60], &all[60..]];
+        for from in 0..100 {
+            for bytes in 0..100 - from {
+                assert_eq!(parts_of(&memory, from, bytes).concat(), &all[from..from + bytes]);
+                assert_eq!(&part_of(&memory, from, bytes)[..], &all[from..from + bytes]);
+            }
+        }
+        assert!(matches!(part_of(&memory, 61, 9), Cow::Borrowed(_)));
+        assert!(matches!(part_of(&memory, 5, 9), Cow::Owned(_)));
+    }
+}
