@@ -6,6 +6,7 @@
 
 use crate::array::{ArrayObj, DATA, Load};
 use crate::batch::Batch;
+use env::AlignedBuf;
 use erasure::Code as Coding;
 use futures_util::future::try_join_all;
 use smallvec::SmallVec;
@@ -164,43 +165,47 @@ impl ArrayObj {
     async fn try_keep_cells(&self, load: &Load, whole: &Whole, memory: &[&[u8]]) -> Result<()> {
         let no_code = |error| Error::inval(format!("object {}: {error}", self.oid));
         let coding = Coding::new(whole.data as u8, whole.parity as u8).map_err(no_code)?;
-        // Dkeys, names and cells of all stripes.
-        let mut stripes: Vec<([u8; 8], Vec<u8>, Vec<Cow<'_, [u8]>>)> = Vec::new();
+        let mut stripes: Vec<Coded<'_>> = Vec::new();
         let mut before = 0;
         for (at, piece) in load.pieces.iter().enumerate() {
             for first in whole.firsts(at) {
                 let within = (first - piece.recx.index) as usize * self.record_bytes as usize;
                 let from = before + within;
                 let cells = (0..whole.data).map(|cell| from + cell * CELL_BYTES);
-                let mut cells: Vec<Cow<'_, [u8]>> =
-                    cells.map(|at| part_of(memory, at, CELL_BYTES)).collect();
-                let mut parity = vec![vec![0; CELL_BYTES]; whole.parity];
-                {
-                    let data: Vec<&[u8]> = cells.iter().map(|cell| &cell[..]).collect();
-                    let mut parity: Vec<&mut [u8]> =
-                        parity.iter_mut().map(|cell| &mut cell[..]).collect();
-                    coding.encode(&data, &mut parity);
-                }
-                cells.extend(parity.into_iter().map(Cow::Owned));
-                let name = cell_akey(DATA, &whole.stripe(first));
-                stripes.push((piece.dkey.to_le_bytes(), name, cells));
+                stripes.push(Coded {
+                    dkey: piece.dkey.to_le_bytes(),
+                    akey: cell_akey(DATA, &whole.stripe(first)),
+                    data: cells.map(|at| part_of(memory, at, CELL_BYTES)).collect(),
+                    parity: Vec::with_capacity(whole.parity),
+                });
             }
             before += piece.bytes;
+        }
+        let mut room = AlignedBuf::try_scratch(stripes.len() * whole.parity * CELL_BYTES)?;
+        let rooms = room.chunks_exact_mut(whole.parity * CELL_BYTES);
+        for (stripe, room) in stripes.iter_mut().zip(rooms) {
+            let data: SmallVec<[&[u8]; 16]> = stripe.data.iter().map(|cell| &cell[..]).collect();
+            let mut parity: SmallVec<[&mut [u8]; 3]> = room.chunks_exact_mut(CELL_BYTES).collect();
+            coding.encode(&data, &mut parity);
+            stripe.parity.extend(parity.into_iter().map(|cell| &*cell));
         }
         let kept = (0..whole.data + whole.parity).map(|cell| {
             let mut batch = self.cont.batch();
             let unit = cell_unit(load.unit, cell);
-            for of_dkey in stripes.chunk_by(|a, b| a.0 == b.0) {
-                let iods = of_dkey.iter().map(|(_, akey, _)| {
+            for of_dkey in stripes.chunk_by(|a, b| a.dkey == b.dkey) {
+                let iods = of_dkey.iter().map(|stripe| {
                     let recxs = vec![Recx { index: 0, count: CELL_BYTES as u64 }];
                     let value = UpdateValue::Array { record_bytes: 1, recxs };
-                    UpdateIod { akey, cond: Cond::NONE, value }
+                    UpdateIod { akey: &stripe.akey, cond: Cond::NONE, value }
                 });
                 let iods = iods.collect();
-                let dkey = &of_dkey[0].0[..];
+                let dkey = &of_dkey[0].dkey[..];
                 batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
-                for (_, _, cells) in of_dkey {
-                    batch.bulk_out(&cells[cell]);
+                for stripe in of_dkey {
+                    batch.bulk_out(match cell.checked_sub(whole.data) {
+                        None => &stripe.data[cell],
+                        Some(parity) => stripe.parity[parity],
+                    });
                 }
             }
             batch.run_once(CELL_TIME_MAX)
@@ -316,6 +321,15 @@ impl ArrayObj {
         });
         are_there.then_some(()).ok_or_else(|| Error::bare(Code::NonExist))
     }
+}
+
+/// A stripe, coded.
+struct Coded<'a> {
+    dkey: [u8; 8],
+    /// Of its cells.
+    akey: Vec<u8>,
+    data: Vec<Cow<'a, [u8]>>,
+    parity: Vec<&'a [u8]>,
 }
 
 /// Bytes of a cell, and where they go.

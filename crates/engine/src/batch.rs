@@ -11,7 +11,7 @@ use crate::figures::Begun;
 use crate::follow::as_order_origin;
 use crate::group::Group;
 use crate::links::Plan;
-use crate::streams::Sent;
+use crate::streams::{Bulk, Sent};
 use crate::target::{Session, Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
@@ -340,8 +340,12 @@ impl Target {
     ) -> Outcome {
         let Ask { caller, header, ctx, .. } = ask;
         let bulk_bytes = payload.bulk_bytes();
-        let copied = self.bulk_for_followers(ctx, batch, &mut payload)?;
+        let goes_on = bulk_bytes > 0 && self.has_followers_with_room(ctx, batch)?;
+        if goes_on {
+            payload.keep();
+        }
         payload.write().await?;
+        let bulk = if goes_on { Bulk::Kept(payload.kept()) } else { Bulk::NONE };
         // Before anything that waits for others: see `admission`.
         if let Some(slot) = slot {
             slot.finish();
@@ -353,7 +357,7 @@ impl Target {
         self.may_take_effect(ask, batch)?;
         self.may_name(ctx, batch)?;
         let group = self.group_of_batch(ctx, batch)?;
-        if group.is_some() && copied.len() as u64 != bulk_bytes {
+        if group.is_some() && bulk_bytes > 0 && !goes_on {
             // It had one member when the data came, and others join it since: they are to get the data, too.
             return Err(Error::bare(Code::Stale));
         }
@@ -395,7 +399,7 @@ impl Target {
             let changed = || batch.ops.iter().find(|op| op.is_write()).map(Op::unit);
             let origin = Some(Origin { tx: ask.tx(), of: changed(), reply: &answer });
             let lsn = self.apply(ctx, batch, &plan, epoch, payload, origin)?;
-            let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), copied, origin);
+            let sent = self.ship_batch(ctx, batch, &plan, epoch, group.as_ref(), bulk, origin);
             self.carry_out(plan.after);
             self.note_cells(ctx, batch);
             self.fold_soon(batch.pool, ctx);
@@ -415,26 +419,16 @@ impl Target {
         Ok((answer, segments))
     }
 
-    /// The data of a batch that other members are to get, before they go where they stay.
-    fn bulk_for_followers(
-        &self,
-        ctx: &TargetPool,
-        batch: &Batch<'_>,
-        payload: &mut Payload,
-    ) -> Result<Vec<u8>> {
-        if payload.bulk_bytes() == 0 {
-            return Ok(Vec::new());
-        }
-        let Some(group) = self.group_of_batch(ctx, batch)? else { return Ok(Vec::new()) };
+    /// True when the data of a batch go to other members, too.
+    ///
+    /// Errors: `NoSpace` when one of them is nearly full: what is done here must find room with every member.
+    fn has_followers_with_room(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<bool> {
+        let Some(group) = self.group_of_batch(ctx, batch)? else { return Ok(false) };
         if let Some(member) = self.short_member(ctx, &group) {
-            // What is done here must find room with every member.
             let text = format!("target {member}, which keeps a copy, is nearly full");
             return Err(Error::new(Code::NoSpace, text));
         }
-        Ok(payload.buffers().fold(Vec::new(), |mut all, room| {
-            all.extend_from_slice(room);
-            all
-        }))
+        Ok(true)
     }
 
     /// Has the group do what a batch has come down to.
@@ -446,7 +440,7 @@ impl Target {
         plan: &Plan<'_>,
         epoch: Epoch,
         group: Option<&Group>,
-        bulk: Vec<u8>,
+        bulk: Bulk,
         origin: Option<Origin<'_>>,
     ) -> Sent {
         if group.is_none() {

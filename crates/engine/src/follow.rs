@@ -51,6 +51,31 @@ impl Followed {
     }
 }
 
+/// The bulk of an order, still on its way.
+struct OrderBulk<'a> {
+    bulk: &'a mut IncomingBulk,
+    /// Bytes of it that were not read yet.
+    left: usize,
+}
+
+impl OrderBulk<'_> {
+    async fn read_into(&mut self, room: &mut [u8]) -> Result<()> {
+        let left = self.left.checked_sub(room.len());
+        self.left = left.ok_or_else(|| Error::new(Code::Proto, "an order lacks bulk data"))?;
+        self.bulk.read_into(room).await
+    }
+
+    /// All that is left.
+    async fn to_vec(&mut self) -> Result<Vec<u8>> {
+        let mut data = vec![0; self.left.min(self.bulk.remaining())];
+        self.read_into(&mut data).await?;
+        match self.left {
+            0 => Ok(data),
+            _ => Err(Error::new(Code::Proto, "an order lacks bulk data")),
+        }
+    }
+}
+
 /// What must be on stable storage before orders are answered.
 #[derive(Default)]
 struct Wanted {
@@ -74,7 +99,6 @@ impl Target {
             return Err(Error::bare(Code::Proto));
         };
         let mut bulk = bulk;
-        let data = bulk.read_to_vec().await?;
         let ctx = self.mapped_shard(orders.pool).await?;
         let last = orders
             .first
@@ -96,25 +120,24 @@ impl Target {
             let text = format!("order {} comes after order {}", orders.first, place.number);
             return Err(Error::new(Code::Proto, text));
         }
-        let (mut wanted, mut rest) = (Wanted::default(), &data[..]);
+        let mut wanted = Wanted::default();
         leader.recent.borrow_mut().settle(orders.settled);
         for (at, sent) in orders.orders.iter().enumerate() {
-            let (mine, others) = rest
-                .split_at_checked(sent.bulk_bytes as usize)
-                .ok_or_else(|| Error::new(Code::Proto, "an order lacks bulk data"))?;
-            rest = others;
+            let mut mine = OrderBulk { bulk: &mut bulk, left: sent.bulk_bytes as usize };
             let number = orders.first + at as u64;
             if number <= place.number {
+                mine.to_vec().await?;
                 continue;
             }
             let order: Order<'_> = wire::decode(sent.order)?;
             if self.is_of_others(&ctx, &order) {
+                mine.to_vec().await?;
                 place.number = number;
                 continue;
             }
             ctx.joining.note(&ctx, &order)?;
             leader.recent.borrow_mut().note(&ctx, sent.number, &order);
-            match self.carry_out_one(&ctx, &orders, order, mine, &mut wanted).await {
+            match self.carry_out_one(&ctx, &orders, order, &mut mine, &mut wanted).await {
                 // Who catches up must not hold up the others; what it lacks is sent again.
                 Err(error)
                     if error.code == Code::NoSpace
@@ -129,6 +152,8 @@ impl Target {
                 }
                 outcome => outcome?,
             }
+            // What was not wanted.
+            mine.to_vec().await?;
             place.number = number;
         }
         self.fold_soon(orders.pool, &ctx);
@@ -151,7 +176,7 @@ impl Target {
         ctx: &Rc<TargetPool>,
         orders: &Orders<'_>,
         order: Order<'_>,
-        bulk: &[u8],
+        bulk: &mut OrderBulk<'_>,
         wanted: &mut Wanted,
     ) -> Result<()> {
         let shard = &ctx.shard;
@@ -202,7 +227,7 @@ impl Target {
             }
             Order::Install { cont, unit, dkey } => {
                 if self.knows_cont(ctx, cont).await? {
-                    shard.install_dkey(cont, unit, dkey, bulk).await?;
+                    shard.install_dkey(cont, unit, dkey, &bulk.to_vec().await?).await?;
                 }
             }
             Order::Fold { cont, unit, dkey, akey, stripe, count } => {
@@ -222,7 +247,7 @@ impl Target {
             }
             Order::InstallFacts { cont, unit } => {
                 if self.knows_cont(ctx, cont).await? {
-                    shard.install_unit_facts(cont, unit, bulk).await?;
+                    shard.install_unit_facts(cont, unit, &bulk.to_vec().await?).await?;
                 }
             }
         }
@@ -268,15 +293,11 @@ impl Target {
         cont: ContId,
         ops: &[Op<'_>],
         sums: &Sums<'_>,
-        mut bulk: &[u8],
+        bulk: &mut OrderBulk<'_>,
     ) -> Result<Payload> {
         let mut payload = self.stage(ctx, ops)?;
         for room in payload.buffers() {
-            let (mine, rest) = bulk
-                .split_at_checked(room.len())
-                .ok_or_else(|| Error::new(Code::Proto, "an order lacks bulk data"))?;
-            room.copy_from_slice(mine);
-            bulk = rest;
+            bulk.read_into(room).await?;
         }
         ctx.shard.take_sums(cont, sums, &mut payload)?;
         payload.write().await?;

@@ -23,7 +23,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
-use vos::{Lsn, Unsettled};
+use vos::{Lsn, Segments, Unsettled};
 use wire::map::PoolMap;
 use wire::obj::{Op, ReadCheck, Request};
 use wire::order::{Order, OrderAt, Orders, OrdersDone};
@@ -87,20 +87,53 @@ struct Stream {
     fences: RefCell<Vec<(u64, oneshot::Sender<()>)>>,
 }
 
+/// The bulk of an order.
+pub(crate) enum Bulk {
+    Bytes(Vec<u8>),
+    /// Where it stays here.
+    Kept(Segments),
+}
+
+impl From<Vec<u8>> for Bulk {
+    fn from(bytes: Vec<u8>) -> Bulk {
+        Bulk::Bytes(bytes)
+    }
+}
+
+impl Bulk {
+    /// For orders without any.
+    pub const NONE: Bulk = Bulk::Bytes(Vec::new());
+
+    fn bytes(&self) -> usize {
+        match self {
+            Bulk::Bytes(bytes) => bytes.len(),
+            Bulk::Kept(kept) => kept.bytes() as usize,
+        }
+    }
+
+    fn slices(&self) -> Vec<&[u8]> {
+        match self {
+            Bulk::Bytes(bytes) if bytes.is_empty() => Vec::new(),
+            Bulk::Bytes(bytes) => vec![bytes],
+            Bulk::Kept(kept) => kept.slices(),
+        }
+    }
+}
+
 /// An order's number, it and its bulk, as they are sent.
-type Next = (u64, Rc<Vec<u8>>, Rc<Vec<u8>>);
+type Next = (u64, Rc<Vec<u8>>, Rc<Bulk>);
 
 /// An order for one member.
 struct Queued {
     /// Over all streams.
     number: u64,
     order: Rc<Vec<u8>>,
-    bulk: Rc<Vec<u8>>,
+    bulk: Rc<Bulk>,
 }
 
 impl Queued {
     fn bytes(&self) -> usize {
-        self.order.len() + self.bulk.len()
+        self.order.len() + self.bulk.bytes()
     }
 }
 
@@ -382,7 +415,7 @@ impl Target {
         ctx: &Rc<TargetPool>,
         group: Option<&Group>,
         order: &Order<'_>,
-        bulk: Vec<u8>,
+        bulk: impl Into<Bulk>,
         changed: Option<(ContId, &[Op<'_>])>,
     ) -> Sent {
         let Some(group) = group.filter(|group| !group.followers.is_empty()) else {
@@ -397,7 +430,7 @@ impl Target {
         if let (Order::Decide { .. }, Some((cont, ops))) = (order, changed) {
             changed_by(cont, ops, &mut |place| places.push(place));
         }
-        let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk));
+        let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk.into()));
         let given = Some(Given { of: group.of, order: order.clone(), places });
         let open = OpenOrder { left, waiting: Some(sender), given };
         streams.open.borrow_mut().push_back(open);
@@ -467,12 +500,11 @@ impl Target {
                 .map(|(number, order, bulk)| OrderAt {
                     number: *number,
                     order: serde_bytes::Bytes::new(order),
-                    bulk_bytes: bulk.len() as u32,
+                    bulk_bytes: bulk.bytes() as u32,
                 })
                 .collect(),
         }));
-        let bulk: Vec<&[u8]> =
-            next.iter().map(|(.., bulk)| &bulk[..]).filter(|bulk| !bulk.is_empty()).collect();
+        let bulk: Vec<&[u8]> = next.iter().flat_map(|(.., bulk)| bulk.slices()).collect();
         let answer = self.streaming.ask(engine, member, &body, &bulk).await?;
         let done = wire::decode::<Result<OrdersDone>>(&answer.body)??;
         stream.is_short.set(done.is_short);

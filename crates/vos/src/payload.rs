@@ -25,6 +25,7 @@ use wire::obj::{Op, Recx, UpdateValue};
 use crate::arena::Arena;
 use crate::index::cost;
 use crate::loans::Loans;
+use crate::segments::Segments;
 use crate::space::{BLOCK_BYTES, Run, Space};
 
 /// Where the data area is.
@@ -113,6 +114,9 @@ pub struct Payload {
     pub(crate) sums: BlockSums,
     reservation: Option<Rc<Reservation>>,
     scm_reserved: u64,
+    /// What was written stays in memory, too, for [`Payload::kept`].
+    keeps: bool,
+    written: Vec<AlignedBuf>,
 }
 
 /// Sums of the blocks that pieces of a bulk fill, block after block.
@@ -158,6 +162,8 @@ impl Payload {
             sums: BlockSums::NONE,
             reservation: None,
             scm_reserved: 0,
+            keeps: false,
+            written: Vec::new(),
         };
         let scm = scm_needed(ops, core.inline_bytes_max);
         if scm > 0 {
@@ -205,6 +211,8 @@ impl Payload {
             sums: BlockSums::NONE,
             reservation: Some(reservation),
             scm_reserved: 0,
+            keeps: false,
+            written: Vec::new(),
         }))
     }
 
@@ -223,6 +231,8 @@ impl Payload {
             values: SmallVec::new(),
             sums: BlockSums::NONE,
             scm_reserved: 0,
+            keeps: false,
+            written: Vec::new(),
         })
     }
 
@@ -330,14 +340,16 @@ impl Payload {
             return Ok(());
         }
         // The task holds the reservation until the device is done, whoever waits.
-        let done = Rc::new(RefCell::new((None::<Result<()>>, None::<Waker>)));
+        let done = Rc::new(RefCell::new((None::<Result<Vec<AlignedBuf>>>, None::<Waker>)));
         let (told, hold) = (done.clone(), reservation.clone());
-        let unsynced = self.core.unsynced.clone();
+        let (unsynced, keeps) = (self.core.unsynced.clone(), self.keeps);
         self.core.env.spawn(async move {
-            let mut outcome = Ok(());
-            for (_, result) in join_all(writes).await {
-                if let Err(error) = result {
-                    outcome = Err(error.context("writing data"));
+            let mut outcome = Ok(Vec::new());
+            for (buf, result) in join_all(writes).await {
+                match (result, &mut outcome) {
+                    (Err(error), _) => outcome = Err(error.context("writing data")),
+                    (Ok(_), Ok(bufs)) if keeps => bufs.push(buf),
+                    _ => {}
                 }
             }
             drop(hold);
@@ -351,7 +363,7 @@ impl Payload {
                 waker.wake();
             }
         });
-        std::future::poll_fn(move |cx| {
+        self.written = std::future::poll_fn(move |cx| {
             let mut state = done.borrow_mut();
             match state.0.take() {
                 Some(outcome) => Poll::Ready(outcome),
@@ -361,7 +373,27 @@ impl Payload {
                 }
             }
         })
-        .await
+        .await?;
+        Ok(())
+    }
+
+    /// Has what is written stay in memory until [`Payload::kept`]; before [`Payload::write`].
+    pub fn keep(&mut self) {
+        self.keeps = true;
+    }
+
+    /// The bulk, to be sent on without a copy: after [`Payload::write`] of what was to be kept, and to be used only when the
+    /// payload has been applied. Its places are not used again before it is dropped.
+    pub fn kept(&mut self) -> Segments {
+        let mut written = std::mem::take(&mut self.written).into_iter();
+        let mut kept = Segments::of_payload(&self.core);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Inline(bytes) => kept.push_bytes(bytes),
+                Piece::Run { run, .. } => kept.push_written(*run, written.next()),
+            }
+        }
+        kept
     }
 
     /// The pieces, while the payload still owns them.

@@ -127,6 +127,21 @@ impl Segments {
         Segments::default()
     }
 
+    /// Nothing yet; what is added from now on is not used again before it is dropped.
+    pub(crate) fn of_payload(core: &Rc<Core>) -> Segments {
+        let hold = Some((core.clone(), ReadGuard::new(&core.space)));
+        Segments { hold, ..Segments::default() }
+    }
+
+    /// Adds a run of the data area that was filled; of a device, with what was written there.
+    pub(crate) fn push_written(&mut self, run: Run, written: Option<AlignedBuf>) {
+        self.bytes += run.bytes;
+        self.segments.push(match written {
+            None => Segment::Arena(run),
+            written => Segment::Disk(run, written),
+        });
+    }
+
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
