@@ -599,7 +599,8 @@ impl Target {
         wire::decode::<Result<TxOutcome>>(&answer.body)?.map(|_| ())
     }
 
-    /// Asks the coordinator about a prepared part until it is decided, or another target leads the part's group.
+    /// Asks the coordinator about a prepared part until it is decided, or other targets lead all groups of the part: one that
+    /// changes nothing may be of several, and no other member has it.
     async fn resolve(
         self: Rc<Self>,
         pool: PoolId,
@@ -607,16 +608,19 @@ impl Target {
         tx: TxId,
         coordinator: Unit,
     ) {
-        let Some(unit) = part_unit(&ctx, tx) else { return };
+        let units = part_units(&ctx, tx);
         if !self.resolving.borrow_mut().insert(tx) {
             return;
         }
         let body = wire::encode(&Request::AskOutcome { pool, tx, coordinator });
         let mut pause = PAUSE_MIN;
         while ctx.shard.is_prepared(tx) {
-            if self.led_group(&ctx, unit).is_err_and(|error| error.code == Code::Stale) {
+            let is_others = |error: Error| error.code == Code::Stale;
+            let mut units = units.iter().copied();
+            let Some(unit) = units.find(|unit| !self.led_group(&ctx, *unit).is_err_and(is_others))
+            else {
                 break;
-            }
+            };
             match self.ask_outcome(pool, &ctx, tx, coordinator, &body).await {
                 Ok(TxOutcome::Pending) => {}
                 Ok(outcome) => match self.decide(pool, &ctx, tx, unit, outcome).await {

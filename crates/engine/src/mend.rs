@@ -120,7 +120,8 @@ impl Target {
                     .into_iter()
                     .any(|unit| self.leads_for(ctx, unit, member))
         };
-        while untold.iter().any(|tx| is_untold(*tx)) {
+        while let Some(tx) = untold.iter().find(|tx| is_untold(**tx)) {
+            tracing::debug!("target {}: part {tx:?} is to be decided for {member}", self.id);
             let (sender, decided) = futures_channel::oneshot::channel();
             ctx.parked.borrow_mut().push(sender);
             // Woken or not, the loop looks again.
