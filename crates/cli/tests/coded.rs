@@ -60,6 +60,22 @@ fn coded_files_take_less_room_and_outlive_engines() {
     while before - free(&system) > (50 << 20) {
         thread::sleep(Duration::from_millis(100));
     }
+    // What would it take in other classes?
+    let advice = system.json(&["fs", "advise", "azk://tank/home"]);
+    assert_eq!(advice["data_bytes"], 32 << 20, "{advice}");
+    assert_eq!(advice["now_bytes"], 48 << 20, "{advice}");
+    assert_eq!(advice["now"]["EC_2P1GX"], 1, "{advice}");
+    let row = |class: &str| {
+        let rows = advice["classes"].as_array().unwrap();
+        rows.iter().find(|row| row["class"] == class).unwrap().clone()
+    };
+    assert_eq!(row("EC_2P1GX")["bytes"], 48 << 20, "{advice}");
+    assert_eq!(row("RP_3GX")["bytes"], 96 << 20, "{advice}");
+    assert_eq!(row("RP_3GX")["refused"], serde_json::Value::Null, "{advice}");
+    // Weaker than the container demands; wider than the pool.
+    assert!(row("SX")["refused"].as_str().unwrap().contains("rd_fac"), "{advice}");
+    assert!(row("EC_4P1GX")["refused"].as_str().unwrap().contains("needs 5 targets"), "{advice}");
+    assert!(system.ok(&["fs", "advise", "azk://tank/home"]).contains("1 files in 1 directories"));
     put(&first, "one");
     let stat = &system.json(&["fs", "stat", &url("big")])[0];
     assert_eq!(stat["oclass"], "EC_2P1GX", "{stat}");

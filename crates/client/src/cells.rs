@@ -19,7 +19,7 @@ use wire::cell::{NamedPart, Stripe, cell_akey, cell_unit, coined};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx, UpdateIod, UpdateValue};
 
 /// Bytes of a cell.
-const CELL_BYTES: usize = 64 << 10;
+const CELL_BYTES: usize = wire::cell::CELL_BYTES as usize;
 /// Who keeps or has a cell is waited for so long, for there is another way.
 const CELL_TIME_MAX: Duration = Duration::from_secs(3);
 /// All cells of a stripe are kept within this time, or they are not named: those that nothing names are dropped a

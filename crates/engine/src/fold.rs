@@ -13,11 +13,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, Unit};
 use vos::{Foldable, Segments};
+use wire::cell::CELL_BYTES;
 use wire::obj::{Cond, FetchIod, FetchWant, Op, Recx};
 use wire::order::Order;
 
-/// Bytes of a cell.
-pub(crate) const CELL_BYTES: u32 = 64 << 10;
 /// What is written is looked at after this long: more of the same stripes may come meanwhile.
 const DELAY: Duration = Duration::from_millis(50);
 /// Pauses before what could not be folded is looked at again: the first, and where doubling ends.

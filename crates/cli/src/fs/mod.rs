@@ -3,6 +3,7 @@
 //! Options mean what they mean in the commands of the same name. What differs: `cp` keeps modes,
 //! times, symbolic and hard links and extended attributes without being asked.
 
+mod advise;
 mod attr;
 mod check;
 mod chunks;
@@ -50,6 +51,7 @@ enum FsVerb {
     Stat(stat::StatArgs),
     Du(usage::DuArgs),
     Df(usage::DfArgs),
+    Advise(advise::AdviseArgs),
     Find(find::FindArgs),
     GetAttr(attr::GetAttrArgs),
     SetAttr(attr::SetAttrArgs),
@@ -103,6 +105,7 @@ pub fn run(session: &Session, args: &FsArgs) -> Outcome {
         FsVerb::Stat(args) => stat::run(session, args),
         FsVerb::Du(args) => usage::du(session, args),
         FsVerb::Df(args) => usage::df(session, args),
+        FsVerb::Advise(args) => advise::run(session, args),
         FsVerb::Find(args) => find::run(session, args),
         FsVerb::GetAttr(args) => attr::get(session, args),
         FsVerb::SetAttr(args) => attr::set(session, args),
