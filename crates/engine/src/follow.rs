@@ -66,7 +66,7 @@ impl OrderBulk<'_> {
     }
 
     /// All that is left.
-    async fn to_vec(&mut self) -> Result<Vec<u8>> {
+    async fn rest(&mut self) -> Result<Vec<u8>> {
         let mut data = vec![0; self.left.min(self.bulk.remaining())];
         self.read_into(&mut data).await?;
         match self.left {
@@ -126,12 +126,12 @@ impl Target {
             let mut mine = OrderBulk { bulk: &mut bulk, left: sent.bulk_bytes as usize };
             let number = orders.first + at as u64;
             if number <= place.number {
-                mine.to_vec().await?;
+                mine.rest().await?;
                 continue;
             }
             let order: Order<'_> = wire::decode(sent.order)?;
             if self.is_of_others(&ctx, &order) {
-                mine.to_vec().await?;
+                mine.rest().await?;
                 place.number = number;
                 continue;
             }
@@ -153,7 +153,7 @@ impl Target {
                 outcome => outcome?,
             }
             // What was not wanted.
-            mine.to_vec().await?;
+            mine.rest().await?;
             place.number = number;
         }
         self.fold_soon(orders.pool, &ctx);
@@ -227,7 +227,7 @@ impl Target {
             }
             Order::Install { cont, unit, dkey } => {
                 if self.knows_cont(ctx, cont).await? {
-                    shard.install_dkey(cont, unit, dkey, &bulk.to_vec().await?).await?;
+                    shard.install_dkey(cont, unit, dkey, &bulk.rest().await?).await?;
                 }
             }
             Order::Fold { cont, unit, dkey, akey, stripe, count } => {
@@ -247,7 +247,7 @@ impl Target {
             }
             Order::InstallFacts { cont, unit } => {
                 if self.knows_cont(ctx, cont).await? {
-                    shard.install_unit_facts(cont, unit, &bulk.to_vec().await?).await?;
+                    shard.install_unit_facts(cont, unit, &bulk.rest().await?).await?;
                 }
             }
         }

@@ -64,10 +64,10 @@ impl PoolShard {
             return;
         }
         match op {
-            Op::Update { dkey, iods, .. } => {
-                if iods.iter().any(|iod| !matches!(iod.value, UpdateValue::Coded { .. })) {
-                    self.note_fold_of(cont, unit, dkey);
-                }
+            Op::Update { dkey, iods, .. }
+                if iods.iter().any(|iod| !matches!(iod.value, UpdateValue::Coded { .. })) =>
+            {
+                self.note_fold_of(cont, unit, dkey);
             }
             // Of an image that was installed.
             Op::PunchDkeys { dkeys, .. } => {
