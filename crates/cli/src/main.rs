@@ -8,6 +8,7 @@ mod bench;
 mod completion;
 mod config;
 mod cont;
+mod damaged;
 mod doctor;
 mod engine;
 mod exit;

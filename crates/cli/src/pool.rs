@@ -6,6 +6,7 @@ mod members;
 mod rebuild;
 mod store;
 
+use crate::damaged::{self, DamagedObject};
 use crate::exit::Outcome;
 use crate::measures::{self, TargetMeasures};
 use crate::output::{Table, write_pairs};
@@ -236,6 +237,9 @@ struct PoolReport {
     /// How data are compared with their checksums, and damage, by target.
     #[serde(skip_serializing_if = "Option::is_none")]
     scrub: Option<Vec<TargetScrub>>,
+    /// With `--verbose`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    damaged: Vec<DamagedObject>,
 }
 
 #[derive(Serialize)]
@@ -304,6 +308,7 @@ impl PoolReport {
             stores: None,
             measures: None,
             scrub: None,
+            damaged: Vec::new(),
         }
     }
 }
@@ -453,6 +458,9 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
     });
     report.admission = admission(&opened)?;
     let scrub = scrub::report(&opened)?;
+    if verbose {
+        report.damaged = damaged::objects(session, &opened, &scrub);
+    }
     report.scrub = Some(scrub);
     report.health = Some(health);
     session.out.show(&report, |out| {
@@ -549,7 +557,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         if let Some(admission) = &report.admission {
             show_admission(admission, out)?;
         }
-        scrub::show(report.scrub.as_deref().unwrap_or_default(), out)
+        scrub::show(report.scrub.as_deref().unwrap_or_default(), &report.damaged, out)
     })
 }
 

@@ -1,5 +1,6 @@
 //! How the data of a pool are compared with their checksums, and what is damaged.
 
+use crate::damaged::{self, DamagedObject};
 use crate::exit::{Failure, Outcome};
 use crate::output::{Table, bar, utc};
 use crate::props::attr_text;
@@ -8,7 +9,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::time::Duration;
 use types::{Code, Error, Result, TargetId, size};
-use wire::scrub::{BadPlace, ScrubStat};
+use wire::scrub::{BadHolder, BadPlace, ScrubStat};
 
 /// Between two looks at a pass under way.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
@@ -22,6 +23,14 @@ pub struct TargetScrub {
     stat: Option<ScrubStat>,
 }
 
+impl TargetScrub {
+    /// Whose the damaged places are, as far as they are known.
+    pub fn holders(&self) -> impl Iterator<Item = &BadHolder> {
+        let places = self.stat.iter().flat_map(|stat| &stat.places);
+        places.filter_map(|place| place.holder.as_ref())
+    }
+}
+
 /// Asks all targets.
 pub fn report(pool: &client::Pool) -> Result<Vec<TargetScrub>> {
     let asked = pool.client().block_on(pool.scrub_stat())?;
@@ -29,11 +38,22 @@ pub fn report(pool: &client::Pool) -> Result<Vec<TargetScrub>> {
     Ok(asked.into_iter().map(one).collect())
 }
 
-/// Prints a table, and the places of damage if there are any.
-pub fn show(targets: &[TargetScrub], out: &mut dyn Write) -> io::Result<()> {
+/// Prints a table, and the places of damage if there are any, with their paths if those were searched.
+pub fn show(
+    targets: &[TargetScrub],
+    objects: &[DamagedObject],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out)?;
-    let mut table =
-        Table::new(&[">TARGET", "SCRUB", ">SUMMED", ">CHECKED", "LAST FULL PASS", ">DAMAGED"]);
+    let mut table = Table::new(&[
+        ">TARGET",
+        "SCRUB",
+        ">SUMMED",
+        ">CHECKED",
+        "LAST FULL PASS",
+        ">DAMAGED",
+        ">MENDED KEYS",
+    ]);
     for target in targets {
         let Some(stat) = &target.stat else { continue };
         let checked = match stat.checked_bytes + stat.left_bytes {
@@ -51,22 +71,33 @@ pub fn show(targets: &[TargetScrub], out: &mut dyn Write) -> io::Result<()> {
             checked,
             last,
             size::format(stat.bad_bytes),
+            stat.mended_count.to_string(),
         ]);
     }
     table.write(out)?;
+    show_places(targets, objects, out)
+}
+
+fn show_places(
+    targets: &[TargetScrub],
+    objects: &[DamagedObject],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for target in targets {
         for place in target.stat.iter().flat_map(|stat| &stat.places) {
-            writeln!(out, "{}", place_text(target.target, place))?;
+            writeln!(out, "{}", place_text(target.target, place, objects))?;
         }
     }
     Ok(())
 }
 
-fn place_text(target: u32, place: &BadPlace) -> String {
+fn place_text(target: u32, place: &BadPlace, objects: &[DamagedObject]) -> String {
     let found = utc(place.found_ns as i64);
     let whose = match &place.holder {
         Some(holder) => format!(
-            "container {}, object {}, dkey {}, akey {}: {} bytes at {}",
+            "{}container {}, object {}, dkey {}, akey {}: {} bytes at {}",
+            damaged::path_of(objects, holder.cont, holder.unit.object)
+                .map_or_else(String::new, |path| format!("{path}, ")),
             holder.cont,
             holder.unit.object,
             key_text(&holder.dkey),
@@ -127,7 +158,7 @@ pub fn run(session: &Session, pool: &client::Pool, wait: bool) -> Outcome {
         progress.set_position(done);
         if left == 0 {
             progress.finish_and_clear();
-            return tell(session, &targets);
+            return tell(session, pool, &targets);
         }
         client.block_on(client.env().sleep(LOOK_PAUSE));
     }
@@ -137,15 +168,19 @@ pub fn run(session: &Session, pool: &client::Pool, wait: bool) -> Outcome {
 struct Told<'a> {
     summed_bytes: u64,
     bad_bytes: u64,
+    mended_count: u64,
     targets: &'a [TargetScrub],
+    damaged: Vec<DamagedObject>,
 }
 
-fn tell(session: &Session, targets: &[TargetScrub]) -> Outcome {
+fn tell(session: &Session, pool: &client::Pool, targets: &[TargetScrub]) -> Outcome {
     let stats = || targets.iter().filter_map(|target| target.stat.as_ref());
     let told = Told {
         summed_bytes: stats().map(|stat| stat.summed_bytes).sum(),
         bad_bytes: stats().map(|stat| stat.bad_bytes).sum(),
+        mended_count: stats().map(|stat| stat.mended_count).sum(),
         targets,
+        damaged: damaged::objects(session, pool, targets),
     };
     session.out.show(&told, |out| {
         if told.bad_bytes == 0 {
@@ -160,12 +195,7 @@ fn tell(session: &Session, targets: &[TargetScrub]) -> Outcome {
             size::format(told.bad_bytes),
             size::format(told.summed_bytes)
         )?;
-        for target in targets {
-            for place in target.stat.iter().flat_map(|stat| &stat.places) {
-                writeln!(out, "{}", place_text(target.target, place))?;
-            }
-        }
-        Ok(())
+        show_places(targets, &told.damaged, out)
     })?;
     if told.bad_bytes > 0 { Err(Failure::Reported(1)) } else { Ok(()) }
 }

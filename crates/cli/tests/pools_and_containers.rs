@@ -182,7 +182,47 @@ fn a_pool_is_scrubbed_and_damage_is_shown() {
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(told.contains("damaged on target 0") && told.contains("4096 bytes at"), "{told}");
-    let queried = system.json(&["pool", "query", "tank"]);
+    assert!(told.contains("azk://tank/home/f, container"), "{told}");
+    let queried = system.json(&["pool", "query", "tank", "--verbose"]);
     assert_eq!(queried["scrub"][0]["bad_bytes"], 4096);
+    assert_eq!(queried["damaged"][0]["paths"][0], "azk://tank/home/f");
     assert!(system.ok(&["pool", "query", "tank"]).contains("damaged on target 0"));
+}
+
+/// With a second copy nobody but the log is told of damage: a reader gets its data, and the scrubber puts right what nobody reads.
+#[test]
+fn damage_is_put_right_from_other_copies() {
+    use std::io::{Read, Seek, SeekFrom, Write};
+    let system = System::up(3, 1);
+    system.ok(&["pool", "create", "tank", "--size", "512MiB", "--durability", "wal"]);
+    system.ok(&["cont", "create", "tank", "home", "--rd-fac", "1"]);
+    let dir = tempfile::tempdir().unwrap();
+    for (name, byte) in [("read", 0x5a), ("left", 0xa5)] {
+        let file = dir.path().join(name);
+        std::fs::write(&file, vec![byte; 100_000]).unwrap();
+        system.ok(&["fs", "put", file.to_str().unwrap(), &format!("azk://tank/home/{name}")]);
+    }
+    let flip = |engine: usize, byte: u8| {
+        let data = system.dir().join(format!("engine{engine}/target0/pool.1/data"));
+        let mut data = std::fs::OpenOptions::new().read(true).write(true).open(data).unwrap();
+        let mut all = vec![0; 4 << 20];
+        let read = data.read(&mut all).unwrap();
+        let at = all[..read].windows(8).position(|window| window == [byte; 8]);
+        let Some(at) = at else { return 0 };
+        data.seek(SeekFrom::Start(at as u64 + 50_000)).unwrap();
+        data.write_all(&[byte ^ 8]).unwrap();
+        data.sync_all().unwrap();
+        1
+    };
+    // One copy of each, the first that is found and the last.
+    assert!((0..3).any(|engine| flip(engine, 0x5a) == 1));
+    assert!((0..3).rev().any(|engine| flip(engine, 0xa5) == 1));
+    let back = dir.path().join("back");
+    system.ok(&["fs", "get", "azk://tank/home/read", back.to_str().unwrap()]);
+    assert!(std::fs::read(&back).unwrap() == vec![0x5a; 100_000]);
+    let told = system.json(&["pool", "scrub", "tank", "--wait"]);
+    assert_eq!((&told["bad_bytes"], &told["mended_count"]), (&0.into(), &2.into()), "{told}");
+    let back = dir.path().join("left back");
+    system.ok(&["fs", "get", "azk://tank/home/left", back.to_str().unwrap()]);
+    assert!(std::fs::read(&back).unwrap() == vec![0xa5; 100_000]);
 }

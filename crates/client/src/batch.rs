@@ -340,7 +340,7 @@ impl<'a> Batch<'a> {
     }
 
     /// After a mismatch: tries again, for it may have happened on the way; then has the target look
-    /// at what it holds. A batch that writes and reads data is not repeated.
+    /// at what it holds, and tries a last time, for others may have had it whole. A batch that writes and reads data is not repeated.
     async fn ask_again(
         &mut self,
         target: TargetId,
@@ -369,6 +369,13 @@ impl<'a> Batch<'a> {
         let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
         let asked = pool.client.target(target).ask(&pool.client, &pool.state, ask).await;
         let said = asked.and_then(|answer| wire::decode::<u64>(&answer.body[1..]));
+        if said.as_ref().is_ok_and(|count| *count > 0) {
+            attempt.begin_anew(self.cont.client());
+            match self.ask_one(target, attempt).await {
+                Err(error) if error.code == Code::Csum => last = error,
+                outcome => return outcome,
+            }
+        }
         Err(match said {
             Ok(0) => last.context(format!(
                 "target {target} holds the data whole; they are damaged on their way"

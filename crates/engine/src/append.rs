@@ -116,7 +116,7 @@ impl Target {
         self.spawn_counted(async move {
             let outcome = target.run_append(&ask, &body, append, data).await;
             target.running.borrow_mut().remove(&tx);
-            target.finish_batch(ask, true, outcome.map(|body| (body, Segments::new()))).await;
+            target.finish_batch(ask, None, outcome.map(|body| (body, Segments::new()))).await;
         });
     }
 

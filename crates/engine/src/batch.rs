@@ -103,10 +103,14 @@ impl Target {
             && ask.ctx.admission.readers.for_bulk(segments.bytes()).is_some()
         {
             let (target, writes) = (self.clone(), changes(&batch));
-            self.spawn_counted(async move { target.finish_batch(ask, writes, outcome).await });
+            self.spawn_counted(async move {
+                let read = decode_batch(&body).ok().filter(|_| !writes);
+                target.finish_batch(ask, read.as_ref(), outcome).await;
+            });
             return;
         }
-        self.finish_batch(ask, changes(&batch), outcome).await;
+        let of = if changes(&batch) { None } else { Some(&batch) };
+        self.finish_batch(ask, of, outcome).await;
     }
 
     /// Checks what does not need the data: whether pool, container and map are known, and whether
@@ -207,12 +211,14 @@ impl Target {
         let tx = ask.tx();
         self.running.borrow_mut().insert(tx);
         self.spawn_counted(async move {
-            let (writes, outcome) = match decode_batch(&body) {
-                Ok(batch) => (changes(&batch), target.let_in_and_run(&ask, &batch, data).await),
-                Err(error) => (false, Err(error)),
+            let batch = decode_batch(&body);
+            let outcome = match &batch {
+                Ok(batch) => target.let_in_and_run(&ask, batch, data).await,
+                Err(error) => Err(error.clone()),
             };
             target.running.borrow_mut().remove(&tx);
-            target.finish_batch(ask, writes, outcome).await;
+            let read = batch.ok().filter(|batch| !changes(batch));
+            target.finish_batch(ask, read.as_ref(), outcome).await;
         });
     }
 
@@ -248,27 +254,40 @@ impl Target {
         }
     }
 
-    /// Answers and counts.
-    pub(crate) async fn finish_batch(self: &Rc<Self>, ask: Ask, writes: bool, outcome: Outcome) {
+    /// Answers and counts. `read`: the batch, if it only reads.
+    pub(crate) async fn finish_batch(
+        self: &Rc<Self>,
+        ask: Ask,
+        read: Option<&Batch<'_>>,
+        outcome: Outcome,
+    ) {
         let (ctx, begun) = (ask.ctx.clone(), ask.begun);
-        let sent_bytes = self.answer_batch(ask, writes, outcome).await;
+        let sent_bytes = self.answer_batch(ask, read, outcome).await;
         ctx.ops.count(begun, self.env.now(), sent_bytes);
     }
 
-    /// Answers. Bulk that is read goes out when it is let in, unless the batch has `writes`: those
-    /// have taken effect, and their answer must not fail any more. `None` without an answer, or when it is an error;
+    /// Answers. Bulk that is read goes out when it is let in, unless the batch writes: that
+    /// has taken effect, and its answer must not fail any more. `None` without an answer, or when it is an error;
     /// else the bytes of its bulk.
     async fn answer_batch(
         self: &Rc<Self>,
         ask: Ask,
-        writes: bool,
+        read: Option<&Batch<'_>>,
         outcome: Outcome,
     ) -> Option<u64> {
+        let writes = read.is_none();
         let Ask { caller, header, ctx, mut responder, deadline, .. } = ask;
         let version = ctx.map_version();
         let (mut answer, mut segments) = match outcome {
             Ok(given) => given,
-            Err(error) => return self.answer_failure(responder, version, error).await,
+            Err(error) => {
+                if error.code == Code::Csum
+                    && let Some(read) = read
+                {
+                    self.mend_for_reader(&ctx, read).await;
+                }
+                return self.answer_failure(responder, version, error).await;
+            }
         };
         if let Some(cells) = names_for(&header, &segments).filter(|_| !writes) {
             wire::encode_into(&BulkSums { cells, ..BulkSums::NONE }, &mut answer);
@@ -307,6 +326,9 @@ impl Target {
             Ok(sums) => wire::encode_into(&sums.as_wire(), &mut answer),
             Err(bad) => {
                 let error = self.found_damage(&ctx, &bad, FoundBy::Reader).await;
+                if let Some(read) = read {
+                    self.mend_for_reader(&ctx, read).await;
+                }
                 return self.answer_failure(responder, version, error).await;
             }
         }

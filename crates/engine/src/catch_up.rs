@@ -508,17 +508,31 @@ impl Target {
         other: TargetId,
         ask: MemberAsk<'_>,
     ) -> Result<T> {
+        Ok(self.ask_member_for_bulk(ctx, map, other, ask, &mut []).await?.0)
+    }
+
+    /// The same for an answer with bulk; how many bytes of it there are.
+    pub(crate) async fn ask_member_for_bulk<T: serde::de::DeserializeOwned>(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        other: TargetId,
+        ask: MemberAsk<'_>,
+        room: &mut [u8],
+    ) -> Result<(T, usize)> {
         let engine = map.engine_of(other).ok_or_else(|| Error::bare(Code::NonExist))?;
         let (pool, map_version, newest) = (map.pool, map.version, ctx.shard.last_epoch());
         let request = MemberRequest { pool, map_version, member: self.id, newest, ask };
         let body = wire::encode(&Request::Member(request));
-        let answer = self.peers.ask(engine, other, &body, &[]).await?;
+        let mut rooms = [room];
+        let bulk_in = if rooms[0].is_empty() { &mut [][..] } else { &mut rooms[..] };
+        let answer = self.peers.ask_with_bulk(engine, other, &body, &[], bulk_in).await?;
         match wire::decode::<Result<T>>(&answer.body)? {
             Err(error) if error.code == Code::Stale => {
                 self.take_map_of(ctx, map.pool, other).await?;
                 Err(error)
             }
-            outcome => outcome,
+            outcome => Ok((outcome?, answer.bulk_bytes)),
         }
     }
 

@@ -145,7 +145,8 @@ impl Target {
                     }
                     data => data?,
                 };
-                self.keep_cell(ctx, StripeAt { unit: cell_unit(unit, cell), ..of }, &data).await?;
+                let of = StripeAt { unit: cell_unit(unit, cell), ..of };
+                self.keep_cell(ctx, of, &data, None).await?;
                 mended += 1;
             }
         }
@@ -346,7 +347,8 @@ impl Target {
                     is_all = false;
                     continue;
                 }
-                ctx.shard.apply(cont, now, &ops, payload, None, &[])?;
+                // As of the time when it was kept: what no snapshot names, none needs.
+                ctx.shard.apply(cont, kept_at, &ops, payload, None, &[])?;
                 count += 1;
             }
         }

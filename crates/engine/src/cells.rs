@@ -3,12 +3,13 @@
 //! Whoever reads a stripe asks for the data cells that it needs. Where one cannot be had (its target is away, lacks it, or
 //! has it damaged), as many others as there are data cells tell what is in it.
 
+use crate::damage::Spot;
 use crate::target::{Target, TargetPool};
 use erasure::Code as Coding;
 use futures_util::future::{join_all, try_join_all};
 use std::rc::Rc;
 use transport::Incoming;
-use types::{Code, ContId, Error, Result, TargetId, Unit};
+use types::{Code, ContId, Epoch, Error, Result, TargetId, Unit};
 use vos::{CodedPart, Segments};
 use wire::cell::{CellAsk, CellRequest, Stripe, cell_akey, cell_unit};
 use wire::obj::{Cond, FetchIod, FetchWant, Op, Recx, Request, UpdateIod, UpdateValue};
@@ -59,7 +60,7 @@ impl Target {
                 CellAsk::Put => {
                     let data = bulk.read_to_vec().await?;
                     self.known_cont(&ctx, cont).await?;
-                    self.keep_cell(&ctx, of, &data).await?;
+                    self.keep_cell(&ctx, of, &data, None).await?;
                     Ok(None)
                 }
                 CellAsk::Get { at, bytes } => self.read_cell(&ctx, of, at, bytes).await.map(Some),
@@ -72,12 +73,13 @@ impl Target {
         self.send(responder, 0, &answer, &bulk).await;
     }
 
-    /// Keeps a cell; `of.unit` names it.
+    /// Keeps a cell; `of.unit` names it. `epoch`: that of the one that it replaces.
     pub(crate) async fn keep_cell(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         of: StripeAt<'_>,
         data: &[u8],
+        epoch: Option<Epoch>,
     ) -> Result<()> {
         if data.len() != of.stripe.cell_bytes as usize {
             return Err(Error::new(Code::Proto, "a cell of another size than its stripe says"));
@@ -98,15 +100,16 @@ impl Target {
         payload.write().await?;
         ctx.shard.ready(of.cont, &[], &ops).await?;
         ctx.shard.check(of.cont, &[], &ops)?;
-        let lsn = ctx.shard.apply(of.cont, self.tick(ctx), &ops, payload, None, &[])?;
+        let epoch = epoch.unwrap_or_else(|| self.tick(ctx));
+        let lsn = ctx.shard.apply(of.cont, epoch, &ops, payload, None, &[])?;
         self.audit_cells(ctx);
         ctx.shard.durable(lsn).await
     }
 
     /// Bytes of a cell that is kept here; `of.unit` names it.
     async fn read_cell(
-        &self,
-        ctx: &TargetPool,
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
         of: StripeAt<'_>,
         at: u32,
         bytes: u32,
@@ -130,13 +133,20 @@ impl Target {
         {
             let Op::Fetch { unit, dkey, cond, iods } = &ops[0] else { return Err(missing()) };
             let view = ctx.shard.view(of.cont)?;
-            let found = view.fetch(*unit, dkey, *cond, iods, &mut segments)?;
+            let found = match view.fetch(*unit, dkey, *cond, iods, &mut segments) {
+                Err(error) if error.code == Code::Csum => {
+                    self.mend_soon(ctx, Spot::new(of.cont, of.unit, of.dkey, &akey));
+                    return Err(error);
+                }
+                found => found?,
+            };
             if found.iter().any(|found| found.value == vos::FetchedValue::Absent) {
                 return Err(missing());
             }
         }
         segments.load().await?;
         if !segments.damaged().is_empty() {
+            self.mend_soon(ctx, Spot::new(of.cont, of.unit, of.dkey, &akey));
             let text = format!("a cell on target {} is damaged", self.id);
             return Err(Error::new(Code::Csum, text));
         }
@@ -154,7 +164,7 @@ impl Target {
     ) -> Result<()> {
         let of = StripeAt { unit: cell_unit(of.unit, cell), ..of };
         if to == self.id {
-            return self.keep_cell(ctx, of, data).await;
+            return self.keep_cell(ctx, of, data, None).await;
         }
         self.ask_cell(ctx, to, of, CellAsk::Put, &[data], &mut []).await
     }

@@ -5,6 +5,7 @@
 //! is left of copies is better than fewer cells than there are to be.
 
 use crate::cells::{StripeAt, cells_of, coding_of};
+use crate::damage::Spot;
 use crate::target::{Target, TargetPool};
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -230,12 +231,19 @@ impl Target {
         let seen = {
             // What is shown is what the name says, or its version differs later.
             let view = ctx.shard.view(of.cont)?;
-            view.fetch(unit, dkey, cond, &iods, &mut segments)?;
+            match view.fetch(unit, dkey, cond, &iods, &mut segments) {
+                Err(error) if error.code == Code::Csum => {
+                    self.mend_soon(ctx, Spot::new(of.cont, unit, dkey, b""));
+                    return Err(error);
+                }
+                found => drop(found?),
+            }
             ctx.streams.last()
         };
         self.gather(ctx, &mut segments).await?;
         segments.load().await?;
         if !segments.damaged().is_empty() {
+            self.mend_soon(ctx, Spot::new(of.cont, unit, dkey, b""));
             return Err(Error::new(Code::Csum, "data of a stripe are damaged on this target"));
         }
         // Not before all members have it: of what is folded nobody has more than cells.

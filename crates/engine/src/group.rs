@@ -155,6 +155,13 @@ impl Target {
             || (!placement::is_live(self.id, map) && layout.members(group).contains(&self.id))
     }
 
+    /// The other members of a unit's group that have all of it.
+    pub(crate) fn whole_members(&self, map: &PoolMap, unit: Unit) -> SmallVec<[TargetId; 5]> {
+        let Ok(layout) = layout_with(unit, map) else { return SmallVec::new() };
+        let is_whole = |target: &TargetId| *target != self.id && placement::is_live(*target, map);
+        layout.members(unit.group as usize).iter().copied().filter(is_whole).collect()
+    }
+
     /// True when this target is a member of a unit's group.
     pub(crate) fn is_member(&self, map: &PoolMap, unit: Unit) -> bool {
         let layout = layout_with(unit, map);

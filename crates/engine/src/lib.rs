@@ -22,6 +22,7 @@ mod commit;
 pub mod config;
 mod control_host;
 mod cores;
+mod damage;
 mod figures;
 mod fold;
 mod follow;

@@ -3,6 +3,7 @@
 //! What is sent goes among the orders, so that it is true at its place in the stream: a later order finds with the member
 //! what it found here.
 
+use crate::damage::Spot;
 use crate::group::Group;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
@@ -22,15 +23,18 @@ const LIST_MAX: usize = 4096;
 impl Target {
     /// Serves a question of another target.
     pub(crate) async fn serve_member(self: Rc<Self>, incoming: Incoming) {
-        let body = match self.answer_member(&incoming.body).await {
+        let mut bulk = Vec::new();
+        let body = match self.answer_member(&incoming.body, &mut bulk).await {
             Ok(body) => body,
             Err(error) => wire::encode(&Err::<(), Error>(error)),
         };
-        self.send(incoming.responder, 0, &body, &[]).await;
+        let pieces = [&bulk[..]];
+        let pieces = if bulk.is_empty() { &pieces[..0] } else { &pieces[..] };
+        self.send(incoming.responder, 0, &body, pieces).await;
     }
 
-    /// The encoded answer, `Ok` tag included.
-    async fn answer_member(self: &Rc<Self>, body: &[u8]) -> Result<Vec<u8>> {
+    /// The encoded answer, `Ok` tag included, and what goes with it.
+    async fn answer_member(self: &Rc<Self>, body: &[u8], bulk: &mut Vec<u8>) -> Result<Vec<u8>> {
         let Request::Member(asked) = wire::decode::<Request<'_>>(body)? else {
             return Err(Error::bare(Code::Proto));
         };
@@ -101,6 +105,18 @@ impl Target {
                 let digest = ctx.shard.digest(cont, unit).await?;
                 Ok(wire::encode(&Ok::<u64, Error>(digest)))
             }
+            MemberAsk::Image { cont, unit, dkey, bytes_max } => {
+                let map = ctx.map()?;
+                if !self.is_member(&map, unit) || !placement::is_live(self.id, &map) {
+                    return Err(Error::bare(Code::Stale));
+                }
+                let image = ctx.shard.dkey_image(cont, unit, dkey).await?;
+                let bytes = image.len() as u64;
+                if bytes <= bytes_max {
+                    *bulk = image;
+                }
+                Ok(wire::encode(&Ok::<u64, Error>(bytes)))
+            }
         }
     }
 
@@ -163,9 +179,21 @@ impl Target {
     ) -> Result<()> {
         let mut sent = Vec::with_capacity(dkeys.len() + 1);
         for dkey in dkeys {
+            let mut is_mended = false;
             let image = loop {
                 let watch = ctx.streams.watch();
-                let image = ctx.shard.dkey_image(cont, unit, dkey).await?;
+                let image = match ctx.shard.dkey_image(cont, unit, dkey).await {
+                    // Another member may have what is damaged here.
+                    Err(error) if error.code == Code::Csum && !is_mended => {
+                        drop(watch);
+                        is_mended = true;
+                        match self.mend_spot(ctx, &Spot::new(cont, unit, dkey, b"")).await {
+                            true => continue,
+                            false => return Err(error),
+                        }
+                    }
+                    image => image?,
+                };
                 let read = Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() };
                 // The image would undo an order that came before it meanwhile.
                 if !watch.has_changed(cont, read) {

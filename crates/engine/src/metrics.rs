@@ -200,7 +200,7 @@ fn of_targets(out: &mut String, all: &[Labelled<'_, TargetFigures>]) {
 }
 
 fn of_pools(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
-    let metrics: [Metric<PoolFigures>; 17] = [
+    let metrics: [Metric<PoolFigures>; 18] = [
         ("azekura_pool_scm_bytes", "gauge", "Tier of index and log.", |pool| {
             Some(pool.space.scm_bytes as f64)
         }),
@@ -245,6 +245,12 @@ fn of_pools(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
         ("azekura_scrub_found_total", "counter", "Times damage was found.", |pool| {
             Some(pool.scrub.found_count as f64)
         }),
+        (
+            "azekura_scrub_mended_total",
+            "counter",
+            "Keys with damaged data put right from other members.",
+            |pool| Some(pool.scrub.mended_count as f64),
+        ),
         ("azekura_scrub_passes_total", "counter", "Full passes of the scrubber.", |pool| {
             Some(pool.scrub.passes as f64)
         }),

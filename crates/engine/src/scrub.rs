@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Error, Result};
-use vos::{BadMark, ScrubProgress, Segments};
+use vos::{BadMark, Holder, ScrubProgress, Segments};
 use wire::obj::{Batch, Op};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, PLACE_COUNT_MAX, Scrub, ScrubStat};
 
@@ -28,6 +28,8 @@ const STEPS_REMEMBERED: u64 = 1024;
 const IDLE_TIME: Duration = Duration::from_millis(50);
 /// Under steady load a step is made this often all the same.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Who waits for damage to be looked into looks so often.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
 /// Pause after an error of the device.
 const ERROR_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes of a block.
@@ -44,6 +46,9 @@ pub(crate) struct Scrubber {
     found_count: Cell<u64>,
     /// Who holds the damaged blocks, as far as it was searched.
     holders: RefCell<BTreeMap<u64, Option<BadHolder>>>,
+    /// Damaged blocks that are to be looked into, and whether they were not known before.
+    found: RefCell<BTreeMap<u64, bool>>,
+    is_looking: Cell<bool>,
 }
 
 impl Scrubber {
@@ -105,6 +110,7 @@ impl TargetPool {
             summed_bytes: self.shard.summed_bytes(0),
             bad_bytes: self.shard.bad_count() * BLOCK_BYTES,
             found_count: self.scrubber.found_count.get(),
+            mended_count: self.mending.mended_count(),
             passes: progress.passes,
             pass_end_ns: progress.end_ns,
             pass_bad_count: progress.end_bad_count,
@@ -140,8 +146,12 @@ impl TargetPool {
             return;
         }
         let found = self.shard.holders(&unknown).await;
+        self.note_holders(&unknown, &found);
+    }
+
+    fn note_holders(&self, blocks: &[u64], found: &[Holder]) {
         let mut holders = self.scrubber.holders.borrow_mut();
-        for block in unknown {
+        for &block in blocks {
             let of_block = found.iter().find(|holder| holder.block == block);
             let holder = of_block.map(|holder| BadHolder {
                 cont: holder.cont,
@@ -173,20 +183,49 @@ impl Target {
         let mark = BadMark { found_ns: self.env.wall_ns(), by_scrubber };
         let fresh = ctx.shard.mark_bad(&bad, mark);
         ctx.scrubber.found_count.set(ctx.scrubber.found_count.get() + fresh.len() as u64);
-        if !fresh.is_empty() {
-            let (target, ctx) = (self.clone(), ctx.clone());
-            self.env.spawn(async move { target.tell_damage(&ctx, &fresh).await });
+        // What was found before may have become possible to put right.
+        let again = if by_scrubber && ctx.shard.holds_copies() { &bad[..] } else { &[] };
+        for block in again {
+            ctx.scrubber.found.borrow_mut().entry(*block).or_insert(false);
         }
+        ctx.scrubber.found.borrow_mut().extend(fresh.iter().map(|block| (*block, true)));
+        self.look_into_damage(ctx);
         Error::new(
             Code::Csum,
             format!("data are damaged on target {}; write or remove them anew", self.id),
         )
     }
 
+    /// Searches for what the damaged blocks belong to, puts right what others have whole, and says what cannot be.
+    fn look_into_damage(self: &Rc<Self>, ctx: &Rc<TargetPool>) {
+        let scrubber = &ctx.scrubber;
+        if scrubber.found.borrow().is_empty() || scrubber.is_looking.replace(true) {
+            return;
+        }
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            loop {
+                let found = ctx.scrubber.found.take();
+                if found.is_empty() || target.is_draining() {
+                    break;
+                }
+                let blocks: Vec<u64> = found.keys().copied().collect();
+                let holders = ctx.shard.holders(&blocks).await;
+                target.mend_holders(&ctx, &holders).await;
+                let is_bad = |block: &u64| ctx.shard.bad_blocks().iter().any(|(at, _)| at == block);
+                let (left, mended): (Vec<u64>, Vec<u64>) = blocks.iter().partition(|at| is_bad(at));
+                ctx.note_holders(&left, &holders);
+                ctx.scrubber.holders.borrow_mut().retain(|block, _| !mended.contains(block));
+                let fresh: Vec<u64> = left.into_iter().filter(|block| found[block]).collect();
+                target.tell_damage(&ctx, &fresh);
+            }
+            ctx.scrubber.is_looking.set(false);
+        });
+    }
+
     /// Writes to the log whose data are damaged.
-    async fn tell_damage(&self, ctx: &TargetPool, blocks: &[u64]) {
+    fn tell_damage(&self, ctx: &TargetPool, blocks: &[u64]) {
         let shown = &blocks[..blocks.len().min(PLACE_COUNT_MAX)];
-        ctx.find_holders(shown).await;
         let pool = ctx.shard.pool();
         for block in shown {
             let offset = block * BLOCK_BYTES;
@@ -211,7 +250,7 @@ impl Target {
     }
 
     /// Compares what the fetches of a batch read with its sums, for a reader that got something
-    /// else. Returns the number of damaged blocks.
+    /// else. Returns the number of blocks that were damaged; other members may have put them right when this ends.
     pub(crate) async fn verify(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
@@ -219,6 +258,7 @@ impl Target {
     ) -> Result<u64> {
         self.known_cont(ctx, batch.cont).await?;
         let mut segments = Segments::new();
+        let mut is_known = false;
         ctx.shard.ready_at(batch.cont, batch.at, &[], &batch.ops).await?;
         {
             let view = ctx.shard.view_at(batch.cont, batch.at)?;
@@ -226,16 +266,21 @@ impl Target {
                 let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
                 match view.fetch(*unit, dkey, *cond, iods, &mut segments) {
                     // It is known already.
-                    Err(error) if error.code == Code::Csum => return Ok(1),
-                    outcome => outcome?,
-                };
+                    Err(error) if error.code == Code::Csum => is_known = true,
+                    outcome => drop(outcome?),
+                }
             }
+        }
+        if is_known {
+            self.mend_for_reader(ctx, batch).await;
+            return Ok(1);
         }
         segments.load().await?;
         let bad = segments.damaged();
         if !bad.is_empty() {
             let error = self.found_damage(ctx, &bad, FoundBy::Reader).await;
             tracing::debug!("target {}: verifying for a reader: {error}", self.id);
+            self.mend_for_reader(ctx, batch).await;
         }
         Ok(bad.len() as u64)
     }
@@ -321,6 +366,15 @@ impl Target {
                 Ok(())
             }
             Ok(None) => {
+                while ctx.scrubber.is_looking.get() && !ctx.scrubber.stopped.get() {
+                    self.env.sleep(LOOK_PAUSE).await;
+                }
+                let again = ctx.shard.scrub_progress();
+                if (again.next_block, again.passes) != (before.next_block, before.passes) {
+                    return Ok(());
+                }
+                // What was put right meanwhile is not damaged.
+                progress.bad_count = progress.bad_count.min(ctx.shard.bad_count());
                 ctx.scrubber.hurried.set(false);
                 ctx.shard.set_scrub_progress(ScrubProgress {
                     under_way: false,

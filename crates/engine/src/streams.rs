@@ -25,7 +25,7 @@ use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use vos::{Lsn, Segments, Unsettled};
 use wire::map::PoolMap;
-use wire::obj::{Op, ReadCheck, Request};
+use wire::obj::{Cond, Op, ReadCheck, Request};
 use wire::order::{Order, OrderAt, Orders, OrdersDone};
 use wire::store::StreamStat;
 
@@ -430,6 +430,13 @@ impl Target {
         if let (Order::Decide { .. }, Some((cont, ops))) = (order, changed) {
             changed_by(cont, ops, &mut |place| places.push(place));
         }
+        let folded = match order {
+            Order::Fold { cont, unit, dkey, .. } => {
+                let dkeys = vec![serde_bytes::Bytes::new(dkey)];
+                Some((*cont, Op::PunchDkeys { unit: *unit, cond: Cond::NONE, dkeys }))
+            }
+            _ => None,
+        };
         let (order, bulk) = (Rc::new(wire::encode(order)), Rc::new(bulk.into()));
         let given = Some(Given { of: group.of, order: order.clone(), places });
         let open = OpenOrder { left, waiting: Some(sender), given };
@@ -441,6 +448,10 @@ impl Target {
             if streams.watcher_count.get() > 0 {
                 streams.watched.borrow_mut().note_ops(Lsn(number), cont, ops);
             }
+        }
+        // Readers see no difference, but an image from before it is not what the member has after it.
+        if let Some((cont, op)) = folded.filter(|_| streams.watcher_count.get() > 0) {
+            streams.watched.borrow_mut().note_ops(Lsn(number), cont, &[op]);
         }
         for member in &group.followers {
             let (order, bulk) = (order.clone(), bulk.clone());

@@ -11,6 +11,7 @@
 use crate::admission::Admission;
 use crate::catch_up::Joining;
 use crate::cell_audit::Audited;
+use crate::damage::Mending;
 use crate::figures::{OpCounts, RequestCounts};
 use crate::follow::Followed;
 use crate::locks::Locks;
@@ -61,6 +62,8 @@ pub(crate) struct TargetPool {
     /// Operations that are over.
     pub ops: OpCounts,
     pub scrubber: Scrubber,
+    /// Damaged data that are being put right.
+    pub mending: Mending,
     /// What it leads, on its way to others.
     pub streams: Streams,
     /// What it follows.
@@ -132,6 +135,7 @@ impl TargetPool {
             admission: Admission::new(env),
             ops: OpCounts::default(),
             scrubber: Scrubber::default(),
+            mending: Mending::default(),
             streams: Streams::default(),
             followed: Followed::default(),
             suspects: Suspects::default(),

@@ -375,6 +375,32 @@ impl PoolShard {
         dkey: &[u8],
         image: &[u8],
     ) -> Result<Lsn> {
+        self.install_image(cont, unit, dkey, image, None).await
+    }
+
+    /// The same where the dkey is what the image says, but its data are damaged: nothing else about it or its unit changes.
+    /// `is_same` is asked in the step that installs.
+    ///
+    /// Errors: as for [`PoolShard::install_dkey`], and `Busy` when it is not the same.
+    pub async fn replace_damaged(
+        &self,
+        cont: ContId,
+        unit: Unit,
+        dkey: &[u8],
+        image: &[u8],
+        is_same: &dyn Fn() -> bool,
+    ) -> Result<Lsn> {
+        self.install_image(cont, unit, dkey, image, Some(is_same)).await
+    }
+
+    async fn install_image(
+        &self,
+        cont: ContId,
+        unit: Unit,
+        dkey: &[u8],
+        image: &[u8],
+        is_same: Option<&dyn Fn() -> bool>,
+    ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
         let mut image = ImageDf::decode(image)?;
@@ -401,6 +427,10 @@ impl PoolShard {
         if self.view(cont)?.cont.sums != policy {
             return Err(Error::new(Code::Busy, "the container was made anew meanwhile"));
         }
+        let timeline = match is_same {
+            None => None,
+            Some(is_same) => Some(self.timeline_of_same(cont, &image, is_same)?),
+        };
         let counts = piece_counts(&image, &payload);
         self.note_copies(cont, &ops);
         let (pieces, sums) = payload.commit();
@@ -415,7 +445,39 @@ impl PoolShard {
             state.saw_epoch(install.newest());
             Ok((self.log(|out| encode_install(install, out)), ()))
         })?;
+        let lsn = match timeline {
+            None => lsn,
+            Some(timeline) => self.set_timeline(cont, unit, &timeline)?,
+        };
         self.note_unsettled(lsn, cont, &[touched(unit, dkey)]);
+        Ok(lsn)
+    }
+
+    /// What is known of the unit as a whole, when its dkey here is as new as the image says.
+    fn timeline_of_same(
+        &self,
+        cont: ContId,
+        image: &ImageDf<'_>,
+        is_same: &dyn Fn() -> bool,
+    ) -> Result<Timeline> {
+        let view = self.view(cont)?;
+        let object = view.cont.whole(image.unit);
+        let dkey = object.and_then(|object| object.dkey(image.dkey));
+        let epoch = dkey.map_or(Epoch::ZERO, |dkey| dkey.epoch());
+        match object {
+            Some(object) if epoch == image.epoch && is_same() => Ok(object.timeline()),
+            _ => Err(Error::new(Code::Busy, "the key has changed meanwhile")),
+        }
+    }
+
+    fn set_timeline(&self, cont: ContId, unit: Unit, timeline: &Timeline) -> Result<Lsn> {
+        let epochs = timeline.epochs;
+        let facts = timeline.facts.iter().map(Facts::durable).collect();
+        let (lsn, ()) = self.change(|state, effects| {
+            state.index.install_timeline(cont, unit, timeline, effects);
+            state.saw_epoch(epochs.0);
+            Ok((self.log_record(&RecordDf::InstallFacts { cont, unit, epochs, facts }), ()))
+        })?;
         Ok(lsn)
     }
 
@@ -472,8 +534,8 @@ impl PoolShard {
         if of != unit {
             return Err(Error::inval(format!("the facts are not of object {unit}")));
         }
-        let own = facts.iter().map(Facts::from_durable).collect();
-        let timeline = Timeline { epochs, facts: own };
+        let facts = facts.iter().map(Facts::from_durable).collect();
+        let timeline = Timeline { epochs, facts };
         self.require_cont(cont)?;
         let op = Op::PunchObj { unit, cond: Cond::NONE, besides: b"" };
         self.ready_for(cont, |container| {
@@ -485,11 +547,7 @@ impl PoolShard {
         if self.view(cont)?.cont.whole(unit).is_none() {
             return Ok(self.last_lsn());
         }
-        let (lsn, ()) = self.change(|state, effects| {
-            state.index.install_timeline(cont, unit, &timeline, effects);
-            state.saw_epoch(epochs.0);
-            Ok((self.log_record(&RecordDf::InstallFacts { cont, unit, epochs, facts }), ()))
-        })?;
+        let lsn = self.set_timeline(cont, unit, &timeline)?;
         self.note_unsettled(lsn, cont, &[op]);
         Ok(lsn)
     }

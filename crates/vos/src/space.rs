@@ -366,6 +366,8 @@ impl Space {
             self.note_freed(first, count);
             return self.put(first, count);
         }
+        // Nothing shows them any more, so that they are nobody's damage.
+        self.sums.forget_bad(first, count);
         self.deferred_blocks += count;
         self.deferred.push_back(Deferred { generation: self.generation, lsn, first, count });
     }

@@ -181,12 +181,7 @@ impl SumTable {
         if count == 0 {
             return;
         }
-        if !self.bad.is_empty() {
-            let healed: Vec<u64> = self.bad.range(first..first + count).map(|(b, _)| *b).collect();
-            healed.iter().for_each(|block| {
-                self.bad.remove(block);
-            });
-        }
+        self.forget_bad(first, count);
         let last = (first + count - 1) / REGION_BLOCKS;
         for (table, regions) in self.regions.iter_mut().enumerate() {
             if Some(table) == spared || regions.is_empty() {
@@ -299,6 +294,16 @@ impl SumTable {
         }
         self.bad.insert(block, mark);
         true
+    }
+
+    /// Forgets that blocks are damaged; their sums stay.
+    pub(crate) fn forget_bad(&mut self, first: u64, count: u64) {
+        if !self.bad.is_empty() {
+            let healed: Vec<u64> = self.bad.range(first..first + count).map(|(b, _)| *b).collect();
+            healed.iter().for_each(|block| {
+                self.bad.remove(block);
+            });
+        }
     }
 
     /// Damaged blocks, in order.

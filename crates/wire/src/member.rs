@@ -78,6 +78,15 @@ pub enum MemberAsk<'a> {
         /// Most dkeys looked at.
         count_max: u32,
     },
+    /// The image of a dkey of a unit of whose group both are whole members, for one whose own data of it are damaged. The reply is
+    /// the number of its bytes, `u64`; they are the reply's bulk where they are not more than `bytes_max`.
+    Image {
+        cont: ContId,
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        bytes_max: u64,
+    },
 }
 
 /// What a leader has beside units.

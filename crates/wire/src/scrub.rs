@@ -111,6 +111,8 @@ pub struct ScrubStat {
     pub bad_bytes: u64,
     /// Times damage was found, since the engine's start.
     pub found_count: u64,
+    /// Keys with damaged data that were put right from other members of their groups, since the engine's start.
+    pub mended_count: u64,
     /// Full passes since the pool was made.
     pub passes: u64,
     /// When the last full pass ended, nanoseconds since 1970; 0: there was none.

@@ -13,7 +13,7 @@ mod edit;
 mod entry;
 mod find;
 mod ls;
-mod remote;
+pub mod remote;
 mod stat;
 mod stream;
 mod tier;

@@ -200,6 +200,12 @@ async fn history(world: &SimWorld, seed: u64, snapshots: bool) {
                 continue;
             };
             let image = a.dkey_image(CONT, unit, dkey).await.unwrap();
+            // As damaged data are replaced: only where it is the same, and nothing else changes.
+            let facts = b.unit_facts(CONT, unit).await.unwrap();
+            let refused = b.replace_damaged(CONT, unit, dkey, &image, &|| false).await;
+            assert_eq!(refused.unwrap_err().code, Code::Busy);
+            b.replace_damaged(CONT, unit, dkey, &image, &|| true).await.unwrap();
+            assert!(b.unit_facts(CONT, unit).await.unwrap() == facts);
             b.install_dkey(CONT, unit, dkey, &image).await.unwrap();
             assert_eq!(b.dkey_image(CONT, unit, dkey).await.unwrap().len(), image.len());
         }

@@ -261,6 +261,7 @@ fn orders(visitor: &mut impl Visitor) {
             "stripes",
             MemberAsk::Stripes { cont: CONT, unit: UNIT, after: Some(b"d"), count_max: 300 },
         ),
+        ("image", MemberAsk::Image { cont: CONT, unit: UNIT, dkey: b"d", bytes_max: 70_000 }),
     ];
     for (name, ask) in asks {
         let asked = MemberRequest { pool, map_version: 4, member: from, newest: epoch, ask };
@@ -521,6 +522,7 @@ fn replies(visitor: &mut impl Visitor) {
         summed_bytes: 1,
         bad_bytes: 2,
         found_count: 3,
+        mended_count: 4,
         passes: 4,
         pass_end_ns: 5,
         pass_bad_count: 6,

@@ -1,0 +1,275 @@
+//! Putting damaged data right from other members of their group.
+//!
+//! A follower asks its leader for the key, as for any other that may differ. A leader asks its followers for theirs, when all
+//! of its own orders for the key are settled: what a whole member has then is what the leader has, and it is installed only if
+//! no order has changed the key since. A cell is put together from the others of its stripe.
+//!
+//! A reader that meets damage waits for this, a few seconds at most, and asks again; the scrubber goes on meanwhile. What no other
+//! member has whole either stays refused to readers.
+
+use crate::cells::StripeAt;
+use crate::target::{Target, TargetPool};
+use futures_channel::oneshot;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Code, ContId, Error, Result, TargetId, Unit};
+use vos::{Holder, Segments};
+use wire::cell::of_cell_akey;
+use wire::member::MemberAsk;
+use wire::obj::{Batch, Cond, Op};
+
+/// A reader waits so long for data to be put right.
+const READER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// What could not be put right is not tried again for so long.
+const FAILED_PAUSE: Duration = Duration::from_secs(10);
+/// Tries at a key that others change meanwhile, and the pause between them.
+const TRIES_MAX: u32 = 8;
+const TRY_PAUSE: Duration = Duration::from_millis(10);
+/// Room for an image at first: that of a chunk of a file.
+const IMAGE_BYTES: usize = 2 << 20;
+/// Images may grow by so much between two asks.
+const IMAGE_SLACK_BYTES: u64 = 64 << 10;
+
+/// A key with damaged data; the akey only of cells, each of which is put together apart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Spot {
+    cont: ContId,
+    unit: Unit,
+    dkey: Vec<u8>,
+    akey: Vec<u8>,
+}
+
+impl Spot {
+    pub fn new(cont: ContId, unit: Unit, dkey: &[u8], akey: &[u8]) -> Spot {
+        let akey = if unit.is_cell() { akey.to_vec() } else { Vec::new() };
+        Spot { cont, unit, dkey: dkey.to_vec(), akey }
+    }
+}
+
+/// What of a pool is being put right on a target.
+#[derive(Default)]
+pub(crate) struct Mending {
+    /// With those who wait for the end.
+    under_way: RefCell<BTreeMap<Spot, Vec<oneshot::Sender<()>>>>,
+    /// Until when it is not tried again, by the target's clock.
+    failed: RefCell<BTreeMap<Spot, Duration>>,
+    mended_count: Cell<u64>,
+}
+
+impl Mending {
+    pub fn mended_count(&self) -> u64 {
+        self.mended_count.get()
+    }
+}
+
+impl Target {
+    /// Puts a key right, or waits until somebody else who has begun is through. False when it could not be done.
+    pub(crate) async fn mend_spot(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: &Spot) -> bool {
+        let mending = &ctx.mending;
+        if ctx.is_alone(spot.unit.object) {
+            return false;
+        }
+        let now = self.env.now();
+        mending.failed.borrow_mut().retain(|_, until| *until > now);
+        if mending.failed.borrow().contains_key(spot) {
+            return false;
+        }
+        let waits = {
+            let mut under_way = mending.under_way.borrow_mut();
+            match under_way.get_mut(spot) {
+                Some(waiting) => {
+                    let (sender, over) = oneshot::channel();
+                    waiting.push(sender);
+                    Some(over)
+                }
+                None => {
+                    under_way.insert(spot.clone(), Vec::new());
+                    None
+                }
+            }
+        };
+        if let Some(over) = waits {
+            // It tells nothing but that it is over.
+            let _ = over.await;
+            return !mending.failed.borrow().contains_key(spot);
+        }
+        let outcome = match spot.unit.is_cell() {
+            true => self.mend_own_cell(ctx, spot).await,
+            false => self.mend_own_key(ctx, spot).await,
+        };
+        let Spot { cont, unit, dkey, .. } = spot;
+        let (object, group, dkey) = (unit.object, unit.group, dkey.escape_ascii());
+        match &outcome {
+            Ok(()) => {
+                mending.mended_count.set(mending.mended_count.get() + 1);
+                tracing::warn!(
+                    target_id = %self.id, %cont, oid = %object, group, %dkey,
+                    "damaged data were put right from other members of the group"
+                );
+            }
+            Err(error) => {
+                mending.failed.borrow_mut().insert(spot.clone(), self.env.now() + FAILED_PAUSE);
+                tracing::warn!(
+                    target_id = %self.id, %cont, oid = %object, group, %dkey,
+                    "damaged data cannot be put right: {error}"
+                );
+            }
+        }
+        // Who waits looks for itself.
+        mending.under_way.borrow_mut().remove(spot);
+        outcome.is_ok()
+    }
+
+    /// Puts a key right in the background.
+    pub(crate) fn mend_soon(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: Spot) {
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            target.mend_spot(&ctx, &spot).await;
+        });
+    }
+
+    /// The keys of a batch whose data are known to be damaged here.
+    async fn damaged_spots(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<BTreeSet<Spot>> {
+        ctx.shard.ready_at(batch.cont, batch.at, &[], &batch.ops).await?;
+        let view = ctx.shard.view_at(batch.cont, batch.at)?;
+        let mut spots = BTreeSet::new();
+        for op in &batch.ops {
+            let Op::Fetch { unit, dkey, cond, iods } = op else { continue };
+            for iod in iods {
+                let mut segments = Segments::new();
+                let one = std::slice::from_ref(iod);
+                if let Err(error) = view.fetch(*unit, dkey, *cond, one, &mut segments)
+                    && error.code == Code::Csum
+                {
+                    spots.insert(Spot::new(batch.cont, *unit, dkey, iod.akey));
+                }
+            }
+        }
+        Ok(spots)
+    }
+
+    /// For a reader that met damage: puts right what it reads; it is to ask again. It does not wait for ever.
+    pub(crate) async fn mend_for_reader(self: &Rc<Self>, ctx: &Rc<TargetPool>, batch: &Batch<'_>) {
+        let mut spots = match self.damaged_spots(ctx, batch).await {
+            Ok(spots) => spots,
+            Err(error) => return tracing::debug!("target {}: what is damaged: {error}", self.id),
+        };
+        spots.retain(|spot| !ctx.is_alone(spot.unit.object));
+        if spots.is_empty() {
+            return;
+        }
+        let (sender, over) = oneshot::channel();
+        let (target, of) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            for spot in &spots {
+                target.mend_spot(&of, spot).await;
+            }
+            // The reader may have gone.
+            let _ = sender.send(());
+        });
+        let _ = self.env.timeout(READER_WAIT_MAX, over).await;
+    }
+
+    /// Puts right what holds damaged blocks.
+    pub(crate) async fn mend_holders(self: &Rc<Self>, ctx: &Rc<TargetPool>, holders: &[Holder]) {
+        let spot = |of: &Holder| Spot::new(of.cont, of.unit, &of.dkey, &of.akey);
+        let spots: BTreeSet<Spot> = holders.iter().map(spot).collect();
+        for spot in &spots {
+            if self.is_draining() {
+                return;
+            }
+            self.mend_spot(ctx, spot).await;
+        }
+    }
+
+    async fn mend_own_key(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: &Spot) -> Result<()> {
+        let map = ctx.map()?;
+        let leader = self.leader_of(ctx, spot.unit)?;
+        if leader != self.id {
+            let dkeys = vec![serde_bytes::Bytes::new(&spot.dkey)];
+            let (cont, unit) = (spot.cont, spot.unit);
+            let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: true };
+            return self.ask_member(ctx, &map, leader, ask).await;
+        }
+        let mut last = Error::new(Code::Csum, "no other member of the group has it");
+        for member in self.whole_members(&map, spot.unit) {
+            for _ in 0..TRIES_MAX {
+                match self.take_key_of(ctx, member, spot).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        let is_busy = error.code == Code::Busy;
+                        last = error;
+                        if !is_busy {
+                            break;
+                        }
+                    }
+                }
+                self.env.sleep(TRY_PAUSE).await;
+            }
+        }
+        Err(last)
+    }
+
+    /// Takes a follower's data of a key that this target leads and has damaged.
+    async fn take_key_of(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        member: TargetId,
+        spot: &Spot,
+    ) -> Result<()> {
+        let Spot { cont, unit, ref dkey, .. } = *spot;
+        let read = || Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() };
+        let map = ctx.map()?;
+        let watch = ctx.streams.watch();
+        // The follower has all of these then, folds included, and has forgotten what an earlier leader had told it alone.
+        ctx.streams.wait_for(ctx.streams.last()).await?;
+        let image = self.image_of(ctx, member, spot).await?;
+        let is_same = || ctx.map_version() == map.version && !watch.has_changed(cont, read());
+        let lsn = ctx.shard.replace_damaged(cont, unit, dkey, &image, &is_same).await?;
+        ctx.shard.durable(lsn).await
+    }
+
+    async fn image_of(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        member: TargetId,
+        spot: &Spot,
+    ) -> Result<Vec<u8>> {
+        let map = ctx.map()?;
+        let Spot { cont, unit, ref dkey, .. } = *spot;
+        let mut room = vec![0; IMAGE_BYTES];
+        loop {
+            let ask = MemberAsk::Image { cont, unit, dkey, bytes_max: room.len() as u64 };
+            let (bytes, sent): (u64, usize) =
+                self.ask_member_for_bulk(ctx, &map, member, ask, &mut room).await?;
+            if bytes == sent as u64 {
+                room.truncate(sent);
+                return Ok(room);
+            }
+            let wanted = bytes.saturating_add(IMAGE_SLACK_BYTES);
+            if wanted > types::limits::BULK_BYTES_MAX as u64 || wanted <= room.len() as u64 {
+                let text = format!("the key has {bytes} bytes: too many for one message");
+                return Err(Error::new(Code::RecordTooBig, text));
+            }
+            room = vec![0; wanted as usize];
+        }
+    }
+
+    async fn mend_own_cell(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: &Spot) -> Result<()> {
+        let Spot { cont, unit, ref dkey, ref akey } = *spot;
+        let (of_akey, stripe) =
+            of_cell_akey(akey).ok_or_else(|| Error::new(Code::Io, "a cell with a strange name"))?;
+        let here = ctx.shard.cells_under(cont, unit, dkey).await?;
+        let Some(epoch) = here.iter().find(|(name, _)| name == akey).map(|(_, epoch)| *epoch)
+        else {
+            return Err(Error::new(Code::NonExist, "the cell was dropped meanwhile"));
+        };
+        let of = StripeAt { cont, unit: Unit { cell: 0, ..unit }, dkey, akey: of_akey, stripe };
+        let cell = unit.cell as usize - 1;
+        let data = self.restore_cell(ctx, of, cell, (0, stripe.cell_bytes)).await?;
+        // As old as it was: no snapshot has a use for what it replaces.
+        self.keep_cell(ctx, StripeAt { unit, ..of }, &data, Some(epoch)).await
+    }
+}
