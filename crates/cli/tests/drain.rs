@@ -110,3 +110,30 @@ fn targets_come_and_go_with_all_they_hold() {
     assert_eq!(system.json(&["pool", "rebuild", "status", "tank"])["is_stopped"], true);
     system.ok(&["pool", "rebuild", "start", "tank"]);
 }
+
+/// One more engine is one more number: pools take it in, and another one may go.
+#[test]
+fn a_system_gets_more_engines() {
+    let system = System::up(2, 1);
+    system.ok(&["pool", "create", "tank", "--size", "512MiB"]);
+    system.ok(&["cont", "create", "tank", "double", "--rd-fac", "1"]);
+    let (dir, url) = (system.path("tree"), "azk://tank/double/tree");
+    tree(&dir, 7);
+    system.ok(&["fs", "cp", "-rT", "--verify", dir.to_str().unwrap(), url]);
+    system.fails(2, &["has 2 engines", "drain"], &["up", "--engines", "1"]);
+    let report = system.json(&["up", "--engines", "3"]);
+    let known = (&report["engines"], &report["already_running"]);
+    assert_eq!(known, (&3.into(), &2.into()), "{report}");
+    assert_eq!(system.json(&["up"])["engines"], 3);
+    let status = system.json(&["status"]);
+    assert_eq!(status["engines"].as_array().unwrap().len(), 3, "{status}");
+    let report = system.json(&["pool", "extend", "tank", "--rank", "2"]);
+    assert_eq!(report["target_count"], 3, "{report}");
+    system.ok(&["pool", "drain", "tank", "--rank", "1"]);
+    let report = system.json(&["pool", "rebuild", "status", "tank", "--wait"]);
+    assert_eq!(report["drained"][0], 1, "{report}");
+    let back = system.path("got");
+    system.ok(&["fs", "cp", "-rT", url, back.to_str().unwrap()]);
+    let diff = std::process::Command::new("diff").arg("-r").args([&dir, &back]).output().unwrap();
+    assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+}

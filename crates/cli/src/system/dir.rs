@@ -1,7 +1,7 @@
 //! The directory of a one-machine system: what it was made with, and its lock.
 //!
-//! Invariants: `setup.toml` is written before anything else and never changed, so a directory
-//! either has it or holds nothing of ours; files appear whole (written beside, then renamed).
+//! Invariants: `setup.toml` is written before anything else and changed only when engines are added, so a
+//! directory either has it or holds nothing of ours; files appear whole (written beside, then renamed).
 
 use client::{SystemEngine, SystemFile};
 use engine::{CatalogConfig, CatalogKind, EngineConfig, StoreConfig, TargetConfig};
@@ -149,9 +149,20 @@ impl SystemDir {
                 )));
             }
         }
-        let text = toml::to_string(&setup).expect("plain data serializes");
-        write_whole(&self.path.join("setup.toml"), text.as_bytes(), 0o644)?;
+        self.write_setup(&setup)?;
         Ok(setup)
+    }
+
+    /// Adds engines to a system that has fewer. Their files are made by [`SystemDir::configs`].
+    pub fn grow(&self, setup: Setup, engines: u32) -> Result<Setup> {
+        let setup = Setup { engines: engines.max(setup.engines), ..setup };
+        self.write_setup(&setup)?;
+        Ok(setup)
+    }
+
+    fn write_setup(&self, setup: &Setup) -> Result<()> {
+        let text = toml::to_string(setup).expect("plain data serializes");
+        write_whole(&self.path.join("setup.toml"), text.as_bytes(), 0o644)
     }
 
     /// Directory of the system's own etcd.
@@ -352,6 +363,20 @@ mod tests {
         assert_eq!(ports.len(), 3, "each engine has a port of its own");
         assert_eq!(system.configs(&setup).unwrap(), first, "and keeps it");
         assert_eq!(system.token().unwrap(), first[0].token().unwrap());
+    }
+
+    #[test]
+    fn a_system_that_grows_keeps_what_it_has() {
+        let (_guard, system) = fresh();
+        let setup = system.make(Setup::new(2, 1, Durability::Wal)).unwrap();
+        let before = system.configs(&setup).unwrap();
+        let setup = system.grow(setup, 4).unwrap();
+        assert_eq!(system.setup().unwrap(), Some(setup.clone()));
+        let after = system.configs(&setup).unwrap();
+        assert_eq!((after.len(), &after[..2]), (4, &before[..]));
+        assert_eq!(after[3].join, [before[0].listen.clone()]);
+        let again = system.grow(setup, 3).unwrap();
+        assert_eq!(again.engines, 4, "it does not shrink");
     }
 
     #[test]

@@ -24,16 +24,18 @@ const LOG_LINES_SHOWN: usize = 8;
 /// Start a system on this machine, in the background.
 ///
 /// Makes the system if the directory holds none, starts the engines that do not run, and returns
-/// when all of them answer. Running it again is harmless.
+/// when all of them answer. Running it again is harmless. With more engines than the system has, the others are added to it;
+/// pools take them in by 'azekura pool extend'.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   azekura up
   azekura up --dir /scratch/azk --engines 2 --targets 4
   azekura up --targets 8 --pin-targets   # on a machine that does nothing else
   azekura up --engines 3 --etcd      # any engine may hold the catalog's service
+  azekura up --engines 4             # one more, if there were three
   azekura up --durability memory     # pools forget everything when the system stops")]
 pub struct UpArgs {
-    /// Number of engine processes [default: 1; later: as made]
+    /// Number of engine processes; a system can get more later [default: 1; later: as it is]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=ENGINES_MAX as i64))]
     engines: Option<u32>,
     /// Targets (storage threads) of each engine [default: 2; later: as made]
@@ -79,7 +81,10 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
     let setup = match system.setup()? {
         Some(setup) => {
             check_unchanged(&system, &setup, args)?;
-            setup
+            match args.engines {
+                Some(engines) if engines > setup.engines => system.grow(setup, engines)?,
+                _ => setup,
+            }
         }
         None => system.make(Setup {
             pin_targets: args.pin_targets,
@@ -155,8 +160,15 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
 }
 
 fn check_unchanged(system: &SystemDir, setup: &Setup, args: &UpArgs) -> Result<()> {
-    let differs = args.engines.is_some_and(|engines| engines != setup.engines)
-        || args.targets.is_some_and(|targets| targets != setup.targets)
+    if let Some(engines) = args.engines.filter(|engines| *engines < setup.engines) {
+        return Err(Error::inval(format!(
+            "the system at {} has {} engines, not {engines}; 'azekura pool drain' frees an engine, 'azekura system \
+             stop' and 'erase' take it away",
+            system.path.display(),
+            setup.engines
+        )));
+    }
+    let differs = args.targets.is_some_and(|targets| targets != setup.targets)
         || args.durability.is_some_and(|durability| durability != setup.durability)
         || args.etcd && setup.etcd.is_none()
         || args.pin_targets && !setup.pin_targets;
