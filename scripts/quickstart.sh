@@ -4,7 +4,7 @@
 # attributes, kills an engine and starts it again, mounts the container and works in it with
 # programs that know nothing of Azekura, measures against this machine's tmpfs, stops. Then three engines and
 # a container whose objects have two copies: one engine is killed during a copy and stays dead, nothing is lost. Then
-# a fourth engine is added, the dead one comes back, and another one is drained.
+# a fourth engine is added and gets its share, the dead one comes back, and another one is drained.
 # Leaves nothing behind. usage: scripts/quickstart.sh [PATH-OF-AZEKURA]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -230,15 +230,17 @@ echo "quickstart: writing stood still for $seconds s where that engine was conce
 
 # More room is one more engine; one that is to go gives away what it has first.
 echo
-echo "quickstart: a fourth engine comes, with it the dead one, and another one is drained"
+echo "quickstart: a fourth engine comes, with it the dead one, and gets its share; another one is drained"
 run up --engines 4
-run pool extend tank --rank 3
 run pool rebuild status tank --wait
-run pool query tank --verbose
+run pool extend tank --rank 3
+run pool query tank
+run pool balance tank
+run pool rebuild status tank --wait
+run pool query tank
 run pool drain tank --rank 1
 run pool rebuild status tank --wait
-run pool query tank --verbose
-run pool health tank
+run pool query tank
 rm -rf "$dir/back"
 run fs cp -r azk://tank/home/tree "$dir/back"
 diff -r --no-dereference "$dir/sources" "$dir/back"

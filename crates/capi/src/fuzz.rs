@@ -62,9 +62,12 @@ pub fn global_handle_seeds() -> Vec<Vec<u8>> {
             placements: Vec::new(),
             outs: Vec::new(),
             next: None,
+            balanced: 0,
+            next_balanced: 0,
         },
         aims: Vec::new(),
         is_rebuild_stopped: false,
+        balance_wanted: 0,
     };
     let cont = ContInfo {
         id: ContId(1),

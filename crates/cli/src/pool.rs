@@ -104,11 +104,23 @@ enum PoolVerb {
     Reintegrate(SomeTargets),
     /// Take further targets into a pool
     ///
-    /// Each gives as much room as those that the pool has. New objects are placed over all; what is there stays where it is.
+    /// Each gives as much room as those that the pool has. New objects are placed over all; what is there stays where it is
+    /// until 'azekura pool balance'.
     #[command(
         after_help = "Examples:\n  azekura pool extend tank --rank 4,5\n  azekura pool extend tank"
     )]
     Extend(ExtendArgs),
+    /// Give targets that were added their share of what is there
+    ///
+    /// Each member of a group of an older object gives its place to one of them with the chance by which that would have been drawn had it
+    /// been there: no more moves than that. It goes on in the background; users notice no stop.
+    #[command(
+        after_help = "Examples:\n  azekura pool balance tank\n  azekura pool rebuild status tank --wait"
+    )]
+    Balance {
+        /// Label or UUID
+        pool: String,
+    },
     /// Give up what a target held that is down, and make its part of the pool anew, empty
     ///
     /// A target is down when its store was wiped or exchanged. Bring the right store back and restart the
@@ -324,6 +336,7 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
         PoolVerb::Exclude(some) => aims::run(session, some, TargetAim::Exclude),
         PoolVerb::Reintegrate(some) => aims::run(session, some, TargetAim::Serve),
         PoolVerb::Extend(args) => aims::extend(session, args),
+        PoolVerb::Balance { pool } => aims::balance(session, pool),
         PoolVerb::Rebuild(verb) => rebuild::run(session, verb),
         PoolVerb::Scrub { pool, wait } => {
             let pool = session.open_pool(&Name::parse(pool), OpenMode::ReadOnly)?;

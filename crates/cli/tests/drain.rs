@@ -129,6 +129,31 @@ fn a_system_gets_more_engines() {
     assert_eq!(status["engines"].as_array().unwrap().len(), 3, "{status}");
     let report = system.json(&["pool", "extend", "tank", "--rank", "2"]);
     assert_eq!(report["target_count"], 3, "{report}");
+    // What is there is shared out, then: as much of it as if the third had been there.
+    let objects = || {
+        let report = system.json(&["pool", "query", "tank"]);
+        let targets = report["space"]["targets"].as_array().unwrap().clone();
+        let of = |at: usize| targets[at]["objects"].as_u64().unwrap();
+        (of(2), of(0) + of(1) + of(2))
+    };
+    let (new, before) = objects();
+    assert_eq!(new, 0);
+    system.ok(&["pool", "balance", "tank"]);
+    let report = system.json(&["pool", "rebuild", "status", "tank", "--wait"]);
+    assert_eq!(report["is_balancing"], false, "{report}");
+    let mut count = 0;
+    // Who has given something drops it soon.
+    let (new, all) = loop {
+        let found = objects();
+        count += 1;
+        if found.1 == before || count > 200 {
+            break found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    assert_eq!(all, before);
+    assert!(new > 0, "{new} of {all}");
+    assert!(system.ok(&["pool", "balance", "tank"]).contains("have their share"));
     system.ok(&["pool", "drain", "tank", "--rank", "1"]);
     let report = system.json(&["pool", "rebuild", "status", "tank", "--wait"]);
     assert_eq!(report["drained"][0], 1, "{report}");

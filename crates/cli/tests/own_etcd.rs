@@ -26,7 +26,12 @@ fn a_system_with_its_own_etcd_comes_back() {
     assert!(system.ok(&["system", "list-engines"]).contains("leads"));
     let again = system.json(&["up"]);
     assert_eq!(again["already_running"], 2);
-    system.fails(2, &["--etcd"], &["up", "--engines", "3"]);
+    // One more engine joins the system that this etcd keeps.
+    let grown = system.json(&["up", "--engines", "3"]);
+    assert_eq!(grown["already_running"], 2, "{grown}");
+    let list = engines(&system);
+    assert_eq!(list.as_array().unwrap().len(), 3, "{list}");
+    assert_eq!(list.as_array().unwrap().iter().filter(leads).count(), 1, "{list}");
     system.ok(&["down"]);
     let endpoint = std::fs::read_to_string(system.dir().join("engine0/engine.toml")).unwrap();
     let port = endpoint.split("http://127.0.0.1:").nth(1).unwrap();
@@ -34,4 +39,5 @@ fn a_system_with_its_own_etcd_comes_back() {
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "etcd is stopped, too");
     system.ok(&["up", "--wait", "600"]);
     assert_eq!(system.json(&["system", "query"])["pools"], 1);
+    assert_eq!(engines(&system).as_array().unwrap().len(), 3);
 }

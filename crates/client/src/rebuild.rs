@@ -29,7 +29,8 @@ impl RebuildState {
 
     /// With what an administrator wants and has not begun yet, unless it is not to begin.
     pub fn of(pool: &PoolInfo) -> RebuildState {
-        match !pool.is_rebuild_stopped && lacks_drains(pool) {
+        let is_wanted = lacks_drains(pool) || pool.balance_wanted > pool.map.balanced;
+        match !pool.is_rebuild_stopped && is_wanted {
             true => RebuildState::Busy,
             false => RebuildState::of_map(&pool.map),
         }

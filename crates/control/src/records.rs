@@ -201,6 +201,13 @@ pub struct PoolDf {
     /// What that is to become; `None` when nothing moves.
     #[serde(default)]
     pub next: Option<Vec<OutDf>>,
+    /// See [`PoolMap::balanced`]: as it is, as it becomes with `next`, as it is wanted.
+    #[serde(default)]
+    pub balanced: u8,
+    #[serde(default)]
+    pub next_balanced: u8,
+    #[serde(default)]
+    pub balance_wanted: u8,
     /// Settings of the scrubber.
     #[serde(default)]
     pub scrub: ScrubDf,
@@ -420,6 +427,8 @@ impl PoolDf {
                 .collect(),
             outs: self.outs.iter().map(OutDf::out).collect(),
             next: self.next.as_ref().map(|next| next.iter().map(OutDf::out).collect()),
+            balanced: self.balanced,
+            next_balanced: if self.next.is_some() { self.next_balanced } else { self.balanced },
         }
     }
 

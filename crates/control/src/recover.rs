@@ -142,6 +142,8 @@ fn take_map(pool: &mut PoolDf, map: &PoolMap, notes: &mut Vec<String>) {
         pool.placements = map.placements.iter().map(placement).collect();
         pool.outs = map.outs.iter().map(out).collect();
         pool.next = map.next.as_ref().map(|next| next.iter().map(out).collect());
+        (pool.balanced, pool.next_balanced) = (map.balanced, map.next_balanced);
+        pool.balance_wanted = pool.balance_wanted.max(map.next_balanced);
     }
     pool.map_version = map.version;
 }

@@ -334,11 +334,13 @@ impl Target {
         let states: Vec<_> = map.targets.iter().map(of).collect();
         tracing::debug!("target {}: pool {pool}: map {}: {states:?}", self.id, map.version);
         let before = ctx.map.replace(Some(map.clone()));
-        let has_moved = before.as_ref().is_some_and(|before| before.outs != map.outs);
+        let has_moved = before
+            .as_ref()
+            .is_some_and(|before| (&before.outs, before.balanced) != (&map.outs, map.balanced));
         if map.moves_single_members() {
             ctx.shard.begin_moving_singles()?;
         }
-        if map.next.is_some() || !map.outs.is_empty() {
+        if map.next.is_some() || !map.outs.is_empty() || map.balanced > 0 {
             ctx.joining.has_moved.set(true);
         }
         let was_live = |target: &TargetInfo| {

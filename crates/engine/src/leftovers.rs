@@ -27,8 +27,8 @@ impl Target {
         let Ok(map) = ctx.map() else { return };
         let has_moved = before.is_none_or(|before| {
             // What was left to drop when it was lost is not known.
-            (&before.outs, &before.next) != (&map.outs, &map.next)
-                || !placement::is_live(self.id, before)
+            let moves = |map: &PoolMap| (map.outs.clone(), map.next.clone(), map.balanced);
+            moves(before) != moves(&map) || !placement::is_live(self.id, before)
         });
         if !has_moved || !self.may_clear(ctx, &map) || !ctx.shard.holds_copies() {
             return;

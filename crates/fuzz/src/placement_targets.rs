@@ -40,10 +40,14 @@ fn seeds() -> Vec<Vec<u8>> {
         version: 3,
         engines: (0..4).map(engine).collect(),
         targets: (0..8).map(target).collect(),
-        placements: vec![PlacementSet {
-            epoch: 1,
-            weights: (0..8).map(|id| (TargetId(id), 60_000 + 1_000 * id)).collect(),
-        }],
+        placements: (1..4)
+            .map(|epoch| PlacementSet {
+                epoch,
+                weights: (0..4 + 2 * epoch as u32)
+                    .map(|id| (TargetId(id), 60_000 + 1_000 * id))
+                    .collect(),
+            })
+            .collect(),
         outs: vec![OutTarget { target: TargetId(1), round: 2, epoch: 1, is_drained: false }],
         next: Some(
             (1..3)
@@ -55,6 +59,8 @@ fn seeds() -> Vec<Vec<u8>> {
                 })
                 .collect(),
         ),
+        balanced: 2,
+        next_balanced: 3,
     });
     let ids = ["S1", "S4", "SX", "RP_3GX", "EC_4P2G2"].iter().zip(1..).map(|(class, at)| {
         let class = class.parse().expect("a class");

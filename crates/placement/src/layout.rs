@@ -56,7 +56,7 @@ fn layout_of(oid: Oid, class: ObjClass, kept: usize, map: &PoolMap) -> Result<La
     let width = class.scheme.members();
     if class.groups == GroupCount::Count(1) && width == 1 {
         let target = draw::winner(oid.placement_key(), set).ok_or_else(|| no_weight(map))?;
-        let changed = Changed::of(oid.placement_key(), &[target], width, false, map);
+        let changed = Changed::of(oid, &[target], width, false, map);
         return Ok(Layout { placed: SmallVec::from_slice(&[target]), width, changed });
     }
     let mut lots: SmallVec<[draw::Lot; 32]> = draw::lots(oid.placement_key(), set).collect();
@@ -89,7 +89,7 @@ fn layout_of(oid: Oid, class: ObjClass, kept: usize, map: &PoolMap) -> Result<La
             // All such files go round the targets in the same order, each from another one on: see `beyond`.
             placed[1..].sort_unstable();
         }
-        let changed = Changed::of(oid.placement_key(), &placed, width, false, map);
+        let changed = Changed::of(oid, &placed, width, false, map);
         return Ok(Layout { placed, width, changed });
     }
     let mut placed = SmallVec::with_capacity(kept * group_count);
@@ -101,7 +101,7 @@ fn layout_of(oid: Oid, class: ObjClass, kept: usize, map: &PoolMap) -> Result<La
         drawn += 1;
     })?;
     let are_cells = kept > class.scheme.copies();
-    let changed = Changed::of(oid.placement_key(), &placed, kept, are_cells, map);
+    let changed = Changed::of(oid, &placed, kept, are_cells, map);
     Ok(Layout { placed, width: kept, changed })
 }
 
@@ -165,7 +165,8 @@ impl Layout {
     ///
     /// Panics when there is no such group.
     pub fn placed(&self, group: usize) -> &[TargetId] {
-        &self.placed[group * self.width..][..self.width]
+        let placed = self.changed.as_ref().map_or(&self.placed, |changed| &changed.placed);
+        &placed[group * self.width..][..self.width]
     }
 
     /// Who is to be a member of a group and gets what its members have: see [`PoolMap::next`].

@@ -22,6 +22,7 @@ mod hint;
 mod layout;
 mod losses;
 mod score;
+mod share;
 mod spare;
 
 pub use class::check_class;

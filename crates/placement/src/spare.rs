@@ -12,53 +12,68 @@
 //! members went at the same time and nobody has what the group held, the place stays with the one that is out.
 
 use crate::domain::Place;
-use crate::draw;
+use crate::{draw, share};
 use smallvec::SmallVec;
-use types::{TargetId, hash};
+use types::{Oid, TargetId, hash};
 use wire::map::{OutTarget, PlacementSet, PoolMap};
 
 /// Groups whose members are not, or are to be others than those that were drawn.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Changed {
-    /// As they are, group by group.
+    /// As they would be if no target were out, group by group.
+    pub placed: SmallVec<[TargetId; 8]>,
+    /// As they are.
     pub members: SmallVec<[TargetId; 8]>,
     /// Group, place that it is to have there, and target.
     pub joiners: SmallVec<[(u32, u8, TargetId); 4]>,
 }
 
 impl Changed {
-    /// What has become of an object's groups of `width` members; `None` when none of them is touched.
-    /// `object` decides for groups of one member: its placement key. With `keeps_places` who stands in takes the very place of the
-    /// one that is out.
+    /// What has become of the groups of `width` members that were drawn for an object; `None` when none of them is touched.
+    /// With `keeps_places` who stands in takes the very place of the one that is out.
     pub fn of(
-        object: u64,
-        placed: &[TargetId],
+        oid: Oid,
+        drawn: &[TargetId],
         width: usize,
         keeps_places: bool,
         map: &PoolMap,
     ) -> Option<Box<Changed>> {
+        let (object, epoch) = (oid.placement_key(), oid.placement_epoch());
+        let is_older = epoch < map.balanced.max(map.next_balanced);
         let mut outs = map.outs.iter().chain(map.next.iter().flatten());
-        if !outs.any(|out| (width > 1 || out.is_drained) && placed.contains(&out.target)) {
+        let is_touched =
+            |out: &OutTarget| (width > 1 || out.is_drained) && drawn.contains(&out.target);
+        if !is_older && !outs.any(is_touched) {
             return None;
         }
-        let mut changed = Changed { members: SmallVec::new(), joiners: SmallVec::new() };
-        for (group, drawn) in placed.chunks_exact(width).enumerate() {
-            let key = match width {
-                1 => hash::mix2(object, group as u64),
-                _ => {
-                    drawn.iter().fold(width as u64, |key, target| hash::mix2(key, target.0.into()))
-                }
-            };
-            let members = replaced(drawn, key, keeps_places, &map.outs, map);
+        let mut changed =
+            Changed { placed: SmallVec::new(), members: SmallVec::new(), joiners: SmallVec::new() };
+        let now = share::additions(epoch, map.balanced, map);
+        let then = share::additions(epoch, map.next_balanced, map);
+        for (group, drawn) in drawn.chunks_exact(width).enumerate() {
+            let placed = share::shared(drawn, key_of(object, group, drawn), &now, map);
+            let key = key_of(object, group, &placed);
+            let members = replaced(&placed, key, keeps_places, &map.outs, map);
             if let Some(next) = &map.next {
-                let later = replaced(drawn, key, keeps_places, next, map);
+                let later = share::shared(drawn, key_of(object, group, drawn), &then, map);
+                let key = key_of(object, group, &later);
+                let later = replaced(&later, key, keeps_places, next, map);
                 let joins =
                     later.iter().enumerate().filter(|(_, target)| !members.contains(target));
                 changed.joiners.extend(joins.map(|(at, target)| (group as u32, at as u8, *target)));
             }
+            changed.placed.extend(placed);
             changed.members.extend(members);
         }
         Some(Box::new(changed))
+    }
+}
+
+/// What decides for a group: its members, or the object where there is one.
+fn key_of(object: u64, group: usize, members: &[TargetId]) -> u64 {
+    match members.len() {
+        1 => hash::mix2(object, group as u64),
+        width => members.iter().fold(width as u64, |key, target| hash::mix2(key, target.0.into())),
     }
 }
 

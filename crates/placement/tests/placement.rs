@@ -20,6 +20,8 @@ fn map_of(engines: &[(&[&str], u32)]) -> PoolMap {
         placements: vec![PlacementSet { epoch: 0, weights: Vec::new() }],
         outs: Vec::new(),
         next: None,
+        balanced: 0,
+        next_balanced: 0,
     };
     for (at, (domain, target_count)) in engines.iter().enumerate() {
         let rank = Rank(at as u32);

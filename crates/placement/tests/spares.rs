@@ -18,6 +18,8 @@ fn map_of(engines: &[u32]) -> PoolMap {
         placements: vec![PlacementSet { epoch: 0, weights: Vec::new() }],
         outs: Vec::new(),
         next: None,
+        balanced: 0,
+        next_balanced: 0,
     };
     for (at, count) in engines.iter().enumerate() {
         let rank = Rank(at as u32);

@@ -54,6 +54,8 @@ fn pool(target_count: u32) -> PoolMap {
         placements: vec![PlacementSet { epoch: 0, weights: weights(&worth) }],
         outs: Vec::new(),
         next: None,
+        balanced: 0,
+        next_balanced: 0,
     }
 }
 

@@ -428,3 +428,131 @@ fn objects_made_after_an_extension_are_found_by_who_was_there_before() {
         });
     }
 }
+
+/// A pool on the first engines of a system, with a container.
+async fn on_first(client: &Client, engines: u32, durability: Durability) -> Container {
+    let system = client.system_query().await.unwrap();
+    let first = system.engines.iter().filter(|(info, ..)| info.rank.0 < engines);
+    let targets = first.flat_map(|(_, targets, _)| targets.clone()).collect();
+    let (bytes, scm_percent, placement) = (1 << 30, 20, PlacementRule::Equal);
+    let label = "p".to_string();
+    let create =
+        ControlRequest::PoolCreate { label, bytes, scm_percent, durability, targets, placement };
+    client.pool_create(create).await.unwrap();
+    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+    pool.cont_create("c", Uuid::nil(), ContProps::default(), BTreeMap::new()).await.unwrap();
+    open(client).await.unwrap()
+}
+
+async fn extend_and_balance(client: &Client) {
+    let pool = || Name::Label("p".into());
+    client.control(&ControlRequest::PoolExtend { pool: pool(), targets: vec![] }).await.unwrap();
+    client.control(&ControlRequest::PoolBalance { pool: pool() }).await.unwrap();
+}
+
+/// How many members of groups are on engines from a rank on, and how many there are.
+fn share_of(work: &Work, map: &PoolMap, rank: u32) -> (usize, usize) {
+    let layouts = work.oids().into_iter().map(|oid| placement::layout(oid, map).unwrap());
+    let members: Vec<_> = layouts.flat_map(|layout| layout.targets().to_vec()).collect();
+    let is_new = |id: &&types::TargetId| map.target(**id).unwrap().rank.0 >= rank;
+    (members.iter().filter(is_new).count(), members.len())
+}
+
+/// Targets that were added take over their share of what is there while everybody goes on writing: with copies, codes, or neither.
+/// Who gave it has nothing left of it; the same goes for more of them later, and for those that are drained or lost then.
+#[test]
+fn added_targets_get_their_share() {
+    for seed in seeds(6) {
+        let durability = if seed % 2 == 0 { Durability::Wal } else { Durability::Memory };
+        let targets = 1 + (seed % 3 / 2) as usize;
+        let cluster = cluster(seed, 5, targets, 3);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = on_first(&client, 3, durability).await;
+            let mut work = Work::with_single(&cont);
+            work.kvs.extend((30..50).map(|number| kv(&cont, "RP_2G1", number)));
+            work.arrays.push(array(&cont, "EC_2P1GX", 50));
+            work.go_on(0).await;
+            extend_and_balance(&client).await;
+            let mut round = 1;
+            while members::newest_map(&client).await.unwrap().balanced == 0 {
+                work.go_on(round).await;
+                work.check(&format!("seed {seed}, while it moves")).await;
+                client.env().sleep(Duration::from_millis(100)).await;
+                round += 1;
+                assert!(round < 500, "seed {seed}: it does not end");
+            }
+            let context = format!("seed {seed}, shared out");
+            work.go_on(round).await;
+            work.check(&context).await;
+            work.compare(&client, &cont, &context).await;
+            let map = members::newest_map(&client).await.unwrap();
+            let (new, all) = share_of(&work, &map, 3);
+            assert!(new * 5 > all && new * 5 < all * 3, "{context}: {new} of {all}");
+            client.env().sleep(Duration::from_secs(5)).await;
+            for oid in work.oids() {
+                let leftover = members::leftover(&client, &cont, oid).await.unwrap();
+                assert_eq!(leftover, None, "{context}");
+            }
+            // Drained, and back.
+            for (wanted, away) in [(TargetAim::Drain, &[4][..]), (TargetAim::Serve, &[])] {
+                aim(&client, &map, 4, wanted).await;
+                let lacking = members::await_map(&client, are_out(away)).await.unwrap();
+                assert_eq!(lacking, None, "{context}, then {wanted:?}");
+                round += 1;
+                work.go_on(round).await;
+                work.check(&format!("{context}, then {wanted:?}")).await;
+                work.compare(&client, &cont, &context).await;
+            }
+            // A client that has seen nothing of all this finds everything.
+            let late = open(&cluster.client("late")).await.unwrap();
+            for (at, kv) in work.kvs.iter().enumerate() {
+                let late = KvObj { object: late.object(kv.object.oid()) };
+                for ((_, key), value) in work.known.range((at, 0)..(at + 1, 0)) {
+                    let found = late.get(None, &key.to_le_bytes()).await.unwrap();
+                    assert!(found.as_ref() == Some(value), "{context}, late: {at} {key}");
+                }
+            }
+        });
+    }
+}
+
+/// Engines die at any moment of it, old and new ones, and come back.
+#[test]
+fn engines_come_and_go_while_shares_move() {
+    for seed in seeds(8) {
+        let cluster = cluster(seed, 5, 1, 4);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = on_first(&client, 3, Durability::Wal).await;
+            let mut work = Work::with_single(&cont);
+            work.arrays.push(array(&cont, "EC_2P1GX", 50));
+            work.go_on(0).await;
+            let env = cluster.world().node("trouble");
+            extend_and_balance(&client).await;
+            for round in 1..4u64 {
+                env.sleep(Duration::from_millis(env.random_u64() % 2_500)).await;
+                let lost = 1 + (env.random_u64() % 4) as usize;
+                cluster.kill_engine(lost);
+                env.sleep(Duration::from_millis(env.random_u64() % 9_000)).await;
+                cluster.start_engine(lost).await.unwrap();
+                let context = format!("seed {seed}, round {round}, engine {lost} was lost");
+                work.check(&context).await;
+                work.go_on(round).await;
+                work.check(&context).await;
+            }
+            let is_shared = |map: &PoolMap| map.balanced == 1 && map.next.is_none();
+            let context = format!("seed {seed}, at the end");
+            let lacking = members::await_map(&client, is_shared).await.unwrap();
+            assert_eq!(lacking, None, "{context}");
+            assert_eq!(members::await_whole(&client).await.unwrap(), None, "{context}");
+            work.check(&context).await;
+            work.compare(&client, &cont, &context).await;
+            client.env().sleep(Duration::from_secs(5)).await;
+            for oid in work.oids() {
+                let leftover = members::leftover(&client, &cont, oid).await.unwrap();
+                assert_eq!(leftover, None, "{context}");
+            }
+        });
+    }
+}

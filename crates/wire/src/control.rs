@@ -208,6 +208,8 @@ pub enum ControlRequest {
     /// Whether others come to stand in for targets of a pool, and these come back. What has begun when it is stopped is given up.
     /// Reply: `Done`.
     PoolRebuild { pool: Name, runs: bool },
+    /// Have targets that were added to a pool take over their share of what is there. Reply: `Done`, as soon as it is wanted.
+    PoolBalance { pool: Name },
     /// Take an engine out: its targets are down in all pool maps until `SystemClearExclude`. Reply: `Done`.
     SystemExclude {
         rank: types::Rank,
@@ -273,6 +275,7 @@ impl ControlRequest {
                 | ControlRequest::PoolAim { .. }
                 | ControlRequest::PoolExtend { .. }
                 | ControlRequest::PoolRebuild { .. }
+                | ControlRequest::PoolBalance { .. }
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
@@ -295,6 +298,7 @@ impl ControlRequest {
                 | ControlRequest::PoolAim { .. }
                 | ControlRequest::PoolExtend { .. }
                 | ControlRequest::PoolRebuild { .. }
+                | ControlRequest::PoolBalance { .. }
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
@@ -352,6 +356,8 @@ pub struct PoolInfo {
     pub aims: Vec<(TargetId, TargetAim)>,
     /// Nobody comes to stand in for others, or back, until this ends.
     pub is_rebuild_stopped: bool,
+    /// The placement epoch up to which targets that were added are to take over their share: see [`PoolMap::balanced`].
+    pub balance_wanted: u8,
 }
 
 /// A container as the catalog knows it.

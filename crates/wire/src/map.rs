@@ -119,6 +119,11 @@ pub struct PoolMap {
     /// What `outs` is to become. Who is a member of a group then, and is not now, *joins* it: it does what members do,
     /// gets what they have, and does not lead. `None` when nothing moves.
     pub next: Option<Vec<OutTarget>>,
+    /// Objects of placement epochs before this one are placed as if targets added up to it had been there: each of these has taken over
+    /// its share of them.
+    pub balanced: u8,
+    /// What `balanced` becomes together with `outs`.
+    pub next_balanced: u8,
 }
 
 impl TargetInfo {
@@ -158,7 +163,8 @@ impl PoolMap {
 
     /// True when groups of one member may have, or are to have, another one than was drawn for them.
     pub fn moves_single_members(&self) -> bool {
-        self.outs.iter().chain(self.next.iter().flatten()).any(|out| out.is_drained)
+        let is_balanced = self.balanced.max(self.next_balanced) > 0;
+        is_balanced || self.outs.iter().chain(self.next.iter().flatten()).any(|out| out.is_drained)
     }
 
     /// The placement epoch for new objects.

@@ -97,7 +97,7 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
     };
     if aim == TargetAim::Drain && used.is_some_and(|used| used > free) {
         let text = format!(
-            "{} of pool '{}' hold {}, and the others have {} left; take in further targets first: 'azekura pool extend'",
+            "{} of pool '{}': there are {}, and the others have {} left; take in further targets first: 'azekura pool extend'",
             named(&numbers),
             info.label,
             size::format(used.unwrap_or(0)),
@@ -113,15 +113,16 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
         let held = used.map_or("an unknown amount".into(), size::format);
         let (pool, what) = (&info.label, named(&numbers));
         let will = if some.dry_run { "would" } else { "will" };
+        let hold = if numbers.len() == 1 { "holds" } else { "hold" };
         match aim {
             TargetAim::Drain => writeln!(
                 out,
-                "Others of pool '{pool}' {will} get what {what} hold ({held}; {} are free there); until then these serve it.",
+                "Others of pool '{pool}' {will} get what {what} {hold} ({held}; {} are free there); until then it is served where it is.",
                 size::format(free)
             ),
             TargetAim::Exclude => writeln!(
                 out,
-                "What {what} of pool '{pool}' hold ({held}) {will} be used no more; others {will} get it from its copies."
+                "What {what} of pool '{pool}' {hold} ({held}) {will} be used no more; others {will} get it from its copies."
             ),
             TargetAim::Serve => {
                 writeln!(out, "{what} {will} serve pool '{pool}' again when they have what they missed.")
@@ -158,6 +159,19 @@ struct ExtendReport {
     nvme_bytes: u64,
 }
 
+pub fn balance(session: &Session, pool: &str) -> Outcome {
+    let before = super::info(session, pool)?;
+    let name = Name::Uuid(before.uuid);
+    props::run(session, ControlRequest::PoolBalance { pool: name.clone() })?;
+    let after = session.connect()?;
+    let after = after.block_on(after.pool_query(&name))?;
+    let label = &before.label;
+    session.out.done(&match after.balance_wanted > after.map.balanced {
+        true => format!("Begun. See 'azekura pool rebuild status {label} --wait'."),
+        false => format!("All targets of pool '{label}' have their share."),
+    })
+}
+
 pub fn extend(session: &Session, args: &ExtendArgs) -> Outcome {
     let before = super::info(session, &args.pool)?;
     let client = session.connect()?;
@@ -192,6 +206,7 @@ pub fn extend(session: &Session, args: &ExtendArgs) -> Outcome {
             report.target_count,
             size::format(report.scm_bytes + report.nvme_bytes),
             report.added.len()
-        )
+        )?;
+        writeln!(out, "'azekura pool balance {}' gives them their share of what is there.", report.pool)
     })
 }

@@ -60,6 +60,8 @@ pub struct RebuildReport {
     pub behind: Vec<u32>,
     /// Of `out` and `next`, those that others took what they had from.
     pub drained: Vec<u32>,
+    /// Targets that were added come to take over their share of what is there.
+    pub is_balancing: bool,
 }
 
 impl RebuildReport {
@@ -80,12 +82,16 @@ impl RebuildReport {
                 let drained: Vec<OutTarget> = outs.filter(|out| out.is_drained).copied().collect();
                 ids(&drained)
             },
+            is_balancing: map.next.is_some() && map.next_balanced != map.balanced,
         }
     }
 
     /// The same of a pool, with what is wanted and has not begun yet.
     pub fn of_pool(info: &PoolInfo) -> RebuildReport {
-        RebuildReport { state: word(RebuildState::of(info)), ..RebuildReport::of(&info.map) }
+        let is_wanted = info.balance_wanted > info.map.balanced && !info.is_rebuild_stopped;
+        let of_map = RebuildReport::of(&info.map);
+        let is_balancing = of_map.is_balancing || is_wanted;
+        RebuildReport { state: word(RebuildState::of(info)), is_balancing, ..of_map }
     }
 
     /// In one line; `None` when there is nothing to say.
@@ -102,6 +108,9 @@ impl RebuildReport {
             if !back.is_empty() {
                 parts.push(format!("{} {} back", named(&back), verb(&back, "come")));
             }
+        }
+        if self.is_balancing {
+            parts.push("added targets come to their share".into());
         }
         if !self.out.is_empty() {
             parts.push(format!("others stand in for {}", named(&self.out)));

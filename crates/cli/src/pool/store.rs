@@ -13,6 +13,7 @@ pub struct TargetTiers {
     target: u32,
     scm: Tier,
     nvme: Tier,
+    objects: u64,
 }
 
 #[derive(Serialize)]
@@ -34,6 +35,7 @@ impl TargetTiers {
             target: space.target.0,
             scm: tier(stat.scm_bytes, stat.scm_free_bytes),
             nvme: tier(stat.nvme_bytes, stat.nvme_free_bytes),
+            objects: stat.object_count,
         })
     }
 }

@@ -113,6 +113,23 @@ impl Service {
         Ok(())
     }
 
+    /// Has targets that were added come to take over their share.
+    pub(super) async fn balance(&self, name: &Name) -> Result<ControlReply> {
+        let mut attempts = Attempts::new();
+        loop {
+            attempts.next()?;
+            let mut pool = self.ready_pool(name).await?;
+            let newest = pool.record.placements.last().map_or(0, |set| set.epoch);
+            if pool.record.balance_wanted == newest {
+                return Ok(ControlReply::Done);
+            }
+            pool.record.balance_wanted = newest;
+            if self.store.commit(Tx::new().replace(&pool)).await? {
+                return Ok(ControlReply::Done);
+            }
+        }
+    }
+
     /// Stops or starts that others come to stand in, or back.
     pub(super) async fn rebuild(&self, name: &Name, runs: bool) -> Result<ControlReply> {
         let mut attempts = Attempts::new();

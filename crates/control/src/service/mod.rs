@@ -110,6 +110,7 @@ impl Service {
             R::SystemClearExclude { rank } => self.clear_exclude(rank, orders).await,
             R::PoolAim { pool, targets, aim } => self.aim(&pool, &targets, aim, orders).await,
             R::PoolExtend { pool, targets } => self.pool_extend(&pool, &targets, orders).await,
+            R::PoolBalance { pool } => self.balance(&pool).await,
             R::PoolRebuild { pool, runs } => self.rebuild(&pool, runs).await,
             R::TargetCaughtUp { pool, target, map_version } => {
                 self.target_caught_up(pool, target, map_version, orders).await

@@ -6,6 +6,9 @@
 //! was out is up again, it goes the same way back. Whatever the map is to become, the way there is the same, and may be changed
 //! at any time: who has joined for nothing drops what it got.
 //!
+//! Targets that were added to a pool come to their share of what is there in the same way, when an administrator wants it
+//! ([`wire::map::PoolMap::balanced`]), while none is missing for long.
+//!
 //! Invariants:
 //! - What is to be out goes in one round, so no group all of whose members are lost is given to others.
 //! - A target is drained while it is up: it gives what it has. When it is lost meanwhile, it is out as any other, with what nobody else has.
@@ -42,8 +45,8 @@ impl Service {
                 continue;
             }
             let long = self.long_missing(&pool.record, now, after);
-            if let Some(next) = planned(&pool.record, &long) {
-                self.plan_moves(pool, next, orders).await?;
+            if let Some(plan) = planned(&pool.record, &long) {
+                self.plan_moves(pool, plan, orders).await?;
             }
         }
         Ok(())
@@ -84,14 +87,23 @@ impl Service {
     async fn plan_moves(
         &self,
         mut pool: Loaded<PoolDf>,
-        next: Vec<OutDf>,
+        plan: Plan,
         orders: &dyn Targets,
     ) -> Result<()> {
         pool.record.map_version += 1;
+        let Plan { outs: next, balanced } = plan;
         let ids = |outs: &[OutDf]| outs.iter().map(|out| out.target.0).collect::<Vec<_>>();
         let (now, then) = (ids(&pool.record.outs), ids(&next));
-        pool.record.next = if pool.record.outs == next { None } else { Some(next) };
+        let is_same = pool.record.outs == next && pool.record.balanced == balanced;
+        pool.record.next = if is_same { None } else { Some(next) };
+        pool.record.next_balanced = balanced;
         if self.store.commit(Tx::new().replace(&pool)).await? {
+            if pool.record.balanced != balanced {
+                tracing::warn!(
+                    pool = %pool.record.name(),
+                    "targets that were added come to take over their share of what is there"
+                );
+            }
             tracing::warn!(
                 pool = %pool.record.name(),
                 "others stand in for targets {then:?} from when they have what those had; up to now for {now:?}"
@@ -102,12 +114,23 @@ impl Service {
     }
 }
 
-/// What a pool's `next` is to be, if that is news; as `outs`: nothing is to move. `long`: targets that are missing for long.
-fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Vec<OutDf>> {
-    let known = pool.next.as_ref().unwrap_or(&pool.outs);
+/// What a pool is to become.
+struct Plan {
+    outs: Vec<OutDf>,
+    /// See [`wire::map::PoolMap::balanced`].
+    balanced: u8,
+}
+
+/// What a pool is to become, if that is news; as it is: nothing is to move. `long`: targets that are missing for long.
+fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Plan> {
+    let (known, known_balanced) = match &pool.next {
+        Some(next) => (next, pool.next_balanced),
+        None => (&pool.outs, pool.balanced),
+    };
     let before = |id: TargetId| pool.outs.iter().find(|out| out.target == id).copied();
     if pool.is_rebuild_stopped {
-        return (known != &pool.outs).then(|| pool.outs.clone());
+        let is_news = known != &pool.outs || known_balanced != pool.balanced;
+        return is_news.then(|| Plan { outs: pool.outs.clone(), balanced: pool.balanced });
     }
     // What is alone on a target that is missing may have come from one that was drained: that one must not serve what it had.
     let is_missing = |target: &TargetDf| {
@@ -148,5 +171,11 @@ fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Vec<OutDf>> {
     let kinds = |outs: &[OutDf]| {
         outs.iter().map(|out| (out.target, out.is_drained)).collect::<BTreeSet<_>>()
     };
-    (kinds(&next) != kinds(known)).then_some(next)
+    // What is alone on a target that is missing cannot be given by it.
+    let balanced = match next.iter().all(|out| out.is_drained) {
+        true => pool.balance_wanted.max(pool.balanced),
+        false => pool.balanced,
+    };
+    let is_news = kinds(&next) != kinds(known) || balanced != known_balanced;
+    is_news.then_some(Plan { outs: next, balanced })
 }

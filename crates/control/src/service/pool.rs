@@ -115,6 +115,9 @@ impl Service {
                 outs: Vec::new(),
                 is_rebuild_stopped: false,
                 next: None,
+                balanced: 0,
+                next_balanced: 0,
+                balance_wanted: 0,
             };
             let under_way = self.begin(Owner::Pool(id));
             let (key, uuid_key) = (keys::pool(id), keys::pool_uuid(pool.uuid));
@@ -332,6 +335,7 @@ impl Service {
             map: self.map(pool).await?,
             aims: aims.map(|target| (target.id, target.aim)).collect(),
             is_rebuild_stopped: pool.is_rebuild_stopped,
+            balance_wanted: pool.balance_wanted,
         })
     }
 }

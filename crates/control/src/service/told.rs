@@ -93,6 +93,7 @@ impl Service {
                 return Ok(Some(format!("target {target} has what it is to have")));
             }
             pool.outs = pool.next.take().unwrap_or_default();
+            pool.balanced = pool.next_balanced;
             pool.map_version += 1;
             let outs: Vec<u32> = pool.outs.iter().map(|out| out.target.0).collect();
             Ok(Some(format!("others stand in for targets {outs:?} now")))
@@ -159,6 +160,13 @@ fn have_all_joined(pool: &PoolDf) -> bool {
         pool.targets.iter().any(|target| target.id == id && target.state == TargetState::Up)
     };
     if !gives.all(|out| is_up(out.target)) {
+        return false;
+    }
+    // Whoever gives a share of what is alone on it; but one that was drained has given all.
+    let has_given = |id: TargetId| pool.outs.iter().any(|out| out.target == id && out.is_drained);
+    if pool.next_balanced != pool.balanced
+        && !pool.targets.iter().all(|target| is_up(target.id) || has_given(target.id))
+    {
         return false;
     }
     let stays = |target: &&TargetDf| !next.iter().any(|out| out.target == target.id);

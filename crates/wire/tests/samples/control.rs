@@ -57,6 +57,8 @@ pub fn map() -> PoolMap {
         }],
         outs: vec![OutTarget { target: TargetId(6), round: 4, epoch: 1, is_drained: false }],
         next: Some(vec![OutTarget { target: TargetId(7), round: 5, epoch: 0, is_drained: true }]),
+        balanced: 1,
+        next_balanced: 2,
     }
 }
 
@@ -87,6 +89,7 @@ fn pool(durability: Durability) -> PoolInfo {
         map: map(),
         aims: vec![(TargetId(6), TargetAim::Exclude)],
         is_rebuild_stopped: true,
+        balance_wanted: 3,
     }
 }
 
@@ -133,6 +136,7 @@ fn requests(visitor: &mut impl Visitor) {
     );
     request("pool_extend", PoolExtend { pool: pool.clone(), targets: vec![TargetId(9)] });
     request("pool_rebuild", PoolRebuild { pool: pool.clone(), runs: false });
+    request("pool_balance", PoolBalance { pool: pool.clone() });
     request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
     let why = "a bad fan".to_string();
     request("system_exclude", SystemExclude { rank: Rank(2), why });
