@@ -1,9 +1,9 @@
 //! `azekura pool`: pools of space.
 
 mod aims;
-mod health;
+pub mod health;
 mod members;
-mod rebuild;
+pub mod rebuild;
 mod store;
 
 use crate::damaged::{self, DamagedObject};

@@ -20,6 +20,7 @@ type Reached = (EngineInfo, Vec<TargetId>, bool);
   azekura system clear-exclude 2
   azekura system measure --now
   azekura system stop --engine 2
+  azekura system upgrade --plan
   azekura system erase --config /etc/azekura/engine.toml
   azekura system migrate-catalog --config /etc/azekura/engine.toml --to etcd://host1:2379,host2:2379,host3:2379
   azekura system recover --config /etc/azekura/engine.toml --from /var/lib/azekura/engine1
@@ -58,6 +59,7 @@ enum SystemVerb {
     /// One that stops alone tells the others first: what it led others lead at once, and clients do not wait where
     /// there are copies. With --all none tells, and nothing has to catch up at the next start.
     Stop(super::stop::StopArgs),
+    Upgrade(super::upgrade::UpgradeArgs),
     Measure(super::measure::MeasureArgs),
     Erase(super::erase::EraseArgs),
     MigrateCatalog(super::catalog::MigrateArgs),
@@ -102,6 +104,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
     match &args.verb {
         SystemVerb::Measure(measure) => return super::measure::run(session, measure),
         SystemVerb::Stop(stop) => return super::stop::run(session, stop),
+        SystemVerb::Upgrade(upgrade) => return super::upgrade::run(session, upgrade),
         SystemVerb::Erase(erase) => return super::erase::run(session, erase),
         SystemVerb::MigrateCatalog(migrate) => return super::catalog::run(session, migrate),
         SystemVerb::Recover(recover) => return super::recover::run(session, recover),

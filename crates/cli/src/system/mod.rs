@@ -24,3 +24,4 @@ pub mod recover;
 pub mod status;
 pub mod stop;
 pub mod up;
+pub mod upgrade;

@@ -3,10 +3,12 @@
 use super::process::Running;
 use crate::exit::Outcome;
 use crate::session::Session;
+use client::Client;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use types::{Code, Error};
+use types::{Code, Error, Result};
+use wire::map::EngineInfo;
 
 /// Pause between two looks whether an engine still answers.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -53,34 +55,12 @@ pub fn run(session: &Session, args: &StopArgs) -> Outcome {
     let with_all = engines.len() == known.len();
     let mut report = Report { stopped: Vec::new(), silent: Vec::new() };
     for engine in engines {
-        let rank = engine.rank.0;
-        // On this machine it has stopped when its process has gone.
-        let dir = Path::new(&engine.unix).parent().filter(|_| engine.host == env::host_identity());
-        let process = dir.and_then(Running::find);
-        match client.block_on(client.engine_stop(engine, with_all)) {
-            Ok(()) => {}
-            Err(error) if matches!(error.code, Code::Unreach | Code::Closed) => {
-                report.silent.push(rank);
-                continue;
-            }
-            Err(error) => return Err(error.context(format!("stopping engine {rank}")).into()),
-        }
-        let give_up_at = Instant::now() + Duration::from_secs(args.wait_s);
-        let is_there = || match &process {
-            Some(process) => !process.wait(LOOK_PAUSE),
-            None => client.block_on(client.engine_query(engine)).is_ok(),
+        let wait = Duration::from_secs(args.wait_s);
+        let list = match stop_engine(&client, engine, with_all, wait)? {
+            true => &mut report.stopped,
+            false => &mut report.silent,
         };
-        while is_there() {
-            if Instant::now() >= give_up_at {
-                let text =
-                    format!("engine {rank} has not stopped after {} s; see its log", args.wait_s);
-                return Err(Error::new(Code::TimedOut, text).into());
-            }
-            if process.is_none() {
-                std::thread::sleep(LOOK_PAUSE);
-            }
-        }
-        report.stopped.push(rank);
+        list.push(engine.rank.0);
     }
     let quiet = session.out.quiet;
     session.out.show(&report, |out| {
@@ -95,4 +75,39 @@ pub fn run(session: &Session, args: &StopArgs) -> Outcome {
         }
         Ok(())
     })
+}
+
+/// Has an engine stop, and waits until it has; false when it gave no answer before. `with_all`: all others do, too.
+/// Errors: `TimedOut` when it is still there after `wait`.
+pub fn stop_engine(
+    client: &Client,
+    engine: &EngineInfo,
+    with_all: bool,
+    wait: Duration,
+) -> Result<bool> {
+    let rank = engine.rank.0;
+    // On this machine it has stopped when its process has gone.
+    let dir = Path::new(&engine.unix).parent().filter(|_| engine.host == env::host_identity());
+    let process = dir.and_then(Running::find);
+    match client.block_on(client.engine_stop(engine, with_all)) {
+        Ok(()) => {}
+        Err(error) if matches!(error.code, Code::Unreach | Code::Closed) => return Ok(false),
+        Err(error) => return Err(error.context(format!("stopping engine {rank}"))),
+    }
+    let give_up_at = Instant::now() + wait;
+    let is_there = || match &process {
+        Some(process) => !process.wait(LOOK_PAUSE),
+        None => client.block_on(client.engine_query(engine)).is_ok(),
+    };
+    while is_there() {
+        if Instant::now() >= give_up_at {
+            let text =
+                format!("engine {rank} has not stopped after {} s; see its log", wait.as_secs());
+            return Err(Error::new(Code::TimedOut, text));
+        }
+        if process.is_none() {
+            std::thread::sleep(LOOK_PAUSE);
+        }
+    }
+    Ok(true)
 }

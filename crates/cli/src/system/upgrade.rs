@@ -1,0 +1,339 @@
+//! `azekura system upgrade`: engines start again with another program, one after the other, each when all data are whole.
+
+use super::dir::SystemDir;
+use super::process::{Running, log_tail, spawn};
+use super::stop::stop_engine;
+use crate::exit::Outcome;
+use crate::output::{spinner, warn_line};
+use crate::pool::health::HealthReport;
+use crate::pool::rebuild::RebuildReport;
+use crate::session::Session;
+use client::{Client, HealthState};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use types::{Code, Error, Result};
+use wire::map::EngineInfo;
+
+/// Pause between two looks whether all is whole.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// Looks in a row that must find all whole: the first may come before anybody has noticed that an engine was away.
+const WHOLE_LOOKS: u32 = 4;
+/// Lines of a failed engine's log that are shown.
+const LOG_LINES_SHOWN: usize = 8;
+
+/// Start engines again with another program, one after the other
+///
+/// The engine that leads is the last one. Each step waits until the engine answers and all pools are whole: where there are copies nobody
+/// notices. Files without copies wait for their engine. Nothing begins unless all is whole. An engine of this machine's own system
+/// ('azekura up') is started with the program that runs this command; all others by the command of '--restart'.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  azekura system upgrade --plan
+  azekura system upgrade                       # engines that 'azekura up' started here, with this program
+  azekura system upgrade --restart 'ssh \"$AZEKURA_HOST\" systemctl restart azekura-engine@\"$AZEKURA_RANK\"'
+  azekura system upgrade --engine 2 --engine 0 --wait 3600")]
+pub struct UpgradeArgs {
+    /// Say what would be done in which order, and what would wait; do nothing
+    #[arg(long)]
+    plan: bool,
+    /// Rank of an engine; may be repeated [default: all]
+    #[arg(long = "engine", value_name = "RANK")]
+    engines: Vec<u32>,
+    /// Shell command that stops an engine, by TERM, and starts it with the new program; it finds AZEKURA_RANK, AZEKURA_HOST and
+    /// AZEKURA_ADDRESS in its environment
+    #[arg(long, value_name = "COMMAND")]
+    restart: Option<String>,
+    /// Seconds to wait in each step until the engine answers and all pools are whole
+    #[arg(long = "wait", value_name = "SECONDS", default_value_t = 600)]
+    wait_s: u64,
+}
+
+/// How an engine is started again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum How {
+    /// By this command: the directory of an engine that `azekura up` made on this machine.
+    Here(PathBuf),
+    /// By the command of `--restart`.
+    Restart,
+    /// Not at all: it is on another machine, or something else runs it, and there is no `--restart`.
+    Unknown,
+}
+
+#[derive(Serialize)]
+struct Step {
+    rank: u32,
+    address: String,
+    domain: String,
+    leads: bool,
+    /// `here`, `restart` or `unknown`.
+    how: &'static str,
+    /// How long it took until all was whole again, seconds; missing in a plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_s: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    /// In this order.
+    steps: Vec<Step>,
+    /// `POOL/CONTAINER` of those whose files without copies wait while their engine starts again.
+    waits: Vec<String>,
+    /// What is not whole, a line for each pool: nothing begins while there is one.
+    not_whole: Vec<String>,
+}
+
+/// What the pools say.
+#[derive(Default)]
+struct Pools {
+    not_whole: Vec<String>,
+    waits: Vec<String>,
+}
+
+pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
+    let client = session.connect()?;
+    let info = client.block_on(client.system_query())?;
+    let known = |rank: &u32| info.engines.iter().any(|(engine, ..)| engine.rank.0 == *rank);
+    if let Some(rank) = args.engines.iter().find(|rank| !known(rank)) {
+        let text = format!("there is no engine {rank}; list the engines to see their ranks");
+        return Err(Error::new(Code::NonExist, text).into());
+    }
+    let mut engines: Vec<&EngineInfo> = info.engines.iter().map(|(engine, ..)| engine).collect();
+    engines.retain(|engine| args.engines.is_empty() || args.engines.contains(&engine.rank.0));
+    // One fault domain after the other: a mishap is in one of them.
+    let leads = |engine: &EngineInfo| info.leader == Some(engine.rank);
+    engines.sort_by_key(|engine| (leads(engine), engine.domain.clone(), engine.rank));
+    let system = session.system_dir().ok().map(SystemDir::at);
+    let hows: Vec<How> = engines.iter().map(|engine| how(engine, args, system.as_ref())).collect();
+    let pools = look(&client)?;
+    let mut report = Report {
+        steps: engines
+            .iter()
+            .zip(&hows)
+            .map(|(engine, how)| step(engine, how, leads(engine)))
+            .collect(),
+        waits: pools.waits,
+        not_whole: pools.not_whole,
+    };
+    if args.plan {
+        return session.out.show(&report, |out| show_plan(&report, out));
+    }
+    if let Some(line) = report.not_whole.first() {
+        let text = format!("nothing was started again: not all is whole: {line}");
+        return Err(Error::new(Code::Busy, text).into());
+    }
+    if let Some(at) = hows.iter().position(|how| *how == How::Unknown) {
+        return Err(Error::inval(format!(
+            "nothing was started again: 'azekura up' did not start engine {} here; say with --restart how that is done",
+            report.steps[at].rank
+        ))
+        .into());
+    }
+    let _held = match &system {
+        Some(system) if hows.iter().any(|how| matches!(how, How::Here(_))) => Some(system.lock()?),
+        _ => None,
+    };
+    let progress = spinner(session.out.shows_progress());
+    let wait = Duration::from_secs(args.wait_s);
+    for (at, (engine, how)) in engines.iter().zip(&hows).enumerate() {
+        let began = Instant::now();
+        progress.set_message(format!("engine {} starts again", engine.rank.0));
+        progress.tick();
+        let done = restart(&client, engine, how, args, began + wait)
+            .and_then(|()| wait_whole(&client, engine, began + wait, &progress));
+        if let Err(error) = done {
+            progress.finish_and_clear();
+            let left: Vec<String> =
+                report.steps[at..].iter().map(|step| format!("--engine {}", step.rank)).collect();
+            return Err(error
+                .context(format!(
+                    "engine {}; what is left to do: {}",
+                    engine.rank.0,
+                    left.join(" ")
+                ))
+                .into());
+        }
+        let took_s = (began.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+        report.steps[at].took_s = Some(took_s);
+        if session.out.shows_progress() {
+            progress.suspend(|| {
+                warn_line(format_args!("engine {}: all is whole after {took_s} s", engine.rank.0));
+            });
+        }
+    }
+    progress.finish_and_clear();
+    let quiet = session.out.quiet;
+    session.out.show(&report, |out| {
+        if quiet {
+            return Ok(());
+        }
+        for step in &report.steps {
+            let took_s = step.took_s.unwrap_or_default();
+            writeln!(
+                out,
+                "Engine {} was started again; all was whole after {took_s} s.",
+                step.rank
+            )?;
+        }
+        Ok(())
+    })
+}
+
+/// How an engine is to be started again.
+fn how(engine: &EngineInfo, args: &UpgradeArgs, system: Option<&SystemDir>) -> How {
+    if args.restart.is_some() {
+        return How::Restart;
+    }
+    let dir = Path::new(&engine.unix).parent().filter(|_| engine.host == env::host_identity());
+    match (dir, system) {
+        (Some(dir), Some(system))
+            if dir.parent() == Some(&system.path)
+                && system.setup().is_ok_and(|setup| setup.is_some()) =>
+        {
+            How::Here(dir.to_path_buf())
+        }
+        _ => How::Unknown,
+    }
+}
+
+fn step(engine: &EngineInfo, how: &How, leads: bool) -> Step {
+    let how = match how {
+        How::Here(_) => "here",
+        How::Restart => "restart",
+        How::Unknown => "unknown",
+    };
+    let domain = format!("/{}", engine.domain.join("/"));
+    Step { rank: engine.rank.0, address: engine.tcp.clone(), domain, leads, how, took_s: None }
+}
+
+fn show_plan(report: &Report, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    for (at, step) in report.steps.iter().enumerate() {
+        let leads = if step.leads { ", which leads" } else { "" };
+        let how = match step.how {
+            "here" => "by this command",
+            "restart" => "by the command of --restart",
+            _ => "give --restart COMMAND",
+        };
+        writeln!(
+            out,
+            "{}. Engine {} at {} in {}{leads}: {how}; wait until all is whole",
+            at + 1,
+            step.rank,
+            step.address,
+            step.domain
+        )?;
+    }
+    for cont in &report.waits {
+        writeln!(out, "Files of {cont} without copies wait while their engine starts again.")?;
+    }
+    match report.not_whole.is_empty() {
+        true => writeln!(out, "All is whole: it can begin."),
+        false => {
+            for line in &report.not_whole {
+                writeln!(out, "Not whole: {line}")?;
+            }
+            writeln!(out, "It does not begin before all is whole.")
+        }
+    }
+}
+
+/// Which pools are not whole, and what has no copies.
+fn look(client: &Client) -> Result<Pools> {
+    let mut found = Pools::default();
+    for pool in client.block_on(client.pool_list())? {
+        let health = client.block_on(client.pool_health(&pool))?;
+        let report = HealthReport::of(&pool, &health);
+        let is_busy = RebuildReport::of_pool(&pool).state == "busy" && !pool.is_rebuild_stopped;
+        if health.state != HealthState::Healthy || is_busy {
+            found.not_whole.push(format!("pool {}: {}", pool.label, report.summary()));
+        }
+        let alone = health.conts.iter().filter(|cont| cont.copies == 1);
+        found.waits.extend(alone.map(|cont| format!("{}/{}", pool.label, cont.name)));
+    }
+    Ok(found)
+}
+
+/// Starts an engine again.
+fn restart(
+    client: &Client,
+    engine: &EngineInfo,
+    how: &How,
+    args: &UpgradeArgs,
+    give_up_at: Instant,
+) -> Result<()> {
+    let dir = match (how, &args.restart) {
+        (How::Here(dir), _) => dir,
+        (_, Some(command)) => return restart_by(command, engine),
+        _ => return Err(Error::inval("--restart is missing")),
+    };
+    stop_engine(client, engine, false, give_up_at.saturating_duration_since(Instant::now()))?;
+    let (mut child, log_start) = spawn(dir)?;
+    while Running::find(dir).is_none() {
+        if let Ok(Some(status)) = child.try_wait() {
+            let said = log_tail(dir, log_start, LOG_LINES_SHOWN);
+            let text = format!(
+                "it ended while starting ({status}); {}/engine.log says:\n{said}",
+                dir.display()
+            );
+            return Err(Error::new(Code::Io, text));
+        }
+        if Instant::now() >= give_up_at {
+            let text = format!("it does not start in time; see {}/engine.log", dir.display());
+            return Err(Error::new(Code::TimedOut, text));
+        }
+        std::thread::sleep(LOOK_PAUSE / 10);
+    }
+    Ok(())
+}
+
+fn restart_by(command: &str, engine: &EngineInfo) -> Result<()> {
+    let host = engine.tcp.rsplit_once(':').map_or(engine.tcp.as_str(), |(host, _)| host);
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(command)
+        .env("AZEKURA_RANK", engine.rank.0.to_string())
+        .env("AZEKURA_HOST", host.trim_matches(['[', ']']))
+        .env("AZEKURA_ADDRESS", &engine.tcp)
+        .stdin(std::process::Stdio::null())
+        // Standard output is the report's.
+        .stdout(std::io::stderr())
+        .status()
+        .map_err(|error| Error::io("running the command of --restart", error))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Error::new(Code::Io, format!("the command of --restart failed ({status})"))),
+    }
+}
+
+/// Waits until an engine answers and all pools are whole.
+fn wait_whole(
+    client: &Client,
+    engine: &EngineInfo,
+    give_up_at: Instant,
+    progress: &indicatif::ProgressBar,
+) -> Result<()> {
+    let mut looks = 0;
+    loop {
+        // While the engine that leads starts again nobody may answer: that is not the end of it.
+        let problem = match client.block_on(client.engine_query(engine)).and_then(|_| look(client))
+        {
+            Ok(pools) => pools.not_whole.into_iter().next(),
+            Err(error) => Some(error.to_string()),
+        };
+        looks = if problem.is_none() { looks + 1 } else { 0 };
+        if looks >= WHOLE_LOOKS {
+            return Ok(());
+        }
+        if let Some(problem) = problem {
+            if Instant::now() >= give_up_at {
+                let text = format!("not all is whole in time: {problem}");
+                return Err(Error::new(Code::TimedOut, text));
+            }
+            progress.set_message(format!("engine {}: {problem}", engine.rank.0));
+        }
+        progress.tick();
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
