@@ -1,11 +1,9 @@
 //! Random operations on the file system and on the naive tree: same answers, same tree.
 
-mod harness;
-
+use crate::harness::{LAYOUTS, World};
 use dfs::check::Mend;
 use dfs::find::Query;
 use dfs::{Code, CreateOptions, Credentials, Dfs, Obj, OpenFlags, RenameFlags, SetAttr, XattrMode};
-use harness::{LAYOUTS, World};
 use model::namespace::{Ino, Kind, Namespace, ROOT, Rename};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

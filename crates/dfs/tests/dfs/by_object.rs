@@ -1,12 +1,10 @@
 //! Calls for mounts: what they tell is what asking again tells, and an object that lost its name
 //! is never mistaken for the one that has the name now.
 
-mod harness;
-
+use crate::harness::with_fs;
 use dfs::{
     Code, CreateOptions, DirAnchor, FileKind, OpenFlags, RenameFlags, SetAttr, SetTime, XattrMode,
 };
-use harness::with_fs;
 
 const RW: OpenFlags = OpenFlags::READ_WRITE;
 

@@ -1,12 +1,10 @@
 //! Many clients at once: nothing is lost, nothing is doubled, no tree gets a cycle.
 
-mod harness;
-
+use crate::harness::{LAYOUTS, World};
 use dfs::check::Mend;
 use dfs::sys::Sys;
 use dfs::{Code, CreateOptions, Credentials, Dfs, DirAnchor, OpenFlags, RenameFlags, SetAttr};
 use futures_util::future::join_all;
-use harness::{LAYOUTS, World};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

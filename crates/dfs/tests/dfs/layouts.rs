@@ -1,12 +1,10 @@
 //! Classes and chunk sizes of what is made in directories: set, inherited, told, and refused.
 
-mod harness;
-
+use crate::harness::{World, with_fs};
 use dfs::sys::Sys;
 use dfs::{
     Code, CreateOptions, Credentials, Dfs, LayoutChange, Obj, OpenFlags, XattrMode, layout_attr,
 };
-use harness::{World, with_fs};
 use std::collections::BTreeMap;
 use types::ObjClass;
 use wire::control::{ControlRequest, Name, Subject};

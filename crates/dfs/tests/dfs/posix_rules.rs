@@ -1,14 +1,12 @@
 //! One case per rule of POSIX: what succeeds, and the error of each thing that must not.
 //! Every case runs with unstriped and with striped directories and files.
 
-mod harness;
-
+use crate::harness::with_fs;
 use dfs::sys::Sys;
 use dfs::{
     Access, Code, CreateOptions, Credentials, Dfs, FileKind, NodeKind, Obj, OpenFlags, RenameFlags,
     Result, SetAttr, SetTime, XattrMode,
 };
-use harness::with_fs;
 
 const NEW: OpenFlags = OpenFlags(OpenFlags::READ_WRITE.0 | OpenFlags::CREATE.0 | OpenFlags::EXCL.0);
 

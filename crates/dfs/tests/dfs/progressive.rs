@@ -1,11 +1,9 @@
 //! Progressive files: one request while they are small, all targets when they are large, and nobody who misses what another
 //! client has written, whatever becomes of names.
 
-mod harness;
-
+use crate::harness::World;
 use dfs::check::{Mend, Problem};
 use dfs::{Code, CreateOptions, Credentials, Dfs, DirAnchor, Obj, OpenFlags, RenameFlags};
-use harness::World;
 use std::time::Duration;
 use types::Oid;
 use wire::obj::{ARRAY_RECORD, BEYOND, Cond, Op};

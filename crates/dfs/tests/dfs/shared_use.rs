@@ -1,15 +1,13 @@
 //! What programs that share files rely on: locks, appends, holes, files without a name, access
 //! times. Every case runs with unstriped and with striped directories and files.
 
-mod harness;
-
+use crate::harness::{World, with_fs};
 use dfs::check::Mend;
 use dfs::sys::Sys;
 use dfs::{
     AllocateFlags, Code, CreateOptions, Credentials, Dfs, FormatOptions, LockAsk, LockKind,
     LockMode, LockRange, MountFlags, Obj, OpenFlags, Result, SetAttr, SetTime,
 };
-use harness::{World, with_fs};
 use std::collections::BTreeMap;
 use types::{ContLayout, ContProps, Durability};
 use uuid::Uuid;

@@ -1,12 +1,10 @@
 //! Search, checker, global handles, the path layer's cache.
 
-mod harness;
-
+use crate::harness::{World, with_fs};
 use dfs::check::{Finding, Mend, Problem};
 use dfs::find::Query;
 use dfs::sys::Sys;
 use dfs::{Code, CreateOptions, Credentials, Dfs, FileKind, Obj, OpenFlags, RenameFlags, SetTime};
-use harness::{World, with_fs};
 use wire::obj::{Cond, Op, UpdateIod, UpdateValue};
 
 async fn put(sys: &Sys, path: &str, data: &[u8]) {

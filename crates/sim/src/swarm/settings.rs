@@ -185,7 +185,7 @@ impl Settings {
         }
         // More answers than a target keeps, given while earlier requests look for a new leader: see the decision on orders.
         self.burst = 0;
-        // What a whole engine has forgotten is another story: see `crates/sim/tests/replicas.rs`.
+        // What a whole engine has forgotten is another story: see `crates/sim/tests/cluster/replicas.rs`.
         if self.durability == Durability::Memory {
             self.durability = Durability::Wal;
         }

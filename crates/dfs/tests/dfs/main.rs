@@ -1,0 +1,13 @@
+//! File systems in containers, a module for each thing they do. One program: what is below would be compiled into
+//! each of many, for minutes.
+
+mod against_model;
+mod by_object;
+mod concurrent;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod layouts;
+mod posix_rules;
+mod progressive;
+mod shared_use;
+mod tree_tools;

@@ -1,0 +1,24 @@
+//! Simulated clusters, a module for each thing they do. One program: the engine and the client would be compiled
+//! into each of many, for minutes.
+
+mod admission;
+mod appends;
+mod checksums;
+mod coded;
+mod failover;
+mod faults;
+mod handles;
+mod introductions;
+mod late;
+mod locks;
+mod members;
+mod mending;
+mod objects;
+mod patience;
+mod progressive;
+mod rebuild;
+mod replicas;
+mod snapshots;
+mod stores;
+mod tiers;
+mod unsettled;
