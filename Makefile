@@ -30,13 +30,12 @@ quickstart: ## Build, start a system, store and read back a tree, mount it, show
 build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so,libazekura_intercept.so}
 	$(CARGO) build --release -p cli -p capi -p ioc -p intercept
 
-# The fuzzer is built with the workspace: alone, with fewer features of its libraries, it would be built anew.
+# The fuzzer is the one that `cargo test` builds for its tests: `cargo build` would make it anew, with fewer features of its libraries.
 test: ## Everything a change must pass; stops at the first failure
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) xtask tidy
 	$(CARGO) test $(LIMITED) --workspace --no-fail-fast
-	$(CARGO) build --quiet --workspace --bin fuzz
 	$${CARGO_TARGET_DIR:-target}/debug/fuzz --seconds $(FUZZ_SECONDS)
 
 test-long: test ## The same with release code, more random cases and long fuzzing
