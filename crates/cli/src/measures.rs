@@ -43,7 +43,7 @@ struct MeasuresReport {
 
 impl TargetMeasures {
     pub fn of(target: TargetId, rank: u32, standing: &Standing) -> TargetMeasures {
-        let Standing { free_bytes, measures } = *standing;
+        let Standing { free_bytes, measures, .. } = *standing;
         let score_of = |of: Measures| {
             score(Measured {
                 free_kb: free_bytes / 1000,

@@ -1,6 +1,7 @@
 //! `azekura pool`: pools of space.
 
 mod aims;
+mod balance;
 pub mod health;
 mod members;
 pub mod rebuild;
@@ -110,17 +111,15 @@ enum PoolVerb {
         after_help = "Examples:\n  azekura pool extend tank --rank 4,5\n  azekura pool extend tank"
     )]
     Extend(ExtendArgs),
-    /// Give targets that were added their share of what is there
+    /// Give targets their share of what is there: those that were added, and those that are worth more than before
     ///
-    /// Each member of a group of an older object gives its place to one of them with the chance by which that would have been drawn had it
-    /// been there: no more moves than that. It goes on in the background; users notice no stop.
+    /// With placement 'capacity' or 'score' targets are weighed again by how they stand now. Where a share has grown, groups of older objects give
+    /// members their places there, and no more of them than that takes. It goes on in the background; users notice no stop. To have it done by
+    /// itself: 'azekura pool set-prop POOL balance=auto'.
     #[command(
-        after_help = "Examples:\n  azekura pool balance tank\n  azekura pool rebuild status tank --wait"
+        after_help = "Examples:\n  azekura pool balance tank --dry-run\n  azekura pool balance tank\n  azekura pool rebuild status tank --wait"
     )]
-    Balance {
-        /// Label or UUID
-        pool: String,
-    },
+    Balance(balance::BalanceArgs),
     /// Give up what a target held that is down, and make its part of the pool anew, empty
     ///
     /// A target is down when its store was wiped or exchanged. Bring the right store back and restart the
@@ -336,7 +335,7 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
         PoolVerb::Exclude(some) => aims::run(session, some, TargetAim::Exclude),
         PoolVerb::Reintegrate(some) => aims::run(session, some, TargetAim::Serve),
         PoolVerb::Extend(args) => aims::extend(session, args),
-        PoolVerb::Balance { pool } => aims::balance(session, pool),
+        PoolVerb::Balance(args) => balance::run(session, args),
         PoolVerb::Rebuild(verb) => rebuild::run(session, verb),
         PoolVerb::Scrub { pool, wait } => {
             let pool = session.open_pool(&Name::parse(pool), OpenMode::ReadOnly)?;

@@ -208,9 +208,29 @@ pub struct PoolDf {
     pub next_balanced: u8,
     #[serde(default)]
     pub balance_wanted: u8,
+    /// Whether shares and data follow by themselves.
+    #[serde(default)]
+    pub balance: BalanceDf,
     /// Settings of the scrubber.
     #[serde(default)]
     pub scrub: ScrubDf,
+}
+
+/// How a pool's shares follow what its targets are worth, and its data the shares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BalanceDf {
+    /// By itself; else only when an administrator says so.
+    pub is_auto: bool,
+    /// A share has to change by this much for a placement epoch that begins by itself, percent.
+    pub threshold_percent: u32,
+    /// The newest placement epoch has to be so old, seconds.
+    pub interval_s: u32,
+}
+
+impl Default for BalanceDf {
+    fn default() -> BalanceDf {
+        BalanceDf { is_auto: false, threshold_percent: 15, interval_s: 600 }
+    }
 }
 
 /// Settings of the scrubber of a pool.

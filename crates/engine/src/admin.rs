@@ -4,6 +4,7 @@ use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use transport::Incoming;
 use types::{Code, Error, PoolId, Result, Unit};
+use wire::measure::Standing;
 use wire::obj::{AdminOp, AdminReply, ObjectList, Request};
 use wire::store::StoreStat;
 
@@ -121,8 +122,12 @@ impl Target {
         if let AdminOp::SetVersions { pool, cont, versions } = op {
             return self.set_versions(pool, cont, versions).await;
         }
-        if let AdminOp::Measure(ask) = op {
-            let standing = Some(self.stand(ask).await?);
+        if let AdminOp::Measure { ask, pool } = op {
+            let used_bytes = match pool {
+                Some(pool) => self.shard(pool).await?.shard.stat().used_bytes(),
+                None => 0,
+            };
+            let standing = Some(Standing { used_bytes, ..self.stand(ask).await? });
             return Ok(AdminReply { standing, ..AdminReply::default() });
         }
         let made = match op {
@@ -203,7 +208,7 @@ impl Target {
 
     async fn carry_out_order(self: &Rc<Self>, op: AdminOp) -> Result<()> {
         match op {
-            AdminOp::SetVersions { .. } | AdminOp::Measure(_) => Err(Error::bare(Code::Proto)),
+            AdminOp::SetVersions { .. } | AdminOp::Measure { .. } => Err(Error::bare(Code::Proto)),
             AdminOp::CreateShard { pool, durability, scm_bytes, nvme_bytes } => {
                 let config = vos::PoolShardConfig { durability, scm_bytes, nvme_bytes };
                 let known = self.shards.borrow().get(&pool).cloned();

@@ -220,6 +220,7 @@ impl ControlHost {
         if let Err(error) = told.await {
             tracing::error!("finishing what a restart cut off: {error}");
         }
+        self.env.spawn(self.clone().follow_worth(service.clone()));
         self.watch_engines(&service).await;
     }
 

@@ -18,6 +18,8 @@ use wire::control::MemberState;
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
 /// How often the times of containers go to the catalog.
 const TIMES_PAUSE: Duration = Duration::from_secs(30);
+/// How often pools are looked at whose shares follow what their targets are worth.
+const FOLLOW_PAUSE: Duration = Duration::from_secs(20);
 /// A single look that fails says as much about who looks: it may have stood still meanwhile.
 const LOOKS_MIN: u32 = 2;
 
@@ -33,6 +35,17 @@ struct Watch {
 }
 
 impl ControlHost {
+    /// Has shares of pools follow what their targets are worth, as long as the control service is here.
+    pub(crate) async fn follow_worth(self: Rc<Self>, service: Rc<Service>) {
+        while self.holds(&service) {
+            self.env.sleep(FOLLOW_PAUSE).await;
+            let orders = Orders { host: self.clone(), service: service.clone() };
+            if let Err(error) = service.follow_worth(self.env.now(), &orders).await {
+                tracing::warn!("looking whether shares of targets are to change: {error}");
+            }
+        }
+    }
+
     /// Keeps up to date which engines answer, and the catalog what containers were used.
     pub(crate) async fn watch_engines(self: &Rc<Self>, service: &Rc<Service>) {
         let mut watch = Watch::default();

@@ -49,6 +49,55 @@ pub fn weights(worth: &[(TargetId, u64)]) -> Vec<(TargetId, u32)> {
     worth.iter().map(|&(target, worth)| (target, weight(worth))).collect()
 }
 
+/// The same where no target may have more than a part of all, in 65,536ths: what is over goes to the others. All get
+/// the same when that is too little for all together.
+pub fn weights_up_to(worth: &[(TargetId, u64)], share_max: u64) -> Vec<(TargetId, u32)> {
+    let count = worth.len() as u128;
+    let (whole, most) = (WEIGHT_NORM as u128 * count, share_max as u128 * count);
+    let total = |of: &[(TargetId, u64)]| of.iter().map(|(_, worth)| *worth as u128).sum::<u128>();
+    if most * count <= whole || total(worth) == 0 {
+        return worth.iter().map(|(target, _)| (*target, WEIGHT_NORM)).collect();
+    }
+    let mut open = worth.to_vec();
+    // What those that are below the limit share.
+    let mut rest = whole;
+    loop {
+        let all = total(&open).max(1);
+        let is_over = |(_, worth): &(TargetId, u64)| *worth as u128 * rest > most * all;
+        let over = open.iter().filter(|one| is_over(one)).count() as u128;
+        if over == 0 {
+            break;
+        }
+        open.retain(|one| !is_over(one));
+        rest = rest.saturating_sub(most * over);
+    }
+    let all = total(&open).max(1);
+    let weight = |(target, worth): &(TargetId, u64)| {
+        let weight = match open.iter().any(|(below, _)| below == target) {
+            true => *worth as u128 * rest / all,
+            false => most,
+        };
+        (*target, weight.clamp(1, WEIGHT_MAX) as u32)
+    };
+    worth.iter().map(weight).collect()
+}
+
+/// By how much the share of a target changes most, in hundredths of what it was; those that had none count as
+/// many times.
+pub fn change_percent(now: &[(TargetId, u32)], then: &[(TargetId, u32)]) -> u64 {
+    let sum = |of: &[(TargetId, u32)]| of.iter().map(|(_, weight)| *weight as u128).sum::<u128>();
+    let (whole_now, whole_then) = (sum(now).max(1), sum(then).max(1));
+    let of = |set: &[(TargetId, u32)], target: TargetId| {
+        set.iter().find(|(id, _)| *id == target).map_or(0, |(_, weight)| *weight as u128)
+    };
+    let all = now.iter().chain(then).map(|(target, _)| {
+        let (before, after) = (of(now, *target) * whole_then, of(then, *target) * whole_now);
+        let percent = before.abs_diff(after) * 100 / before.max(1);
+        u64::try_from(percent).unwrap_or(u64::MAX)
+    });
+    all.max().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +154,29 @@ mod tests {
         assert_eq!(of(&[0, 5]), [1, 2 * WEIGHT_NORM], "never drawn would be never used");
         assert_eq!(of(&[u64::MAX; 1000]), [WEIGHT_NORM; 1000]);
         assert!(of(&[]).is_empty());
+    }
+
+    #[test]
+    fn no_share_is_more_than_it_may_be() {
+        let of = |worth: &[u64], share_max: u64| -> Vec<u32> {
+            let all: Vec<_> = (0..).map(TargetId).zip(worth.iter().copied()).collect();
+            weights_up_to(&all, share_max).into_iter().map(|(_, weight)| weight).collect()
+        };
+        assert_eq!(of(&[1, 2, 3], 65_536), [32_768, 65_536, 98_304], "no limit");
+        // 40 % at most: the others share 60 % by their worth, and one of them comes to its limit then.
+        assert_eq!(of(&[8, 1, 1], 26_214), [78_642, 58_983, 58_983]);
+        assert_eq!(of(&[80, 30, 1, 1], 26_214), [104_856, 104_856, 26_216, 26_216]);
+        assert_eq!(of(&[8, 1, 1], 20_000), [WEIGHT_NORM; 3], "too little for all");
+        assert_eq!(of(&[0, 0], 40_000), [WEIGHT_NORM; 2]);
+        assert_eq!(of(&[5, 0, 0], 40_000), [120_000, 1, 1], "drawn, but by chance only");
+    }
+
+    #[test]
+    fn the_greatest_change_counts() {
+        let set = |of: &[u32]| (0..).map(TargetId).zip(of.iter().copied()).collect::<Vec<_>>();
+        assert_eq!(change_percent(&set(&[1, 2]), &set(&[10, 20])), 0);
+        assert_eq!(change_percent(&set(&[1, 1]), &set(&[3, 1])), 50);
+        assert_eq!(change_percent(&set(&[100, 100, 100]), &set(&[115, 100, 85])), 15);
+        assert!(change_percent(&set(&[1]), &set(&[1, 1])) > 1000, "one is new");
     }
 }

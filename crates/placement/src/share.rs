@@ -1,8 +1,10 @@
-//! What targets that were added take over of objects that are older than they are.
+//! What targets take over of objects that were placed before they were added, or weighed more.
 //!
-//! A pool is *balanced* up to a placement epoch ([`PoolMap::balanced`]) when objects of earlier epochs are placed as if the targets added
-//! until then had been there: each member of a group gives its place to one of those that an epoch added with the
-//! chance that these have among all targets of that epoch, by weight. Nothing else moves, groups keep their number, and keys their groups.
+//! A pool is *balanced* up to a placement epoch ([`PoolMap::balanced`]) when objects of earlier epochs are placed as that
+//! one says, by the fewest moves: from each epoch to the next a target whose share grows takes, and one whose share
+//! falls gives. Each member of a group on a target that gives is given away with the chance that makes its share what it is to be; who gets
+//! it is drawn among those that take, by how much they gain. Targets that were added gain all they have. Nothing else moves, groups keep their number, and keys
+//! their groups.
 //!
 //! Which places are given depends on the members that were drawn, or for groups of one member on the object: what
 //! shares all members goes on doing so.
@@ -13,54 +15,85 @@ use smallvec::SmallVec;
 use types::{TargetId, hash};
 use wire::map::{PlacementSet, PoolMap};
 
-/// A placement epoch that added targets.
-pub(crate) struct Addition {
-    /// The targets that are new in it, with their weights there.
-    added: PlacementSet,
-    /// Of what all targets of the epoch weigh, those that are new: as a fraction of 2^64.
-    share: u64,
+/// What a placement epoch changes of the shares of the one before it.
+pub(crate) struct Shift {
+    /// Targets whose share falls, ascending, with the part of it that they give: as a fraction of 2^64.
+    gives: Vec<(TargetId, u64)>,
+    /// Targets whose share grows, weighed by how much.
+    takes: PlacementSet,
 }
 
-/// What a pool that is balanced from `after` up to `until` has added meanwhile, oldest first.
-pub(crate) fn additions(after: u8, until: u8, map: &PoolMap) -> SmallVec<[Addition; 2]> {
+/// What a pool that is balanced from `after` up to `until` changes, oldest first.
+pub(crate) fn shifts(after: u8, until: u8, map: &PoolMap) -> SmallVec<[Shift; 2]> {
     let mut all = SmallVec::new();
     for pair in map.placements.windows(2) {
-        let [older, set] = pair else { continue };
-        if set.epoch <= after || set.epoch > until {
-            continue;
-        }
-        // Both are in the order of targets.
-        let is_new = |target: TargetId| {
-            older.weights.binary_search_by_key(&target, |(known, _)| *known).is_err()
-        };
-        let weights: Vec<(TargetId, u32)> =
-            set.weights.iter().filter(|(id, weight)| *weight > 0 && is_new(*id)).copied().collect();
-        let sum =
-            |of: &[(TargetId, u32)]| of.iter().map(|(_, weight)| *weight as u128).sum::<u128>();
-        let (new, whole) = (sum(&weights), sum(&set.weights));
-        if new > 0 {
-            let share = ((new << 64) / whole.max(1)).min(u64::MAX as u128) as u64;
-            all.push(Addition { added: PlacementSet { epoch: set.epoch, weights }, share });
+        let [older, newer] = pair else { continue };
+        if newer.epoch > after && newer.epoch <= until {
+            all.extend(shift(older, newer));
         }
     }
     all
 }
 
-/// The members of a group of which these were drawn, when targets that were added have their share. `key` decides.
+/// `None` when all shares stay as they are.
+fn shift(older: &PlacementSet, newer: &PlacementSet) -> Option<Shift> {
+    let sum =
+        |of: &PlacementSet| of.weights.iter().map(|(_, weight)| *weight as u128).sum::<u128>();
+    let (whole_before, whole_now) = (sum(older), sum(newer));
+    // Shares are compared as weights over the product of both wholes: whole numbers, below 2^80.
+    let before = |target: TargetId| weight_in(older, target) * whole_now;
+    let mut gives = Vec::new();
+    let mut gains: Vec<(TargetId, u128)> = Vec::new();
+    for &(target, weight) in &newer.weights {
+        let (before, now) = (before(target), weight as u128 * whole_before);
+        if now > before {
+            gains.push((target, now - before));
+        } else if now < before {
+            gives.push((target, part(before - now, before)));
+        }
+    }
+    // Targets that an epoch leaves out altogether.
+    let is_left_out = |(target, weight): &&(TargetId, u32)| {
+        *weight > 0 && newer.weights.binary_search_by_key(target, |(id, _)| *id).is_err()
+    };
+    gives.extend(older.weights.iter().filter(is_left_out).map(|(target, _)| (*target, u64::MAX)));
+    gives.sort_unstable();
+    let most = gains.iter().map(|(_, gain)| *gain).max()?;
+    // Lots take weights of 28 bits.
+    let cut = (u128::BITS - most.leading_zeros()).saturating_sub(28);
+    let weights = gains.into_iter().map(|(target, gain)| (target, ((gain >> cut) as u32).max(1)));
+    Some(Shift { gives, takes: PlacementSet { epoch: newer.epoch, weights: weights.collect() } })
+}
+
+fn weight_in(set: &PlacementSet, target: TargetId) -> u128 {
+    // Sets are in the order of targets.
+    let at = set.weights.binary_search_by_key(&target, |(id, _)| *id);
+    at.map_or(0, |at| set.weights[at].1 as u128)
+}
+
+/// A part of a whole, as a fraction of 2^64. Both are below 2^80, so 40 bits of it are kept.
+fn part(of: u128, whole: u128) -> u64 {
+    (((of << 40) / whole.max(1)) << 24).min(u64::MAX as u128) as u64
+}
+
+/// The members of a group of which these were drawn, when the shares are as they are to be. `key` decides.
 pub(crate) fn shared(
     drawn: &[TargetId],
     key: u64,
-    additions: &[Addition],
+    shifts: &[Shift],
     map: &PoolMap,
 ) -> SmallVec<[TargetId; 8]> {
     let mut members: SmallVec<[TargetId; 8]> = SmallVec::from_slice(drawn);
-    for Addition { added, share } in additions {
+    for Shift { gives, takes } in shifts {
         for at in 0..members.len() {
-            let lot = hash::mix2(hash::mix2(key, members[at].0.into()), added.epoch.into());
-            if hash::mix(lot) >= *share {
+            let Ok(giver) = gives.binary_search_by_key(&members[at], |(id, _)| *id) else {
+                continue;
+            };
+            let lot = hash::mix2(hash::mix2(key, members[at].0.into()), takes.epoch.into());
+            if hash::mix(lot) >= gives[giver].1 {
                 continue;
             }
-            let Some(winner) = draw::winner(hash::mix2(lot, 1), added) else { continue };
+            let Some(winner) = draw::winner(hash::mix2(lot, 1), takes) else { continue };
             if !members.contains(&winner) && is_as_far(&members, at, winner, map) {
                 members[at] = winner;
             }

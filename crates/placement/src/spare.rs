@@ -48,14 +48,14 @@ impl Changed {
         }
         let mut changed =
             Changed { placed: SmallVec::new(), members: SmallVec::new(), joiners: SmallVec::new() };
-        let now = share::additions(epoch, map.balanced, map);
-        let then = share::additions(epoch, map.next_balanced, map);
+        let now = share::shifts(epoch, map.balanced, map);
+        let then = map.next.as_ref().map(|_| share::shifts(epoch, map.next_balanced, map));
         for (group, drawn) in drawn.chunks_exact(width).enumerate() {
             let placed = share::shared(drawn, key_of(object, group, drawn), &now, map);
             let key = key_of(object, group, &placed);
             let members = replaced(&placed, key, keeps_places, &map.outs, map);
-            if let Some(next) = &map.next {
-                let later = share::shared(drawn, key_of(object, group, drawn), &then, map);
+            if let (Some(next), Some(then)) = (&map.next, &then) {
+                let later = share::shared(drawn, key_of(object, group, drawn), then, map);
                 let key = key_of(object, group, &later);
                 let later = replaced(&later, key, keeps_places, next, map);
                 let joins =

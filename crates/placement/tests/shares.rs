@@ -1,4 +1,4 @@
-//! Targets that were added take over their share of older objects, and nothing else moves.
+//! Targets that were added, or weigh more than before, take over their share of older objects, and nothing else moves.
 
 use placement::layout;
 use proptest::prelude::*;
@@ -135,5 +135,76 @@ fn shares_are_even() {
         let slack = if class == "S1" { 0.03 } else { 0.12 };
         let part = moved as f64 / all as f64;
         assert!((part - 0.25).abs() < slack, "{class}: {part} moved");
+    }
+}
+
+/// A pool in which each epoch weighs the same six targets anew.
+fn weighed(epochs: &[[u32; 6]]) -> PoolMap {
+    let mut map = map_of(&[&[1, 1, 1, 1, 1, 1]]);
+    let set = |(epoch, weights): (usize, &[u32; 6])| PlacementSet {
+        epoch: epoch as u8,
+        weights: weights.iter().enumerate().map(|(id, w)| (TargetId(id as u32), *w)).collect(),
+    };
+    map.placements = epochs.iter().enumerate().map(set).collect();
+    map
+}
+
+/// Weights change: each target has what the newest ones say, whatever epoch an object is of, and only as much moves as has to.
+#[test]
+fn shares_follow_weights() {
+    const N: u32 = 65_536;
+    let epochs = [[N, N, N, N, N, N], [3 * N, N, N, N / 2, N / 2, N], [N, N, 0, 8 * N, N, 1]];
+    let map = weighed(&epochs);
+    let part = |of: &[u32; 6], id: usize| {
+        of[id] as f64 / of.iter().map(|weight| *weight as f64).sum::<f64>()
+    };
+    for (from, to) in [(0, 1), (1, 2), (0, 2)] {
+        // Where an object was that already is as `from` says.
+        let (before, now) = (balanced(&map, from), balanced(&map, to));
+        let (mut count, mut moved) = ([0u32; 6], 0);
+        const ALL: u32 = 40_000;
+        for number in 0..ALL {
+            let oid = oid(number as u64, "S1", 0);
+            let (old, new) = (layout(oid, &before).unwrap(), layout(oid, &now).unwrap());
+            let (old, new) = (old.members(0)[0].0 as usize, new.members(0)[0].0 as usize);
+            count[new] += 1;
+            moved += (old != new) as u32;
+            if old != new && to == from + 1 {
+                let (last, next) = (&epochs[from as usize], &epochs[to as usize]);
+                assert!(
+                    part(next, old) < part(last, old),
+                    "{old} gave, and its share did not fall"
+                );
+                assert!(
+                    part(next, new) > part(last, new),
+                    "{new} took, and its share did not grow"
+                );
+            }
+        }
+        let is = |id: usize| count[id] as f64 / ALL as f64;
+        let wanted = &epochs[to as usize];
+        for id in 0..6 {
+            let (is, wanted) = (is(id), part(wanted, id));
+            assert!((is - wanted).abs() < 0.01, "target {id} of epoch {to}: {is}, wanted {wanted}");
+        }
+        if to == from + 1 {
+            let last = &epochs[from as usize];
+            let least: f64 = (0..6).map(|id| (part(wanted, id) - part(last, id)).max(0.0)).sum();
+            let moved = moved as f64 / ALL as f64;
+            assert!((moved - least).abs() < 0.01, "{moved} moved, {least} had to");
+        }
+    }
+}
+
+/// Weights that say the same in other numbers move nothing.
+#[test]
+fn the_same_shares_move_nothing() {
+    let map = weighed(&[[1, 2, 3, 4, 5, 6], [100, 200, 300, 400, 500, 600]]);
+    for (number, class) in (0..3_000).flat_map(|number| [(number, "S1"), (number, "RP_3GX")]) {
+        let oid = oid(number, class, 0);
+        let (old, new) = (layout(oid, &map).unwrap(), layout(oid, &balanced(&map, 1)).unwrap());
+        for group in 0..old.group_count() {
+            assert_eq!(old.members(group), new.members(group));
+        }
     }
 }

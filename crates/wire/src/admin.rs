@@ -53,5 +53,9 @@ pub enum AdminOp {
     /// The target has been told of all it holds: what it does not know does not exist.
     Introduced,
     /// Measure the data devices, or with `None` tell what is known. The answer has [`AdminReply::standing`](crate::versions::AdminReply).
-    Measure(Option<MeasureAsk>),
+    Measure {
+        ask: Option<MeasureAsk>,
+        /// The answer tells what this pool has there, too.
+        pool: Option<PoolId>,
+    },
 }

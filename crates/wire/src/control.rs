@@ -248,6 +248,13 @@ pub enum ControlRequest {
         /// All engines stop: none tells that it leaves.
         with_all: bool,
     },
+    /// Weigh the targets of a pool by how they stand now. When shares have changed, a placement epoch begins with them: new
+    /// objects are placed by it, older ones as soon as that is wanted ([`ControlRequest::PoolBalance`]). Reply: `Reweighed`.
+    PoolReweigh {
+        pool: Name,
+        /// Only tell what would come of it.
+        is_trial: bool,
+    },
 }
 
 impl ControlRequest {
@@ -276,6 +283,7 @@ impl ControlRequest {
                 | ControlRequest::PoolExtend { .. }
                 | ControlRequest::PoolRebuild { .. }
                 | ControlRequest::PoolBalance { .. }
+                | ControlRequest::PoolReweigh { .. }
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
@@ -299,6 +307,7 @@ impl ControlRequest {
                 | ControlRequest::PoolExtend { .. }
                 | ControlRequest::PoolRebuild { .. }
                 | ControlRequest::PoolBalance { .. }
+                | ControlRequest::PoolReweigh { .. }
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
                 | ControlRequest::TargetCaughtUp { .. }
@@ -333,6 +342,25 @@ pub enum TargetAim {
     Drain,
     /// Serve nothing: what it has is not to be used. Others get what has other copies.
     Exclude,
+}
+
+/// What share of a pool a target has, and would have by what is known now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TargetShare {
+    pub target: TargetId,
+    /// Its weight in the newest placement epoch; 0: not in it.
+    pub now: u32,
+    /// By how it stands now.
+    pub then: u32,
+}
+
+/// Answer to [`ControlRequest::PoolReweigh`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reweighed {
+    /// The shares differ by enough for a placement epoch of their own, which has begun unless it was a trial.
+    pub is_news: bool,
+    /// By target.
+    pub shares: Vec<TargetShare>,
 }
 
 /// A pool as the catalog knows it.
@@ -512,4 +540,5 @@ pub enum ControlReply {
         /// No more follow.
         is_complete: bool,
     },
+    Reweighed(Reweighed),
 }

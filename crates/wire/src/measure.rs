@@ -52,4 +52,6 @@ pub struct Standing {
     pub free_bytes: u64,
     /// `None`: not measured yet.
     pub measures: Option<Measures>,
+    /// What the pool that was named has there, index and data, bytes; 0 when none was.
+    pub used_bytes: u64,
 }

@@ -244,6 +244,12 @@ impl PoolShardStat {
         }
     }
 
+    /// What is taken of both tiers.
+    pub fn used_bytes(&self) -> u64 {
+        (self.scm_bytes + self.nvme_bytes)
+            .saturating_sub(self.scm_free_bytes + self.nvme_free_bytes)
+    }
+
     /// One of the tiers is nearly full: new files are better off elsewhere.
     pub fn is_short(&self) -> bool {
         let short = |free, bytes: u64| free < (bytes / SHORT_PART).min(SHORT_BYTES_MAX);

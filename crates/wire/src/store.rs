@@ -26,7 +26,7 @@ impl StoreStat {
     pub fn standing(&self) -> Standing {
         let data = self.devices.iter().filter(|device| device.role != DeviceRole::Scm);
         let free_bytes = data.map(|device| device.free_bytes).sum();
-        Standing { free_bytes, measures: self.measures }
+        Standing { free_bytes, measures: self.measures, used_bytes: 0 }
     }
 }
 

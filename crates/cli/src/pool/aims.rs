@@ -159,19 +159,6 @@ struct ExtendReport {
     nvme_bytes: u64,
 }
 
-pub fn balance(session: &Session, pool: &str) -> Outcome {
-    let before = super::info(session, pool)?;
-    let name = Name::Uuid(before.uuid);
-    props::run(session, ControlRequest::PoolBalance { pool: name.clone() })?;
-    let after = session.connect()?;
-    let after = after.block_on(after.pool_query(&name))?;
-    let label = &before.label;
-    session.out.done(&match after.balance_wanted > after.map.balanced {
-        true => format!("Begun. See 'azekura pool rebuild status {label} --wait'."),
-        false => format!("All targets of pool '{label}' have their share."),
-    })
-}
-
 pub fn extend(session: &Session, args: &ExtendArgs) -> Outcome {
     let before = super::info(session, &args.pool)?;
     let client = session.connect()?;

@@ -7,7 +7,7 @@
 use super::Service;
 use super::orders::{Targets, failure, order_each};
 use super::pool::{shard_order, target_ids};
-use super::weights::weigh;
+use super::weights::{next_epoch, weigh_again};
 use crate::records::{PlacementDf, PoolDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use types::{Code, Error, Result, TargetId};
@@ -105,12 +105,8 @@ impl Service {
             if last.is_some_and(is_over_all) {
                 return Ok(());
             }
-            let weights =
-                weigh(pool.record.placement, pool.record.durability, &ids, orders).await?;
-            let epoch = last.map_or(Some(0), |set| set.epoch.checked_add(1)).ok_or_else(|| {
-                let text = format!("pool '{}' has been extended 255 times", pool.record.name());
-                Error::new(Code::NoSpace, text)
-            })?;
+            let weights = weigh_again(&pool.record, &ids, orders).await?;
+            let epoch = next_epoch(&pool.record)?;
             pool.record.placements.push(PlacementDf { epoch, weights });
             pool.record.map_version += 1;
             if self.store.commit(Tx::new().replace(&pool)).await? {

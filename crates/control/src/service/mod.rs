@@ -19,6 +19,7 @@ mod orders;
 mod pool;
 mod props;
 mod resume;
+mod reweigh;
 mod snaps;
 mod stores;
 mod times;
@@ -57,6 +58,7 @@ pub struct Service {
     times: times::TimesTable,
     starts: RefCell<members::Starts>,
     missing: moves::Missing,
+    newest: reweigh::Newest,
 }
 
 /// Marks a creation as under way until dropped.
@@ -90,6 +92,7 @@ impl Service {
             times: times::TimesTable::default(),
             starts: RefCell::default(),
             missing: RefCell::default(),
+            newest: RefCell::default(),
         }
     }
 
@@ -111,6 +114,7 @@ impl Service {
             R::PoolAim { pool, targets, aim } => self.aim(&pool, &targets, aim, orders).await,
             R::PoolExtend { pool, targets } => self.pool_extend(&pool, &targets, orders).await,
             R::PoolBalance { pool } => self.balance(&pool).await,
+            R::PoolReweigh { pool, is_trial } => self.reweigh(&pool, is_trial, orders).await,
             R::PoolRebuild { pool, runs } => self.rebuild(&pool, runs).await,
             R::TargetCaughtUp { pool, target, map_version } => {
                 self.target_caught_up(pool, target, map_version, orders).await

@@ -5,7 +5,9 @@ use super::orders::{failure, order_all, order_each};
 use super::weights::weigh;
 use super::{Service, SessionId, Targets, check_stage, engine_of};
 use crate::keys;
-use crate::records::{EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, StageDf, TargetDf};
+use crate::records::{
+    BalanceDf, EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, StageDf, TargetDf,
+};
 use crate::store::{Attempts, Loaded, Tx};
 use std::collections::BTreeSet;
 use types::{Code, Durability, Error, PlacementRule, PoolId, Result, TargetId, limits, size};
@@ -47,7 +49,7 @@ impl Service {
         let targets = choose_targets(&wanted, &engines, orders)?;
         let (scm, nvme) = split(&wanted, targets.len() as u64)?;
         let ids: Vec<TargetId> = targets.iter().map(|target| target.id).collect();
-        let weighed = weigh(wanted.placement, wanted.durability, &ids, orders).await;
+        let weighed = weigh(wanted.placement, wanted.durability, &ids, None, orders).await;
         let weights = weighed.map_err(|error| error.context(format!("pool '{}'", wanted.label)))?;
         let parts = Parts { targets, weights, scm, nvme };
 
@@ -118,6 +120,7 @@ impl Service {
                 balanced: 0,
                 next_balanced: 0,
                 balance_wanted: 0,
+                balance: BalanceDf::default(),
             };
             let under_way = self.begin(Owner::Pool(id));
             let (key, uuid_key) = (keys::pool(id), keys::pool_uuid(pool.uuid));

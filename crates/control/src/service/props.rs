@@ -7,7 +7,7 @@ use super::admission;
 use super::cont::check_props;
 use super::orders::Targets;
 use crate::keys;
-use crate::records::ScrubDf;
+use crate::records::{PoolDf, ScrubDf};
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeMap;
 use types::{Code, ContProps, Error, Result, limits, size};
@@ -16,12 +16,29 @@ use wire::obj::AdminOp;
 use wire::scrub::ScrubRate;
 
 /// What can be changed of a pool.
-const POOL_PROPS: [&str; 5] =
-    ["label", admission::MAX_WRITERS, admission::MAX_READERS, admission::WEIGHTS, SCRUB];
+const POOL_PROPS: [&str; 9] = [
+    "label",
+    admission::MAX_WRITERS,
+    admission::MAX_READERS,
+    admission::WEIGHTS,
+    SCRUB,
+    PLACEMENT,
+    BALANCE,
+    BALANCE_THRESHOLD,
+    BALANCE_INTERVAL,
+];
 /// Rate of the scrubber of each target: `off` or `SIZE/s`.
 const SCRUB: &str = "scrub";
+/// What its targets are weighed by, from the next placement epoch on.
+const PLACEMENT: &str = "placement";
+/// Whether shares of targets, and data, follow by themselves: `auto` or `manual`.
+const BALANCE: &str = "balance";
+/// By how much a share has to change for that, percent.
+const BALANCE_THRESHOLD: &str = "balance_threshold";
+/// How long it stays as it is after a change, seconds.
+const BALANCE_INTERVAL: &str = "balance_interval_s";
 /// What is fixed when a pool is made.
-const POOL_FIXED: [&str; 4] = ["durability", "bytes", "scm_percent", "placement"];
+const POOL_FIXED: [&str; 3] = ["durability", "bytes", "scm_percent"];
 /// What can be changed of a container.
 const CONT_PROPS: [&str; 5] = ["label", "oclass", "dir_oclass", "file_oclass", "chunk_size"];
 /// What is fixed when a container is made.
@@ -60,7 +77,15 @@ impl Service {
                 let pool = self.ready_pool(pool).await?.record;
                 let admission = self.admission(pool.id).await?.unwrap_or_default();
                 let scrub = pool.scrub.settings().rate.to_string();
-                let mut props = vec![("label", pool.label), (SCRUB, scrub)];
+                let balance = if pool.balance.is_auto { "auto" } else { "manual" };
+                let mut props = vec![
+                    ("label", pool.label),
+                    (SCRUB, scrub),
+                    (PLACEMENT, pool.placement.to_string()),
+                    (BALANCE, balance.to_string()),
+                    (BALANCE_THRESHOLD, pool.balance.threshold_percent.to_string()),
+                    (BALANCE_INTERVAL, pool.balance.interval_s.to_string()),
+                ];
                 props.extend(admission::as_props(&admission));
                 props
             }
@@ -93,6 +118,9 @@ impl Service {
             let id = pool.record.id;
             let held = self.store.admission(id).await?;
             let wanted = admission::changed(held.as_ref(), props)?;
+            let before = (pool.record.placement, pool.record.balance);
+            set_balance(&mut pool.record, props)?;
+            let is_weighed = before != (pool.record.placement, pool.record.balance);
             let label = props.get("label").filter(|label| **label != pool.record.label);
             let mut tx = Tx::new();
             // Set again, it is sent again: so an operator mends a target that missed it.
@@ -115,7 +143,7 @@ impl Service {
                     .expect_absent(&new_key)
                     .put_number(&new_key, id.0.into())
                     .delete(old_key);
-            } else if scrubs.is_some() {
+            } else if scrubs.is_some() || is_weighed {
                 tx = tx.replace(&pool);
             } else {
                 tx = tx.expect(&pool);
@@ -127,7 +155,7 @@ impl Service {
                 };
                 tx = tx.put(keys::pool_admission(id), record);
             }
-            if label.is_none() && wanted.is_none() && scrubs.is_none() {
+            if label.is_none() && wanted.is_none() && scrubs.is_none() && !is_weighed {
                 return Ok(());
             }
             if self.store.commit(tx).await? {
@@ -188,6 +216,38 @@ impl Service {
             }
         }
     }
+}
+
+/// How shares are made, and whether they follow.
+fn set_balance(pool: &mut PoolDf, props: &BTreeMap<String, String>) -> Result<()> {
+    let named = |name: &str, value: &str, valid: &str| {
+        Error::inval(format!("property '{name}': '{value}' is not {valid}"))
+    };
+    let number = |name: &str, range: std::ops::RangeInclusive<u32>| {
+        let Some(text) = props.get(name) else { return Ok(None) };
+        let valid = format!("a number from {} to {}", range.start(), range.end());
+        let value = text.trim_end_matches('%').parse().ok().filter(|value| range.contains(value));
+        value.map(Some).ok_or_else(|| named(name, text, &valid))
+    };
+    if let Some(rule) = props.get(PLACEMENT) {
+        let parsed = rule.parse();
+        pool.placement =
+            parsed.map_err(|error: Error| error.context(format!("property '{PLACEMENT}'")))?;
+    }
+    if let Some(text) = props.get(BALANCE) {
+        pool.balance.is_auto = match text.as_str() {
+            "auto" => true,
+            "manual" => false,
+            _ => return Err(named(BALANCE, text, "'auto' or 'manual'")),
+        };
+    }
+    if let Some(percent) = number(BALANCE_THRESHOLD, 1..=1000)? {
+        pool.balance.threshold_percent = percent;
+    }
+    if let Some(seconds) = number(BALANCE_INTERVAL, 0..=31_536_000)? {
+        pool.balance.interval_s = seconds;
+    }
+    Ok(())
 }
 
 fn apply(changed: &mut ContProps, props: &BTreeMap<String, String>) -> Result<()> {

@@ -1,8 +1,9 @@
-//! Weights of a pool's targets, by what its property `placement` says. They are those of a placement epoch, and do not change
-//! with what is measured later: that would place what is there elsewhere.
+//! Weights of a pool's targets, by what its property `placement` says. They are those of a placement epoch; what is measured
+//! later makes another one (`reweigh`).
 
 use super::orders::{Targets, failure, order_each};
-use placement::{Measured, WEIGHT_NORM, score, weights};
+use crate::records::PoolDf;
+use placement::{Measured, WEIGHT_NORM, score, weights, weights_up_to};
 use types::{Code, Durability, Error, PlacementRule, Result, TargetId};
 use wire::control::ControlReply;
 use wire::measure::{MeasureAsk, Standing};
@@ -12,6 +13,8 @@ use wire::obj::AdminOp;
 const SHORT: MeasureAsk = MeasureAsk { bytes: 64 << 20, step_ms_max: 250, once: true };
 /// KB, bytes.
 const KB: u64 = 1000;
+/// Of its room in the pool a target is to get no more than this filled with what is there already, percent.
+const ROOM_PERCENT: u64 = 85;
 
 /// Has a target measure its devices.
 pub(super) async fn measure(
@@ -19,7 +22,7 @@ pub(super) async fn measure(
     ask: Option<MeasureAsk>,
     orders: &dyn Targets,
 ) -> Result<ControlReply> {
-    let reply = orders.order(target, AdminOp::Measure(ask)).await?;
+    let reply = orders.order(target, AdminOp::Measure { ask, pool: None }).await?;
     reply.standing.map(ControlReply::Standing).ok_or_else(unsaid)
 }
 
@@ -27,13 +30,15 @@ fn unsaid() -> Error {
     Error::new(Code::Proto, "the target did not say how it stands")
 }
 
-/// The weights of these targets in a new placement epoch, in their order.
+/// The weights of these targets in a new placement epoch, in their order. What `pool` has there already counts as free, for
+/// it may move; and none gets more of it than it has room for.
 ///
 /// Errors: those of a target that does not tell, or cannot be measured; and `NoSpace` when nothing is free on any.
 pub(super) async fn weigh(
     rule: PlacementRule,
     durability: Durability,
     targets: &[TargetId],
+    pool: Option<&PoolDf>,
     orders: &dyn Targets,
 ) -> Result<Vec<(TargetId, u32)>> {
     let ask = match rule {
@@ -43,29 +48,52 @@ pub(super) async fn weigh(
         PlacementRule::Capacity => None,
         PlacementRule::Score => Some(SHORT),
     };
-    let (replies, failures) =
-        order_each(orders, targets.iter().copied(), || AdminOp::Measure(ask)).await;
+    let order = || AdminOp::Measure { ask, pool: pool.map(|pool| pool.id) };
+    let (replies, failures) = order_each(orders, targets.iter().copied(), order).await;
     if !failures.is_empty() {
         let advice = "mend that, leave those targets out, or use placement 'equal'";
         return Err(failure(&format!("placement '{rule}'"), &failures, advice));
     }
-    let mut worth = Vec::with_capacity(replies.len());
+    let (mut worth, mut used) = (Vec::with_capacity(replies.len()), 0);
     for (target, reply) in replies {
         let standing = reply.standing.ok_or_else(unsaid)?;
+        used += standing.used_bytes;
         worth.push((target, worth_of(rule, durability, &standing)));
     }
     if worth.iter().all(|(_, worth)| *worth == 0) {
         let text = format!("placement '{rule}': no target has free room that counts");
         return Err(Error::new(Code::NoSpace, text));
     }
-    Ok(weights(&worth))
+    let Some(pool) = pool.filter(|_| used > 0) else { return Ok(weights(&worth)) };
+    let room = (pool.shard_scm_bytes + pool.shard_nvme_bytes) as u128;
+    let share_max = room * ROOM_PERCENT as u128 * 65_536 / 100 / used as u128;
+    Ok(weights_up_to(&worth, share_max.min(65_536) as u64))
+}
+
+/// The same for targets of a pool that is there.
+pub(super) async fn weigh_again(
+    pool: &PoolDf,
+    targets: &[TargetId],
+    orders: &dyn Targets,
+) -> Result<Vec<(TargetId, u32)>> {
+    weigh(pool.placement, pool.durability, targets, Some(pool), orders).await
+}
+
+/// The number of the next placement epoch of a pool. `NoSpace` when it has had all.
+pub(super) fn next_epoch(pool: &PoolDf) -> Result<u8> {
+    let last = pool.placements.last();
+    last.map_or(Some(0), |set| set.epoch.checked_add(1)).ok_or_else(|| {
+        let text = format!("pool '{}' has had all 256 placement epochs", pool.name());
+        Error::new(Code::NoSpace, text)
+    })
 }
 
 /// What a target is worth.
 fn worth_of(rule: PlacementRule, durability: Durability, standing: &Standing) -> u64 {
     let is_memory = durability == Durability::Memory;
     // What a pool in memory takes of a target's device is nothing, and of memory the same of all.
-    let free_kb = if is_memory { 1 } else { standing.free_bytes / KB };
+    let free_bytes = standing.free_bytes.saturating_add(standing.used_bytes);
+    let free_kb = if is_memory { 1 } else { free_bytes / KB };
     let (PlacementRule::Score, Some(measures)) = (rule, standing.measures) else { return free_kb };
     let (read, write) = match is_memory {
         true => (measures.memory, measures.memory),

@@ -1,10 +1,12 @@
 //! Weights of targets by what was measured of them: the property `placement`.
 
 use crate::fake::{GIB, System, label};
+use futures_executor::block_on;
 use std::collections::BTreeMap;
-use types::{Code, Durability, PlacementRule, TargetId};
-use wire::control::{ControlReply, ControlRequest as R, PoolInfo, Subject};
-use wire::measure::{MeasureAsk, Standing};
+use std::time::Duration;
+use types::{Code, Durability, PlacementRule, Rank, TargetId};
+use wire::control::{ControlReply, ControlRequest as R, PoolInfo, Reweighed, Subject};
+use wire::measure::{MeasureAsk, Measures, Speed, Standing};
 
 fn wanted(name: &str, placement: PlacementRule, durability: Durability, targets: &[u32]) -> R {
     R::PoolCreate {
@@ -30,7 +32,7 @@ fn weights(pool: &PoolInfo) -> Vec<u32> {
 
 fn give_room(system: &System, free: &[u64]) {
     for (id, &free_bytes) in (0..).zip(free) {
-        let standing = Standing { free_bytes, measures: None };
+        let standing = Standing { free_bytes, measures: None, used_bytes: 0 };
         system.targets.standings.borrow_mut().insert(TargetId(id), standing);
     }
 }
@@ -59,7 +61,7 @@ fn targets_are_weighed_by_room_or_by_room_and_speed() {
 }
 
 #[test]
-fn what_was_measured_later_changes_no_pool_that_is_there() {
+fn what_was_measured_later_changes_no_pool_by_itself() {
     let system = System::new(2);
     give_room(&system, &[GIB; 4]);
     let request = wanted("tank", PlacementRule::Score, Durability::Wal, &[0, 1]);
@@ -94,9 +96,155 @@ fn what_cannot_be_weighed_makes_no_pool() {
         system.targets.broken.borrow_mut().clear();
     }
     assert!(system.pools().is_empty());
-    // It is fixed when the pool is made.
+}
+
+fn set(system: &System, props: &[(&str, &str)]) {
+    let props = props.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    system.run(R::SetProps { subject: Subject::Pool(label("tank")), props }).unwrap();
+}
+
+fn reweigh(system: &System, is_trial: bool) -> Reweighed {
+    match system.run(R::PoolReweigh { pool: label("tank"), is_trial }).unwrap() {
+        ControlReply::Reweighed(reweighed) => reweighed,
+        _ => panic!("not shares"),
+    }
+}
+
+/// How a target stands: what is free, what the pool has there, and how fast it is.
+fn stands(system: &System, target: u32, free_bytes: u64, used_bytes: u64, kb_s: u64) {
+    let speed = Speed { kb_s, kb_s_min: kb_s, kb_s_max: kb_s };
+    let measures = Some(Measures { read: speed, write: speed, ..Measures::default() });
+    let standing = Standing { free_bytes, measures, used_bytes };
+    system.targets.standings.borrow_mut().insert(TargetId(target), standing);
+}
+
+fn pool_now(system: &System) -> PoolInfo {
+    system.pools()[0].clone()
+}
+
+#[test]
+fn an_administrator_has_targets_weighed_again() {
+    let system = System::new(2);
+    (0..4).for_each(|id| stands(&system, id, GIB, 0, 1000));
+    let before = made(&system, wanted("tank", PlacementRule::Score, Durability::Wal, &[]));
+    assert_eq!(weights(&before), [65_536; 4]);
+    assert!(!reweigh(&system, false).is_news, "nothing has changed");
+    // What the pool has there itself makes no target worth less: it may move.
+    (0..4).for_each(|id| stands(&system, id, GIB - (64 << 20), 64 << 20, 1000));
+    assert!(!reweigh(&system, false).is_news);
+    // One decays.
+    stands(&system, 3, GIB - (64 << 20), 64 << 20, 100);
+    let trial = reweigh(&system, true);
+    assert!(trial.is_news);
+    assert_eq!(pool_now(&system).map, before.map, "a trial changes nothing");
+    let done = reweigh(&system, false);
+    assert_eq!(done, trial);
+    let map = pool_now(&system).map;
+    assert_eq!(map.placements.len(), 2);
+    assert_eq!(map.placements[0], before.map.placements[0], "older objects stay");
+    let then: Vec<(TargetId, u32)> =
+        done.shares.iter().map(|share| (share.target, share.then)).collect();
+    assert_eq!(map.placements[1].weights, then);
+    assert_eq!(then[0].1 / then[3].1, 10);
+    assert_eq!((map.balanced, pool_now(&system).balance_wanted), (0, 0), "nothing moves yet");
+    assert!(!reweigh(&system, false).is_news, "asked again");
+    // By another rule.
+    set(&system, &[("placement", "equal")]);
+    assert!(reweigh(&system, false).is_news);
+    assert_eq!(pool_now(&system).map.placements[2].weights, before.map.placements[0].weights);
+}
+
+/// The one target that is fast has no room for what it would be worth.
+#[test]
+fn no_target_gets_more_than_it_has_room_for() {
+    let system = System::new(2);
+    // Each has a quarter of a GiB of the pool, and it is half full.
+    (0..4).for_each(|id| stands(&system, id, 100 * GIB, 128 << 20, 1000));
+    made(&system, wanted("tank", PlacementRule::Score, Durability::Wal, &[]));
+    stands(&system, 0, 100 * GIB, 128 << 20, 100_000);
+    let shares = reweigh(&system, true).shares;
+    let whole: u64 = shares.iter().map(|share| share.then as u64).sum();
+    let part = shares[0].then as f64 / whole as f64;
+    // 85 % of a quarter of a GiB, of half a GiB.
+    assert!((part - 0.425).abs() < 0.01, "{part}");
+}
+
+#[test]
+fn shares_follow_by_themselves_where_a_pool_says_so() {
+    let system = System::new(2);
+    (0..4).for_each(|id| stands(&system, id, GIB, 0, 1000));
+    made(&system, wanted("tank", PlacementRule::Score, Durability::Wal, &[]));
+    let look = |seconds: u64| {
+        let now = Duration::from_secs(seconds);
+        block_on(system.service.follow_worth(now, &*system.targets)).unwrap();
+        pool_now(&system).map.placements.len()
+    };
+    stands(&system, 3, GIB, 0, 100);
+    assert_eq!(look(0), 1, "nobody said so");
+    set(&system, &[("balance", "auto"), ("balance_threshold", "20%")]);
+    assert_eq!((look(1000), look(1599)), (1, 1), "not long enough as it is");
+    assert_eq!(look(1600), 2);
+    assert_eq!(pool_now(&system).balance_wanted, 1, "data follow");
+    // While they do, and for a time after that, it stays as it is; so does it where one is missing or leaves.
+    stands(&system, 3, GIB, 0, 1000);
+    assert_eq!(look(4000), 2, "data are still on their way");
+    let after = Some(Duration::from_secs(60));
+    block_on(system.service.stand_in(Duration::ZERO, after, &*system.targets)).unwrap();
+    let pool = pool_now(&system);
+    for target in &pool.map.targets {
+        let map_version = pool.map.version;
+        let joined = R::TargetJoined { pool: pool.id, target: target.id, map_version };
+        system.run(joined).unwrap();
+    }
+    assert_eq!(pool_now(&system).map.balanced, 1);
+    system.targets.away.borrow_mut().insert(Rank(1));
+    block_on(system.service.engine_is_silent(Rank(1), "gone", true, &*system.targets)).unwrap();
+    assert_eq!(look(9000), 2, "one is missing");
+    system.targets.away.borrow_mut().clear();
+    let system = System::new(2);
+    (0..4).for_each(|id| stands(&system, id, GIB, 0, 1000));
+    made(&system, wanted("tank", PlacementRule::Score, Durability::Wal, &[]));
+    set(&system, &[("balance", "auto"), ("balance_interval_s", "0")]);
+    let look = || {
+        block_on(system.service.follow_worth(Duration::ZERO, &*system.targets)).unwrap();
+        pool_now(&system).map.placements.len()
+    };
+    // Noise moves nothing.
+    for kb_s in [1100, 950, 1140, 890] {
+        stands(&system, 2, GIB, 0, kb_s);
+        assert_eq!(look(), 1, "{kb_s}");
+    }
+    stands(&system, 2, GIB, 0, 1300);
+    assert_eq!(look(), 2);
+}
+
+#[test]
+fn targets_that_were_added_get_their_share_by_themselves() {
+    let system = System::new(2);
+    made(&system, wanted("tank", PlacementRule::Equal, Durability::Wal, &[0, 1]));
+    set(&system, &[("balance", "auto")]);
+    made(&system, R::PoolExtend { pool: label("tank"), targets: Vec::new() });
+    assert_eq!(pool_now(&system).balance_wanted, 0);
+    block_on(system.service.follow_worth(Duration::ZERO, &*system.targets)).unwrap();
+    assert_eq!(pool_now(&system).balance_wanted, 1);
+}
+
+#[test]
+fn wrong_settings_of_balance_change_nothing() {
+    let system = System::new(1);
     made(&system, wanted("tank", PlacementRule::Equal, Durability::Wal, &[]));
-    let props = BTreeMap::from([("placement".to_string(), "score".to_string())]);
-    let change = R::SetProps { subject: Subject::Pool(label("tank")), props };
-    assert_eq!(system.fails(change, "fixed"), Code::Inval);
+    for (name, value, text) in [
+        ("placement", "speed", "placement"),
+        ("balance", "on", "'auto' or 'manual'"),
+        ("balance_threshold", "0", "a number from 1 to 1000"),
+        ("balance_interval_s", "1h", "a number from 0"),
+    ] {
+        let props = BTreeMap::from([
+            ("label".to_string(), "other".to_string()),
+            (name.to_string(), value.to_string()),
+        ]);
+        let change = R::SetProps { subject: Subject::Pool(label("tank")), props };
+        assert_eq!(system.fails(change, text), Code::Inval, "{name}={value}");
+    }
+    assert_eq!(pool_now(&system).label, "tank");
 }

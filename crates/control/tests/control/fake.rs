@@ -119,7 +119,7 @@ impl FakeTargets {
                 return Ok(AdminReply { incarnation, ..AdminReply::default() });
             }
             AdminOp::Introduced => {}
-            AdminOp::Measure(ask) => {
+            AdminOp::Measure { ask, .. } => {
                 let mut standings = self.standings.borrow_mut();
                 let standing = standings.entry(target).or_default();
                 if let Some(ask) = ask

@@ -2,13 +2,16 @@
 
 use client::{ArrayObj, Client, Container, KvObj};
 use engine::StoreConfig;
+use env::DiskFaults;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{ContLayout, ContProps, Durability, ObjType, Oid, PlacementRule, Rank, Result};
+use types::{
+    ContLayout, ContProps, Durability, ObjClass, ObjType, Oid, PlacementRule, Rank, Result,
+};
 use uuid::Uuid;
-use wire::control::{ControlRequest, Name, OpenMode, TargetAim};
+use wire::control::{ControlRequest, Name, OpenMode, Subject, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::{Cond, Recx};
 
@@ -552,6 +555,93 @@ fn engines_come_and_go_while_shares_move() {
             for oid in work.oids() {
                 let leftover = members::leftover(&client, &cont, oid).await.unwrap();
                 assert_eq!(leftover, None, "{context}");
+            }
+        });
+    }
+}
+
+/// Weights follow what targets are worth, and data the weights, by themselves: rooms of engines shrink and grow beside those that write,
+/// and engines die.
+#[test]
+fn data_follow_what_targets_are_worth() {
+    for seed in seeds(6) {
+        let cluster = cluster(seed, 4, 1, 4);
+        let room = |gib: [u64; 4]| {
+            for (at, gib) in gib.into_iter().enumerate() {
+                let disk = cluster.world().disk(&Cluster::engine_name(at));
+                disk.set_faults(DiskFaults { space_bytes: gib << 30, ..DiskFaults::default() });
+            }
+        };
+        room([64; 4]);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let create = ControlRequest::PoolCreate {
+                label: "p".into(),
+                bytes: 1 << 30,
+                scm_percent: 20,
+                durability: Durability::Wal,
+                targets: Vec::new(),
+                placement: PlacementRule::Capacity,
+            };
+            client.pool_create(create).await.unwrap();
+            let name = || Name::Label("p".into());
+            let props = [("balance", "auto"), ("balance_interval_s", "5")];
+            let props = props.map(|(name, value)| (name.to_string(), value.to_string())).into();
+            let subject = Subject::Pool(name());
+            client.control(&ControlRequest::SetProps { subject, props }).await.unwrap();
+            let pool = client.pool_open(&name(), OpenMode::ReadWrite).await.unwrap();
+            let props = ContProps::default();
+            pool.cont_create("c", Uuid::nil(), props, BTreeMap::new()).await.unwrap();
+            let cont = open(&client).await.unwrap();
+            let mut work = Work::with_single(&cont);
+            work.kvs.extend((30..90).map(|number| kv(&cont, "S1", number)));
+            work.arrays.push(array(&cont, "EC_2P1GX", 90));
+            work.go_on(0).await;
+            let env = cluster.world().node("trouble");
+            let mut round = 1;
+            for (epoch, gib) in [(1, [64, 8, 64, 64]), (2, [64, 64, 192, 16])] {
+                room(gib);
+                let context = format!("seed {seed}, epoch {epoch}");
+                let lost = (seed % 2 == 1).then(|| (env.random_u64() % 4) as usize);
+                for _ in 0..3 {
+                    env.sleep(Duration::from_millis(env.random_u64() % 20_000)).await;
+                    if let Some(lost) = lost {
+                        cluster.kill_engine(lost);
+                        env.sleep(Duration::from_millis(env.random_u64() % 9_000)).await;
+                        cluster.start_engine(lost).await.unwrap();
+                    }
+                    work.go_on(round).await;
+                    work.check(&format!("{context}, round {round}")).await;
+                    round += 1;
+                }
+                let is_done = |map: &PoolMap| map.balanced == epoch && map.next.is_none();
+                let lacking = members::await_map(&client, is_done).await.unwrap();
+                assert_eq!(lacking, None, "{context}");
+                assert_eq!(members::await_whole(&client).await.unwrap(), None, "{context}");
+                work.check(&context).await;
+                work.compare(&client, &cont, &context).await;
+                // Of single members, which go one by one, as many are on each as it has of all room.
+                let map = members::newest_map(&client).await.unwrap();
+                let s1: ObjClass = "S1".parse().unwrap();
+                let single = work.oids().into_iter().filter(|oid| oid.class().unwrap() == s1);
+                let mut count = [0u64; 4];
+                for oid in single {
+                    let layout = placement::layout(oid, &map).unwrap();
+                    count[map.target(layout.targets()[0]).unwrap().rank.0 as usize] += 1;
+                }
+                let (all, whole) = (count.iter().sum::<u64>(), gib.iter().sum::<u64>());
+                for (count, gib) in count.into_iter().zip(gib) {
+                    let wanted = all * gib / whole;
+                    assert!(
+                        count.abs_diff(wanted) * 4 < all,
+                        "{context}: {count} of {all} for {gib} of {whole}"
+                    );
+                }
+            }
+            env.sleep(Duration::from_secs(5)).await;
+            for oid in work.oids() {
+                let leftover = members::leftover(&client, &cont, oid).await.unwrap();
+                assert_eq!(leftover, None, "seed {seed}");
             }
         });
     }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use wire::control::{
     ContAsk, ContInfo, ControlReply, ControlRequest, EngineState, Evict, JoinInfo, Member,
     MemberState, Name, OpenMode, PoolInfo, SnapInfo, SnapName, Subject, SystemInfo, TargetAim,
+    TargetShare,
 };
 use wire::map::{
     DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
@@ -137,6 +138,7 @@ fn requests(visitor: &mut impl Visitor) {
     request("pool_extend", PoolExtend { pool: pool.clone(), targets: vec![TargetId(9)] });
     request("pool_rebuild", PoolRebuild { pool: pool.clone(), runs: false });
     request("pool_balance", PoolBalance { pool: pool.clone() });
+    request("pool_reweigh", PoolReweigh { pool: pool.clone(), is_trial: true });
     request("pool_reset_target", PoolResetTarget { pool, target: TargetId(3) });
     let why = "a bad fan".to_string();
     request("system_exclude", SystemExclude { rank: Rank(2), why });
@@ -234,7 +236,12 @@ fn replies(visitor: &mut impl Visitor) {
     let (message_bytes, message_bytes_max) = (4096, 1 << 30);
     reply("engine", Engine(EngineState { message_bytes, message_bytes_max, is_exposed: true }));
     let measures = Some(super::obj::measures());
-    reply("standing", Standing(wire::measure::Standing { free_bytes: 16, measures }));
+    reply(
+        "standing",
+        Standing(wire::measure::Standing { free_bytes: 16, measures, used_bytes: 17 }),
+    );
+    let shares = vec![TargetShare { target: TargetId(8), now: 65_536, then: 19 }];
+    reply("reweighed", Reweighed(wire::control::Reweighed { is_news: true, shares }));
     reply("joined", Joined { rank: Rank(2), targets: vec![TargetId(8)], system: uuid(6) });
     reply(
         "system",

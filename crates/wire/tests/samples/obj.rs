@@ -384,13 +384,13 @@ fn admin(visitor: &mut impl Visitor) {
         let op = AdminOp::SetVersions { pool: POOL, cont: CONT, versions };
         order(&format!("set_versions.{name}"), op);
     }
-    order("measure", AdminOp::Measure(Some(measure_ask())));
+    order("measure", AdminOp::Measure { ask: Some(measure_ask()), pool: Some(POOL) });
     let reply = AdminReply {
         epoch: Epoch(78),
         under_way: true,
         incarnation: 79,
         is_unsure: true,
-        standing: Some(Standing { free_bytes: 80, measures: Some(measures()) }),
+        standing: Some(Standing { free_bytes: 80, measures: Some(measures()), used_bytes: 81 }),
     };
     visitor.message("admin_reply", Reply::Ok(reply));
 }

@@ -1,0 +1,111 @@
+//! `azekura pool balance`: shares of targets by what they are worth now, and what is there moved to where these say.
+
+use crate::exit::Outcome;
+use crate::props::{self, wrong_reply};
+use crate::session::Session;
+use clap::Args;
+use serde::Serialize;
+use wire::control::{ControlReply, ControlRequest, Name};
+
+/// Which pool, and how.
+#[derive(Args, Debug)]
+pub struct BalanceArgs {
+    /// Label or UUID
+    pool: String,
+    /// Show what the shares would be, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Leave weights as they are: only what has not its place yet moves
+    #[arg(long, conflicts_with = "dry_run")]
+    keep_weights: bool,
+}
+
+/// What `--json` has.
+#[derive(Serialize)]
+struct BalanceReport {
+    pool: String,
+    dry_run: bool,
+    /// Shares of new objects have changed, or would.
+    has_new_shares: bool,
+    /// Data move, or would.
+    moves: bool,
+    shares: Vec<ShareReport>,
+    /// Of what is placed by the newest shares, as much as would move, percent.
+    moved_percent: f64,
+}
+
+#[derive(Serialize)]
+struct ShareReport {
+    target: u32,
+    rank: Option<u32>,
+    /// Of the pool, percent.
+    now_percent: f64,
+    then_percent: f64,
+}
+
+pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
+    let before = super::info(session, &args.pool)?;
+    let name = Name::Uuid(before.uuid);
+    let mut report = BalanceReport {
+        pool: before.label.clone(),
+        dry_run: args.dry_run,
+        has_new_shares: false,
+        moves: false,
+        shares: Vec::new(),
+        moved_percent: 0.0,
+    };
+    if !args.keep_weights {
+        let request = ControlRequest::PoolReweigh { pool: name.clone(), is_trial: args.dry_run };
+        let ControlReply::Reweighed(reweighed) = props::run(session, request)? else {
+            return Err(wrong_reply().into());
+        };
+        report.has_new_shares = reweighed.is_news;
+        let (mut now, mut then) = (0.0, 0.0);
+        for share in &reweighed.shares {
+            now += share.now as f64;
+            then += share.then as f64;
+        }
+        let percent = |weight: u32, whole: f64| weight as f64 * 100.0 / whole.max(1.0);
+        for share in &reweighed.shares {
+            let rank = before.map.target(share.target).map(|target| target.rank.0);
+            report.shares.push(ShareReport {
+                target: share.target.0,
+                rank,
+                now_percent: percent(share.now, now),
+                then_percent: percent(share.then, then),
+            });
+        }
+        let gain = |share: &ShareReport| (share.then_percent - share.now_percent).max(0.0);
+        report.moved_percent = report.shares.iter().map(gain).sum();
+    }
+    if args.dry_run {
+        let newest = before.map.placements.last().map_or(0, |set| set.epoch);
+        report.moves = report.has_new_shares || before.map.balanced < newest;
+    } else {
+        props::run(session, ControlRequest::PoolBalance { pool: name.clone() })?;
+        let client = session.connect()?;
+        let after = client.block_on(client.pool_query(&name))?;
+        report.moves = after.balance_wanted > after.map.balanced;
+    }
+    session.out.show(&report, |out| {
+        if report.has_new_shares {
+            writeln!(out, "{:>6} {:>6} {:>10} {:>10}", "TARGET", "RANK", "SHARE", "THEN")?;
+            for share in &report.shares {
+                let rank = share.rank.map_or("-".into(), |rank| rank.to_string());
+                let (now, then) = (share.now_percent, share.then_percent);
+                writeln!(out, "{:>6} {rank:>6} {now:>8.1} % {then:>8.1} %", share.target)?;
+            }
+        }
+        let label = &report.pool;
+        match (report.dry_run, report.moves, report.has_new_shares) {
+            (true, true, true) => {
+                writeln!(out, "About {:.1} % of pool '{label}' would move.", report.moved_percent)
+            }
+            (true, true, false) => writeln!(out, "Targets that were added would get their share."),
+            (false, true, _) => {
+                writeln!(out, "Begun. See 'azekura pool rebuild status {label} --wait'.")
+            }
+            (_, false, _) => writeln!(out, "All targets of pool '{label}' have their share."),
+        }
+    })
+}
