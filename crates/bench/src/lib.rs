@@ -26,6 +26,7 @@ pub mod suite;
 pub mod svg;
 mod table;
 mod verify;
+pub mod weighted;
 mod worker;
 
 pub use crew::Phase;

@@ -7,6 +7,7 @@ mod access_paths;
 mod ioc;
 mod s4;
 mod store;
+mod weighted;
 
 use crate::exit::{Failure, Outcome};
 use crate::session::{Session, absolute};
@@ -34,6 +35,7 @@ enum BenchVerb {
     AccessPaths(access_paths::AccessPathsArgs),
     Store(store::StoreArgs),
     S4(s4::S4Args),
+    Weighted(weighted::WeightedArgs),
     #[command(hide = true)]
     Suite(SuiteArgs),
 }
@@ -217,6 +219,7 @@ pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
         BenchVerb::AccessPaths(args) => access_paths::run(session, args),
         BenchVerb::Store(args) => store::run(session, args),
         BenchVerb::S4(args) => s4::run(session, args),
+        BenchVerb::Weighted(args) => weighted::run(session, args),
         BenchVerb::Suite(args) => run_suite(session, args),
     }
 }

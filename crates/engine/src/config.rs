@@ -23,6 +23,7 @@
 //! [[target]]
 //! scm = "/mnt/pmem0/azekura"            # index and log
 //! cores = [2]                           # its thread runs on these only (default: on any)
+//! rate_max = "200MiB"                   # most that it reads and writes a second (default: no limit)
 //!
 //! [[target]]
 //! scm = "/mnt/pmem1/azekura"
@@ -185,6 +186,9 @@ pub struct TargetConfig {
     /// Cores that the target's thread runs on; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<usize>,
+    /// Most that it reads and writes of its devices, bytes a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_max: Option<Bytes>,
 }
 
 impl TargetConfig {
@@ -200,6 +204,8 @@ fn default_listen() -> String {
 
 /// Least memory for the index of a target, bytes.
 const METADATA_CACHE_MIN: u64 = 1 << 20;
+/// Least that the devices of a target may be held to, bytes a second.
+const RATE_MAX_MIN: u64 = 1 << 20;
 /// Least memory for messages, bytes: a quarter of it holds a few of the largest.
 const MESSAGE_MEMORY_MIN: u64 = 64 << 20;
 /// Seconds without an answer after which an engine is down.
@@ -235,6 +241,10 @@ impl EngineConfig {
                 vos::INLINE_BYTES_MIN,
                 vos::INLINE_BYTES_LIMIT
             )));
+        }
+        let mut rates = self.targets.iter().filter_map(|target| target.rate_max);
+        if rates.any(|rate| rate.0 < RATE_MAX_MIN) {
+            return Err(Error::inval("rate_max must be at least 1MiB"));
         }
         if self.metadata_cache() < METADATA_CACHE_MIN {
             return Err(Error::inval("metadata_cache must be at least 1MiB"));
@@ -533,6 +543,7 @@ mod tests {
     fn a_configuration_survives_its_own_text() {
         let mut config = config(3, 2);
         config.targets[1].cores = vec![0, 3];
+        config.targets[1].rate_max = Some(Bytes(2 << 20));
         assert_eq!(config.inline_bytes_max(), 8192);
         let text = toml::to_string(&config).unwrap();
         assert_eq!(EngineConfig::parse(&text, "x").unwrap(), config);

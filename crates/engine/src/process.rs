@@ -315,6 +315,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
                 aggregate: config.store.aggregation.unwrap_or(true),
                 discard: config.store.discard,
                 metadata_cache: config.metadata_cache(),
+                bytes_per_s_max: config.targets[number].rate_max.map(|rate| rate.0),
             },
             host: host.clone(),
             token: token.clone(),

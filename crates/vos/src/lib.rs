@@ -46,6 +46,7 @@ pub mod offline;
 mod openers;
 mod ordered;
 mod overlay;
+mod paced;
 mod pages;
 mod payload;
 mod record;

@@ -28,6 +28,7 @@ use crate::Lsn;
 use crate::arena::Arena;
 use crate::contents::Contents;
 use crate::loans::Loans;
+use crate::paced;
 use crate::pages::PageStore;
 use crate::payload::{Core, Medium};
 use crate::recovery::Recovery;
@@ -113,6 +114,8 @@ pub struct StoreOptions {
     /// Memory for the index of all durable shards together, bytes as the index tier counts them:
     /// what is more is forgotten and read back when it is used. Memory shards are all in memory.
     pub metadata_cache: u64,
+    /// Most that is read and written of the devices, bytes a second; `None`: as much as they do.
+    pub bytes_per_s_max: Option<u64>,
 }
 
 /// Least [`StoreOptions::inline_bytes_max`].
@@ -128,6 +131,7 @@ impl Default for StoreOptions {
             aggregate: true,
             discard: None,
             metadata_cache: METADATA_CACHE_DEFAULT,
+            bytes_per_s_max: None,
         }
     }
 }
@@ -176,7 +180,10 @@ impl Store {
                 options.inline_bytes_max
             )));
         }
-        let disk = env.disk();
+        let disk = match options.bytes_per_s_max {
+            Some(rate) => paced::at_most(env, env.disk(), rate),
+            None => env.disk(),
+        };
         let places = tier::open(env, &disk, devices, Mode::Serve(options.owner)).await?;
         Store::open_on(env, places, options).await
     }

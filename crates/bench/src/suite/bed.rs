@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use types::{Code, ContLayout, ContProps, Durability, Error, Result, TargetId};
+use types::{Code, ContLayout, ContProps, Durability, Error, PlacementRule, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
 
@@ -23,6 +23,25 @@ pub struct Size {
     pub engines: u32,
     /// Of each engine.
     pub targets: u32,
+}
+
+/// A pool with a file system in it.
+pub struct Files {
+    pub label: String,
+    pub bytes: u64,
+    /// On the first target only.
+    pub one_target: bool,
+    pub placement: PlacementRule,
+    /// How many engines may be lost.
+    pub rd_fac: u8,
+}
+
+impl Files {
+    /// On all targets, which count alike; without copies.
+    pub fn new(label: &str, bytes: u64) -> Files {
+        let (label, placement) = (label.to_string(), PlacementRule::default());
+        Files { label, bytes, one_target: false, placement, rd_fac: 0 }
+    }
 }
 
 /// A running system and a directory beside it for the yardstick.
@@ -49,6 +68,17 @@ impl Bed {
 
     /// The same of another size.
     pub fn start_of(size: Size, dir: &Path, binary: &Path, durability: Durability) -> Result<Bed> {
+        Bed::start_held(size, &[], dir, binary, durability)
+    }
+
+    /// The same with targets that read and write no more than so many bytes a second, in turn; none: as fast as they are.
+    pub fn start_held(
+        size: Size,
+        rates_max: &[u64],
+        dir: &Path,
+        binary: &Path,
+        durability: Durability,
+    ) -> Result<Bed> {
         let root = dir.join(format!("azekura-bench-{}", std::process::id()));
         std::fs::create_dir(&root)
             .map_err(|error| Error::io(format!("making {}", root.display()), error))?;
@@ -65,7 +95,10 @@ impl Bed {
         let (engines, targets) = (size.engines.to_string(), size.targets.to_string());
         let kept = durability.to_string();
         let numbers = ["--engines", &engines, "--targets", &targets];
-        bed.command(&[&["up"], &numbers[..], &["--durability", &kept]].concat())?;
+        let rates: Vec<String> = rates_max.iter().map(u64::to_string).collect();
+        let (rates, has_rates) = (rates.join(","), !rates.is_empty());
+        let held = if has_rates { &["--rate-max", &rates][..] } else { &[] };
+        bed.command(&[&["up"], &numbers[..], &["--durability", &kept], held].concat())?;
         bed.up_seconds = before.elapsed().as_secs_f64();
         let address = SystemAddress::from_dir(&bed.system_dir())?;
         let client = Client::connect(ConnectOptions::new(address))?;
@@ -103,15 +136,20 @@ impl Bed {
 
     /// Makes a pool of `bytes` on all targets, or on the first only, with a file system in it.
     pub fn make_files(&self, label: &str, bytes: u64, one_target: bool) -> Result<Where> {
+        self.make(&Files { one_target, ..Files::new(label, bytes) })
+    }
+
+    /// Makes a pool with a file system in it.
+    pub fn make(&self, files: &Files) -> Result<Where> {
         let client = self.client()?;
-        let targets = match one_target {
+        let targets = match files.one_target {
             true => self.targets.iter().take(1).copied().collect(),
             false => Vec::new(),
         };
         let pool = ControlRequest::PoolCreate {
-            placement: types::PlacementRule::default(),
-            label: label.to_string(),
-            bytes,
+            placement: files.placement,
+            label: files.label.clone(),
+            bytes: files.bytes,
             scm_percent: SCM_PERCENT,
             durability: self.durability,
             targets,
@@ -120,9 +158,18 @@ impl Bed {
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         client.block_on(async {
             client.pool_create(pool).await?;
-            let name = Name::Label(label.to_string());
+            let name = Name::Label(files.label.clone());
             let pool = client.pool_open(&name, OpenMode::ReadWrite).await?;
-            let props = ContProps { layout: ContLayout::Posix, ..ContProps::default() };
+            let (layout, rd_fac) = (ContLayout::Posix, files.rd_fac);
+            let base = ContProps::default();
+            let props = ContProps {
+                layout,
+                rd_fac,
+                oclass: base.oclass.at_least(rd_fac),
+                dir_oclass: base.dir_oclass.at_least(rd_fac),
+                file_oclass: base.file_oclass.at_least(rd_fac),
+                ..base
+            };
             pool.cont_create("files", Uuid::nil(), props, BTreeMap::new()).await?;
             let cont = pool.cont_open(&Name::Label("files".into()), OpenMode::ReadWrite).await?;
             Dfs::format(&cont, &FormatOptions { mode: 0o755, uid, gid }).await?;
@@ -130,7 +177,7 @@ impl Bed {
         })?;
         Ok(Where::Dfs {
             system: self.system_dir().display().to_string(),
-            pool: label.to_string(),
+            pool: files.label.clone(),
             cont: "files".to_string(),
             dir: "/bench".to_string(),
             tcp_only: false,

@@ -4,7 +4,7 @@
 //! directory either has it or holds nothing of ours; files appear whole (written beside, then renamed).
 
 use client::{SystemEngine, SystemFile};
-use engine::{CatalogConfig, CatalogKind, EngineConfig, StoreConfig, TargetConfig};
+use engine::{Bytes, CatalogConfig, CatalogKind, EngineConfig, StoreConfig, TargetConfig};
 use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -37,6 +37,9 @@ pub struct Setup {
     /// Each target's thread is bound to a core.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pin_targets: bool,
+    /// Most that the targets of each engine read and write a second, bytes, one after the other and again from the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates_max: Vec<u64>,
     /// The catalog is in an etcd of the system's own: its addresses for clients and for members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<[String; 2]>,
@@ -45,7 +48,20 @@ pub struct Setup {
 impl Setup {
     /// A system whose targets run on any core.
     pub fn new(engines: u32, targets: u32, durability: Durability) -> Setup {
-        Setup { format: FORMAT, engines, targets, durability, pin_targets: false, etcd: None }
+        Setup {
+            format: FORMAT,
+            engines,
+            targets,
+            durability,
+            pin_targets: false,
+            rates_max: Vec::new(),
+            etcd: None,
+        }
+    }
+
+    /// The most that a target of each engine reads and writes a second, bytes.
+    fn rate_max(&self, target: u32) -> Option<u64> {
+        self.rates_max.iter().cycle().nth(target as usize).copied()
     }
 
     /// The core of a target, counted over all engines: one each, again from the first when
@@ -244,6 +260,7 @@ impl SystemDir {
         let target = |at| TargetConfig {
             device: Some(dir.join(format!("target{at}"))),
             cores: setup.core(index, at).into_iter().collect(),
+            rate_max: setup.rate_max(at).map(Bytes),
             ..TargetConfig::default()
         };
         let targets = (0..setup.targets).map(target).collect();

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::process::Child;
 use std::time::{Duration, Instant};
 use transport::Address;
-use types::{Code, Durability, Error, Result};
+use types::{Code, Durability, Error, Result, size};
 
 /// Most engines and targets of one machine; more is a slip of the finger.
 const ENGINES_MAX: u32 = 64;
@@ -50,6 +50,10 @@ pub struct UpArgs {
     /// Keep the catalog in an etcd of the system's own, to try that out [later: as made]
     #[arg(long)]
     etcd: bool,
+    /// Most that the targets of each engine read and write a second, one after the other and again from the first: to try out devices of
+    /// different speed [later: as made]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE", value_parser = size::parse)]
+    rate_max: Vec<u64>,
     /// Seconds to wait for the engines
     #[arg(long = "wait", value_name = "SECONDS", default_value_t = 30)]
     wait_s: u64,
@@ -88,6 +92,7 @@ pub fn run(session: &Session, args: &UpArgs) -> Outcome {
         }
         None => system.make(Setup {
             pin_targets: args.pin_targets,
+            rates_max: args.rate_max.clone(),
             etcd: if args.etcd { Some(etcd::choose_addresses()?) } else { None },
             ..Setup::new(
                 args.engines.unwrap_or(1),
@@ -171,7 +176,8 @@ fn check_unchanged(system: &SystemDir, setup: &Setup, args: &UpArgs) -> Result<(
     let differs = args.targets.is_some_and(|targets| targets != setup.targets)
         || args.durability.is_some_and(|durability| durability != setup.durability)
         || args.etcd && setup.etcd.is_none()
-        || args.pin_targets && !setup.pin_targets;
+        || args.pin_targets && !setup.pin_targets
+        || !args.rate_max.is_empty() && args.rate_max != setup.rates_max;
     if differs {
         return Err(Error::inval(format!(
             "the system at {} was made with --engines {} --targets {} --durability {}{}{}; \
