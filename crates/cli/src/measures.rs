@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use types::TargetId;
-use wire::measure::{Measures, Speed, Standing};
+use wire::measure::{Measures, Past, Speed, Standing};
 
 /// What is known of a target.
 #[derive(Serialize)]
@@ -37,6 +37,8 @@ struct MeasuresReport {
     random_reads_s: u64,
     random_writes_s: u64,
     memory: Speed,
+    /// What the devices did before they became slow, KB/s; `null`: they did not.
+    past: Option<Past>,
     /// `null`: not known; it does not count in the score.
     network_kb_s: Option<u64>,
 }
@@ -93,6 +95,7 @@ impl MeasuresReport {
             random_reads_s: measures.random_reads_s,
             random_writes_s: measures.random_writes_s,
             memory: measures.memory,
+            past: measures.past,
             network_kb_s: None,
         }
     }
@@ -155,6 +158,18 @@ pub fn show(all: &[TargetMeasures], out: &mut dyn Write) -> std::io::Result<()> 
             "\nThe file system of {which} {} has no direct I/O: what was read may have come out of memory.",
             cached.join(", ")
         )?;
+    }
+    for target in all {
+        if let Some(past) = target.measures.as_ref().and_then(|of| of.past) {
+            writeln!(
+                out,
+                "\nThe devices of target {} have become slow: they read {} and wrote {} MB/s before. Look at them; if they stay so, 'azekura pool \
+                 drain' takes what is there to others.",
+                target.target,
+                past.read / 1000,
+                past.write / 1000
+            )?;
+        }
     }
     if all.iter().any(|of| of.score.is_some()) {
         writeln!(out, "\nSpeeds of networks are not measured and do not count in scores.")?;

@@ -18,7 +18,8 @@
 //! nvme = ["/dev/nvme0n1"]               # data devices, shared out over the targets
 //! inline_bytes_max = "4KiB"             # smaller values go to index and log
 //! metadata_cache = "1GiB"               # memory for the index of each target
-//! measure = "64MiB"                     # written and read once to measure devices; 0: not
+//! measure = "64MiB"                     # written and read to measure devices; 0: not
+//! measure_every_h = 24                  # again after so long, when nobody works; 0: not
 //!
 //! [[target]]
 //! scm = "/mnt/pmem0/azekura"            # index and log
@@ -130,6 +131,9 @@ pub struct StoreConfig {
     /// second at most (default 64MiB; 0: nothing is measured).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<Bytes>,
+    /// Measured again when nobody works and it was so long ago, hours (default 24; 0: not by itself).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure_every_h: Option<u32>,
 }
 
 impl StoreConfig {

@@ -23,6 +23,7 @@ pub mod config;
 mod control_host;
 mod cores;
 mod damage;
+mod decay;
 mod figures;
 mod fold;
 mod follow;

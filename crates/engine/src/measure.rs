@@ -1,10 +1,11 @@
 //! Measuring the devices of an engine's targets, in the targets' own threads: a target serves meanwhile.
 //!
-//! An engine measures by itself once, some time after its first start on a target's devices, one target after the other:
-//! they may share a device. It is then short, so that neither a start nor whoever works meanwhile is held up. For longer ones
-//! there is `azekura system measure`.
+//! An engine measures by itself some time after its first start on a target's devices, one target after the other:
+//! they may share a device. It is then short, so that neither a start nor whoever works meanwhile is held up; so it is later
+//! (`decay`). For longer ones there is `azekura system measure`.
 
 use crate::config::EngineConfig;
+use crate::decay::{self, Habit};
 use crate::process::{Inbox, Order};
 use crate::target::Target;
 use env::Env;
@@ -12,7 +13,7 @@ use futures_channel::oneshot;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Error, Result, TargetId};
-use wire::measure::{MeasureAsk, Standing};
+use wire::measure::{MeasureAsk, Measures, Standing};
 
 /// When an engine measures by itself: what starts with it has begun by then.
 const FIRST_AFTER: Duration = Duration::from_secs(10);
@@ -30,6 +31,14 @@ impl Target {
         let Some(ask) = ask.filter(|ask| !(ask.once && known.measures.is_some())) else {
             return Ok(known);
         };
+        let measures = self.measure_now(ask).await?;
+        let measures = decay::judged(known.measures.as_ref(), measures);
+        self.keep_measures(measures).await?;
+        Ok(Standing { measures: Some(measures), ..known })
+    }
+
+    /// Measures, and keeps nothing of it. `Busy` while another measurement runs.
+    pub(crate) async fn measure_now(self: &Rc<Self>, ask: MeasureAsk) -> Result<Measures> {
         if self.is_measuring.replace(true) {
             let text = format!("target {} is being measured already; try again", self.id);
             return Err(Error::new(Code::Busy, text));
@@ -37,16 +46,36 @@ impl Target {
         let ask = MeasureAsk { step_ms_max: ask.step_ms_max.clamp(1, STEP_MS_MAX), ..ask };
         let outcome = self.store.measure(&self.env, ask).await;
         self.is_measuring.set(false);
-        let measures = outcome.map_err(|error| error.context(format!("target {}", self.id)))?;
+        outcome.map_err(|error| error.context(format!("target {}", self.id)))
+    }
+
+    /// Keeps what was measured, and tells people.
+    pub(crate) async fn keep_measures(&self, measures: Measures) -> Result<()> {
+        self.store.keep_measures(&measures).await?;
+        let was_slow = self.measures.replace(Some(measures)).is_some_and(|of| of.past.is_some());
         tracing::info!(
             "target {}: reads {} MB/s, writes {} MB/s",
             self.id,
             measures.read.kb_s / 1000,
             measures.write.kb_s / 1000
         );
-        Ok(Standing { measures: Some(measures), ..known })
+        match measures.past {
+            Some(past) if !was_slow => tracing::error!(
+                "target {}: its devices have become slow: they read {} and wrote {} MB/s before; look at them, and drain the target \
+                 ('azekura pool drain') if they stay so",
+                self.id,
+                past.read / 1000,
+                past.write / 1000
+            ),
+            None if was_slow => tracing::warn!("target {}: its devices are as fast again", self.id),
+            _ => {}
+        }
+        Ok(())
     }
 }
+
+/// How long measures hold if the configuration does not say, hours.
+const EVERY_HOURS: u32 = 24;
 
 /// Measures the targets that were not measured yet.
 pub(crate) async fn measure_first(env: Env, bytes: u64, inboxes: Vec<(TargetId, Inbox)>) {
@@ -67,5 +96,14 @@ impl EngineConfig {
     /// What is written and read to measure a target's devices after its first start, bytes; 0: nothing is measured.
     pub fn measure_bytes(&self) -> u64 {
         self.store.measure.map_or(FIRST_BYTES, |bytes| bytes.0)
+    }
+
+    /// How targets measure by themselves later; `None`: they do not.
+    pub(crate) fn measure_habit(&self) -> Option<Habit> {
+        let bytes = self.measure_bytes();
+        let hours = self.store.measure_every_h.unwrap_or(EVERY_HOURS);
+        let every = (hours > 0).then(|| Duration::from_secs(u64::from(hours) * 3600));
+        let ask = MeasureAsk { bytes, step_ms_max: FIRST_STEP_MS, once: false };
+        (bytes > 0).then_some(Habit { ask, every })
     }
 }

@@ -6,6 +6,7 @@
 use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
 use crate::cores;
+use crate::decay::Habit;
 use crate::figures::TargetFigures;
 use crate::measure;
 use crate::metrics;
@@ -321,6 +322,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
             token: token.clone(),
             incarnation,
             cores: config.targets[number].cores.clone(),
+            habit: config.measure_habit(),
         };
         let started = match in_threads {
             true => start.in_thread().await.map(|(inbox, thread, life)| {
@@ -413,6 +415,8 @@ struct TargetStart {
     incarnation: u64,
     /// Where its thread runs; empty: anywhere.
     cores: Vec<usize>,
+    /// How it measures its devices by itself.
+    habit: Option<Habit>,
 }
 
 type Opened = oneshot::Sender<Result<()>>;
@@ -486,6 +490,10 @@ impl TargetStart {
             }
         };
         let _ = opened.send(Ok(()));
+        if let Some(habit) = self.habit {
+            let watched = std::rc::Rc::downgrade(&target);
+            env.spawn(Target::watch_devices(env.clone(), watched, habit));
+        }
         while let Some(order) = orders.next().await {
             match order {
                 Order::Adopt(handoff) => target.adopt(handoff),

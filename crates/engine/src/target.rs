@@ -35,6 +35,7 @@ use vos::{Payload, PoolShard, Store};
 use wire::Kind;
 use wire::hello::HelloReply;
 use wire::map::PoolMap;
+use wire::measure::Measures;
 use wire::obj::{Notice, Op, RequestKind, TxId};
 
 /// After its start a target has those who ask for a pool or container that it does not know wait so long for the
@@ -240,7 +241,7 @@ pub struct Target {
     sessions: RefCell<HashMap<ClientId, Seat>>,
     next_session: Cell<u64>,
     started: Duration,
-    draining: Cell<bool>,
+    pub(crate) draining: Cell<bool>,
     in_progress: Cell<usize>,
     /// Messages received, for who wants to know whether the target is at work.
     pub(crate) request_count: Cell<u64>,
@@ -252,6 +253,8 @@ pub struct Target {
     pub(crate) is_introduced: Cell<bool>,
     /// Its devices are being measured.
     pub(crate) is_measuring: Cell<bool>,
+    /// What was measured of them last.
+    pub(crate) measures: Cell<Option<Measures>>,
 }
 
 impl Target {
@@ -278,6 +281,7 @@ impl Target {
                 }
             }
         }
+        let measures = Cell::new(store.measures().await);
         // A target without shards has had no clients.
         let locks = Locks::new(env.now(), !shards.is_empty());
         let target = Rc::new(Target {
@@ -311,6 +315,7 @@ impl Target {
             term: Cell::new(0),
             is_introduced: Cell::new(false),
             is_measuring: Cell::new(false),
+            measures,
             env,
         });
         target.clone().resume();

@@ -29,4 +29,6 @@ pub use class::check_class;
 pub use hint::{HintTable, hint_beside, hint_for};
 pub use layout::{Layout, cell_layout, follows, is_alone, is_live, knows_epoch, layout};
 pub use losses::{Losses, losses};
-pub use score::{Measured, WEIGHT_NORM, change_percent, score, weights, weights_up_to};
+pub use score::{
+    Measured, WEIGHT_NORM, change_percent, least_left_percent, score, weights, weights_up_to,
+};

@@ -82,8 +82,20 @@ pub fn weights_up_to(worth: &[(TargetId, u64)], share_max: u64) -> Vec<(TargetId
     worth.iter().map(weight).collect()
 }
 
-/// By how much the share of a target changes most, in hundredths of what it was; those that had none count as
-/// many times.
+/// What is left of the share of the target that loses most, in hundredths of what it was.
+pub fn least_left_percent(now: &[(TargetId, u32)], then: &[(TargetId, u32)]) -> u64 {
+    let sum = |of: &[(TargetId, u32)]| of.iter().map(|(_, weight)| *weight as u128).sum::<u128>();
+    let (whole_now, whole_then) = (sum(now).max(1), sum(then).max(1));
+    let left = now.iter().filter(|(_, weight)| *weight > 0).map(|(target, weight)| {
+        let after = then.iter().find(|(id, _)| id == target).map_or(0, |(_, after)| *after as u128);
+        let percent = after * whole_now * 100 / (*weight as u128 * whole_then);
+        u64::try_from(percent).unwrap_or(u64::MAX)
+    });
+    left.min().unwrap_or(100)
+}
+
+/// By how much the share of a target changes most, in hundredths of what it was; [`u64::MAX`] for those
+/// that had none.
 pub fn change_percent(now: &[(TargetId, u32)], then: &[(TargetId, u32)]) -> u64 {
     let sum = |of: &[(TargetId, u32)]| of.iter().map(|(_, weight)| *weight as u128).sum::<u128>();
     let (whole_now, whole_then) = (sum(now).max(1), sum(then).max(1));
@@ -92,8 +104,11 @@ pub fn change_percent(now: &[(TargetId, u32)], then: &[(TargetId, u32)]) -> u64 
     };
     let all = now.iter().chain(then).map(|(target, _)| {
         let (before, after) = (of(now, *target) * whole_then, of(then, *target) * whole_now);
-        let percent = before.abs_diff(after) * 100 / before.max(1);
-        u64::try_from(percent).unwrap_or(u64::MAX)
+        match (before, after) {
+            (0, 0) => 0,
+            (0, _) => u64::MAX,
+            _ => u64::try_from(before.abs_diff(after) * 100 / before).unwrap_or(u64::MAX),
+        }
     });
     all.max().unwrap_or(0)
 }
@@ -177,6 +192,9 @@ mod tests {
         assert_eq!(change_percent(&set(&[1, 2]), &set(&[10, 20])), 0);
         assert_eq!(change_percent(&set(&[1, 1]), &set(&[3, 1])), 50);
         assert_eq!(change_percent(&set(&[100, 100, 100]), &set(&[115, 100, 85])), 15);
-        assert!(change_percent(&set(&[1]), &set(&[1, 1])) > 1000, "one is new");
+        assert_eq!(change_percent(&set(&[1]), &set(&[1, 1])), u64::MAX, "one is new");
+        assert_eq!(least_left_percent(&set(&[1, 1]), &set(&[7, 7])), 100);
+        assert_eq!(least_left_percent(&set(&[1, 1]), &set(&[3, 1])), 50);
+        assert_eq!(least_left_percent(&set(&[1, 1]), &set(&[3, 0])), 0);
     }
 }

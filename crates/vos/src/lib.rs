@@ -66,6 +66,7 @@ mod stripe;
 mod sums;
 mod table;
 mod tier;
+mod traffic;
 mod unsettled;
 mod versions;
 mod view;
@@ -84,6 +85,7 @@ pub use shard::{IndexStat, Origin, PoolShard, PoolShardConfig};
 pub use store::{INLINE_BYTES_LIMIT, INLINE_BYTES_MIN, Store, StoreOptions};
 pub use sums::{BadMark, SumPolicy};
 pub use tier::{DATA_DEVICES_MAX, DataDevice, Devices, Owner};
+pub use traffic::Traffic;
 pub use unsettled::{Unsettled, changed_places};
 pub use view::{FetchedOwned, FetchedValue, FoundOwned, View};
 

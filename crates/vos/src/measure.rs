@@ -20,8 +20,8 @@ use wire::measure::{MeasureAsk, Measures, Speed, Standing};
 
 const FACT: &str = "measures";
 const FACT_MAGIC: [u8; 8] = *b"AZKSPEED";
-/// 1: the first.
-const FACT_VERSION: u16 = 1;
+/// 1: the first. 2: what devices did before they became slow.
+const FACT_VERSION: u16 = 2;
 const SCRATCH: &str = "measure.tmp";
 /// Names that measuring may leave on a device.
 pub(crate) const NAMES: [&str; 3] = [FACT, "measures.new", SCRATCH];
@@ -70,7 +70,7 @@ impl Store {
         decoded.ok()
     }
 
-    /// Measures the data devices, one after the other, and keeps the result. One call at a time.
+    /// Measures the data devices, one after the other. One call at a time.
     ///
     /// `NoSpace` when too little is free.
     pub async fn measure(&self, env: &Env, ask: MeasureAsk) -> Result<Measures> {
@@ -94,10 +94,14 @@ impl Store {
         }
         all.memory = memory(env).await?;
         all.at_ns = env.wall_ns();
-        let place = self.index_place();
-        let raw = sealed::seal(FACT_MAGIC, FACT_VERSION, &all);
-        write_sealed(&place.disk, &place.root, FACT, &raw).await?;
         Ok(all)
+    }
+
+    /// Keeps what was measured, in the place of what was before.
+    pub async fn keep_measures(&self, measures: &Measures) -> Result<()> {
+        let place = self.index_place();
+        let raw = sealed::seal(FACT_MAGIC, FACT_VERSION, measures);
+        write_sealed(&place.disk, &place.root, FACT, &raw).await
     }
 
     /// Removes what a measurement has left that was cut off.

@@ -38,6 +38,7 @@ use crate::shard::{Durables, PoolShard, PoolShardConfig};
 use crate::space::Space;
 use crate::stripe::{Striped, share_bytes};
 use crate::tier::{self, Devices, Mode, Owner, Place, Places, random_id};
+use crate::traffic::{self, Meter, Traffic};
 use crate::wal::{self, DataSync, Wal};
 
 const SHARD_MAGIC: [u8; 8] = *b"AZKSHARD";
@@ -147,6 +148,7 @@ pub struct Store {
     cache: Rc<Cache>,
     /// Shards on the devices; with the handle when open.
     shards: RefCell<BTreeMap<PoolId, Option<Rc<PoolShard>>>>,
+    meter: Option<Rc<Meter>>,
     /// One change of the set of shards at a time.
     changing: Cell<bool>,
 }
@@ -184,8 +186,10 @@ impl Store {
             Some(rate) => paced::at_most(env, env.disk(), rate),
             None => env.disk(),
         };
+        let meter = Meter::new(env);
+        let disk = traffic::metered(disk, &meter);
         let places = tier::open(env, &disk, devices, Mode::Serve(options.owner)).await?;
-        Store::open_on(env, places, options).await
+        Store::open_on(env, places, Some(meter), options).await
     }
 
     /// Opens a store for a tool, on a disk of the tool's choice: it must be there, whoever owns
@@ -198,10 +202,15 @@ impl Store {
         let places = tier::open(env, &disk, devices, Mode::Inspect).await?;
         let (aggregate, discard) = (false, Some(false));
         let options = StoreOptions { aggregate, discard, ..StoreOptions::default() };
-        Store::open_on(env, places, options).await
+        Store::open_on(env, places, None, options).await
     }
 
-    async fn open_on(env: &Env, places: Places, options: StoreOptions) -> Result<Rc<Store>> {
+    async fn open_on(
+        env: &Env,
+        places: Places,
+        meter: Option<Rc<Meter>>,
+        options: StoreOptions,
+    ) -> Result<Rc<Store>> {
         let (disk, root) = (places.scm.disk.clone(), places.scm.root.clone());
         let mut shards = BTreeMap::new();
         for entry in disk.list(&root).await? {
@@ -221,8 +230,14 @@ impl Store {
             cache: Cache::new(options.metadata_cache),
             options,
             shards: RefCell::new(shards),
+            meter,
             changing: Cell::new(false),
         }))
+    }
+
+    /// What the devices have done since the store was opened.
+    pub fn traffic(&self) -> Traffic {
+        self.meter.as_ref().map(|meter| meter.traffic()).unwrap_or_default()
     }
 
     /// Random identity of the target, made with the store.

@@ -32,6 +32,15 @@ pub struct Measures {
     pub random_writes_s: u64,
     /// Copying in memory: what a pool of durability `memory` has instead of devices.
     pub memory: Speed,
+    /// What they did before they became slow; `None`: they did not.
+    pub past: Option<Past>,
+}
+
+/// What devices once did, KB/s.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Past {
+    pub read: u64,
+    pub write: u64,
 }
 
 /// What is to be measured of a target, and for how long.

@@ -8,7 +8,7 @@ use super::orders::Targets;
 use super::weights::{next_epoch, weigh_again};
 use crate::records::{PlacementDf, PoolDf, StageDf};
 use crate::store::{Attempts, Tx};
-use placement::change_percent;
+use placement::{change_percent, least_left_percent};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub(super) type Newest = RefCell<BTreeMap<PoolId, (u8, Duration)>>;
 
 /// What an administrator asks for is done unless it changes next to nothing, percent of a share.
 const BY_HAND_PERCENT: u64 = 1;
+/// A target that keeps less than this of its share has become slow, percent.
+const LEFT_PERCENT: u64 = 50;
 /// Epochs that only administrators begin.
 const EPOCHS_BY_HAND: u8 = 32;
 
@@ -78,7 +80,6 @@ impl Service {
             let age = now.saturating_sub(since);
             if pool.placement == PlacementRule::Equal
                 || !is_still
-                || age < Duration::from_secs(pool.balance.interval_s.into())
                 || last >= u8::MAX - EPOCHS_BY_HAND
             {
                 continue;
@@ -90,8 +91,12 @@ impl Service {
                     continue;
                 }
             };
-            let percent = change_percent(&newest(&pool), &weights);
-            if percent >= pool.balance.threshold_percent.max(1).into() {
+            let before = newest(&pool);
+            let percent = change_percent(&before, &weights);
+            // What has become slow is not waited for.
+            let is_due = age >= Duration::from_secs(pool.balance.interval_s.into())
+                || least_left_percent(&before, &weights) < LEFT_PERCENT;
+            if is_due && percent >= pool.balance.threshold_percent.max(1).into() {
                 tracing::warn!(pool = %pool.name(), "shares of targets change by up to {percent} %: data follow");
                 self.place_by(&pool, weights, true, orders).await?;
             }

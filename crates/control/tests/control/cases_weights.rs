@@ -179,7 +179,7 @@ fn shares_follow_by_themselves_where_a_pool_says_so() {
         block_on(system.service.follow_worth(now, &*system.targets)).unwrap();
         pool_now(&system).map.placements.len()
     };
-    stands(&system, 3, GIB, 0, 100);
+    stands(&system, 3, GIB, 0, 700);
     assert_eq!(look(0), 1, "nobody said so");
     set(&system, &[("balance", "auto"), ("balance_threshold", "20%")]);
     assert_eq!((look(1000), look(1599)), (1, 1), "not long enough as it is");
@@ -216,6 +216,14 @@ fn shares_follow_by_themselves_where_a_pool_says_so() {
     }
     stands(&system, 2, GIB, 0, 1300);
     assert_eq!(look(), 2);
+    // One that has become slow is not waited for.
+    let system = System::new(2);
+    (0..4).for_each(|id| stands(&system, id, GIB, 0, 1000));
+    made(&system, wanted("tank", PlacementRule::Score, Durability::Wal, &[]));
+    set(&system, &[("balance", "auto")]);
+    stands(&system, 1, GIB, 0, 300);
+    block_on(system.service.follow_worth(Duration::ZERO, &*system.targets)).unwrap();
+    assert_eq!(pool_now(&system).map.placements.len(), 2);
 }
 
 #[test]

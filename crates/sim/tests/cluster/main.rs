@@ -18,6 +18,7 @@ mod patience;
 mod progressive;
 mod rebuild;
 mod replicas;
+mod slow_devices;
 mod snapshots;
 mod stores;
 mod tiers;

@@ -10,7 +10,7 @@ use wire::cell::{CellAsk, CellRequest, NamedPart, Stripe, StripeList, StripeOf};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
-use wire::measure::{MeasureAsk, Measures, Speed, Standing};
+use wire::measure::{MeasureAsk, Measures, Past, Speed, Standing};
 use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
@@ -410,6 +410,7 @@ pub fn measures() -> Measures {
         random_reads_s: 9,
         random_writes_s: 10,
         memory: speed(10_000_000),
+        past: Some(Past { read: 3_000_000, write: 4_000_000 }),
     }
 }
 
