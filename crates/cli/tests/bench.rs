@@ -262,3 +262,30 @@ fn classes_with_copies_are_held_against_those_without() {
     system.fails(2, &["copies"], &["bench", "s4", "--copies", "4"]);
     system.fails(2, &["5.4"], &["bench", "s4", "--experiment", "6.1"]);
 }
+
+/// Placement by score beside the others: all sizes are measured with all rules, and the goals are judged. Whether they are met is a
+/// question for an idle machine.
+#[test]
+fn placement_by_score_is_held_against_others() {
+    let system = harness::System::none();
+    let memory = system.path("memory");
+    std::fs::create_dir(&memory).unwrap();
+    let plot = system.path("weighted.svg");
+    let (dir, file) = (memory.to_str().unwrap(), plot.to_str().unwrap());
+    let args = ["bench", "weighted", "--rounds", "1", "--unit", "100KiB", "--memory", dir];
+    let output = system.run(&[&args[..], &["--plot", file]].concat());
+    let text = harness::all_text(&output);
+    let report = std::fs::read_to_string(plot.with_extension("json"));
+    let report: Value = serde_json::from_str(&report.expect(&text)).unwrap();
+    let missed = report["missed"].as_array().unwrap().len();
+    assert_eq!(output.status.code(), Some(i32::from(missed > 0)), "{text}");
+    assert_eq!(report["failures"].as_array().unwrap().len(), 0, "{report}");
+    let figures = report["figures"].as_array().unwrap();
+    assert_eq!(figures.len(), 6 * 3 * 2, "{report}");
+    assert!(figures.iter().all(|figure| figure["values"][0].as_f64().unwrap() > 0.0), "{report}");
+    assert!(report["read_ratio"].as_f64().unwrap() > 0.0, "{report}");
+    assert!(std::fs::read_to_string(&plot).unwrap().contains("score, published"));
+    assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
+    system.fails(2, &["slow"], &["bench", "weighted", "--slow", "1KiB"]);
+    system.fails(2, &["fast"], &["bench", "weighted", "--fast", "2MiB"]);
+}

@@ -162,3 +162,48 @@ fn a_system_gets_more_engines() {
     let diff = std::process::Command::new("diff").arg("-r").args([&dir, &back]).output().unwrap();
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
 }
+
+/// Targets of different speed, with real engines: shares follow what is measured, when an administrator says so, and data follow the shares.
+#[test]
+fn shares_follow_speeds() {
+    let system = System::none();
+    let up = ["up", "--engines", "2", "--targets", "2", "--rate-max", "400MiB,20MiB"];
+    system.ok(&up);
+    system.fails(2, &["--rate-max"], &["up", "--rate-max", "1GiB"]);
+    system.ok(&["pool", "create", "tank", "--size", "1GiB"]);
+    system.ok(&["cont", "create", "tank", "double", "--rd-fac", "1"]);
+    let (dir, url) = (system.path("tree"), "azk://tank/double/tree");
+    tree(&dir, 11);
+    system.ok(&["fs", "cp", "-rT", "--verify", dir.to_str().unwrap(), url]);
+    let report = system.json(&["pool", "balance", "tank", "--dry-run"]);
+    assert_eq!(report["moves"], false, "equal shares, and that is what is there: {report}");
+    system.fails(2, &["'fast'", "placement"], &["pool", "set-prop", "tank", "placement=fast"]);
+    system.ok(&["pool", "set-prop", "tank", "placement=score"]);
+    let trial = system.json(&["pool", "balance", "tank", "--dry-run"]);
+    assert_eq!(
+        (&trial["moves"], &trial["has_new_shares"]),
+        (&true.into(), &true.into()),
+        "{trial}"
+    );
+    let share = |report: &serde_json::Value, at: usize| {
+        let share = &report["shares"][at];
+        (share["now_percent"].as_f64().unwrap(), share["then_percent"].as_f64().unwrap())
+    };
+    for (fast, slow) in [(0, 1), (2, 3)] {
+        assert_eq!((share(&trial, fast).0, share(&trial, slow).0), (25.0, 25.0));
+        let (fast, slow) = (share(&trial, fast).1, share(&trial, slow).1);
+        assert!(fast > 4.0 * slow, "{fast} % and {slow} %");
+    }
+    let text = system.ok(&["pool", "balance", "tank"]);
+    assert!(text.contains("THEN") && text.contains("Begun"), "{text}");
+    let report = system.json(&["pool", "rebuild", "status", "tank", "--wait"]);
+    assert_eq!((&report["state"], &report["is_balancing"]), (&"idle".into(), &false.into()));
+    let again = system.json(&["pool", "balance", "tank", "--keep-weights"]);
+    assert_eq!(again["moves"], false, "{again}");
+    let back = system.path("got");
+    system.ok(&["fs", "cp", "-rT", url, back.to_str().unwrap()]);
+    let diff = std::process::Command::new("diff").arg("-r").args([&dir, &back]).output().unwrap();
+    assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+    let props = system.json(&["pool", "get-prop", "tank"]);
+    assert_eq!((&props["placement"], &props["balance"]), (&"score".into(), &"manual".into()));
+}

@@ -17,7 +17,7 @@ use wire::control::{Member, MemberState, TargetAim};
 use wire::map::{
     DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
 };
-use wire::scrub::{Scrub, ScrubRate};
+use wire::scrub::{HealShare, Scrub, ScrubRate};
 
 /// Version of all durable structs. 1: milestone 1. 2: `server_verify` of containers, `scrub` of
 /// pools; both have defaults where they are missing.
@@ -233,25 +233,33 @@ impl Default for BalanceDf {
     }
 }
 
-/// Settings of the scrubber of a pool.
+/// Settings of what the targets of a pool do in the background.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ScrubDf {
     /// Grows with every change; 0: never changed.
     pub revision: u64,
     /// Bytes per second; 0: off.
     pub rate: u64,
+    /// See [`HealShare`], percent.
+    #[serde(default = "heal_share")]
+    pub heal_share: u8,
+}
+
+fn heal_share() -> u8 {
+    HealShare::default().0
 }
 
 impl Default for ScrubDf {
     fn default() -> ScrubDf {
-        ScrubDf { revision: 0, rate: ScrubRate::default().0 }
+        ScrubDf { revision: 0, rate: ScrubRate::default().0, heal_share: heal_share() }
     }
 }
 
 impl ScrubDf {
     /// The form that targets get.
     pub fn settings(&self) -> Scrub {
-        Scrub { version: self.revision, rate: ScrubRate(self.rate) }
+        let heal_share = HealShare(self.heal_share);
+        Scrub { version: self.revision, rate: ScrubRate(self.rate), heal_share }
     }
 }
 

@@ -41,11 +41,14 @@ impl Followed {
         self.0.borrow_mut().entry(leader).or_default().clone()
     }
 
-    /// Gives up leaders that a map calls lost, and takes what they may have told some members and others not.
-    fn lose(&self, map: &PoolMap, suspects: &Suspects) {
+    /// Gives up leaders that a map calls lost, and takes what they may have told some members and others not. So it does of groups
+    /// that one of them leads no more though it lives: what it gave up some members may have, and who leads now among them.
+    fn lose(&self, map: &PoolMap, suspects: &Suspects, leads: impl Fn(TargetId, Unit) -> bool) {
         for (leader, told) in self.0.borrow().iter() {
-            if !placement::is_live(*leader, map) {
-                suspects.add(told.recent.borrow_mut().take());
+            let mut recent = told.recent.borrow_mut();
+            match placement::is_live(*leader, map) {
+                true => suspects.add(recent.take_of(|unit| !leads(*leader, unit)).into_iter()),
+                false => suspects.add(recent.take()),
             }
         }
     }
@@ -364,7 +367,9 @@ impl Target {
             self.inherit(pool, ctx);
         }
         ctx.streams.follow_map(self.id, &map);
-        ctx.followed.lose(&map, &ctx.suspects);
+        let leads =
+            |leader, unit| self.leader_of(ctx, unit).is_ok_and(|of_group| of_group == leader);
+        ctx.followed.lose(&map, &ctx.suspects, leads);
         ctx.suspects.add_given(ctx.streams.give_up(|unit| self.leads(ctx, unit)));
         if !placement::is_live(self.id, &map) {
             ctx.suspects.clear();

@@ -27,6 +27,7 @@ mod decay;
 mod figures;
 mod fold;
 mod follow;
+mod give_way;
 mod group;
 mod leftovers;
 mod links;

@@ -68,7 +68,9 @@ impl Target {
             }
             MemberAsk::Mend { cont, unit, dkeys, with_facts } => {
                 let to_member = Group { of: unit, followers: [member].into_iter().collect() };
+                let turn = self.wait_for_turn(&ctx).await;
                 self.mend(pool, &ctx, &to_member, (cont, unit), &dkeys, with_facts).await?;
+                self.give_way(turn).await;
                 Ok(wire::encode(&Ok::<(), Error>(())))
             }
             MemberAsk::Notes => {

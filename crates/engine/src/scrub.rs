@@ -52,6 +52,11 @@ pub(crate) struct Scrubber {
 }
 
 impl Scrubber {
+    /// See [`wire::scrub::HealShare`], percent.
+    pub fn heal_share(&self) -> u8 {
+        self.settings.get().heal_share.0
+    }
+
     pub fn set(&self, settings: Scrub) {
         if settings.version >= self.settings.get().version {
             self.settings.set(settings);

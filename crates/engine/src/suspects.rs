@@ -1,6 +1,6 @@
 //! What a lost leader may have told some members of a group, and others not.
 //!
-//! A leader acknowledges an update when all members have it. Of what it had sent shortly before it was lost, one member may have
+//! A leader acknowledges an update when all members have it. Of what it had sent shortly before it was lost, or another one led in its place, one member may have
 //! more than another, and nobody was told of any of it. The new leader goes on with what it has itself; nobody is shown
 //! that before all members have it, and what others have beyond it they get replaced. Each member knows which
 //! keys that may be: those of orders whose leader had not said yet that all have them.
@@ -69,6 +69,15 @@ impl Recent {
         while self.0.front().is_some_and(|(first, _)| *first <= number) {
             self.0.pop_front();
         }
+    }
+
+    /// Takes what is left of some units.
+    pub fn take_of(&mut self, is_meant: impl Fn(Unit) -> bool) -> Vec<Place> {
+        let all = std::mem::take(&mut self.0);
+        let (taken, kept): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, (_, unit, _))| is_meant(*unit));
+        self.0 = kept.into();
+        taken.into_iter().map(|(_, place)| place).collect()
     }
 
     /// Takes what is left of it.

@@ -251,6 +251,10 @@ pub struct Target {
     pub(crate) term: Cell<u64>,
     /// It has been told of all it holds.
     pub(crate) is_introduced: Cell<bool>,
+    /// When clients last wanted something of objects.
+    pub(crate) last_batch: Cell<Option<Duration>>,
+    /// Moves that give way to clients go one after the other.
+    pub(crate) moving: futures_util::lock::Mutex<()>,
     /// Its devices are being measured.
     pub(crate) is_measuring: Cell<bool>,
     /// What was measured of them last.
@@ -314,6 +318,8 @@ impl Target {
             requests: RequestCounts::default(),
             term: Cell::new(0),
             is_introduced: Cell::new(false),
+            last_batch: Cell::default(),
+            moving: futures_util::lock::Mutex::default(),
             is_measuring: Cell::new(false),
             measures,
             env,
@@ -482,6 +488,9 @@ impl Target {
         }
         let kind = RequestKind::of(&incoming.body);
         self.requests.count(kind);
+        if kind == RequestKind::Batch {
+            self.last_batch.set(Some(self.env.now()));
+        }
         if incoming.bulk.is_deferred() && kind != RequestKind::Batch {
             // Its data comes through this connection, so the connection must go on.
             let (target, caller) = (self.clone(), caller.clone());

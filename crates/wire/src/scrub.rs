@@ -53,13 +53,28 @@ impl FromStr for ScrubRate {
     }
 }
 
-/// What a pool wants of the scrubbers of its targets.
+/// What part of its time a leader gives to moves, while clients want something of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct HealShare(
+    /// Percent, 1 to 100; 100: moves do not wait.
+    pub u8,
+);
+
+impl Default for HealShare {
+    fn default() -> HealShare {
+        HealShare(25)
+    }
+}
+
+/// What a pool wants of what its targets do in the background.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Scrub {
     /// Grows with every change; a target keeps the newest.
     pub version: u64,
-    /// Rate per target.
+    /// Rate of the scrubber of each target.
     pub rate: ScrubRate,
+    pub heal_share: HealShare,
 }
 
 /// Who found damage.

@@ -110,7 +110,7 @@ impl RebuildReport {
             }
         }
         if self.is_balancing {
-            parts.push("added targets come to their share".into());
+            parts.push("targets come to their share".into());
         }
         if !self.out.is_empty() {
             parts.push(format!("others stand in for {}", named(&self.out)));

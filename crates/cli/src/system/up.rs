@@ -180,14 +180,21 @@ fn check_unchanged(system: &SystemDir, setup: &Setup, args: &UpArgs) -> Result<(
         || !args.rate_max.is_empty() && args.rate_max != setup.rates_max;
     if differs {
         return Err(Error::inval(format!(
-            "the system at {} was made with --engines {} --targets {} --durability {}{}{}; \
+            "the system at {} was made with --engines {} --targets {} --durability {}{}{}{}; \
              leave these options out, or use another --dir (cores of targets: engine.toml)",
             system.path.display(),
             setup.engines,
             setup.targets,
             setup.durability,
             if setup.pin_targets { " --pin-targets" } else { "" },
-            if setup.etcd.is_some() { " --etcd" } else { "" }
+            if setup.etcd.is_some() { " --etcd" } else { "" },
+            match &setup.rates_max[..] {
+                [] => " and no --rate-max".to_string(),
+                rates => {
+                    let rates: Vec<String> = rates.iter().map(|rate| size::format(*rate)).collect();
+                    format!(" --rate-max {}", rates.join(","))
+                }
+            }
         )));
     }
     Ok(())

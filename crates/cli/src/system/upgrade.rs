@@ -32,7 +32,7 @@ const LOG_LINES_SHOWN: usize = 8;
 #[command(after_help = "Examples:
   azekura system upgrade --plan
   azekura system upgrade                       # engines that 'azekura up' started here, with this program
-  azekura system upgrade --restart 'ssh \"$AZEKURA_HOST\" systemctl restart azekura-engine@\"$AZEKURA_RANK\"'
+  azekura system upgrade --restart 'ssh \"$AZEKURA_HOST\" systemctl restart azekura-engine'
   azekura system upgrade --engine 2 --engine 0 --wait 3600")]
 pub struct UpgradeArgs {
     /// Say what would be done in which order, and what would wait; do nothing

@@ -10,18 +10,20 @@ use crate::keys;
 use crate::records::{PoolDf, ScrubDf};
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use types::{Code, ContProps, Error, Result, limits, size};
 use wire::control::{ControlReply, Name, Subject};
 use wire::obj::AdminOp;
 use wire::scrub::ScrubRate;
 
 /// What can be changed of a pool.
-const POOL_PROPS: [&str; 9] = [
+const POOL_PROPS: [&str; 10] = [
     "label",
     admission::MAX_WRITERS,
     admission::MAX_READERS,
     admission::WEIGHTS,
     SCRUB,
+    HEAL_SHARE,
     PLACEMENT,
     BALANCE,
     BALANCE_THRESHOLD,
@@ -29,6 +31,8 @@ const POOL_PROPS: [&str; 9] = [
 ];
 /// Rate of the scrubber of each target: `off` or `SIZE/s`.
 const SCRUB: &str = "scrub";
+/// What part of its time a leader gives to moves while clients want something, percent.
+const HEAL_SHARE: &str = "heal_share";
 /// What its targets are weighed by, from the next placement epoch on.
 const PLACEMENT: &str = "placement";
 /// Whether shares of targets, and data, follow by themselves: `auto` or `manual`.
@@ -81,6 +85,7 @@ impl Service {
                 let mut props = vec![
                     ("label", pool.label),
                     (SCRUB, scrub),
+                    (HEAL_SHARE, pool.scrub.heal_share.to_string()),
                     (PLACEMENT, pool.placement.to_string()),
                     (BALANCE, balance.to_string()),
                     (BALANCE_THRESHOLD, pool.balance.threshold_percent.to_string()),
@@ -124,14 +129,7 @@ impl Service {
             let label = props.get("label").filter(|label| **label != pool.record.label);
             let mut tx = Tx::new();
             // Set again, it is sent again: so an operator mends a target that missed it.
-            let scrubs = props.get(SCRUB);
-            if let Some(rate) = scrubs {
-                let rate: ScrubRate = rate
-                    .parse()
-                    .map_err(|error: Error| error.context(format!("property '{SCRUB}'")))?;
-                pool.record.scrub =
-                    ScrubDf { revision: pool.record.scrub.revision + 1, rate: rate.0 };
-            }
+            let scrubs = set_background(&mut pool.record.scrub, props)?;
             if let Some(label) = label {
                 limits::check_label(label)?;
                 let (old_key, new_key) =
@@ -143,7 +141,7 @@ impl Service {
                     .expect_absent(&new_key)
                     .put_number(&new_key, id.0.into())
                     .delete(old_key);
-            } else if scrubs.is_some() || is_weighed {
+            } else if scrubs || is_weighed {
                 tx = tx.replace(&pool);
             } else {
                 tx = tx.expect(&pool);
@@ -155,14 +153,14 @@ impl Service {
                 };
                 tx = tx.put(keys::pool_admission(id), record);
             }
-            if label.is_none() && wanted.is_none() && scrubs.is_none() && !is_weighed {
+            if label.is_none() && wanted.is_none() && !scrubs && !is_weighed {
                 return Ok(());
             }
             if self.store.commit(tx).await? {
                 if let Some(record) = &wanted {
                     self.push_admission(&pool.record, &record.settings()?, orders).await?;
                 }
-                if scrubs.is_some() {
+                if scrubs {
                     let (id, scrub) = (pool.record.id, pool.record.scrub.settings());
                     let order = || AdminOp::SetScrub { pool: id, scrub };
                     self.push_settings(&pool.record, order, orders).await?;
@@ -218,17 +216,38 @@ impl Service {
     }
 }
 
+fn wrong(name: &str, value: &str, valid: &str) -> Error {
+    Error::inval(format!("property '{name}': '{value}' is not {valid}"))
+}
+
+/// A number among the properties, if it is there.
+fn number(
+    props: &BTreeMap<String, String>,
+    name: &str,
+    range: RangeInclusive<u32>,
+) -> Result<Option<u32>> {
+    let Some(text) = props.get(name) else { return Ok(None) };
+    let valid = format!("a number from {} to {}", range.start(), range.end());
+    let value = text.trim_end_matches('%').parse().ok().filter(|value| range.contains(value));
+    value.map(Some).ok_or_else(|| wrong(name, text, &valid))
+}
+
+/// What targets do in the background; true when something of it was named.
+fn set_background(scrub: &mut ScrubDf, props: &BTreeMap<String, String>) -> Result<bool> {
+    if let Some(rate) = props.get(SCRUB) {
+        let parsed: Result<ScrubRate> = rate.parse();
+        scrub.rate = parsed.map_err(|error| error.context(format!("property '{SCRUB}'")))?.0;
+    }
+    if let Some(percent) = number(props, HEAL_SHARE, 1..=100)? {
+        scrub.heal_share = percent as u8;
+    }
+    let is_named = props.contains_key(SCRUB) || props.contains_key(HEAL_SHARE);
+    scrub.revision += u64::from(is_named);
+    Ok(is_named)
+}
+
 /// How shares are made, and whether they follow.
 fn set_balance(pool: &mut PoolDf, props: &BTreeMap<String, String>) -> Result<()> {
-    let named = |name: &str, value: &str, valid: &str| {
-        Error::inval(format!("property '{name}': '{value}' is not {valid}"))
-    };
-    let number = |name: &str, range: std::ops::RangeInclusive<u32>| {
-        let Some(text) = props.get(name) else { return Ok(None) };
-        let valid = format!("a number from {} to {}", range.start(), range.end());
-        let value = text.trim_end_matches('%').parse().ok().filter(|value| range.contains(value));
-        value.map(Some).ok_or_else(|| named(name, text, &valid))
-    };
     if let Some(rule) = props.get(PLACEMENT) {
         let parsed = rule.parse();
         pool.placement =
@@ -238,13 +257,13 @@ fn set_balance(pool: &mut PoolDf, props: &BTreeMap<String, String>) -> Result<()
         pool.balance.is_auto = match text.as_str() {
             "auto" => true,
             "manual" => false,
-            _ => return Err(named(BALANCE, text, "'auto' or 'manual'")),
+            _ => return Err(wrong(BALANCE, text, "'auto' or 'manual'")),
         };
     }
-    if let Some(percent) = number(BALANCE_THRESHOLD, 1..=1000)? {
+    if let Some(percent) = number(props, BALANCE_THRESHOLD, 1..=1000)? {
         pool.balance.threshold_percent = percent;
     }
-    if let Some(seconds) = number(BALANCE_INTERVAL, 0..=31_536_000)? {
+    if let Some(seconds) = number(props, BALANCE_INTERVAL, 0..=31_536_000)? {
         pool.balance.interval_s = seconds;
     }
     Ok(())

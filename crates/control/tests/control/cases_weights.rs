@@ -243,6 +243,7 @@ fn wrong_settings_of_balance_change_nothing() {
     made(&system, wanted("tank", PlacementRule::Equal, Durability::Wal, &[]));
     for (name, value, text) in [
         ("placement", "speed", "placement"),
+        ("heal_share", "0", "a number from 1 to 100"),
         ("balance", "on", "'auto' or 'manual'"),
         ("balance_threshold", "0", "a number from 1 to 1000"),
         ("balance_interval_s", "1h", "a number from 0"),

@@ -14,7 +14,7 @@ use wire::measure::{MeasureAsk, Measures, Past, Speed, Standing};
 use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
-use wire::scrub::{BadHolder, BadPlace, FoundBy, Scrub, ScrubRate, ScrubStat};
+use wire::scrub::{BadHolder, BadPlace, FoundBy, HealShare, Scrub, ScrubRate, ScrubStat};
 use wire::store::{
     AggregationStat, CatchUpStat, DeviceRole, DeviceStat, LogStat, StoreStat, StreamStat,
 };
@@ -364,7 +364,7 @@ fn admin(visitor: &mut impl Visitor) {
     );
     order("destroy_cont", AdminOp::DestroyCont { pool: POOL, cont: CONT });
     order("set_map", AdminOp::SetMap(control::map()));
-    let scrub = Scrub { version: 9, rate: ScrubRate(1 << 26) };
+    let scrub = Scrub { version: 9, rate: ScrubRate(1 << 26), heal_share: HealShare(40) };
     order("set_scrub", AdminOp::SetScrub { pool: POOL, scrub });
     for (name, max_writers, max_readers) in
         [("fixed", Limit::Fixed(4), Limit::Auto), ("off", Limit::Off, Limit::Off)]
