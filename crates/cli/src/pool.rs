@@ -659,7 +659,6 @@ fn properties(info: &PoolInfo) -> Vec<(&str, String)> {
         ("label", info.label.clone()),
         ("uuid", info.uuid.to_string()),
         ("durability", info.durability.to_string()),
-        ("placement", info.placement.to_string()),
         ("scm_size", info.scm_bytes.to_string()),
         ("nvme_size", info.nvme_bytes.to_string()),
     ]

@@ -52,7 +52,7 @@ fn what_is_measured_is_kept_shown_and_used() {
         measured(of);
     }
     assert_eq!(system.ok(&["pool", "get-prop", "tank", "placement"]), "score\n");
-    system.fails(2, &["fixed"], &["pool", "set-prop", "tank", "placement=equal"]);
+    system.fails(2, &["fixed"], &["pool", "set-prop", "tank", "durability=memory"]);
     system.fails(2, &["placement"], &["pool", "create", "x", "--size", "1GiB", "--placement", "y"]);
     let plain = system.json(&["pool", "create", "plain", "--size", "256MiB"]);
     assert_eq!((&plain["placement"], weights(&plain)), (&"equal".into(), vec![65_536; 2]));
