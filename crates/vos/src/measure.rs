@@ -353,6 +353,7 @@ mod tests {
         let before = env.block_on(store.standing()).unwrap();
         assert!(before.measures.is_none() && before.free_bytes > 0);
         let made = env.block_on(store.measure(&env, ASK)).unwrap();
+        env.block_on(store.keep_measures(&made)).unwrap();
         assert_eq!(made.bytes, ASK.bytes);
         for speed in [made.read, made.write, made.memory] {
             assert!(speed.kb_s > 0 && speed.kb_s_min <= speed.kb_s, "{speed:?}");
@@ -385,6 +386,7 @@ mod tests {
         let store =
             env.block_on(Store::open_with(&env, &devices, StoreOptions::default())).unwrap();
         let made = env.block_on(store.measure(&env, ASK)).unwrap();
+        env.block_on(store.keep_measures(&made)).unwrap();
         assert_eq!(made.bytes, 2 * ASK.bytes);
         let standing = env.block_on(store.standing()).unwrap();
         assert_eq!(standing.measures, Some(made));
