@@ -28,7 +28,7 @@ use crate::Lsn;
 use crate::arena::Arena;
 use crate::contents::Contents;
 use crate::loans::Loans;
-use crate::paced;
+use crate::paced::Pace;
 use crate::pages::PageStore;
 use crate::payload::{Core, Medium};
 use crate::recovery::Recovery;
@@ -182,12 +182,9 @@ impl Store {
                 options.inline_bytes_max
             )));
         }
-        let disk = match options.bytes_per_s_max {
-            Some(rate) => paced::at_most(env, env.disk(), rate),
-            None => env.disk(),
-        };
         let meter = Meter::new(env);
-        let disk = traffic::metered(disk, &meter);
+        let pace = options.bytes_per_s_max.map(|rate| Pace::new(env, rate));
+        let disk = traffic::metered(env.disk(), &meter, pace);
         let places = tier::open(env, &disk, devices, Mode::Serve(options.owner)).await?;
         Store::open_on(env, places, Some(meter), options).await
     }

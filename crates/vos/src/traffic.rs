@@ -3,6 +3,7 @@
 //! That tells a device that has become slow without any traffic of its own for it. Small transfers do not count: their rates say
 //! little about a device.
 
+use crate::paced::Pace;
 use env::{AlignedBuf, DirEntry, Disk, Env, File, Lock, OpenOptions, Room};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use std::cell::Cell;
@@ -85,18 +86,31 @@ impl Drop for UnderWay {
 struct Metered {
     below: Rc<dyn Disk>,
     meter: Rc<Meter>,
+    pace: Option<Rc<Pace>>,
 }
 
-/// The disk, with what it does counted.
-pub(crate) fn metered(below: Rc<dyn Disk>, meter: &Rc<Meter>) -> Rc<dyn Disk> {
-    Rc::new(Metered { below, meter: meter.clone() })
+/// The disk, with what it does counted, and held to a pace if there is one.
+pub(crate) fn metered(
+    below: Rc<dyn Disk>,
+    meter: &Rc<Meter>,
+    pace: Option<Rc<Pace>>,
+) -> Rc<dyn Disk> {
+    Rc::new(Metered { below, meter: meter.clone(), pace })
 }
 
 struct MeteredFile {
     below: Rc<dyn File>,
     meter: Rc<Meter>,
+    pace: Option<Rc<Pace>>,
     /// Large writes came since it was made durable last.
     is_owed: Cell<bool>,
+}
+
+impl MeteredFile {
+    /// Ends when the pace lets so many bytes pass; `None`: at once.
+    fn turn(&self, bytes: usize) -> Option<impl Future<Output = ()> + 'static> {
+        self.pace.clone().map(|pace| pace.moved(bytes))
+    }
 }
 
 impl Disk for Metered {
@@ -106,9 +120,10 @@ impl Disk for Metered {
         options: OpenOptions,
     ) -> LocalBoxFuture<'static, Result<Rc<dyn File>>> {
         let (opened, meter) = (self.below.open(path, options), self.meter.clone());
+        let pace = self.pace.clone();
         async move {
             let (below, is_owed) = (opened.await?, Cell::new(false));
-            Ok(Rc::new(MeteredFile { below, meter, is_owed }) as Rc<dyn File>)
+            Ok(Rc::new(MeteredFile { below, meter, pace, is_owed }) as Rc<dyn File>)
         }
         .boxed_local()
     }
@@ -148,18 +163,21 @@ impl File for MeteredFile {
         offset: u64,
         buf: AlignedBuf,
     ) -> LocalBoxFuture<'static, (AlignedBuf, Result<usize>)> {
-        let under_way = self.meter.begin(buf.len());
+        let (under_way, turn) = (self.meter.begin(buf.len()), self.turn(buf.len()));
         let read = self.below.read_at(offset, buf);
-        match under_way {
-            // Nothing is to be noted at its end.
-            None => read,
-            Some(under_way) => async move {
-                let outcome = read.await;
-                drop(under_way);
-                outcome
-            }
-            .boxed_local(),
+        // Nothing is to be waited for or noted.
+        if under_way.is_none() && turn.is_none() {
+            return read;
         }
+        async move {
+            if let Some(turn) = turn {
+                turn.await;
+            }
+            let outcome = read.await;
+            drop(under_way);
+            outcome
+        }
+        .boxed_local()
     }
 
     fn write_at(
@@ -167,20 +185,23 @@ impl File for MeteredFile {
         offset: u64,
         buf: AlignedBuf,
     ) -> LocalBoxFuture<'static, (AlignedBuf, Result<()>)> {
-        let under_way = self.meter.begin(buf.len());
+        let (under_way, turn) = (self.meter.begin(buf.len()), self.turn(buf.len()));
         let write = self.below.write_at(offset, buf);
-        match under_way {
-            None => write,
-            Some(under_way) => {
-                self.is_owed.set(true);
-                async move {
-                    let outcome = write.await;
-                    drop(under_way);
-                    outcome
-                }
-                .boxed_local()
-            }
+        if under_way.is_none() && turn.is_none() {
+            return write;
         }
+        if under_way.is_some() {
+            self.is_owed.set(true);
+        }
+        async move {
+            if let Some(turn) = turn {
+                turn.await;
+            }
+            let outcome = write.await;
+            drop(under_way);
+            outcome
+        }
+        .boxed_local()
     }
 
     fn sync(&self) -> LocalBoxFuture<'static, Result<()>> {
@@ -238,7 +259,7 @@ mod tests {
         world.disk("n").set_faults(slow);
         world.block_on(async {
             let meter = Meter::new(&env);
-            let disk = metered(env.disk(), &meter);
+            let disk = metered(env.disk(), &meter, None);
             let options = OpenOptions { create: true, ..OpenOptions::default() };
             let file = disk.open(Path::new("/f"), options).await.unwrap();
             file.write_at(0, AlignedBuf::zeroed(4096)).await.1.unwrap();
