@@ -1,6 +1,7 @@
 //! Requests of the control service and of operators: shards, containers, space, listings.
 
 use crate::target::{Target, TargetPool};
+use crate::tokens::not_for_clients;
 use std::rc::Rc;
 use transport::Incoming;
 use types::{Code, Error, PoolId, Result, Unit};
@@ -10,8 +11,8 @@ use wire::store::StoreStat;
 
 impl Target {
     /// Serves requests that are neither batches nor parts of a transaction's first phase.
-    pub(crate) async fn serve_admin(self: Rc<Self>, incoming: Incoming) {
-        let body = match self.clone().admin_body(&incoming.body).await {
+    pub(crate) async fn serve_admin(self: Rc<Self>, is_admin: bool, incoming: Incoming) {
+        let body = match self.clone().admin_body(is_admin, &incoming.body).await {
             Ok(body) => body,
             Err(error) => wire::encode(&Err::<(), Error>(error)),
         };
@@ -19,8 +20,12 @@ impl Target {
     }
 
     /// The encoded answer, `Ok` tag included.
-    async fn admin_body(self: Rc<Self>, body: &[u8]) -> Result<Vec<u8>> {
-        match wire::decode::<Request<'_>>(body)? {
+    async fn admin_body(self: Rc<Self>, is_admin: bool, body: &[u8]) -> Result<Vec<u8>> {
+        let request = wire::decode::<Request<'_>>(body)?;
+        if request.is_for_engines() && !is_admin {
+            return Err(not_for_clients());
+        }
+        match request {
             Request::PoolShardStat { pool } => {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.shard.stat())))

@@ -6,6 +6,7 @@
 //! join = ["10.0.0.1:7710"]              # engines of the system; empty: this one holds the catalog
 //! domain = ["rack1", "node7"]           # fault domain, from the root down
 //! token_file = "/etc/azekura/token"     # shared secret of the system
+//! admin_token_file = "/etc/azekura/admin-token"   # one for engines and administrators alone (default: the same)
 //! down_after_s = 5                      # silent for so long, another engine is down
 //! failover = true                       # groups go on without the targets of one that is down
 //! rebuild_after_s = 60                  # down for so long, others get its copies; 0 is never
@@ -39,6 +40,7 @@
 
 use crate::catalog_config::CatalogConfig;
 use crate::metrics_config::MetricsConfig;
+use crate::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -67,6 +69,10 @@ pub struct EngineConfig {
     /// File with the shared secret of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// File with the secret of engines and administrators: without it nobody speaks for an engine, nor changes pools
+    /// or the system (default: whoever has the system's secret may).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_token_file: Option<PathBuf>,
     /// Listen beyond this machine even without a token: whoever reaches the address may do
     /// anything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -379,16 +385,26 @@ impl EngineConfig {
         EngineConfig::parse(&text, &path.display().to_string())
     }
 
-    /// The shared secret; empty when none is set.
+    /// The secrets of the system.
+    pub fn tokens(&self) -> Result<Tokens> {
+        let read = |path: &PathBuf| {
+            let token = std::fs::read(path).map_err(|error| {
+                Error::io(format!("reading token file {}", path.display()), error)
+            })?;
+            let token = token.trim_ascii().to_vec();
+            if token.is_empty() {
+                return Err(Error::inval(format!("token file {} is empty", path.display())));
+            }
+            Ok(token)
+        };
+        let client = self.token_file.as_ref().map(read).transpose()?;
+        let admin = self.admin_token_file.as_ref().map(read).transpose()?;
+        Tokens::new(client.unwrap_or_default(), admin)
+    }
+
+    /// What this engine, and whoever administers it, shows; empty when no secret is set.
     pub fn token(&self) -> Result<Vec<u8>> {
-        let Some(path) = &self.token_file else { return Ok(Vec::new()) };
-        let token = std::fs::read(path)
-            .map_err(|error| Error::io(format!("reading token file {}", path.display()), error))?;
-        let token = token.trim_ascii().to_vec();
-        if token.is_empty() {
-            return Err(Error::inval(format!("token file {} is empty", path.display())));
-        }
-        Ok(token)
+        Ok(self.tokens()?.own().to_vec())
     }
 
     /// True when whoever reaches the TCP address may do anything: it is not of this machine alone, and
@@ -416,7 +432,8 @@ impl EngineConfig {
 
     /// Files with secrets.
     pub fn secrets(&self) -> impl Iterator<Item = &Path> {
-        self.token_file.iter().map(|path| &**path).chain(self.catalog.secrets())
+        let tokens = self.token_file.iter().chain(&self.admin_token_file);
+        tokens.map(|path| &**path).chain(self.catalog.secrets())
     }
 
     /// Everything that the engine uses by name, but files with secrets.

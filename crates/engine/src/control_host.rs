@@ -321,7 +321,8 @@ impl ControlHost {
             engine_version: env!("CARGO_PKG_VERSION").to_string(),
         };
         let env = self.env.clone();
-        let seat = Seat::new(handoff.hello().service == WireService::Leader);
+        let hello = handoff.hello();
+        let seat = Seat::new(hello.service == WireService::Leader, hello.is_admin);
         match handoff.serve(&env, reply) {
             Ok(conn) => env.spawn(async move { self.serve(conn, Rc::new(seat)).await }),
             Err(error) => tracing::debug!("a control connection was lost at its start: {error}"),

@@ -49,6 +49,7 @@ mod stopped;
 mod streams;
 mod suspects;
 pub mod target;
+mod tokens;
 mod versions;
 mod watch;
 

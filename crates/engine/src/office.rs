@@ -10,6 +10,7 @@
 //! asked as the holder and is not passes nothing on, so that nothing goes in circles.
 
 use crate::control_host::{ControlHost, is_passing, service_on};
+use crate::tokens::not_for_clients;
 use control::{ElectionNews, Service, SessionId};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::StreamExt;
@@ -47,13 +48,15 @@ pub(crate) enum Role {
 pub(crate) struct Seat {
     /// The caller is an engine that takes this one for the holder.
     is_passed_on: bool,
+    /// It showed the secret of engines and administrators.
+    is_admin: bool,
     /// The connection upstream, and to whom if it is the holder.
     upstream: RefCell<Option<(Option<EngineInfo>, Conn)>>,
 }
 
 impl Seat {
-    pub fn new(is_passed_on: bool) -> Seat {
-        Seat { is_passed_on, upstream: RefCell::default() }
+    pub fn new(is_passed_on: bool, is_admin: bool) -> Seat {
+        Seat { is_passed_on, is_admin, upstream: RefCell::default() }
     }
 
     fn open_upstream(&self, to: Option<&EngineInfo>) -> Option<Conn> {
@@ -195,6 +198,9 @@ impl ControlHost {
             return Err(Error::new(Code::Proto, text));
         }
         let request = wire::decode::<ControlRequest>(&incoming.body)?;
+        if request.is_for_admins() && !seat.is_admin {
+            return Err(not_for_clients());
+        }
         if request == ControlRequest::EngineQuery {
             return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Engine(self.state()))));
         }

@@ -13,6 +13,7 @@ use crate::metrics;
 use crate::metrics_door::{Limits, MetricsDoor};
 use crate::rights;
 use crate::target::Target;
+use crate::tokens::{Caller, Tokens};
 use env::Env;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
@@ -293,7 +294,8 @@ pub async fn serve_simulated(
 
 async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let Parts { env, config, engine, info, acceptor, threads: in_threads } = parts;
-    let token = config.token()?;
+    let tokens = config.tokens()?;
+    let token = tokens.own().to_vec();
     let (host, tcp) = (info.host.clone(), info.tcp.clone());
     let ledger = acceptor.ledger().clone();
     ledger.set_limit(config.message_memory());
@@ -352,7 +354,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let accepting = (env.clone(), control.clone(), inboxes.clone());
     env.spawn(async move {
         let (env, control, inboxes) = accepting;
-        accept_loop(&env, acceptor, control, Doors { inboxes, failed }, token).await;
+        accept_loop(&env, acceptor, control, Doors { inboxes, failed }, tokens).await;
     });
     control.clone().introduce();
     ready(rank);
@@ -571,10 +573,10 @@ async fn accept_loop(
     acceptor: Acceptor,
     control: std::rc::Rc<ControlHost>,
     doors: Doors,
-    token: Vec<u8>,
+    tokens: Tokens,
 ) {
     loop {
-        let incomer = match acceptor.accept().await {
+        let mut incomer = match acceptor.accept().await {
             Ok(incomer) => incomer,
             Err(error) => {
                 tracing::warn!("accepting connections: {error}");
@@ -582,12 +584,13 @@ async fn accept_loop(
                 continue;
             }
         };
-        if !same_secret(&incomer.hello().token, &token) {
-            incomer.refuse(Error::new(
-                Code::NoPerm,
-                "wrong or missing token; set AZEKURA_TOKEN_FILE to the system's token file",
-            ));
-            continue;
+        match tokens.caller(&incomer.hello().token) {
+            Ok(Caller::Admin) => incomer.trust(),
+            Ok(Caller::Client) => {}
+            Err(error) => {
+                incomer.refuse(error);
+                continue;
+            }
         }
         match incomer.hello().service {
             Service::Control | Service::Leader => control.clone().adopt(incomer.into_handoff()),
@@ -605,12 +608,6 @@ async fn accept_loop(
             },
         }
     }
-}
-
-/// Compares secrets in a time that does not tell where they differ.
-fn same_secret(given: &[u8], wanted: &[u8]) -> bool {
-    let differ = given.iter().zip(wanted).fold(0, |differ, (a, b)| differ | (a ^ b));
-    given.len() == wanted.len() && differ == 0
 }
 
 fn host_name() -> String {
@@ -725,13 +722,5 @@ mod tests {
         assert_eq!(env.block_on(env.timeout(short, serving.target_ended())), None);
         senders.remove(1);
         assert_eq!(env.block_on(serving.target_ended()), TargetId(6));
-    }
-
-    #[test]
-    fn secrets_compare_whole() {
-        assert!(same_secret(b"", b""));
-        assert!(same_secret(b"abc", b"abc"));
-        assert!(!same_secret(b"ab", b"abc"));
-        assert!(!same_secret(b"abd", b"abc"));
     }
 }

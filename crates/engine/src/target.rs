@@ -20,6 +20,7 @@ use crate::peers::Peers;
 use crate::scrub::Scrubber;
 use crate::streams::Streams;
 use crate::suspects::Suspects;
+use crate::tokens::not_for_clients;
 use crate::versions::Rollback;
 use env::Env;
 use futures_util::FutureExt;
@@ -93,6 +94,8 @@ pub(crate) struct Session {
     pub client: ClientId,
     /// Name of the client's job; may be empty.
     pub job: Rc<str>,
+    /// It showed the secret of engines and administrators.
+    pub is_admin: bool,
     is_over: Cell<bool>,
 }
 
@@ -348,6 +351,7 @@ impl Target {
     /// Serves a connection that the control thread accepted, until it closes.
     pub fn adopt(self: &Rc<Self>, handoff: Handoff) {
         let (client, pid) = (handoff.hello().client, handoff.hello().local_pid);
+        let is_admin = handoff.hello().is_admin;
         let number = self.next_session.get();
         let since = self.sessions.borrow().get(&client).map_or(number, |seat| seat.since);
         let reply = HelloReply {
@@ -364,8 +368,12 @@ impl Target {
             }
         };
         self.next_session.set(number + 1);
-        let session =
-            Rc::new(Session { client, job: conn.job().into(), is_over: Cell::new(false) });
+        let session = Rc::new(Session {
+            client,
+            job: conn.job().into(),
+            is_admin,
+            is_over: Cell::new(false),
+        });
         let seat = Seat { number, since, session: session.clone(), conn: Some(conn.clone()) };
         let earlier = self.sessions.borrow_mut().insert(client, seat);
         if let Some(earlier) = earlier {
@@ -487,6 +495,9 @@ impl Target {
             return self.answer_error(incoming.responder, 0, error).await;
         }
         let kind = RequestKind::of(&incoming.body);
+        if kind.is_for_engines() && !caller.is_admin {
+            return self.answer_error(incoming.responder, 0, not_for_clients()).await;
+        }
         self.requests.count(kind);
         if kind == RequestKind::Batch {
             self.last_batch.set(Some(self.env.now()));
@@ -526,7 +537,8 @@ impl Target {
             }
             RequestKind::Other => {
                 let target = self.clone();
-                self.spawn_counted(async move { target.serve_admin(incoming).await });
+                let is_admin = caller.is_admin;
+                self.spawn_counted(async move { target.serve_admin(is_admin, incoming).await });
             }
         }
     }

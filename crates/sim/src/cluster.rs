@@ -82,6 +82,7 @@ impl Cluster {
             join: if at == 0 { Vec::new() } else { vec!["sim:e0".into()] },
             domain: vec![name.clone()],
             token_file: None,
+            admin_token_file: None,
             insecure: false,
             message_memory: None,
             down_after_s: None,

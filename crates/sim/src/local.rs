@@ -11,19 +11,44 @@ use types::{ContLayout, ContProps, Durability, Result};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
 
+/// Where secrets are in a system's directory.
+const SECRET_FILES: [&str; 2] = ["token", "admin-token"];
+
 /// Engines on this machine, gone with the value.
 pub struct LocalSystem {
     dir: TempDir,
     engines: Vec<Option<EngineHandle>>,
     target_count: usize,
+    /// Secrets of clients, and of engines and administrators.
+    secrets: Option<[&'static str; 2]>,
 }
 
 impl LocalSystem {
     /// Starts `engine_count` engines with `target_count` targets each, in a new directory.
     pub fn start(engine_count: usize, target_count: usize) -> Result<LocalSystem> {
-        let dir = tempfile::tempdir()
-            .map_err(|error| types::Error::io("making a directory for a test system", error))?;
-        let mut system = LocalSystem { dir, engines: Vec::new(), target_count };
+        LocalSystem::start_with(engine_count, target_count, None)
+    }
+
+    /// The same, with a secret for clients and one for engines and administrators.
+    pub fn start_guarded(
+        engine_count: usize,
+        target_count: usize,
+        secrets: [&'static str; 2],
+    ) -> Result<LocalSystem> {
+        LocalSystem::start_with(engine_count, target_count, Some(secrets))
+    }
+
+    fn start_with(
+        engine_count: usize,
+        target_count: usize,
+        secrets: Option<[&'static str; 2]>,
+    ) -> Result<LocalSystem> {
+        let failed = |error| types::Error::io("making a directory for a test system", error);
+        let dir = tempfile::tempdir().map_err(failed)?;
+        for (file, secret) in SECRET_FILES.iter().zip(secrets.iter().flatten()) {
+            std::fs::write(dir.path().join(file), secret).map_err(failed)?;
+        }
+        let mut system = LocalSystem { dir, engines: Vec::new(), target_count, secrets };
         for at in 0..engine_count {
             system.engines.push(None);
             system.start_engine(at)?;
@@ -45,12 +70,14 @@ impl LocalSystem {
         let targets = (0..self.target_count)
             .map(|target| TargetConfig::on(dir.join(format!("target{target}"))))
             .collect();
+        let secret_file = |at: usize| self.secrets.map(|_| self.dir.path().join(SECRET_FILES[at]));
         let config = EngineConfig {
             listen: "127.0.0.1:0".into(),
             advertise: None,
             join,
             domain: vec![format!("node{at}")],
-            token_file: None,
+            token_file: secret_file(0),
+            admin_token_file: secret_file(1),
             insecure: false,
             message_memory: None,
             down_after_s: None,
@@ -71,7 +98,7 @@ impl LocalSystem {
         self.engines[at].take().map_or(Ok(()), EngineHandle::stop)
     }
 
-    /// How to connect, over shared memory or TCP.
+    /// How to connect, over shared memory or TCP; with the secret of administrators where there is one.
     pub fn options(&self, tcp_only: bool) -> ConnectOptions {
         let engines = self.engines.iter().flatten();
         let engines = engines
@@ -79,7 +106,8 @@ impl LocalSystem {
                 [Address::Unix(engine.unix.clone()), Address::Tcp(engine.tcp.to_string())]
             })
             .collect();
-        let mut options = ConnectOptions::new(SystemAddress { engines, token: Vec::new() });
+        let token = self.secrets.map_or(Vec::new(), |[_, admin]| admin.into());
+        let mut options = ConnectOptions::new(SystemAddress { engines, token });
         options.tcp_only = tcp_only;
         options.timeout = Duration::from_secs(20);
         options

@@ -7,10 +7,13 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use types::{ContLayout, ContProps, Durability, ObjType};
+use types::{ContLayout, ContProps, Durability, Epoch, ObjType, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
-use wire::obj::{Cond, Op, Recx};
+use wire::member::{MemberAsk, MemberRequest};
+use wire::obj::Sums;
+use wire::obj::{AdminOp, Batch, Cond, Op, Recx, Request, TxId, TxOutcome};
+use wire::order::Orders;
 
 fn kv(cont: &Container, number: u64) -> KvObj {
     let oid = cont.generate_oid(ObjType::KvHashed, "SX".parse().unwrap(), 0, number).unwrap();
@@ -344,6 +347,7 @@ fn two_engines_on_one_directory_or_device_are_refused() {
         join: Vec::new(),
         domain: Vec::new(),
         token_file: None,
+        admin_token_file: None,
         insecure: false,
         message_memory: None,
         down_after_s: None,
@@ -375,6 +379,7 @@ fn a_token_keeps_strangers_out() {
         join: Vec::new(),
         domain: Vec::new(),
         token_file: Some(token_file),
+        admin_token_file: None,
         insecure: false,
         message_memory: None,
         down_after_s: None,
@@ -397,6 +402,131 @@ fn a_token_keeps_strangers_out() {
         assert_eq!(error.code, Code::NoPerm, "{error}");
     }
     client::Client::connect(options(b"secret")).unwrap();
+}
+
+/// A member of a group takes what its leader orders as the truth, and a target what a coordinator says of a transaction's
+/// outcome; any client once could say both.
+#[test]
+fn who_has_the_clients_secret_speaks_for_no_engine_and_changes_no_system() {
+    let system = LocalSystem::start_guarded(2, 1, ["clients", "engines"]).unwrap();
+    let admin = system.client(true).unwrap();
+    let copies = system.container(&admin, Durability::Wal, ContLayout::Plain).unwrap();
+    let mut options = system.options(true);
+    options.system.token = b"clients".to_vec();
+    for first in 0..2 {
+        // Whichever engine it asks: one holds the control service, the other passes requests on.
+        let mut options = options.clone();
+        options.system.engines.rotate_left(first * 2);
+        let user = client::Client::connect(options).unwrap();
+        user.block_on(async {
+            let pool = user.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+            let name = format!("own{first}");
+            pool.cont_create(&name, Uuid::nil(), ContProps::default(), BTreeMap::new())
+                .await
+                .unwrap();
+            let cont = pool.cont_open(&Name::Label(name), OpenMode::ReadWrite).await.unwrap();
+            let oid =
+                cont.generate_oid(ObjType::KvHashed, "RP_2G1".parse().unwrap(), 0, 5).unwrap();
+            let both = KvObj { object: cont.object(oid) };
+            both.put(None, Cond::NONE, b"k", b"v").await.unwrap();
+            assert_eq!(both.get(None, b"k").await.unwrap().as_deref(), Some(&b"v"[..]));
+            let pool = Name::Label("p".into());
+            let refused = [
+                ControlRequest::PoolDestroy { pool: pool.clone(), force: true },
+                ControlRequest::PoolRebuild { pool: pool.clone(), runs: false },
+                ControlRequest::SystemExclude { rank: types::Rank(1), why: String::new() },
+                ControlRequest::EngineStop { with_all: true },
+                ControlRequest::TargetCaughtUp {
+                    pool: user.pool_open(&pool, OpenMode::ReadOnly).await.unwrap().map().pool,
+                    target: types::TargetId(0),
+                    map_version: 1,
+                },
+            ];
+            for request in refused {
+                let error = user.control(&request).await.unwrap_err();
+                assert_eq!(error.code, Code::NoPerm, "{request:?}: {error}");
+                assert!(error.to_string().contains("admin_token_file"), "{error}");
+            }
+        });
+    }
+    admin.block_on(async {
+        let map = sim::members::newest_map(&admin).await.unwrap();
+        let (pool, map_version, cont) = (map.pool, map.version, copies.id());
+        let targets: Vec<TargetId> = map.targets.iter().map(|target| target.id).collect();
+        assert_eq!(targets.len(), 2);
+        let tx = TxId { client: types::ClientId(1), seq: 0 };
+        let unit = copies
+            .generate_oid(ObjType::KvHashed, "RP_2G1".parse().unwrap(), 0, 5)
+            .unwrap()
+            .first_unit();
+        for (target, member) in [(targets[0], targets[1]), (targets[1], targets[0])] {
+            let tcp = &map.engine_of(target).unwrap().tcp;
+            let digest = Request::Member(MemberRequest {
+                pool,
+                map_version,
+                member,
+                newest: Epoch::ZERO,
+                ask: MemberAsk::Digest { cont, unit },
+            });
+            let (checks, ops, sums) = (Vec::new(), Vec::new(), Sums::NONE);
+            let batch = Batch { pool, cont, at: Epoch::ZERO, checks, ops, sums };
+            let orders = Orders {
+                pool,
+                from: member,
+                map_version,
+                stream: 1,
+                first: 1,
+                settled: 0,
+                orders: Vec::new(),
+            };
+            let requests = [
+                &digest,
+                &Request::Orders(orders),
+                &Request::Prepare { tx, coordinator: unit, batch },
+                &Request::Decide { pool, tx, unit, outcome: TxOutcome::Aborted },
+                &Request::AskOutcome { pool, tx, coordinator: unit },
+                &Request::Admin { term: u64::MAX, op: AdminOp::DestroyShard { pool } },
+            ];
+            for request in requests {
+                let answer = told(&admin, tcp, target, b"clients", request).await;
+                let error = wire::decode::<Result<(), types::Error>>(&answer).unwrap().unwrap_err();
+                assert_eq!(error.code, Code::NoPerm, "{request:?}: {error}");
+            }
+            let answer = told(&admin, tcp, target, b"engines", &digest).await;
+            wire::decode::<Result<u64, types::Error>>(&answer).unwrap().unwrap();
+        }
+    });
+}
+
+/// The body of a target's answer to who shows `token`.
+async fn told(
+    client: &client::Client,
+    tcp: &str,
+    target: TargetId,
+    token: &[u8],
+    request: &Request<'_>,
+) -> Vec<u8> {
+    let timeout = Duration::from_secs(20);
+    let dial = transport::Dial {
+        client: types::ClientId(client.env().random_u64()),
+        service: wire::hello::Service::Target(target),
+        token,
+        job: "",
+        timeout,
+    };
+    let address = transport::Address::Tcp(tcp.to_string());
+    let conn = transport::connect(client.env(), &address, &dial).await.unwrap();
+    let call = transport::Call {
+        kind: wire::Kind::Request,
+        request_id: 1,
+        flags: 0,
+        map_version: 0,
+        deadline: timeout,
+        body: &wire::encode(request),
+        bulk_out: &[],
+        bulk_in: &mut [],
+    };
+    conn.call(call).await.unwrap().body
 }
 
 #[test]

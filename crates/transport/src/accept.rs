@@ -61,6 +61,8 @@ pub struct HelloInfo {
     pub pid: u32,
     /// The same, if the kernel knows it.
     pub local_pid: Option<u32>,
+    /// Whoever accepts found that it is an engine or an administrator.
+    pub is_admin: bool,
 }
 
 #[derive(Default)]
@@ -368,6 +370,7 @@ fn decode_hello(header: &Header, body: &[u8]) -> Result<(HelloInfo, Mark)> {
         job: hello.job.to_string(),
         pid: hello.pid,
         local_pid: None,
+        is_admin: false,
     };
     Ok((info, Mark { address: hello.memory_word_address, word: hello.memory_word }))
 }
@@ -480,6 +483,11 @@ impl Incomer {
     /// It is on this host.
     pub fn is_local(&self) -> bool {
         self.is_local
+    }
+
+    /// Notes that what it showed is an engine's or an administrator's.
+    pub fn trust(&mut self) {
+        self.info.is_admin = true;
     }
 
     /// Tells it why not, and hangs up.

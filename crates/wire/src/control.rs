@@ -318,6 +318,53 @@ impl ControlRequest {
         );
         self.is_repeatable() && !asks_targets
     }
+
+    /// True for what engines ask of each other, and what changes the system or a pool as a whole: who asks must have
+    /// shown the secret of engines and administrators. Whoever works with files and objects needs none of these.
+    pub fn is_for_admins(&self) -> bool {
+        match self {
+            ControlRequest::Join(_)
+            | ControlRequest::PoolCreate { .. }
+            | ControlRequest::PoolDestroy { .. }
+            | ControlRequest::PoolResetTarget { .. }
+            | ControlRequest::PoolAim { .. }
+            | ControlRequest::PoolExtend { .. }
+            | ControlRequest::PoolRebuild { .. }
+            | ControlRequest::PoolBalance { .. }
+            | ControlRequest::PoolReweigh { .. }
+            | ControlRequest::SystemExclude { .. }
+            | ControlRequest::SystemClearExclude { .. }
+            | ControlRequest::TargetCaughtUp { .. }
+            | ControlRequest::TargetJoined { .. }
+            | ControlRequest::TargetLacks { .. }
+            | ControlRequest::CatalogCopy { .. }
+            | ControlRequest::Leave { .. }
+            | ControlRequest::EngineStop { .. } => true,
+            ControlRequest::TargetMeasure { ask, .. } => ask.is_some(),
+            ControlRequest::SetProps { subject, .. } => !matches!(subject, Subject::Cont(..)),
+            ControlRequest::SetAttrs { subject, .. } => matches!(subject, Subject::System),
+            ControlRequest::SystemQuery
+            | ControlRequest::EngineQuery
+            | ControlRequest::PoolList
+            | ControlRequest::PoolQuery(_)
+            | ControlRequest::PoolOpen { .. }
+            | ControlRequest::PoolClose { .. }
+            | ControlRequest::PoolMap(_)
+            | ControlRequest::ContCreate { .. }
+            | ControlRequest::ContList(_)
+            | ControlRequest::ContQuery(..)
+            | ControlRequest::ContDestroy { .. }
+            | ControlRequest::ContOpen { .. }
+            | ControlRequest::ContClose { .. }
+            | ControlRequest::AllocOids { .. }
+            | ControlRequest::GetAttrs { .. }
+            | ControlRequest::GetProps { .. }
+            | ControlRequest::SnapCreate { .. }
+            | ControlRequest::SnapList(..)
+            | ControlRequest::SnapDestroy { .. }
+            | ControlRequest::Rollback { .. } => false,
+        }
+    }
 }
 
 /// How an engine does.

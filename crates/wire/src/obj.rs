@@ -586,6 +586,34 @@ pub enum Request<'a> {
     Cell(#[serde(borrow)] crate::cell::CellRequest<'a>),
 }
 
+impl Request<'_> {
+    /// True for what engines ask of each other only: it is taken as the truth, so whoever asks must have shown
+    /// the secret of engines and administrators.
+    pub fn is_for_engines(&self) -> bool {
+        match self {
+            Request::Prepare { .. }
+            | Request::Decide { .. }
+            | Request::AskOutcome { .. }
+            | Request::Admin { .. }
+            | Request::Orders(_)
+            | Request::Member(_)
+            | Request::Cell(_) => true,
+            Request::Batch(_)
+            | Request::Commit { .. }
+            | Request::PoolShardStat { .. }
+            | Request::ListObjects { .. }
+            | Request::ListOrphans { .. }
+            | Request::AdmissionStat { .. }
+            | Request::StoreStat { .. }
+            | Request::Lock(_)
+            | Request::Verify(_)
+            | Request::ScrubStat { .. }
+            | Request::Scrub { .. }
+            | Request::PoolMap { .. } => false,
+        }
+    }
+}
+
 /// A message that needs no answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Notice {

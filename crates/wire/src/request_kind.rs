@@ -18,6 +18,19 @@ impl RequestKind {
     /// What the encoding of a [`Request::Batch`](crate::obj::Request::Batch) begins with; the batch's fields follow.
     pub const BATCH_TAG: u8 = 0;
 
+    /// What [`Request::is_for_engines`](crate::obj::Request::is_for_engines) says, where the kind tells it.
+    pub fn is_for_engines(self) -> bool {
+        match self {
+            RequestKind::Prepare
+            | RequestKind::Orders
+            | RequestKind::Member
+            | RequestKind::Cell => true,
+            RequestKind::Batch | RequestKind::Commit | RequestKind::Lock | RequestKind::Other => {
+                false
+            }
+        }
+    }
+
     /// Looks at the variant number that postcard puts first.
     pub fn of(body: &[u8]) -> RequestKind {
         match body.first() {

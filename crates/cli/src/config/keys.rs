@@ -37,6 +37,13 @@ pub const KEYS: &[Key] = &[
     ),
     key("", "domain", "list of names", "[host name]", "fault domain, from the outside in"),
     key("", "token_file", "file", "none", "shared secret of the system"),
+    key(
+        "",
+        "admin_token_file",
+        "file",
+        "none",
+        "secret of engines and administrators alone; without it token_file is for them, too",
+    ),
     key("", "insecure", "true, false", "false", "listen beyond this machine without a secret"),
     key(
         "",
@@ -98,7 +105,7 @@ mod tests {
 
     /// All that can be set, as far as it goes together.
     const FULL: [&str; 2] = [
-        "dir = '/a'\nlisten = 'h:1'\nadvertise = 'h:1'\njoin = []\ndomain = ['r']\ntoken_file = '/t'\n\
+        "dir = '/a'\nlisten = 'h:1'\nadvertise = 'h:1'\njoin = []\ndomain = ['r']\ntoken_file = '/t'\nadmin_token_file = '/u'\n\
          insecure = true\nmessage_memory = '1GiB'\ndown_after_s = 9\nfailover = false\nrebuild_after_s = 9\n\
          [catalog]\nkind = 'etcd'\nendpoints = ['http://h:2379']\nprefix = 'p'\nca = '/ca'\ncert = '/c'\n\
          key = '/k'\nuser = 'u'\npassword_file = '/p'\n\

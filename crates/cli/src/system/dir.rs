@@ -271,6 +271,7 @@ impl SystemDir {
             join,
             domain: Vec::new(),
             token_file: Some(self.path.join("token")),
+            admin_token_file: None,
             insecure: false,
             message_memory: None,
             down_after_s: None,
