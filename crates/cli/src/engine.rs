@@ -4,6 +4,7 @@
 //! takes them, at a place of its choosing. The first one drains and stops; a second one ends
 //! the process at once.
 
+use crate::engine_settings::{Settings, save};
 use crate::exit::Outcome;
 use crate::session::{Session, absolute};
 use crate::system::process::PidFile;
@@ -21,22 +22,39 @@ pub const STOPS_WITH_ALL: &str = "stops-with-all";
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   azekura engine --config /etc/azekura/engine.toml
-  azekura engine --config engine.toml --check")]
+  azekura engine --config engine.toml --check
+  azekura engine --join tcp://host1:7710 --listen 10.0.0.4:7710 --engine-dir /var/lib/azekura/engine0 --device /mnt/disk1 \\
+    --token-file token --admin-token-file admin-token")]
 pub struct EngineArgs {
     /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "engine_dir")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
     /// Only check the configuration
     #[arg(long)]
     check: bool,
+    /// Only write what the settings say to a new configuration file
+    #[arg(long, value_name = "FILE", requires = "engine_dir", conflicts_with = "check")]
+    save: Option<PathBuf>,
 }
 
 /// Runs the command; returns when the engine has stopped.
 pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
-    let config = EngineConfig::read(&args.config)?;
+    let (config, name) = match (&args.config, args.settings.config()?) {
+        (_, Some(config)) => (config, "settings".to_string()),
+        (Some(path), None) => (EngineConfig::read(path)?, path.display().to_string()),
+        (None, None) => {
+            return Err(Error::inval("neither --config nor --engine-dir is given").into());
+        }
+    };
     crate::config::check(&config)?;
     if args.check {
-        return session.out.done(&format!("{}: no mistakes found.", args.config.display()));
+        return session.out.done(&format!("{name}: no mistakes found."));
+    }
+    if let Some(path) = &args.save {
+        save(&config, path)?;
+        return session.out.done(&format!("Written to {}.", path.display()));
     }
     let config = EngineConfig { dir: absolute(&config.dir)?, ..config };
     let signals = BlockedSignals::block()?;

@@ -11,6 +11,7 @@ mod cont;
 mod damaged;
 mod doctor;
 mod engine;
+mod engine_settings;
 mod exit;
 mod fs;
 mod help;

@@ -15,10 +15,11 @@ fn what_is_generated_passes_the_check() {
     for (name, etcd) in [("joined", &[][..]), ("etcd", &["--etcd"][..])] {
         let out = scratch.path(name);
         let out = out.to_str().unwrap();
-        let token = format!("{out}/token");
+        let (token, admin) = (format!("{out}/token"), format!("{out}/admin-token"));
         let hosts = HOSTS.join(",");
         let mut args = vec!["config", "generate", "--hosts", &hosts, "--out", out];
-        args.extend(["--token-file", &token, "--device", "/a \"b\"", "--device", "/c"]);
+        args.extend(["--token-file", &token, "--admin-token-file", &admin]);
+        args.extend(["--device", "/a \"b\"", "--device", "/c"]);
         args.extend(etcd);
         let told = scratch.ok(&args);
         assert!(
@@ -33,8 +34,10 @@ fn what_is_generated_passes_the_check() {
             assert_eq!(text.contains("\njoin = "), etcd.is_empty() && host != HOSTS[0], "{text}");
             assert_eq!(text.contains("http://[::1]:2379"), !etcd.is_empty(), "{text}");
         }
-        let mode = fs::metadata(&token).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        for file in [&token, &admin] {
+            assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_ne!(fs::read(&token).unwrap(), fs::read(&admin).unwrap());
         // Nothing is written over.
         let before = fs::read(&token).unwrap();
         scratch.fails(4, &["exists"], &args);
@@ -78,4 +81,95 @@ fn mistakes_are_named_with_their_line() {
     scratch.fails(3, &["not/there"], &["config", "check", "/not/there"]);
     let keys: Value = scratch.json(&["config", "keys"]);
     assert!(keys.as_array().unwrap().iter().any(|key| key["key"] == "down_after_s"));
+}
+
+/// A process that ends with the value.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a command until it succeeds; what it printed.
+fn until_ok(command: impl Fn() -> std::process::Command) -> String {
+    for _ in 0..600 {
+        let output = command().output().unwrap();
+        if output.status.success() {
+            return String::from_utf8(output.stdout).unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{}", harness::all_text(&command().output().unwrap()));
+}
+
+#[test]
+fn engines_join_by_settings_alone_and_clients_do_not_administer() {
+    let scratch = System::none();
+    let path = |name: &str| scratch.path(name).to_str().unwrap().to_string();
+    for secret in ["token", "admin-token", "wrong"] {
+        fs::write(scratch.path(secret), format!("{secret} of many bytes\n")).unwrap();
+    }
+    // Two free ports; somebody else may take one until it is used, then this fails and says so.
+    let ports = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [first, second] = ports.map(|port| port.local_addr().unwrap().to_string());
+    let settings = |at: &str, listen: &str, join: Option<&str>, admin: &str| {
+        let mut args: Vec<String> = ["engine", "--engine-dir", &path(at), "--listen", listen]
+            .into_iter()
+            .chain(["--device", &path(&format!("{at}-t")), "--domain", at])
+            .chain(["--token-file", &path("token"), "--admin-token-file", &path(admin)])
+            .map(str::to_string)
+            .collect();
+        args.extend(join.iter().flat_map(|join| ["--join".to_string(), format!("tcp://{join}")]));
+        args
+    };
+    let start = |args: Vec<String>| {
+        Running(harness::azekura().args(args).stderr(std::process::Stdio::null()).spawn().unwrap())
+    };
+    let _first = start(settings("a", &first, None, "admin-token"));
+    let ask = |secret: &str, args: &[&str]| {
+        let mut command = harness::azekura();
+        command.args(["--system", &format!("tcp://{first}")]).args(args);
+        command.env("AZEKURA_TOKEN_FILE", scratch.path(secret));
+        command
+    };
+    until_ok(|| ask("token", &["system", "query"]));
+    // One with the clients' secret for the engines' is not let in.
+    let wrong = harness::azekura()
+        .args(settings("c", "127.0.0.1:0", Some(&first), "wrong"))
+        .output()
+        .unwrap();
+    assert!(!wrong.status.success());
+    assert!(harness::all_text(&wrong).contains("token"), "{}", harness::all_text(&wrong));
+    let _second = start(settings("b", &second, Some(&first), "admin-token"));
+    let listed = || {
+        let text = until_ok(|| ask("token", &["--json", "system", "list-engines"]));
+        serde_json::from_str::<Value>(&text).unwrap().as_array().unwrap().len()
+    };
+    while listed() < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let create = ["pool", "create", "tank", "--size", "256MiB"];
+    let refused = ask("token", &create).output().unwrap();
+    assert_eq!(refused.status.code(), Some(8), "{}", harness::all_text(&refused));
+    assert!(harness::all_text(&refused).contains("admin_token_file"));
+    until_ok(|| ask("admin-token", &create));
+    // Files are for clients, with copies on both engines.
+    let file = scratch.path("data");
+    fs::write(&file, harness::noise(7, 300_000)).unwrap();
+    until_ok(|| ask("token", &["cont", "create", "tank", "home", "--rd-fac", "1"]));
+    until_ok(|| ask("token", &["fs", "cp", file.to_str().unwrap(), "azk://tank/home/"]));
+    let back = ask("token", &["fs", "cat", "azk://tank/home/data"]).output().unwrap();
+    assert!(back.stdout == fs::read(&file).unwrap());
+    let stopped = ask("token", &["pool", "destroy", "tank", "--force"]).output().unwrap();
+    assert_eq!(stopped.status.code(), Some(8), "{}", harness::all_text(&stopped));
+    // What was given can be kept, and is right.
+    let saved = scratch.path("engine.toml");
+    let mut args = settings("b", &second, Some(&first), "admin-token");
+    args.extend(["--save".to_string(), path("engine.toml")]);
+    scratch.ok(&args);
+    scratch.ok(&["config", "check", saved.to_str().unwrap()]);
+    assert!(fs::read_to_string(&saved).unwrap().contains(&second));
 }

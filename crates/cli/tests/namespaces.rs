@@ -89,9 +89,12 @@ impl Hosts {
         if !inside.status.success() {
             return skipped(&format!("nothing runs in namespaces here: {}", all_text(&inside)));
         }
-        fs::write(hosts.path("token"), "a secret of twenty-four bytes").unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        fs::set_permissions(hosts.path("token"), mode).unwrap();
+        for secret in ["token", "admin-token"] {
+            fs::write(hosts.path(secret), format!("{secret} of more than twenty-four bytes"))
+                .unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            fs::set_permissions(hosts.path(secret), mode).unwrap();
+        }
         for at in 0..ENGINES {
             let dir = hosts.dir(at);
             fs::create_dir_all(dir.join("t")).unwrap();
@@ -100,11 +103,12 @@ impl Hosts {
                 _ => format!("join = ['{}:7710']\n", address(0)),
             };
             let text = format!(
-                "dir = '{0}'\nlisten = '{1}:7710'\ndomain = ['host{at}']\ntoken_file = '{2}'\n{join}\
-                 [[target]]\ndevice = '{0}/t'\n",
+                "dir = '{0}'\nlisten = '{1}:7710'\ndomain = ['host{at}']\ntoken_file = '{2}'\n\
+                 admin_token_file = '{3}'\n{join}[[target]]\ndevice = '{0}/t'\n",
                 dir.display(),
                 address(at),
                 hosts.path("token").display(),
+                hosts.path("admin-token").display(),
             );
             fs::write(dir.join("engine.toml"), text).unwrap();
             hosts.spawn(at);
@@ -142,7 +146,7 @@ impl Hosts {
         for name in ["AZEKURA_SYSTEM", "AZEKURA_LOG"] {
             inside.env_remove(name);
         }
-        inside.env("AZEKURA_TOKEN_FILE", self.path("token")).stdin(Stdio::null());
+        inside.env("AZEKURA_TOKEN_FILE", self.path("admin-token")).stdin(Stdio::null());
         inside
     }
 

@@ -41,9 +41,12 @@ pub struct GenerateArgs {
     /// TCP port of the engines
     #[arg(long, default_value_t = 7710)]
     port: u16,
-    /// Where the secret is on the hosts
+    /// Where the secret of clients is on the hosts
     #[arg(long, value_name = "FILE", default_value = "/etc/azekura/token")]
     token_file: PathBuf,
+    /// Where that of engines and administrators is on the hosts
+    #[arg(long, value_name = "FILE", default_value = "/etc/azekura/admin-token")]
+    admin_token_file: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -76,14 +79,16 @@ pub fn run(session: &Session, args: &GenerateArgs) -> Outcome {
         let unit = include_str!("../../../../packaging/azekura-engine.service");
         texts.push((dir.join("azekura-engine.service"), unit.to_string()));
     }
-    let token = args.out.join("token");
-    texts.push((token.clone(), secret()?));
+    let secrets = [args.out.join("token"), args.out.join("admin-token")];
+    for path in &secrets {
+        texts.push((path.clone(), secret()?));
+    }
     if let Some((path, _)) = texts.iter().find(|(path, _)| path.exists()) {
         let text = format!("{} exists; choose another directory with --out", path.display());
         return Err(Error::new(Code::Exist, text).into());
     }
     for (path, text) in &texts {
-        write(path, text, if *path == token { 0o600 } else { 0o644 })?;
+        write(path, text, if secrets.contains(path) { 0o600 } else { 0o644 })?;
     }
     let system: Vec<String> = args.hosts.iter().map(|host| at(host, args.port)).collect();
     let report = Report {
@@ -96,13 +101,14 @@ pub fn run(session: &Session, args: &GenerateArgs) -> Outcome {
         }
         writeln!(
             out,
-            "\nOn each host: its engine.toml to /etc/azekura/engine.toml, the secret to {} (mode 640, group of \
-             the\nengine), the unit to /etc/systemd/system unless the package brought it; then\n\n\
+            "\nOn each host: its engine.toml to /etc/azekura/engine.toml, the secrets to {} and\n{} (mode 600, owned by the \
+             engine's user), the unit to /etc/systemd/system unless the package brought it; then\n\n\
              \x20   azekura config check /etc/azekura/engine.toml\n\
              \x20   systemctl enable --now azekura-engine\n\n\
-             Clients, with the secret in a file of their own:\n\n\
+             Clients, with the contents of 'token' in a file of their own; administrators with those of 'admin-token':\n\n\
              \x20   export AZEKURA_SYSTEM={} AZEKURA_TOKEN_FILE=…",
             args.token_file.display(),
+            args.admin_token_file.display(),
             report.system
         )?;
         if etcd.is_none() && args.hosts.len() > 1 {
@@ -142,11 +148,12 @@ fn engine_file(args: &GenerateArgs, host: &str, etcd: Option<&[String]>) -> Stri
     let mut text = format!(
         "# Made by 'azekura config generate' for {host}. All keys: 'azekura config keys'.\n\
          dir = {}\nlisten = {}\ndomain = [{}]   # where it is, from the outside in: [\"rack1\", \"node7\"]\n\
-         token_file = {}\n",
+         token_file = {}\nadmin_token_file = {}\n",
         path(&args.engine_dir),
         quoted(&at(host, args.port)),
         quoted(host),
-        path(&args.token_file)
+        path(&args.token_file),
+        path(&args.admin_token_file)
     );
     match etcd {
         Some(endpoints) => {

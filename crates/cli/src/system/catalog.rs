@@ -141,13 +141,29 @@ fn target(args: &MigrateArgs) -> Result<Option<CatalogConfig>> {
             false => Err(Error::inval("how to reach etcd is in [catalog] of the configuration")),
         };
     }
-    let (scheme, rest) = match (args.to.strip_prefix("etcd://"), args.to.strip_prefix("etcds://")) {
+    let place = etcd_place(&args.to)?.ok_or_else(|| {
+        Error::inval(format!("'{}' is neither etcd://HOST:PORT nor embedded", args.to))
+    })?;
+    let file = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
+    let config = CatalogConfig {
+        ca: file(&args.ca)?,
+        cert: file(&args.cert)?,
+        key: file(&args.key)?,
+        user: args.user.clone(),
+        password_file: file(&args.password_file)?,
+        ..place
+    };
+    config.check(false)?;
+    Ok(Some(config))
+}
+
+/// The section `[catalog]` for `etcd://HOST:PORT[,HOST:PORT…][/PREFIX]`, or the same with `etcds://` for TLS; `None` for any other
+/// kind of place.
+pub fn etcd_place(place: &str) -> Result<Option<CatalogConfig>> {
+    let (scheme, rest) = match (place.strip_prefix("etcd://"), place.strip_prefix("etcds://")) {
         (Some(rest), _) => ("http", rest),
         (_, Some(rest)) => ("https", rest),
-        _ => {
-            let text = format!("'{}' is neither etcd://HOST:PORT nor embedded", args.to);
-            return Err(Error::inval(text));
-        }
+        _ => return Ok(None),
     };
     let (hosts, prefix) = match rest.split_once('/') {
         Some((hosts, prefix)) => (hosts, Some(prefix.to_string())),
@@ -155,21 +171,14 @@ fn target(args: &MigrateArgs) -> Result<Option<CatalogConfig>> {
     };
     let hosts: Vec<&str> = hosts.split(',').filter(|host| !host.is_empty()).collect();
     if hosts.is_empty() {
-        return Err(Error::inval(format!("'{}' names no host", args.to)));
+        return Err(Error::inval(format!("'{place}' names no host")));
     }
-    let file = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
-    let config = CatalogConfig {
+    Ok(Some(CatalogConfig {
         kind: CatalogKind::Etcd,
         endpoints: hosts.iter().map(|host| format!("{scheme}://{host}")).collect(),
         prefix: prefix.filter(|prefix| !prefix.is_empty()),
-        ca: file(&args.ca)?,
-        cert: file(&args.cert)?,
-        key: file(&args.key)?,
-        user: args.user.clone(),
-        password_file: file(&args.password_file)?,
-    };
-    config.check(false)?;
-    Ok(Some(config))
+        ..CatalogConfig::default()
+    }))
 }
 
 /// The body of `[catalog]`.
