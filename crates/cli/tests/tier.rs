@@ -374,3 +374,76 @@ fn a_mount_brings_back_what_is_read() {
     drop(file);
     system.ok(&["umount", dir.to_str().unwrap()]);
 }
+
+/// A process that ends with the value.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Programs with the preloaded library once got "no route to host" for what was in a tier only.
+#[test]
+fn programs_that_know_no_stores_read_through_an_agent() {
+    let library = std::env::current_exe().unwrap().with_file_name("libazekura_intercept.so");
+    if !library.exists() {
+        println!("SKIPPED: {} is not built; test the whole workspace", library.display());
+        return;
+    }
+    let system = system();
+    let data = noise(7, 19 * MIB + 5);
+    let url = format!("{HOME}/a");
+    let evicted = || {
+        system.ok(&["fs", "tier", "sync", &url]);
+        system.ok(&["fs", "tier", "evict", &url]);
+        assert_eq!(state(&system, "a"), "cloud");
+    };
+    put(&system, "a", &data);
+    evicted();
+    let socket = system.path("tier.sock");
+    let preloaded = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env("LD_PRELOAD", &library)
+            .env("AZEKURA_SYSTEM", system.dir())
+            .env("AZEKURA_INTERCEPT", format!("{HOME}=/azekura-tier-test"))
+            .env("AZEKURA_TIER_AGENT", &socket)
+            .stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    let refused = preloaded("cat", &["/azekura-tier-test/a"]);
+    assert!(!refused.status.success());
+    assert!(all_text(&refused).contains("route"), "{}", all_text(&refused));
+    let agent = system
+        .command(&["tier", "agent", "--socket", socket.to_str().unwrap(), "--mode", "600"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut agent = Running(agent);
+    while !socket.exists() {
+        assert!(agent.0.try_wait().unwrap().is_none(), "the agent has ended");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let read = preloaded("cat", &["/azekura-tier-test/a"]);
+    assert!(read.stdout == data, "{}", String::from_utf8_lossy(&read.stderr));
+    // It came back into the pool, as for every other writer.
+    assert_eq!(state(&system, "a"), "both");
+    evicted();
+    // Writing into the middle of a chunk needs the rest of it.
+    let script = "import os,sys; f=os.open(sys.argv[1],os.O_RDWR); os.pwrite(f,b'changed',9000000); os.close(f)";
+    let written = preloaded("python3", &["-c", script, "/azekura-tier-test/a"]);
+    assert!(written.status.success(), "{}", all_text(&written));
+    let mut changed = data.clone();
+    changed[9_000_000..9_000_007].copy_from_slice(b"changed");
+    assert!(cat(&system, "a") == changed);
+    // Another one at the same place is told so; one that is asked to end takes its socket along.
+    system.fails(7, &["another agent"], &["tier", "agent", "--socket", socket.to_str().unwrap()]);
+    let ended = Command::new("kill").arg(agent.0.id().to_string()).status().unwrap();
+    assert!(ended.success());
+    assert!(agent.0.wait().unwrap().success());
+    assert!(!socket.exists());
+}

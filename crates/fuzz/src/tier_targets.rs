@@ -1,13 +1,14 @@
 //! Targets of the cold tier: what a file's entry says of its copy, stubs, and what comes back from an object store.
 
 use crate::target::Target;
-use dfs::tier::{Stub, TierRecord};
+use dfs::tier::{Stub, TierAsk, TierRecord, agent};
 use tier::manifest::{
     EntryKind, FILE_FORMAT, FileManifest, PartName, TREE_FORMAT, TreeEntry, TreeHead, decode_tree,
     encode_tree,
 };
 use tier::{Definition, part, s2_chunks};
-use types::{Epoch, Oid};
+use types::{ContId, Epoch, Oid};
+use wire::obj::Recx;
 
 /// Parsed JSON is wider than its text; errors hold a copy of it.
 const AMPLIFICATION: usize = 256;
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Target> {
         target("s2-chunk", s2_chunk, || {
             vec![[&s2_chunks::chunk_head(b"some bytes").0[..], b"some bytes"].concat()]
         }),
+        target("tier-ask", ask, || vec![ask_seed()]),
         target("tier-stub", stub, || vec![Stub::of(b"chunk").encode().to_vec()]),
         target("tier-part", tier_part, || vec![part::encode(b"some bytes"), part::encode(b"")]),
         target("tier-manifest", manifest, || vec![manifest_seed()]),
@@ -49,6 +51,22 @@ fn record_seed() -> Vec<u8> {
         synced: vec![Epoch(7)],
     };
     record.encode().expect("short names")
+}
+
+fn ask_seed() -> Vec<u8> {
+    let record = TierRecord::decode(&record_seed()).expect("our own");
+    let range = Recx { index: 4, count: 4 };
+    let ask = TierAsk { cont: ContId::default(), record, range };
+    // Without magic and length.
+    agent::encode_ask(&ask).expect("short names").split_off(8)
+}
+
+fn ask(bytes: &[u8]) {
+    if let Ok(ask) = agent::decode_ask(bytes) {
+        let again = agent::encode_ask(&ask).expect("what was read is short enough").split_off(8);
+        let again = agent::decode_ask(&again).expect("what we write can be read");
+        assert_eq!((again.cont, again.range, again.record), (ask.cont, ask.range, ask.record));
+    }
 }
 
 fn record(bytes: &[u8]) {

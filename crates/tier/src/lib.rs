@@ -13,6 +13,7 @@
 //!
 //! It knows nothing of commands and of where definitions are kept.
 
+mod agent;
 mod copy;
 mod credentials;
 mod definition;
@@ -27,6 +28,7 @@ mod store;
 mod sync;
 mod tree;
 
+pub use agent::Agent;
 pub use credentials::Credentials;
 pub use definition::{ATTACHED, Definition, PART_BYTES_DEFAULT, attr_name, name_of_attr};
 pub use evict::{Eviction, evict_file};

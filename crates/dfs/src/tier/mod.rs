@@ -12,6 +12,7 @@
 //! - The chunk with the file's last byte stays in the pool, so the size needs no care.
 //! - Bytes from a tier are compared with the stub's checksum before anybody sees them.
 
+pub mod agent;
 mod evict;
 mod recall;
 mod record;
@@ -64,21 +65,15 @@ pub trait TierSource: Send + Sync {
 
 static SOURCE: OnceLock<Arc<dyn TierSource>> = OnceLock::new();
 
-/// Says who reads copies in this process, for all its mounts. The first call counts.
+/// Says who reads copies in this process, for all its mounts. The first call counts, if it comes before the first read of
+/// what is in a tier only: without one an [agent] is asked.
 pub fn set_tier_source(source: Arc<dyn TierSource>) {
     let _ = SOURCE.set(source);
 }
 
-fn source(record: &TierRecord) -> Result<&'static Arc<dyn TierSource>> {
-    SOURCE.get().ok_or_else(|| {
-        Error::new(
-            Code::Unreach,
-            format!(
-                "the data are in tier '{}', which this program cannot reach; bring them back with: azekura fs tier fetch",
-                record.tier
-            ),
-        )
-    })
+/// Who reads copies here: whoever was said to, else an agent of this machine.
+fn source() -> &'static Arc<dyn TierSource> {
+    SOURCE.get_or_init(|| Arc::new(agent::AgentSource::from_env()))
 }
 
 /// Where a file's data are.

@@ -221,7 +221,7 @@ impl Dfs {
         let range = Recx { index: from, count };
         let cont = self.shared.cont.id();
         let ask = TierAsk { cont, record: record.clone(), range };
-        let part = source(record)?.read(ask).await?;
+        let part = source().read(ask).await?;
         match part.len() as u64 == count {
             true => Ok(part),
             false => Err(damaged(record)),
