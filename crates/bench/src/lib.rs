@@ -15,6 +15,7 @@ mod backend;
 pub mod classes;
 mod clock;
 mod crew;
+pub mod durability;
 pub mod io;
 pub mod ioc;
 pub mod md;

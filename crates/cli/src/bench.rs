@@ -4,6 +4,7 @@
 //! `bench`; workers are this program again, see `bench::worker_main`.
 
 mod access_paths;
+mod durability;
 mod ioc;
 mod s4;
 mod store;
@@ -36,6 +37,7 @@ enum BenchVerb {
     Store(store::StoreArgs),
     S4(s4::S4Args),
     Weighted(weighted::WeightedArgs),
+    Durability(durability::DurabilityArgs),
     #[command(hide = true)]
     Suite(SuiteArgs),
 }
@@ -220,6 +222,7 @@ pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
         BenchVerb::Store(args) => store::run(session, args),
         BenchVerb::S4(args) => s4::run(session, args),
         BenchVerb::Weighted(args) => weighted::run(session, args),
+        BenchVerb::Durability(args) => durability::run(session, args),
         BenchVerb::Suite(args) => run_suite(session, args),
     }
 }

@@ -128,15 +128,12 @@ fn choose(
     let others: Option<SmallVec<[Place<'_>; 6]>> =
         others.map(|(_, target)| place(*target)).collect();
     let others = others?;
-    let shared = |target: TargetId| {
-        let place = place(target)?;
-        Some(others.iter().map(|other| place.shared_depth(other)).max().unwrap_or(0))
-    };
-    let shared_max = shared(members[at])?;
+    let nearness = |target: TargetId| Some(place(target)?.nearness(others.iter()));
+    let shared_max = nearness(members[at])?.0;
     let is_free = |target: TargetId| {
         !members.contains(&target) && !outs.iter().any(|out| out.target == target)
     };
     let lots = draw::lots(key, set).filter(|lot| is_free(lot.target));
-    let ranked = lots.filter_map(|lot| Some((shared(lot.target)?, lot)));
-    ranked.filter(|(depth, _)| *depth <= shared_max).min().map(|(_, lot)| lot.target)
+    let ranked = lots.filter_map(|lot| Some((nearness(lot.target)?, lot)));
+    ranked.filter(|((depth, _), _)| *depth <= shared_max).min().map(|(_, lot)| lot.target)
 }

@@ -357,6 +357,36 @@ fn uneven_racks_keep_replicas_apart() {
     }
 }
 
+/// Six cells of which two may go were three, two and one on three engines: the loss of one took data with it.
+#[test]
+fn where_domains_are_too_few_each_gets_members_in_turn() {
+    let racks: Vec<[&str; 1]> = vec![["a"], ["b"], ["c"], ["a"], ["b"], ["c"]];
+    let engines: Vec<(&[&str], u32)> = racks.iter().map(|rack| (&rack[..], 3)).collect();
+    for (map, depth) in [
+        (map_of(&[(&[], 4), (&[], 2), (&[], 3)]), 1),
+        (map_of(&engines), 1),
+        (map_of(&engines), 2),
+        (map_of(&[(&["a"], 8), (&["b"], 4), (&["b"], 4)]), 1),
+    ] {
+        let domains: BTreeSet<_> =
+            map.targets.iter().map(|target| domain_of(target.id, &map, depth)).collect();
+        for (number, class) in (0..300).zip(["EC_4P2GX", "EC_4P2G1", "RP_4GX"].iter().cycle()) {
+            let oid = oid(number, class, 0);
+            let layout = cell_layout(oid, &map).or_else(|_| layout(oid, &map)).unwrap();
+            let width = layout.members(0).len();
+            for group in 0..layout.group_count() {
+                let mut held = BTreeMap::new();
+                for target in layout.members(group) {
+                    *held.entry(domain_of(*target, &map, depth)).or_insert(0) += 1;
+                }
+                let most = held.values().max().unwrap();
+                let even = width.div_ceil(domains.len());
+                assert_eq!(*most, even, "{class}, group {:?}", layout.members(group));
+            }
+        }
+    }
+}
+
 /// Members of a group share no domain of any level that has enough domains.
 fn assert_apart(layout: &Layout, map: &PoolMap) {
     let width = layout.members(0).len();
