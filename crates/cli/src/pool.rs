@@ -2,6 +2,7 @@
 
 mod aims;
 mod balance;
+mod cache;
 pub mod health;
 mod members;
 pub mod rebuild;
@@ -16,6 +17,7 @@ use crate::scrub::{self, TargetScrub};
 use crate::session::Session;
 use crate::system::dir::SystemDir;
 use aims::{ExtendArgs, SomeTargets};
+use cache::TargetCache;
 use clap::{Args, Subcommand};
 use health::HealthReport;
 use members::TargetMembers;
@@ -239,6 +241,9 @@ struct PoolReport {
     /// How bulk transfers are admitted, by target, once it was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     admission: Option<Vec<TargetAdmission>>,
+    /// What of the data is in memory, by target; not of pools that are in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<Vec<TargetCache>>,
     /// With `--verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     stores: Option<Vec<TargetStore>>,
@@ -316,6 +321,7 @@ impl PoolReport {
             health: None,
             members: None,
             admission: None,
+            cache: None,
             stores: None,
             measures: None,
             scrub: None,
@@ -469,6 +475,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
             .collect(),
     });
     report.admission = admission(&opened)?;
+    report.cache = cache::report(&opened)?;
     let scrub = scrub::report(&opened)?;
     if verbose {
         report.damaged = damaged::objects(session, &opened, &scrub);
@@ -568,6 +575,9 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         }
         if let Some(admission) = &report.admission {
             show_admission(admission, out)?;
+        }
+        if let Some(cache) = &report.cache {
+            cache::show(cache, out)?;
         }
         scrub::show(report.scrub.as_deref().unwrap_or_default(), &report.damaged, out)
     })

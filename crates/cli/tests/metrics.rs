@@ -56,7 +56,18 @@ fn an_engine_tells_what_was_done() {
     run(&["cont", "create", "tank", "home"]);
     fs::write(path("file"), vec![7; 300_000]).unwrap();
     run(&["fs", "put", &path("file"), "azk://tank/home/a"]);
-    assert_eq!(run(&["fs", "cat", "azk://tank/home/a"]).len(), 300_000);
+    // The second time from the engine's memory.
+    for _ in 0..2 {
+        assert_eq!(run(&["fs", "cat", "azk://tank/home/a"]).len(), 300_000);
+    }
+    let query = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&run(&[&["--json", "pool", "query", "tank"], args].concat())).unwrap()
+    };
+    let cache = query(&[])["cache"][0].clone();
+    assert_eq!((&cache["hit_bytes"], &cache["miss_bytes"]), (&300_000.into(), &300_000.into()));
+    assert!(cache["used_bytes"].as_u64() >= Some(300_000), "{cache}");
+    let table = run(&["pool", "query", "tank"]);
+    assert!(table.contains("FROM MEMORY") && table.contains("50%"), "{table}");
     let text = loop {
         assert!(engine.0.try_wait().unwrap().is_none(), "the engine has ended");
         // On a machine that stands still the engine or its target may be late.
@@ -78,6 +89,12 @@ fn an_engine_tells_what_was_done() {
     assert!(sum("azekura_log_commit_seconds_count{", "") >= 1.0, "{text}");
     assert!(sum("azekura_pool_nvme_bytes{", "") > 0.0, "{text}");
     assert_eq!(sum("azekura_log_failed{", ""), 0.0);
+    assert_eq!(sum("azekura_cache_hit_bytes_total{", ""), 300_000.0);
+    assert_eq!(sum("azekura_cache_miss_bytes_total{", ""), 300_000.0);
+    run(&["pool", "set-prop", "tank", "cache_max=off"]);
+    assert_eq!(run(&["pool", "get-prop", "tank", "cache_max"]), "0\n");
+    assert_eq!(run(&["fs", "cat", "azk://tank/home/a"]).len(), 300_000);
+    assert_eq!(query(&[])["cache"], serde_json::Value::Null, "nothing is kept any more");
 }
 
 #[test]

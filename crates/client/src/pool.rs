@@ -15,6 +15,7 @@ use types::map::HashMap;
 use types::{ContProps, ObjClass, PoolId, Result, TargetId};
 use uuid::Uuid;
 use wire::admission::AdmissionStat;
+use wire::cache::CacheStat;
 use wire::control::{
     ContAsk, ContInfo, ControlReply, ControlRequest, Evict, Name, OpenMode, PoolInfo, Subject,
 };
@@ -323,6 +324,11 @@ impl Pool {
     /// gives no answer.
     pub async fn admission(&self) -> Result<Vec<(TargetId, Option<AdmissionStat>)>> {
         self.ask_all(&Request::AdmissionStat { pool: self.0.state.id }).await
+    }
+
+    /// Asks every target what of its data is in its engine's memory; `None` for one that gives no answer.
+    pub async fn cache_stats(&self) -> Result<Vec<(TargetId, Option<CacheStat>)>> {
+        self.ask_all(&Request::CacheStat { pool: self.0.state.id }).await
     }
 
     /// Asks every target how its data are checked and what is known to be damaged; `None` for one that

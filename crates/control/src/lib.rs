@@ -38,9 +38,9 @@ pub use etcd::{Candidate, ElectionNews, EtcdAccess, EtcdCatalog, EtcdConfig};
 pub use image::{CatalogImage, Standing};
 pub use moved::{CatalogCounts, Named, make_catalog, move_catalog};
 pub use records::{
-    AdmissionDf, BalanceDf, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf, OutDf, PlacementDf,
-    PoolDf, RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf, TargetDf,
-    TimesDf,
+    AdmissionDf, BalanceDf, CacheDf, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf, OutDf,
+    PlacementDf, PoolDf, RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf,
+    TargetDf, TimesDf,
 };
 pub use recover::{Recovered, newest, recover};
 pub use service::{Service, SessionId, Targets};

@@ -13,6 +13,7 @@ use types::{
     PlacementRule, PoolId, Rank, Result, TargetId,
 };
 use uuid::Uuid;
+use wire::cache::DataCache;
 use wire::control::{Member, MemberState, TargetAim};
 use wire::map::{
     DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
@@ -214,6 +215,35 @@ pub struct PoolDf {
     /// Settings of the scrubber.
     #[serde(default)]
     pub scrub: ScrubDf,
+    /// Settings of the data caches of engines.
+    #[serde(default)]
+    pub cache: CacheDf,
+}
+
+/// What engines keep of a pool's data in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CacheDf {
+    /// Grows with every change; 0: never changed.
+    pub revision: u64,
+    /// Most that an engine keeps, bytes; 0: nothing.
+    pub bytes_max: u64,
+    /// Most that it keeps of one object, bytes; 0: nothing.
+    pub object_bytes_max: u64,
+}
+
+impl Default for CacheDf {
+    fn default() -> CacheDf {
+        let DataCache { version, bytes_max, object_bytes_max } = DataCache::default();
+        CacheDf { revision: version, bytes_max, object_bytes_max }
+    }
+}
+
+impl CacheDf {
+    /// The form that targets get.
+    pub fn settings(&self) -> DataCache {
+        let CacheDf { revision, bytes_max, object_bytes_max } = *self;
+        DataCache { version: revision, bytes_max, object_bytes_max }
+    }
 }
 
 /// How a pool's shares follow what its targets are worth, and its data the shares.

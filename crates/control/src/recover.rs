@@ -185,6 +185,9 @@ pub fn recover(
         if pool.scrub.revision > 0 {
             pool.scrub.revision += u64::from(LEAP);
         }
+        if pool.cache.revision > 0 {
+            pool.cache.revision += u64::from(LEAP);
+        }
         if pool.stage != StageDf::Ready {
             notes.push(format!("pool '{}' was being made or removed, and goes", pool.name()));
         }

@@ -61,6 +61,10 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(ctx.admission.stat())))
             }
+            Request::CacheStat { pool } => {
+                let ctx = self.shard(pool).await?;
+                Ok(wire::encode(&Ok::<_, Error>(ctx.shard.cache_stat())))
+            }
             Request::StoreStat { pool } => {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(self.store_stat(&ctx).await?)))
@@ -283,6 +287,17 @@ impl Target {
                 let ctx = self.shard(pool).await?;
                 tracing::info!("target {}: pool {pool}: scrubber {}", self.id, scrub.rate);
                 ctx.scrubber.set(scrub);
+                Ok(())
+            }
+            AdminOp::SetCache { pool, cache } => {
+                let ctx = self.shard(pool).await?;
+                tracing::info!(
+                    "target {}: pool {pool}: data cache of {} bytes, {} of an object",
+                    self.id,
+                    cache.bytes_max,
+                    cache.object_bytes_max
+                );
+                ctx.shard.set_cache(&cache);
                 Ok(())
             }
         }

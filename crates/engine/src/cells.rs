@@ -129,7 +129,7 @@ impl Target {
         let op = Op::Fetch { unit: of.unit, dkey: of.dkey, cond: Cond::NONE, iods };
         let ops = [op];
         ctx.shard.ready(of.cont, &[], &ops).await?;
-        let mut segments = Segments::new();
+        let mut segments = Segments::cached();
         {
             let Op::Fetch { unit, dkey, cond, iods } = &ops[0] else { return Err(missing()) };
             let view = ctx.shard.view(of.cont)?;
@@ -146,6 +146,7 @@ impl Target {
         }
         segments.load().await?;
         if !segments.damaged().is_empty() {
+            segments.forget_cached();
             self.mend_soon(ctx, Spot::new(of.cont, of.unit, of.dkey, &akey));
             let text = format!("a cell on target {} is damaged", self.id);
             return Err(Error::new(Code::Csum, text));

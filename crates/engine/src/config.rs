@@ -19,6 +19,7 @@
 //! nvme = ["/dev/nvme0n1"]               # data devices, shared out over the targets
 //! inline_bytes_max = "4KiB"             # smaller values go to index and log
 //! metadata_cache = "1GiB"               # memory for the index of each target
+//! data_cache_percent = 10               # of the machine's memory, for data read from devices
 //! measure = "64MiB"                     # written and read to measure devices; 0: not
 //! measure_every_h = 24                  # again after so long, when nobody works; 0: not
 //!
@@ -133,6 +134,10 @@ pub struct StoreConfig {
     /// back when it is used. Pools of durability `memory` are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata_cache: Option<Bytes>,
+    /// Part of the machine's memory for data that were read from data devices, percent (default 10; 0 to 80). Pools say what of it they
+    /// may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_cache_percent: Option<u32>,
     /// What is written and read on each data device to measure it, ten seconds after the engine's first start there, for half a
     /// second at most (default 64MiB; 0: nothing is measured).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -218,6 +223,10 @@ const METADATA_CACHE_MIN: u64 = 1 << 20;
 const RATE_MAX_MIN: u64 = 1 << 20;
 /// Least memory for messages, bytes: a quarter of it holds a few of the largest.
 const MESSAGE_MEMORY_MIN: u64 = 64 << 20;
+/// Part of the machine's memory for data read from devices, percent, ...
+const DATA_CACHE_PERCENT_DEFAULT: u32 = 10;
+/// ... and the most of it: the rest is for messages, the index, and whoever else is there.
+const DATA_CACHE_PERCENT_MAX: u32 = 80;
 /// Seconds without an answer after which an engine is down.
 const DOWN_AFTER_S: std::ops::RangeInclusive<u32> = 2..=86_400;
 const DOWN_AFTER_S_DEFAULT: u32 = 5;
@@ -258,6 +267,12 @@ impl EngineConfig {
         }
         if self.metadata_cache() < METADATA_CACHE_MIN {
             return Err(Error::inval("metadata_cache must be at least 1MiB"));
+        }
+        let percent = self.store.data_cache_percent.unwrap_or(DATA_CACHE_PERCENT_DEFAULT);
+        if percent > DATA_CACHE_PERCENT_MAX {
+            return Err(Error::inval(format!(
+                "data_cache_percent must be 0 to {DATA_CACHE_PERCENT_MAX}"
+            )));
         }
         if self.message_memory() < MESSAGE_MEMORY_MIN {
             return Err(Error::inval("message_memory must be at least 64MiB"));
@@ -326,11 +341,15 @@ impl EngineConfig {
     /// Memory for messages, bytes.
     pub fn message_memory(&self) -> u64 {
         let default = || {
-            let machine = rustix::system::sysinfo();
-            let bytes = machine.totalram as u64 * machine.mem_unit as u64;
-            (bytes / 4).clamp(MESSAGE_MEMORY_MIN, transport::MESSAGE_BYTES_MAX_DEFAULT)
+            (machine_memory() / 4).clamp(MESSAGE_MEMORY_MIN, transport::MESSAGE_BYTES_MAX_DEFAULT)
         };
         self.message_memory.map_or_else(default, |bytes| bytes.0)
+    }
+
+    /// Memory for data read from devices, of all targets together, bytes.
+    pub fn data_cache(&self) -> u64 {
+        let percent = self.store.data_cache_percent.unwrap_or(DATA_CACHE_PERCENT_DEFAULT);
+        machine_memory() / 100 * u64::from(percent)
     }
 
     /// How long another engine may give no answer before it is down.
@@ -451,6 +470,12 @@ impl EngineConfig {
     }
 }
 
+/// Memory of the machine, bytes.
+fn machine_memory() -> u64 {
+    let machine = rustix::system::sysinfo();
+    machine.totalram as u64 * machine.mem_unit as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -519,6 +544,7 @@ mod tests {
             bad(&format!("down_after_s = {seconds}\n[[target]]\ndevice = '/d'\n"), &["86400"]);
         }
         bad("rebuild_after_s = 31536001\n[[target]]\ndevice = '/d'\n", &["31536000"]);
+        bad("[store]\ndata_cache_percent = 81\n[[target]]\ndevice = '/d'\n", &["0 to 80"]);
         bad("[store]\nmetadata_cache = 4096\n[[target]]\ndevice = '/d'\n", &["1MiB"]);
         bad("[store]\ninline_bytes_max = 'x'\n[[target]]\ndevice = '/d'\n", &["'x'", "line 3"]);
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use types::{Histogram, PoolId};
 use vos::IndexStat;
 use wire::admission::AdmissionStat;
+use wire::cache::CacheStat;
 use wire::obj::{Batch, Op, PoolShardStat, RequestKind};
 use wire::scrub::ScrubStat;
 use wire::store::{AggregationStat, DeviceStat, LogStat};
@@ -133,6 +134,7 @@ pub(crate) struct PoolFigures {
     pub pool: PoolId,
     pub space: PoolShardStat,
     pub index: IndexStat,
+    pub cache: CacheStat,
     pub log: Option<LogStat>,
     pub aggregation: AggregationStat,
     pub admission: AdmissionStat,
@@ -148,6 +150,7 @@ impl PoolFigures {
             pool,
             space: ctx.shard.stat(),
             index: ctx.shard.index_stat(),
+            cache: ctx.shard.cache_stat(),
             log: ctx.shard.log_stat(),
             aggregation: ctx.shard.aggregation_stat(),
             admission: ctx.admission.stat(),

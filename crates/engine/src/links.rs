@@ -76,7 +76,7 @@ impl Target {
         let registers = batch.at == Epoch::ZERO;
         let mut plan = Plan {
             answers: Vec::with_capacity(batch.ops.len()),
-            segments: Segments::new(),
+            segments: Segments::cached(),
             seen: Lsn::default(),
             unsettled: 0,
             writes: None,

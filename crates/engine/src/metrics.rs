@@ -200,7 +200,7 @@ fn of_targets(out: &mut String, all: &[Labelled<'_, TargetFigures>]) {
 }
 
 fn of_pools(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
-    let metrics: [Metric<PoolFigures>; 18] = [
+    let metrics: [Metric<PoolFigures>; 24] = [
         ("azekura_pool_scm_bytes", "gauge", "Tier of index and log.", |pool| {
             Some(pool.space.scm_bytes as f64)
         }),
@@ -229,6 +229,24 @@ fn of_pools(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
         }),
         ("azekura_sums_bytes", "gauge", "Memory of the checksums.", |pool| {
             Some(pool.index.sums_bytes as f64)
+        }),
+        ("azekura_cache_used_bytes", "gauge", "Data of devices in memory.", |pool| {
+            Some(pool.cache.used_bytes as f64)
+        }),
+        ("azekura_cache_limit_bytes", "gauge", "What they may take.", |pool| {
+            Some(pool.cache.limit_bytes as f64)
+        }),
+        ("azekura_cache_hits_total", "counter", "Reads of data from memory.", |pool| {
+            Some(pool.cache.hits as f64)
+        }),
+        ("azekura_cache_misses_total", "counter", "Reads of data from devices.", |pool| {
+            Some(pool.cache.misses as f64)
+        }),
+        ("azekura_cache_hit_bytes_total", "counter", "Their bytes, from memory.", |pool| {
+            Some(pool.cache.hit_bytes as f64)
+        }),
+        ("azekura_cache_miss_bytes_total", "counter", "Their bytes, from devices.", |pool| {
+            Some(pool.cache.miss_bytes as f64)
         }),
         (
             "azekura_aggregation_moved_bytes_total",

@@ -318,6 +318,8 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
                 aggregate: config.store.aggregation.unwrap_or(true),
                 discard: config.store.discard,
                 metadata_cache: config.metadata_cache(),
+                data_cache: config.data_cache() / config.targets.len() as u64,
+                target_count: config.targets.len() as u32,
                 bytes_per_s_max: config.targets[number].rate_max.map(|rate| rate.0),
             },
             host: host.clone(),

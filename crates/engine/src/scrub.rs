@@ -281,6 +281,8 @@ impl Target {
             return Ok(1);
         }
         segments.load().await?;
+        // If the device has what was written, it was the memory that had not.
+        segments.forget_cached();
         let bad = segments.damaged();
         if !bad.is_empty() {
             let error = self.found_damage(ctx, &bad, FoundBy::Reader).await;

@@ -4,6 +4,7 @@ use crate::corpus;
 use crate::target::Target;
 use types::Error;
 use wire::admission::AdmissionStat;
+use wire::cache::CacheStat;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::{Hello, HelloReply, RemoteRange};
 use wire::link::{LINK_BYTES, Link};
@@ -86,6 +87,7 @@ messages! {
     ObjectListTag = "object-list": Result<ObjectList, Error>, "object_list";
     LockReplyTag = "lock-reply": Result<LockReply, Error>, "lock_reply";
     ScrubStatTag = "scrub-stat": Result<ScrubStat, Error>, "scrub_stat";
+    CacheStatTag = "cache-stat": Result<CacheStat, Error>, "cache_stat";
     AdmissionStatTag = "admission-stat": Result<AdmissionStat, Error>, "admission_stat";
     StoreStatTag = "store-stat": Result<StoreStat, Error>, "store_stat";
     AdminReplyTag = "admin-reply": Result<AdminReply, Error>, "admin_reply";

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wire::cache::{CacheStat, DataCache};
 use wire::store::{AggregationStat, LogStat};
 
 use crate::shard::{IndexStat, PoolShard};
@@ -38,6 +39,16 @@ impl PoolShard {
     /// What aggregation has done since the shard was opened.
     pub fn aggregation_stat(&self) -> AggregationStat {
         self.aggregation.get()
+    }
+
+    /// What of the data is in memory.
+    pub fn cache_stat(&self) -> CacheStat {
+        self.core.cache.stat()
+    }
+
+    /// Takes settings of the data cache unless they are older than those in force.
+    pub fn set_cache(&self, settings: &DataCache) {
+        self.core.cache.set(settings);
     }
 
     /// Bytes the log takes on the device; 0 for `memory`.

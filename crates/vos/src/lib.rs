@@ -28,6 +28,7 @@ mod changes;
 mod check;
 mod checkpoint;
 mod contents;
+mod data_cache;
 mod discard;
 pub mod erase;
 mod figures;

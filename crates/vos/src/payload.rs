@@ -23,6 +23,7 @@ use types::{Code, CsumKind, Error, Result};
 use wire::obj::{Op, Recx, UpdateValue};
 
 use crate::arena::Arena;
+use crate::data_cache::DataCache;
 use crate::index::cost;
 use crate::loans::Loans;
 use crate::segments::Segments;
@@ -49,6 +50,8 @@ pub(crate) struct Core {
     pub env: Env,
     pub medium: Medium,
     pub space: Rc<RefCell<Space>>,
+    /// Of devices; in memory nothing is kept twice.
+    pub cache: Rc<DataCache>,
     /// What the index may count without borrowing, bytes.
     pub scm_bytes: u64,
     pub loans: RefCell<Loans>,

@@ -122,6 +122,8 @@ impl PoolShard {
         let _guard = ReadGuard::new(&core.space);
         let mut bad = Vec::new();
         for &block in blocks {
+            // It may be memory that is damaged.
+            core.cache.forget(block, 1);
             let Some((kind, sum)) =
                 core.space.borrow().sums.of(block).map(|(kind, sum)| (kind, sum.to_vec()))
             else {

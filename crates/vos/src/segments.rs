@@ -18,6 +18,7 @@ use types::{Code, ContId, CsumKind, Error, Result, Unit};
 use wire::cell::{NamedPart, Stripe};
 use wire::obj::BulkSums;
 
+use crate::data_cache::{DataCache, ENTRY_BYTES_MAX, Loaded, Owner};
 use crate::payload::{Core, Medium};
 use crate::scrub::differing;
 use crate::space::{BLOCK_BYTES, ReadGuard, Run, Space};
@@ -31,10 +32,17 @@ enum Segment {
     /// Part of the arena.
     Arena(Run),
     /// Part of the device, once loaded with the blocks it touches.
-    Disk(Run, Option<AlignedBuf>),
+    Disk(DiskPart),
     Zero(u64),
     /// Bytes of a stripe, once they are gathered.
     Coded(Box<CodedPart>, Option<Vec<u8>>),
+}
+
+struct DiskPart {
+    run: Run,
+    /// Whose it is, if it may come from the cache, and stay there.
+    owner: Option<Owner>,
+    loaded: Option<Loaded>,
 }
 
 /// Bytes of a stripe that are in cells of other targets.
@@ -57,6 +65,8 @@ pub struct Segments {
     bytes: u64,
     /// Of the container.
     pub(crate) kind: CsumKind,
+    /// Data of devices may come from memory, and stay there.
+    is_cached: bool,
     hold: Option<(Rc<Core>, ReadGuard)>,
 }
 
@@ -67,6 +77,7 @@ impl Default for Segments {
             segments: Vec::new(),
             bytes: 0,
             kind: CsumKind::Off,
+            is_cached: false,
             hold: None,
         }
     }
@@ -123,8 +134,14 @@ impl BulkSumsOwned {
 }
 
 impl Segments {
+    /// Nothing yet; what is on a device comes from there.
     pub fn new() -> Segments {
         Segments::default()
+    }
+
+    /// Nothing yet; what is on a device comes from the data cache if it is there, and stays there for the next reader.
+    pub fn cached() -> Segments {
+        Segments { is_cached: true, ..Segments::default() }
     }
 
     /// Nothing yet; what is added from now on is not used again before it is dropped.
@@ -138,7 +155,10 @@ impl Segments {
         self.bytes += run.bytes;
         self.segments.push(match written {
             None => Segment::Arena(run),
-            written => Segment::Disk(run, written),
+            Some(written) => {
+                let loaded = Some(Loaded::new(written));
+                Segment::Disk(DiskPart { run, owner: None, loaded })
+            }
         });
     }
 
@@ -148,16 +168,20 @@ impl Segments {
 
     /// True when [`Segments::load`] must run before [`Segments::slices`].
     pub fn needs_load(&self) -> bool {
-        self.segments.iter().any(|segment| matches!(segment, Segment::Disk(_, None)))
+        self.segments
+            .iter()
+            .any(|segment| matches!(segment, Segment::Disk(DiskPart { loaded: None, .. })))
     }
 
     /// All blocks that a run touches, whole.
-    fn blocks<'a>(&'a self, run: Run, loaded: Option<&'a AlignedBuf>) -> &'a [u8] {
-        if let Some(buf) = loaded {
-            return buf;
-        }
+    fn blocks<'a>(&'a self, run: Run, loaded: Option<&'a Loaded>) -> &'a [u8] {
         let start = run.first_block() * BLOCK_BYTES;
         let whole = Run { at: start, bytes: run.end_block() * BLOCK_BYTES - start };
+        if let Some(loaded) = loaded {
+            // What was written may be without the rest of its last block.
+            let bytes = loaded.bytes();
+            return &bytes[..bytes.len().min(whole.bytes as usize)];
+        }
         match &self.hold {
             Some((core, _)) if let Medium::Arena(arena) = &core.medium => {
                 let start = arena.address(whole).as_ptr();
@@ -181,7 +205,7 @@ impl Segments {
             match segment {
                 Segment::Copied(range) => out.push(&self.copied[range.clone()]),
                 Segment::Arena(run) => out.push(part(run, None)),
-                Segment::Disk(run, loaded) => out.push(part(run, loaded.as_ref())),
+                Segment::Disk(disk) => out.push(part(&disk.run, disk.loaded.as_ref())),
                 Segment::Coded(_, gathered) => {
                     out.push(gathered.as_deref().expect("bytes of cells must be gathered first"));
                 }
@@ -198,13 +222,17 @@ impl Segments {
         out
     }
 
-    /// Reads from the device what is there. `Io` when it fails or ends too early.
+    /// Reads from the device what is there, or takes it from the data cache. `Io` when it fails or ends too early.
     pub async fn load(&mut self) -> Result<()> {
         let Some((core, _)) = &self.hold else { return Ok(()) };
+        let core = core.clone();
         let Medium::File(file) = &core.medium else { return Ok(()) };
+        if self.is_cached {
+            self.take_from(&core.cache);
+        }
         let mut reads = Vec::new();
         for (at, segment) in self.segments.iter().enumerate() {
-            if let Segment::Disk(run, None) = segment {
+            if let Segment::Disk(DiskPart { run, loaded: None, .. }) = segment {
                 let start = run.first_block() * BLOCK_BYTES;
                 let bytes = run.end_block() * BLOCK_BYTES - start;
                 let buf = AlignedBuf::try_scratch(bytes as usize)?;
@@ -217,11 +245,60 @@ impl Segments {
             if (count as u64) < bytes {
                 return Err(Error::new(Code::Io, "the data file is shorter than its index says"));
             }
-            if let Segment::Disk(_, loaded) = &mut self.segments[at] {
-                *loaded = Some(buf);
+            if let Segment::Disk(disk) = &mut self.segments[at] {
+                let loaded = Loaded::new(buf);
+                if let Some(owner) = disk.owner {
+                    // The guard in `hold` keeps the blocks what they are.
+                    core.cache.keep(disk.run, &loaded, owner);
+                }
+                disk.loaded = Some(loaded);
             }
         }
         Ok(())
+    }
+
+    /// Takes what is in the cache, which may have it in several parts.
+    fn take_from(&mut self, cache: &DataCache) {
+        let is_asked = |segment: &Segment| match segment {
+            Segment::Disk(DiskPart { owner: Some(_), loaded: None, .. }) => true,
+            Segment::Disk(_)
+            | Segment::Copied(_)
+            | Segment::Arena(_)
+            | Segment::Zero(_)
+            | Segment::Coded(..) => false,
+        };
+        if !self.segments.iter().any(is_asked) {
+            return;
+        }
+        for segment in std::mem::take(&mut self.segments) {
+            let found = match &segment {
+                Segment::Disk(disk) if is_asked(&segment) => cache.find(disk.run),
+                _ => None,
+            };
+            let (Segment::Disk(DiskPart { run, owner, .. }), Some(parts)) = (&segment, found)
+            else {
+                self.segments.push(segment);
+                continue;
+            };
+            let end = run.at + run.bytes;
+            for (nth, (first, _)) in parts.iter().enumerate() {
+                let at = run.at.max(first * BLOCK_BYTES);
+                let stop = parts.get(nth + 1).map_or(end, |(next, _)| next * BLOCK_BYTES);
+                let part = Run { at, bytes: stop - at };
+                let loaded = Some(parts[nth].1.clone());
+                self.segments.push(Segment::Disk(DiskPart { run: part, owner: *owner, loaded }));
+            }
+        }
+    }
+
+    /// Has the data cache forget the blocks that these touch: somebody was given something else than was written.
+    pub fn forget_cached(&self) {
+        let Some((core, _)) = &self.hold else { return };
+        for segment in &self.segments {
+            if let Segment::Disk(DiskPart { run, .. }) = segment {
+                core.cache.forget(run.first_block(), run.end_block() - run.first_block());
+            }
+        }
     }
 
     /// Sums of the bytes, for the reader. The numbers of damaged blocks, if there are any among those
@@ -249,8 +326,8 @@ impl Segments {
                 }
                 Segment::Zero(bytes) => out.runs.push(SumRun::Zeros { bytes: *bytes as u32 }),
                 Segment::Arena(run) => self.sum_run(*run, None, &mut out, &mut bad),
-                Segment::Disk(run, loaded) => {
-                    self.sum_run(*run, loaded.as_ref(), &mut out, &mut bad);
+                Segment::Disk(disk) => {
+                    self.sum_run(disk.run, disk.loaded.as_ref(), &mut out, &mut bad);
                 }
             }
         }
@@ -260,7 +337,7 @@ impl Segments {
     fn sum_run(
         &self,
         run: Run,
-        loaded: Option<&AlignedBuf>,
+        loaded: Option<&Loaded>,
         out: &mut BulkSumsOwned,
         bad: &mut Vec<u64>,
     ) {
@@ -303,7 +380,7 @@ impl Segments {
         for segment in &self.segments {
             let (run, loaded) = match segment {
                 Segment::Arena(run) => (run, None),
-                Segment::Disk(run, loaded) => (run, loaded.as_ref()),
+                Segment::Disk(disk) => (&disk.run, disk.loaded.as_ref()),
                 _ => continue,
             };
             let data = self.blocks(*run, loaded).chunks(SUM_CHUNK_BYTES);
@@ -357,18 +434,46 @@ impl Segments {
 
     /// Adds a run; `Csum` when it touches a block that is known to be damaged.
     pub(crate) fn push_run(&mut self, core: &Rc<Core>, run: Run) -> Result<()> {
+        self.push_part(core, run, None)
+    }
+
+    /// The same of somebody's data.
+    pub(crate) fn push_owned(&mut self, core: &Rc<Core>, run: Run, owner: Owner) -> Result<()> {
+        if !self.is_cached {
+            return self.push_part(core, run, None);
+        }
+        // In parts that an entry of the cache may have.
+        let (mut at, end) = (run.at, run.at + run.bytes);
+        while at < end {
+            let border = (at / ENTRY_BYTES_MAX + 1) * ENTRY_BYTES_MAX;
+            let stop = end.min(border);
+            self.push_part(core, Run { at, bytes: stop - at }, Some(owner))?;
+            at = stop;
+        }
+        Ok(())
+    }
+
+    fn push_part(&mut self, core: &Rc<Core>, run: Run, owner: Option<Owner>) -> Result<()> {
         refuse_bad(&core.space.borrow(), run)?;
         self.hold.get_or_insert_with(|| (core.clone(), ReadGuard::new(&core.space)));
         self.bytes += run.bytes;
+        let may_join = |last: &Run| {
+            let border = owner.is_some() && run.at.is_multiple_of(ENTRY_BYTES_MAX);
+            last.at + last.bytes == run.at && !border
+        };
         match (&core.medium, self.segments.last_mut()) {
-            (Medium::Arena(_), Some(Segment::Arena(last)))
-            | (Medium::File(_), Some(Segment::Disk(last, None)))
-                if last.at + last.bytes == run.at =>
-            {
+            (Medium::Arena(_), Some(Segment::Arena(last))) if may_join(last) => {
                 last.bytes += run.bytes;
             }
+            (Medium::File(_), Some(Segment::Disk(last)))
+                if last.loaded.is_none() && last.owner == owner && may_join(&last.run) =>
+            {
+                last.run.bytes += run.bytes;
+            }
             (Medium::Arena(_), _) => self.segments.push(Segment::Arena(run)),
-            (Medium::File(_), _) => self.segments.push(Segment::Disk(run, None)),
+            (Medium::File(_), _) => {
+                self.segments.push(Segment::Disk(DiskPart { run, owner, loaded: None }));
+            }
         }
         Ok(())
     }

@@ -222,6 +222,7 @@ impl PoolShard {
             self.checkpointing.set(false);
         }
         wal.close();
+        self.core.cache.close();
         flushed
     }
 
@@ -229,6 +230,7 @@ impl PoolShard {
     pub(crate) fn abandon(&self) {
         self.closed.set(true);
         self.abandoned.set(true);
+        self.core.cache.close();
         if let Some(wal) = &self.wal {
             wal.close();
         }

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use types::{Code, Error, Result};
 
 use crate::Lsn;
+use crate::data_cache::DataCache;
 use crate::sums::SumTable;
 
 /// Unit of allocation, bytes; also the alignment of direct I/O.
@@ -106,6 +107,8 @@ pub(crate) struct Space {
     freed: BTreeMap<u64, u64>,
     /// Sums of the blocks in use.
     pub sums: SumTable,
+    /// What was read of them; it is to forget those that become free.
+    pub cache: Option<Rc<DataCache>>,
 }
 
 /// Least freed run that a device is told of, blocks.
@@ -366,6 +369,7 @@ impl Space {
             self.note_freed(first, count);
             return self.put(first, count);
         }
+        self.forget_cached(first, count);
         // Nothing shows them any more, so that they are nobody's damage.
         self.sums.forget_bad(first, count);
         self.deferred_blocks += count;
@@ -476,6 +480,8 @@ impl Space {
             return;
         }
         self.sums.clear(first, count);
+        // A reader that was under way when they were released may have put them back.
+        self.forget_cached(first, count);
         let (mut start, mut length) = (first, count);
         if let Some((&before, &before_length)) = self.by_start.range(..first).next_back() {
             assert!(before + before_length <= first, "block {first} freed twice");
@@ -493,6 +499,12 @@ impl Space {
             }
         }
         self.insert(start, length);
+    }
+
+    fn forget_cached(&self, first: u64, count: u64) {
+        if let Some(cache) = &self.cache {
+            cache.forget(first, count);
+        }
     }
 
     fn insert(&mut self, start: u64, length: u64) {

@@ -27,6 +27,7 @@ use wire::store::{DeviceRole, DeviceStat};
 use crate::Lsn;
 use crate::arena::Arena;
 use crate::contents::Contents;
+use crate::data_cache::{CacheRoom, DataCache};
 use crate::loans::Loans;
 use crate::paced::Pace;
 use crate::pages::PageStore;
@@ -117,6 +118,10 @@ pub struct StoreOptions {
     pub metadata_cache: u64,
     /// Most that is read and written of the devices, bytes a second; `None`: as much as they do.
     pub bytes_per_s_max: Option<u64>,
+    /// Memory for data that were read from the devices, of all pools together, bytes.
+    pub data_cache: u64,
+    /// Targets of the engine: they share what a pool wants of an engine's data cache.
+    pub target_count: u32,
 }
 
 /// Least [`StoreOptions::inline_bytes_max`].
@@ -133,6 +138,8 @@ impl Default for StoreOptions {
             discard: None,
             metadata_cache: METADATA_CACHE_DEFAULT,
             bytes_per_s_max: None,
+            data_cache: 0,
+            target_count: 1,
         }
     }
 }
@@ -146,6 +153,7 @@ pub struct Store {
     places: Places,
     options: StoreOptions,
     cache: Rc<Cache>,
+    cache_room: Rc<CacheRoom>,
     /// Shards on the devices; with the handle when open.
     shards: RefCell<BTreeMap<PoolId, Option<Rc<PoolShard>>>>,
     meter: Option<Rc<Meter>>,
@@ -225,6 +233,7 @@ impl Store {
             root,
             places,
             cache: Cache::new(options.metadata_cache),
+            cache_room: CacheRoom::new(options.data_cache, options.target_count),
             options,
             shards: RefCell::new(shards),
             meter,
@@ -415,6 +424,7 @@ impl Store {
             env: self.env.clone(),
             medium: Medium::Arena(Arena::map(config.nvme_bytes)?),
             space: Rc::new(RefCell::new(space)),
+            cache: DataCache::new(&CacheRoom::none()),
             scm_bytes: config.scm_bytes,
             loans: RefCell::new(Loans::new(true, Vec::new())),
             scm_reserved: Cell::new(0),
@@ -454,10 +464,12 @@ impl Store {
         let limit = self.options.metadata_cache;
         let mut recovery = Recovery::begin(&pages, &head, config.nvme_bytes, limit).await?;
         let space = recovery.space.clone();
+        let data_cache = DataCache::new(&self.cache_room);
         let core = Rc::new(Core {
             env: self.env.clone(),
             medium: Medium::File(data.clone()),
             space: space.clone(),
+            cache: data_cache.clone(),
             scm_bytes: config.scm_bytes,
             loans: RefCell::new(Loans::new(lends, recovery.loans.clone())),
             scm_reserved: Cell::new(0),
@@ -481,6 +493,7 @@ impl Store {
         .await?;
         recovery.state.hand_over_sums(&mut recovery.space.borrow_mut());
         recovery.space.borrow_mut().collect_freed(self.options.discard.unwrap_or(is_device));
+        recovery.space.borrow_mut().cache = Some(data_cache);
         let Recovery { state, table_runs, .. } = recovery;
         let durables = Durables { wal, pages, table_runs, keeps: self.places.keeps_room };
         let made = incarnation_of(&identity);

@@ -171,6 +171,7 @@ impl View<'_> {
         want: &FetchWant,
         segments: &mut Segments,
     ) -> Result<FetchedOwned> {
+        let owner = (self.cont.id, of.0.object);
         let Some(value) = value else {
             if let FetchWant::Array { record_bytes, recxs }
             | FetchWant::Sparse { record_bytes, recxs, .. } = want
@@ -211,7 +212,7 @@ impl View<'_> {
                         let mut pushed = Ok(());
                         value.runs(|run| {
                             if pushed.is_ok() {
-                                pushed = segments.push_run(self.core, run);
+                                pushed = segments.push_owned(self.core, run, owner);
                             }
                         });
                         pushed?;
@@ -232,6 +233,7 @@ impl View<'_> {
         segments: &mut Segments,
     ) -> Result<()> {
         let record_bytes = array.record_bytes();
+        let owner = (self.cont.id, unit.object);
         crate::changes::check_recxs(record_bytes, recxs)?;
         for recx in recxs {
             let bytes = recx.count.checked_mul(record_bytes as u64);
@@ -240,7 +242,7 @@ impl View<'_> {
             array.read(recx.index, recx.count, |part| match part {
                 ReadPart::Inline(bytes) => segments.push_bytes(bytes),
                 ReadPart::Blocks(run) if pushed.is_ok() => {
-                    pushed = segments.push_run(self.core, run);
+                    pushed = segments.push_owned(self.core, run, owner);
                 }
                 ReadPart::Blocks(_) => {}
                 ReadPart::Coded(stripe, part) => {

@@ -1,6 +1,7 @@
 //! Orders of the control service to targets. All may be repeated without harm.
 
 use crate::admission::Admission;
+use crate::cache::DataCache;
 use crate::map::PoolMap;
 use crate::measure::MeasureAsk;
 use crate::scrub::Scrub;
@@ -58,4 +59,6 @@ pub enum AdminOp {
         /// The answer tells what this pool has there, too.
         pool: Option<PoolId>,
     },
+    /// Take newer settings of the data cache.
+    SetCache { pool: PoolId, cache: DataCache },
 }

@@ -10,6 +10,7 @@
 
 pub mod admin;
 pub mod admission;
+pub mod cache;
 pub mod cell;
 pub mod control;
 pub mod header;

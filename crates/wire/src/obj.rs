@@ -584,6 +584,8 @@ pub enum Request<'a> {
     Member(#[serde(borrow)] crate::member::MemberRequest<'a>),
     /// From a target to another; see [`crate::cell`].
     Cell(#[serde(borrow)] crate::cell::CellRequest<'a>),
+    /// What of a pool's data is in this engine's memory. The reply is a [`crate::cache::CacheStat`].
+    CacheStat { pool: PoolId },
 }
 
 impl Request<'_> {
@@ -604,6 +606,7 @@ impl Request<'_> {
             | Request::ListObjects { .. }
             | Request::ListOrphans { .. }
             | Request::AdmissionStat { .. }
+            | Request::CacheStat { .. }
             | Request::StoreStat { .. }
             | Request::Lock(_)
             | Request::Verify(_)

@@ -88,6 +88,7 @@ pub const KEYS: &[Key] = &[
     key("store", "aggregation", "true, false", "true", "join small extents in the background"),
     key("store", "discard", "true, false", "block devices only", "tell data devices what is free"),
     key("store", "metadata_cache", "size, from 1MiB", "1GiB", "memory for the index of a target"),
+    key("store", "data_cache_percent", "0 to 80", "10", "of memory, for data read from devices"),
     key("store", "measure", "size", "64MiB", "written and read to measure devices; 0: not"),
     key("store", "measure_every_h", "hours", "24", "again, when nobody works; 0: not"),
     key("target", "device", "directory, device", "-", "everything on one; or 'scm' and 'nvme'"),
@@ -110,7 +111,7 @@ mod tests {
          [catalog]\nkind = 'etcd'\nendpoints = ['http://h:2379']\nprefix = 'p'\nca = '/ca'\ncert = '/c'\n\
          key = '/k'\nuser = 'u'\npassword_file = '/p'\n\
          [metrics]\nlisten = '127.0.0.1:1'\ninsecure = true\n\
-         [store]\ninline_bytes_max = '8KiB'\naggregation = true\ndiscard = true\nmetadata_cache = '1GiB'\nmeasure = '1MiB'\nmeasure_every_h = 1\n\
+         [store]\ninline_bytes_max = '8KiB'\naggregation = true\ndiscard = true\nmetadata_cache = '1GiB'\ndata_cache_percent = 5\nmeasure = '1MiB'\nmeasure_every_h = 1\n\
          nvme = ['/n1']\n[[target]]\nscm = '/s'\ncores = [1]\nrate_max = '1MiB'\n",
         "dir = '/a'\n[[target]]\ndevice = '/d'\n[[target]]\nscm = '/s'\nnvme = ['/n']\n",
     ];

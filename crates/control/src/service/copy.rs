@@ -67,6 +67,9 @@ impl Service {
             if pool.scrub.revision > 0 {
                 all.push(AdminOp::SetScrub { pool: id, scrub: pool.scrub.settings() });
             }
+            if pool.cache.revision > 0 {
+                all.push(AdminOp::SetCache { pool: id, cache: pool.cache.settings() });
+            }
             let conts = if is_memory { self.store.conts(id).await? } else { Vec::new() };
             for cont in conts.iter().map(|cont| &cont.record) {
                 if cont.stage == StageDf::Ready {

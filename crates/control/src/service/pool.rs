@@ -6,7 +6,7 @@ use super::weights::weigh;
 use super::{Service, SessionId, Targets, check_stage, engine_of};
 use crate::keys;
 use crate::records::{
-    BalanceDf, EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, StageDf, TargetDf,
+    BalanceDf, CacheDf, EngineDf, PlacementDf, PoolDf, RECORD_VERSION, ScrubDf, StageDf, TargetDf,
 };
 use crate::store::{Attempts, Loaded, Tx};
 use std::collections::BTreeSet;
@@ -101,6 +101,7 @@ impl Service {
             })?;
             let pool = PoolDf {
                 scrub: ScrubDf::default(),
+                cache: CacheDf::default(),
                 version: RECORD_VERSION,
                 id,
                 uuid: self.random_uuid(),

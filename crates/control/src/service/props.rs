@@ -7,7 +7,7 @@ use super::admission;
 use super::cont::check_props;
 use super::orders::Targets;
 use crate::keys;
-use crate::records::{PoolDf, ScrubDf};
+use crate::records::{CacheDf, PoolDf, ScrubDf};
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -17,7 +17,7 @@ use wire::obj::AdminOp;
 use wire::scrub::ScrubRate;
 
 /// What can be changed of a pool.
-const POOL_PROPS: [&str; 10] = [
+const POOL_PROPS: [&str; 12] = [
     "label",
     admission::MAX_WRITERS,
     admission::MAX_READERS,
@@ -28,6 +28,8 @@ const POOL_PROPS: [&str; 10] = [
     BALANCE,
     BALANCE_THRESHOLD,
     BALANCE_INTERVAL,
+    CACHE_MAX,
+    CACHE_FILE_MAX,
 ];
 /// Rate of the scrubber of each target: `off` or `SIZE/s`.
 const SCRUB: &str = "scrub";
@@ -41,6 +43,10 @@ const BALANCE: &str = "balance";
 const BALANCE_THRESHOLD: &str = "balance_threshold";
 /// How long it stays as it is after a change, seconds.
 const BALANCE_INTERVAL: &str = "balance_interval_s";
+/// Most that an engine keeps of the pool's data in memory: `off` or a size.
+const CACHE_MAX: &str = "cache_max";
+/// Most that it keeps of one file.
+const CACHE_FILE_MAX: &str = "cache_file_max";
 /// What is fixed when a pool is made.
 const POOL_FIXED: [&str; 3] = ["durability", "bytes", "scm_percent"];
 /// What can be changed of a container.
@@ -90,6 +96,8 @@ impl Service {
                     (BALANCE, balance.to_string()),
                     (BALANCE_THRESHOLD, pool.balance.threshold_percent.to_string()),
                     (BALANCE_INTERVAL, pool.balance.interval_s.to_string()),
+                    (CACHE_MAX, pool.cache.bytes_max.to_string()),
+                    (CACHE_FILE_MAX, pool.cache.object_bytes_max.to_string()),
                 ];
                 props.extend(admission::as_props(&admission));
                 props
@@ -130,6 +138,7 @@ impl Service {
             let mut tx = Tx::new();
             // Set again, it is sent again: so an operator mends a target that missed it.
             let scrubs = set_background(&mut pool.record.scrub, props)?;
+            let caches = set_cache(&mut pool.record.cache, props)?;
             if let Some(label) = label {
                 limits::check_label(label)?;
                 let (old_key, new_key) =
@@ -141,7 +150,7 @@ impl Service {
                     .expect_absent(&new_key)
                     .put_number(&new_key, id.0.into())
                     .delete(old_key);
-            } else if scrubs || is_weighed {
+            } else if scrubs || caches || is_weighed {
                 tx = tx.replace(&pool);
             } else {
                 tx = tx.expect(&pool);
@@ -153,7 +162,7 @@ impl Service {
                 };
                 tx = tx.put(keys::pool_admission(id), record);
             }
-            if label.is_none() && wanted.is_none() && !scrubs && !is_weighed {
+            if label.is_none() && wanted.is_none() && !scrubs && !caches && !is_weighed {
                 return Ok(());
             }
             if self.store.commit(tx).await? {
@@ -163,6 +172,11 @@ impl Service {
                 if scrubs {
                     let (id, scrub) = (pool.record.id, pool.record.scrub.settings());
                     let order = || AdminOp::SetScrub { pool: id, scrub };
+                    self.push_settings(&pool.record, order, orders).await?;
+                }
+                if caches {
+                    let (id, cache) = (pool.record.id, pool.record.cache.settings());
+                    let order = || AdminOp::SetCache { pool: id, cache };
                     self.push_settings(&pool.record, order, orders).await?;
                 }
                 return Ok(());
@@ -243,6 +257,21 @@ fn set_background(scrub: &mut ScrubDf, props: &BTreeMap<String, String>) -> Resu
     }
     let is_named = props.contains_key(SCRUB) || props.contains_key(HEAL_SHARE);
     scrub.revision += u64::from(is_named);
+    Ok(is_named)
+}
+
+/// What engines keep in memory; true when something of it was named.
+fn set_cache(cache: &mut CacheDf, props: &BTreeMap<String, String>) -> Result<bool> {
+    let mut is_named = false;
+    for (name, field) in
+        [(CACHE_MAX, &mut cache.bytes_max), (CACHE_FILE_MAX, &mut cache.object_bytes_max)]
+    {
+        let Some(text) = props.get(name) else { continue };
+        let bytes = if text == "off" { Ok(0) } else { size::parse(text) };
+        *field = bytes.map_err(|_| wrong(name, text, "'off' or a size, such as 4GiB"))?;
+        is_named = true;
+    }
+    cache.revision += u64::from(is_named);
     Ok(is_named)
 }
 

@@ -151,6 +151,10 @@ impl Service {
                     let scrub = pool.scrub.settings();
                     orders.order(target, AdminOp::SetScrub { pool: id, scrub }).await?;
                 }
+                if pool.cache.revision > 0 {
+                    let cache = pool.cache.settings();
+                    orders.order(target, AdminOp::SetCache { pool: id, cache }).await?;
+                }
                 for (cont, versions) in versions {
                     orders.order(target, cont_order(pool, cont)).await?;
                     if let Some(versions) = versions.clone() {

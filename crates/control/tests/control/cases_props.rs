@@ -203,3 +203,27 @@ fn the_scrubbers_rate_reaches_the_targets_at_once_and_those_that_come_back() {
     assert!(system.targets.scrubs.borrow().values().all(|scrub| scrub.rate.0 == 0));
     assert_eq!(system.restarted().props("lake")["scrub"], "off");
 }
+
+#[test]
+fn limits_of_the_data_cache_reach_the_targets_at_once_and_those_that_come_back() {
+    let system = system();
+    let shown = |system: &System, name: &str| {
+        let props = system.props(name);
+        (props["cache_max"].clone(), props["cache_file_max"].clone())
+    };
+    assert_eq!(shown(&system, "tank"), ((16u64 << 30).to_string(), (128u64 << 20).to_string()));
+    let wrong = props(tank(), &[("cache_file_max", "much"), ("cache_max", "1GiB")]);
+    assert_eq!(system.fails(wrong, "'cache_file_max'"), Code::Inval);
+    system.run(props(tank(), &[("cache_max", "1GiB")])).unwrap();
+    system.assert_in_step();
+    system.targets.away.borrow_mut().insert(Rank(1));
+    system.run(props(tank(), &[("cache_max", "off"), ("cache_file_max", "4KiB")])).unwrap();
+    system.targets.restart(Rank(1));
+    system.targets.away.borrow_mut().clear();
+    futures_executor::block_on(system.service.resume_engine(Rank(1), &*system.targets)).unwrap();
+    system.assert_in_step();
+    let caches: Vec<u64> =
+        system.targets.caches.borrow().values().map(|cache| cache.bytes_max).collect();
+    assert!(!caches.is_empty() && caches.iter().all(|bytes| *bytes == 0), "{caches:?}");
+    assert_eq!(shown(&system.restarted(), "tank"), ("0".to_string(), "4096".to_string()));
+}

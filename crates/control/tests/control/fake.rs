@@ -14,6 +14,7 @@ use types::{
 };
 use uuid::Uuid;
 use wire::admission::Admission;
+use wire::cache::DataCache;
 use wire::control::{ContInfo, ControlReply, ControlRequest, JoinInfo, Name, PoolInfo};
 use wire::map::{EngineInfo, PoolMap, TargetInfo};
 use wire::measure::{Measures, Speed, Standing};
@@ -57,6 +58,7 @@ pub struct FakeTargets {
     /// What they were told of admission since they started.
     pub admissions: RefCell<BTreeMap<(TargetId, PoolId), Admission>>,
     pub scrubs: RefCell<BTreeMap<(TargetId, PoolId), Scrub>>,
+    pub caches: RefCell<BTreeMap<(TargetId, PoolId), DataCache>>,
     /// Engines that are believed to be away.
     pub away: RefCell<BTreeSet<Rank>>,
     /// Targets that fail every order.
@@ -140,6 +142,7 @@ impl FakeTargets {
                 self.incarnations.borrow_mut().remove(&(target, pool));
                 self.admissions.borrow_mut().remove(&(target, pool));
                 self.scrubs.borrow_mut().remove(&(target, pool));
+                self.caches.borrow_mut().remove(&(target, pool));
             }
             AdminOp::CreateCont { pool, cont, .. } => {
                 shards.get_mut(&(target, pool)).ok_or_else(no_shard)?.conts.insert(cont);
@@ -175,6 +178,14 @@ impl FakeTargets {
                     *held = scrub;
                 }
             }
+            AdminOp::SetCache { pool, cache } => {
+                shards.get(&(target, pool)).ok_or_else(no_shard)?;
+                let mut caches = self.caches.borrow_mut();
+                let held = caches.entry((target, pool)).or_default();
+                if held.version <= cache.version {
+                    *held = cache;
+                }
+            }
             AdminOp::SetVersions { pool, cont, versions } => {
                 let shard = shards.get(&(target, pool)).ok_or_else(no_shard)?;
                 if !shard.conts.contains(&cont) {
@@ -205,6 +216,7 @@ impl FakeTargets {
     pub fn restart(&self, rank: Rank) {
         self.admissions.borrow_mut().retain(|(target, _), _| Self::rank_of(*target) != rank);
         self.scrubs.borrow_mut().retain(|(target, _), _| Self::rank_of(*target) != rank);
+        self.caches.borrow_mut().retain(|(target, _), _| Self::rank_of(*target) != rank);
         self.shards.borrow_mut().retain(|(target, _), shard| {
             Self::rank_of(*target) != rank || shard.durability != Durability::Memory
         });
@@ -471,6 +483,10 @@ impl System {
                 let scrubs = self.targets.scrubs.borrow();
                 let held = scrubs.get(&(target.id, pool.id)).copied().unwrap_or_default();
                 assert_eq!(wanted["scrub"], held.rate.to_string());
+                let caches = self.targets.caches.borrow();
+                let held = caches.get(&(target.id, pool.id)).copied().unwrap_or_default();
+                assert_eq!(wanted["cache_max"], held.bytes_max.to_string());
+                assert_eq!(wanted["cache_file_max"], held.object_bytes_max.to_string());
             }
         }
         assert_eq!(*self.targets.shards.borrow(), expected);

@@ -3,6 +3,7 @@
 
 mod admission;
 mod appends;
+mod cached;
 mod checksums;
 mod coded;
 mod failover;

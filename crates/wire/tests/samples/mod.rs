@@ -47,6 +47,7 @@ macro_rules! decoded {
 }
 
 use wire::admission::AdmissionStat;
+use wire::cache::CacheStat;
 use wire::cell::StripeList;
 use wire::control::{ControlReply, ControlRequest};
 use wire::lock::LockReply;
@@ -63,7 +64,7 @@ decoded!(
     owned: RemoteRange, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
         Reply<TxOutcome>, Reply<PoolShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
         Reply<LockReply>,
-        Reply<()>, Reply<ScrubStat>, OrdersDone, UnitList, KeyList, Notes, StripeList;
+        Reply<()>, Reply<ScrubStat>, Reply<CacheStat>, OrdersDone, UnitList, KeyList, Notes, StripeList;
     borrowed: Hello, Request, BatchReply, TxReply, Prepared
 );
 

@@ -6,6 +6,7 @@ use types::Histogram;
 use types::sums::SumRun;
 use types::{ClientId, ContId, CsumKind, Durability, Epoch, Oid, PoolId, TargetId, Unit};
 use wire::admission::{Admission, AdmissionStat, GateStat, JobStat, Limit, Weights};
+use wire::cache::{CacheStat, DataCache};
 use wire::cell::{CellAsk, CellRequest, NamedPart, Stripe, StripeList, StripeOf};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
@@ -217,6 +218,7 @@ fn requests(visitor: &mut impl Visitor) {
     request("store_stat", Request::StoreStat { pool: POOL });
     request("pool_map", Request::PoolMap { pool: POOL });
     request("verify", Request::Verify(batch(vec![])));
+    request("cache_stat", Request::CacheStat { pool: POOL });
     request("scrub_stat", Request::ScrubStat { pool: POOL });
     request("scrub", Request::Scrub { pool: POOL });
     orders(visitor);
@@ -366,6 +368,8 @@ fn admin(visitor: &mut impl Visitor) {
     order("set_map", AdminOp::SetMap(control::map()));
     let scrub = Scrub { version: 9, rate: ScrubRate(1 << 26), heal_share: HealShare(40) };
     order("set_scrub", AdminOp::SetScrub { pool: POOL, scrub });
+    let cache = DataCache { version: 9, bytes_max: 1 << 34, object_bytes_max: 1 << 27 };
+    order("set_cache", AdminOp::SetCache { pool: POOL, cache });
     for (name, max_writers, max_readers) in
         [("fixed", Limit::Fixed(4), Limit::Auto), ("off", Limit::Off, Limit::Off)]
     {
@@ -533,6 +537,17 @@ fn replies(visitor: &mut impl Visitor) {
     };
     visitor.message("scrub_stat", Reply::Ok(stat));
     visitor.message("store_stat", Reply::Ok(store_stat()));
+    let stat = CacheStat {
+        version: 9,
+        limit_bytes: 1,
+        object_bytes_max: 2,
+        used_bytes: 3,
+        hits: 4,
+        hit_bytes: 5,
+        misses: 6,
+        miss_bytes: 7,
+    };
+    visitor.message("cache_stat", Reply::Ok(stat));
 }
 
 fn store_stat() -> StoreStat {
