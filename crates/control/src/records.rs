@@ -255,11 +255,14 @@ pub struct BalanceDf {
     pub threshold_percent: u32,
     /// The newest placement epoch has to be so old, seconds.
     pub interval_s: u32,
+    /// A target whose devices have been slow for so long is drained, seconds; 0: never.
+    #[serde(default)]
+    pub drain_slow_after_s: u32,
 }
 
 impl Default for BalanceDf {
     fn default() -> BalanceDf {
-        BalanceDf { is_auto: false, threshold_percent: 15, interval_s: 600 }
+        BalanceDf { is_auto: false, threshold_percent: 15, interval_s: 600, drain_slow_after_s: 0 }
     }
 }
 

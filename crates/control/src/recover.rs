@@ -17,7 +17,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use types::{Code, Error, PoolId, Result};
-use wire::map::PoolMap;
+use wire::control::TargetAim;
+use wire::map::{DownReason, PoolMap};
 
 /// How far numbers and versions go on beyond those of the copy: more than the seconds that it may be old bring.
 const LEAP: u32 = 1000;
@@ -118,6 +119,14 @@ fn take_map(pool: &mut PoolDf, map: &PoolMap, notes: &mut Vec<String>) {
                 target.reason = info.reason;
                 target.left = info.left;
                 target.incarnation = info.incarnation;
+                // What an administrator wanted after the copy was made shows in what followed from it.
+                let is_drained =
+                    |out: &wire::map::OutTarget| out.target == info.id && out.is_drained;
+                if map.outs.iter().chain(map.next.iter().flatten()).any(is_drained) {
+                    target.aim = TargetAim::Drain;
+                } else if info.reason == Some(DownReason::Excluded) {
+                    target.aim = TargetAim::Exclude;
+                }
             }
             None => notes.push(format!(
                 "pool '{}': target {} has come to it after the copy was made, and is left out",

@@ -43,6 +43,9 @@ impl ControlHost {
             if let Err(error) = service.follow_worth(self.env.now(), &orders).await {
                 tracing::warn!("looking whether shares of targets are to change: {error}");
             }
+            if let Err(error) = service.drain_slow(self.env.now(), &orders).await {
+                tracing::warn!("looking which targets have become slow: {error}");
+            }
         }
     }
 

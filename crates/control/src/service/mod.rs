@@ -20,6 +20,7 @@ mod pool;
 mod props;
 mod resume;
 mod reweigh;
+mod slow;
 mod snaps;
 mod stores;
 mod times;
@@ -59,6 +60,7 @@ pub struct Service {
     starts: RefCell<members::Starts>,
     missing: moves::Missing,
     newest: reweigh::Newest,
+    slow: slow::Slow,
 }
 
 /// Marks a creation as under way until dropped.
@@ -93,6 +95,7 @@ impl Service {
             starts: RefCell::default(),
             missing: RefCell::default(),
             newest: RefCell::default(),
+            slow: slow::Slow::default(),
         }
     }
 

@@ -17,7 +17,7 @@ use wire::obj::AdminOp;
 use wire::scrub::ScrubRate;
 
 /// What can be changed of a pool.
-const POOL_PROPS: [&str; 12] = [
+const POOL_PROPS: [&str; 13] = [
     "label",
     admission::MAX_WRITERS,
     admission::MAX_READERS,
@@ -28,6 +28,7 @@ const POOL_PROPS: [&str; 12] = [
     BALANCE,
     BALANCE_THRESHOLD,
     BALANCE_INTERVAL,
+    DRAIN_SLOW_AFTER,
     CACHE_MAX,
     CACHE_FILE_MAX,
 ];
@@ -43,6 +44,8 @@ const BALANCE: &str = "balance";
 const BALANCE_THRESHOLD: &str = "balance_threshold";
 /// How long it stays as it is after a change, seconds.
 const BALANCE_INTERVAL: &str = "balance_interval_s";
+/// A target whose devices have been slow for so long is drained, seconds.
+const DRAIN_SLOW_AFTER: &str = "drain_slow_after_s";
 /// Most that an engine keeps of the pool's data in memory: `off` or a size.
 const CACHE_MAX: &str = "cache_max";
 /// Most that it keeps of one file.
@@ -96,6 +99,7 @@ impl Service {
                     (BALANCE, balance.to_string()),
                     (BALANCE_THRESHOLD, pool.balance.threshold_percent.to_string()),
                     (BALANCE_INTERVAL, pool.balance.interval_s.to_string()),
+                    (DRAIN_SLOW_AFTER, pool.balance.drain_slow_after_s.to_string()),
                     (CACHE_MAX, pool.cache.bytes_max.to_string()),
                     (CACHE_FILE_MAX, pool.cache.object_bytes_max.to_string()),
                 ];
@@ -294,6 +298,9 @@ fn set_balance(pool: &mut PoolDf, props: &BTreeMap<String, String>) -> Result<()
     }
     if let Some(seconds) = number(props, BALANCE_INTERVAL, 0..=31_536_000)? {
         pool.balance.interval_s = seconds;
+    }
+    if let Some(seconds) = number(props, DRAIN_SLOW_AFTER, 0..=31_536_000)? {
+        pool.balance.drain_slow_after_s = seconds;
     }
     Ok(())
 }

@@ -12,10 +12,12 @@ use futures_util::future::{FutureExt, LocalBoxFuture};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
-use types::{Code, Durability, Error, PoolId, Rank, Result, TargetId};
+use std::time::Duration;
+use types::{Code, Durability, Error, PlacementRule, PoolId, Rank, Result, TargetId};
 use uuid::Uuid;
-use wire::control::{ControlReply, ControlRequest as R};
+use wire::control::{ControlReply, ControlRequest as R, Name, Subject, TargetAim};
 use wire::map::TargetState;
+use wire::measure::{Measures, Speed, Standing};
 
 /// A catalog whose commits fail from some point on, done or not.
 struct Failing {
@@ -203,6 +205,80 @@ fn copy(system: &System) -> CatalogImage {
 
 fn pool_of(entries: &BTreeMap<String, Vec<u8>>) -> PoolDf {
     serde_json::from_slice(&entries["pool/00000001"]).unwrap()
+}
+
+/// Weights that followed what targets are worth, shares that moved, and a target that was drained: all after the copy was made. Placing
+/// an object by other weights than those it was placed by would be losing it.
+#[test]
+fn weights_epochs_and_who_is_drained_outlive_the_catalog() {
+    let system = System::new(3);
+    let speed = |kb_s| Speed { kb_s, kb_s_min: kb_s, kb_s_max: kb_s };
+    let stands = |target: u32, kb_s: u64| {
+        let measures =
+            Some(Measures { read: speed(kb_s), write: speed(kb_s), ..Measures::default() });
+        let standing = Standing { free_bytes: 1 << 33, measures, used_bytes: 0 };
+        system.targets.standings.borrow_mut().insert(TargetId(target), standing);
+    };
+    (0..6).for_each(|target| stands(target, 1000));
+    let create = R::PoolCreate {
+        label: "tank".into(),
+        bytes: 1 << 30,
+        scm_percent: 10,
+        durability: Durability::Wal,
+        placement: PlacementRule::Score,
+        targets: [0, 1, 2, 3].map(TargetId).to_vec(),
+    };
+    system.run(create).unwrap();
+    system.cont("tank", "home");
+    let tank = || Name::Label("tank".into());
+    system.run(R::PoolExtend { pool: tank(), targets: vec![TargetId(4), TargetId(5)] }).unwrap();
+    let props = [("balance_threshold", "33"), ("cache_max", "4GiB"), ("drain_slow_after_s", "77")];
+    let props = props.map(|(name, value)| (name.to_string(), value.to_string())).into();
+    system.run(R::SetProps { subject: Subject::Pool(tank()), props }).unwrap();
+    let old = copy(&system);
+
+    // Weights of a third epoch, data that moved there, and a target that gave what it had.
+    stands(1, 4000);
+    system.run(R::PoolReweigh { pool: tank(), is_trial: false }).unwrap();
+    system.run(R::PoolBalance { pool: tank() }).unwrap();
+    let settle = || {
+        for _ in 0..3 {
+            block_on(system.service.stand_in(Duration::ZERO, None, &*system.targets)).unwrap();
+            let map = system.pools()[0].map.clone();
+            for target in &map.targets {
+                let pool = system.pools()[0].id;
+                let joined = R::TargetJoined { pool, target: target.id, map_version: map.version };
+                // Only until the change is made.
+                let _ = system.run(joined);
+            }
+        }
+    };
+    settle();
+    let aim = R::PoolAim { pool: tank(), targets: vec![TargetId(2)], aim: TargetAim::Drain };
+    system.run(aim).unwrap();
+    settle();
+    let map = system.pools()[0].map.clone();
+    assert_eq!((map.placements.len(), map.balanced, map.outs.len()), (3, 2, 1));
+    let now = pool_of(&copy(&system).entries);
+
+    let made = recover(&old, &[], std::slice::from_ref(&map)).unwrap();
+    let pool = pool_of(&made.entries);
+    assert_eq!((&pool.placements, &pool.outs, &pool.next), (&now.placements, &now.outs, &now.next));
+    assert_eq!((pool.balanced, pool.balance, pool.placement), (2, now.balance, now.placement));
+    assert_eq!((pool.balance.threshold_percent, pool.balance.drain_slow_after_s), (33, 77));
+    // How far targets have said that they are, they say again.
+    let of = |pool: &PoolDf| -> Vec<_> {
+        pool.targets.iter().map(|held| (held.id, held.state, held.aim)).collect()
+    };
+    assert_eq!(of(&pool), of(&now), "and nobody has the drained one serve again");
+    assert!(pool.map_version > map.version);
+    // Targets take the settings again: theirs are older.
+    assert_eq!(pool.cache.bytes_max, 4 << 30);
+    assert!(pool.cache.revision > now.cache.revision);
+    // Another copy of it, and nobody who knows more.
+    let same = recover(&copy(&system), &[], &[]).unwrap();
+    let same = pool_of(&same.entries);
+    assert_eq!((&same.placements, &same.outs), (&now.placements, &now.outs));
 }
 
 #[test]

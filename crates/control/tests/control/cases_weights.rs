@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Code, Durability, PlacementRule, Rank, TargetId};
 use wire::control::{ControlReply, ControlRequest as R, PoolInfo, Reweighed, Subject};
-use wire::measure::{MeasureAsk, Measures, Speed, Standing};
+use wire::measure::{MeasureAsk, Measures, Past, Speed, Standing};
 
 fn wanted(name: &str, placement: PlacementRule, durability: Durability, targets: &[u32]) -> R {
     R::PoolCreate {
@@ -224,6 +224,57 @@ fn shares_follow_by_themselves_where_a_pool_says_so() {
     stands(&system, 1, GIB, 0, 300);
     block_on(system.service.follow_worth(Duration::ZERO, &*system.targets)).unwrap();
     assert_eq!(pool_now(&system).map.placements.len(), 2);
+}
+
+/// How a target stands whose devices have become slow, or are well again.
+fn has_become(system: &System, target: u32, is_slow: bool) {
+    stands(system, target, GIB, 0, if is_slow { 100 } else { 1000 });
+    let past = is_slow.then_some(Past { read: 1000, write: 1000 });
+    let mut standings = system.targets.standings.borrow_mut();
+    let standing = standings.get_mut(&TargetId(target)).unwrap();
+    standing.measures = standing.measures.map(|of| Measures { past, ..of });
+}
+
+#[test]
+fn targets_that_stay_slow_are_drained_where_a_pool_says_so() {
+    let system = System::new(3);
+    (0..6).for_each(|id| has_become(&system, id, false));
+    made(&system, wanted("tank", PlacementRule::Equal, Durability::Wal, &[]));
+    let look = |seconds: u64| {
+        let now = Duration::from_secs(seconds);
+        block_on(system.service.drain_slow(now, &*system.targets)).unwrap();
+        block_on(system.service.stand_in(now, None, &*system.targets)).unwrap();
+        let map = pool_now(&system).map;
+        map.next.iter().flatten().filter(|out| out.is_drained).map(|out| out.target.0).collect()
+    };
+    let none: Vec<u32> = Vec::new();
+    has_become(&system, 3, true);
+    assert_eq!((look(0), look(100_000)), (none.clone(), none.clone()), "nobody said so");
+    set(&system, &[("drain_slow_after_s", "3600")]);
+    assert_eq!(look(200_000), none, "the time begins when it is seen");
+    // Well in between: the time begins anew.
+    assert_eq!(look(203_599), none);
+    has_become(&system, 3, false);
+    assert_eq!(look(203_600), none);
+    has_become(&system, 3, true);
+    assert_eq!(look(203_700), none);
+    // Most are slow: then it is not the device.
+    for id in [0, 1, 2] {
+        has_become(&system, id, true);
+    }
+    assert_eq!(look(210_000), none);
+    for id in [0, 1, 2] {
+        has_become(&system, id, false);
+    }
+    // One that does not answer: nobody is drained meanwhile.
+    system.targets.away.borrow_mut().insert(Rank(0));
+    assert_eq!(look(210_100), none);
+    system.targets.away.borrow_mut().clear();
+    has_become(&system, 5, true);
+    assert_eq!(look(210_200), [3], "who has been slow for longest, and nobody else meanwhile");
+    assert_eq!(look(220_000), [3]);
+    assert_eq!(pool_now(&system).map.outs.len(), 0);
+    set(&system, &[("drain_slow_after_s", "0")]);
 }
 
 #[test]

@@ -486,7 +486,7 @@ async fn read_value(
         view.fetch(unit, dkey, Cond::AKEY_FETCH, &iods, segments).unwrap().remove(0)
     };
     let probe = fetch(FetchWant::Probe, &mut Segments::new());
-    let mut segments = Segments::new();
+    let mut segments = Segments::cached();
     match probe.value {
         FetchedValue::Single { bytes, .. } => {
             let want = FetchWant::Single { bytes_max: bytes, inline_bytes_max: 64 };
@@ -510,14 +510,14 @@ async fn read_value(
             assert!(data[end as usize * size..].iter().all(|&b| b == 0));
             let recxs = vec![Recx { index: 0, count: end + 5 }];
             let want = FetchWant::Sparse { record_bytes, recxs: recxs.clone(), with_holes: true };
-            let mut sparse = Segments::new();
+            let mut sparse = Segments::cached();
             // Pages may have been forgotten while the data were read.
             shard.ready_at(CONT, Epoch(at), &[], &touched).await?;
             let told = fetch(want, &mut sparse);
             sparse.load().await?;
             assert_eq!(checked_data(&sparse), data);
             let want = FetchWant::Sparse { record_bytes, recxs, with_holes: false };
-            let mut whole = Segments::new();
+            let mut whole = Segments::cached();
             shard.ready_at(CONT, Epoch(at), &[], &touched).await?;
             assert_eq!(fetch(want, &mut whole), told);
             let FetchedValue::Sparse { holes, .. } = told.value else { panic!("{told:?}") };
@@ -648,10 +648,11 @@ pub async fn fresh(env: &Env, config: &PoolShardConfig) -> Result<(Rc<vos::Store
     fresh_with(env, config, u64::MAX).await
 }
 
-/// The store of a node, with this much memory for its index.
+/// The store of a node, with this much memory for its index, and some for data: what is compared with the model may come from there.
 pub async fn open(env: &Env, metadata_cache: u64) -> Result<Rc<vos::Store>> {
     let devices = vos::Devices::one(std::path::Path::new("/target"));
-    let options = vos::StoreOptions { metadata_cache, ..vos::StoreOptions::default() };
+    let data_cache = 4 << 20;
+    let options = vos::StoreOptions { metadata_cache, data_cache, ..vos::StoreOptions::default() };
     vos::Store::open_with(env, &devices, options).await
 }
 
