@@ -1,8 +1,9 @@
 //! A raw block device (or a regular file used raw) as a tiny file system.
 //!
 //! It gives the few names a store needs in units of 1 MiB: the same code then runs on a
-//! directory and on a device. The first unit holds the table of names twice; a change writes the
-//! older copy, so a torn write leaves the other. Each copy is:
+//! directory and on a device. The first unit holds the table of names twice; a change writes one copy
+//! after the other, so a torn write leaves the other, and damage of one never shows an older table: who
+//! opens the volume makes the copies equal again. Each copy is:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -10,7 +11,7 @@
 //! | 8 | 2 | version |
 //! | 10 | 2 | zero |
 //! | 12 | 4 | body bytes |
-//! | 16 | 8 | sequence number; the greater whole copy counts |
+//! | 16 | 8 | sequence number; the greater whole copy counts, if a crash came between them |
 //! | 24 | 4 | CRC-32C of the body |
 //! | 28 | 4 | CRC-32C of bytes 0..28 |
 //! | 32 | … | body (postcard) |
@@ -173,7 +174,17 @@ struct Volume {
     /// Units, each standing for one block of the allocator.
     units: RefCell<Space>,
     sequence: Cell<u64>,
+    /// The copy of the table that is written first: not the only one that is whole and new.
+    first_written: Cell<usize>,
     writing: Mutex<()>,
+}
+
+/// A table as it was found.
+struct Found {
+    sequence: u64,
+    table: TableDf,
+    /// The other copy, when it is older, or damaged.
+    unlike: Option<usize>,
 }
 
 fn run_of(first: u64, count: u64) -> Result<Run> {
@@ -185,16 +196,25 @@ fn run_of(first: u64, count: u64) -> Result<Run> {
 
 /// The newer whole copy of the table that begins at a byte of the device; `None` where there are
 /// only zeros.
-async fn read_table(plain: &Rc<dyn File>, at: u64) -> Result<Option<(u64, TableDf)>> {
+async fn read_table(plain: &Rc<dyn File>, at: u64) -> Result<Option<Found>> {
     let (head, result) = plain.read_at(at, AlignedBuf::try_zeroed(UNIT_BYTES as usize)?).await;
     if (result? as u64) < UNIT_BYTES {
         return Err(Error::new(Code::NoSpace, "the device ends too early for a volume"));
     }
+    let found = |(sequence, table), unlike| Ok(Some(Found { sequence, table, unlike }));
     match [decode_table(&head[..TABLE_BYTES]), decode_table(&head[TABLE_BYTES..])] {
-        [Ok(a), Ok(b)] => Ok(Some(if a.0 > b.0 { a } else { b })),
-        [Ok(one), Err(error)] | [Err(error), Ok(one)] if error.code == Code::Csum => Ok(Some(one)),
+        [Ok(a), Ok(b)] if a.0 > b.0 => found(a, Some(1)),
+        [Ok(a), Ok(b)] => {
+            let unlike = (a.0 < b.0).then_some(0);
+            found(b, unlike)
+        }
+        [Ok(a), Err(error)] if error.code == Code::Csum => found(a, Some(1)),
+        [Err(error), Ok(b)] if error.code == Code::Csum => found(b, Some(0)),
         [Err(error), _] | [_, Err(error)] if error.code == Code::Version => Err(error),
         _ if head.iter().all(|&byte| byte == 0) => Ok(None),
+        _ if head[..8] == MAGIC || head[TABLE_BYTES..][..8] == MAGIC => {
+            Err(Error::new(Code::Csum, "both copies of its table are damaged"))
+        }
         _ => Err(Error::new(
             Code::Exist,
             "it is not empty and not ours; clear its first MiB if its data may go",
@@ -230,12 +250,12 @@ impl Volume {
     async fn open(plain: Rc<dyn File>, synced: Rc<dyn File>, part: Part) -> Result<Volume> {
         let present = plain.len()? / UNIT_BYTES;
         let first = read_table(&plain, 0).await?;
-        if let Some((_, table)) = &first {
-            check_cut(table, Part { number: 0, ..part }, present)?;
+        if let Some(found) = &first {
+            check_cut(&found.table, Part { number: 0, ..part }, present)?;
         }
         // A device that has grown since is cut as it was.
         let device_units = match &first {
-            Some((_, table)) if part.count > 1 => table.device_units,
+            Some(found) if part.count > 1 => found.table.device_units,
             _ => present,
         };
         let units = device_units / part.count as u64;
@@ -244,15 +264,16 @@ impl Volume {
         }
         let base = units * UNIT_BYTES * part.number as u64;
         let found = if part.number == 0 { first } else { read_table(&plain, base).await? };
-        let (sequence, table) = match found {
-            Some((sequence, table)) => {
-                check_cut(&table, part, present)?;
-                (sequence, table)
+        let Found { sequence, table, unlike } = match found {
+            Some(found) => {
+                check_cut(&found.table, part, present)?;
+                found
             }
             None => {
                 let (number, part_count) = (part.number, part.count);
                 let entries = BTreeMap::new();
-                (0, TableDf { part: number, part_count, device_units, entries })
+                let table = TableDf { part: number, part_count, device_units, entries };
+                Found { sequence: 0, table, unlike: None }
             }
         };
         let mut space = Space::new(units * BLOCK_BYTES);
@@ -269,10 +290,22 @@ impl Volume {
             table: RefCell::new(table),
             units: RefCell::new(space),
             sequence: Cell::new(sequence),
+            first_written: Cell::new(unlike.unwrap_or(0)),
             writing: Mutex::new(()),
         };
         // A table that is not there yet is written with the first change.
+        if let Some(copy) = unlike {
+            let raw = encode_table(sequence, &volume.table.borrow())?;
+            volume.write_copy(copy, raw).await.1?;
+        }
         Ok(volume)
+    }
+
+    /// Writes one of the two copies of the table.
+    async fn write_copy(&self, copy: usize, raw: AlignedBuf) -> (AlignedBuf, Result<()>) {
+        let (raw, result) =
+            self.synced.write_at(self.base + (copy * TABLE_BYTES) as u64, raw).await;
+        (raw, result.map_err(|error| error.context("writing the volume's table")))
     }
 
     /// Makes the table as it is now durable.
@@ -280,11 +313,16 @@ impl Volume {
         let _writing = self.writing.lock().await;
         let sequence = self.sequence.get() + 1;
         let raw = encode_table(sequence, &self.table.borrow())?;
-        let slot = self.base + sequence % 2 * TABLE_BYTES as u64;
-        let (_, result) = self.synced.write_at(slot, raw).await;
-        result.map_err(|error| error.context("writing the volume's table"))?;
+        let first = self.first_written.get();
+        let (raw, result) = self.write_copy(first, raw).await;
+        result?;
         // Only now: a failed write must not make the next one overwrite the good copy.
         self.sequence.set(sequence);
+        self.first_written.set(1 - first);
+        // What is durable in one copy holds; the next change, or who opens it next, writes the other.
+        if let (_, Err(error)) = self.write_copy(1 - first, raw).await {
+            tracing::warn!("the second copy: {error}");
+        }
         Ok(())
     }
 

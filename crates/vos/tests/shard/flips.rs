@@ -149,7 +149,7 @@ async fn look(env: &Env) -> types::Result<Shown> {
 }
 
 /// All bits are flipped with `AZEKURA_ALL_FLIPS` set, a fifth of them without.
-fn all_flips() -> bool {
+pub fn all_flips() -> bool {
     std::env::var_os("AZEKURA_ALL_FLIPS").is_some()
 }
 
