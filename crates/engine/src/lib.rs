@@ -47,6 +47,7 @@ pub mod rights;
 mod scrub;
 mod stopped;
 mod streams;
+mod summed_line;
 mod suspects;
 pub mod target;
 mod tokens;

@@ -12,6 +12,7 @@ use crate::measure;
 use crate::metrics;
 use crate::metrics_door::{Limits, MetricsDoor};
 use crate::rights;
+use crate::summed_line;
 use crate::target::Target;
 use crate::tokens::{Caller, Tokens};
 use env::Env;
@@ -657,7 +658,8 @@ impl Identity {
             .map_err(|error| Error::io(doing("reading the identity in"), error))?;
         let uuid = if text.is_empty() {
             let uuid = Uuid::new_v4();
-            std::fs::write(&path, format!("azekura engine 1 {uuid} {target_count}\n"))
+            let line = summed_line::line(&format!("azekura engine 1 {uuid} {target_count}"));
+            std::fs::write(&path, line)
                 .map_err(|error| Error::io(doing("writing the identity in"), error))?;
             uuid
         } else {
@@ -669,7 +671,7 @@ impl Identity {
 }
 
 pub(crate) fn parse_identity(text: &str, target_count: usize) -> Result<Uuid> {
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let words: Vec<&str> = summed_line::text(text)?.split_whitespace().collect();
     let ["azekura", "engine", version, uuid, targets] = words[..] else {
         return Err(Error::inval(
             "not an engine identity; the directory belongs to something else",
@@ -704,6 +706,23 @@ mod tests {
         assert_eq!(Identity::load(dir.path(), 2).unwrap().uuid, uuid);
         let changed = Identity::load(dir.path(), 3).err().unwrap();
         assert!(changed.to_string().contains("2 targets"), "{changed}");
+    }
+
+    /// With a flipped bit in its UUID an engine once came back as another one, without its targets.
+    #[test]
+    fn any_flipped_bit_of_an_identity_is_noticed_or_harmless() {
+        let uuid = Uuid::from_u128(0x1234_5678_9abc_def0_1234_5678_9abc_def0);
+        let plain = format!("azekura engine 1 {uuid} 2");
+        assert_eq!(parse_identity(&plain, 2).unwrap(), uuid);
+        let whole = summed_line::line(&plain).into_bytes();
+        for bit in 0..whole.len() * 8 {
+            let mut raw = whole.clone();
+            raw[bit / 8] ^= 1 << (bit % 8);
+            let found = std::str::from_utf8(&raw).ok().map(|text| parse_identity(text, 2));
+            if let Some(Ok(found)) = found {
+                assert_eq!(found, uuid, "bit {bit}");
+            }
+        }
     }
 
     /// A target thread that had panicked was not noticed before its clients timed out.
