@@ -133,7 +133,7 @@ impl Target {
             let first = batch.ops.iter().find(|op| op.is_write()).map(Op::unit);
             if let Some(answer) = self.replay(&ctx, tx, first).await? {
                 if self.re_register(client, batch) {
-                    ctx.shard.noted(ctx.shard.note_opener(client)).await;
+                    ctx.shard.noted(self.note_opener(&ctx, client)).await;
                 }
                 return Ok(Seen::Before(answer));
             }
@@ -413,7 +413,7 @@ impl Target {
         // Before what the batch changes: a retry finds its answer only where the note is found, too.
         let note = match plan.after.opens.is_empty() {
             true => None,
-            false => Some(ctx.shard.note_opener(caller.client)),
+            false => Some(self.note_opener(ctx, caller.client)),
         };
         if writes {
             // What a retry gets has no bulk.

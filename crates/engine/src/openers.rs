@@ -2,8 +2,9 @@
 //!
 //! Open handles live in memory ([`crate::opens`]); the log knows only which clients have some (see
 //! [`note_opener`](vos::PoolShard::note_opener)). After a restart each of these is awaited until it says
-//! that it has registered all its handles again, or its process has ended, or for [`RETURN_TIME_MAX`].
-//! Meanwhile whatever is removed becomes an orphan, and orphans stay.
+//! that it has registered all its handles again, or its process has ended (which is known of those on this host, also
+//! of who ended while there was no engine), or for [`RETURN_TIME_MAX`], all restarts together: an engine that crashes
+//! again and again does not begin anew with who is gone. Meanwhile whatever is removed becomes an orphan, and orphans stay.
 //!
 //! Invariants:
 //! - A client's first handle is answered after its note is durable, and what its request changed is
@@ -14,36 +15,82 @@ use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use types::{ClientId, PoolId};
+use vos::{Lsn, Opener};
 
-/// After a restart, clients have this long to register their open handles again.
+/// After a restart, clients have this long to register their open handles again. What passed of it before
+/// another restart counts.
 const RETURN_TIME_MAX: Duration = Duration::from_secs(30);
+/// It is noted in steps of this, and who is gone is found.
+const AWAITED_STEP: Duration = Duration::from_secs(1);
 /// A client that has closed all it held open stays noted this long: it may soon open something else, and
 /// need not wait for a new note.
 const LINGER_TIME: Duration = Duration::from_secs(5);
 
+/// True when the process of a client is known to have ended.
+fn is_gone(opener: &Opener) -> bool {
+    opener.process.is_some_and(|process| transport::is_gone(&process))
+}
+
 impl Target {
     /// After a restart: begins to wait for who held something open.
     pub(crate) fn await_openers(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
-        let openers = ctx.shard.openers();
-        if openers.is_empty() {
+        let (gone, awaited): (Vec<Opener>, Vec<Opener>) =
+            ctx.shard.openers().into_iter().partition(is_gone);
+        for opener in &gone {
+            ctx.shard.forget_opener(opener.client);
+        }
+        if awaited.is_empty() {
             return;
         }
-        tracing::info!("target {}: pool {pool}: awaits {} clients", self.id, openers.len());
-        ctx.awaited.borrow_mut().extend(openers);
+        tracing::info!(
+            "target {}: pool {pool}: awaits {} clients; {} are gone",
+            self.id,
+            awaited.len(),
+            gone.len()
+        );
+        ctx.awaited.borrow_mut().extend(awaited.iter().map(|opener| opener.client));
         let (target, ctx) = (self.clone(), ctx.clone());
         self.env.spawn(async move {
-            target.env.sleep(RETURN_TIME_MAX).await;
-            let late = ctx.awaited.take();
-            if late.is_empty() || target.is_draining() {
-                return;
-            }
-            for client in late {
-                if !target.opens.borrow().holds_any(client) {
-                    ctx.shard.forget_opener(client);
+            loop {
+                target.env.sleep(AWAITED_STEP).await;
+                // Who came last has had all freed.
+                if target.is_draining() || ctx.awaited.borrow().is_empty() {
+                    return;
+                }
+                target.note_awaited(&ctx);
+                if ctx.awaited.borrow().is_empty() {
+                    return target.reap_orphans(pool, &ctx);
                 }
             }
-            target.reap_orphans(pool, &ctx);
         });
+    }
+
+    /// Another step has passed; gives up who is gone, and who has been away for too long.
+    fn note_awaited(&self, ctx: &TargetPool) {
+        let mut clients: Vec<ClientId> = ctx.awaited.borrow().iter().copied().collect();
+        // In a fixed order, so that simulated runs repeat.
+        clients.sort_unstable();
+        for client in clients {
+            let opener = ctx.shard.opener(client);
+            let awaited_s =
+                opener.map_or(0, |opener| opener.awaited_s) + AWAITED_STEP.as_secs() as u32;
+            let is_late = Duration::from_secs(awaited_s.into()) >= RETURN_TIME_MAX;
+            if !is_late && opener.is_some_and(|opener| !is_gone(&opener)) {
+                ctx.shard.note_awaited(client, awaited_s);
+                continue;
+            }
+            ctx.awaited.borrow_mut().remove(&client);
+            match self.opens.borrow().holds_any(client) {
+                // It has registered something, and is to be awaited again after the next restart.
+                true => ctx.shard.note_awaited(client, 0),
+                false => ctx.shard.forget_opener(client),
+            }
+        }
+    }
+
+    /// Notes that a client holds something open; see [`vos::PoolShard::note_opener`].
+    pub(crate) fn note_opener(&self, ctx: &TargetPool, client: ClientId) -> Lsn {
+        ctx.shard.note_opener(client, || self.pid_of(client).and_then(transport::host_process))
     }
 
     /// Groups may have come here from a target that is lost: waits for who held something open or locked there.
@@ -75,8 +122,11 @@ impl Target {
         let mut ended: Vec<(PoolId, Rc<TargetPool>)> = Vec::new();
         for (pool, ctx) in self.shards.borrow().iter() {
             let mut awaited = ctx.awaited.borrow_mut();
-            if awaited.remove(&client) && awaited.is_empty() {
-                ended.push((*pool, ctx.clone()));
+            if awaited.remove(&client) {
+                ctx.shard.note_awaited(client, 0);
+                if awaited.is_empty() {
+                    ended.push((*pool, ctx.clone()));
+                }
             }
         }
         self.forget_opener(client);

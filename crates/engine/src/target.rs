@@ -96,6 +96,8 @@ pub(crate) struct Session {
     pub job: Rc<str>,
     /// It showed the secret of engines and administrators.
     pub is_admin: bool,
+    /// Its process, if the kernel tells.
+    local_pid: Option<u32>,
     is_over: Cell<bool>,
 }
 
@@ -372,6 +374,7 @@ impl Target {
             client,
             job: conn.job().into(),
             is_admin,
+            local_pid: pid,
             is_over: Cell::new(false),
         });
         let seat = Seat { number, since, session: session.clone(), conn: Some(conn.clone()) };
@@ -633,6 +636,11 @@ impl Target {
         if let Err(error) = responder.reply(map_version, body, segments).await {
             tracing::debug!("target {}: an answer was not delivered: {error}", self.id);
         }
+    }
+
+    /// The process of a client that is connected on this host.
+    pub(crate) fn pid_of(&self, client: ClientId) -> Option<u32> {
+        self.sessions.borrow().get(&client).and_then(|seat| seat.session.local_pid)
     }
 
     /// True once all requests are answered and nothing more is sent.

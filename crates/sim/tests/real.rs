@@ -4,11 +4,13 @@ use client::{ArrayObj, Code, Container, EventQueue, KvObj};
 use engine::{CatalogConfig, Engine, EngineConfig, StoreConfig, TargetConfig};
 use sim::LocalSystem;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use types::{ContLayout, ContProps, Durability, Epoch, ObjType, TargetId};
 use uuid::Uuid;
+use wire::cell::{CELL_BYTES, CellAsk, CellRequest, Stripe};
 use wire::control::{ControlRequest, Name, OpenMode};
 use wire::member::{MemberAsk, MemberRequest};
 use wire::obj::Sums;
@@ -337,6 +339,70 @@ fn an_object_unlinked_while_open_lives_until_its_client_is_gone() {
     panic!("the object of a client that is gone was never freed");
 }
 
+const HOLDER_VAR: &str = "SIM_TEST_HOLDS_OPEN";
+
+/// Not a test of its own: a client of another process that holds an object open until it is killed.
+#[test]
+fn holder_process() {
+    let Ok(unix) = std::env::var(HOLDER_VAR) else { return };
+    let engines = vec![transport::Address::Unix(unix.into())];
+    let system = client::SystemAddress { engines, token: Vec::new() };
+    let holder = client::Client::connect(client::ConnectOptions::new(system)).unwrap();
+    holder.block_on(async {
+        let pool = holder.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
+        let cont = pool.cont_open(&Name::Label("c".into()), OpenMode::ReadWrite).await.unwrap();
+        let mut batch = cont.batch();
+        batch.op(Op::Open { unit: array(&cont, "S1").oid.first_unit() });
+        batch.run().await.unwrap();
+    });
+    println!("holding");
+    // The other end of it is closed, or this process is killed.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// What a process had open that died while there was no engine was kept for half a minute after each start.
+#[test]
+fn who_died_without_an_engine_is_not_waited_for() {
+    let mut system = LocalSystem::start(1, 1).unwrap();
+    let owner = system.client(false).unwrap();
+    let cont = system.container(&owner, Durability::Wal, ContLayout::Plain).unwrap();
+    let data = vec![3u8; 5000];
+    let whole = [Recx { index: 0, count: data.len() as u64 }];
+    let size = |cont: &Container| owner.block_on(array(cont, "S1").size()).unwrap();
+    for dies in [false, true] {
+        owner.block_on(array(&cont, "S1").write(&whole, &[&data])).unwrap();
+        let unix = system.dir().join("engine0/engine.sock");
+        let mut holder = Command::new(std::env::current_exe().unwrap())
+            .args(["holder_process", "--exact", "--nocapture"])
+            .env(HOLDER_VAR, unix)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("holding")));
+        system.stop_engine(0).unwrap();
+        if dies {
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+        }
+        system.start_engine(0).unwrap();
+        owner.block_on(async {
+            let mut batch = cont.batch();
+            batch.op(Op::PunchUnlessOpen { unit: array(&cont, "S1").oid.first_unit() });
+            batch.run().await.unwrap();
+        });
+        let left = size(&cont);
+        // The other one is alive, and has perhaps said so already.
+        assert_eq!(left, if dies { 0 } else { 5000 }, "dies: {dies}");
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        while size(&cont) > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
 #[test]
 fn two_engines_on_one_directory_or_device_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -479,9 +545,24 @@ fn who_has_the_clients_secret_speaks_for_no_engine_and_changes_no_system() {
                 settled: 0,
                 orders: Vec::new(),
             };
+            let cell = |ask| {
+                Request::Cell(CellRequest {
+                    pool,
+                    map_version,
+                    from: member,
+                    cont,
+                    unit,
+                    dkey: b"d",
+                    akey: b"a",
+                    stripe: Stripe { first: 0, version: Epoch(1), cell_bytes: CELL_BYTES },
+                    ask,
+                })
+            };
             let requests = [
                 &digest,
                 &Request::Orders(orders),
+                &cell(CellAsk::Put),
+                &cell(CellAsk::Get { at: 0, bytes: 1 }),
                 &Request::Prepare { tx, coordinator: unit, batch },
                 &Request::Decide { pool, tx, unit, outcome: TxOutcome::Aborted },
                 &Request::AskOutcome { pool, tx, coordinator: unit },

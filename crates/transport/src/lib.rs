@@ -44,6 +44,6 @@ pub use address::Address;
 pub use conn::{Answer, Call, Conn};
 pub use dial::{Dial, connect};
 pub use ledger::{Ledger, MESSAGE_BYTES_MAX_DEFAULT};
-pub use peer::has_ended;
+pub use peer::{has_ended, host_process, is_gone};
 pub use server::{Incoming, IncomingBulk, Responder, ServerConn};
 pub use sim::SimNet;

@@ -18,7 +18,9 @@ use rustix::io::Errno;
 use rustix::net::UCred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::CapabilitySet;
-use types::{Code, Error, Result};
+use std::os::unix::ffi::OsStrExt;
+use types::hash::{bytes, mix2};
+use types::{Code, Error, HostProcess, Result};
 
 /// Ranges handed to the kernel at once, the word among them; far below its limit of 1,024.
 const IOV_COUNT_MAX: usize = 128;
@@ -43,6 +45,33 @@ pub fn has_ended(pid: u32) -> bool {
             poll(&mut polled, Some(&Timespec::default())) == Ok(1)
         }
     }
+}
+
+/// Where numbers of processes mean what they mean to this process.
+fn number_space() -> Option<u64> {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(mix2(bytes(&boot), bytes(namespace.as_os_str().as_bytes())))
+}
+
+/// When the process of a number began, clock ticks since the boot; `None` when that cannot be seen.
+fn began(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything. Behind it comes the third of the fields; this is the 22nd.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The process that has a number on this host now; `None` when that cannot be seen.
+pub fn host_process(pid: u32) -> Option<HostProcess> {
+    Some(HostProcess { space: number_space()?, pid, began: began(pid)? })
+}
+
+/// True when a process is known to have ended; false when it goes on, or cannot be seen from here.
+pub fn is_gone(process: &HostProcess) -> bool {
+    number_space() == Some(process.space)
+        && (has_ended(process.pid)
+            || began(process.pid).is_some_and(|began| began != process.began))
 }
 
 /// A process whose memory may be reached.
@@ -183,12 +212,20 @@ mod tests {
     #[test]
     fn a_process_has_ended_before_its_parent_asks_how() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        assert!(!has_ended(child.id()) && !has_ended(std::process::id()));
+        let process = host_process(child.id()).unwrap();
+        assert!(!has_ended(child.id()) && !has_ended(std::process::id()) && !is_gone(&process));
         child.kill().unwrap();
         while !has_ended(child.id()) {
             std::thread::yield_now();
         }
+        assert!(is_gone(&process));
         child.wait().unwrap();
+        assert!(is_gone(&process));
         assert!(!has_ended(0) && !has_ended(u32::MAX));
+        // What began at another time had its number, and what is in another space is not known.
+        let own = host_process(std::process::id()).unwrap();
+        assert!(!is_gone(&own));
+        assert!(is_gone(&HostProcess { began: own.began + 1, ..own }));
+        assert!(!is_gone(&HostProcess { space: own.space ^ 1, ..process }));
     }
 }

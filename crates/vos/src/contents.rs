@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
-use types::{ClientId, Code, ContId, Epoch, Error, Result, Unit};
+use types::{ClientId, Code, ContId, Epoch, Error, HostProcess, Result, Unit};
 use wire::cell::Stripe;
 use wire::obj::{Batch, Op, TxId, TxOutcome};
 
@@ -40,6 +40,16 @@ pub(crate) struct Prepared {
     claims: Vec<Claim>,
 }
 
+/// What is known of a client that holds objects open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noted {
+    /// The record that notes it.
+    pub lsn: Lsn,
+    pub process: Option<HostProcess>,
+    /// See [`crate::Opener::awaited_s`].
+    pub awaited_s: u32,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub index: Index,
@@ -48,8 +58,8 @@ pub(crate) struct Contents {
     pub prepared: BTreeMap<TxId, Prepared>,
     pub decisions: BTreeMap<TxId, (Epoch, Vec<Unit>)>,
     pub orphans: BTreeSet<(ContId, Unit)>,
-    /// Clients that hold objects open, and the record that notes it.
-    pub openers: BTreeMap<ClientId, Lsn>,
+    /// Clients that hold objects open.
+    pub openers: BTreeMap<ClientId, Noted>,
     pub last_epoch: Epoch,
     /// There is, or was, a unit of a group of several members.
     pub holds_copies: bool,
@@ -82,9 +92,21 @@ impl Contents {
     /// A client holds objects open since this record, or none any more.
     pub(crate) fn note_opener(&mut self, client: ClientId, holds: bool, lsn: Lsn) {
         match holds {
-            true => self.openers.insert(client, lsn),
+            true => self.openers.insert(client, Noted { lsn, process: None, awaited_s: 0 }),
             false => self.openers.remove(&client),
         };
+    }
+
+    /// More of a client that holds objects open.
+    pub(crate) fn trace_opener(
+        &mut self,
+        client: ClientId,
+        process: Option<HostProcess>,
+        awaited_s: u32,
+    ) {
+        if let Some(noted) = self.openers.get_mut(&client) {
+            (noted.process, noted.awaited_s) = (process, awaited_s);
+        }
     }
 
     pub(crate) fn forget_orphans(&mut self, cont: ContId) {
@@ -314,6 +336,9 @@ impl Contents {
             }
             RecordDf::Scrub { progress } => self.scrub = progress,
             RecordDf::Opener { client, holds } => self.note_opener(client, holds, Lsn(0)),
+            RecordDf::OpenerTrace { client, process, awaited_s } => {
+                self.trace_opener(client, process, awaited_s);
+            }
             RecordDf::HoldsCopies => self.holds_copies = true,
             RecordDf::MovesSingles => self.moves_singles = true,
             RecordDf::Lacks { since } => self.lacks_since = since,
@@ -423,6 +448,7 @@ impl Contents {
             | RecordDf::BadBlocks { .. }
             | RecordDf::Scrub { .. }
             | RecordDf::Opener { .. }
+            | RecordDf::OpenerTrace { .. }
             | RecordDf::HoldsCopies
             | RecordDf::MovesSingles
             | RecordDf::Lacks { .. } => self.replay(record, &mut Space::default()),
@@ -483,8 +509,11 @@ impl Contents {
         for &(cont, unit) in &self.orphans {
             add(&RecordDf::Orphan { cont, unit });
         }
-        for &client in self.openers.keys() {
+        for (&client, &Noted { process, awaited_s, .. }) in &self.openers {
             add(&RecordDf::Opener { client, holds: true });
+            if process.is_some() || awaited_s > 0 {
+                add(&RecordDf::OpenerTrace { client, process, awaited_s });
+            }
         }
         if self.holds_copies {
             add(&RecordDf::HoldsCopies);

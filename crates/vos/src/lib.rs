@@ -77,6 +77,7 @@ mod wal;
 pub use fold::Foldable;
 pub use image::image_of_nothing;
 pub use listing::Listing;
+pub use openers::Opener;
 pub use payload::Payload;
 pub use record::OrphanChange;
 pub use residency::METADATA_CACHE_DEFAULT;

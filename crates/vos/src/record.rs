@@ -8,7 +8,7 @@
 //! the batch of a prepared transaction, kept as it came together with its wire version.
 
 use serde::{Deserialize, Serialize};
-use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, Result, Unit};
+use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, HostProcess, Result, Unit};
 use wire::cell::Stripe;
 use wire::obj::{TxId, TxOutcome};
 
@@ -308,6 +308,14 @@ pub(crate) enum RecordDf<'a> {
         stripe: Stripe,
         /// Records of the stripe.
         count: u64,
+    },
+    /// More of a client that is noted as [`RecordDf::Opener`].
+    OpenerTrace {
+        client: ClientId,
+        /// Its process, if it is on this host.
+        process: Option<HostProcess>,
+        /// How long it was waited for in vain after restarts, seconds.
+        awaited_s: u32,
     },
 }
 
@@ -663,6 +671,14 @@ mod tests {
                     count: 9,
                 },
                 vec![26, 7, 1, 2, 3, 4, 1, b'd', 1, b'a', 5, 6, 0xac, 2, 9],
+            ),
+            (
+                RecordDf::OpenerTrace {
+                    client: ClientId(3),
+                    process: Some(HostProcess { space: 4, pid: 5, began: 6 }),
+                    awaited_s: 7,
+                },
+                vec![27, 3, 1, 4, 5, 6, 7],
             ),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![

@@ -162,6 +162,41 @@ fn a_holder_that_does_not_come_back_is_waited_for_once() {
     });
 }
 
+/// An engine that crashed again and again waited for a dead client anew each time, and never freed anything.
+#[test]
+fn a_holder_that_is_gone_does_not_stop_an_engine_that_crashes_again_and_again() {
+    with_two(6, async |cluster, a, b| {
+        let (left, held) = (array(&b, 1), array(&b, 2));
+        for array in [&left, &held] {
+            fill(array).await;
+        }
+        let gone = open(&cluster.client("gone")).await;
+        hold(&gone, left.oid).await;
+        hold(&a, held.oid).await;
+        SimNet::of(cluster.world()).cut("gone", "e0");
+        let mut rounds = 0;
+        while left.size().await.unwrap() > 0 {
+            assert!(rounds < 5, "not freed after {rounds} crashes, eight seconds apart");
+            cluster.kill_engine(0);
+            cluster.start_engine(0).await.unwrap();
+            if rounds == 0 {
+                unlink(&b, left.oid).await;
+                unlink(&b, held.oid).await;
+            }
+            b.client().env().sleep(8 * SECOND).await;
+            rounds += 1;
+        }
+        assert!(rounds > 3, "given up after {rounds} crashes");
+        // Who comes back each time has all its time again.
+        for _ in 0..6 {
+            cluster.kill_engine(0);
+            cluster.start_engine(0).await.unwrap();
+            b.client().env().sleep(8 * SECOND).await;
+        }
+        assert_eq!(held.size().await.unwrap(), 5000, "held, but freed");
+    });
+}
+
 /// The engine crashes right after it has answered a client's first open; the client comes back late.
 #[test]
 fn a_handle_that_was_answered_is_waited_for_however_soon_the_engine_crashes() {
