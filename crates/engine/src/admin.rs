@@ -3,16 +3,32 @@
 use crate::target::{Target, TargetPool};
 use crate::tokens::not_for_clients;
 use std::rc::Rc;
-use transport::Incoming;
+use transport::{Incoming, Responder};
 use types::{Code, Error, PoolId, Result, Unit};
 use wire::measure::Standing;
 use wire::obj::{AdminOp, AdminReply, ObjectList, Request};
 use wire::store::StoreStat;
 
+/// Units in one answer at most, however many are asked for.
+const LIST_COUNT_MAX: usize = 64 << 10;
+/// What a unit takes in an answer, encoded and before, bytes, about.
+const LISTED_BYTES: usize = 2 * size_of::<Unit>();
+/// The same for each target and engine of a map, and for the rest of it.
+const MAPPED_BYTES: usize = 256;
+
+/// Waits for room for an answer before it is put together: a request for one is short, so many may come at once.
+async fn take_room(responder: &Responder, bytes: usize) -> Result<()> {
+    match responder.room_for_answer(bytes).await {
+        true => Ok(()),
+        false => Err(Error::bare(Code::Canceled)),
+    }
+}
+
 impl Target {
     /// Serves requests that are neither batches nor parts of a transaction's first phase.
     pub(crate) async fn serve_admin(self: Rc<Self>, is_admin: bool, incoming: Incoming) {
-        let body = match self.clone().admin_body(is_admin, &incoming.body).await {
+        let (asked, responder) = (&incoming.body, &incoming.responder);
+        let body = match self.clone().admin_body(is_admin, asked, responder).await {
             Ok(body) => body,
             Err(error) => wire::encode(&Err::<(), Error>(error)),
         };
@@ -20,7 +36,12 @@ impl Target {
     }
 
     /// The encoded answer, `Ok` tag included.
-    async fn admin_body(self: Rc<Self>, is_admin: bool, body: &[u8]) -> Result<Vec<u8>> {
+    async fn admin_body(
+        self: Rc<Self>,
+        is_admin: bool,
+        body: &[u8],
+        responder: &Responder,
+    ) -> Result<Vec<u8>> {
         let request = wire::decode::<Request<'_>>(body)?;
         if request.is_for_engines() && !is_admin {
             return Err(not_for_clients());
@@ -33,14 +54,26 @@ impl Target {
             Request::ListObjects { pool, cont, at, after, count_max } => {
                 let ctx = self.shard(pool).await?;
                 self.known_cont(&ctx, cont).await?;
-                let max = count_max as usize;
-                let mut list = ctx.shard.list_objects(cont, at, after, max).await?;
-                list.units.retain(|unit| !unit.is_cell() && !self.holds_for_others(&ctx, *unit));
+                let max = (count_max as usize).clamp(1, LIST_COUNT_MAX);
+                take_room(responder, max * LISTED_BYTES).await?;
+                let mut from = after;
+                // Of some pages nothing is told. Who asks goes on behind the last unit, so there must be one.
+                let list = loop {
+                    let mut list = ctx.shard.list_objects(cont, at, from, max).await?;
+                    from = list.units.last().copied();
+                    let is_told =
+                        |unit: &Unit| !unit.is_cell() && !self.holds_for_others(&ctx, *unit);
+                    list.units.retain(is_told);
+                    if list.complete || !list.units.is_empty() {
+                        break list;
+                    }
+                };
                 ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
             Request::ListOrphans { pool, cont } => {
                 let ctx = self.shard(pool).await?;
+                take_room(responder, ctx.shard.orphan_count() * LISTED_BYTES).await?;
                 let orphans = ctx.shard.orphans().into_iter();
                 let of_cont = orphans.filter(|(of, _)| *of == cont).map(|(_, unit)| unit);
                 let units = of_cont.filter(|unit| !self.holds_for_others(&ctx, *unit)).collect();
@@ -74,7 +107,10 @@ impl Target {
             }
             Request::PoolMap { pool } => {
                 let ctx = self.shard(pool).await?;
-                Ok(wire::encode(&Ok::<_, Error>(ctx.map()?.as_ref().clone())))
+                let map = ctx.map()?;
+                let parts = 1 + map.targets.len() + map.engines.len();
+                take_room(responder, parts * MAPPED_BYTES).await?;
+                Ok(wire::encode(&Ok::<_, Error>(map.as_ref().clone())))
             }
             Request::Verify(batch) => {
                 let ctx = self.shard(batch.pool).await?;

@@ -755,6 +755,11 @@ impl PoolShard {
         self.state.borrow().orphans.iter().copied().collect()
     }
 
+    /// How many objects are unlinked and still open, or may be.
+    pub fn orphan_count(&self) -> usize {
+        self.state.borrow().orphans.len()
+    }
+
     /// Memory counted for the index now, and counted anew; they are equal. For tests and checkers.
     pub fn scm_audit(&self) -> (u64, u64) {
         let state = self.state.borrow();

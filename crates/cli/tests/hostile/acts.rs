@@ -16,24 +16,43 @@ use wire::{HEADER_BYTES, Header, Kind};
 
 /// One thing after another; `hold` says that the engine is to be tried now.
 pub fn run(act: &str, goal: &Goal, captured: &[Vec<u8>], hold: impl Fn()) {
+    let (conversations, asks) = captured.split_at(captured.len() - ASKS);
     match act {
         "descriptors" => descriptors(goal),
         "bells" => bells(goal, hold),
         "rings" => rings(goal),
         "sizes" => sizes(goal, hold),
-        "frames" => frames(goal, captured),
+        "frames" => frames(goal, conversations),
         "half-open" => half_open(goal, hold),
+        "idle" => idle(goal, hold),
         "short" => short(goal),
-        "unread" => unread(goal, &captured[captured.len() - 1], hold),
+        "unread" => unread(goal, &asks[0], (UNREAD_BYTES, 200), hold),
+        "lists" => unread(goal, &asks[1], (0, 100), hold),
         other => panic!("no act {other}"),
     }
 }
 
-pub const ACTS: [&str; 8] =
-    ["descriptors", "bells", "rings", "sizes", "frames", "half-open", "short", "unread"];
+pub const ACTS: [&str; 10] = [
+    "descriptors",
+    "bells",
+    "rings",
+    "sizes",
+    "half-open",
+    "idle",
+    "short",
+    "unread",
+    "lists",
+    // The last, for a changed request may be one that removes what others need.
+    "frames",
+];
 
-/// Connections of the act `unread`, and requests on each.
-const UNREAD: (usize, u64) = (4, 200);
+/// Behind the conversations that were captured come so many requests: one that reads [`UNREAD_BYTES`], and one that lists
+/// [`LISTED`] objects.
+pub const ASKS: usize = 2;
+/// Connections whose answers nobody takes.
+const UNREAD: usize = 4;
+/// Objects that the act `lists` has listed again and again.
+pub const LISTED: u64 = 30_000;
 
 /// Descriptors of every type with the introduction, and in the middle of a connection.
 fn descriptors(goal: &Goal) {
@@ -54,6 +73,10 @@ fn descriptors(goal: &Goal) {
             drop(socket);
             let mut shm = goal.dial_shm().unwrap();
             send(&shm.socket, b"surprise", &fds);
+            // Who had mapped it would die of its next look.
+            for fd in &fds {
+                let _ = rustix::fs::ftruncate(fd, 0);
+            }
             while !shm.is_over() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -70,6 +93,7 @@ fn every_kind() -> Vec<Vec<OwnedFd>> {
     let bell = eventfd(0, EventfdFlags::empty()).unwrap();
     rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     let memory = rustix::fs::memfd_create("m", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&memory, REGION_BYTES as u64).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     vec![
         vec![memory, full],
@@ -173,21 +197,21 @@ fn sizes(goal: &Goal, hold: impl Fn()) {
     }
 }
 
-/// Many small requests that ask for much, whose answers nobody takes; then they are taken, all of them.
-fn unread(goal: &Goal, read: &[u8], hold: impl Fn()) {
-    let (count, requests) = UNREAD;
-    let mut tcp: Vec<_> = (0..count).map(|_| goal.dial_tcp().unwrap()).collect();
+/// Many small requests that ask for much, whose answers nobody takes; then they are taken, all of them. `bulk_bytes`: what each
+/// answer has behind its body.
+fn unread(goal: &Goal, ask: &[u8], (bulk_bytes, requests): (usize, u64), hold: impl Fn()) {
+    let mut tcp: Vec<_> = (0..UNREAD).map(|_| goal.dial_tcp().unwrap()).collect();
     for socket in &mut tcp {
         socket.set_read_timeout(None).unwrap();
         for id in 1..=requests {
-            let header = Header::new(Kind::Request, id, read, 0);
-            socket.write_all(&frame(header, read, |_| {})).unwrap();
+            let header = Header::new(Kind::Request, id, ask, 0);
+            socket.write_all(&frame(header, ask, |_| {})).unwrap();
         }
     }
     hold();
     // Some go away without; the others get all that they asked for.
-    tcp.truncate(count / 2);
-    let mut bulk = vec![0; UNREAD_BYTES];
+    tcp.truncate(UNREAD / 2);
+    let mut bulk = vec![0; bulk_bytes];
     for mut socket in tcp {
         for _ in 0..requests {
             let mut raw = [0; HEADER_BYTES];
@@ -195,7 +219,8 @@ fn unread(goal: &Goal, read: &[u8], hold: impl Fn()) {
             let header = Header::decode(&raw).unwrap();
             let mut body = vec![0; header.body_bytes as usize];
             socket.read_exact(&mut body).unwrap();
-            assert_eq!((body.first(), header.bulk_bytes as usize), (Some(&0), UNREAD_BYTES));
+            assert_eq!((body.first(), header.bulk_bytes as usize), (Some(&0), bulk_bytes));
+            assert!(bulk_bytes > 0 || body.len() as u64 > LISTED, "{} bytes", body.len());
             socket.read_exact(&mut bulk).unwrap();
         }
     }
@@ -206,8 +231,6 @@ pub const UNREAD_BYTES: usize = 4 << 20;
 
 /// Frames that a good client has sent, with a change in one of them.
 fn frames(goal: &Goal, captured: &[Vec<u8>]) {
-    // The last is no conversation.
-    let captured = &captured[..captured.len() - 1];
     for round in 0..400u64 {
         let conversation = &captured[round as usize % captured.len()];
         let mut frames = split(conversation);
@@ -287,9 +310,18 @@ fn half_open(goal: &Goal, hold: impl Fn()) {
     hold();
 }
 
-/// Many clients that come, and go at once.
+/// Two thousand clients that have said who they are, and then say nothing.
+fn idle(goal: &Goal, hold: impl Fn()) {
+    let shm: Vec<_> = (0..1000).map(|_| goal.dial_shm().unwrap()).collect();
+    let tcp: Vec<_> = (0..1000).map(|_| goal.dial_tcp().unwrap()).collect();
+    hold();
+    drop((shm, tcp));
+}
+
+/// Many clients that come, and go at once: what each left behind for ten minutes once took all of the engine's
+/// descriptors.
 fn short(goal: &Goal) {
-    for _ in 0..400 {
+    for _ in 0..1600 {
         drop(goal.dial_shm().unwrap());
         drop(goal.dial_tcp().unwrap());
     }

@@ -16,18 +16,18 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use transport::Address;
 use types::{Epoch, ObjType, TargetId};
 use wire::control::{Name, OpenMode};
 use wire::hello::Service;
-use wire::obj::{Batch, Cond, FetchIod, FetchWant, Op, Recx, Request, Sums};
+use wire::obj::{
+    Batch, Cond, FetchIod, FetchWant, Op, Recx, Request, Sums, UpdateIod, UpdateValue,
+};
 use wire::{Header, Kind};
 use wire_client::Goal;
 
 const ACT_VAR: &str = "AZEKURA_TEST_HOSTILE_ACT";
-/// Who nobody is.
-const NOBODY: u32 = 65534;
 /// Descriptors that an engine may have more than before: files of its own. Each act would leave
 /// hundreds.
 const FD_SLACK: usize = 10;
@@ -62,6 +62,50 @@ fn hostile_process() {
     });
 }
 
+/// A user of this machine who has come for this test.
+struct Guest {
+    uid: u32,
+    gid: u32,
+    /// Whom to remove at the end.
+    name: Option<String>,
+}
+
+impl Guest {
+    /// A new user, or `nobody` where none can be made.
+    fn new() -> Guest {
+        let name = format!("azk-guest-{}", std::process::id());
+        let said = |program: &str, args: &[&str]| match Command::new(program).args(args).output() {
+            Ok(output) if output.status.success() => {
+                Ok(String::from_utf8(output.stdout).unwrap().trim().to_string())
+            }
+            Ok(output) => Err(all_text(&output)),
+            Err(error) => Err(error.to_string()),
+        };
+        let options = ["--system", "--no-create-home", "--shell", "/usr/sbin/nologin", &name];
+        if let Err(error) = said("useradd", &options) {
+            println!("SKIPPED: a user of its own for the hostile client, who is nobody: {error}");
+            return Guest { uid: 65534, gid: 65534, name: None };
+        }
+        let id = |option: &str| said("id", &[option, &name]).unwrap().parse().unwrap();
+        Guest { uid: id("-u"), gid: id("-g"), name: Some(name) }
+    }
+
+    /// Has a program run as this user.
+    fn run_as<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.uid(self.uid).gid(self.gid)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name
+            && !Command::new("userdel").arg(name).status().is_ok_and(|status| status.success())
+        {
+            eprintln!("the user {name} could not be removed");
+        }
+    }
+}
+
 /// An engine and what is known of it.
 struct Bench {
     system: System,
@@ -69,7 +113,7 @@ struct Bench {
     pid: u64,
     captured: Vec<u8>,
     /// The user who is hostile; `None`: ours.
-    user: Option<u32>,
+    user: Option<Guest>,
 }
 
 impl Bench {
@@ -80,6 +124,7 @@ impl Bench {
             system.ok(&["pool", "create", pool, "--size", "256MiB"]);
         }
         system.ok(&["cont", "create", "tank", "home"]);
+        system.ok(&["cont", "create", "tank", "keys", "--type", "plain"]);
         system.ok(&["cont", "create", "bait", "home", "--type", "plain"]);
         let file = client::SystemFile::read(&system.dir()).unwrap();
         let token = match &file.token_file {
@@ -90,7 +135,7 @@ impl Bench {
         let goal = Goal { unix: engine.unix.display().to_string(), tcp: engine.tcp.clone(), token };
         let mut bench = Bench { system, goal, pid: 0, captured: Vec::new(), user: None };
         let mut captured = bench.capture();
-        captured.push(bench.prepare_read());
+        captured.extend(bench.prepare_asks());
         bench.captured = wire::encode(&captured);
         // It was restarted meanwhile.
         bench.pid = bench.system.pids()[0];
@@ -163,8 +208,9 @@ impl Bench {
         heard
     }
 
-    /// Writes something large to the first target; returns a request that reads it.
-    fn prepare_read(&self) -> Vec<u8> {
+    /// Writes something large to the first target, and many objects; returns a request that reads the one and one that lists
+    /// the others.
+    fn prepare_asks(&self) -> [Vec<u8>; acts::ASKS] {
         let config = self.system.dir().join("engine0/engine.toml");
         let text = std::fs::read_to_string(&config).unwrap();
         self.system.ok(&["down"]);
@@ -192,18 +238,35 @@ impl Bench {
             let (dkey, iods) = (1u64.to_le_bytes(), vec![FetchIod { akey: b"", want }]);
             let ops =
                 vec![Op::Fetch { unit: oid.first_unit(), dkey: &dkey, cond: Cond::NONE, iods }];
-            let (pool, cont, checks) = (pool.info().id, cont.id(), Vec::new());
+            let (pool, checks) = (pool.info().id, Vec::new());
             let (at, sums) = (Epoch::ZERO, Sums::NONE);
-            wire::encode(&Request::Batch(Batch { pool, cont, at, checks, ops, sums }))
+            let numbers: Vec<u64> = (100..100 + acts::LISTED).collect();
+            for numbers in numbers.chunks(500) {
+                let mut batch = cont.batch();
+                for &number in numbers {
+                    let oid = cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
+                    let oid = oid.with_placement_hint(cont.hint_for(TargetId(0)));
+                    let value = UpdateValue::Inline(b"x");
+                    let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+                    let unit = oid.first_unit();
+                    batch.op(Op::Update { unit, dkey: b"k", cond: Cond::NONE, iods });
+                }
+                batch.run().await.unwrap();
+            }
+            let cont = cont.id();
+            let list = Request::ListObjects { pool, cont, at, after: None, count_max: u32::MAX };
+            let read = Request::Batch(Batch { pool, cont, at, checks, ops, sums });
+            [wire::encode(&read), wire::encode(&list)]
         })
     }
 
     /// A second user to be hostile as, if we may.
-    fn other_user(&self) -> Option<u32> {
+    fn other_user(&self) -> Option<Guest> {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: no second user without the superuser; the hostile client is ours");
             return None;
         }
+        let guest = Guest::new();
         for dir in
             [self.system.scratch.path(), &self.system.dir(), &self.system.dir().join("engine0")]
         {
@@ -211,11 +274,11 @@ impl Bench {
         }
         let own = std::env::current_exe().unwrap();
         let mut tried = Command::new(own);
-        tried.args(["--list"]).current_dir("/").uid(NOBODY).gid(NOBODY).stdout(Stdio::null());
+        guest.run_as(tried.args(["--list"]).current_dir("/")).stdout(Stdio::null());
         match tried.status() {
-            Ok(status) if status.success() => Some(NOBODY),
+            Ok(status) if status.success() => Some(guest),
             other => {
-                println!("SKIPPED: user {NOBODY} cannot run this test's program ({other:?})");
+                println!("SKIPPED: user {} cannot run this test's program ({other:?})", guest.uid);
                 None
             }
         }
@@ -287,6 +350,24 @@ impl Bench {
         self.system.ok(&["fs", "get", &url, back.to_str().unwrap()]);
         assert!(std::fs::read(&back).unwrap() == data);
         assert_eq!(self.system.pids(), [self.pid], "the engine is the one that was");
+        // The same of one that has never been here and comes over the network.
+        let engines = vec![Address::Tcp(self.goal.tcp.clone())];
+        let mut options =
+            ConnectOptions::new(SystemAddress { engines, token: self.goal.token.clone() });
+        options.tcp_only = true;
+        let begun = Instant::now();
+        let client = Client::connect(options).unwrap();
+        client.block_on(async {
+            let name = |text: &str| Name::Label(text.into());
+            let pool = client.pool_open(&name("tank"), OpenMode::ReadWrite).await.unwrap();
+            let cont = pool.cont_open(&name("keys"), OpenMode::ReadWrite).await.unwrap();
+            let oid = cont.generate_oid(ObjType::KvHashed, "SX".parse().unwrap(), 0, 9).unwrap();
+            let kv = KvObj { object: cont.object(oid) };
+            kv.put(None, Cond::NONE, b"round", &round.to_le_bytes()).await.unwrap();
+            let found = kv.get(None, b"round").await.unwrap();
+            assert_eq!(found.as_deref(), Some(&round.to_le_bytes()[..]));
+        });
+        println!("round {round}: a newcomer was served in {:?}", begun.elapsed());
     }
 
     /// Has the hostile process do something; while it holds what it has, and afterwards, a good
@@ -297,8 +378,8 @@ impl Bench {
         std::fs::write(&hold, "").unwrap();
         let mut command = self.hostile(act, &hold);
         command.current_dir("/").stdout(Stdio::piped());
-        if let Some(user) = self.user {
-            command.uid(user).gid(user);
+        if let Some(user) = &self.user {
+            user.run_as(&mut command);
         }
         let mut child = command.spawn().unwrap();
         if let Some(mut input) = child.stdin.take() {
@@ -312,7 +393,15 @@ impl Bench {
                 let now = self.memory_bytes();
                 println!("{act}: {} KiB while it holds", now >> 10);
                 let most = memory + HELD_SLACK_BYTES;
-                assert!(act != "unread" || now <= most, "{act}: {now} bytes, {memory} before");
+                let asks_much = ["unread", "lists"].contains(&act);
+                assert!(!asks_much || now <= most, "{act}: {now} bytes, {memory} before");
+                // What it holds is seen, and within what an eighth of all may be, or twice that for a connection.
+                let engine = self.system.json(&["status"])["engines"][0].clone();
+                let [held, held_max] = ["message_bytes", "message_bytes_max"]
+                    .map(|key| engine[key].as_u64().expect("status tells it"));
+                assert_eq!(held_max, 256 << 20);
+                assert!(held < held_max / 2, "{act}: {held} bytes of messages");
+                assert!(!asks_much || held > 0, "{act}: nothing is counted");
                 std::fs::remove_file(&hold).unwrap();
             }
             said.push_str(&line);
@@ -364,4 +453,38 @@ fn an_engine_has_no_capabilities() {
             assert_eq!(value("CapPrm:"), 0, "{text}");
         }
     }
+}
+
+/// An engine that everybody may reach and that asks nobody for a secret was served without a word. It runs in a network of
+/// its own here, so that nobody is let in.
+#[test]
+fn an_engine_that_is_open_to_all_starts_only_if_that_is_meant_and_says_so() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: a network of its own needs the superuser");
+        return;
+    }
+    let system = System::up(1, 1);
+    system.ok(&["down"]);
+    let config = system.dir().join("engine0/engine.toml");
+    let mut set: toml::Table = std::fs::read_to_string(&config).unwrap().parse().unwrap();
+    set.remove("token_file").expect("a secret that is asked for");
+    // Nor is one shown.
+    std::fs::write(system.dir().join("token"), "").unwrap();
+    set.insert("listen".into(), "0.0.0.0:0".into());
+    let apart = |set: &toml::Table, args: &[&str]| {
+        std::fs::write(&config, set.to_string()).unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--net", env!("CARGO_BIN_EXE_azekura"), "--system"]).arg(system.dir());
+        command.args(args).stdin(Stdio::null()).output().unwrap()
+    };
+    let refused = apart(&set, &["up"]);
+    let said = all_text(&refused);
+    assert!(!refused.status.success() && said.contains("insecure = true"), "{said}");
+    set.insert("insecure".into(), true.into());
+    let started = apart(&set, &["up"]);
+    assert!(started.status.success(), "{}", all_text(&started));
+    let status = all_text(&apart(&set, &["status"]));
+    assert!(status.contains("INSECURE: engine 0"), "{status}");
+    let log = std::fs::read_to_string(system.dir().join("engine0/engine.log")).unwrap();
+    assert!(log.contains("INSECURE"), "{log}");
 }

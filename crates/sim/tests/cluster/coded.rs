@@ -482,3 +482,33 @@ fn cells_are_named_soon_or_never() {
         assert_eq!(batch.run().await.map(|_| ()).unwrap_err().code, Code::Inval);
     });
 }
+
+/// Where a part of a listing held nothing but cells it told nothing, and that there was more: who asked for few objects at a time
+/// asked for the same ones for ever.
+#[test]
+fn listings_go_on_behind_cells() {
+    let cluster = cluster(3, 4, 60);
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let mut made: Vec<Oid> = Vec::new();
+        for number in 0..8 {
+            let mut file = File::new(&cont, "EC_2P1G1", number);
+            file.write(0, CHUNK).await;
+            made.push(file.array.oid);
+        }
+        rest(&client, 5).await;
+        let (mut listed, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = cont.list_all_objects(listed.last().copied(), 1).await.unwrap();
+            listed.extend(page.oids);
+            if page.complete {
+                break;
+            }
+            pages += 1;
+            assert!(pages < 100, "{} of {} objects", listed.len(), made.len());
+        }
+        made.sort_unstable_by_key(|oid| oid.list_order());
+        assert_eq!(listed, made);
+    });
+}
