@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Two builds beside each other: `bench md` and `bench io` in alternating rounds, each side with a fresh system.
+# usage: compare-builds.sh BEFORE AFTER [ROUNDS [DIR]]
+#   BEFORE, AFTER  azekura programs; ROUNDS default 5; DIR where systems are made, default a temporary directory
+# Prints, for each durability and phase, the median rates and the median of the rounds' ratios with their range.
+# Ends with 1 when a ratio is below 0.98. FILES and BLOCK: files and bytes of each process (20000, 256MiB).
+set -euo pipefail
+before=$(realpath "${1:?usage: compare-builds.sh BEFORE AFTER [ROUNDS [DIR]]}")
+after=$(realpath "${2:?usage: compare-builds.sh BEFORE AFTER [ROUNDS [DIR]]}")
+rounds=${3:-5}
+at=$(mktemp -d ${4:+-p "$4"})
+files=${FILES:-20000} block=${BLOCK:-256MiB}
+export AZEKURA_SYSTEM=
+trap '[ -z "$AZEKURA_SYSTEM" ] || "$before" down >"$at/down.log" 2>&1 || true; rm -rf "$at"' EXIT
+
+# Lines of phase and operations per second, from a report.
+rates() {
+    awk -v what="$1" -F'[:,]' '
+        /"phase":/ { gsub(/[ "]/, "", $2); phase = $2 }
+        /"ops_per_s": [0-9]/ { print what "." phase, $2 + 0 }'
+}
+
+# One side of a round: durability, side, program.
+run() {
+    export AZEKURA_SYSTEM=$at/system
+    "$3" up --engines 1 --targets 2 >"$at/up.log"
+    "$3" pool create tank --size 4GiB --durability "$1" >"$at/pool.log"
+    "$3" cont create tank home >"$at/cont.log"
+    {
+        "$3" bench md azk://tank/home/md -n "$files" --quiet --json | rates md
+        "$3" bench io azk://tank/home/io -b "$block" --quiet --json | rates io
+    } | sed "s/^/$1 $2 /" >>"$at/rates"
+    "$3" down >"$at/down.log"
+    rm -rf "$AZEKURA_SYSTEM"
+    AZEKURA_SYSTEM=
+}
+
+for ((round = 1; round <= rounds; round++)); do
+    for durability in wal memory; do
+        if ((round % 2)); then
+            run "$durability" before "$before"
+            run "$durability" after "$after"
+        else
+            run "$durability" after "$after"
+            run "$durability" before "$before"
+        fi
+    done
+    echo "round $round of $rounds" >&2
+done
+
+awk '
+    function median(list, size,   i, j, held) {
+        for (i = 2; i <= size; i++) {
+            held = list[i]
+            for (j = i - 1; j > 0 && list[j] > held; j--) list[j + 1] = list[j]
+            list[j + 1] = held
+        }
+        return size % 2 ? list[(size + 1) / 2] : (list[size / 2] + list[size / 2 + 1]) / 2
+    }
+    {
+        name = $1 " " $3
+        if (!(name in seen)) { seen[name] = 1; names[++total] = name }
+        rate[name, $2, ++count[name, $2]] = $4
+    }
+    END {
+        printf "%-20s %12s %12s %8s  %s\n", "", "before", "after", "ratio", "range of ratios"
+        for (n = 1; n <= total; n++) {
+            name = names[n]
+            rounds = count[name, "before"]
+            for (i = 1; i <= rounds; i++) {
+                b[i] = rate[name, "before", i]
+                a[i] = rate[name, "after", i]
+                r[i] = a[i] / b[i]
+            }
+            ratio = median(r, rounds)
+            missed = ratio < 0.98 ? "  MISSED" : ""
+            if (missed != "") failed = 1
+            printf "%-20s %12.1f %12.1f %8.3f  %.3f to %.3f%s\n", name, median(b, rounds), median(a, rounds), \
+                ratio, r[1], r[rounds], missed
+        }
+        exit failed
+    }' "$at/rates"
