@@ -17,6 +17,7 @@ mod capi_targets;
 mod coordinate_targets;
 pub mod corpus;
 pub mod driver;
+mod engine_targets;
 mod fuse_targets;
 mod intercept_targets;
 pub mod mutate;

@@ -1,8 +1,8 @@
 //! The list of targets: each a decoder, its seeds and its memory allowance.
 
 use crate::{
-    capi_targets, coordinate_targets, corpus, fuse_targets, intercept_targets, placement_targets,
-    tier_targets, upper_targets, vos_targets, wire_targets,
+    capi_targets, coordinate_targets, corpus, engine_targets, fuse_targets, intercept_targets,
+    placement_targets, tier_targets, upper_targets, vos_targets, wire_targets,
 };
 use types::{CsumKind, Durability, ObjClass, Oid};
 
@@ -41,6 +41,7 @@ pub fn all() -> Vec<Target> {
     targets.extend(capi_targets::all());
     targets.extend(fuse_targets::all());
     targets.extend(intercept_targets::all());
+    targets.extend(engine_targets::all());
     targets.push(Target {
         name: "etcd-answer",
         run: control::fuzz::etcd_answer,

@@ -10,6 +10,7 @@
 
 mod cluster;
 pub mod history;
+pub mod hostile;
 pub mod linearizable;
 mod local;
 pub mod members;

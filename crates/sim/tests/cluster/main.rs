@@ -14,6 +14,7 @@ mod late;
 mod locks;
 mod members;
 mod mending;
+mod mutated;
 mod objects;
 mod patience;
 mod progressive;
