@@ -103,6 +103,7 @@ impl Prey {
             Request::Lock(lock) => (lock.pool, lock.cont, lock.unit) = (here, bait, there),
             Request::PoolShardStat { pool }
             | Request::AdmissionStat { pool }
+            | Request::CacheStat { pool }
             | Request::StoreStat { pool }
             | Request::ScrubStat { pool }
             | Request::Scrub { pool }
