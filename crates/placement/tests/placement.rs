@@ -390,7 +390,9 @@ fn where_domains_are_too_few_each_gets_members_in_turn() {
 /// Members of a group share no domain of any level that has enough domains.
 fn assert_apart(layout: &Layout, map: &PoolMap) {
     let width = layout.members(0).len();
-    for depth in 1..=4 {
+    // The engine is the last level.
+    let deepest = map.engines.iter().map(|engine| engine.domain.len() + 1).max().unwrap_or(1);
+    for depth in 1..=deepest {
         let domains: BTreeSet<_> = map.placements[0]
             .weights
             .iter()
@@ -450,6 +452,34 @@ proptest! {
                     assert_apart(&cells, &map);
                 }
             }
+        }
+    }
+
+    /// Paths of domains are of any depth, also in one pool: hall, row, rack, chassis, node; and some engines say less of where
+    /// they are than others.
+    #[test]
+    fn domains_of_any_depth_keep_members_apart(
+        shape in prop::collection::vec((prop::collection::vec(0u8..3, 0..8), 1u32..4), 1..14),
+        number: u64,
+        class in prop::sample::select(vec!["RP_2G1", "RP_2GX", "RP_3GX", "RP_4G2", "RP_6GX", "EC_2P1GX", "EC_4P2GX"]),
+    ) {
+        let names: Vec<Vec<String>> = shape
+            .iter()
+            .map(|(path, _)| path.iter().enumerate().map(|(level, at)| format!("l{level}d{at}")).collect())
+            .collect();
+        let paths: Vec<Vec<&str>> =
+            names.iter().map(|path| path.iter().map(String::as_str).collect()).collect();
+        let engines: Vec<(&[&str], u32)> =
+            paths.iter().zip(&shape).map(|(path, (_, count))| (&path[..], *count)).collect();
+        let map = map_of(&engines);
+        let class: ObjClass = class.parse().unwrap();
+        let object = Oid::generate(1, number, ObjType::DkeyU64, class, 0);
+        match layout(object, &map) {
+            Err(error) => prop_assert_eq!(error.code, Code::Redundancy),
+            Ok(layout) => assert_apart(&layout, &map),
+        }
+        if let Ok(cells) = cell_layout(object, &map) {
+            assert_apart(&cells, &map);
         }
     }
 

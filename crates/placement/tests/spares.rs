@@ -28,7 +28,15 @@ fn map_of(engines: &[u32]) -> PoolMap {
             tcp: format!("node{at}:10301"),
             unix: String::new(),
             host: format!("host{at}"),
-            domain: vec![format!("rack{}", at / 2)],
+            // Of several depths.
+            domain: match at {
+                5 => vec!["hall1".to_string()],
+                _ => vec![
+                    format!("hall{}", at / 4),
+                    format!("row{}", at / 3),
+                    format!("rack{}", at / 2),
+                ],
+            },
         });
         for _ in 0..*count {
             let id = TargetId(map.targets.len() as u32);
@@ -62,7 +70,7 @@ fn outs(map: &PoolMap, seed: u64, count: usize) -> Vec<OutTarget> {
 fn shared(target: TargetId, others: &[TargetId], map: &PoolMap) -> usize {
     let path = |target: TargetId| {
         let engine = map.engine_of(target).unwrap();
-        [engine.domain[0].clone(), engine.rank.to_string()]
+        [&engine.domain[..], &[engine.rank.to_string()]].concat()
     };
     let own = path(target);
     let with = |other: &TargetId| own.iter().zip(path(*other)).take_while(|(a, b)| *a == b).count();
