@@ -52,6 +52,8 @@ enum Fault {
     Refused(Error),
     /// It was not reached.
     Unsent(Error),
+    /// It is of another cluster, so nothing was done where it was to be.
+    Foreign(Error),
     /// No answer, or that it does not know.
     Unknown(Error),
 }
@@ -151,6 +153,7 @@ impl Gateway {
         let only_reads = path == "/v3/kv/range";
         let mut maybe = false;
         let mut missed = 0;
+        let mut foreign = None;
         let mut pause = PAUSE_MIN;
         if Instant::now() >= until {
             let text = "the requests before this one have used up its time";
@@ -167,6 +170,11 @@ impl Gateway {
                     missed += 1;
                     error
                 }
+                // The others are asked, as where it gives no answer, and the mistake is told when none does.
+                Err(Fault::Foreign(error)) => {
+                    missed += 1;
+                    foreign.insert(error).clone()
+                }
                 Err(Fault::Unknown(error)) => {
                     (maybe, missed) = (true, 0);
                     error
@@ -174,7 +182,7 @@ impl Gateway {
             };
             self.at = (self.at + 1) % self.endpoints.len();
             if (!maybe || only_reads) && missed >= self.endpoints.len() {
-                return Err(Failure::Not(error));
+                return Err(Failure::Not(foreign.unwrap_or(error)));
             }
             if Instant::now() + pause >= until {
                 let maybe = maybe && !only_reads;
@@ -210,7 +218,7 @@ impl Gateway {
         if !cluster.is_empty() {
             let first = self.cluster.get_or_insert_with(|| cluster.clone());
             if *first != cluster {
-                return Err(Fault::Refused(Error::io(
+                return Err(Fault::Foreign(Error::io(
                     format!("etcd at {}", self.endpoints[self.at]),
                     io::Error::other(format!(
                         "it is of cluster {cluster}, the catalog is in cluster {first}; correct \

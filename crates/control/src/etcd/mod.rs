@@ -8,6 +8,7 @@
 mod answers;
 mod election;
 mod gateway;
+mod lease;
 mod session;
 
 pub use answers::parse_all;
@@ -32,8 +33,8 @@ pub struct EtcdConfig {
     /// All keys of the system begin with this and a colon: other systems have other prefixes. Letters,
     /// digits and `-_./`.
     pub prefix: String,
-    /// Identity of the engine. It takes over from its own earlier run without waiting, so two that
-    /// run at once must not have the same.
+    /// Identity of the engine. It takes over from its own earlier run at the same address without waiting; from another one
+    /// of its identity, whose directory was copied, as from any other engine.
     pub engine: Uuid,
     /// Where it runs, for messages.
     pub host: String,

@@ -16,8 +16,9 @@
 //!   second is refused, and the number in the fence tells that it was this one.
 
 use super::EtcdConfig;
-use super::answers::{Entry, Found, Kept, Lease, Outcome, text_of};
+use super::answers::{Entry, Found, Lease, Outcome, text_of};
 use super::gateway::{Failure, Gateway};
+use super::lease::{self, LeaseKeeper};
 use crate::catalog::{Change, Compare, Revision, Versioned};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,6 +35,8 @@ const PAGE_KEYS: usize = 1000;
 /// within it, of so many each. etcd takes 128 for both together.
 const CHANGES_FLAT_MAX: usize = 100;
 const CHANGES_NESTED: usize = 60;
+/// Comparisons of one transaction, beside the fence's, so that nested changes have room, too.
+const COMPARES_MAX: usize = 60;
 /// Listings that begin again because what they read was compacted away, at most.
 const LISTINGS_MAX: usize = 8;
 /// Pause before looking again whether another writer has gone.
@@ -57,21 +60,32 @@ struct FenceDf {
     commit: u64,
 }
 
+/// How a transaction under the fence went.
+#[derive(PartialEq, Eq)]
+enum Went {
+    /// All comparisons held, and what there was to change is changed.
+    Through,
+    /// A record is not as it was compared with.
+    Conflict,
+    /// It had been carried out already, and its answer was lost.
+    Earlier,
+    /// The fence is another one: an earlier commit of this writer's was carried out only now.
+    Late,
+}
+
 /// The one writer.
 pub struct Session {
     config: EtcdConfig,
     gateway: Gateway,
     /// Tells this run from all others.
     writer: String,
-    lease: u64,
+    lease: LeaseKeeper,
     /// Revision of the fence as this writer has last seen it.
     fence: Revision,
     /// Of the last commit tried.
     commit: u64,
     /// Why nothing is done any more.
     lost: Option<Error>,
-    /// Until then nobody else can have taken over, as far as clocks run alike.
-    sure_until: Instant,
 }
 
 fn is_at(key: &str, revision: Revision) -> Value {
@@ -130,15 +144,15 @@ impl Session {
         }
         let gateway = Gateway::new(config.access.clone(), config.attempt_time)?;
         let writer = format!("{}-{:016x}", config.engine, config.run);
+        let lease = LeaseKeeper::start(&config)?;
         Ok(Session {
             config,
             gateway,
             writer,
-            lease: 0,
+            lease,
             fence: Revision::ABSENT,
             commit: 0,
             lost: None,
-            sure_until: Instant::now(),
         })
     }
 
@@ -164,13 +178,19 @@ impl Session {
         Instant::now() + self.config.deadline
     }
 
+    /// When a request for the lease is given up: no sooner than an etcd answers that is slow only, and soon enough for
+    /// another try before the lease ends.
+    fn keep_until(&self) -> Instant {
+        Instant::now() + (self.config.lease * 2 / 3).min(self.config.attempt_time)
+    }
+
     fn leader_value(&self) -> Value {
         let EtcdConfig { engine, host, at, .. } = &self.config;
         let leader = LeaderDf { engine: *engine, host: host.clone(), at: at.clone() };
         let raw = serde_json::to_vec(&leader).unwrap_or_default();
         json!({ "request_put": {
             "key": text_of(self.key("leader").as_bytes()), "value": text_of(&raw),
-            "lease": self.lease.to_string(),
+            "lease": self.lease.lease().to_string(),
         } })
     }
 
@@ -190,8 +210,7 @@ impl Session {
         let asked = Instant::now();
         let lease: Lease =
             self.gateway.call("/v3/lease/grant", &body, until).map_err(Failure::into_error)?;
-        self.lease = lease.id;
-        self.sure_until = asked + self.config.lease;
+        self.lease.hold(lease.id, asked);
         Ok(())
     }
 
@@ -221,7 +240,12 @@ impl Session {
             if let Some(entry) = &leader {
                 let held: LeaderDf =
                     serde_json::from_slice(&entry.value).map_err(|_| corrupt(&leader_key))?;
-                if held.engine != self.config.engine {
+                // An earlier run of this engine was where this one is. Elsewhere it may be one whose directory was copied.
+                let tcp = |at: &Option<EngineInfo>| at.as_ref().map(|at| at.tcp.clone());
+                let is_own =
+                    held.engine == self.config.engine && tcp(&held.at) == tcp(&self.config.at);
+                if !is_own {
+                    self.lease.release();
                     return Ok(Some(held));
                 }
             }
@@ -251,9 +275,6 @@ impl Session {
     /// looks first whether it is the writer still.
     fn check_is_writer(&mut self) -> Result<()> {
         self.check()?;
-        if Instant::now() < self.sure_until {
-            return Ok(());
-        }
         self.keep()
     }
 
@@ -345,6 +366,17 @@ impl Session {
         }
     }
 
+    /// The changes as parts of one transaction, the fence last.
+    fn parts(&self, changes: &[Change]) -> Vec<Value> {
+        let mut all: Vec<Value> = changes.iter().map(|change| self.change(change)).collect();
+        if all.len() > CHANGES_FLAT_MAX {
+            let parts = all.chunks(CHANGES_NESTED);
+            all = parts.map(|part| json!({ "request_txn": { "success": part } })).collect();
+        }
+        all.push(self.fence_value());
+        all
+    }
+
     pub fn commit(
         &mut self,
         compares: &[Compare],
@@ -353,70 +385,95 @@ impl Session {
     ) -> Result<bool> {
         self.check()?;
         self.commit += 1;
-        let fence_key = self.key("fence");
-        let mut all: Vec<Value> = changes.iter().map(|change| self.change(change)).collect();
-        if all.len() > CHANGES_FLAT_MAX {
-            let parts = all.chunks(CHANGES_NESTED);
-            all = parts.map(|part| json!({ "request_txn": { "success": part } })).collect();
-        }
-        all.push(self.fence_value());
+        let parts = self.parts(changes);
         let records: Vec<Value> = compares
             .iter()
             .map(|compare| is_at(&self.record_key(&compare.key), compare.revision))
             .collect();
+        // What is more than one transaction may compare is looked at before. Nobody writes a record without
+        // the fence, so what held then holds as long as the fence is the same, and all of them compare that.
+        let (before, last) = records.split_at(records.len().saturating_sub(COMPARES_MAX));
         loop {
-            let mut compare = records.clone();
-            compare.push(is_at(&fence_key, self.fence));
-            let body = json!({
-                "compare": compare, "success": all, "failure": [question(&fence_key)],
-            });
-            let outcome: Outcome = match self.gateway.call("/v3/kv/txn", &body, until) {
-                Ok(outcome) => outcome,
-                Err(Failure::Not(error)) => return Err(error),
-                Err(Failure::Maybe(error)) => {
-                    return Err(Error::new(
-                        Code::TimedOut,
-                        format!(
-                            "{error}; whether the change was made is not known: look before asking \
-                             again"
-                        ),
-                    ));
+            let looks = before.chunks(COMPARES_MAX).map(|part| (part, &[][..]));
+            let mut went = Went::Through;
+            for (compare, success) in looks.chain([(last, &parts[..])]) {
+                went = match self.under_fence(compare, success, until) {
+                    Ok(went) => went,
+                    // A look has changed nothing, whatever became of it.
+                    Err(failure) if success.is_empty() => return Err(failure.into_error()),
+                    Err(Failure::Not(error)) => return Err(error),
+                    Err(Failure::Maybe(error)) => {
+                        return Err(Error::new(
+                            Code::TimedOut,
+                            format!(
+                                "{error}; whether the change was made is not known: look before \
+                                 asking again"
+                            ),
+                        ));
+                    }
+                };
+                if went != Went::Through {
+                    break;
                 }
-            };
-            if outcome.succeeded {
-                self.fence = Revision(outcome.header.revision);
-                return Ok(true);
             }
-            let entry = outcome.entries().into_iter().flatten().next();
-            if entry.as_ref().is_some_and(|entry| entry.revision() == self.fence) {
-                return Ok(false);
+            match went {
+                Went::Through | Went::Earlier => return Ok(true),
+                Went::Conflict => return Ok(false),
+                // One that was given up has been carried out after all: now this one.
+                Went::Late => {}
             }
-            if self.look_at_fence(entry.as_ref())? == self.commit {
-                return Ok(true);
-            }
-            // One that was given up has been carried out after all: now this one.
         }
     }
 
-    /// Keeps the lease, or gets another when it has gone and nobody has taken over. How long the
+    /// Asks for one transaction that compares the fence, too; without `success` it only compares.
+    fn under_fence(
+        &mut self,
+        compare: &[Value],
+        success: &[Value],
+        until: Instant,
+    ) -> Result<Went, Failure> {
+        let fence_key = self.key("fence");
+        let mut compare = compare.to_vec();
+        compare.push(is_at(&fence_key, self.fence));
+        let body = json!({
+            "compare": compare, "success": success, "failure": [question(&fence_key)],
+        });
+        let outcome: Outcome = self.gateway.call("/v3/kv/txn", &body, until)?;
+        if outcome.succeeded {
+            if !success.is_empty() {
+                self.fence = Revision(outcome.header.revision);
+            }
+            return Ok(Went::Through);
+        }
+        let entry = outcome.entries().into_iter().flatten().next();
+        if entry.as_ref().is_some_and(|entry| entry.revision() == self.fence) {
+            return Ok(Went::Conflict);
+        }
+        match self.look_at_fence(entry.as_ref()).map_err(Failure::Not)? == self.commit {
+            true => Ok(Went::Earlier),
+            false => Ok(Went::Late),
+        }
+    }
+
+    /// Sees to it that the lease is kept, or gets another when it has gone and nobody has taken over. How long the
     /// store was silent makes no difference.
     pub fn keep(&mut self) -> Result<()> {
         self.check()?;
-        let until = Instant::now() + (self.config.lease / 3).min(self.config.attempt_time);
-        let body = json!({ "ID": self.lease.to_string() });
-        let asked = Instant::now();
-        let kept: Kept =
-            self.gateway.call("/v3/lease/keepalive", &body, until).map_err(Failure::into_error)?;
-        if kept.result.seconds > 0 {
-            self.sure_until = asked + self.config.lease;
+        if self.lease.is_sure() {
             return Ok(());
         }
-        self.grant(until)?;
+        let (lease, asked, until) = (self.lease.lease(), Instant::now(), self.keep_until());
+        if lease::ask(&mut self.gateway, lease, until)? > 0 {
+            self.lease.hold(lease, asked);
+            return Ok(());
+        }
+        self.grant(self.keep_until())?;
         let fence_key = self.key("fence");
         let body = json!({
             "compare": [is_at(&fence_key, self.fence)], "success": [self.leader_value()],
             "failure": [question(&fence_key)],
         });
+        let until = self.keep_until();
         let outcome: Outcome =
             self.gateway.call("/v3/kv/txn", &body, until).map_err(Failure::into_error)?;
         if !outcome.succeeded {
@@ -429,7 +486,8 @@ impl Session {
     /// Lets others take over at once.
     pub fn end(&mut self) {
         let until = Instant::now() + self.config.attempt_time;
-        let body = json!({ "ID": self.lease.to_string() });
+        self.lease.end();
+        let body = json!({ "ID": self.lease.lease().to_string() });
         if let Err(failure) = self.gateway.call::<Value>("/v3/lease/revoke", &body, until) {
             let error = failure.into_error();
             tracing::debug!("catalog: leaving etcd: {error}; others wait for the lease to end");

@@ -23,14 +23,14 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// A system's part of an etcd.
 #[derive(Clone)]
-struct Prefix {
+pub struct Prefix {
     endpoint: String,
     name: String,
     run: Rc<Cell<u64>>,
 }
 
 impl Prefix {
-    fn new(endpoint: String, name: &str) -> Prefix {
+    pub fn new(endpoint: String, name: &str) -> Prefix {
         Prefix { endpoint, name: name.to_string(), run: Rc::default() }
     }
 

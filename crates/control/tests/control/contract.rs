@@ -24,6 +24,7 @@ pub fn check(new: impl Fn() -> Box<dyn Place>) {
         lists_hold_what_begins_with_the_prefix_in_order,
         prefixes_are_removed_with_what_is_there,
         large_values_and_many_changes_go_through,
+        three_hundred_pools_change_at_once,
         what_was_committed_is_there_after_a_restart,
         of_two_writers_one_commits,
         of_decisions_that_overlap_none_is_lost,
@@ -130,6 +131,42 @@ fn large_values_and_many_changes_go_through(place: &dyn Place) {
     assert!(!commit(catalog, &[absent("many/7")], &many));
     let compares: Vec<Compare> = (0..120).map(|n| absent(&format!("none/{n}"))).collect();
     assert!(commit(catalog, &compares, &[put("compared", "x")]));
+}
+
+/// An engine that leaves changes the maps of all its pools at once. In etcd that ended at about 120 pools: it takes 128
+/// comparisons in a transaction, and as many changes.
+fn three_hundred_pools_change_at_once(place: &dyn Place) {
+    const POOLS: usize = 300;
+    let catalog = &*place.open(1).unwrap();
+    let keys: Vec<String> = (0..POOLS).map(|pool| format!("pool/{pool:08x}")).collect();
+    let map = |round: usize| move |key: &String| put(key, &format!("{round} ").repeat(400));
+    let held = || -> Vec<Compare> {
+        let all = block_on(catalog.list("pool/")).unwrap().into_iter();
+        all.map(|(key, stored)| Compare { key, revision: stored.revision }).collect()
+    };
+    let absent: Vec<Compare> = keys.iter().map(|key| absent(key)).collect();
+    let changes = |round: usize| -> Vec<Change> {
+        keys.iter().map(map(round)).chain([put("system", &round.to_string())]).collect()
+    };
+    assert!(commit(catalog, &absent, &changes(0)));
+    assert!(!commit(catalog, &absent, &changes(1)), "they are there now");
+    for round in 1..4 {
+        assert!(commit(catalog, &held(), &changes(round)));
+    }
+    // One that has changed is enough, the first as well as the last.
+    for at in [0, 1, 59, 60, 61, 150, 239, 240, 241, POOLS - 1] {
+        let before = held();
+        assert_eq!(before.len(), POOLS);
+        let other = put(&keys[at], "another's");
+        assert!(commit(catalog, &before[at..at + 1], std::slice::from_ref(&other)));
+        assert!(!commit(catalog, &before, &changes(9)), "pool {at} has changed");
+    }
+    assert_eq!(get(catalog, "system").unwrap().bytes, b"3");
+    assert!(commit(catalog, &held(), &[]));
+    assert!(commit(catalog, &held(), &changes(4)));
+    assert!(
+        block_on(catalog.list("pool/")).unwrap().iter().all(|(_, stored)| stored.bytes[0] == b'4')
+    );
 }
 
 fn what_was_committed_is_there_after_a_restart(place: &dyn Place) {

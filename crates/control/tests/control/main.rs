@@ -5,6 +5,7 @@ mod cases_catalog;
 mod cases_cont;
 mod cases_copy;
 mod cases_etcd;
+mod cases_etcd_faults;
 mod cases_handles;
 mod cases_join;
 mod cases_members;
