@@ -1,6 +1,9 @@
 //! The modelled storage target mounted for real, where this machine has FUSE and lets us use it:
 //! data come back, names behave, what does not fit the model is refused. Time is not looked at.
 
+// Here for want of a program of its own: each costs a link.
+mod scale;
+
 use bench::ioc::device::{Mount, Params, check_fuse};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};

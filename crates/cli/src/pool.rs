@@ -1,6 +1,6 @@
 //! `azekura pool`: pools of space.
 
-mod aims;
+pub mod aims;
 mod balance;
 mod cache;
 pub mod health;

@@ -86,11 +86,8 @@ impl Session {
             OpenMode::ReadOnly => OpenMode::ReadOnly,
             OpenMode::ReadWrite | OpenMode::Exclusive => OpenMode::ReadWrite,
         };
-        let opened = self.open_pool(pool, pool_mode)?;
-        let client = opened.client().clone();
-        client
-            .block_on(opened.cont_open(cont, mode))
-            .map_err(|error| error.context(format!("container '{pool}/{cont}'")))
+        let client = self.connect()?;
+        client.block_on(client.open(pool, pool_mode, cont, mode))
     }
 
     /// Connects this thread and mounts the file system a URL is in, as the calling user.

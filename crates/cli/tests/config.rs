@@ -5,7 +5,10 @@ mod harness;
 use harness::System;
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
 
 const HOSTS: [&str; 4] = ["127.0.0.1", "127.0.0.2", "localhost", "::1"];
 
@@ -105,6 +108,72 @@ fn until_ok(command: impl Fn() -> std::process::Command) -> String {
     panic!("{}", harness::all_text(&command().output().unwrap()));
 }
 
+/// What somebody hears who is on the way between a client and an engine.
+#[derive(Default)]
+struct Overheard {
+    /// Of the first connection, from the client.
+    asked: Vec<u8>,
+    all: Vec<u8>,
+}
+
+/// Passes connections on, to hear what goes over them; where it listens.
+fn listen_in(to: &str) -> (String, Arc<Mutex<Overheard>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap().to_string();
+    let (to, heard) = (to.to_string(), Arc::<Mutex<Overheard>>::default());
+    let kept = heard.clone();
+    std::thread::spawn(move || {
+        for (number, near) in listener.incoming().map_while(Result::ok).enumerate() {
+            let Ok(far) = TcpStream::connect(&to) else { return };
+            let ways = [
+                (near.try_clone().unwrap(), far.try_clone().unwrap(), number == 0),
+                (far, near, false),
+            ];
+            for (mut from, mut to, is_asked) in ways {
+                let heard = kept.clone();
+                std::thread::spawn(move || {
+                    let mut piece = [0; 4096];
+                    while let Ok(count @ 1..) = from.read(&mut piece) {
+                        let mut heard = heard.lock().unwrap();
+                        heard.all.extend_from_slice(&piece[..count]);
+                        if is_asked {
+                            heard.asked.extend_from_slice(&piece[..count]);
+                        }
+                        if to.write_all(&piece[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    (at, heard)
+}
+
+/// The secret went over the network as it is, and who had heard it could connect for ever.
+fn what_is_overheard_is_of_no_use(engine: &str, scratch: &System) {
+    let (way, heard) = listen_in(engine);
+    let mut query = harness::azekura();
+    query.args(["--system", &format!("tcp://{way}"), "system", "query"]);
+    query.env("AZEKURA_TOKEN_FILE", scratch.path("admin-token"));
+    let output = query.output().unwrap();
+    assert!(output.status.success(), "{}", harness::all_text(&output));
+    let heard = heard.lock().unwrap();
+    assert!(heard.all.len() > 200, "something was heard");
+    let secret = fs::read(scratch.path("admin-token")).unwrap().trim_ascii().to_vec();
+    assert!(!heard.all.windows(secret.len()).any(|part| part == secret), "the secret was sent");
+    // The same words again.
+    let mut again = TcpStream::connect(engine).unwrap();
+    again.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    again.write_all(&heard.asked).unwrap();
+    let mut answer = Vec::new();
+    // It may hang up with something unread.
+    let _ = again.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(!answer.contains("0.1."), "it was let in: {answer}");
+}
+
 #[test]
 fn engines_join_by_settings_alone_and_clients_do_not_administer() {
     let scratch = System::none();
@@ -112,6 +181,7 @@ fn engines_join_by_settings_alone_and_clients_do_not_administer() {
     for secret in ["token", "admin-token", "wrong"] {
         fs::write(scratch.path(secret), format!("{secret} of many bytes\n")).unwrap();
     }
+    fs::write(scratch.path("empty"), "").unwrap();
     // Two free ports; somebody else may take one until it is used, then this fails and says so.
     let ports = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let [first, second] = ports.map(|port| port.local_addr().unwrap().to_string());
@@ -136,6 +206,13 @@ fn engines_join_by_settings_alone_and_clients_do_not_administer() {
         command
     };
     until_ok(|| ask("token", &["system", "query"]));
+    // With another secret, or none, nobody is.
+    for secret in ["wrong", "empty"] {
+        let output = ask(secret, &["system", "query"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(8), "{}", harness::all_text(&output));
+        assert!(harness::all_text(&output).contains("wrong or missing token"));
+    }
+    what_is_overheard_is_of_no_use(&first, &scratch);
     // One with the clients' secret for the engines' is not let in.
     let wrong = harness::azekura()
         .args(settings("c", "127.0.0.1:0", Some(&first), "wrong"))

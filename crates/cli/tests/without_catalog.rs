@@ -56,6 +56,52 @@ fn work(trio: &Trio, round: usize) {
     );
 }
 
+/// All of etcd and all engines start again, one after the other, while files are made, looked at, read and removed where there
+/// are copies: nobody notices.
+#[test]
+fn everything_starts_again_under_a_load_of_metadata() {
+    let Some(members) = EtcdServer::start_three() else { return };
+    let endpoints: Vec<String> = members.iter().map(EtcdServer::endpoint).collect();
+    let trio = Trio::start_on(&endpoints);
+    trio.make(|| trio.command(&["pool", "create", "tank", "--size", "768MiB"]));
+    trio.make(|| trio.command(&["cont", "create", "tank", "home", "--rd-fac", "1"]));
+    (0..ENGINES).for_each(|at| wait_for_copy(&trio, at, "home"));
+    let (is_over, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                let place = format!("azk://tank/home/md{}", rounds.load(Ordering::SeqCst));
+                let bench = ["bench", "md", &place, "-n", "100", "-w", "100", "-e", "100"];
+                run(trio.command(&[&bench[..], &["--json", "--timeout", "3600"]].concat()));
+                rounds.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let go_on = || {
+            let from = rounds.load(Ordering::SeqCst);
+            while rounds.load(Ordering::SeqCst) < from + 2 && !load.is_finished() {
+                thread::sleep(Duration::from_millis(50));
+            }
+        };
+        go_on();
+        for (at, member) in members.iter().enumerate() {
+            member.kill();
+            go_on();
+            member.restart();
+            trio.stop(at);
+            trio.spawn(at);
+            trio.wait(at);
+            trio.until_whole();
+            go_on();
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    // Making works, too, and what was made before is known.
+    trio.make(|| trio.command(&["cont", "create", "tank", "more"]));
+    let check: serde_json::Value =
+        serde_json::from_str(&trio.ok(&["fs", "check", "azk://tank/home", "--json"])).unwrap();
+    assert_eq!(check["clean"], true, "{check}");
+}
+
 /// With the catalog away an engine did not start, nobody could open what was there, and a connection
 /// that broke waited for the catalog.
 #[test]

@@ -1,5 +1,6 @@
 //! The client: identity, connections, control requests.
 
+use crate::cont::Container;
 use crate::lock::LockBook;
 use crate::patience::Patience;
 use crate::pool::Pool;
@@ -75,6 +76,8 @@ pub(crate) struct Inner {
     host: String,
     next_request: Cell<u64>,
     control: RefCell<Option<Conn>>,
+    /// One dial of it at a time: handles end with their connection, so there must not be two.
+    dialing: futures_util::lock::Mutex<()>,
     targets: RefCell<HashMap<TargetId, Rc<TargetLink>>>,
 }
 
@@ -102,6 +105,7 @@ impl Client {
             host,
             next_request: Cell::new(1),
             control: RefCell::new(None),
+            dialing: futures_util::lock::Mutex::default(),
             targets: RefCell::new(HashMap::default()),
         }))
     }
@@ -196,8 +200,13 @@ impl Client {
     }
 
     async fn control_conn(&self) -> Result<Conn> {
-        if let Some(conn) = self.0.control.borrow().as_ref().filter(|conn| !conn.is_broken()) {
-            return Ok(conn.clone());
+        let known = || self.0.control.borrow().as_ref().filter(|conn| !conn.is_broken()).cloned();
+        if let Some(conn) = known() {
+            return Ok(conn);
+        }
+        let _one_dial = self.0.dialing.lock().await;
+        if let Some(conn) = known() {
+            return Ok(conn);
         }
         let conn = self.dial_first().await?;
         self.0.control.replace(Some(conn.clone()));
@@ -351,6 +360,19 @@ impl Client {
     /// Removes a pool; with `force` even one in use.
     pub async fn pool_destroy(&self, pool: Name, force: bool) -> Result<()> {
         self.control(&ControlRequest::PoolDestroy { pool, force }).await.map(|_| ())
+    }
+
+    /// Opens a container of a pool in one round trip to one engine. To open the pool, too, it takes `pool_mode`.
+    ///
+    /// Errors as [`Client::pool_open`] and [`Pool::cont_open`]; they name which of the two could not be opened.
+    pub async fn open(
+        &self,
+        pool: &Name,
+        pool_mode: OpenMode,
+        cont: &Name,
+        mode: OpenMode,
+    ) -> Result<Container> {
+        Pool::open_both(self, (pool, pool_mode), (cont, mode)).await
     }
 
     pub async fn pool_open(&self, pool: &Name, mode: OpenMode) -> Result<Pool> {

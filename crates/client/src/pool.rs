@@ -3,7 +3,7 @@
 use crate::client::{Client, unexpected};
 use crate::cont::{Container, Members};
 use crate::target::Ask;
-use futures_util::future::{Either, select, try_join_all};
+use futures_util::future::{Either, join, select, try_join_all};
 use placement::HintTable;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
@@ -243,6 +243,47 @@ impl Pool {
         Name::Uuid(self.0.info.uuid)
     }
 
+    /// Opens a pool and a container of it, for a client that needs no more: both are asked for at once, so that it takes one round trip
+    /// to one engine.
+    ///
+    /// Errors name which of the two could not be opened.
+    pub(crate) async fn open_both(
+        client: &Client,
+        (pool, pool_mode): (&Name, OpenMode),
+        (cont, mode): (&Name, OpenMode),
+    ) -> Result<Container> {
+        let options = ContOpenOptions::default();
+        let ContOpenOptions { evict, leaves_times } = options;
+        let ask = ContAsk { mode, evict, user: env::user_id(), leaves_times };
+        let request = ControlRequest::ContOpen { pool: pool.clone(), cont: cont.clone(), ask };
+        let (opened, answer) =
+            join(client.pool_open(pool, pool_mode), client.control(&request)).await;
+        let named = |error: types::Error| error.context(format!("container '{pool}/{cont}'"));
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                if let Ok(ControlReply::ContOpened { handle, .. }) = answer {
+                    // It ends with the connection in any case.
+                    let _ = client.control(&ControlRequest::ContClose { handle }).await;
+                }
+                return Err(error.context(format!("pool '{pool}'")));
+            }
+        };
+        match answer.map_err(named)? {
+            ControlReply::ContOpened { handle, pool: of, cont: info }
+                if of == opened.0.state.id =>
+            {
+                Ok(Container::new(opened, handle, info, mode))
+            }
+            // The name went from one pool to another in between.
+            ControlReply::ContOpened { handle, .. } => {
+                let _ = client.control(&ControlRequest::ContClose { handle }).await;
+                opened.cont_open_with(cont, mode, options).await.map_err(named)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
     /// Asks every target for its space. Targets that do not answer count as absent.
     pub async fn query(&self) -> Result<SpaceInfo> {
         let map = self.map();
@@ -451,7 +492,7 @@ impl Pool {
         let ask = ContAsk { mode, evict, user: env::user_id(), leaves_times };
         let request = ControlRequest::ContOpen { pool: self.name(), cont: cont.clone(), ask };
         match self.0.client.control(&request).await? {
-            ControlReply::ContOpened { handle, cont } => {
+            ControlReply::ContOpened { handle, cont, .. } => {
                 Ok(Container::new(self.clone(), handle, cont, mode))
             }
             _ => Err(unexpected()),

@@ -5,9 +5,10 @@
 
 use crate::catalog::Catalog;
 use crate::keys;
-use crate::records::{self, RECORD_VERSION};
+use crate::records::{self, RECORD_VERSION, SystemDf};
 use serde::{Deserialize, Serialize};
 use types::{Error, Result};
+use uuid::Uuid;
 
 /// The record of a closed catalog.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -37,6 +38,25 @@ impl ClosedDf {
                 self.place
             ),
         })
+    }
+}
+
+/// `Inval` when the catalog holds another system than the one that its engine knows to be in, or none; else errors as
+/// [`Catalog::get`]. One that knows of none may begin a new one.
+///
+/// A catalog that is found empty by an engine of a system is not that system's: it would be begun anew, beside the data that
+/// there are.
+pub async fn check_system(catalog: &dyn Catalog, known: Option<Uuid>) -> Result<()> {
+    let Some(known) = known else { return Ok(()) };
+    let stored = catalog.get(keys::SYSTEM).await?;
+    let here = stored.map(|stored| records::decode::<SystemDf>(keys::SYSTEM, &stored.bytes));
+    match here.transpose()? {
+        Some(here) if here.uuid == known => Ok(()),
+        Some(here) => Err(crate::service::not_of(known, here.uuid)),
+        None => Err(Error::inval(format!(
+            "the engine is one of system {known}, and the catalog is empty: correct [catalog] in its configuration, or, \
+             if the catalog is lost, make it anew ('azekura system recover')"
+        ))),
     }
 }
 

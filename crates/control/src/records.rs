@@ -67,6 +67,9 @@ pub struct MemberDf {
     pub since: u32,
     /// When that was, nanoseconds since 1970.
     pub changed_ns: u64,
+    /// Others are to get all that it holds, and new pools leave it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drains: bool,
 }
 
 /// Where a pool or container is in its life.
@@ -457,8 +460,8 @@ impl EngineDf {
 
     /// Its state, for those who ask.
     pub fn member(&self) -> Member {
-        let MemberDf { state, why, since, changed_ns } = self.member.clone();
-        Member { rank: self.rank, state, why, since, changed_ns }
+        let MemberDf { state, why, since, changed_ns, drains } = self.member.clone();
+        Member { rank: self.rank, state, why, since, changed_ns, drains }
     }
 
     /// Takes over addresses and domain; true if anything changed.

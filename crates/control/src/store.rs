@@ -28,13 +28,25 @@ pub struct Store {
     catalog: Box<dyn Catalog>,
     /// Another number after each commit that changes more than when things were used.
     generation: Cell<u64>,
+    call_count: Cell<u64>,
 }
 
 impl Store {
     /// Generations are counted from `generation` on: a random one, so that those of an earlier run are
     /// not taken for this one's.
     pub fn new(catalog: Box<dyn Catalog>, generation: u64) -> Store {
-        Store { catalog, generation: Cell::new(generation.max(1)) }
+        Store { catalog, generation: Cell::new(generation.max(1)), call_count: Cell::new(0) }
+    }
+
+    /// The catalog, for one call that is counted.
+    fn asked(&self) -> &dyn Catalog {
+        self.call_count.set(self.call_count.get() + 1);
+        &*self.catalog
+    }
+
+    /// How often the catalog was asked.
+    pub fn call_count(&self) -> u64 {
+        self.call_count.get()
     }
 
     /// Never 0.
@@ -48,12 +60,12 @@ impl Store {
     }
 
     async fn load<T: DeserializeOwned>(&self, key: String) -> Result<Option<Loaded<T>>> {
-        let found = self.catalog.get(&key).await?;
+        let found = self.asked().get(&key).await?;
         found.map(|stored| loaded(key, stored)).transpose()
     }
 
     async fn load_all<T: DeserializeOwned>(&self, prefix: &str) -> Result<Vec<Loaded<T>>> {
-        let found = self.catalog.list(prefix).await?;
+        let found = self.asked().list(prefix).await?;
         found.into_iter().map(|(key, stored)| loaded(key, stored)).collect()
     }
 
@@ -102,7 +114,7 @@ impl Store {
 
     /// How many containers a pool has, in whatever stage.
     pub async fn cont_count(&self, pool: PoolId) -> Result<u64> {
-        Ok(self.catalog.list(&keys::conts(pool)).await?.len() as u64)
+        Ok(self.asked().list(&keys::conts(pool)).await?.len() as u64)
     }
 
     /// Snapshots of a container; `None` when it never had one.
@@ -121,7 +133,7 @@ impl Store {
 
     /// The number behind a label or UUID key.
     pub async fn number(&self, key: &str) -> Result<Option<u64>> {
-        let Some(stored) = self.catalog.get(key).await? else { return Ok(None) };
+        let Some(stored) = self.asked().get(key).await? else { return Ok(None) };
         let text = std::str::from_utf8(&stored.bytes).ok();
         text.and_then(|text| text.parse().ok()).map(Some).ok_or_else(|| {
             Error::new(Code::Io, format!("catalog entry '{key}' is corrupt: not a number"))
@@ -130,7 +142,7 @@ impl Store {
 
     /// Raw values under a prefix, by the rest of their keys.
     pub async fn raw(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>> {
-        let found = self.catalog.list(prefix).await?;
+        let found = self.asked().list(prefix).await?;
         Ok(found
             .into_iter()
             .map(|(key, stored)| (key[prefix.len()..].to_string(), stored.bytes))
@@ -139,7 +151,7 @@ impl Store {
 
     /// False: something the transaction relied on has changed.
     pub async fn commit(&self, tx: Tx) -> Result<bool> {
-        let outcome = self.catalog.commit(&tx.compares, &tx.changes).await;
+        let outcome = self.asked().commit(&tx.compares, &tx.changes).await;
         let is_of_use_only = tx.changes.iter().all(|change| {
             let (Change::Put(key, _) | Change::Delete(key) | Change::DeletePrefix(key)) = change;
             keys::is_of_use_only(key)

@@ -5,6 +5,7 @@ use crate::tokens::not_for_clients;
 use std::rc::Rc;
 use transport::{Incoming, Responder};
 use types::{Code, Error, PoolId, Result, Unit};
+use wire::map::PoolMap;
 use wire::measure::Standing;
 use wire::obj::{AdminOp, AdminReply, ObjectList, Request};
 use wire::store::StoreStat;
@@ -251,6 +252,16 @@ impl Target {
         ctx.shard.close().await
     }
 
+    /// Takes a map that the control service sends, if it means the part of the pool that is here.
+    fn take_meant(self: &Rc<Self>, ctx: &Rc<TargetPool>, map: PoolMap) -> Result<()> {
+        let held = ctx.shard.incarnation();
+        let meant = map.target(self.id).map_or(0, |target| target.incarnation);
+        if meant != 0 && meant != held {
+            return Err(self.not_what_was_made(map.pool));
+        }
+        self.take_map(map.pool, ctx, map)
+    }
+
     async fn carry_out_order(self: &Rc<Self>, op: AdminOp) -> Result<()> {
         match op {
             AdminOp::SetVersions { .. } | AdminOp::Measure { .. } => Err(Error::bare(Code::Proto)),
@@ -301,12 +312,21 @@ impl Target {
             }
             AdminOp::SetMap(map) => {
                 let ctx = self.shard(map.pool).await?;
-                let held = ctx.shard.incarnation();
-                let meant = map.target(self.id).map_or(0, |target| target.incarnation);
-                if meant != 0 && meant != held {
-                    return Err(self.not_what_was_made(map.pool));
+                self.take_meant(&ctx, map)
+            }
+            AdminOp::ChangeMap(change) => {
+                let ctx = self.shard(change.pool).await?;
+                if change.version <= ctx.map_version() {
+                    return Ok(());
                 }
-                self.take_map(map.pool, &ctx, map)
+                let newer = ctx.map.borrow().as_ref().and_then(|known| known.changed(&change));
+                let newer = newer.ok_or_else(|| {
+                    let known = ctx.map_version();
+                    let text =
+                        format!("map {known} is known, the change is of map {}", change.from);
+                    Error::new(Code::Stale, text)
+                })?;
+                self.take_meant(&ctx, newer)
             }
             AdminOp::SetAdmission { pool, admission } => {
                 let ctx = self.shard(pool).await?;

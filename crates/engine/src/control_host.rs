@@ -5,7 +5,9 @@ use crate::catalog_config::CatalogKind;
 use crate::catalog_copy::Copy;
 use crate::catalog_disk::CatalogDisk;
 use crate::config::EngineConfig;
+use crate::home::Home;
 use crate::office::{Role, Seat};
+use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::process::{Inbox, Order};
 use control::{
@@ -51,6 +53,8 @@ pub(crate) struct ControlHost {
     pub(crate) away: RefCell<Option<Error>>,
     /// What is gone on with while the catalog is away.
     pub(crate) copy: Copy,
+    /// The system that the engine is in.
+    pub(crate) home: Home,
     /// The targets can be given orders.
     pub(crate) is_introduced: Cell<bool>,
     pub(crate) peers: Peers,
@@ -60,6 +64,10 @@ pub(crate) struct ControlHost {
     inboxes: RefCell<Vec<(TargetId, Inbox)>>,
     /// Engines that did not answer when last asked.
     silent: RefCell<HashSet<Rank>>,
+    /// Whom orders to targets go to.
+    owners: Owners,
+    /// Which start of each engine was heard of last.
+    pub(crate) running: RefCell<HashMap<Rank, u64>>,
     /// How often each engine has joined.
     joins: RefCell<HashMap<Rank, u64>>,
     next_session: Cell<u64>,
@@ -87,6 +95,7 @@ impl ControlHost {
         ledger: Arc<Ledger>,
     ) -> Result<Rc<ControlHost>> {
         let mut election = None;
+        let home = Home::load(env.sim_node().is_none().then_some(config.dir.as_path()))?;
         let role = if !config.join.is_empty() {
             let address = |text: &String| match text.strip_prefix("sim:") {
                 Some(name) => Address::Sim(name.to_string()),
@@ -99,6 +108,7 @@ impl ControlHost {
         } else {
             let catalog = open_catalog(env, config)?;
             control::check_open(&catalog).await?;
+            control::check_system(&catalog, home.system()).await?;
             Role::Holder(Rc::new(service_on(env, Box::new(catalog))))
         };
         let target_count = config.targets.len() as u32;
@@ -111,12 +121,22 @@ impl ControlHost {
             candidate: RefCell::new(None),
             away: RefCell::new(None),
             copy: Copy::open(env, config)?,
+            home,
             is_introduced: Cell::new(false),
-            join: JoinInfo { engine: *engine, info, target_count, start: incarnation },
+            join: JoinInfo {
+                engine: *engine,
+                info,
+                target_count,
+                start: incarnation,
+                // Added when it joins.
+                system: None,
+            },
             rank: Cell::new(Rank(0)),
             targets: RefCell::new(Vec::new()),
             inboxes: RefCell::new(Vec::new()),
             silent: RefCell::new(HashSet::default()),
+            owners: Owners::default(),
+            running: RefCell::default(),
             joins: RefCell::new(HashMap::default()),
             next_session: Cell::new(1),
             ledger,
@@ -247,16 +267,6 @@ impl ControlHost {
         }
     }
 
-    /// The engine that owns a target, as the catalog knows it.
-    async fn engine_of(&self, service: &Service, target: TargetId) -> Result<EngineInfo> {
-        let engines = service.engines().await?;
-        let engine = engines.iter().find(|(_, targets)| targets.contains(&target));
-        let found = engine.map(|(engine, _)| engine.clone());
-        found.ok_or_else(|| {
-            Error::new(Code::NonExist, format!("no engine is known to own target {target}"))
-        })
-    }
-
     /// The engine's record in the copy of the catalog, if it is there as the configuration has it.
     pub(crate) async fn own_record(&self) -> Option<(Rank, Vec<TargetId>)> {
         let (info, targets) = self.copy.service.engine(self.join.engine).await.ok()??;
@@ -295,7 +305,8 @@ impl ControlHost {
     }
 
     async fn join_system(self: &Rc<Self>, limit: Duration) -> Result<()> {
-        let request = ControlRequest::Join(self.join.clone());
+        let join = JoinInfo { system: self.home.system(), ..self.join.clone() };
+        let request = ControlRequest::Join(join);
         let deadline = self.env.now() + limit;
         let reply = loop {
             match self.ask_holder(&request).await {
@@ -305,9 +316,10 @@ impl ControlHost {
                 outcome => break outcome.map_err(|error| error.context("joining the system"))?,
             }
         };
-        let ControlReply::Joined { rank, targets, .. } = reply else {
+        let ControlReply::Joined { rank, targets, system } = reply else {
             return Err(Error::new(Code::Proto, "joining got an answer of another kind"));
         };
+        self.home.settle(system)?;
         self.rank.set(rank);
         self.targets.replace(targets);
         Ok(())
@@ -319,6 +331,7 @@ impl ControlHost {
             incarnation: self.incarnation,
             remote_bulk: false,
             engine_version: env!("CARGO_PKG_VERSION").to_string(),
+            proof: Default::default(),
         };
         let env = self.env.clone();
         let hello = handoff.hello();
@@ -380,13 +393,42 @@ impl ControlHost {
         request: ControlRequest,
     ) -> Result<ControlReply> {
         let orders = Orders { host: self.clone(), service: service.clone() };
+        let mut start = None;
+        if let ControlRequest::Join(join) = &request {
+            self.check_is_single(service, join).await?;
+            start = Some(join.start);
+        }
         let reply = service.handle(session, request, &orders).await?;
         if let ControlReply::Joined { rank, .. } = reply {
+            self.running.borrow_mut().insert(rank, start.unwrap_or_default());
             // After the answer: the engine's targets may not serve before it.
             self.note_liveness(rank, true);
             self.env.spawn(self.clone().tell_pools(rank, orders));
         }
         Ok(reply)
+    }
+
+    /// An engine whose directory was copied would take the place of the one that it is a copy of: both would have one rank, and
+    /// the same targets with data that drift apart. `Busy` while the other one runs.
+    async fn check_is_single(&self, service: &Service, join: &JoinInfo) -> Result<()> {
+        let Some((known, _)) = service.engine(join.engine).await? else { return Ok(()) };
+        let running = self.running.borrow().get(&known.rank).copied();
+        // Where it listens itself nobody else does.
+        let Some(running) = running.filter(|start| *start != join.start) else { return Ok(()) };
+        if known.tcp == join.info.tcp {
+            return Ok(());
+        }
+        match self.peers.ping_at(&known.tcp).await {
+            Some(start) if start == running => Err(Error::new(
+                Code::Busy,
+                format!(
+                    "engine {} ({}) runs already, at {}: its directory seems to have been copied; give each engine \
+                     a directory and devices of its own, or stop the other one",
+                    known.rank, join.engine, known.tcp
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Tells an engine's targets what they hold, until all of them know or the engine joins again.
@@ -472,7 +514,8 @@ impl Orders {
                 .map_err(|_| gone())?;
             return done.await.map_err(|_| gone())?;
         }
-        let engine = self.host.engine_of(&self.service, target).await?;
+        let now = self.host.env.now();
+        let engine = self.host.owners.find(&self.service, target, now).await?;
         if engine.rank == self.host.rank.get() {
             return Err(Error::new(Code::Unreach, format!("target {target} has not started yet")));
         }

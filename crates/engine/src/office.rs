@@ -94,6 +94,14 @@ impl ControlHost {
         self.role.borrow().clone()
     }
 
+    /// How often the catalog was asked from here; `None` while the control service is elsewhere.
+    pub(crate) fn catalog_call_count(&self) -> Option<u64> {
+        match &*self.role.borrow() {
+            Role::Holder(service) => Some(service.catalog_call_count()),
+            Role::Member(_) | Role::Follower(_) => None,
+        }
+    }
+
     /// True while this is the service that the engine holds.
     pub(crate) fn holds(&self, service: &Rc<Service>) -> bool {
         matches!(&*self.role.borrow(), Role::Holder(held) if Rc::ptr_eq(held, service))
@@ -107,14 +115,23 @@ impl ControlHost {
         while let Some(news) = heard.next().await {
             match news {
                 ElectionNews::Elected(catalog) => {
-                    // One that has moved elsewhere is served by nobody: whoever asks is told.
-                    let mut looked = control::check_open(&catalog).await;
+                    // One that has moved elsewhere is served by nobody, and one of another system not from here: whoever
+                    // asks is told.
+                    let look = async || {
+                        control::check_open(&catalog).await?;
+                        control::check_system(&catalog, self.home.system()).await
+                    };
+                    let mut looked = look().await;
                     while looked.as_ref().is_err_and(is_passing) {
                         self.env.sleep(FOLLOW_PAUSE).await;
-                        looked = control::check_open(&catalog).await;
+                        looked = look().await;
                     }
                     if let Err(error) = looked {
                         tracing::error!("catalog: {error}");
+                        if control::check_open(&catalog).await.is_ok() {
+                            // Those whose it is must be able to lead.
+                            self.leave().await;
+                        }
                         self.away.replace(Some(error));
                         self.role.replace(Role::Follower(None));
                         continue;

@@ -133,15 +133,26 @@ impl Peers {
         conn.call(Call { bulk_in, ..call }).await
     }
 
-    /// True when an engine's control service answers.
-    pub async fn ping(&self, engine: &EngineInfo) -> bool {
+    /// Which start of an engine answers; `None` when none does.
+    pub async fn ping(&self, engine: &EngineInfo) -> Option<u64> {
         for address in self.addresses(engine) {
-            if let Ok(conn) = self.dial(&address, Service::Control).await {
-                conn.close();
-                return true;
+            if let Some(start) = self.start_of(&address).await {
+                return Some(start);
             }
         }
-        false
+        None
+    }
+
+    /// The same at a TCP address.
+    pub async fn ping_at(&self, tcp: &str) -> Option<u64> {
+        self.start_of(&Address::Tcp(tcp.to_string())).await
+    }
+
+    async fn start_of(&self, address: &Address) -> Option<u64> {
+        let conn = self.dial(address, Service::Control).await.ok()?;
+        let start = conn.hello().incarnation;
+        conn.close();
+        Some(start)
     }
 
     /// Sends one message on a connection and waits for the answer.

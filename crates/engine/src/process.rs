@@ -375,6 +375,11 @@ impl Serving {
         self.alive[at].0
     }
 
+    /// How often the catalog was asked from here; `None` while the control service is elsewhere.
+    pub fn catalog_call_count(&self) -> Option<u64> {
+        self.control.as_ref()?.catalog_call_count()
+    }
+
     /// Tells the system that the engine leaves, refuses new requests, finishes those in progress, flushes and stops
     /// the targets.
     pub async fn stop(self) -> Result<()> {
@@ -587,9 +592,13 @@ async fn accept_loop(
                 continue;
             }
         };
-        match tokens.caller(&incomer.hello().token) {
-            Ok(Caller::Admin) => incomer.trust(),
-            Ok(Caller::Client) => {}
+        match tokens.caller(|secret| incomer.hello().knows(secret)) {
+            Ok((caller, secret)) => {
+                incomer.prove(secret);
+                if caller == Caller::Admin {
+                    incomer.trust();
+                }
+            }
             Err(error) => {
                 incomer.refuse(error);
                 continue;

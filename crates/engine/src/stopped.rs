@@ -1,6 +1,7 @@
 //! An engine that does not run, and is kept from it: for tools that work on what it has.
 
 use crate::config::EngineConfig;
+use crate::home;
 use crate::process::parse_identity;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -11,7 +12,7 @@ use uuid::Uuid;
 use vos::erase::ErasedDevice;
 
 /// What an engine and its tools make in its directory, the identity excepted. The configuration and logs are the administrator's.
-const OWN_FILES: [&str; 20] = [
+const OWN_FILES: [&str; 22] = [
     "catalog.0",
     "catalog.0.new",
     "catalog.1",
@@ -30,6 +31,8 @@ const OWN_FILES: [&str; 20] = [
     "object-numbers",
     "object-numbers.new",
     "stops-with-all",
+    home::FILE_NEW,
+    home::FILE,
     "engine.id.new",
     IDENTITY,
 ];

@@ -361,6 +361,7 @@ impl Target {
             incarnation: types::hash::mix2(self.incarnation, since),
             remote_bulk: false,
             engine_version: env!("CARGO_PKG_VERSION").to_string(),
+            proof: Default::default(),
         };
         let conn = match handoff.serve(&self.env, reply) {
             Ok(conn) => conn,

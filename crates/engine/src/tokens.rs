@@ -1,12 +1,12 @@
-//! Secrets that callers show: who may work with data, and who may also speak for the system.
+//! Secrets that callers know: who may work with data, and who may also speak for the system.
 //!
 //! Two secrets make two kinds of callers. What engines tell each other (orders to members of a group, outcomes of
-//! transactions, what a map says) is taken as the truth, so it is heard from those only that show the secret of engines and
+//! transactions, what a map says) is taken as the truth, so it is heard from those only that know the secret of engines and
 //! administrators. Where no such secret is set, the one secret is for all of it.
 
 use types::{Code, Error, Result};
 
-/// Who a caller is, by what it shows.
+/// Who a caller is, by the secret that it has shown to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Caller {
     /// Works with containers and what is in them.
@@ -38,25 +38,23 @@ impl Tokens {
         Ok(Tokens { client, admin })
     }
 
-    /// What this engine shows to others.
+    /// What this engine proves to others that it knows.
     pub fn own(&self) -> &[u8] {
         self.admin.as_deref().unwrap_or(&self.client)
     }
 
-    /// Who shows `given`.
+    /// Who a caller is, and the secret it knows; `knows` tells whether it knows a given one.
     ///
-    /// Errors: `NoPerm` for one that nobody was given.
-    pub fn caller(&self, given: &[u8]) -> Result<Caller> {
-        // Both are compared, whatever the first says.
-        let is_client = same_secret(given, &self.client);
-        let is_admin = self.admin.as_ref().is_some_and(|admin| same_secret(given, admin));
-        match (is_client, is_admin) {
-            (_, true) => Ok(Caller::Admin),
-            (true, false) if self.admin.is_none() => Ok(Caller::Admin),
-            (true, false) => Ok(Caller::Client),
-            // Without a secret for clients what they show says nothing.
-            (false, false) if self.client.is_empty() && self.admin.is_some() => Ok(Caller::Client),
-            (false, false) => Err(Error::new(
+    /// Errors: `NoPerm` for one that knows none of them.
+    pub fn caller(&self, knows: impl Fn(&[u8]) -> bool) -> Result<(Caller, &[u8])> {
+        // Both are looked at, whatever the first says.
+        let is_client = knows(&self.client);
+        let as_admin = self.admin.as_deref().filter(|admin| knows(admin));
+        match (as_admin, is_client) {
+            (Some(admin), _) => Ok((Caller::Admin, admin)),
+            (None, true) if self.admin.is_none() => Ok((Caller::Admin, &self.client)),
+            (None, true) => Ok((Caller::Client, &self.client)),
+            (None, false) => Err(Error::new(
                 Code::NoPerm,
                 "wrong or missing token; set AZEKURA_TOKEN_FILE to the system's token file",
             )),
@@ -73,12 +71,6 @@ pub fn not_for_clients() -> Error {
     )
 }
 
-/// Compares secrets in a time that does not tell where they differ.
-fn same_secret(given: &[u8], wanted: &[u8]) -> bool {
-    let differ = given.iter().zip(wanted).fold(0, |differ, (a, b)| differ | (a ^ b));
-    given.len() == wanted.len() && differ == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,7 +80,9 @@ mod tests {
     }
 
     fn caller(tokens: &Tokens, given: &str) -> Option<Caller> {
-        tokens.caller(given.as_bytes()).ok()
+        let (caller, secret) = tokens.caller(|secret| secret == given.as_bytes()).ok()?;
+        assert_eq!(secret, given.as_bytes(), "the answer proves what the caller knows");
+        Some(caller)
     }
 
     #[test]
@@ -118,7 +112,7 @@ mod tests {
         assert_eq!(caller(&tokens("", None), "x"), None);
         let engines_only = tokens("", Some("two"));
         assert_eq!(caller(&engines_only, ""), Some(Caller::Client));
-        assert_eq!(caller(&engines_only, "x"), Some(Caller::Client));
+        assert_eq!(caller(&engines_only, "x"), None, "its secret could not be proved to it");
         assert_eq!(caller(&engines_only, "two"), Some(Caller::Admin));
     }
 

@@ -72,14 +72,15 @@ impl ControlHost {
                 (engine.rank, *state, begun, self.peers.ping(engine).await)
             });
             for (rank, state, begun, answers) in join_all(looks).await {
-                self.note_liveness(rank, answers);
+                self.note_liveness(rank, answers.is_some());
                 match answers {
-                    true => {
+                    Some(start) => {
+                        self.running.borrow_mut().insert(rank, start);
                         watch.silent.remove(&rank);
                         watch.gone.remove(&rank);
                         self.welcome(service, &mut watch, rank, state);
                     }
-                    false => self.weigh(service, &mut watch, rank, state, begun).await,
+                    None => self.weigh(service, &mut watch, rank, state, begun).await,
                 }
             }
             let (orders, after) =

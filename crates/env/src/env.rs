@@ -70,6 +70,18 @@ impl Env {
         }
     }
 
+    /// Random bytes that nobody can foresee, whatever was seen of others; in a simulated world they come from its seed.
+    /// `Io` when the kernel gives none.
+    pub fn nonce(&self) -> Result<[u8; 32]> {
+        match &self.0 {
+            Kind::Real(_) => crate::real::os_random(),
+            Kind::Sim(node) => {
+                let words: [[u8; 8]; 4] = std::array::from_fn(|_| node.random_u64().to_le_bytes());
+                Ok(std::array::from_fn(|at| words[at / 8][at % 8]))
+            }
+        }
+    }
+
     /// A random word; not for secrets.
     pub fn random_u64(&self) -> u64 {
         match &self.0 {

@@ -78,7 +78,7 @@ impl Real {
         Ok(Real {
             exec: Exec::new(Some(doorbell)),
             timers: Rc::default(),
-            rng: Rng::new(os_random()?),
+            rng: Rng::new(u64::from_ne_bytes(os_random()?)),
             epoch: Instant::now(),
             epoll,
             sources: RefCell::new(Rc::new([])),
@@ -426,8 +426,10 @@ impl Real {
     }
 }
 
-fn os_random() -> Result<u64> {
-    let mut raw = [0u8; 8];
+/// Random bytes of the kernel's. At most 256: so many come in one go.
+pub(crate) fn os_random<const N: usize>() -> Result<[u8; N]> {
+    const { assert!(N <= 256) };
+    let mut raw = [0u8; N];
     // SAFETY: the buffer is valid for its length.
     let count = unsafe { libc::getrandom(raw.as_mut_ptr().cast(), raw.len(), 0) };
     if count != raw.len() as isize {
@@ -436,5 +438,5 @@ fn os_random() -> Result<u64> {
             std::io::Error::last_os_error(),
         ));
     }
-    Ok(u64::from_ne_bytes(raw))
+    Ok(raw)
 }

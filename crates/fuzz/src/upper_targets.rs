@@ -21,6 +21,7 @@ pub fn all() -> Vec<Target> {
         amplification_max: AMPLIFICATION,
     };
     vec![
+        target("transport-hello", transport::fuzz::hello, || vec![transport::fuzz::hello_seed()]),
         target("transport-trailer", transport::fuzz::remote_trailer, || {
             vec![transport::fuzz::remote_trailer_seed()]
         }),

@@ -6,7 +6,7 @@ use types::Error;
 use wire::admission::AdmissionStat;
 use wire::cache::CacheStat;
 use wire::control::{ControlReply, ControlRequest};
-use wire::hello::{Hello, HelloReply, RemoteRange};
+use wire::hello::{Challenge, Hello, HelloReply, ProvenHello, RemoteRange};
 use wire::link::{LINK_BYTES, Link};
 use wire::lock::LockReply;
 use wire::obj::{
@@ -71,6 +71,8 @@ macro_rules! messages {
 }
 
 messages! {
+    ChallengeTag = "challenge": Challenge, "challenge";
+    ProvenHelloTag = "proven-hello": ProvenHello<'_>, "proven_hello";
     HelloTag = "hello": Hello<'_>, "hello.";
     HelloReplyTag = "hello-reply": Result<HelloReply, Error>, "hello_reply";
     RangeTag = "remote-range": RemoteRange, "remote_range";

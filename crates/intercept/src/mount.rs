@@ -200,10 +200,7 @@ impl Mount {
 
 /// Opens a file system for the first time in this process.
 async fn first(local: &Rc<Local>, prefix: &Prefix) -> Result<Dfs> {
-    let open = async |mode| {
-        let pool = local.client.pool_open(&prefix.pool, mode).await?;
-        pool.cont_open(&prefix.cont, mode).await
-    };
+    let open = async |mode| local.client.open(&prefix.pool, mode, &prefix.cont, mode).await;
     let cont = match open(OpenMode::ReadWrite).await {
         Err(error) if matches!(error.code, Code::Access | Code::NoPerm | Code::ReadOnly) => {
             open(OpenMode::ReadOnly).await?

@@ -114,6 +114,11 @@ impl Cluster {
         }
     }
 
+    /// How often an engine has asked the catalog; `None` unless it holds the control service.
+    pub fn catalog_call_count(&self, at: usize) -> Option<u64> {
+        self.serving.borrow()[at].as_ref()?.catalog_call_count()
+    }
+
     /// A client on a node of its own that waits so long for answers.
     pub fn client_within(&self, name: &str, timeout: Duration) -> Client {
         let mut options = self.client(name).options().clone();

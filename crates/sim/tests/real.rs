@@ -177,7 +177,7 @@ fn another_wire_version_is_told_so() {
     let hello = wire::hello::Hello {
         client: types::ClientId(1),
         service: wire::hello::Service::Control,
-        token: b"",
+        nonce: [1; 32],
         job: "",
         pid: 0,
         memory_word_address: 0,
@@ -194,9 +194,12 @@ fn another_wire_version_is_told_so() {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    let header: [u8; wire::HEADER_BYTES] = answer[..wire::HEADER_BYTES].try_into().unwrap();
-    let header = wire::Header::decode(&header).unwrap();
-    assert_eq!(header.kind, wire::Kind::HelloReply);
+    let header =
+        |raw: &[u8]| wire::Header::decode(raw[..wire::HEADER_BYTES].try_into().unwrap()).unwrap();
+    let challenge = header(&answer);
+    assert_eq!(challenge.kind, wire::Kind::Challenge);
+    let answer = &answer[wire::HEADER_BYTES + challenge.body_bytes as usize..];
+    assert_eq!(header(answer).kind, wire::Kind::HelloReply);
     let refused: Result<wire::hello::HelloReply, types::Error> =
         wire::decode(&answer[wire::HEADER_BYTES..]).unwrap();
     let error = refused.unwrap_err();

@@ -93,7 +93,12 @@ fn client(spec: &str) {
 
 fn serve(handoffs: std::sync::mpsc::Receiver<Handoff>) {
     let env = Env::real().expect("env");
-    let reply = HelloReply { incarnation: 1, remote_bulk: false, engine_version: "ping".into() };
+    let reply = HelloReply {
+        incarnation: 1,
+        remote_bulk: false,
+        engine_version: "ping".into(),
+        proof: Default::default(),
+    };
     while let Ok(handoff) = handoffs.recv() {
         let conn = handoff.serve(&env, reply.clone()).expect("serving");
         let mut data = vec![0; BULK_BYTES];

@@ -1,4 +1,4 @@
-//! Accepting: listeners, the first message, the hand-over to the thread that serves.
+//! Accepting: listeners, the first exchange, the hand-over to the thread that serves.
 //!
 //! Invariants: a first message is limited in size and time, and read beside others, so that no
 //! caller holds up another; how many are read at once is limited as `greetings.rs` says. Anything else than a well-formed one costs its sender the connection
@@ -33,8 +33,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use types::{ClientId, Code, Error, Result};
-use wire::hello::{Hello, HelloReply, Service};
-use wire::{HEADER_BYTES, Header, Kind};
+use wire::hello::{Challenge, Hello, HelloReply, Nonce, Proof, ProvenHello, Service};
+use wire::{HEADER_BYTES, Header, Kind, proof};
 
 /// Most time for the first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,8 +53,6 @@ const PROBE_COUNT: u32 = 3;
 pub struct HelloInfo {
     pub client: ClientId,
     pub service: Service,
-    /// The secret it showed.
-    pub token: Vec<u8>,
     /// Name of its job; may be empty.
     pub job: String,
     /// Its process id: from the kernel on one host, else what it says.
@@ -63,6 +61,23 @@ pub struct HelloInfo {
     pub local_pid: Option<u32>,
     /// Whoever accepts found that it is an engine or an administrator.
     pub is_admin: bool,
+    claim: Claim,
+}
+
+/// What a caller has said, word for word, and its proof that it knows a secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Claim {
+    challenge: Nonce,
+    said: Vec<u8>,
+    proof: Proof,
+}
+
+impl HelloInfo {
+    /// True when it has shown that it knows this secret.
+    pub fn knows(&self, secret: &[u8]) -> bool {
+        let Claim { challenge, said, proof } = &self.claim;
+        proof::is_of_caller(proof, secret, challenge, said)
+    }
 }
 
 #[derive(Default)]
@@ -360,17 +375,31 @@ fn hello_header(raw: &[u8; HEADER_BYTES]) -> Result<Header> {
     Ok(header)
 }
 
-fn decode_hello(header: &Header, body: &[u8]) -> Result<(HelloInfo, Mark)> {
+/// What the engine says first.
+fn challenge_frame(nonce: Nonce) -> Vec<u8> {
+    let body = wire::encode(&Challenge { nonce });
+    let mut frame = Header::new(Kind::Challenge, 0, &body, 0).encode().to_vec();
+    frame.extend_from_slice(&body);
+    frame
+}
+
+fn check_hello(header: &Header, body: &[u8], challenge: Nonce) -> Result<(HelloInfo, Mark)> {
     header.check_body(body)?;
-    let hello: Hello<'_> = wire::decode(body)?;
+    decode_hello(body, challenge)
+}
+
+/// What a caller says to this challenge.
+pub(crate) fn decode_hello(body: &[u8], challenge: Nonce) -> Result<(HelloInfo, Mark)> {
+    let proven: ProvenHello<'_> = wire::decode(body)?;
+    let hello: Hello<'_> = wire::decode(proven.hello)?;
     let info = HelloInfo {
         client: hello.client,
         service: hello.service,
-        token: hello.token.to_vec(),
         job: hello.job.to_string(),
         pid: hello.pid,
         local_pid: None,
         is_admin: false,
+        claim: Claim { challenge, said: proven.hello.to_vec(), proof: proven.proof },
     };
     Ok((info, Mark { address: hello.memory_word_address, word: hello.memory_word }))
 }
@@ -386,6 +415,8 @@ async fn greet_socket(
         false => None,
     };
     let introducer = Introducer::new(env, fd)?;
+    let challenge = env.nonce()?;
+    introducer.write_all(&challenge_frame(challenge), &[]).await?;
     let mut raw = [0; HEADER_BYTES];
     introducer.read_exact(&mut raw).await?;
     let header = match hello_header(&raw) {
@@ -407,7 +438,7 @@ async fn greet_socket(
     };
     let mut body = vec![0; header.body_bytes as usize];
     introducer.read_exact(&mut body).await?;
-    let (mut info, mark) = decode_hello(&header, &body)?;
+    let (mut info, mark) = check_hello(&header, &body, challenge)?;
     if let Some(peer) = peer {
         info.pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
         info.local_pid = Some(info.pid);
@@ -425,22 +456,24 @@ async fn greet_socket(
         false => None,
     };
     let route = Route::Socket { fd, local, account };
-    Ok(Incomer { env: env.clone(), info, is_local: is_unix, route })
+    Ok(Incomer::new(env, info, is_unix, route))
 }
 
 async fn greet_sim(env: &Env, stream: SimStream) -> Result<Incomer> {
     let stream = Stream::Sim(stream);
+    let challenge = env.nonce()?;
+    stream.write_all(&challenge_frame(challenge)).await?;
     let mut raw = [0; HEADER_BYTES];
     stream.read_exact(&mut raw).await?;
     let header = hello_header(&raw)?;
     let mut body = vec![0; header.body_bytes as usize];
     stream.read_exact(&mut body).await?;
-    let (info, _) = decode_hello(&header, &body)?;
+    let (info, _) = check_hello(&header, &body, challenge)?;
     let (Stream::Sim(stream), Some(node)) = (stream, env.sim_node()) else {
         return Err(Error::bare(Code::Closed));
     };
     let number = SimNet::of(node.world()).hand_off(stream);
-    Ok(Incomer { env: env.clone(), info, is_local: false, route: Route::Sim(number) })
+    Ok(Incomer::new(env, info, false, Route::Sim(number)))
 }
 
 fn reply_frame(reply: &Result<HelloReply>) -> Vec<u8> {
@@ -471,11 +504,27 @@ enum Route {
 pub struct Incomer {
     env: Env,
     info: HelloInfo,
+    /// What the answer proves.
+    proof: Proof,
     is_local: bool,
     route: Route,
 }
 
 impl Incomer {
+    fn new(env: &Env, info: HelloInfo, is_local: bool, route: Route) -> Incomer {
+        let mut incomer =
+            Incomer { env: env.clone(), info, proof: Proof::default(), is_local, route };
+        incomer.prove(b"");
+        incomer
+    }
+
+    /// Has the answer prove that its caller's secret, which is this one, is known here. Without this it proves that
+    /// the empty one is.
+    pub fn prove(&mut self, secret: &[u8]) {
+        let Claim { challenge, said, .. } = &self.info.claim;
+        self.proof = proof::of_engine(secret, challenge, said);
+    }
+
     pub fn hello(&self) -> &HelloInfo {
         &self.info
     }
@@ -511,13 +560,14 @@ impl Incomer {
 
     /// Takes it off this thread.
     pub fn into_handoff(self) -> Handoff {
-        Handoff { info: self.info, route: self.route }
+        Handoff { info: self.info, proof: self.proof, route: self.route }
     }
 }
 
 /// A caller on its way to the thread that serves it.
 pub struct Handoff {
     info: HelloInfo,
+    proof: Proof,
     route: Route,
 }
 
@@ -528,8 +578,9 @@ impl Handoff {
     }
 
     /// Sends the answer and begins to serve, on the thread of `env`. `remote_bulk` of the reply is
-    /// set here, by trying it.
+    /// set here, by trying it, and so is `proof`.
     pub fn serve(self, env: &Env, mut reply: HelloReply) -> Result<ServerConn> {
+        reply.proof = self.proof;
         let HelloInfo { client, job, .. } = self.info;
         let (fd, local, account) = match self.route {
             Route::Socket { fd, local, account } => (fd, local, account),

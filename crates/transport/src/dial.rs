@@ -18,8 +18,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 use types::{ClientId, Code, Error, Result};
-use wire::hello::{Hello, HelloReply, Service};
-use wire::{HEADER_BYTES, Header, Kind};
+use wire::hello::{Challenge, Hello, HelloReply, Nonce, ProvenHello, Service};
+use wire::{HEADER_BYTES, Header, Kind, proof};
 
 /// Longest body of a first message, bytes.
 pub(crate) const HELLO_BYTES_MAX: usize = 16 << 10;
@@ -30,7 +30,7 @@ pub struct Dial<'a> {
     /// The caller; the same over reconnects.
     pub client: ClientId,
     pub service: Service,
-    /// Shared secret of the system; empty where none is set.
+    /// Shared secret of the system, which is proved and not sent; empty where none is set.
     pub token: &'a [u8],
     /// Name of the caller's job; may be empty.
     pub job: &'a str,
@@ -39,7 +39,7 @@ pub struct Dial<'a> {
 }
 
 /// Connects to an engine and introduces the caller. `Unreach` when nobody is there, `TimedOut` when
-/// there is no answer in time, or what the engine refuses with. A host name in a TCP address is
+/// there is no answer in time, `NoPerm` when it does not know the secret, or what it refuses with. A host name in a TCP address is
 /// resolved by the C library, which blocks the thread.
 pub async fn connect(env: &Env, addr: &Address, dial: &Dial<'_>) -> Result<Conn> {
     let connected = env.timeout(dial.timeout, async {
@@ -66,36 +66,68 @@ fn unreachable(errno: Errno) -> Error {
     Error::new(Code::Unreach, errno.to_string())
 }
 
-fn hello_frame(dial: &Dial<'_>, memory_word_address: u64, memory_word: u64) -> Vec<u8> {
-    let hello = Hello {
-        client: dial.client,
-        service: dial.service,
-        token: dial.token,
-        job: dial.job,
-        pid: std::process::id(),
-        memory_word_address,
-        memory_word,
-    };
-    let body = wire::encode(&hello);
-    let mut frame = Header::new(Kind::Hello, 0, &body, 0).encode().to_vec();
-    frame.extend_from_slice(&body);
-    frame
+/// What a caller says to a challenge, and what the engine has to prove in its answer.
+struct Introduction<'a> {
+    dial: &'a Dial<'a>,
+    challenge: Nonce,
+    said: Vec<u8>,
 }
 
-fn check_hello_header(raw: &[u8; HEADER_BYTES]) -> Result<Header> {
+impl Introduction<'_> {
+    /// `word_at` and `word`: see [`Hello`].
+    fn new<'a>(
+        env: &Env,
+        dial: &'a Dial<'a>,
+        challenge: Nonce,
+        word_at: u64,
+        word: u64,
+    ) -> Result<Introduction<'a>> {
+        let hello = Hello {
+            client: dial.client,
+            service: dial.service,
+            nonce: env.nonce()?,
+            job: dial.job,
+            pid: std::process::id(),
+            memory_word_address: word_at,
+            memory_word: word,
+        };
+        Ok(Introduction { dial, challenge, said: wire::encode(&hello) })
+    }
+
+    fn frame(&self) -> Vec<u8> {
+        let proof = proof::of_caller(self.dial.token, &self.challenge, &self.said);
+        let body = wire::encode(&ProvenHello { hello: &self.said, proof });
+        let mut frame = Header::new(Kind::Hello, 0, &body, 0).encode().to_vec();
+        frame.extend_from_slice(&body);
+        frame
+    }
+
+    /// The engine's answer, if it knows the secret.
+    fn check(&self, header: &Header, body: &[u8]) -> Result<HelloReply> {
+        header.check_body(body)?;
+        let reply = wire::decode::<Result<HelloReply>>(body)??;
+        match proof::is_of_engine(&reply.proof, self.dial.token, &self.challenge, &self.said) {
+            true => Ok(reply),
+            false => Err(Error::new(
+                Code::NoPerm,
+                "who answers does not know the system's secret: it is no engine of this system",
+            )),
+        }
+    }
+}
+
+fn check_header(raw: &[u8; HEADER_BYTES], kind: Kind) -> Result<Header> {
     let header = Header::decode(raw)?;
-    if header.kind != Kind::HelloReply
-        || header.bulk_bytes != 0
-        || header.body_bytes as usize > HELLO_BYTES_MAX
+    if header.kind != kind || header.bulk_bytes != 0 || header.body_bytes as usize > HELLO_BYTES_MAX
     {
-        return Err(Error::new(Code::Proto, "the engine's first message is not an introduction"));
+        return Err(Error::new(Code::Proto, "the engine does not introduce itself as engines do"));
     }
     Ok(header)
 }
 
-fn decode_reply(header: &Header, body: &[u8]) -> Result<HelloReply> {
+fn decode_challenge(header: &Header, body: &[u8]) -> Result<Nonce> {
     header.check_body(body)?;
-    wire::decode::<Result<HelloReply>>(body)?
+    Ok(wire::decode::<Challenge>(body)?.nonce)
 }
 
 async fn connect_tcp(env: &Env, text: &str, dial: &Dial<'_>) -> Result<Conn> {
@@ -195,17 +227,16 @@ async fn introduce(
     dial: &Dial<'_>,
     word: Option<Box<u64>>,
 ) -> Result<Conn> {
-    let frame = match &word {
-        Some(word) => hello_frame(dial, &raw const **word as u64, std::hint::black_box(**word)),
-        None => hello_frame(dial, 0, 0),
+    let (header, body) = receive(&introducer, Kind::Challenge).await?;
+    let challenge = decode_challenge(&header, &body)?;
+    let (word_at, known) = match &word {
+        Some(word) => (&raw const **word as u64, std::hint::black_box(**word)),
+        None => (0, 0),
     };
-    introducer.write_all(&frame, &[]).await?;
-    let mut raw = [0; HEADER_BYTES];
-    introducer.read_exact(&mut raw).await?;
-    let header = check_hello_header(&raw)?;
-    let mut body = vec![0; header.body_bytes as usize];
-    introducer.read_exact(&mut body).await?;
-    let reply = decode_reply(&header, &body)?;
+    let said = Introduction::new(env, dial, challenge, word_at, known)?;
+    introducer.write_all(&said.frame(), &[]).await?;
+    let (header, body) = receive(&introducer, Kind::HelloReply).await?;
+    let reply = said.check(&header, &body)?;
     let fds: Result<[_; 3], _> = introducer.take_fds().try_into();
     let stream = match fds {
         Ok([memory, requests, answers]) => {
@@ -222,18 +253,30 @@ async fn introduce(
     Ok(Conn::new(env, stream, reply, word))
 }
 
+/// One message of the engine's in the first exchange.
+async fn receive(introducer: &Introducer, kind: Kind) -> Result<(Header, Vec<u8>)> {
+    let mut raw = [0; HEADER_BYTES];
+    introducer.read_exact(&mut raw).await?;
+    let header = check_header(&raw, kind)?;
+    let mut body = vec![0; header.body_bytes as usize];
+    introducer.read_exact(&mut body).await?;
+    Ok((header, body))
+}
+
 async fn connect_sim(env: &Env, name: &str, dial: &Dial<'_>) -> Result<Conn> {
     let stream = Stream::Sim(sim::connect(env, name).await?);
-    let frame = hello_frame(dial, 0, 0);
-    let mut sent = 0;
-    while sent < frame.len() {
-        let part = [std::io::IoSlice::new(&frame[sent..])];
-        sent += std::future::poll_fn(|cx| stream.poll_write(cx, &part)).await?;
-    }
-    let mut raw = [0; HEADER_BYTES];
-    stream.read_exact(&mut raw).await?;
-    let header = check_hello_header(&raw)?;
-    let mut body = vec![0; header.body_bytes as usize];
-    stream.read_exact(&mut body).await?;
-    Ok(Conn::new(env, stream, decode_reply(&header, &body)?, None))
+    let receive = async |kind| {
+        let mut raw = [0; HEADER_BYTES];
+        stream.read_exact(&mut raw).await?;
+        let header = check_header(&raw, kind)?;
+        let mut body = vec![0; header.body_bytes as usize];
+        stream.read_exact(&mut body).await?;
+        Ok::<_, Error>((header, body))
+    };
+    let (header, body) = receive(Kind::Challenge).await?;
+    let said = Introduction::new(env, dial, decode_challenge(&header, &body)?, 0, 0)?;
+    stream.write_all(&said.frame()).await?;
+    let (header, body) = receive(Kind::HelloReply).await?;
+    let reply = said.check(&header, &body)?;
+    Ok(Conn::new(env, stream, reply, None))
 }

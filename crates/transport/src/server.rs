@@ -189,7 +189,8 @@ impl Serving {
             | Kind::Reply
             | Kind::ControlReply
             | Kind::Pong
-            | Kind::Go => {
+            | Kind::Go
+            | Kind::Challenge => {
                 return Err(Error::new(
                     Code::Proto,
                     format!("the client sent a frame of kind {:?}", header.kind),

@@ -59,6 +59,16 @@ impl Stream {
         Ok(())
     }
 
+    /// Writes all of `bytes`.
+    pub async fn write_all(&self, bytes: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let part = [IoSlice::new(&bytes[done..])];
+            done += std::future::poll_fn(|cx| self.poll_write(cx, &part)).await?;
+        }
+        Ok(())
+    }
+
     /// The shared-memory stream, if it is one.
     pub fn shm(&self) -> Option<&ShmStream> {
         match self {

@@ -3,6 +3,7 @@
 use crate::admission::Admission;
 use crate::cache::DataCache;
 use crate::map::PoolMap;
+use crate::map_change::MapChange;
 use crate::measure::MeasureAsk;
 use crate::scrub::Scrub;
 use crate::versions::ContVersions;
@@ -37,6 +38,8 @@ pub enum AdminOp {
     DestroyCont { pool: PoolId, cont: ContId },
     /// Take a newer pool map.
     SetMap(PoolMap),
+    /// Take the map that comes of a change of the one that is known. `Stale` when another one is.
+    ChangeMap(MapChange),
     /// Take newer settings of admission.
     SetAdmission { pool: PoolId, admission: Admission },
     /// Take newer settings of the scrubber.

@@ -19,6 +19,8 @@ pub struct JoinInfo {
     pub target_count: u32,
     /// Which start of it this is; random.
     pub start: u64,
+    /// The system that it is in, as it knows; `None` when it was in none.
+    pub system: Option<Uuid>,
 }
 
 /// Which pool or container is meant.
@@ -218,6 +220,10 @@ pub enum ControlRequest {
     },
     /// Take an excluded engine back; its targets are up once they have caught up. Reply: `Done`.
     SystemClearExclude { rank: types::Rank },
+    /// Have others get all that an engine holds, in all pools, and leave it out of new ones; or, with `drains` false, have it
+    /// serve again. Fails with `Busy`, and nothing is begun, where a pool has too few others. Reply: `Done`, as soon as it
+    /// is begun.
+    SystemDrain { rank: types::Rank, drains: bool },
     /// A target that was behind under a map holds all that it should: it is up. `Stale` when that is not the newest map;
     /// `Busy` when another one is away that may have more. Reply: `Done`.
     TargetCaughtUp { pool: PoolId, target: TargetId, map_version: u32 },
@@ -286,6 +292,7 @@ impl ControlRequest {
                 | ControlRequest::PoolReweigh { .. }
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
+                | ControlRequest::SystemDrain { .. }
                 | ControlRequest::TargetCaughtUp { .. }
                 | ControlRequest::TargetJoined { .. }
                 | ControlRequest::TargetLacks { .. }
@@ -310,6 +317,7 @@ impl ControlRequest {
                 | ControlRequest::PoolReweigh { .. }
                 | ControlRequest::SystemExclude { .. }
                 | ControlRequest::SystemClearExclude { .. }
+                | ControlRequest::SystemDrain { .. }
                 | ControlRequest::TargetCaughtUp { .. }
                 | ControlRequest::TargetJoined { .. }
                 | ControlRequest::TargetLacks { .. }
@@ -334,6 +342,7 @@ impl ControlRequest {
             | ControlRequest::PoolReweigh { .. }
             | ControlRequest::SystemExclude { .. }
             | ControlRequest::SystemClearExclude { .. }
+            | ControlRequest::SystemDrain { .. }
             | ControlRequest::TargetCaughtUp { .. }
             | ControlRequest::TargetJoined { .. }
             | ControlRequest::TargetLacks { .. }
@@ -519,6 +528,8 @@ pub struct Member {
     pub since: u32,
     /// When that was, nanoseconds since 1970; 0: not known.
     pub changed_ns: u64,
+    /// Others are to get all that it holds.
+    pub drains: bool,
 }
 
 /// A system as its catalog knows it.
@@ -561,6 +572,8 @@ pub enum ControlReply {
     Conts(Vec<ContInfo>),
     ContOpened {
         handle: u64,
+        /// The pool that it is in.
+        pool: PoolId,
         cont: ContInfo,
     },
     /// First number of the range.

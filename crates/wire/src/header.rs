@@ -30,7 +30,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"AZK1");
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// First frame of a connection: [`crate::hello::Hello`].
+    /// A caller's first frame: [`crate::hello::ProvenHello`].
     Hello = 1,
     /// Answer to it: [`crate::hello::HelloReply`] in a [`crate::obj::Reply`]-like result.
     HelloReply = 2,
@@ -54,6 +54,8 @@ pub enum Kind {
     Data = 11,
     /// The client has given up the request with this id, whose bulk it has deferred; empty body.
     Cancel = 12,
+    /// First frame of a connection, by the engine: [`crate::hello::Challenge`].
+    Challenge = 13,
 }
 
 impl Kind {
@@ -72,6 +74,7 @@ impl Kind {
             Go,
             Data,
             Cancel,
+            Challenge,
         ];
         all.into_iter().find(|kind| *kind as u8 == number)
     }

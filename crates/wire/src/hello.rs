@@ -1,4 +1,10 @@
-//! The first exchange on every connection: versions, identity, whom the caller wants.
+//! The first exchange on every connection: versions, identity, whom the caller wants, and that both know the secret.
+//!
+//! 1. The engine sends a [`Challenge`].
+//! 2. The caller sends a [`ProvenHello`]: who it is, and a proof over that and the challenge.
+//! 3. The engine answers with a [`HelloReply`], which has its own proof, or with why not.
+//!
+//! What the proofs are is in [`crate::proof`]. The secret is never sent.
 
 use serde::{Deserialize, Serialize};
 use types::{ClientId, TargetId};
@@ -23,15 +29,36 @@ pub struct RemoteRange {
     pub bytes: u64,
 }
 
+/// Random bytes of one side, other ones for each connection.
+pub type Nonce = [u8; 32];
+
+/// Shows that somebody knows a secret: see [`crate::proof`].
+pub type Proof = [u8; 32];
+
+/// What the engine says first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Challenge {
+    pub nonce: Nonce,
+}
+
 /// What a caller says first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProvenHello<'a> {
+    /// Its [`Hello`], encoded: the proof is over these bytes.
+    #[serde(with = "serde_bytes", borrow)]
+    pub hello: &'a [u8],
+    /// That it knows the secret of the system; where none is set, the same with an empty one.
+    pub proof: Proof,
+}
+
+/// Who calls, and whom.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello<'a> {
     /// Who calls; the same over reconnects, so that retries are recognised.
     pub client: ClientId,
     pub service: Service,
-    /// Shared secret of the system, empty where none is set.
-    #[serde(with = "serde_bytes", borrow)]
-    pub token: &'a [u8],
+    /// The caller's own random bytes, so that no answer to an earlier call is taken for the one to this.
+    pub nonce: Nonce,
     /// Name of the job the caller belongs to; may be empty.
     pub job: &'a str,
     /// On one host: the caller's process id.
@@ -54,4 +81,6 @@ pub struct HelloReply {
     pub remote_bulk: bool,
     /// The engine's version, for people.
     pub engine_version: String,
+    /// That the engine knows the secret that the caller has shown to know.
+    pub proof: Proof,
 }

@@ -18,10 +18,12 @@ pub mod hello;
 pub mod link;
 pub mod lock;
 pub mod map;
+pub mod map_change;
 pub mod measure;
 pub mod member;
 pub mod obj;
 pub mod order;
+pub mod proof;
 pub mod reply;
 mod request_kind;
 pub mod scrub;
@@ -36,8 +38,8 @@ use types::{Code, Error, Result};
 
 /// Version of all messages. 1: first release; 2: figures of stores, sums of bulk data, locks, appends, written ranges,
 /// files without a name, snapshots; 3: on one host the engine makes the shared memory and the doorbells, and the client
-/// keeps its word.
-pub const WIRE_VERSION: u16 = 3;
+/// keeps its word; 4: secrets are proved, the engine speaks first, engines say which system they are of.
+pub const WIRE_VERSION: u16 = 4;
 
 /// Encodes a message body.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {

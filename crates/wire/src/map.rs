@@ -152,7 +152,8 @@ impl PoolMap {
     pub fn engine_of(&self, target: TargetId) -> Option<&EngineInfo> {
         let at = self.targets.binary_search_by_key(&target, |info| info.id).ok()?;
         let rank = self.targets[at].rank;
-        self.engines.iter().find(|engine| engine.rank == rank)
+        let at = self.engines.binary_search_by_key(&rank, |engine| engine.rank).ok()?;
+        self.engines.get(at)
     }
 
     /// A target of the pool.

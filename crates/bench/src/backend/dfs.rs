@@ -38,8 +38,8 @@ impl DfsBackend {
         options.tcp_only = *tcp_only;
         let client = Client::connect(options)?;
         let dfs = client.block_on(async {
-            let pool = client.pool_open(&Name::parse(pool), OpenMode::ReadWrite).await?;
-            let cont = pool.cont_open(&Name::parse(cont), OpenMode::ReadWrite).await?;
+            let (pool, cont, mode) = (Name::parse(pool), Name::parse(cont), OpenMode::ReadWrite);
+            let cont = client.open(&pool, mode, &cont, mode).await?;
             Dfs::mount(&cont, MountFlags::NONE, own_credentials()).await
         })?;
         Ok(DfsBackend { client, dfs, dirs: HashMap::new(), last: None })

@@ -155,7 +155,12 @@ fn serve_shm(env: &Env, acceptor: &Acceptor) -> Result<()> {
     let late = || Error::new(Code::TimedOut, "nobody has connected");
     env.block_on(async {
         let incomer = env.timeout(PATIENCE, acceptor.accept()).await.ok_or_else(late)??;
-        let reply = HelloReply { incarnation: 1, remote_bulk: false, engine_version: "hop".into() };
+        let reply = HelloReply {
+            incarnation: 1,
+            remote_bulk: false,
+            engine_version: "hop".into(),
+            proof: Default::default(),
+        };
         let conn = incomer.into_handoff().serve(env, reply)?;
         while let Some(incoming) = conn.recv().await? {
             incoming.responder.reply(1, &incoming.body, &[]).await?;

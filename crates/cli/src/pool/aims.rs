@@ -60,9 +60,16 @@ struct AimReport {
     free_bytes_elsewhere: u64,
 }
 
-pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
-    let info = super::info(session, &some.pool)?;
-    let targets = some.of(&info)?;
+/// What targets of a pool hold, and the room that the others have.
+pub struct Room {
+    /// Of the targets that are meant, bytes; `None`: one gave no answer.
+    pub used: Option<u64>,
+    /// Free on the others, bytes.
+    pub free: u64,
+}
+
+/// Asks all targets of a pool what they hold, for some that are to be emptied.
+pub fn weigh(session: &Session, info: &PoolInfo, targets: &[TargetId]) -> Result<Room> {
     let pool = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
     let (mut used, mut free): (Option<u64>, u64) = (Some(0), 0);
     for target in &info.map.targets {
@@ -86,6 +93,30 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
             (false, None) => {}
         }
     }
+    Ok(Room { used, free })
+}
+
+impl Room {
+    /// `NoSpace` where the others have no room for what these targets hold.
+    pub fn check(&self, info: &PoolInfo, targets: &[TargetId]) -> Result<()> {
+        let Some(used) = self.used.filter(|used| *used > self.free) else { return Ok(()) };
+        let numbers: Vec<u32> = targets.iter().map(|id| id.0).collect();
+        let text = format!(
+            "{} of pool '{}': there are {}, and the others have {} left; take in further targets first: 'azekura pool extend'",
+            named(&numbers),
+            info.label,
+            size::format(used),
+            size::format(self.free)
+        );
+        Err(Error::new(Code::NoSpace, text))
+    }
+}
+
+pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
+    let info = super::info(session, &some.pool)?;
+    let targets = some.of(&info)?;
+    let room = weigh(session, &info, &targets)?;
+    let Room { used, free } = room;
     let numbers: Vec<u32> = targets.iter().map(|id| id.0).collect();
     let report = AimReport {
         pool: info.label.clone(),
@@ -95,15 +126,8 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
         used_bytes: used,
         free_bytes_elsewhere: free,
     };
-    if aim == TargetAim::Drain && used.is_some_and(|used| used > free) {
-        let text = format!(
-            "{} of pool '{}': there are {}, and the others have {} left; take in further targets first: 'azekura pool extend'",
-            named(&numbers),
-            info.label,
-            size::format(used.unwrap_or(0)),
-            size::format(free)
-        );
-        return Err(Error::new(Code::NoSpace, text).into());
+    if aim == TargetAim::Drain {
+        room.check(&info, &targets)?;
     }
     if !some.dry_run {
         let request = ControlRequest::PoolAim { pool: Name::Uuid(info.uuid), targets, aim };

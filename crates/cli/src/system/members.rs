@@ -18,6 +18,8 @@ type Reached = (EngineInfo, Vec<TargetId>, bool);
   azekura system query
   azekura system exclude 2 --why 'a bad fan'
   azekura system clear-exclude 2
+  azekura system drain 2
+  azekura system drain 2 --undo
   azekura system measure --now
   azekura system stop --engine 2
   azekura system upgrade --plan
@@ -54,6 +56,20 @@ enum SystemVerb {
         /// The engine's rank
         rank: u32,
     },
+    /// Have others get all that an engine holds, in all pools
+    ///
+    /// It serves until they have it, and new pools leave it out. Nothing begins where a pool has too few other engines for its
+    /// copies, or too little room. See 'azekura pool rebuild status POOL --wait'; then the engine can be stopped and erased.
+    Drain {
+        /// The engine's rank
+        rank: u32,
+        /// Have it serve again, and get its share back
+        #[arg(long)]
+        undo: bool,
+        /// Say what would happen, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Stop engines in order
     ///
     /// One that stops alone tells the others first: what it led others lead at once, and clients do not wait where
@@ -70,7 +86,8 @@ enum SystemVerb {
 #[derive(Serialize)]
 struct Engine {
     rank: u32,
-    /// `up`, `down`, `stopped` or `excluded`; `no answer` when it is up, but did not answer when the leader last asked.
+    /// `up`, `draining` (up, and others are to get what it holds), `down`, `stopped` or `excluded`; `no answer` when it is up, but did
+    /// not answer when the leader last asked.
     state: &'static str,
     /// Why, for people.
     why: String,
@@ -102,6 +119,9 @@ struct Report {
 
 pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
     match &args.verb {
+        SystemVerb::Drain { rank, undo, dry_run } => {
+            return super::drain::run(session, *rank, *undo, *dry_run);
+        }
         SystemVerb::Measure(measure) => return super::measure::run(session, measure),
         SystemVerb::Stop(stop) => return super::stop::run(session, stop),
         SystemVerb::Upgrade(upgrade) => return super::upgrade::run(session, upgrade),
@@ -132,6 +152,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
     let engine = |((engine, targets, reachable), member): (&Reached, &Member)| Engine {
         rank: engine.rank.0,
         state: match (member.state, *reachable) {
+            (MemberState::Up, true) if member.drains => "draining",
             (MemberState::Up, true) => "up",
             (MemberState::Up, false) => "no answer",
             (MemberState::Down, _) => "down",
@@ -157,7 +178,8 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
     match args.verb {
         SystemVerb::Query => session.out.show(&report, |out| {
             writeln!(out, "System {}, version {}", report.uuid, report.version)?;
-            let up = report.engines.iter().filter(|engine| engine.state == "up").count();
+            let serves = |engine: &&Engine| ["up", "draining"].contains(&engine.state);
+            let up = report.engines.iter().filter(serves).count();
             writeln!(
                 out,
                 "{up} of {} engines are up; {} pools.",

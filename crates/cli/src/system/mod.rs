@@ -15,6 +15,7 @@
 pub mod catalog;
 pub mod dir;
 pub mod down;
+pub mod drain;
 pub mod erase;
 pub mod etcd;
 pub mod measure;

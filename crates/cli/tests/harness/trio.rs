@@ -4,9 +4,10 @@
 
 use crate::etcd_server::EtcdServer;
 use crate::harness::{all_text, azekura};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::thread;
@@ -18,6 +19,15 @@ pub const ENGINES: usize = 3;
 const LATER: [i32; 2] = [6, 7];
 const EXISTS: i32 = 4;
 
+/// The configuration of an engine in a directory, whose catalog is below a prefix.
+pub fn config(dir: &Path, endpoints: &[String], prefix: &str) -> String {
+    format!(
+        "dir = '{0}'\n[catalog]\nkind = 'etcd'\nprefix = '{prefix}'\nendpoints = {endpoints:?}\n\
+         [[target]]\ndevice = '{0}/t'\n",
+        dir.display(),
+    )
+}
+
 /// The engines end with the value.
 pub struct Trio {
     pub scratch: tempfile::TempDir,
@@ -27,6 +37,11 @@ pub struct Trio {
 impl Trio {
     /// Three engines that serve, with one target each.
     pub fn start(etcd: &EtcdServer) -> Trio {
+        Trio::start_on(&[etcd.endpoint()])
+    }
+
+    /// The same with the catalog at these members.
+    pub fn start_on(endpoints: &[String]) -> Trio {
         let trio = Trio {
             scratch: tempfile::tempdir().unwrap(),
             engines: Mutex::new((0..ENGINES).map(|_| None).collect()),
@@ -35,13 +50,7 @@ impl Trio {
         for at in 0..ENGINES {
             let dir = trio.dir(at);
             fs::create_dir_all(dir.join("t")).unwrap();
-            let text = format!(
-                "dir = '{0}'\n[catalog]\nkind = 'etcd'\nendpoints = ['{1}']\n\
-                 [[target]]\ndevice = '{0}/t'\n",
-                dir.display(),
-                etcd.endpoint()
-            );
-            fs::write(dir.join("engine.toml"), text).unwrap();
+            fs::write(dir.join("engine.toml"), config(&dir, endpoints, "azekura")).unwrap();
             // Nobody listens at the TCP address: engines choose theirs anew at each start.
             reach
                 .push(serde_json::json!({ "unix": dir.join("engine.sock"), "tcp": "127.0.0.1:1" }));
@@ -53,7 +62,7 @@ impl Trio {
         trio
     }
 
-    fn dir(&self, at: usize) -> PathBuf {
+    pub fn dir(&self, at: usize) -> PathBuf {
         self.scratch.path().join(format!("e{at}"))
     }
 
@@ -87,6 +96,29 @@ impl Trio {
 
     pub fn log(&self, at: usize) -> String {
         fs::read_to_string(self.dir(at).join("log")).unwrap_or_default()
+    }
+
+    /// Stops an engine in order.
+    pub fn stop(&self, at: usize) {
+        let mut child = self.engines.lock().unwrap()[at].take().unwrap();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let status = child.wait().unwrap();
+        assert!(status.success(), "engine {at}: {status}: {}", self.log(at));
+    }
+
+    /// Waits until all targets of all pools are up and in their places.
+    pub fn until_whole(&self) {
+        loop {
+            let output = self.output(&["pool", "list", "--json"]);
+            let pools: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let is_up = |target: &Value| target["state"] == "up";
+            let is_whole =
+                |pool: &Value| pool["targets"].as_array().is_some_and(|all| all.iter().all(is_up));
+            if pools.as_array().is_some_and(|pools| pools.iter().all(is_whole)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Ends an engine as a crash does.

@@ -1,7 +1,9 @@
 //! What a hostile client does, in a process (and, for the superuser, a user) of its own.
 
 use crate::harness::noise;
-use crate::wire_client::{CLIENT_SLEEPS, Goal, REGION_BYTES, SERVER_SLEEPS, SLOTS, frame, hello};
+use crate::wire_client::{
+    CLIENT_SLEEPS, Goal, REGION_BYTES, SERVER_SLEEPS, SLOTS, challenge, frame, hello, prove_again,
+};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::OFlags;
 use std::io::{Read, Write};
@@ -68,8 +70,9 @@ fn descriptors(goal: &Goal) {
     };
     for _ in 0..20 {
         for fds in every_kind() {
-            let socket = UnixStream::connect(&goal.unix).unwrap();
-            send(&socket, &hello(&goal.token, Service::Target(TargetId(0)), 0), &fds);
+            let mut socket = UnixStream::connect(&goal.unix).unwrap();
+            let asked = challenge(&mut socket).unwrap();
+            send(&socket, &hello(asked, &goal.token, Service::Target(TargetId(0)), 0), &fds);
             drop(socket);
             let mut shm = goal.dial_shm().unwrap();
             send(&shm.socket, b"surprise", &fds);
@@ -234,6 +237,9 @@ fn frames(goal: &Goal, captured: &[Vec<u8>]) {
     for round in 0..400u64 {
         let conversation = &captured[round as usize % captured.len()];
         let mut frames = split(conversation);
+        let Ok(mut socket) = TcpStream::connect(&goal.tcp) else { panic!("nobody listens") };
+        // What was heard is of no use to who does not know the secret; this one does.
+        frames[0] = prove_again(&frames[0], challenge(&mut socket).unwrap(), &goal.token);
         let random = noise(round, 64);
         let number =
             |at: usize| u32::from_le_bytes(random[at..at + 4].try_into().unwrap()) as usize;
@@ -259,7 +265,6 @@ fn frames(goal: &Goal, captured: &[Vec<u8>]) {
             let header = wire::header::crc(&changed[..36]).to_le_bytes();
             changed[36..40].copy_from_slice(&header);
         }
-        let Ok(mut socket) = TcpStream::connect(&goal.tcp) else { panic!("nobody listens") };
         for frame in frames {
             if socket.write_all(&frame).is_err() {
                 break;
@@ -289,7 +294,7 @@ fn split(mut bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Connections by the thousand that say nothing, or half a hello.
 fn half_open(goal: &Goal, hold: impl Fn()) {
-    let half = &hello(&goal.token, Service::Control, 0)[..50];
+    let half = &hello([0; 32], &goal.token, Service::Control, 0)[..50];
     let mut unix = Vec::new();
     let mut tcp = Vec::new();
     for number in 0..2000 {

@@ -50,7 +50,8 @@ struct bytes {
 };
 
 static const char *path, *hold;
-static struct bytes hello, ping;
+static const char *prover;
+static struct bytes ping;
 
 static void load(const char *name, struct bytes *into)
 {
@@ -64,14 +65,30 @@ static void load(const char *name, struct bytes *into)
 	close(fd);
 }
 
-static int dial(void)
+static int connect_to(const char *to)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	CHECK(fd >= 0 && strlen(path) < sizeof(address.sun_path));
-	strcpy(address.sun_path, path);
+	CHECK(fd >= 0 && strlen(to) < sizeof(address.sun_path));
+	strcpy(address.sun_path, to);
 	CHECK(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	return fd;
+}
+
+/* Connects to the engine, reads its challenge, and has somebody who knows the secret say what is to be said. */
+static int dial(struct bytes *hello)
+{
+	char challenge[72];
+	int fd = connect_to(path), asked = connect_to(prover);
+	ssize_t count;
+
+	CHECK(recv(fd, challenge, sizeof(challenge), MSG_WAITALL) == (ssize_t)sizeof(challenge));
+	CHECK(send(asked, challenge + 40, 32, MSG_NOSIGNAL) == 32);
+	count = recv(asked, hello->data, sizeof(hello->data), MSG_WAITALL);
+	CHECK(count > 0);
+	hello->count = (size_t)count;
+	close(asked);
 	return fd;
 }
 
@@ -114,9 +131,10 @@ static void open_conn(struct conn *conn)
 				 .msg_control = control.space,
 				 .msg_controllen = sizeof(control.space)};
 	struct cmsghdr *header;
+	struct bytes hello;
 
 	memset(conn, 0, sizeof(*conn));
-	conn->socket = dial();
+	conn->socket = dial(&hello);
 	send_with(conn->socket, hello.data, hello.count, -1);
 	CHECK(recvmsg(conn->socket, &message, MSG_CMSG_CLOEXEC) > 0);
 	header = CMSG_FIRSTHDR(&message);
@@ -218,9 +236,11 @@ static void loops(void)
 	int at;
 
 	for (at = 0; at < COUNT; at++) {
-		size_t half = hello.count * (size_t)(at % 7) / 7;
+		struct bytes hello;
+		size_t half;
 
-		sockets[at] = dial();
+		sockets[at] = dial(&hello);
+		half = hello.count * (size_t)(at % 7) / 7;
 		send_with(sockets[at], hello.data, half, at % 2 == 0 ? sockets[at] : -1);
 		send_with(sockets[at], hello.data + half, at % 3 == 0 ? 1 : hello.count - half, sockets[at]);
 		if (at > 0)
@@ -274,7 +294,7 @@ int main(int argc, char **argv)
 	CHECK(argc == 6);
 	path = argv[2];
 	hold = argv[5];
-	load(argv[3], &hello);
+	prover = argv[3];
 	load(argv[4], &ping);
 	if (strcmp(argv[1], "race") == 0)
 		race();

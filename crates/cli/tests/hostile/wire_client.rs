@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use types::{ClientId, TargetId};
-use wire::hello::{Hello, Service};
+use wire::hello::{Challenge, Hello, ProvenHello, Service};
 use wire::{HEADER_BYTES, Header, Kind};
 
 /// Places in the shared memory, as the engine has them.
@@ -38,20 +38,39 @@ pub fn frame(mut header: Header, body: &[u8], change: impl FnOnce(&mut Header)) 
     out
 }
 
-/// A first message.
-pub fn hello(token: &[u8], service: Service, word_at: u64) -> Vec<u8> {
+/// Reads the engine's challenge.
+pub fn challenge(socket: &mut impl Read) -> std::io::Result<[u8; 32]> {
+    let mut raw = [0; HEADER_BYTES];
+    socket.read_exact(&mut raw)?;
+    let mut body = vec![0; Header::decode(&raw).unwrap().body_bytes as usize];
+    socket.read_exact(&mut body)?;
+    Ok(wire::decode::<Challenge>(&body).unwrap().nonce)
+}
+
+/// A caller's first message, as an answer to this challenge.
+pub fn hello(challenge: [u8; 32], token: &[u8], service: Service, word_at: u64) -> Vec<u8> {
     // A client of its own each time: the engine ends a client's earlier connection.
     static CLIENTS: AtomicU64 = AtomicU64::new(0x1057);
     let hello = Hello {
         client: ClientId(CLIENTS.fetch_add(1, Ordering::Relaxed)),
         service,
-        token,
+        nonce: [3; 32],
         job: "",
         pid: 1,
         memory_word_address: word_at,
         memory_word: 0,
     };
-    let body = wire::encode(&hello);
+    let hello = wire::encode(&hello);
+    let proof = wire::proof::of_caller(token, &challenge, &hello);
+    let body = wire::encode(&ProvenHello { hello: &hello, proof });
+    frame(Header::new(Kind::Hello, 0, &body, 0), &body, |_| {})
+}
+
+/// A good client's first message, sent again by somebody who knows the secret.
+pub fn prove_again(first: &[u8], challenge: [u8; 32], token: &[u8]) -> Vec<u8> {
+    let earlier: ProvenHello<'_> = wire::decode(&first[HEADER_BYTES..]).unwrap();
+    let proof = wire::proof::of_caller(token, &challenge, earlier.hello);
+    let body = wire::encode(&ProvenHello { hello: earlier.hello, proof });
     frame(Header::new(Kind::Hello, 0, &body, 0), &body, |_| {})
 }
 
@@ -60,7 +79,8 @@ impl Goal {
     pub fn dial_tcp(&self) -> std::io::Result<TcpStream> {
         let mut socket = TcpStream::connect(&self.tcp)?;
         socket.set_read_timeout(Some(Duration::from_secs(30)))?;
-        socket.write_all(&hello(&self.token, Service::Target(TargetId(0)), 0))?;
+        let challenge = challenge(&mut socket)?;
+        socket.write_all(&hello(challenge, &self.token, Service::Target(TargetId(0)), 0))?;
         let mut raw = [0; HEADER_BYTES];
         socket.read_exact(&mut raw)?;
         let mut body = vec![0; Header::decode(&raw).unwrap().body_bytes as usize];
@@ -72,7 +92,8 @@ impl Goal {
     pub fn dial_shm(&self) -> std::io::Result<Shm> {
         let mut socket = UnixStream::connect(&self.unix)?;
         socket.set_read_timeout(Some(Duration::from_secs(30)))?;
-        socket.write_all(&hello(&self.token, Service::Target(TargetId(0)), 0))?;
+        let challenge = challenge(&mut socket)?;
+        socket.write_all(&hello(challenge, &self.token, Service::Target(TargetId(0)), 0))?;
         let mut raw = [0; 4096];
         let mut fds = Vec::new();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];

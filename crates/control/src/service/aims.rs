@@ -91,7 +91,7 @@ impl Service {
     }
 
     /// `Busy` when those that are left cannot keep the copies apart that containers are to have.
-    async fn check_rest(&self, pool: &PoolDf, targets: &[TargetId]) -> Result<()> {
+    pub(super) async fn check_rest(&self, pool: &PoolDf, targets: &[TargetId]) -> Result<()> {
         let stays = |target: &&TargetDf| {
             let is_there = target.state == TargetState::Up && target.aim == TargetAim::Serve;
             is_there && !targets.contains(&target.id)

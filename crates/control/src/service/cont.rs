@@ -225,7 +225,7 @@ impl Service {
             self.cont_info(pool.id, &cont).await
         };
         match still_there.await {
-            Ok(cont) => Ok(ControlReply::ContOpened { handle, cont }),
+            Ok(cont) => Ok(ControlReply::ContOpened { handle, pool: pool.id, cont }),
             Err(error) => {
                 self.handles.revoke(handle);
                 Err(error)

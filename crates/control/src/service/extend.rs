@@ -73,7 +73,10 @@ impl Service {
         };
         let mut all = Vec::new();
         for engine in self.store.engines().await? {
-            let serves = engine.member.state == MemberState::Up;
+            let serves = engine.member.state == MemberState::Up && !engine.member.drains;
+            if engine.member.drains && engine.targets.iter().any(|id| wanted.contains(id)) {
+                return Err(Service::is_emptied(engine.rank));
+            }
             let of = engine.targets.iter().filter(|id| match wanted.is_empty() {
                 true => serves,
                 false => wanted.contains(id),

@@ -5,8 +5,11 @@ use crate::keys;
 use crate::records::{EngineDf, MemberDf, PoolDf, RECORD_VERSION};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
-use types::{Error, Rank, Result, TargetId};
+use std::rc::Rc;
+use types::{Code, Error, Rank, Result, TargetId};
+use uuid::Uuid;
 use wire::control::{ControlReply, JoinInfo, MemberState};
+use wire::map::PoolMap;
 use wire::obj::AdminOp;
 
 /// Most targets of one engine; more are a mistake of whoever configured it.
@@ -26,6 +29,9 @@ impl Service {
             attempts.next()?;
             let mut system = self.system().await?;
             let uuid = system.record.uuid;
+            if let Some(other) = join.system.filter(|known| *known != uuid) {
+                return Err(not_of(other, uuid));
+            }
             let Some(mut engine) = self.store.engine(join.engine).await? else {
                 let mut fresh = new_engine(&join, &mut system.record)?;
                 fresh.member.changed_ns = (self.wall_ns)();
@@ -60,6 +66,7 @@ impl Service {
                     why: super::members::STARTED.into(),
                     since: system.record.members_version,
                     changed_ns: (self.wall_ns)(),
+                    drains: engine.record.member.drains,
                 };
             }
             // The system is written back too: a pool that is being made just now, with the old
@@ -84,6 +91,14 @@ impl Service {
         }
     }
 
+    /// Targets are told this map, whole: what comes next is told them as a change of it.
+    pub(super) fn note_told(&self, map: &PoolMap) {
+        let mut told = self.told_last.borrow_mut();
+        if told.get(&map.pool).is_none_or(|known| known.version < map.version) {
+            told.insert(map.pool, Rc::new(map.clone()));
+        }
+    }
+
     /// Sends maps to the reachable targets outside `except`. Targets that miss one get it when
     /// their engine resumes.
     pub(super) async fn push_maps(
@@ -94,7 +109,7 @@ impl Service {
     ) -> Result<()> {
         let mut sent = Vec::with_capacity(pools.len());
         for pool in pools {
-            let map = self.map(pool).await?;
+            let map = Rc::new(self.map(pool).await?);
             let others = pool
                 .targets
                 .iter()
@@ -102,9 +117,9 @@ impl Service {
                 .filter(|target| Some(target.rank) != except && sink.reachable(target.rank))
                 .map(|target| target.id);
             let others: Vec<TargetId> = others.collect();
-            sent.push(async move {
-                (pool, orders::order_all(sink, others, || AdminOp::SetMap(map.clone())).await)
-            });
+            let before = self.told_last.borrow().get(&pool.id).cloned();
+            self.note_told(&map);
+            sent.push(async move { (pool, send_map(sink, others, before, map).await) });
         }
         for (pool, failures) in join_all(sent).await {
             for (target, error) in failures {
@@ -113,6 +128,33 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// Sends a map to targets: what has changed since the last one, and all of it to those who did not have that.
+async fn send_map(
+    sink: &dyn Targets,
+    targets: Vec<TargetId>,
+    before: Option<Rc<PoolMap>>,
+    map: Rc<PoolMap>,
+) -> orders::Failures {
+    let whole = || AdminOp::SetMap((*map).clone());
+    let Some(change) = before.and_then(|before| before.change_to(&map)) else {
+        return orders::order_all(sink, targets, whole).await;
+    };
+    let failures = orders::order_all(sink, targets, || AdminOp::ChangeMap(change.clone())).await;
+    let is_behind = |(_, error): &(TargetId, Error)| error.code == Code::Stale;
+    let (behind, mut failures): (orders::Failures, _) = failures.into_iter().partition(is_behind);
+    let behind = behind.into_iter().map(|(target, _)| target);
+    failures.extend(orders::order_all(sink, behind, whole).await);
+    failures
+}
+
+/// The answer to an engine of another system.
+pub(crate) fn not_of(engine: Uuid, here: Uuid) -> Error {
+    Error::inval(format!(
+        "the engine is one of system {engine}, and this is system {here}: correct 'join' or [catalog] in its \
+         configuration; for it to begin anew here, erase it first ('azekura system erase --config FILE')"
+    ))
 }
 
 fn check(join: &JoinInfo) -> Result<()> {

@@ -157,6 +157,7 @@ impl Service {
                 why: why.to_string(),
                 since: system.record.members_version,
                 changed_ns: (self.wall_ns)(),
+                drains: engine.record.member.drains,
             };
             let mut tx = Tx::new().replace(&system).replace(&engine);
             let mut affected = Vec::new();
@@ -188,7 +189,7 @@ impl Service {
         }
     }
 
-    async fn engine_of_rank(&self, rank: Rank) -> Result<Loaded<EngineDf>> {
+    pub(super) async fn engine_of_rank(&self, rank: Rank) -> Result<Loaded<EngineDf>> {
         let engines = self.store.loaded_engines().await?;
         engines.into_iter().find(|engine| engine.record.rank == rank).ok_or_else(|| {
             let text = format!("there is no engine {rank}; list the engines to see their ranks");

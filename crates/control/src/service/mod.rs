@@ -10,6 +10,7 @@ mod aims;
 mod attrs;
 mod cont;
 mod copy;
+mod drain;
 mod extend;
 mod handles;
 mod join;
@@ -27,6 +28,7 @@ mod times;
 mod told;
 mod weights;
 
+pub(crate) use join::not_of;
 pub use orders::Targets;
 
 use crate::catalog::Catalog;
@@ -36,7 +38,7 @@ use crate::store::{Attempts, Loaded, Store, Tx};
 use handles::{Handles, Owner};
 use std::cell::RefCell;
 use std::rc::Rc;
-use types::map::HashSet;
+use types::map::{HashMap, HashSet};
 use types::{Code, Error, PoolId, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest, Name, SystemInfo};
@@ -59,6 +61,8 @@ pub struct Service {
     times: times::TimesTable,
     starts: RefCell<members::Starts>,
     missing: moves::Missing,
+    /// The map of each pool that targets were told last.
+    told_last: RefCell<HashMap<PoolId, Rc<PoolMap>>>,
     newest: reweigh::Newest,
     slow: slow::Slow,
 }
@@ -94,9 +98,20 @@ impl Service {
             times: times::TimesTable::default(),
             starts: RefCell::default(),
             missing: RefCell::default(),
+            told_last: RefCell::default(),
             newest: RefCell::default(),
             slow: slow::Slow::default(),
         }
+    }
+
+    /// Another number after each change of the catalog that this service has made, times of use excepted.
+    pub fn catalog_generation(&self) -> u64 {
+        self.store.generation()
+    }
+
+    /// How often the catalog was asked, since this service began.
+    pub fn catalog_call_count(&self) -> u64 {
+        self.store.call_count()
     }
 
     /// Answers one request. `orders` reaches the targets.
@@ -114,6 +129,7 @@ impl Service {
             R::Join(info) => self.join(info, orders).await,
             R::SystemExclude { rank, why } => self.exclude(rank, &why, orders).await,
             R::SystemClearExclude { rank } => self.clear_exclude(rank, orders).await,
+            R::SystemDrain { rank, drains } => self.drain(rank, drains, orders).await,
             R::PoolAim { pool, targets, aim } => self.aim(&pool, &targets, aim, orders).await,
             R::PoolExtend { pool, targets } => self.pool_extend(&pool, &targets, orders).await,
             R::PoolBalance { pool } => self.balance(&pool).await,

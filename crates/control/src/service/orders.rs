@@ -1,6 +1,7 @@
 //! Orders to many targets at once, and what to say when some fail.
 
-use futures_util::future::{LocalBoxFuture, join_all};
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::{self, StreamExt};
 use types::{Code, Error, Rank, Result, TargetId};
 use wire::obj::{AdminOp, AdminReply};
 
@@ -23,7 +24,10 @@ pub trait Targets {
 /// Targets that did not carry out an order, and why.
 pub type Failures = Vec<(TargetId, Error)>;
 
-/// Sends one order to each target, all at once, and waits for all answers.
+/// Orders under way at once: each may hold a map of half a megabyte.
+const ORDERS_MAX: usize = 256;
+
+/// Sends one order to each target, very many at once, and waits for all answers.
 pub async fn order_all(
     orders: &dyn Targets,
     targets: impl IntoIterator<Item = TargetId>,
@@ -38,11 +42,12 @@ pub async fn order_each(
     targets: impl IntoIterator<Item = TargetId>,
     op: impl Fn() -> AdminOp,
 ) -> (Vec<(TargetId, AdminReply)>, Failures) {
-    let sent = targets.into_iter().map(|target| {
-        let answer = orders.order(target, op());
-        async move { (target, answer.await) }
-    });
-    let answers = join_all(sent).await;
+    let send = |target| {
+        let op = &op;
+        async move { (target, orders.order(target, op()).await) }
+    };
+    let sent = stream::iter(targets).map(send).buffered(ORDERS_MAX);
+    let answers: Vec<(TargetId, Result<AdminReply>)> = sent.collect().await;
     let (mut replies, mut failures) = (Vec::new(), Failures::new());
     for (target, answer) in answers {
         match answer {

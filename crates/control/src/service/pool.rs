@@ -73,6 +73,7 @@ impl Service {
                 "mend that or leave those targets out, then try again",
             ));
         }
+        self.note_told(&map);
         self.pool_becomes_ready(id, &made).await?;
         tracing::info!(pool = %id, label = %name, "pool created");
         let ready = self.ready_pool(&Name::Uuid(pool.record.uuid)).await?.record;
@@ -294,6 +295,7 @@ impl Service {
                 "destroy it again when they answer",
             ));
         }
+        self.told_last.borrow_mut().remove(&id);
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
@@ -378,7 +380,9 @@ fn choose_targets(
     let mut ids: BTreeSet<TargetId> = wanted.targets.iter().copied().collect();
     if ids.is_empty() {
         // Those that are down or excluded are known to be so; others must answer.
-        let up = engines.iter().filter(|engine| engine.member.state == MemberState::Up);
+        let is_meant =
+            |engine: &&EngineDf| engine.member.state == MemberState::Up && !engine.member.drains;
+        let up = engines.iter().filter(is_meant);
         ids = up.flat_map(|engine| engine.targets.iter().copied()).collect();
     }
     if ids.is_empty() {
@@ -395,6 +399,9 @@ fn choose_targets(
                 format!("pool '{label}': there is no target {id}; query the system to see them"),
             )
         })?;
+        if engine.member.drains {
+            return Err(Service::is_emptied(engine.rank));
+        }
         if engine.member.state == MemberState::Excluded {
             return Err(Error::new(
                 Code::Busy,

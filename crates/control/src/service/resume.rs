@@ -135,6 +135,7 @@ impl Service {
             .filter(|cont| cont.stage == StageDf::Ready)
             .collect();
         let map = self.map(pool).await?;
+        self.note_told(&map);
         let admission = self.admission(id).await?;
         let mut versions = Vec::new();
         for cont in &ready {

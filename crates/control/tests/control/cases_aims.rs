@@ -165,3 +165,81 @@ fn a_pool_is_extended_by_what_joined_later() {
     assert!(ids(&after.map).len() > ids(&before).len());
     system.assert_in_step();
 }
+
+/// Targets of a pool that are to be emptied.
+fn emptied(system: &System, pool: &str) -> Vec<TargetId> {
+    let ControlReply::Pool(info) = system.run(R::PoolQuery(label(pool))).unwrap() else { panic!() };
+    info.aims.iter().filter(|(_, aim)| *aim == TargetAim::Drain).map(|(id, _)| *id).collect()
+}
+
+#[test]
+fn a_whole_engine_is_emptied_and_new_pools_leave_it_out() {
+    let system = System::new(3);
+    let drain = |drains| R::SystemDrain { rank: AWAY, drains };
+    for pool in ["one", "two"] {
+        system.pool(pool);
+    }
+    let other = R::PoolCreate {
+        placement: types::PlacementRule::default(),
+        label: "elsewhere".into(),
+        bytes: 1 << 30,
+        scm_percent: 10,
+        durability: types::Durability::Wal,
+        targets: vec![TargetId(0)],
+    };
+    system.run(other).unwrap();
+    let aims = |system: &System| ["one", "two", "elsewhere"].map(|pool| emptied(system, pool));
+    let member = |system: &System| {
+        let ControlReply::System(info) = system.run(R::SystemQuery).unwrap() else { panic!() };
+        info.members[AWAY.0 as usize].clone()
+    };
+    let all = vec![TargetId(2), TargetId(3)];
+    assert_eq!(aims(&system), [vec![], vec![], vec![]]);
+    system.run(drain(true)).unwrap();
+    assert_eq!(aims(&system), [all.clone(), all.clone(), vec![]]);
+    assert!(member(&system).drains);
+    // It stays so whatever becomes of it, and over a restart of everything.
+    block_on(system.service.engine_is_silent(AWAY, "gone", true, &*system.targets)).unwrap();
+    let system = system.restarted();
+    assert_eq!(block_on(system.service.resume_engine(AWAY, &*system.targets)).unwrap(), []);
+    assert!(member(&system).drains);
+    // New pools leave it out, and so do pools that take in what there is; who names it is told.
+    let made = system.pool("three");
+    assert!(of(&made.map, AWAY).is_empty());
+    let named = |targets: &[u32]| R::PoolExtend {
+        pool: label("elsewhere"),
+        targets: targets.iter().copied().map(TargetId).collect(),
+    };
+    assert_eq!(system.fails(named(&[2]), "is being emptied"), Code::Busy);
+    let ControlReply::Pool(grown) = system.run(named(&[])).unwrap() else { panic!("no pool") };
+    assert!(of(&grown.map, AWAY).is_empty() && !of(&grown.map, Rank(2)).is_empty());
+    let again = system.run(drain(true)).unwrap();
+    assert_eq!(again, ControlReply::Done);
+    system.run(drain(false)).unwrap();
+    assert_eq!(aims(&system), [vec![], vec![], vec![]]);
+    assert!(!member(&system).drains);
+    assert!(!of(&system.pool("four").map, AWAY).is_empty());
+    let nobody = R::SystemDrain { rank: Rank(9), drains: true };
+    assert_eq!(system.fails(nobody, "no engine 9"), Code::NonExist);
+}
+
+/// One pool that cannot do without it, and nothing begins in the others either.
+#[test]
+fn an_engine_is_not_emptied_where_copies_would_be_on_one() {
+    let system = System::new(2);
+    system.pool("free");
+    system.pool("tank");
+    let mut wanted = create_cont("tank", "home");
+    if let R::ContCreate { props, .. } = &mut wanted {
+        props.rd_fac = 1;
+        props.oclass = "RP_2G1".parse().unwrap();
+        (props.dir_oclass, props.file_oclass) = (props.oclass, props.oclass);
+    }
+    system.run(wanted).unwrap();
+    let drain = R::SystemDrain { rank: AWAY, drains: true };
+    assert_eq!(system.fails(drain, "pool 'tank' would be left"), Code::Busy);
+    for pool in ["free", "tank"] {
+        assert_eq!(emptied(&system, pool), []);
+    }
+    assert!(!of(&system.pool("more").map, AWAY).is_empty());
+}

@@ -69,7 +69,7 @@ fn open_handles_are_counted_and_stand_in_the_way_of_destruction() {
         panic!("no handle");
     };
     assert_eq!((pool.handle_count, pool.cont_count), (1, 1));
-    let ControlReply::ContOpened { cont, handle } = system.run(open_cont(RW)).unwrap() else {
+    let ControlReply::ContOpened { cont, handle, .. } = system.run(open_cont(RW)).unwrap() else {
         panic!("no handle");
     };
     assert_eq!(cont.handle_count, 1);

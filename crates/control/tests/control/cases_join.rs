@@ -1,6 +1,7 @@
 //! Engines that join, come back, move and restart.
 
 use crate::fake::{System, create_pool, engine_info, label};
+use control::Catalog;
 use futures_executor::block_on;
 use types::{Code, Durability, Rank, TargetId};
 use uuid::Uuid;
@@ -44,6 +45,34 @@ fn bad_engines_are_refused() {
     mute.info.unix.clear();
     assert_eq!(system.fails(R::Join(mute), "reach"), Code::Inval);
     assert_eq!(block_on(system.service.engines()).unwrap().len(), 1);
+}
+
+/// An engine with the directory and the devices of one system was taken into another by a wrong address, as a new one.
+#[test]
+fn an_engine_of_another_system_is_refused() {
+    let system = System::new(1);
+    let uuid = block_on(system.service.system_uuid()).unwrap();
+    let of = |engine: u32, system: Uuid| {
+        R::Join(wire::control::JoinInfo { system: Some(system), ..engine_info(engine) })
+    };
+    let before = block_on(system.catalog.list("")).unwrap();
+    for engine in [0, 1] {
+        assert_eq!(system.fails(of(engine, Uuid::from_u128(9)), "of system"), Code::Inval);
+    }
+    assert_eq!(block_on(system.catalog.list("")).unwrap(), before, "nothing has changed");
+    system.run(of(0, uuid)).unwrap();
+    system.run(of(1, uuid)).unwrap();
+
+    // Nor does one take part in a catalog of another system, or begin one.
+    let known = |known: Option<Uuid>, catalog: &dyn Catalog| {
+        block_on(control::check_system(catalog, known)).map_err(|error| error.code)
+    };
+    let empty = control::EmbeddedCatalog::in_memory().unwrap();
+    assert_eq!(known(None, &empty), Ok(()));
+    assert_eq!(known(Some(uuid), &empty), Err(Code::Inval));
+    assert_eq!(known(None, &*system.catalog), Ok(()));
+    assert_eq!(known(Some(uuid), &*system.catalog), Ok(()));
+    assert_eq!(known(Some(Uuid::from_u128(9)), &*system.catalog), Err(Code::Inval));
 }
 
 #[test]

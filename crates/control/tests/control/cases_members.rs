@@ -47,6 +47,36 @@ fn is_back(system: &System) {
     assert_eq!(block_on(system.service.resume_engine(AWAY, &*system.targets)).unwrap(), []);
 }
 
+/// A map of many targets was sent whole to each of them at each change.
+#[test]
+fn targets_are_told_what_has_changed_and_all_of_it_where_they_missed_some() {
+    let system = System::new(4);
+    system.pool("tank");
+    let others = [0, 1, 4, 5, 6, 7];
+    let in_step = |system: &System| {
+        let (version, pool) = (map(system).1, system.pools()[0].id);
+        let shards = system.targets.shards.borrow();
+        let of = |at: u32| shards[&(TargetId(at), pool)].map.clone().unwrap();
+        for at in others {
+            assert_eq!((of(at).version, of(at)), (version, of(0)), "target {at}");
+        }
+    };
+    is_silent(&system);
+    // One target does not hear of what comes then, and gets the next map whole.
+    system.targets.broken.borrow_mut().insert(TargetId(5));
+    is_back(&system);
+    system.targets.broken.borrow_mut().clear();
+    assert!(version_at(&system, 5) < version_at(&system, 4));
+    system.targets.changes.set(0);
+    is_silent(&system);
+    assert_eq!(system.targets.changes.get(), 5, "all but the one");
+    in_step(&system);
+    // Who serves from now on does not know what was told.
+    let system = system.restarted();
+    is_back(&system);
+    in_step(&system);
+}
+
 /// The version of the map that a target has of the first pool.
 fn version_at(system: &System, target: u32) -> u32 {
     let pool = system.pools()[0].id;

@@ -74,6 +74,8 @@ pub struct FakeTargets {
     /// How targets stand.
     pub standings: RefCell<BTreeMap<TargetId, Standing>>,
     looks: Cell<u32>,
+    /// Maps that were taken as changes of earlier ones.
+    pub changes: Cell<u32>,
     /// Seed of how long answers take; `None`: at once.
     pub jitter: Cell<Option<u64>>,
 }
@@ -160,6 +162,15 @@ impl FakeTargets {
                 }
                 if shard.map.as_ref().is_none_or(|held| held.version < map.version) {
                     shard.map = Some(map);
+                }
+            }
+            AdminOp::ChangeMap(change) => {
+                let shard = shards.get_mut(&(target, change.pool)).ok_or_else(no_shard)?;
+                let held = shard.map.as_ref().ok_or_else(|| Error::bare(Code::Stale))?;
+                if held.version < change.version {
+                    let newer = held.changed(&change).ok_or_else(|| Error::bare(Code::Stale))?;
+                    shard.map = Some(newer);
+                    self.changes.set(self.changes.get() + 1);
                 }
             }
             AdminOp::SetAdmission { pool, admission } => {
@@ -535,6 +546,7 @@ pub fn engine_info(engine: u32) -> JoinInfo {
         },
         target_count: TARGETS_PER_ENGINE,
         start: 1,
+        system: None,
     }
 }
 

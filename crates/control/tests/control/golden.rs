@@ -53,9 +53,14 @@ fn records_are_frozen() {
                 why: "w".into(),
                 since: 3,
                 changed_ns: 9,
+                drains: false,
             },
         },
         r#"{"version":1,"rank":1,"tcp":"h:1","unix":"/s","host":"b","domain":["r","n"],"targets":[4,5],"member":{"state":"excluded","why":"w","since":3,"changed_ns":9}}"#,
+    );
+    check(
+        MemberDf { drains: true, ..MemberDf::default() },
+        r#"{"state":"up","why":"","since":0,"changed_ns":0,"drains":true}"#,
     );
     let target = |id, state| TargetDf {
         id: TargetId(id),

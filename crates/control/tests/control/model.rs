@@ -132,7 +132,7 @@ impl Model {
                 match self.cont(pool, cont) {
                     None => assert_eq!(code(&reply), Some(Code::NonExist)),
                     Some(held) => {
-                        let ControlReply::ContOpened { handle, cont } = reply.unwrap() else {
+                        let ControlReply::ContOpened { handle, cont, .. } = reply.unwrap() else {
                             panic!("not opened");
                         };
                         assert!(held.handles.insert(handle));

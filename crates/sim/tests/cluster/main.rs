@@ -6,6 +6,7 @@ mod appends;
 mod cached;
 mod checksums;
 mod coded;
+mod control_plane;
 mod failover;
 mod faults;
 mod handles;

@@ -202,6 +202,7 @@ fn handed_to_another_thread_and_served_there() {
             incarnation: 42,
             remote_bulk: false,
             engine_version: String::new(),
+            proof: Default::default(),
         };
         let conn = handoff.serve(&env, reply).unwrap();
         let mut served = 0;
@@ -260,9 +261,11 @@ fn callers_that_speak_nonsense_or_another_version_are_turned_away() {
     let mut other = Header::new(Kind::Hello, 0, &[], 0).encode();
     other[4] ^= 0x7f;
     let answer = expect_hangup(dial(), &other);
-    let raw: &[u8; 40] = answer[..40].try_into().unwrap();
-    let header = Header::decode(raw).unwrap();
-    assert_eq!(header.kind, Kind::HelloReply);
+    let header = |raw: &[u8]| Header::decode(raw[..40].try_into().unwrap()).unwrap();
+    let challenge = header(&answer);
+    assert_eq!(challenge.kind, Kind::Challenge);
+    let answer = &answer[40 + challenge.body_bytes as usize..];
+    assert_eq!(header(answer).kind, Kind::HelloReply);
     let told = wire::decode::<types::Result<()>>(&answer[40..]).unwrap().unwrap_err();
     assert_eq!(told.code, Code::Version);
     // All that did no harm.

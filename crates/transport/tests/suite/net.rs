@@ -106,12 +106,16 @@ pub fn run<F: Future<Output = ()>>(kind: NetKind, scenario: impl FnOnce(Rc<Net>)
 pub async fn serve_all(env: Env, acceptor: Acceptor, seen: Rc<Seen>) {
     loop {
         let incomer = acceptor.accept().await.unwrap();
-        if incomer.hello().token == WRONG_TOKEN {
+        if incomer.hello().knows(WRONG_TOKEN) {
             incomer.refuse(Error::new(Code::NoPerm, "the token is wrong"));
             continue;
         }
-        let reply =
-            HelloReply { incarnation: 42, remote_bulk: false, engine_version: "test".into() };
+        let reply = HelloReply {
+            incarnation: 42,
+            remote_bulk: false,
+            engine_version: "test".into(),
+            proof: Default::default(),
+        };
         let Ok(conn) = incomer.into_handoff().serve(&env, reply) else { continue };
         seen.conns.borrow_mut().push(conn.clone());
         let (inner, seen) = (env.clone(), seen.clone());

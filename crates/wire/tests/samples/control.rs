@@ -121,7 +121,10 @@ pub fn visit(visitor: &mut impl Visitor) {
 fn requests(visitor: &mut impl Visitor) {
     use ControlRequest::*;
     let mut request = |name: &str, message| visitor.message(&format!("control.{name}"), message);
-    request("join", Join(JoinInfo { engine: uuid(3), info: engine(), target_count: 4, start: 5 }));
+    let join =
+        |system| JoinInfo { engine: uuid(3), info: engine(), target_count: 4, start: 5, system };
+    request("join", Join(join(Some(uuid(8)))));
+    request("join_new", Join(join(None)));
     request("system_query", SystemQuery);
     request("engine_query", EngineQuery);
     request(
@@ -149,6 +152,7 @@ fn requests(visitor: &mut impl Visitor) {
     let lacks = TargetLacks { pool: PoolId(5), target: TargetId(3), map_version: 7 };
     request("target_lacks", lacks);
     request("system_clear_exclude", SystemClearExclude { rank: Rank(2) });
+    request("system_drain", SystemDrain { rank: Rank(2), drains: true });
     request("catalog_copy", CatalogCopy { generation: 9, after: "pool/1".into() });
     for durability in [Durability::Wal, Durability::Relaxed, Durability::Memory] {
         request(
@@ -255,6 +259,7 @@ fn replies(visitor: &mut impl Visitor) {
                 why: "no answer".into(),
                 since: 4,
                 changed_ns: 9,
+                drains: true,
             }],
             members_version: 5,
             pool_count: 1,
@@ -269,7 +274,7 @@ fn replies(visitor: &mut impl Visitor) {
     reply("catalog_copy", CatalogCopy { generation: 9, entries, is_complete: true });
     reply("cont", Cont(cont()));
     reply("conts", Conts(vec![cont()]));
-    reply("cont_opened", ContOpened { handle: 14, cont: cont() });
+    reply("cont_opened", ContOpened { handle: 14, pool: PoolId(5), cont: cont() });
     reply("oids", Oids(15));
     reply("attrs", Attrs(BTreeMap::from([("a".to_string(), b"1".to_vec())])));
     let props = [("ioc_max_writers".to_string(), "4".to_string())];

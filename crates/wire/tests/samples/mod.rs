@@ -9,7 +9,7 @@ mod obj;
 use std::collections::BTreeMap;
 use types::{ClientId, Oid, TargetId};
 use wire::header::{FLAG_REMOTE_BULK, FLAG_RETRY};
-use wire::hello::{Hello, HelloReply, RemoteRange, Service};
+use wire::hello::{Challenge, Hello, HelloReply, ProvenHello, RemoteRange, Service};
 use wire::link::{LINK_BYTES, Link, LinkKind};
 use wire::{HEADER_BYTES, Header, Kind};
 
@@ -61,11 +61,11 @@ use wire::scrub::ScrubStat;
 use wire::store::StoreStat;
 type Reply<T> = Result<T, types::Error>;
 decoded!(
-    owned: RemoteRange, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
+    owned: RemoteRange, Challenge, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
         Reply<TxOutcome>, Reply<PoolShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
         Reply<LockReply>,
         Reply<()>, Reply<ScrubStat>, Reply<CacheStat>, OrdersDone, UnitList, KeyList, Notes, StripeList;
-    borrowed: Hello, Request, BatchReply, TxReply, Prepared
+    borrowed: Hello, ProvenHello, Request, BatchReply, TxReply, Prepared
 );
 
 fn visit(visitor: &mut impl Visitor) {
@@ -91,6 +91,7 @@ fn headers(visitor: &mut impl Visitor) {
         Go,
         Data,
         Cancel,
+        Challenge,
     ];
     for kind in kinds {
         let header = Header {
@@ -129,7 +130,7 @@ fn hellos(visitor: &mut impl Visitor) {
     let hello = |service| Hello {
         client: ClientId(0x1111_2222_3333_4444),
         service,
-        token: b"secret",
+        nonce: [0x31; 32],
         job: "job-7",
         pid: 4242,
         memory_word_address: 0x7fff_0000_1000,
@@ -138,7 +139,14 @@ fn hellos(visitor: &mut impl Visitor) {
     visitor.message("hello.control", hello(Service::Control));
     visitor.message("hello.leader", hello(Service::Leader));
     visitor.message("hello.target", hello(Service::Target(TargetId(3))));
-    let reply = HelloReply { incarnation: 9, remote_bulk: true, engine_version: "0.1.0".into() };
+    let nonce = std::array::from_fn(|at| at as u8);
+    visitor.message("challenge", Challenge { nonce });
+    let encoded = wire::encode(&hello(Service::Control));
+    let proof = wire::proof::of_caller(b"secret", &nonce, &encoded);
+    visitor.message("proven_hello", ProvenHello { hello: &encoded, proof });
+    let proof = wire::proof::of_engine(b"secret", &nonce, &encoded);
+    let reply =
+        HelloReply { incarnation: 9, remote_bulk: true, engine_version: "0.1.0".into(), proof };
     visitor.message("hello_reply.ok", Reply::Ok(reply));
     let refused = types::Error::new(types::Code::Version, "upgrade the older");
     visitor.message("hello_reply.error", Reply::<HelloReply>::Err(refused));

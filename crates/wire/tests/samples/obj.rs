@@ -366,6 +366,10 @@ fn admin(visitor: &mut impl Visitor) {
     );
     order("destroy_cont", AdminOp::DestroyCont { pool: POOL, cont: CONT });
     order("set_map", AdminOp::SetMap(control::map()));
+    let (before, mut after) = (control::map(), control::map());
+    after.version += 1;
+    after.targets[0].since = after.version;
+    order("change_map", AdminOp::ChangeMap(before.change_to(&after).expect("nothing has left")));
     let scrub = Scrub { version: 9, rate: ScrubRate(1 << 26), heal_share: HealShare(40) };
     order("set_scrub", AdminOp::SetScrub { pool: POOL, scrub });
     let cache = DataCache { version: 9, bytes_max: 1 << 34, object_bytes_max: 1 << 27 };

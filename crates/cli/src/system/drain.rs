@@ -1,0 +1,82 @@
+//! `azekura system drain`: an engine is emptied, or serves again.
+
+use crate::exit::Outcome;
+use crate::pool::aims;
+use crate::props;
+use crate::session::Session;
+use serde::Serialize;
+use types::{Code, Error, Rank, size};
+use wire::control::ControlRequest;
+
+/// What is to leave the engine in one pool.
+#[derive(Serialize)]
+struct Part {
+    pool: String,
+    targets: Vec<u32>,
+    /// Of these targets, bytes; `null`: one gave no answer.
+    used_bytes: Option<u64>,
+    /// Of those of other engines that serve, bytes.
+    free_bytes_elsewhere: u64,
+}
+
+/// What `--json` has.
+#[derive(Serialize)]
+struct Report {
+    rank: u32,
+    undo: bool,
+    dry_run: bool,
+    pools: Vec<Part>,
+}
+
+pub fn run(session: &Session, rank: u32, undo: bool, dry_run: bool) -> Outcome {
+    let client = session.connect()?;
+    let mut pools = Vec::new();
+    for info in client.block_on(client.pool_list())? {
+        let of = info.map.targets.iter().filter(|target| target.rank == Rank(rank));
+        let targets: Vec<_> = of.map(|target| target.id).collect();
+        if targets.is_empty() {
+            continue;
+        }
+        let room = aims::weigh(session, &info, &targets)?;
+        if !undo {
+            room.check(&info, &targets)?;
+        }
+        pools.push(Part {
+            pool: info.label.clone(),
+            targets: targets.iter().map(|id| id.0).collect(),
+            used_bytes: room.used,
+            free_bytes_elsewhere: room.free,
+        });
+    }
+    if dry_run {
+        let system = client.block_on(client.system_query())?;
+        if !system.engines.iter().any(|(engine, ..)| engine.rank == Rank(rank)) {
+            let text = format!("there is no engine {rank}; list the engines to see their ranks");
+            return Err(Error::new(Code::NonExist, text).into());
+        }
+    } else {
+        props::run(session, ControlRequest::SystemDrain { rank: Rank(rank), drains: !undo })?;
+    }
+    let report = Report { rank, undo, dry_run, pools };
+    session.out.show(&report, |out| {
+        let will = if dry_run { "would" } else { "will" };
+        match undo {
+            true => writeln!(out, "Engine {rank} {will} serve again, and get its share back.")?,
+            false => writeln!(
+                out,
+                "Others {will} get what engine {rank} holds; until then it serves. New pools {will} leave it out."
+            )?,
+        }
+        for part in &report.pools {
+            let held = part.used_bytes.map_or("an unknown amount".into(), size::format);
+            let (pool, free) = (&part.pool, size::format(part.free_bytes_elsewhere));
+            let see = if dry_run {
+                String::new()
+            } else {
+                format!(" See 'azekura pool rebuild status {pool} --wait'.")
+            };
+            writeln!(out, "Pool '{pool}': {held} there, {free} free elsewhere.{see}")?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,228 @@
+//! What the control plane costs those who work with data: how often a client asks when it starts, how often the catalog is
+//! asked while files are made and read, how soon who needs a new map has it, and what clocks that jump do.
+
+use client::{Client, Container, KvObj};
+use dfs::{CreateOptions, Credentials, Dfs, FormatOptions, MountFlags, OpenFlags};
+use futures_util::future::{join, join_all};
+use sim::{Cluster, ClusterSpec, seeds};
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+use transport::SimNet;
+use types::{ContLayout, Durability, ObjType, Rank};
+use wire::control::{ControlRequest, Name, OpenMode};
+use wire::obj::Cond;
+
+const ENGINES: usize = 3;
+/// How long a message is on its way, where that is counted.
+const WAY: Duration = Duration::from_millis(1);
+
+fn label(text: &str) -> Name {
+    Name::Label(text.into())
+}
+
+async fn open(client: &Client) -> Container {
+    let pool = client.pool_open(&label("p"), OpenMode::ReadWrite).await.unwrap();
+    pool.cont_open(&label("c"), OpenMode::ReadWrite).await.unwrap()
+}
+
+fn cluster(seed: u64, targets: usize) -> Cluster {
+    Cluster::start(ClusterSpec { seed, engines: ENGINES, targets }).unwrap()
+}
+
+/// One request for the pool with its map, one for the container, both at once to whichever engine answers; then targets are asked,
+/// and nobody else. With all other engines gone, the one with the catalog too, the copy of the one that is left is enough.
+#[test]
+fn a_client_that_starts_asks_one_engine_once_for_each_thing_it_opens() {
+    let cluster = cluster(1, 2);
+    cluster.block_on(async {
+        let setup = cluster.client("setup");
+        cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+        SimNet::of(cluster.world()).set_delay(WAY, WAY);
+        // As long as an engine takes to have a copy of the catalog.
+        setup.env().sleep(Duration::from_secs(10)).await;
+        for is_alone in [false, true] {
+            if is_alone {
+                cluster.kill_engine(0);
+                cluster.kill_engine(2);
+            }
+            let client = cluster.client(if is_alone { "late" } else { "early" });
+            let begun = client.env().now();
+            let mode = OpenMode::ReadWrite;
+            let cont = client.open(&label("p"), mode, &label("c"), mode).await.unwrap();
+            let took = client.env().now() - begun;
+            assert_eq!(
+                client.request_count(),
+                2,
+                "for the pool with its map, and for the container"
+            );
+            // To connect, and for the challenge, the introduction and its answer: four ways. Two more are one round trip.
+            assert!(is_alone || took < WAY * 7, "{took:?}");
+            println!("opened after {took:?}");
+            // From here on targets are asked, and nobody else.
+            let oid = (0..)
+                .map(|number| {
+                    cont.generate_oid(ObjType::KvHashed, "S1".parse().unwrap(), 0, number).unwrap()
+                })
+                .find(|oid| cont.engines_of(*oid).unwrap()[0] == Rank(1));
+            let kv = KvObj { object: cont.object(oid.unwrap()) };
+            kv.put(None, Cond::NONE, b"k", b"v").await.unwrap();
+            assert_eq!(client.request_count(), 3, "one operation, one request");
+            if is_alone {
+                return;
+            }
+        }
+    });
+}
+
+/// How often the catalog is asked in some time in which `work` is done, if it takes no longer.
+async fn asked_in(cluster: &Cluster, time: Duration, work: impl Future<Output = ()>) -> u64 {
+    let before = cluster.catalog_call_count(0).unwrap();
+    let env = cluster.world().node("watcher");
+    join(env.sleep(time), work).await;
+    cluster.catalog_call_count(0).unwrap() - before
+}
+
+/// The engine with the catalog looks into it each second for what it does unasked. Four thousand operations on files add nothing.
+#[test]
+fn files_cost_the_catalog_nothing() {
+    let cluster = cluster(2, 2);
+    cluster.block_on(async {
+        let client = cluster.client("client");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Posix).await.unwrap();
+        Dfs::format(&cont, &FormatOptions::default()).await.unwrap();
+        let dfs = Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap();
+        let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
+        let root = dfs.lookup(b"/", flags).await.unwrap();
+        // The first file fetches a range of object numbers, which lasts for very many.
+        let make = async |number: u32| {
+            let (name, options) = (format!("f{number}"), CreateOptions::default());
+            let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+            let made = dfs.open(&root, name.as_bytes(), flags, 0o644, &options).await.unwrap();
+            assert_eq!(dfs.write(&made, 0, b"some bytes").await.unwrap(), 10);
+        };
+        make(0).await;
+        let time = Duration::from_secs(10);
+        let idle = asked_in(&cluster, time, async {}).await;
+        let before = client.request_count();
+        let operations = async {
+            for number in 1..1000 {
+                make(number).await;
+                let name = format!("f{number}");
+                assert_eq!(dfs.stat(&root, name.as_bytes()).await.unwrap().size, 10);
+                dfs.unlink(&root, name.as_bytes()).await.unwrap();
+            }
+        };
+        let busy = asked_in(&cluster, time, operations).await;
+        let requests = client.request_count() - before;
+        assert!(requests >= 3900, "{requests}");
+        println!("catalog asked {idle} times in {time:?} idle, {busy} under {requests} requests");
+        assert!(busy <= idle + 2, "{busy} against {idle}");
+    });
+}
+
+/// The time that a change of a map takes to all clients that work with its targets. The bound is a second.
+#[test]
+fn a_new_map_is_with_all_who_touch_it_within_a_second() {
+    const CLIENTS: usize = 16;
+    for seed in seeds(8) {
+        let cluster = cluster(seed, 2);
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let (is_over, changed) = (Cell::new(false), Cell::new(None));
+            let delays = RefCell::new(Vec::new());
+            let work = (0..CLIENTS).map(|at| {
+                let (cluster, is_over, changed, delays) = (&cluster, &is_over, &changed, &delays);
+                async move {
+                    let client = cluster.client(&format!("c{at}"));
+                    let cont = open(&client).await;
+                    let old = cont.pool().map().version;
+                    let mut number = 0;
+                    while !is_over.get() {
+                        number += 1;
+                        let class = "S1".parse().unwrap();
+                        let oid = cont.generate_oid(ObjType::KvHashed, class, at as u32, number);
+                        let kv = KvObj { object: cont.object(oid.unwrap()) };
+                        kv.put(None, Cond::NONE, b"k", b"v").await.unwrap();
+                        if cont.pool().map().version > old {
+                            let since: Duration = changed.get().expect("nothing else changes it");
+                            delays.borrow_mut().push(client.env().now() - since);
+                            break;
+                        }
+                        client.env().sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            });
+            let change = async {
+                let env = setup.env();
+                env.sleep(Duration::from_secs(2)).await;
+                changed.set(Some(env.now()));
+                let rank = Rank(seed as u32 % ENGINES as u32);
+                let exclude = ControlRequest::SystemExclude { rank, why: String::new() };
+                setup.control(&exclude).await.unwrap();
+                env.sleep(Duration::from_secs(5)).await;
+                is_over.set(true);
+            };
+            join(join_all(work), change).await;
+            let delays = delays.borrow();
+            assert_eq!(delays.len(), CLIENTS, "seed {seed}: all have it");
+            let longest = delays.iter().max().unwrap();
+            println!("seed {seed}: the last of {CLIENTS} clients after {longest:?}");
+            assert!(*longest < Duration::from_secs(1), "seed {seed}: {longest:?}");
+        });
+    }
+}
+
+/// Clocks of engines step by an hour, ahead and back, while objects with copies are written, and engines are killed. Nothing is
+/// decided by them: no error, and all members hold the same.
+#[test]
+fn clocks_that_step_by_an_hour_are_not_noticed() {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    for seed in seeds(8) {
+        let cluster = cluster(seed, 1);
+        cluster.block_on(async {
+            let client = cluster.client_within("client", Duration::from_secs(600));
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let objects: Vec<_> = (0..6)
+                .map(|number| {
+                    let class = ["RP_2G1", "S1"][number as usize % 2].parse().unwrap();
+                    cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap()
+                })
+                .collect();
+            let mut written = 0u32;
+            let mut work = async || {
+                written += 1;
+                for oid in &objects {
+                    let kv = KvObj { object: cont.object(*oid) };
+                    kv.put(None, Cond::NONE, b"k", &written.to_le_bytes()).await.unwrap();
+                    let found = kv.get(None, b"k").await.unwrap().unwrap();
+                    assert_eq!(found, written.to_le_bytes(), "seed {seed}");
+                }
+            };
+            for round in 0..12u64 {
+                let at = types::hash::mix2(seed, round) as usize % ENGINES;
+                let off = [HOUR_NS, -HOUR_NS, 0][round as usize % 3];
+                cluster.world().set_wall_off(&Cluster::engine_name(at), off);
+                work().await;
+                if round % 4 == 3 {
+                    // With the clock that it has now. The one with the catalog too.
+                    cluster.kill_engine(at);
+                    client.env().sleep(Duration::from_secs(1)).await;
+                    cluster.start_engine(at).await.unwrap();
+                    work().await;
+                }
+            }
+            assert_eq!(sim::members::await_whole(&client).await.unwrap(), None, "seed {seed}");
+            work().await;
+            for oid in objects {
+                let differ = sim::members::difference(&client, &cont, oid).await.unwrap();
+                assert_eq!(differ, None, "seed {seed}");
+            }
+            // Pools and containers are made as ever.
+            let (pool, props) = (cont.pool(), types::ContProps::default());
+            let none = std::collections::BTreeMap::new();
+            pool.cont_create("more", uuid::Uuid::nil(), props, none).await.unwrap();
+        });
+    }
+}
