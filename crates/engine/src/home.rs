@@ -3,6 +3,7 @@
 //! An engine that was in a system joins no other one, and begins none: with another catalog before it, by a wrong address
 //! or a wrong prefix, it would take part there with data that are of here.
 
+use crate::summed_line;
 use std::cell::Cell;
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -55,7 +56,7 @@ impl Home {
 fn write(dir: &Path, system: Uuid) -> std::io::Result<()> {
     let fresh = dir.join(FILE_NEW);
     let mut file = fs::File::create(&fresh)?;
-    file.write_all(format!("azekura system 1 {system}\n").as_bytes())?;
+    file.write_all(summed_line::line(&format!("azekura system 1 {system}")).as_bytes())?;
     file.sync_all()?;
     fs::rename(&fresh, dir.join(FILE))?;
     fs::File::open(dir)?.sync_all()
@@ -68,7 +69,9 @@ fn read(path: &Path) -> Result<Option<Uuid>> {
         Err(error) => return Err(Error::io(format!("reading {}", path.display()), error)),
     };
     let bad = |what: &str| Error::inval(format!("{}: {what}", path.display()));
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let line =
+        summed_line::text(&text).map_err(|error| error.context(path.display().to_string()))?;
+    let words: Vec<&str> = line.split_whitespace().collect();
     let ["azekura", "system", version, system] = words[..] else {
         return Err(bad("it does not name a system; the directory belongs to something else"));
     };
@@ -82,6 +85,23 @@ fn read(path: &Path) -> Result<Option<Uuid>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_flipped_bit_is_noticed_or_harmless() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = Uuid::from_u128(0x1234_5678_9abc_def0_1234_5678_9abc_def0);
+        write(dir.path(), system).unwrap();
+        let path = dir.path().join(FILE);
+        let whole = fs::read(&path).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut raw = whole.clone();
+            raw[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, raw).unwrap();
+            if let Ok(found) = read(&path) {
+                assert_eq!(found, Some(system), "bit {bit}");
+            }
+        }
+    }
 
     #[test]
     fn an_engine_stays_in_the_system_it_is_in() {
