@@ -1,6 +1,7 @@
 //! `azekura tier`: object stores that files are copied to.
 
-use crate::engine::BlockedSignals;
+mod agent;
+
 use crate::exit::Outcome;
 use crate::fs::url_parser;
 use crate::output::{Table, bar, write_pairs};
@@ -14,7 +15,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tier::{Agent, Definition, PART_BYTES_DEFAULT, Store, attr_name, name_of_attr};
+use tier::{Definition, PART_BYTES_DEFAULT, Store, attr_name, name_of_attr};
 use types::{Code, ContLayout, ContProps, Error, Result, size};
 use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, Subject};
@@ -54,33 +55,8 @@ enum TierVerb {
         url: Url,
     },
     Gc(GcArgs),
-    Agent(AgentArgs),
+    Agent(agent::AgentArgs),
     Restore(RestoreArgs),
-}
-
-/// Read tiers for programs of this machine that cannot
-///
-/// Programs with the preloaded library or the C library know no object stores. What they read and is in a tier only comes through an
-/// agent, which has the credentials: one for each machine, in the foreground until TERM or INT.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  azekura tier agent
-  azekura tier agent --socket $XDG_RUNTIME_DIR/tier.sock --mode 600   # programs: AZEKURA_TIER_AGENT=$XDG_RUNTIME_DIR/tier.sock")]
-struct AgentArgs {
-    /// Where programs find it; another place than the default is named to them by AZEKURA_TIER_AGENT
-    #[arg(long, value_name = "PATH", default_value = dfs::tier::agent::SOCKET_DEFAULT)]
-    socket: PathBuf,
-    /// Who may use it, as an octal mode: 666 is every user of the machine
-    #[arg(long, value_parser = octal, default_value = "666")]
-    mode: u32,
-}
-
-/// Read and write bits in octal.
-fn octal(text: &str) -> std::result::Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("not an octal mode such as 660".into()),
-    }
 }
 
 /// Name an object store or directory as a tier
@@ -177,7 +153,7 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
                 .done(&format!("Copies of azk://{}/{} go to tier '{name}'.", url.pool, url.cont))
         }
         TierVerb::Gc(args) => gc(session, args),
-        TierVerb::Agent(args) => agent(session, args),
+        TierVerb::Agent(args) => agent::run(session, args),
         TierVerb::Restore(args) => restore(session, args),
     }
 }
@@ -202,6 +178,11 @@ pub fn definition(session: &Session, name: &str) -> Result<Definition> {
     })
 }
 
+/// The tier that attributes of a container name.
+fn attached(attrs: &mut BTreeMap<String, Vec<u8>>) -> Option<String> {
+    attrs.remove(tier::ATTACHED).and_then(|raw| String::from_utf8(raw).ok())
+}
+
 /// Notes a container's tier.
 pub fn attach(session: &Session, tier: &str, pool: &Name, cont: &Name) -> Result<()> {
     definition(session, tier)?;
@@ -216,7 +197,7 @@ pub fn of_cont(session: &Session, pool: &Name, cont: &Name) -> Result<(String, D
     let subject = Subject::Cont(pool.clone(), cont.clone());
     let reply = props::run(session, ControlRequest::GetAttrs { subject })?;
     let ControlReply::Attrs(mut attrs) = reply else { return Err(props::wrong_reply()) };
-    let name = attrs.remove(tier::ATTACHED).and_then(|raw| String::from_utf8(raw).ok());
+    let name = attached(&mut attrs);
     let name = name.ok_or_else(|| {
         Error::new(
             Code::NoAttr,
@@ -227,29 +208,6 @@ pub fn of_cont(session: &Session, pool: &Name, cont: &Name) -> Result<(String, D
     let store =
         Store::open(&definition).map_err(|error| error.context(format!("tier '{name}'")))?;
     Ok((name, definition, store))
-}
-
-fn agent(session: &Session, args: &AgentArgs) -> Outcome {
-    let signals = BlockedSignals::block()?;
-    let socket = absolute(&args.socket)?;
-    let agent = Arc::new(Agent::bind(&socket, args.mode)?);
-    session.out.done(&format!("Tiers are read at {}.", socket.display()))?;
-    let (serving, source) = (agent.clone(), source(session));
-    let server = std::thread::Builder::new()
-        .name("azk-agent".into())
-        .spawn(move || serving.serve(&source))
-        .map_err(|error| Error::io("starting a thread", error))?;
-    let Some(signal) = signals.wait_while(|| !server.is_finished())? else {
-        agent.hide();
-        // It ends by failing only.
-        return match server.join() {
-            Ok(outcome) => Ok(outcome?),
-            Err(_) => Err(Error::new(Code::Io, "the agent's thread panicked").into()),
-        };
-    };
-    tracing::info!("signal {signal}: stopping");
-    agent.hide();
-    Ok(())
 }
 
 /// Has all mounts of this process read chunks that are in tiers only.

@@ -87,6 +87,7 @@ impl Dfs {
             return Ok(room);
         }
         check_ranges(ranges, room)?;
+        self.slow_down(room as u64).await?;
         let array = file.node.array();
         self.with_data(file, ranges, async || array.write(ranges, memory).await).await?;
         self.drop_privileges_after_change(file).await?;
@@ -98,6 +99,7 @@ impl Dfs {
     /// gaps.
     pub async fn append(&self, file: &Obj, memory: &[&[u8]]) -> Result<u64> {
         self.require_open_for_writing(file)?;
+        self.slow_down(memory.iter().map(|piece| piece.len() as u64).sum()).await?;
         let offset = file.node.array().append(memory).await?;
         self.drop_privileges_after_change(file).await?;
         Ok(offset)

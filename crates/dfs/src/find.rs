@@ -10,6 +10,7 @@ use crate::entry::Found;
 use crate::flags::OpenFlags;
 use crate::fs::Dfs;
 use crate::glob;
+pub use crate::glob::matches as name_matches;
 use crate::inode::FileKind;
 use crate::node::{Location, Obj};
 use futures_util::stream::{FuturesUnordered, StreamExt};

@@ -9,6 +9,7 @@ use crate::layout::{
     Superblock, root_number, superblock_oid,
 };
 use crate::node::{Location, Node, Obj};
+use crate::tier::Known;
 use client::{ArrayObj, Container};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub flags: MountFlags,
     pub superblock: Superblock,
     pub superblock_oid: Oid,
+    /// What is known of the container's tier.
+    pub tier: Known,
     numbers: RefCell<std::ops::Range<u64>>,
     numbers_next: Cell<u64>,
     nodes: RefCell<HashMap<Oid, Weak<Node>>>,
@@ -129,13 +132,20 @@ impl Dfs {
             unit: oid.first_unit(),
             dkey: SUPERBLOCK,
             cond: Cond::NONE,
-            iods: vec![FetchIod { akey: SUPERBLOCK_RECORD, want }],
+            iods: [FetchIod { akey: SUPERBLOCK_RECORD, want }]
+                .into_iter()
+                .chain(Known::iods())
+                .collect(),
         });
         let result = batch.run().await?;
         let replies = result.replies()?;
+        let tier = Known::default();
         let stored = match replies.first() {
             Some(OpReply::Fetched(iods)) => match iods.first().map(|iod| &iod.value) {
-                Some(Fetched::Inline(raw)) => Superblock::decode(raw)?,
+                Some(Fetched::Inline(raw)) => {
+                    tier.learn(&iods[1..], cont.client().env().now())?;
+                    Superblock::decode(raw)?
+                }
                 Some(Fetched::Absent) => {
                     return Err(Error::new(
                         Code::NonExist,
@@ -155,7 +165,7 @@ impl Dfs {
             chunk_bytes: crate::flags::check_chunk_bytes(props.chunk_bytes)?,
             ..stored
         };
-        Ok(Dfs::with_superblock(cont, flags, cred, superblock))
+        Ok(Dfs::with_superblock(cont, flags, cred, superblock, tier))
     }
 
     pub(crate) fn with_superblock(
@@ -163,6 +173,7 @@ impl Dfs {
         flags: MountFlags,
         cred: Credentials,
         superblock: Superblock,
+        tier: Known,
     ) -> Dfs {
         let flags = if cont.is_read_only() { flags | MountFlags::READ_ONLY } else { flags };
         Dfs {
@@ -171,6 +182,7 @@ impl Dfs {
                 flags,
                 superblock,
                 superblock_oid: superblock_oid(&cont.info().props),
+                tier,
                 numbers: RefCell::new(0..0),
                 numbers_next: Cell::new(NUMBERS_FIRST),
                 nodes: RefCell::new(HashMap::default()),
@@ -207,7 +219,8 @@ impl Dfs {
     /// A mount of the same file system with other flags. Objects of one are none of the other.
     pub fn with_flags(&self, flags: MountFlags) -> Dfs {
         let cred = (*self.cred).clone();
-        Dfs::with_superblock(&self.shared.cont, flags, cred, self.shared.superblock)
+        let tier = self.shared.tier.copy();
+        Dfs::with_superblock(&self.shared.cont, flags, cred, self.shared.superblock, tier)
     }
 
     pub fn credentials(&self) -> &Credentials {

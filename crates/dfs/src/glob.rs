@@ -1,7 +1,7 @@
 //! Shell patterns for names: `*`, `?`, `[a-z]`, `[!a-z]`, `\` before a character.
 
 /// True when the whole name matches. An unclosed bracket is a plain `[`.
-pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     // Position to go back to: behind the last star, and the name it has been tried against.
     let mut star: Option<(usize, usize)> = None;
     let (mut p, mut n) = (0, 0);

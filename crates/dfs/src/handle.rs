@@ -20,6 +20,7 @@ use crate::inode::Inode;
 use crate::layout::Superblock;
 use crate::node::{Location, Obj};
 use crate::share::SharedObj;
+use crate::tier::Known;
 use client::Container;
 use types::{Error, Key, Oid, Result};
 use wire::obj::Op;
@@ -72,7 +73,7 @@ impl Dfs {
         let mut reader = Reader(raw);
         reader.head(MOUNT_MAGIC, cont.info().uuid.as_bytes())?;
         let flags = MountFlags(u32::from_le_bytes(reader.array()?));
-        Ok(Dfs::with_superblock(cont, flags, cred, Superblock::decode(reader.0)?))
+        Ok(Dfs::with_superblock(cont, flags, cred, Superblock::decode(reader.0)?, Known::default()))
     }
 
     /// An open object as bytes.

@@ -5,12 +5,15 @@
 mod harness;
 
 use dfs::sys::Sys;
-use dfs::tier::{Chunk, TierAsk, TierRecord, TierSource, TierState, set_tier_source};
+use dfs::tier::{
+    Chunk, Mark, Slowdown, SyncPolicy, TierAsk, TierNotice, TierRecord, TierSource, TierState,
+    set_tier_source,
+};
 use dfs::{
     Code, CreateOptions, Credentials, Dfs, MountFlags, Obj, OpenFlags, Recx, RenameFlags, XattrMode,
 };
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, LocalBoxFuture};
 use harness::{World, with_fs_of};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -37,6 +40,22 @@ impl TierSource for Table {
             None => Err(Error::new(Code::NonExist, "no such copy")),
         };
         async move { found }.boxed()
+    }
+
+    fn sync<'a>(
+        &'a self,
+        fs: &'a Dfs,
+        file: &'a Obj,
+        tier: &'a str,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        async move {
+            if tier == "away" {
+                return Err(Error::new(Code::Unreach, "the store is away"));
+            }
+            copy(fs, file, &format!("synced {}", file.oid())).await;
+            Ok(())
+        }
+        .boxed_local()
     }
 }
 
@@ -338,5 +357,154 @@ fn a_write_that_comes_between_is_never_lost() {
         assert_eq!(fs.tier_state(&file).await.unwrap(), TierState::Dirty);
         assert_eq!(all(&fs, &file).await, data);
         assert_eq!(all(&other, &theirs).await, data);
+    });
+}
+
+/// Marks are found from an object up, whatever its directories are called by then.
+#[test]
+fn the_nearest_mark_counts() {
+    with_fs_of(&WHOLE, async |world, fs| {
+        let sys = Sys::new(fs.clone());
+        sys.mkdir_p(b"/a/b/c", 0o755).await.unwrap();
+        let file = make(&sys, "/a/b/c/f", b"data").await;
+        let dir = async |path: &str| sys.lookup(path.as_bytes(), true).await.unwrap();
+        let set = async |path: &str, mark, value: Option<&str>| {
+            fs.set_tier_mark(&dir(path).await, mark, value.map(str::as_bytes)).await.unwrap();
+        };
+        let counts = async || fs.tier_marks_for(&file).await.unwrap();
+        assert_eq!(counts().await, Default::default());
+        set("/", Mark::Policy, Some("of the root")).await;
+        set("/a", Mark::Sync, Some("posix")).await;
+        set("/a/b", Mark::Pin, Some("1")).await;
+        set("/a/b/c", Mark::Policy, Some("of c")).await;
+        let marks = counts().await;
+        assert_eq!(marks.policy.as_deref(), Some(&b"of c"[..]));
+        assert_eq!((marks.sync, marks.is_pinned), (Some(SyncPolicy::Posix), true));
+        // Moved away from the pin and the sync policy.
+        sys.rename(b"/a/b/c", b"/c", RenameFlags::NONE).await.unwrap();
+        let moved = sys.lookup(b"/c/f", true).await.unwrap();
+        let marks = fs.tier_marks_for(&moved).await.unwrap();
+        assert_eq!(marks.policy.as_deref(), Some(&b"of c"[..]));
+        assert_eq!((marks.sync, marks.is_pinned), (None, false));
+        set("/c", Mark::Policy, None).await;
+        set("/c", Mark::Policy, None).await;
+        let marks = fs.tier_marks_for(&moved).await.unwrap();
+        assert_eq!(marks.policy.as_deref(), Some(&b"of the root"[..]));
+        // A file is pinned by itself, and shows nothing of it.
+        set("/c/f", Mark::Pin, Some("1")).await;
+        assert!(fs.tier_marks(&moved).await.unwrap().is_pinned);
+        assert_eq!(fs.listxattr(&moved).await.unwrap(), Vec::<Vec<u8>>::new());
+        set("/c/f", Mark::Pin, None).await;
+        set("/c/f", Mark::Pin, None).await;
+        assert!(!fs.tier_marks_for(&moved).await.unwrap().is_pinned);
+        let refused = fs.set_tier_mark(&moved, Mark::Policy, Some(b"x")).await;
+        assert_eq!(refused.unwrap_err().code, Code::Inval);
+        let huge = vec![b'x'; 4096];
+        let refused = fs.set_tier_mark(&dir("/c").await, Mark::Policy, Some(&huge)).await;
+        assert_eq!(refused.unwrap_err().code, Code::RecordTooBig);
+
+        // The owner's business; and a directory that is gone is not made half again.
+        let other =
+            world.mount_from("second", Credentials { uid: 7, gid: 7, ..Credentials::root() }).await;
+        let theirs = Sys::new(other.clone()).lookup(b"/c", true).await.unwrap();
+        let refused = other.set_tier_mark(&theirs, Mark::Pin, Some(b"1")).await;
+        assert_eq!(refused.unwrap_err().code, Code::NoPerm);
+        let gone = dir("/a/b").await;
+        sys.rmdir(b"/a/b").await.unwrap();
+        let late = fs.set_tier_mark(&gone, Mark::Pin, Some(b"1")).await;
+        assert_eq!(late.unwrap_err().code, Code::NonExist);
+        assert_eq!(fs.tier_marks(&gone).await.unwrap_err().code, Code::NonExist);
+        sys.rmdir(b"/a").await.unwrap();
+    });
+}
+
+#[test]
+fn fsync_waits_for_the_tier_where_a_directory_says_so() {
+    let world = World::new(9, "S1", "SX");
+    world.cluster.block_on(async {
+        set_tier_source(Arc::new(Table));
+        let fs = world.mount(Credentials::root()).await;
+        let sys = Sys::new(fs.clone());
+        sys.mkdir_p(b"/strict/lax", 0o777).await.unwrap();
+        let older = world.mount_from("second", Credentials::root()).await;
+        let strict = sys.lookup(b"/strict", true).await.unwrap();
+        let lax = sys.lookup(b"/strict/lax", true).await.unwrap();
+        fs.set_tier_mark(&strict, Mark::Sync, Some(b"posix")).await.unwrap();
+        fs.set_tier_mark(&lax, Mark::Sync, Some(b"async")).await.unwrap();
+        let notice = |tier: &str| TierNotice { tier: tier.into(), has_posix: true };
+        fs.set_tier_notice(&notice("table")).await.unwrap();
+        let file = make(&sys, "/strict/f", &noise(1, 3 * CHUNK)).await;
+        assert_eq!(state(&fs, &file).await, "local");
+        fs.fsync(&file).await.unwrap();
+        assert_eq!(state(&fs, &file).await, "both");
+        let other = make(&sys, "/strict/lax/f", b"x").await;
+        fs.fsync(&other).await.unwrap();
+        assert_eq!(state(&fs, &other).await, "local");
+
+        // Somebody who may write the file, and does not own it, syncs by a handle for writing only.
+        sys.chmod(b"/strict/f", 0o666).await.unwrap();
+        let who = Credentials { uid: 7, gid: 7, ..Credentials::root() };
+        let theirs = Sys::new(fs.with_credentials(who.clone()));
+        let flags = OpenFlags::WRITE;
+        let open = theirs.open(b"/strict/f", flags, 0, &CreateOptions::default()).await.unwrap();
+        theirs.fs().write(&open, 0, b"theirs").await.unwrap();
+        theirs.fs().fsync(&open).await.unwrap();
+        assert_eq!(state(&fs, &file).await, "both");
+
+        // The store is away: an error, and the data are in the pool.
+        fs.set_tier_notice(&notice("away")).await.unwrap();
+        fs.write(&file, 0, b"new").await.unwrap();
+        let refused = fs.fsync(&file).await.unwrap_err();
+        assert_eq!(refused.code, Code::Unreach);
+        assert!(refused.to_string().contains("not yet in tier 'away'"), "{refused}");
+        assert_eq!(state(&fs, &file).await, "dirty");
+        assert_eq!(all(&fs, &file).await[..6], *b"newirs");
+
+        // A mount that is older than all of that looks after a minute.
+        let open = Sys::new(older.clone());
+        let open = open.open(b"/strict/f", OpenFlags::WRITE, 0, &CreateOptions::default()).await;
+        let open = open.unwrap();
+        fs.set_tier_notice(&notice("table")).await.unwrap();
+        older.container().client().env().sleep(std::time::Duration::from_secs(61)).await;
+        older.fsync(&open).await.unwrap();
+        assert_eq!(state(&fs, &file).await, "both");
+    });
+}
+
+#[test]
+fn writers_slow_down_while_they_are_told_to() {
+    let world = World::new(10, "S1", "SX");
+    world.cluster.block_on(async {
+        let fs = world.mount(Credentials::root()).await;
+        let sys = Sys::new(fs.clone());
+        fs.set_tier_notice(&TierNotice { tier: "table".into(), has_posix: false }).await.unwrap();
+        let writer = world.mount_from("second", Credentials::root()).await;
+        let file = make(&sys, "/f", b"").await;
+        let theirs = Sys::new(writer.clone());
+        let flags = OpenFlags::READ_WRITE;
+        let theirs = theirs.open(b"/f", flags, 0, &CreateOptions::default()).await.unwrap();
+        let data = vec![1; 1 << 20];
+        let env = writer.container().client().env().clone();
+        let took = async |append: bool| {
+            // What was known a second ago is looked up again.
+            env.sleep(std::time::Duration::from_secs(1)).await;
+            let begin = env.now();
+            match append {
+                true => drop(writer.append(&theirs, &[&data]).await.unwrap()),
+                false => drop(writer.write(&theirs, 0, &data).await.unwrap()),
+            }
+            (env.now() - begin).as_millis()
+        };
+        // The clock is the simulation's.
+        assert!(took(false).await < 400);
+        let until_ns = env.wall_ns() + 60_000_000_000;
+        let slow = Slowdown { pause_us_per_mib: 500_000, until_ns };
+        fs.set_tier_slowdown(slow).await.unwrap();
+        assert!((500..900).contains(&took(false).await));
+        assert!((500..900).contains(&took(true).await));
+        // Nobody says so any more.
+        env.sleep(std::time::Duration::from_secs(60)).await;
+        assert!(took(false).await < 400);
+        assert_eq!(all(&fs, &file).await.len(), 2 << 20);
     });
 }

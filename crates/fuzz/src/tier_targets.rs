@@ -1,12 +1,12 @@
 //! Targets of the cold tier: what a file's entry says of its copy, stubs, and what comes back from an object store.
 
 use crate::target::Target;
-use dfs::tier::{Stub, TierAsk, TierRecord, agent};
+use dfs::tier::{Slowdown, Stub, TierAsk, TierNotice, TierRecord, agent};
 use tier::manifest::{
     EntryKind, FILE_FORMAT, FileManifest, PartName, TREE_FORMAT, TreeEntry, TreeHead, decode_tree,
     encode_tree,
 };
-use tier::{Definition, part, s2_chunks};
+use tier::{Definition, Policy, part, s2_chunks};
 use types::{ContId, Epoch, Oid};
 use wire::obj::Recx;
 
@@ -31,6 +31,13 @@ pub fn all() -> Vec<Target> {
         target("tier-stub", stub, || vec![Stub::of(b"chunk").encode().to_vec()]),
         target("tier-part", tier_part, || vec![part::encode(b"some bytes"), part::encode(b"")]),
         target("tier-manifest", manifest, || vec![manifest_seed()]),
+        target("tier-notice", notice, || vec![b"\x01cold".to_vec(), vec![7; 12]]),
+        target("tier-policy", policy, || {
+            vec![
+                b"keep path=*.idx\nevict unused=30d size=1..2k\nfill high=9% low=8%\ncache max=5%"
+                    .to_vec(),
+            ]
+        }),
         target("tier-tree", tree, || vec![tree_seed()]),
         target("tier-definition", definition, || {
             vec![br#"{"url":"s3://b/p","region":"r","part_bytes":8388608}"#.to_vec()]
@@ -79,6 +86,23 @@ fn record(bytes: &[u8]) {
 fn stub(bytes: &[u8]) {
     if let Some(stub) = Stub::decode(bytes) {
         assert_eq!(stub.encode(), bytes);
+    }
+}
+
+fn notice(bytes: &[u8]) {
+    if let Some(notice) = TierNotice::decode(bytes) {
+        assert_eq!(TierNotice::decode(&notice.encode()), Some(notice));
+    }
+    if let Some(slow) = Slowdown::decode(bytes) {
+        assert_eq!(slow.encode(), bytes);
+    }
+}
+
+/// What is shown of a policy is that policy.
+fn policy(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(policy) = text.parse::<Policy>() {
+        assert_eq!(policy.to_string().parse::<Policy>().expect("our own text"), policy);
     }
 }
 

@@ -4,9 +4,11 @@ use crate::copy::{manifest_of, part_bytes};
 use crate::definition::Definition;
 use crate::manifest::FileManifest;
 use crate::store::Store;
+use crate::sync::sync_file;
 use dfs::tier::{TierAsk, TierSource};
+use dfs::{Dfs, Obj};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, LocalBoxFuture};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use types::{Code, Error, Result};
@@ -79,6 +81,19 @@ impl TierSource for Source {
     fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>> {
         let source = self.clone();
         async move { source.read_part(ask).await }.boxed()
+    }
+
+    fn sync<'a>(
+        &'a self,
+        fs: &'a Dfs,
+        file: &'a Obj,
+        tier: &'a str,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        async move {
+            let store = self.store(tier).await?;
+            sync_file(fs, file, &store, tier, &|_| {}).await.map(|_| ())
+        }
+        .boxed_local()
     }
 }
 

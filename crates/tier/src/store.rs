@@ -33,6 +33,7 @@ pub struct Store {
     /// Of the directory back end.
     dir: Option<PathBuf>,
     url: String,
+    part_bytes: u64,
 }
 
 /// An object of a listing.
@@ -161,7 +162,12 @@ impl Store {
             .with_jitter()
             .with_notify(Quiet);
         let operator = operator.layer(patience).layer(again);
-        Ok(Store { operator, dir, url: definition.url.clone() })
+        Ok(Store { operator, dir, url: definition.url.clone(), part_bytes: definition.part_bytes })
+    }
+
+    /// Size of the parts that files are cut in, bytes.
+    pub fn part_bytes(&self) -> u64 {
+        self.part_bytes
     }
 
     /// Puts an object; when this returns the store has confirmed that it has it.

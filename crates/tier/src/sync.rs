@@ -40,7 +40,6 @@ pub async fn sync_file(
     file: &Obj,
     store: &Store,
     tier: &str,
-    part_bytes: u64,
     progress: &dyn Fn(u64),
 ) -> Result<Synced> {
     let mut total = Synced::default();
@@ -60,7 +59,7 @@ pub async fn sync_file(
             }
             return Ok(total);
         }
-        let mut upload = Uploading::begin(fs, file, store, tier, part_bytes, old, &before).await?;
+        let mut upload = Uploading::begin(fs, file, store, tier, old, &before).await?;
         let sent = upload.send(&before, progress).await?;
         total.sent_bytes += sent.sent_bytes;
         total.kept_bytes = sent.kept_bytes;
@@ -92,7 +91,6 @@ impl<'a> Uploading<'a> {
         file: &'a Obj,
         store: &'a Store,
         tier: &str,
-        part_bytes: u64,
         old: Option<TierRecord>,
         survey: &Survey,
     ) -> Result<Uploading<'a>> {
@@ -100,7 +98,7 @@ impl<'a> Uploading<'a> {
         let part_bytes = match &old {
             // So that parts of before can be named again.
             Some(old) => old.part_bytes,
-            None => part_bytes.next_multiple_of(survey.chunk_bytes),
+            None => store.part_bytes().next_multiple_of(survey.chunk_bytes),
         };
         let version = old.as_ref().map_or(0, |old| old.version) + 1;
         let random = cont.client().env().random_u64();

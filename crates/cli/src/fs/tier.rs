@@ -1,5 +1,7 @@
 //! `azekura fs tier`: copies of files in their container's tier.
 
+mod policy;
+
 use super::remote::Remote;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Table, bar, warn_line};
@@ -12,7 +14,7 @@ use dfs::tier::TierState;
 use dfs::{FileKind, Obj, OpenFlags};
 use serde::Serialize;
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use types::{Code, Error, Result, size};
 use wire::control::OpenMode;
 
@@ -38,8 +40,10 @@ enum TierVerb {
 dirty: the pool has what the copy does not
 uploading: the same, and a program is sending it
 both: all in the pool and in the copy
-cloud: all in the copy, and some of it there only; reading brings it back")]
-    Status(Paths),
+cloud: all in the copy, and some of it there only; reading brings it back
+
+Dirty is what the tier does not have as it is, also of files without a copy.")]
+    Status(StatusArgs),
     /// Copy what is not in the tier yet; of a container's root also the description that restores it
     Sync(Paths),
     /// Free the space of what the tier has, after reading it back from there and comparing
@@ -48,6 +52,13 @@ cloud: all in the copy, and some of it there only; reading brings it back")]
     Fetch(Paths),
     /// Wait until the tier has everything; somebody else syncs
     Wait(Paths),
+    Policy(policy::PolicyArgs),
+    /// Have files stay in the pool, also those made later below a directory, and bring back what is in the tier only
+    #[command(after_help = "Example:\n  azekura fs tier pin azk://tank/home/data/index")]
+    Pin(Paths),
+    /// Let files go again, with all that is pinned below a directory
+    #[command(after_help = "Example:\n  azekura fs tier unpin azk://tank/home/data/index")]
+    Unpin(Paths),
 }
 
 #[derive(Args, Debug)]
@@ -55,6 +66,15 @@ struct Paths {
     /// Files, or directories with all that is below them
     #[arg(required = true, value_name = "URL", value_parser = super::url_parser())]
     urls: Vec<Url>,
+}
+
+#[derive(Args, Debug)]
+struct StatusArgs {
+    #[command(flatten)]
+    paths: Paths,
+    /// Only totals
+    #[arg(long)]
+    summary: bool,
 }
 
 #[derive(Args, Debug)]
@@ -69,7 +89,11 @@ struct EvictArgs {
 impl TierArgs {
     /// True for what changes files.
     pub fn changes(&self) -> bool {
-        !matches!(self.verb, TierVerb::Status(_) | TierVerb::Wait(_))
+        match &self.verb {
+            TierVerb::Status(_) | TierVerb::Wait(_) => false,
+            TierVerb::Policy(args) => args.changes(),
+            _ => true,
+        }
     }
 }
 
@@ -84,6 +108,11 @@ struct FileReport {
     size: u64,
     /// Of it, what the pool has.
     pool_bytes: u64,
+    /// What the tier does not have as it is.
+    dirty_bytes: u64,
+    /// When the oldest of that was written, nanoseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_since_ns: Option<u64>,
     #[serde(skip)]
     shown: String,
 }
@@ -99,6 +128,9 @@ struct Totals {
     /// Could not be freed, for the tier does not have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     dirty_bytes: Option<u64>,
+    /// Were not freed, for they are pinned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pinned_files: Option<u64>,
     failed: u64,
     /// Key of the description of the whole container, if one was written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,6 +144,9 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
         TierVerb::Evict(args) => evict(session, args),
         TierVerb::Fetch(paths) => fetch(session, paths),
         TierVerb::Wait(paths) => wait(session, paths),
+        TierVerb::Policy(args) => policy::run(session, args),
+        TierVerb::Pin(paths) => policy::pin(session, &paths.urls),
+        TierVerb::Unpin(paths) => policy::unpin(session, &paths.urls),
     }
 }
 
@@ -148,31 +183,66 @@ fn files(remote: &Remote, url: &Url) -> Result<Vec<(Vec<u8>, u64)>> {
     Ok(found.into_iter().map(|(path, size, _)| (path, size)).collect())
 }
 
+/// All files together.
+#[derive(Serialize, Default)]
+struct Summary {
+    files: u64,
+    size: u64,
+    pool_bytes: u64,
+    dirty_files: u64,
+    dirty_bytes: u64,
+    /// How long ago the oldest of that was written, seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_dirty_age_s: Option<u64>,
+}
+
+impl Summary {
+    fn of(reports: &[FileReport]) -> Summary {
+        let sum = |of: fn(&FileReport) -> u64| reports.iter().map(of).sum();
+        let now_ns =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_nanos() as u64);
+        let oldest_ns = reports.iter().filter_map(|report| report.dirty_since_ns).min();
+        Summary {
+            files: reports.len() as u64,
+            size: sum(|report| report.size),
+            pool_bytes: sum(|report| report.pool_bytes),
+            dirty_files: sum(|report| u64::from(report.dirty_since_ns.is_some())),
+            dirty_bytes: sum(|report| report.dirty_bytes),
+            oldest_dirty_age_s: oldest_ns.map(|at_ns| now_ns.saturating_sub(at_ns) / 1_000_000_000),
+        }
+    }
+}
+
 fn report(remote: &Remote, path: &[u8], file: &Obj) -> Result<FileReport> {
-    let state = remote.wait(path, remote.dfs().tier_state(file))?;
-    let stat = remote.wait(path, remote.dfs().ostat(file))?;
-    let survey = match state {
-        TierState::Local | TierState::Both => None,
-        _ => Some(remote.wait(path, remote.dfs().tier_survey(file))?),
-    };
-    let away = survey.map_or(0, |survey| survey.stub_count() as u64 * survey.chunk_bytes);
+    let fs = remote.dfs();
+    let state = remote.wait(path, fs.tier_state(file))?;
+    let size = remote.wait(path, fs.size(file))?;
+    let (mut away, mut dirty_bytes, mut dirty_since_ns) = (0, 0, None);
+    if state != TierState::Both {
+        let survey = remote.wait(path, fs.tier_survey(file))?;
+        let record = remote.wait(path, fs.tier_record(file))?;
+        away = survey.stub_count() as u64 * survey.chunk_bytes;
+        (dirty_bytes, dirty_since_ns) = survey.dirty(record.as_ref());
+    }
     let percent = match state {
         TierState::Uploading { percent } => Some(percent),
-        _ => None,
+        TierState::Local | TierState::Dirty | TierState::Both | TierState::Cloud => None,
     };
     Ok(FileReport {
         path: remote.name(path),
         state: state.word(),
         percent,
-        size: stat.size,
-        pool_bytes: stat.size.saturating_sub(away),
+        size,
+        pool_bytes: size.saturating_sub(away),
+        dirty_bytes,
+        dirty_since_ns,
         shown: state.to_string(),
     })
 }
 
-fn status(session: &Session, paths: &Paths) -> Outcome {
+fn status(session: &Session, args: &StatusArgs) -> Outcome {
     let mut reports = Vec::new();
-    for url in &paths.urls {
+    for url in &args.paths.urls {
         let remote = Remote::open(session, url, OpenMode::ReadOnly)?;
         for (path, _) in files(&remote, url)? {
             match remote.lookup(&path, true).and_then(|file| report(&remote, &path, &file)) {
@@ -181,17 +251,41 @@ fn status(session: &Session, paths: &Paths) -> Outcome {
             }
         }
     }
+    let summary = Summary::of(&reports);
+    let tell = |out: &mut dyn std::io::Write| {
+        let Summary { files, size, pool_bytes, dirty_files, dirty_bytes, .. } = &summary;
+        writeln!(
+            out,
+            "{files} files, {}; {} in the pool",
+            size::format(*size),
+            size::format(*pool_bytes)
+        )?;
+        match summary.oldest_dirty_age_s {
+            Some(age_s) => writeln!(
+                out,
+                "{dirty_files} files with {} that the tier does not have, the oldest for {}",
+                size::format(*dirty_bytes),
+                tier::age(age_s)
+            ),
+            None => writeln!(out, "The tier has everything."),
+        }
+    };
+    if args.summary {
+        return session.out.show(&summary, |out| tell(out));
+    }
     session.out.show(&reports, |out| {
-        let mut table = Table::new(&["STATE", ">SIZE", ">IN POOL", "FILE"]);
+        let mut table = Table::new(&["STATE", ">SIZE", ">IN POOL", ">DIRTY", "FILE"]);
         for report in &reports {
             table.row(vec![
                 report.shown.clone(),
                 size::format(report.size),
                 size::format(report.pool_bytes),
+                size::format(report.dirty_bytes),
                 report.path.clone(),
             ]);
         }
-        table.write(out)
+        table.write(out)?;
+        tell(out)
     })
 }
 
@@ -240,6 +334,9 @@ fn show(session: &Session, totals: &Totals, done: &str) -> Outcome {
         }
         let Totals { files, changed, bytes, .. } = totals;
         writeln!(out, "{changed} of {files} files {done}: {}", size::format(*bytes))?;
+        if let Some(count) = totals.pinned_files.filter(|count| *count > 0) {
+            writeln!(out, "{count} stay, for they are pinned: azekura fs tier unpin")?;
+        }
         match totals.dirty_bytes {
             Some(bytes) if bytes > 0 => writeln!(
                 out,
@@ -255,12 +352,11 @@ fn show(session: &Session, totals: &Totals, done: &str) -> Outcome {
 fn sync(session: &Session, paths: &Paths) -> Outcome {
     let mut totals = Totals::default();
     for url in &paths.urls {
-        let (name, definition, store) = of_cont(session, &url.pool, &url.cont)?;
+        let (name, _, store) = of_cont(session, &url.pool, &url.cont)?;
         let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
         each(session, &remote, url, "sync", &mut totals, |path, file, shown| {
             let progress = |bytes| shown.inc(bytes);
-            let part = definition.part_bytes;
-            let synced = tier::sync_file(remote.dfs(), file, &store, &name, part, &progress);
+            let synced = tier::sync_file(remote.dfs(), file, &store, &name, &progress);
             Ok(remote.wait(path, synced)?.sent_bytes)
         })?;
         if url.path == b"/" {
@@ -272,13 +368,21 @@ fn sync(session: &Session, paths: &Paths) -> Outcome {
 }
 
 fn evict(session: &Session, args: &EvictArgs) -> Outcome {
-    let mut totals = Totals { dirty_bytes: Some(0), ..Totals::default() };
+    let mut totals = Totals { dirty_bytes: Some(0), pinned_files: Some(0), ..Totals::default() };
     for url in &args.paths.urls {
         let (.., store) = of_cont(session, &url.pool, &url.cont)?;
         let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
-        let mut dirty_bytes = 0;
+        let (mut dirty_bytes, mut pinned) = (0, 0);
         each(session, &remote, url, "evict", &mut totals, |path, file, shown| {
             let fs = remote.dfs();
+            if remote.wait(path, fs.tier_marks_for(file))?.is_pinned {
+                if path == url.path {
+                    let text = "the file is pinned; azekura fs tier unpin lets it go";
+                    return Err(Error::new(Code::Busy, format!("{url}: {text}")));
+                }
+                pinned += 1;
+                return Ok(0);
+            }
             let record = remote.wait(path, fs.tier_record(file))?;
             let Some(record) = record.filter(|record| record.version > 0) else {
                 dirty_bytes += remote.wait(path, fs.size(file))?;
@@ -296,6 +400,7 @@ fn evict(session: &Session, args: &EvictArgs) -> Outcome {
             Ok(eviction.evicted_bytes)
         })?;
         totals.dirty_bytes = totals.dirty_bytes.map(|bytes| bytes + dirty_bytes);
+        totals.pinned_files = totals.pinned_files.map(|files| files + pinned);
     }
     show(session, &totals, if args.dry_run { "would be freed" } else { "freed" })
 }

@@ -14,10 +14,15 @@
 
 pub mod agent;
 mod evict;
+mod marks;
+mod notice;
 mod recall;
 mod record;
 
 pub use evict::Evicted;
+pub use marks::{MARK_BYTES_MAX, Mark, Marks, SyncPolicy};
+pub(crate) use notice::Known;
+pub use notice::{Slowdown, TierNotice};
 pub use record::{Stub, TierRecord, Upload};
 
 use crate::entry::reply_kind;
@@ -27,7 +32,8 @@ use crate::inode::FileKind;
 use crate::layout::xattr_akey;
 use crate::node::Obj;
 use crate::xattr::Change;
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, LocalBoxFuture};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use types::{Code, ContId, Epoch, Error, Oid, Result, Unit};
@@ -61,6 +67,19 @@ pub struct TierAsk {
 pub trait TierSource: Send + Sync {
     /// The bytes of a range, all of them; `Csum` when they are not those that were put there.
     fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>>;
+
+    /// Has the tier, given by its name, take all of a file that it does not have; `file` is open for reading and writing.
+    ///
+    /// Errors: `Unreach` for a way in that only reads.
+    fn sync<'a>(
+        &'a self,
+        fs: &'a Dfs,
+        file: &'a Obj,
+        tier: &'a str,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        let _ = (fs, file, tier);
+        async { Err(notice::reaches_none()) }.boxed_local()
+    }
 }
 
 static SOURCE: OnceLock<Arc<dyn TierSource>> = OnceLock::new();
@@ -175,6 +194,40 @@ impl Survey {
             }
         }
         (may, dirty)
+    }
+
+    /// Bytes that the copy, if there is one, does not have as they are, and when the oldest of them were written, nanoseconds since
+    /// 1970, as far as the pool knows.
+    pub fn dirty(&self, record: Option<&TierRecord>) -> (u64, Option<u64>) {
+        let record = record.filter(|record| record.version > 0);
+        let (mut bytes, mut oldest_ns) = (0, None);
+        for (chunk, state) in self.chunks.iter().enumerate() {
+            if record.is_some_and(|record| self.is_clean(record, chunk)) {
+                continue;
+            }
+            let from = chunk as u64 * self.chunk_bytes;
+            bytes += self.chunk_bytes.min(self.size - from);
+            let at_ns = match state {
+                Chunk::Data { epoch, .. } => epoch.0,
+                // Nobody knows when a hole was made.
+                Chunk::Absent { .. } | Chunk::Stub { .. } => self.mtime_ns.max(0) as u64,
+            };
+            oldest_ns = Some(oldest_ns.map_or(at_ns, |oldest: u64| oldest.min(at_ns)));
+        }
+        // A file that was cut, or is empty, has nothing that could be dirty but its size.
+        if record.is_none_or(|record| record.size != self.size) && oldest_ns.is_none() {
+            oldest_ns = Some(self.mtime_ns.max(0) as u64);
+        }
+        (bytes, oldest_ns)
+    }
+
+    /// When something last came back from the copy, nanoseconds since 1970: somebody used it.
+    pub fn back_ns(&self) -> u64 {
+        let back = self.chunks.iter().filter_map(|chunk| match chunk {
+            Chunk::Data { epoch, back: true } => Some(epoch.0),
+            _ => None,
+        });
+        back.max().unwrap_or(0)
     }
 
     /// True when nothing of the content changed from this survey to a later one.
@@ -339,14 +392,14 @@ impl Dfs {
 
 /// True for the attributes that this module tells or keeps.
 pub(crate) fn is_tier_attr(name: &[u8]) -> bool {
-    name == STATE.as_bytes() || name == RECORD
+    name == STATE.as_bytes() || name == RECORD || name == marks::FILE_PIN
 }
 
 /// Answer to who would set or remove one of them.
 pub(crate) fn told_only() -> Error {
     Error::new(
         Code::NotSupported,
-        format!("{STATE} is told only; azekura fs tier sync, evict and fetch change it"),
+        format!("{STATE} is told only; azekura fs tier sync, evict, fetch and pin change it"),
     )
 }
 

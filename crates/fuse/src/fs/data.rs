@@ -65,6 +65,13 @@ impl Worker {
         Ok(written)
     }
 
+    /// Returns when the data are as safe as the file's directories want it.
+    pub async fn fsync(&self, fh: Fh) -> Answer {
+        let file = self.file(fh)?;
+        let obj = self.data_obj(fh, &file, OpenFlags::NONE);
+        Ok(self.dfs.fsync(&obj).await?)
+    }
+
     /// Allocates, punches, zeroes.
     pub async fn fallocate(&self, fh: Fh, range: Fallocate) -> Answer {
         let file = self.file(fh)?;

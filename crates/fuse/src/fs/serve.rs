@@ -248,14 +248,14 @@ impl FileSystem for MountedFs {
 
     async fn fsync(
         &self,
-        _req: &Request,
+        req: &Request,
         _node: NodeId,
-        _fh: Fh,
+        fh: Fh,
         _data_only: bool,
     ) -> Result<(), Errno> {
         // What the kernel has written is as durable as the pool promises when the write has
-        // returned; it writes its pages before it asks this.
-        Ok(())
+        // returned; it writes its pages before it asks this. A tier may have to have it, too.
+        self.run(req, self.0.fsync(fh)).await
     }
 
     async fn opendir(

@@ -74,14 +74,14 @@ hook!([readahead](fd: c_int, offset: off_t, bytes: size_t) -> ssize_t {
     if table::is_ours(fd) { 0 } else { real::readahead(fd, offset, bytes) }
 });
 
-/// A write that has returned is as durable as the pool promises; what is left are releases.
+/// A write that has returned is as durable as the pool promises; what is left are releases, and tiers that are to have the
+/// data, too.
 fn sync(open: &Arc<Open>) -> Result<(), c_int> {
     act::run(Family::Space, open, async |fs, obj| {
         if obj.flags().has(OpenFlags::PATH) {
             return Err(Error::bare(Code::BadHandle));
         }
-        fs.sync();
-        Ok(())
+        fs.fsync(obj).await
     })
 }
 

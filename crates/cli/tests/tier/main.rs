@@ -1,7 +1,9 @@
 //! Files in a tier, by command: copied, freed, read, changed, restored from the store alone; programs killed at every step.
 
+#[path = "../harness/mod.rs"]
 mod harness;
-#[path = "harness/s3.rs"]
+mod policies;
+#[path = "../harness/s3.rs"]
 mod s3;
 
 use harness::{System, all_text, noise};
