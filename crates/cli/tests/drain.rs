@@ -154,13 +154,26 @@ fn a_system_gets_more_engines() {
     assert_eq!(all, before);
     assert!(new > 0, "{new} of {all}");
     assert!(system.ok(&["pool", "balance", "tank"]).contains("have their share"));
-    system.ok(&["pool", "drain", "tank", "--rank", "1"]);
+    // A whole engine goes with one command, and comes back with another.
+    let plan = system.json(&["system", "drain", "1", "--dry-run"]);
+    let part = &plan["pools"][0];
+    assert_eq!((&part["pool"], &part["targets"][0]), (&"tank".into(), &1.into()), "{plan}");
+    assert!(part["used_bytes"].as_u64().unwrap() > 0, "{plan}");
+    let state = || system.json(&["system", "list-engines"])[1]["state"].clone();
+    assert_eq!(state(), "up");
+    system.fails(3, &["no engine 9"], &["system", "drain", "9"]);
+    system.ok(&["system", "drain", "1"]);
+    assert_eq!(state(), "draining");
     let report = system.json(&["pool", "rebuild", "status", "tank", "--wait"]);
     assert_eq!(report["drained"][0], 1, "{report}");
     let back = system.path("got");
     system.ok(&["fs", "cp", "-rT", url, back.to_str().unwrap()]);
     let diff = std::process::Command::new("diff").arg("-r").args([&dir, &back]).output().unwrap();
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+    system.ok(&["system", "drain", "1", "--undo"]);
+    assert_eq!(state(), "up");
+    let report = system.json(&["pool", "rebuild", "status", "tank", "--wait"]);
+    assert_eq!(report["drained"].as_array().unwrap().len(), 0, "{report}");
 }
 
 /// Targets of different speed, with real engines: shares follow what is measured, when an administrator says so, and data follow the shares.
