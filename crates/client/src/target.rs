@@ -512,6 +512,8 @@ impl TargetLink {
                 let (Some(client), Some(state)) = (client.upgrade(), state.upgrade()) else {
                     break;
                 };
+                // Nothing else may be asked for long, and somebody may wait for what was closed.
+                link.flush_releases();
                 if !book.is_needed(id, link.id) && link.opens.borrow().is_empty() {
                     break;
                 }

@@ -338,7 +338,7 @@ impl Target {
             return Err(Error::new(Code::TxRestart, "another transaction holds a key"));
         }
         let looked = ctx.shard.check(batch.cont, &batch.checks, &batch.ops);
-        let plan = match looked.and_then(|()| self.plan(ctx, batch)) {
+        let mut plan = match looked.and_then(|()| self.plan(ctx, batch)) {
             Ok(plan) => plan,
             Err(error) => {
                 // What it fails for may be gone after a crash.
@@ -355,6 +355,7 @@ impl Target {
         if !plan.after.opens.is_empty() {
             return Err(Error::inval("a transaction over several targets cannot open handles"));
         }
+        self.linger(std::mem::take(&mut plan.after.linger));
         let epoch_min = self.tick(ctx);
         let reply = plan.encode(Epoch::ZERO);
         let mut ops = plan.writes.unwrap_or_else(|| batch.ops.clone());

@@ -31,7 +31,8 @@ fn op_index(batch: &Batch<'_>) -> usize {
             | Op::PunchDkeys { .. }
             | Op::PunchDkeysFrom { .. }
             | Op::PunchAkeys { .. }
-            | Op::PunchUnlessOpen { .. },
+            | Op::PunchUnlessOpen { .. }
+            | Op::FreeClosed { .. },
         ) => 3,
         Some(Op::List { .. } | Op::ListRuns { .. }) => 4,
         Some(Op::Query { .. } | Op::Stat { .. }) | None => 5,

@@ -20,6 +20,9 @@ use wire::order::Order;
 const REAP_PAUSE_MIN: Duration = Duration::from_millis(100);
 const REAP_PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// An object that another one has taken the place of is freed after this long.
+const LINGER_TIME: Duration = Duration::from_secs(10);
+
 /// Most ranges in one answer to [`Op::ListRuns`].
 const RUNS_MAX: u32 = 8192;
 
@@ -50,6 +53,8 @@ pub(crate) struct After {
     pub client: types::ClientId,
     /// Orphans to free unless they are held open.
     pub reap: Vec<Handle>,
+    /// Of these, those that are not freed at once.
+    pub linger: Vec<Handle>,
 }
 
 impl Plan<'_> {
@@ -85,7 +90,13 @@ impl Target {
             after: After::default(),
         };
         if batch.ops.iter().any(|op| {
-            matches!(op, Op::RemoveLink { .. } | Op::PunchUnlessOpen { .. } | Op::Adopt { .. })
+            matches!(
+                op,
+                Op::RemoveLink { .. }
+                    | Op::PunchUnlessOpen { .. }
+                    | Op::FreeClosed { .. }
+                    | Op::Adopt { .. }
+            )
         }) {
             plan.writes = Some(Vec::with_capacity(batch.ops.len()));
         }
@@ -138,7 +149,13 @@ impl Target {
                     }
                     Some((epoch, value)) => {
                         let linked = self.linked(ctx, &view, value);
-                        let opened = *open && linked.home_here && registers;
+                        // A transaction that frees what is closed may have looked just now whether this is: who opens waits
+                        // for it, and then sees whether the link is still there.
+                        let is_held = || {
+                            let opens = [Op::Open { unit: linked.unit }];
+                            ctx.shard.conflicts(batch.cont, &[], &opens)
+                        };
+                        let opened = *open && linked.home_here && registers && !is_held();
                         if opened {
                             plan.after.opens.push(handle(linked.unit));
                         }
@@ -193,13 +210,27 @@ impl Target {
                     self.free(&mut plan, &view, handle(*unit), whole);
                     Answer::Done
                 }
+                Op::FreeClosed { unit } => {
+                    if self.opens.borrow().is_open(&handle(*unit))
+                        || self.awaits_openers(batch.pool)
+                    {
+                        let text = "a client holds the object open, or may say so yet after a restart";
+                        return Err(Error::new(Code::Busy, text));
+                    }
+                    plan.orphans.push(OrphanChange::Add(*unit));
+                    plan.after.linger.push(handle(*unit));
+                    plan.after.reap.push(handle(*unit));
+                    Answer::Done
+                }
                 Op::ListRuns { unit, chunk_records, within, count_max } => {
                     let count_max = (*count_max).min(RUNS_MAX) as usize;
                     let (runs, to) = view.runs(*unit, *chunk_records, *within, count_max)?;
                     Answer::Runs(runs, to)
                 }
                 Op::Adopt { unit } => {
-                    if !ctx.shard.is_orphan(batch.cont, *unit) {
+                    // What is being freed may have lost parts on other targets.
+                    let is_going = self.reaping.borrow().contains(&handle(*unit));
+                    if is_going || !ctx.shard.is_orphan(batch.cont, *unit) {
                         return Err(Error::new(
                             Code::NonExist,
                             "the file without a name has been freed",
@@ -323,8 +354,29 @@ impl Target {
                 opens.open(after.client, handle);
             }
         }
+        self.linger(after.linger);
         for handle in after.reap {
             self.clone().reap(handle);
+        }
+    }
+
+    /// Keeps objects from being freed for [`LINGER_TIME`]: who has just read a link to one, and asks the object now, is
+    /// to see what was there.
+    pub(crate) fn linger(self: &Rc<Self>, handles: Vec<Handle>) {
+        for handle in handles {
+            let until = self.env.now() + LINGER_TIME;
+            self.lingering.borrow_mut().insert(handle, until);
+            let target = self.clone();
+            self.env.spawn(async move {
+                target.env.sleep(LINGER_TIME).await;
+                let is_over = target.lingering.borrow().get(&handle) == Some(&until);
+                if is_over {
+                    target.lingering.borrow_mut().remove(&handle);
+                    if !target.is_draining() {
+                        target.reap_if_orphan(handle);
+                    }
+                }
+            });
         }
     }
 
@@ -353,6 +405,7 @@ impl Target {
     pub(crate) fn reap(self: Rc<Self>, handle: Handle) {
         if self.opens.borrow().is_open(&handle)
             || self.awaits_openers(handle.0)
+            || self.lingering.borrow().contains_key(&handle)
             || !self.reaping.borrow_mut().insert(handle)
         {
             return;

@@ -239,6 +239,8 @@ pub struct Target {
     pub(crate) incarnation: u64,
     /// Clients that may soon have nothing open any more.
     pub(crate) leaving: RefCell<HashSet<ClientId>>,
+    /// Orphans that are not freed yet though nobody holds them open, and until when.
+    pub(crate) lingering: RefCell<HashMap<Handle, Duration>>,
     /// Orphans being reaped.
     pub(crate) reaping: RefCell<HashSet<Handle>>,
     /// Rollbacks ordered, by container.
@@ -313,6 +315,7 @@ impl Target {
             next_tx: Cell::new(TxId::PARTS_MAX),
             incarnation,
             leaving: RefCell::new(HashSet::default()),
+            lingering: RefCell::new(HashMap::default()),
             reaping: RefCell::new(HashSet::default()),
             rollbacks: RefCell::new(HashMap::default()),
             sessions: RefCell::new(HashMap::default()),

@@ -320,6 +320,10 @@ impl ContShard {
             }
             Op::Open { unit } => outcome.opened.push(*unit),
             Op::PunchUnlessOpen { unit } => self.free(*unit, around, outcome),
+            Op::FreeClosed { unit } if around.is_open(*unit) => {
+                return Err(Error::new(types::Code::Busy, "somebody holds it open"));
+            }
+            Op::FreeClosed { unit } => outcome.orphans.push(*unit),
             // The engine makes updates of them, or answers itself.
             Op::Append { .. } | Op::ListRuns { .. } | Op::Adopt { .. } => {
                 return Err(Error::new(types::Code::NotSupported, "not part of the model"));

@@ -174,7 +174,8 @@ pub(crate) fn claims(checks: &[ReadCheck<'_>], ops: &[Op<'_>], each: &mut dyn Fn
             | Op::PunchDkeysFrom { .. }
             | Op::PunchUnlessOpen { .. }
             | Op::Append { .. }
-            | Op::Adopt { .. } => claim(Part::AllExclusive),
+            | Op::Adopt { .. }
+            | Op::FreeClosed { .. } => claim(Part::AllExclusive),
             Op::List { .. } | Op::Query { .. } | Op::Stat { .. } | Op::ListRuns { .. } => {
                 claim(Part::AllShared)
             }

@@ -560,7 +560,9 @@ fn touch_writes(cont: &Container, op: &Op<'_>) {
             dkey(*unit, &from.to_le_bytes());
         }
         Op::PunchObj { unit, .. } | Op::PunchUnlessOpen { unit } => cont.touch_punched(*unit),
-        Op::Append { unit, .. } | Op::Adopt { unit } => cont.touch_home(*unit),
+        Op::Append { unit, .. } | Op::Adopt { unit } | Op::FreeClosed { unit } => {
+            cont.touch_home(*unit)
+        }
         _ => {}
     }
 }

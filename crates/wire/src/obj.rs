@@ -339,6 +339,9 @@ pub enum Op<'a> {
     /// Keep an object that [`Op::PunchUnlessOpen`] would free with its last open handle
     /// (`NonExist` when it would not be: it is gone).
     Adopt { unit: Unit },
+    /// Punch an object that another one has taken the place of, some seconds later; `Busy`, and no effect, when a client holds
+    /// it open, or may say so yet after a restart.
+    FreeClosed { unit: Unit },
 }
 
 impl Op<'_> {
@@ -360,7 +363,8 @@ impl Op<'_> {
             | Op::PunchUnlessOpen { unit }
             | Op::Append { unit, .. }
             | Op::ListRuns { unit, .. }
-            | Op::Adopt { unit } => unit,
+            | Op::Adopt { unit }
+            | Op::FreeClosed { unit } => unit,
         }
     }
 
@@ -387,7 +391,8 @@ impl Op<'_> {
             | Op::PunchUnlessOpen { unit }
             | Op::Append { unit, .. }
             | Op::ListRuns { unit, .. }
-            | Op::Adopt { unit } => *unit = to,
+            | Op::Adopt { unit }
+            | Op::FreeClosed { unit } => *unit = to,
         }
     }
 
@@ -404,6 +409,7 @@ impl Op<'_> {
                 | Op::PunchUnlessOpen { .. }
                 | Op::Append { .. }
                 | Op::Adopt { .. }
+                | Op::FreeClosed { .. }
         )
     }
 }

@@ -162,6 +162,7 @@ fn ops() -> Vec<(&'static str, Op<'static>)> {
             Op::ListRuns { unit: UNIT, chunk_records: 4096, within: RANGE, count_max: 9 },
         ),
         ("adopt", Op::Adopt { unit: UNIT }),
+        ("free_closed", Op::FreeClosed { unit: UNIT }),
     ]
 }
 
