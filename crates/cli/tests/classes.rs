@@ -139,6 +139,59 @@ fn scripts_written_for_daos_set_classes() {
 }
 
 #[test]
+fn existing_files_get_another_class() {
+    let system = system();
+    let big = harness::noise(1, 24 << 20);
+    std::fs::write(system.path("big"), &big).unwrap();
+    system.ok(&["fs", "mkdir", "-p", &url("d/e")]);
+    system.ok(&["fs", "put", system.path("big").to_str().unwrap(), &url("d/big")]);
+    put(&system, "d/e/one");
+    system.ok(&["fs", "ln", &url("d/e/one"), &url("d/two")]);
+    put(&system, "other");
+    let migrate = |class: &str, at: &str| {
+        let url = url(at);
+        let report = system.json(&["fs", "migrate", "--oclass", class, &url]);
+        for list in ["open", "failed"] {
+            assert_eq!(report[list].as_array().unwrap().len(), 0, "{report}");
+        }
+        (report["migrated"].as_u64().unwrap(), report["had_it"].as_u64().unwrap())
+    };
+    // One of them has two names.
+    assert_eq!(migrate("RP_3G1", "d"), (2, 0));
+    assert_eq!(migrate("RP_3G1", "d"), (0, 2));
+    for (name, class) in [("d/big", "RP_3G1"), ("d/two", "RP_3G1"), ("other", "RP_2G1")] {
+        assert_eq!(class_of(&system, name), class, "{name}");
+    }
+    assert_eq!(migrate("RP_2GX", "d/big"), (1, 0));
+    let back = system.run(&["fs", "cat", &url("d/big")]);
+    assert!(back.status.success() && back.stdout == big, "other bytes");
+    assert_eq!(system.ok(&["fs", "cat", &url("d/two")]), "data");
+    system.ok(&["fs", "check", "azk://tank/home"]);
+
+    system.fails(2, &["S1", "rd_fac"], &["fs", "migrate", "--oclass", "S1", &url("d")]);
+    system.fails(3, &["nothing"], &["fs", "migrate", "--oclass", "RP_3G1", &url("nothing")]);
+    // Only one of the names.
+    let output = system.run(&["fs", "migrate", "--oclass", "RP_2G1", &url("d/e")]);
+    assert_eq!(output.status.code(), Some(1), "{}", all_text(&output));
+    assert!(all_text(&output).contains("1 of the file's 2 names"), "{}", all_text(&output));
+
+    // Killed in the middle of it, it goes on when it is started again.
+    let class = ["fs", "migrate", "--oclass", "RP_2G2", &url("d")];
+    let mut child = system.command(&class).spawn().unwrap();
+    let has_begun = || {
+        let report = system.json(&["cont", "query", "tank", "home"]);
+        report["handles"].as_u64().unwrap() > 0
+    };
+    while child.try_wait().unwrap().is_none() && !has_begun() {}
+    let _ = child.kill();
+    child.wait().unwrap();
+    let (done, before) = migrate("RP_2G2", "d");
+    assert_eq!(done + before, 2);
+    let back = system.run(&["fs", "cat", &url("d/big")]);
+    assert!(back.status.success() && back.stdout == big, "other bytes");
+}
+
+#[test]
 fn a_mount_shows_and_sets_classes() {
     use rustix::fs::{XattrFlags, getxattr, setxattr};
     if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/fuse") {
@@ -166,6 +219,20 @@ fn a_mount_shows_and_sets_classes() {
         assert_eq!(weaker, Err(rustix::io::Errno::INVAL));
         system.ok(&["fs", "reset-attr", &url("d")]);
         assert_eq!(told("d"), "RP_2G1");
+
+        // A program has it open: it keeps its object until then.
+        let held = std::fs::File::options().append(true).open(dir.join("d/f")).unwrap();
+        let migrate = ["fs", "migrate", "--oclass", "RP_2GX", "--json", &url("d")];
+        let output = system.run(&[&migrate[..], &["--wait", "0"]].concat());
+        assert_eq!(output.status.code(), Some(7), "{}", all_text(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["open"], serde_json::json!([url("d/f")]), "{report}");
+        std::io::Write::write_all(&mut &held, b" and more").unwrap();
+        drop(held);
+        let output = system.run(&[&migrate[..], &["--wait", "60"]].concat());
+        assert!(output.status.success(), "{}", all_text(&output));
+        assert_eq!(std::fs::read(dir.join("d/f")).unwrap(), b"data and more");
+        assert_eq!(told("d/f"), "RP_2GX");
     });
     let output = azekura().args(["umount", "--lazy", at]).output().unwrap();
     if let Err(panic) = done {

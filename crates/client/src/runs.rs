@@ -151,7 +151,7 @@ impl ArrayObj {
     }
 
     /// What each shard that may hold something knows of the array's end.
-    pub(crate) async fn stat_shards(&self) -> Result<Vec<(Unit, Tail)>> {
+    pub async fn stat_shards(&self) -> Result<Vec<(Unit, Tail)>> {
         if !self.cont.may_reach_beyond(self.oid)
             && let Some(tail) = self.tail_of_first().await?
         {

@@ -7,6 +7,7 @@ use crate::flags::{Access, MountFlags, OpenFlags, SetAttr, SetTime};
 use crate::fs::Dfs;
 use crate::inode::{FileKind, Inode, S_IFMT, S_ISGID};
 use crate::node::{Location, Obj};
+use crate::sys::TRIES_MAX;
 use types::limits::check_name;
 use types::{Code, Epoch, Error, Oid, Result};
 use wire::obj::Tail;
@@ -152,8 +153,26 @@ impl Dfs {
 
     /// Changes permission bits of an entry; symbolic links are followed.
     pub async fn chmod(&self, parent: &Obj, name: &[u8], mode: u32) -> Result<()> {
-        let obj = self.lookup_rel(parent, name, OpenFlags::PATH).await?;
-        self.setattr(&obj, &SetAttr { mode: Some(mode), ..SetAttr::default() }).await.map(|_| ())
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        self.setattr_named(parent, name, OpenFlags::PATH, &set).await
+    }
+
+    /// Changes attributes of what a name leads to; of what it leads to then when that is replaced in between.
+    async fn setattr_named(
+        &self,
+        parent: &Obj,
+        name: &[u8],
+        flags: OpenFlags,
+        set: &SetAttr,
+    ) -> Result<()> {
+        let mut tries = 0;
+        loop {
+            let obj = self.lookup_rel(parent, name, flags).await?;
+            match self.setattr(&obj, set).await {
+                Err(error) if error.code == Code::NonExist && tries < TRIES_MAX => tries += 1,
+                outcome => return outcome.map(|_| ()),
+            }
+        }
     }
 
     /// Changes owner and group of an entry; `None` leaves one alone. With `follow`, symbolic
@@ -167,8 +186,8 @@ impl Dfs {
         follow: bool,
     ) -> Result<()> {
         let flags = if follow { OpenFlags::PATH } else { OpenFlags::PATH | OpenFlags::NOFOLLOW };
-        let obj = self.lookup_rel(parent, name, flags).await?;
-        self.setattr(&obj, &SetAttr { uid, gid, ..SetAttr::default() }).await.map(|_| ())
+        let set = SetAttr { uid, gid, ..SetAttr::default() };
+        self.setattr_named(parent, name, flags, &set).await
     }
 
     /// Changes attributes of an open object and returns what they are now.
@@ -185,6 +204,10 @@ impl Dfs {
             if !obj.flags.has(OpenFlags::WRITE) {
                 self.check_access(&obj.node.inode(), Access::WRITE)?;
             }
+            let _held = match obj.flags.has(OpenFlags::WRITE) && !obj.flags.has(OpenFlags::PATH) {
+                true => None,
+                false => self.hold_named(&obj.node).await?,
+            };
             self.truncate_node(&obj.node, size, None).await?;
         }
         let inode_too = set.mode.is_some()

@@ -157,6 +157,11 @@ impl Dfs {
                 let mut batch = shared.cont.batch();
                 batch.op(Op::Open { unit: oid.first_unit() });
                 batch.run().await?;
+                // The last of its names may be gone, or lead to another object.
+                if !held && !matches!(shared.fetch_hard(oid).await, Ok(Some(_))) {
+                    shared.cont.release(oid);
+                    return Err(Error::new(Code::NonExist, "the object has no name any more"));
+                }
                 obj.node.add_handle();
             }
             let opened = obj.dup(flags);

@@ -136,14 +136,7 @@ impl Dfs {
     ) -> Result<(Obj, Epoch)> {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
-        let entry = shared.cont.unit_of(at.oid, name)?;
-        let takes_room = class == ObjClass::S1
-            || class.scheme == Scheme::Striped && class.first_part_bytes().is_some();
-        let (hint, is_near) = match takes_room {
-            true => shared.cont.roomy_hint_near(entry).await?,
-            // A striped file is everywhere; it is near with its first group.
-            false => shared.cont.hint_near(entry, class)?,
-        };
+        let (hint, is_near) = self.hint_of_new(at.oid, name, class).await?;
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(at, options)?;
@@ -175,6 +168,24 @@ impl Dfs {
             node.add_handle();
         }
         Ok((Obj::new(node, flags), epoch))
+    }
+
+    /// The hint that puts a file near its entry, and whether it will be there.
+    pub(crate) async fn hint_of_new(
+        &self,
+        dir: Oid,
+        name: &[u8],
+        class: ObjClass,
+    ) -> Result<(u32, bool)> {
+        let cont = &self.shared.cont;
+        let entry = cont.unit_of(dir, name)?;
+        let takes_room = class == ObjClass::S1
+            || class.scheme == Scheme::Striped && class.first_part_bytes().is_some();
+        match takes_room {
+            true => cont.roomy_hint_near(entry).await,
+            // A striped file is everywhere; it is near with its first group.
+            false => cont.hint_near(entry, class),
+        }
     }
 
     /// Chunk of a file made in a directory, bytes.

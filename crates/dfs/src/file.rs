@@ -143,6 +143,10 @@ impl Dfs {
             }
             self.check_access(&file.node.inode(), Access::WRITE)?;
         }
+        let _held = match file.flags.has(OpenFlags::WRITE) && !file.flags.has(OpenFlags::PATH) {
+            true => None,
+            false => self.hold_named(&file.node).await?,
+        };
         self.truncate_node(&file.node, size, None).await
     }
 

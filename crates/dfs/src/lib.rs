@@ -35,6 +35,7 @@ pub mod layout;
 pub mod layout_attr;
 mod link;
 mod lock;
+pub mod migrate;
 mod nameless;
 mod node;
 mod page;

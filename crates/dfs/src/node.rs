@@ -114,6 +114,11 @@ impl Node {
         self.handles.set(self.handles.get() + 1);
     }
 
+    /// True when the servers count a handle of this mount for it.
+    pub fn has_handles(&self) -> bool {
+        self.handles.get() > 0
+    }
+
     /// The file's data.
     pub fn array(&self) -> ArrayObj {
         self.fs.array(&self.inode())

@@ -22,6 +22,8 @@ use types::{Code, Error, Key, ObjClass, Result};
 const CACHED_MAX: usize = 128;
 /// How long a cached directory is used without looking again.
 const LIFETIME: Duration = Duration::from_secs(1);
+/// Times that a path is looked up again because what it named was replaced before it was dealt with.
+pub(crate) const TRIES_MAX: usize = 8;
 
 /// A mount by absolute path.
 pub struct Sys {
@@ -310,7 +312,25 @@ impl Sys {
         {
             return Ok(stat);
         }
-        self.fs.ostat(&self.lookup(path, true).await?).await
+        self.with_named(path, true, async |obj| self.fs.stat_named(obj).await).await
+    }
+
+    /// Looks a path up and does something to what it names; again when that loses its name in between, for another
+    /// object may have it.
+    async fn with_named<T>(
+        &self,
+        path: &[u8],
+        follow: bool,
+        act: impl AsyncFn(&Obj) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let obj = self.lookup(path, follow).await?;
+            match act(&obj).await {
+                Err(error) if error.code == Code::NonExist && tries < TRIES_MAX => tries += 1,
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Attributes; a symbolic link's own.
@@ -331,7 +351,7 @@ impl Sys {
 
     /// Changes attributes; symbolic links are followed if `follow`.
     pub async fn setattr(&self, path: &[u8], set: &SetAttr, follow: bool) -> Result<Stat> {
-        self.fs.setattr(&self.lookup(path, follow).await?, set).await
+        self.with_named(path, follow, async |obj| self.fs.setattr(obj, set).await).await
     }
 
     pub async fn chmod(&self, path: &[u8], mode: u32) -> Result<()> {
@@ -383,22 +403,23 @@ impl Sys {
         mode: XattrMode,
         follow: bool,
     ) -> Result<()> {
-        self.fs.setxattr(&self.lookup(path, follow).await?, name, value, mode).await
+        let set = async |obj: &Obj| self.fs.setxattr(obj, name, value, mode).await;
+        self.with_named(path, follow, set).await
     }
 
     /// The value of an extended attribute.
     pub async fn getxattr(&self, path: &[u8], name: &[u8], follow: bool) -> Result<Vec<u8>> {
-        self.fs.getxattr(&self.lookup(path, follow).await?, name).await
+        self.with_named(path, follow, async |obj| self.fs.getxattr(obj, name).await).await
     }
 
     /// The names of all extended attributes.
     pub async fn listxattr(&self, path: &[u8], follow: bool) -> Result<Vec<Vec<u8>>> {
-        self.fs.listxattr(&self.lookup(path, follow).await?).await
+        self.with_named(path, follow, async |obj| self.fs.listxattr(obj).await).await
     }
 
     /// Removes an extended attribute.
     pub async fn removexattr(&self, path: &[u8], name: &[u8], follow: bool) -> Result<()> {
-        self.fs.removexattr(&self.lookup(path, follow).await?, name).await
+        self.with_named(path, follow, async |obj| self.fs.removexattr(obj, name).await).await
     }
 
     /// The whole content of a file.

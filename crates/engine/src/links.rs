@@ -214,7 +214,8 @@ impl Target {
                     if self.opens.borrow().is_open(&handle(*unit))
                         || self.awaits_openers(batch.pool)
                     {
-                        let text = "a client holds the object open, or may say so yet after a restart";
+                        let text =
+                            "a client holds the object open, or may say so yet after a restart";
                         return Err(Error::new(Code::Busy, text));
                     }
                     plan.orphans.push(OrphanChange::Add(*unit));

@@ -177,8 +177,8 @@ fn change_layout(remote: &Remote, url: &Url, obj: &Obj, change: LayoutChange) ->
     }
     if !obj.is_dir() {
         return Err(Error::inval(format!(
-            "{url} is not a directory; class and chunk size of a file are fixed when it is made: set them on a \
-             directory and copy the file into it (azekura fs cp)"
+            "{url} is not a directory; the class of a file is changed by azekura fs migrate, its chunk size is fixed when \
+             it is made: set it on a directory and copy the file into it (azekura fs cp)"
         )));
     }
     remote.wait(&url.path, remote.dfs().change_layout(obj, change))

@@ -13,6 +13,7 @@ mod edit;
 mod entry;
 mod find;
 mod ls;
+mod migrate;
 pub mod remote;
 mod stat;
 mod stream;
@@ -52,6 +53,7 @@ enum FsVerb {
     Du(usage::DuArgs),
     Df(usage::DfArgs),
     Advise(advise::AdviseArgs),
+    Migrate(migrate::MigrateArgs),
     Find(find::FindArgs),
     GetAttr(attr::GetAttrArgs),
     SetAttr(attr::SetAttrArgs),
@@ -79,6 +81,7 @@ impl FsVerb {
                 | FsVerb::ResetAttr(_)
                 | FsVerb::DelAttr(_)
                 | FsVerb::Check(_)
+                | FsVerb::Migrate(_)
         )
     }
 }
@@ -106,6 +109,7 @@ pub fn run(session: &Session, args: &FsArgs) -> Outcome {
         FsVerb::Du(args) => usage::du(session, args),
         FsVerb::Df(args) => usage::df(session, args),
         FsVerb::Advise(args) => advise::run(session, args),
+        FsVerb::Migrate(args) => migrate::run(session, args),
         FsVerb::Find(args) => find::run(session, args),
         FsVerb::GetAttr(args) => attr::get(session, args),
         FsVerb::SetAttr(args) => attr::set(session, args),

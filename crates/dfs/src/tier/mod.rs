@@ -25,7 +25,7 @@ pub(crate) use notice::Known;
 pub use notice::{Slowdown, TierNotice};
 pub use record::{Stub, TierRecord, Upload};
 
-use crate::entry::reply_kind;
+use crate::entry::{Place, reply_kind};
 use crate::flags::Access;
 use crate::fs::Dfs;
 use crate::inode::FileKind;
@@ -250,12 +250,21 @@ impl Dfs {
             return Ok(None);
         }
         let place = shared.place_of(location.parent, &location.name, &found.inode);
-        let Some(raw) = shared.fetch_xattr(place, &xattr_akey(RECORD)).await? else {
+        self.record_of(place, file.oid()).await
+    }
+
+    async fn record_of(&self, place: Place<'_>, oid: Oid) -> Result<Option<TierRecord>> {
+        let Some(raw) = self.shared.fetch_xattr(place, &xattr_akey(RECORD)).await? else {
             return Ok(None);
         };
         let record = TierRecord::decode(&raw)?;
         // A program that copies attributes has given it to another file.
-        Ok((record.oid == file.oid()).then_some(record))
+        Ok((record.oid == oid).then_some(record))
+    }
+
+    /// True when the file whose inode is at a place has a copy, or one is being made.
+    pub(crate) async fn has_tier_record(&self, place: Place<'_>, oid: Oid) -> Result<bool> {
+        Ok(self.record_of(place, oid).await?.is_some())
     }
 
     /// Notes what is known of the file's copy. Errors: as for extended attributes; `Inval` for another file's record.

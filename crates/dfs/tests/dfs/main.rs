@@ -7,6 +7,7 @@ mod concurrent;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod layouts;
+mod migrate;
 mod posix_rules;
 mod progressive;
 mod shared_use;
