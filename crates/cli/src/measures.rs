@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use types::TargetId;
-use wire::measure::{Measures, Past, Speed, Standing};
+use wire::measure::{Measures, Network, Past, Speed, Standing};
 
 /// What is known of a target.
 #[derive(Serialize)]
@@ -17,6 +17,8 @@ pub struct TargetMeasures {
     free_bytes: Option<u64>,
     /// `null`: not measured yet.
     measures: Option<MeasuresReport>,
+    /// How fast it and other engines reach each other; `null`: not known, and it does not count in the score.
+    network: Option<NetworkReport>,
     /// `free * min((read * 1.02 + write) / 2.01, network)`, KB²/s; `null`: not measured yet.
     score: Option<u64>,
     /// Why there is nothing, where a target gave no answer or could not be measured.
@@ -39,19 +41,45 @@ struct MeasuresReport {
     memory: Speed,
     /// What the devices did before they became slow, KB/s; `null`: they did not.
     past: Option<Past>,
-    /// `null`: not known; it does not count in the score.
-    network_kb_s: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct NetworkReport {
+    /// UTC, of the oldest link.
+    at: String,
+    age_s: u64,
+    /// Engines at the other end.
+    links: u32,
+    /// Of the link in the middle; least and most of all.
+    speed: Speed,
+}
+
+impl NetworkReport {
+    fn of(network: Network) -> NetworkReport {
+        NetworkReport {
+            at: utc(network.at_ns as i64),
+            age_s: age_of(network.at_ns).as_secs(),
+            links: network.link_count,
+            speed: network.speed,
+        }
+    }
+}
+
+/// How long ago that was; clocks of machines differ.
+fn age_of(at_ns: u64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_nanos(at_ns))
 }
 
 impl TargetMeasures {
     pub fn of(target: TargetId, rank: u32, standing: &Standing) -> TargetMeasures {
-        let Standing { free_bytes, measures, .. } = *standing;
+        let Standing { free_bytes, measures, network, .. } = *standing;
         let score_of = |of: Measures| {
             score(Measured {
                 free_kb: free_bytes / 1000,
                 read_kb_s: of.read.kb_s,
                 write_kb_s: of.write.kb_s,
-                network_kb_s: None,
+                network_kb_s: network.map(|network| network.speed.kb_s),
             })
         };
         TargetMeasures {
@@ -59,14 +87,23 @@ impl TargetMeasures {
             rank,
             free_bytes: Some(free_bytes),
             measures: measures.map(MeasuresReport::of),
+            network: network.map(NetworkReport::of),
             score: measures.map(score_of),
             error: None,
         }
     }
 
     pub fn failed(target: TargetId, rank: u32, error: String) -> TargetMeasures {
-        let (free_bytes, measures, score) = (None, None, None);
-        TargetMeasures { target: target.0, rank, free_bytes, measures, score, error: Some(error) }
+        let error = Some(error);
+        TargetMeasures {
+            target: target.0,
+            rank,
+            free_bytes: None,
+            measures: None,
+            network: None,
+            score: None,
+            error,
+        }
     }
 
     /// The target's number.
@@ -82,12 +119,9 @@ impl TargetMeasures {
 
 impl MeasuresReport {
     fn of(measures: Measures) -> MeasuresReport {
-        let at = Duration::from_nanos(measures.at_ns);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         MeasuresReport {
             at: utc(measures.at_ns as i64),
-            // Clocks of machines differ.
-            age_s: now.saturating_sub(at).as_secs(),
+            age_s: age_of(measures.at_ns).as_secs(),
             bytes: measures.bytes,
             is_direct: measures.is_direct,
             read: measures.read,
@@ -96,7 +130,6 @@ impl MeasuresReport {
             random_writes_s: measures.random_writes_s,
             memory: measures.memory,
             past: measures.past,
-            network_kb_s: None,
         }
     }
 }
@@ -124,7 +157,7 @@ pub fn show(all: &[TargetMeasures], out: &mut dyn Write) -> std::io::Result<()> 
         ">4K READS/s",
         ">4K WRITES/s",
         ">MEMORY MB/s",
-        ">NETWORK",
+        ">NETWORK MB/s",
         ">AGE",
         ">SCORE",
     ]);
@@ -137,7 +170,10 @@ pub fn show(all: &[TargetMeasures], out: &mut dyn Write) -> std::io::Result<()> 
                 of.random_reads_s.to_string(),
                 of.random_writes_s.to_string(),
                 mb_s(of.memory),
-                "not known".into(),
+                target.network.as_ref().map_or_else(
+                    || "-".into(),
+                    |of| format!("{}, {} old", mb_s(of.speed), age(of.age_s)),
+                ),
                 age(of.age_s),
                 target.score.map_or_else(|| "-".into(), |score| format!("{:.3e}", score as f64)),
             ],
@@ -171,8 +207,9 @@ pub fn show(all: &[TargetMeasures], out: &mut dyn Write) -> std::io::Result<()> 
             )?;
         }
     }
-    if all.iter().any(|of| of.score.is_some()) {
-        writeln!(out, "\nSpeeds of networks are not measured and do not count in scores.")?;
+    if all.iter().any(|of| of.score.is_some() && of.network.is_none()) {
+        let text = "Where no speed of the network is known (there is no other engine, or no pool over it) it does not count in the score.";
+        writeln!(out, "\n{text}")?;
     }
     Ok(())
 }

@@ -36,7 +36,10 @@ fn what_is_measured_is_kept_shown_and_used() {
         assert_eq!(now["measures"]["bytes"], 16 << 20, "{now}");
     }
     let table = system.ok(&["system", "measure"]);
-    assert!(table.contains("SCORE") && table.contains("networks are not measured"), "{table}");
+    assert!(
+        table.contains("SCORE") && table.contains("no speed of the network is known"),
+        "{table}"
+    );
 
     let made = system.json(&["pool", "create", "tank", "--size", "256MiB", "--placement", "score"]);
     assert_eq!(made["placement"], "score");
@@ -56,4 +59,29 @@ fn what_is_measured_is_kept_shown_and_used() {
     system.fails(2, &["placement"], &["pool", "create", "x", "--size", "1GiB", "--placement", "y"]);
     let plain = system.json(&["pool", "create", "plain", "--size", "256MiB"]);
     assert_eq!((&plain["placement"], weights(&plain)), (&"equal".into(), vec![65_536; 2]));
+}
+
+/// Engines of one machine reach each other, too. What is known is told with its age and its spread, and counts.
+#[test]
+fn links_between_engines_are_probed_and_count() {
+    let system = System::up(2, 1);
+    let none = system.json(&["system", "measure", "--size", "8MiB"]);
+    assert!(none.as_array().unwrap().iter().all(|of| of["network"].is_null()), "{none}");
+    system.ok(&["pool", "create", "tank", "--size", "256MiB"]);
+    let all = system.json(&["system", "measure", "--now", "--size", "8MiB"]);
+    for of in all.as_array().unwrap() {
+        let (network, measures) = (&of["network"], measured(of));
+        assert_eq!(network["links"], 1, "{of}");
+        let part = |name: &str| network["speed"][name].as_u64().unwrap();
+        assert!(0 < part("kb_s_min") && part("kb_s_min") <= part("kb_s"), "{of}");
+        assert!(part("kb_s") <= part("kb_s_max") && network["age_s"].is_u64(), "{of}");
+        let of_device = |name: &str| measures[name]["kb_s"].as_u64().unwrap() as f64;
+        let devices = (of_device("read") * 1.02 + of_device("write")) / 2.01;
+        let free_kb = of["free_bytes"].as_u64().unwrap() as f64 / 1000.0;
+        let score = free_kb * devices.min(part("kb_s") as f64);
+        assert!((of["score"].as_u64().unwrap() as f64 / score - 1.0).abs() < 0.001, "{of}");
+    }
+    assert!(system.ok(&["system", "measure"]).contains("NETWORK MB/s"));
+    let pool = system.json(&["pool", "query", "tank", "--verbose"]);
+    assert!(pool["measures"].as_array().unwrap().iter().all(|of| of["network"].is_object()));
 }

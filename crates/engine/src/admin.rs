@@ -28,6 +28,10 @@ async fn take_room(responder: &Responder, bytes: usize) -> Result<()> {
 impl Target {
     /// Serves requests that are neither batches nor parts of a transaction's first phase.
     pub(crate) async fn serve_admin(self: Rc<Self>, is_admin: bool, incoming: Incoming) {
+        let is_probe = matches!(wire::decode::<Request<'_>>(&incoming.body), Ok(Request::Probe));
+        if is_admin && is_probe {
+            return self.serve_probe(incoming).await;
+        }
         let (asked, responder) = (&incoming.body, &incoming.responder);
         let body = match self.clone().admin_body(is_admin, asked, responder).await {
             Ok(body) => body,
@@ -132,6 +136,7 @@ impl Target {
             | Request::Orders(_)
             | Request::Member(_)
             | Request::Cell(_)
+            | Request::Probe
             | Request::Lock(_) => Err(Error::new(Code::Proto, "not an administrative request")),
         }
     }
@@ -152,6 +157,7 @@ impl Target {
             streams: ctx.streams.stat(),
             catching_up: ctx.joining.stat(),
             measures: self.store.measures().await,
+            network: self.links.network(),
         })
     }
 
@@ -173,7 +179,11 @@ impl Target {
                 Some(pool) => self.shard(pool).await?.shard.stat().used_bytes(),
                 None => 0,
             };
-            let standing = Some(Standing { used_bytes, ..self.stand(ask).await? });
+            if ask.is_some_and(|ask| !ask.once || self.links.network().is_none()) {
+                self.probe_links().await;
+            }
+            let network = self.links.network();
+            let standing = Some(Standing { used_bytes, network, ..self.stand(ask).await? });
             return Ok(AdminReply { standing, ..AdminReply::default() });
         }
         let made = match op {

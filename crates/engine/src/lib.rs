@@ -31,6 +31,7 @@ mod give_way;
 mod group;
 mod home;
 mod leftovers;
+mod link_speed;
 mod links;
 mod locks;
 mod measure;

@@ -1,5 +1,6 @@
 //! Connections from one target (or the control thread) to other targets and engines.
 
+use crate::link_speed::Links;
 use env::Env;
 use futures_util::lock::Mutex;
 use std::cell::{Cell, RefCell};
@@ -28,6 +29,8 @@ pub struct Peers {
     /// One dial of a service at a time: a target ends our connection when another comes.
     dialing: RefCell<HashMap<Service, Rc<Mutex<()>>>>,
     next_request: Cell<u64>,
+    /// How fast others are reached, where that is looked after.
+    links: Option<Rc<Links>>,
 }
 
 impl Peers {
@@ -42,6 +45,20 @@ impl Peers {
             conns: RefCell::new(HashMap::default()),
             dialing: RefCell::new(HashMap::default()),
             next_request: Cell::new(1),
+            links: None,
+        }
+    }
+
+    /// The same, which tells how fast links are by what goes over them.
+    pub fn watching(self, links: &Rc<Links>) -> Peers {
+        Peers { links: Some(links.clone()), ..self }
+    }
+
+    /// Notes a transfer that began then and is over now.
+    fn note(&self, engine: &EngineInfo, bytes: u64, begun: Duration) {
+        if let Some(links) = &self.links {
+            let taken = self.env.now().saturating_sub(begun);
+            links.note(engine.rank, bytes, taken, self.env.wall_ns());
         }
     }
 
@@ -116,7 +133,10 @@ impl Peers {
     ) -> Result<Answer> {
         let service = Service::Target(target);
         let conn = self.conn(engine, service).await?;
-        self.call(&conn, Kind::Request, body, bulk_out).await
+        let begun = self.env.now();
+        let answer = self.call(&conn, Kind::Request, body, bulk_out).await?;
+        self.note(engine, bulk_out.iter().map(|part| part.len() as u64).sum(), begun);
+        Ok(answer)
     }
 
     /// The same, with room for the bulk of the answer.
@@ -130,7 +150,11 @@ impl Peers {
     ) -> Result<Answer> {
         let conn = self.conn(engine, Service::Target(target)).await?;
         let call = self.new_call(Kind::Request, body, bulk_out, ANSWER_TIME_MAX);
-        conn.call(Call { bulk_in, ..call }).await
+        let begun = self.env.now();
+        let answer = conn.call(Call { bulk_in, ..call }).await?;
+        let sent: usize = bulk_out.iter().map(|part| part.len()).sum();
+        self.note(engine, (sent + answer.bulk_bytes) as u64, begun);
+        Ok(answer)
     }
 
     /// Which start of an engine answers; `None` when none does.

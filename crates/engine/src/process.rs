@@ -503,6 +503,8 @@ impl TargetStart {
         if let Some(habit) = self.habit {
             let watched = std::rc::Rc::downgrade(&target);
             env.spawn(Target::watch_devices(env.clone(), watched, habit));
+            let watched = std::rc::Rc::downgrade(&target);
+            env.spawn(Target::watch_links(env.clone(), watched, habit.every));
         }
         while let Some(order) = orders.next().await {
             match order {

@@ -14,6 +14,7 @@ use crate::cell_audit::Audited;
 use crate::damage::Mending;
 use crate::figures::{OpCounts, RequestCounts};
 use crate::follow::Followed;
+use crate::link_speed::Links;
 use crate::locks::Locks;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
@@ -224,6 +225,8 @@ pub struct Target {
     pub(crate) peers: Peers,
     /// The same for streams of orders, which no request holds up.
     pub(crate) streaming: Peers,
+    /// How fast other engines are reached.
+    pub(crate) links: Rc<Links>,
     /// Parts in doubt whose coordinators are being asked, and decisions that participants are being told.
     pub(crate) resolving: RefCell<HashSet<TxId>>,
     /// Transactions this target coordinates right now, by its own ids.
@@ -293,11 +296,13 @@ impl Target {
             }
         }
         let measures = Cell::new(store.measures().await);
+        let links = Rc::new(Links::default());
         // A target without shards has had no clients.
         let locks = Locks::new(env.now(), !shards.is_empty());
         let target = Rc::new(Target {
-            peers: Peers::new(env.clone(), host.clone(), token.clone()),
-            streaming: Peers::new(env.clone(), host, token),
+            peers: Peers::new(env.clone(), host.clone(), token.clone()).watching(&links),
+            streaming: Peers::new(env.clone(), host, token).watching(&links),
+            links,
             resolving: RefCell::default(),
             started: env.now(),
             id,

@@ -114,7 +114,8 @@ impl Prey {
             | Request::Admin { .. }
             | Request::Orders(_)
             | Request::Member(_)
-            | Request::Cell(_) => return Ok(None),
+            | Request::Cell(_)
+            | Request::Probe => return Ok(None),
         }
         Ok(Some(wire::encode(&request)))
     }

@@ -56,7 +56,7 @@ impl Store {
         for place in self.data_places() {
             free_bytes += place.room().await?.free_bytes;
         }
-        Ok(Standing { free_bytes, measures: self.measures().await, used_bytes: 0 })
+        Ok(Standing { free_bytes, measures: self.measures().await, ..Standing::default() })
     }
 
     /// What was measured last; `None` when nothing was, or it cannot be read.

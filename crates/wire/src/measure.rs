@@ -54,6 +54,17 @@ pub struct MeasureAsk {
     pub once: bool,
 }
 
+/// How fast a target and other engines reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Network {
+    /// When the oldest of what counts here was measured, nanoseconds since 1970.
+    pub at_ns: u64,
+    /// Engines at the other end.
+    pub link_count: u32,
+    /// Of the link in the middle, both ways together; least and most of all of them.
+    pub speed: Speed,
+}
+
 /// How a target stands: answer to [`crate::obj::AdminOp::Measure`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Standing {
@@ -63,4 +74,6 @@ pub struct Standing {
     pub measures: Option<Measures>,
     /// What the pool that was named has there, index and data, bytes; 0 when none was.
     pub used_bytes: u64,
+    /// `None`: there is no other engine, or none was reached yet.
+    pub network: Option<Network>,
 }

@@ -592,6 +592,8 @@ pub enum Request<'a> {
     Cell(#[serde(borrow)] crate::cell::CellRequest<'a>),
     /// What of a pool's data is in this engine's memory. The reply is a [`crate::cache::CacheStat`].
     CacheStat { pool: PoolId },
+    /// From a target to another, to learn how fast it is reached: what comes with it goes back.
+    Probe,
 }
 
 impl Request<'_> {
@@ -605,6 +607,7 @@ impl Request<'_> {
             | Request::Admin { .. }
             | Request::Orders(_)
             | Request::Member(_)
+            | Request::Probe
             | Request::Cell(_) => true,
             Request::Batch(_)
             | Request::Commit { .. }

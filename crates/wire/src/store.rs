@@ -1,6 +1,6 @@
 //! What a target tells of its store: devices, log, aggregation. For operators.
 
-use crate::measure::{Measures, Standing};
+use crate::measure::{Measures, Network, Standing};
 use serde::{Deserialize, Serialize};
 use types::{Histogram, TargetId};
 
@@ -19,6 +19,8 @@ pub struct StoreStat {
     pub catching_up: Option<CatchUpStat>,
     /// What was measured of the target's data devices.
     pub measures: Option<Measures>,
+    /// How fast other engines are reached from it.
+    pub network: Option<Network>,
 }
 
 impl StoreStat {
@@ -26,7 +28,7 @@ impl StoreStat {
     pub fn standing(&self) -> Standing {
         let data = self.devices.iter().filter(|device| device.role != DeviceRole::Scm);
         let free_bytes = data.map(|device| device.free_bytes).sum();
-        Standing { free_bytes, measures: self.measures, used_bytes: 0 }
+        Standing { free_bytes, measures: self.measures, used_bytes: 0, network: self.network }
     }
 }
 

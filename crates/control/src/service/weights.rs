@@ -54,12 +54,16 @@ pub(super) async fn weigh(
         let advice = "mend that, leave those targets out, or use placement 'equal'";
         return Err(failure(&format!("placement '{rule}'"), &failures, advice));
     }
-    let (mut worth, mut used) = (Vec::with_capacity(replies.len()), 0);
+    let mut standings = Vec::with_capacity(replies.len());
     for (target, reply) in replies {
-        let standing = reply.standing.ok_or_else(unsaid)?;
-        used += standing.used_bytes;
-        worth.push((target, worth_of(rule, durability, &standing)));
+        standings.push((target, reply.standing.ok_or_else(unsaid)?));
     }
+    let used: u64 = standings.iter().map(|(_, standing)| standing.used_bytes).sum();
+    let usual = usual_network(&standings);
+    let of = |(target, standing): &(TargetId, Standing)| {
+        (*target, worth_of(rule, durability, standing, usual))
+    };
+    let worth: Vec<(TargetId, u64)> = standings.iter().map(of).collect();
     if worth.iter().all(|(_, worth)| *worth == 0) {
         let text = format!("placement '{rule}': no target has free room that counts");
         return Err(Error::new(Code::NoSpace, text));
@@ -88,8 +92,28 @@ pub(super) fn next_epoch(pool: &PoolDf) -> Result<u8> {
     })
 }
 
-/// What a target is worth.
-fn worth_of(rule: PlacementRule, durability: Durability, standing: &Standing) -> u64 {
+/// The speed of the network to the target in the middle, KB/s.
+fn usual_network(standings: &[(TargetId, Standing)]) -> Option<u64> {
+    let known = standings.iter().filter_map(|(_, standing)| standing.network);
+    let mut known: Vec<u64> = known.map(|network| network.speed.kb_s).collect();
+    known.sort_unstable();
+    known.get(known.len() / 2).copied()
+}
+
+/// The speed of the network to a target, KB/s. Links are measured shortly, and what differs from the usual by less than half is
+/// noise more often than not: shares are not to follow it.
+fn network_of(standing: &Standing, usual: Option<u64>) -> Option<u64> {
+    let (own, usual) = (standing.network.map(|network| network.speed.kb_s), usual?);
+    Some(own.filter(|own| own.saturating_mul(2) < usual).unwrap_or(usual))
+}
+
+/// What a target is worth, where the network to the target in the middle is as fast as `usual`.
+fn worth_of(
+    rule: PlacementRule,
+    durability: Durability,
+    standing: &Standing,
+    usual: Option<u64>,
+) -> u64 {
     let is_memory = durability == Durability::Memory;
     // What a pool in memory takes of a target's device is nothing, and of memory the same of all.
     let free_bytes = standing.free_bytes.saturating_add(standing.used_bytes);
@@ -99,5 +123,6 @@ fn worth_of(rule: PlacementRule, durability: Durability, standing: &Standing) ->
         true => (measures.memory, measures.memory),
         false => (measures.read, measures.write),
     };
-    score(Measured { free_kb, read_kb_s: read.kb_s, write_kb_s: write.kb_s, network_kb_s: None })
+    let network_kb_s = network_of(standing, usual);
+    score(Measured { free_kb, read_kb_s: read.kb_s, write_kb_s: write.kb_s, network_kb_s })
 }

@@ -216,7 +216,7 @@ fn weights_epochs_and_who_is_drained_outlive_the_catalog() {
     let stands = |target: u32, kb_s: u64| {
         let measures =
             Some(Measures { read: speed(kb_s), write: speed(kb_s), ..Measures::default() });
-        let standing = Standing { free_bytes: 1 << 33, measures, used_bytes: 0 };
+        let standing = Standing { free_bytes: 1 << 33, measures, ..Standing::default() };
         system.targets.standings.borrow_mut().insert(TargetId(target), standing);
     };
     (0..6).for_each(|target| stands(target, 1000));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Code, Durability, PlacementRule, Rank, TargetId};
 use wire::control::{ControlReply, ControlRequest as R, PoolInfo, Reweighed, Subject};
-use wire::measure::{MeasureAsk, Measures, Past, Speed, Standing};
+use wire::measure::{MeasureAsk, Measures, Network, Past, Speed, Standing};
 
 fn wanted(name: &str, placement: PlacementRule, durability: Durability, targets: &[u32]) -> R {
     R::PoolCreate {
@@ -32,7 +32,7 @@ fn weights(pool: &PoolInfo) -> Vec<u32> {
 
 fn give_room(system: &System, free: &[u64]) {
     for (id, &free_bytes) in (0..).zip(free) {
-        let standing = Standing { free_bytes, measures: None, used_bytes: 0 };
+        let standing = Standing { free_bytes, ..Standing::default() };
         system.targets.standings.borrow_mut().insert(TargetId(id), standing);
     }
 }
@@ -114,7 +114,7 @@ fn reweigh(system: &System, is_trial: bool) -> Reweighed {
 fn stands(system: &System, target: u32, free_bytes: u64, used_bytes: u64, kb_s: u64) {
     let speed = Speed { kb_s, kb_s_min: kb_s, kb_s_max: kb_s };
     let measures = Some(Measures { read: speed, write: speed, ..Measures::default() });
-    let standing = Standing { free_bytes, measures, used_bytes };
+    let standing = Standing { free_bytes, measures, used_bytes, network: None };
     system.targets.standings.borrow_mut().insert(TargetId(target), standing);
 }
 
@@ -224,6 +224,32 @@ fn shares_follow_by_themselves_where_a_pool_says_so() {
     stands(&system, 1, GIB, 0, 300);
     block_on(system.service.follow_worth(Duration::ZERO, &*system.targets)).unwrap();
     assert_eq!(pool_now(&system).map.placements.len(), 2);
+}
+
+/// A fast device behind a slow link is worth what the link lets through.
+#[test]
+fn links_count_in_scores() {
+    let system = System::new(2);
+    (0..4).for_each(|id| stands(&system, id, GIB, 0, 1000));
+    made(&system, wanted("tank", PlacementRule::Score, Durability::Wal, &[]));
+    for (target, kb_s) in [(0, 250), (1, 5000)] {
+        let speed = Speed { kb_s, kb_s_min: kb_s, kb_s_max: kb_s };
+        let mut standings = system.targets.standings.borrow_mut();
+        let standing = standings.get_mut(&TargetId(target)).unwrap();
+        standing.network = Some(Network { at_ns: 1, link_count: 1, speed });
+    }
+    let then: Vec<u32> = reweigh(&system, true).shares.iter().map(|share| share.then).collect();
+    assert!(then[1] == then[2] && then[2] == then[3], "{then:?}");
+    // (1000 * 1.02 + 1000) / 2.01 of the others' devices.
+    assert!((then[1] as f64 / then[0] as f64 - 1004.97 / 250.0).abs() < 0.01, "{then:?}");
+    // About the same is the same: links slower than devices, and no share follows their noise.
+    for (target, kb_s) in [(0, 450), (1, 520), (2, 400), (3, 610)] {
+        let speed = Speed { kb_s, kb_s_min: kb_s, kb_s_max: kb_s };
+        let mut standings = system.targets.standings.borrow_mut();
+        let standing = standings.get_mut(&TargetId(target)).unwrap();
+        standing.network = Some(Network { at_ns: 1, link_count: 1, speed });
+    }
+    assert!(!reweigh(&system, true).is_news);
 }
 
 /// How a target stands whose devices have become slow, or are well again.

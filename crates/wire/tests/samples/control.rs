@@ -242,7 +242,12 @@ fn replies(visitor: &mut impl Visitor) {
     let measures = Some(super::obj::measures());
     reply(
         "standing",
-        Standing(wire::measure::Standing { free_bytes: 16, measures, used_bytes: 17 }),
+        Standing(wire::measure::Standing {
+            free_bytes: 16,
+            measures,
+            used_bytes: 17,
+            network: Some(super::obj::network()),
+        }),
     );
     let shares = vec![TargetShare { target: TargetId(8), now: 65_536, then: 19 }];
     reply("reweighed", Reweighed(wire::control::Reweighed { is_news: true, shares }));

@@ -11,7 +11,7 @@ use wire::cell::{CellAsk, CellRequest, NamedPart, Stripe, StripeList, StripeOf};
 use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
-use wire::measure::{MeasureAsk, Measures, Past, Speed, Standing};
+use wire::measure::{MeasureAsk, Measures, Network, Past, Speed, Standing};
 use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
@@ -219,6 +219,7 @@ fn requests(visitor: &mut impl Visitor) {
     request("store_stat", Request::StoreStat { pool: POOL });
     request("pool_map", Request::PoolMap { pool: POOL });
     request("verify", Request::Verify(batch(vec![])));
+    request("probe", Request::Probe);
     request("cache_stat", Request::CacheStat { pool: POOL });
     request("scrub_stat", Request::ScrubStat { pool: POOL });
     request("scrub", Request::Scrub { pool: POOL });
@@ -399,13 +400,23 @@ fn admin(visitor: &mut impl Visitor) {
         under_way: true,
         incarnation: 79,
         is_unsure: true,
-        standing: Some(Standing { free_bytes: 80, measures: Some(measures()), used_bytes: 81 }),
+        standing: Some(Standing {
+            free_bytes: 80,
+            measures: Some(measures()),
+            used_bytes: 81,
+            network: Some(network()),
+        }),
     };
     visitor.message("admin_reply", Reply::Ok(reply));
 }
 
 pub fn measure_ask() -> MeasureAsk {
     MeasureAsk { bytes: 1 << 30, step_ms_max: 2000, once: true }
+}
+
+pub fn network() -> Network {
+    let speed = Speed { kb_s: 1_250_000, kb_s_min: 9, kb_s_max: 2_500_000 };
+    Network { at_ns: 1 << 61, link_count: 7, speed }
 }
 
 pub fn measures() -> Measures {
@@ -596,5 +607,6 @@ fn store_stat() -> StoreStat {
             keys_mended: 21,
         }),
         measures: Some(measures()),
+        network: Some(network()),
     }
 }
