@@ -171,7 +171,7 @@ impl Target {
     }
 
     /// Bytes of a cell that a target, which may be this one, has.
-    async fn get_cell(
+    pub(crate) async fn get_cell(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         from: TargetId,

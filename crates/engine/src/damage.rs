@@ -62,6 +62,11 @@ impl Mending {
     pub fn mended_count(&self) -> u64 {
         self.mended_count.get()
     }
+
+    /// So many more were put right.
+    pub fn count(&self, mended: u64) {
+        self.mended_count.set(self.mended_count.get() + mended);
+    }
 }
 
 impl Target {

@@ -43,6 +43,7 @@ mod office;
 mod openers;
 mod opens;
 mod owners;
+mod parity;
 mod peers;
 pub mod process;
 mod reply;

@@ -4,6 +4,8 @@
 //! at the rate the pool wants, and only while the target has nothing better to do; or at once and
 //! as fast as it goes when an operator asks. It goes on after a restart where it was.
 //!
+//! At the end of a pass parity is compared with data ([`crate::parity`]).
+//!
 //! A block is called damaged when it differs twice in a row. From then on readers are refused
 //! what touches it until it is overwritten; see [`vos::PoolShard::mark_bad`].
 
@@ -55,6 +57,11 @@ impl Scrubber {
     /// See [`wire::scrub::HealShare`], percent.
     pub fn heal_share(&self) -> u8 {
         self.settings.get().heal_share.0
+    }
+
+    /// True while an operator waits for the pass.
+    pub fn is_hurried(&self) -> bool {
+        self.hurried.get() || self.stopped.get()
     }
 
     pub fn set(&self, settings: Scrub) {
@@ -373,6 +380,24 @@ impl Target {
                 Ok(())
             }
             Ok(None) => {
+                let rate = ctx.scrubber.settings.get().rate.0;
+                let pace = async |bytes| self.scrub_pace(ctx, rate, bytes).await;
+                match self.compare_parity(ctx, pace).await {
+                    Ok(compared) if compared.stripes > 0 => {
+                        ctx.mending.count(compared.mended);
+                        tracing::info!(
+                            target_id = %self.id, pool = %ctx.shard.pool(),
+                            "parity of {} stripes was compared with their data; cells put right: {}",
+                            compared.stripes, compared.mended
+                        );
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.code == Code::Closed => return Err(error),
+                    // What is named or kept elsewhere now is compared in the next pass.
+                    Err(error) => {
+                        tracing::warn!(target_id = %self.id, pool = %ctx.shard.pool(), "comparing parity: {error}");
+                    }
+                }
                 while ctx.scrubber.is_looking.get() && !ctx.scrubber.stopped.get() {
                     self.env.sleep(LOOK_PAUSE).await;
                 }

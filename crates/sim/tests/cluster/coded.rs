@@ -512,3 +512,80 @@ fn listings_go_on_behind_cells() {
         assert_eq!(listed, made);
     });
 }
+
+/// A cell that is whole and is another one's: no checksum tells, and who restores what is lost would get nonsense from it.
+#[test]
+fn the_scrubber_compares_parity_with_data() {
+    for (class, data, wrong) in [("EC_2P1G1", 2, 2), ("EC_2P2G1", 2, 1), ("EC_4P2G1", 4, 5)] {
+        let cluster = cluster(1, 6, 60);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let array = array(&cont, class, 9);
+            let (unit, dkey) = (array.oid.first_unit(), 1u64.to_le_bytes());
+            let (_, parity) = array.oid.cells().unwrap();
+            let cell_bytes = 65_536u32;
+            let stripe = Stripe { first: 0, version: coined(1), cell_bytes };
+            let bytes = data * cell_bytes as usize;
+            let known: Vec<u8> = (0..bytes).map(|i| types::hash::mix2(3, i as u64) as u8).collect();
+            let keep = async |cell: usize, bytes: &[u8]| {
+                let akey = cell_akey(b"", &stripe);
+                let recxs = vec![Recx { index: 0, count: cell_bytes.into() }];
+                let value = UpdateValue::Array { record_bytes: 1, recxs };
+                let iods = vec![UpdateIod { akey: &akey, cond: Cond::NONE, value }];
+                let mut batch = cont.batch();
+                let unit = cell_unit(unit, cell);
+                batch.op_of_unit(Op::Update { unit, dkey: &dkey, cond: Cond::NONE, iods });
+                batch.bulk_out(bytes);
+                batch.run().await.unwrap();
+            };
+            let garbage = vec![0xa5; cell_bytes as usize];
+            for (cell, bytes) in known.chunks(cell_bytes as usize).enumerate() {
+                keep(cell, bytes).await;
+            }
+            for cell in data..data + parity as usize {
+                keep(cell, &garbage).await;
+            }
+            let map_version = members::newest_map(&client).await.unwrap().version;
+            let (count, stripes) = (bytes as u64, vec![stripe]);
+            let value = UpdateValue::Coded { record_bytes: 1, count, map_version, stripes };
+            let iods = vec![UpdateIod { akey: b"", cond: Cond::NONE, value }];
+            let mut batch = cont.batch();
+            batch.op_of_unit(Op::Update { unit, dkey: &dkey, cond: Cond::NONE, iods });
+            batch.run().await.unwrap();
+
+            let pool = cont.pool();
+            // So many cells were put right by a pass, in all.
+            let scrub = async || {
+                let passes = pool.scrub().await.unwrap();
+                loop {
+                    rest(&client, 1).await;
+                    let stats = pool.scrub_stat().await.unwrap();
+                    let stats: Vec<_> = stats.into_iter().map(|(_, stat)| stat.unwrap()).collect();
+                    let mut of_targets = stats.iter().zip(&passes);
+                    if of_targets.all(|(stat, (_, pass))| stat.passes >= pass.unwrap()) {
+                        break stats.iter().map(|stat| stat.mended_count).sum::<u64>();
+                    }
+                }
+            };
+            assert_eq!(scrub().await, parity as u64, "{class}: parity follows data");
+            let mut cell = known.get(wrong * cell_bytes as usize..).unwrap_or_default().to_vec();
+            cell.resize(cell_bytes as usize, 0x5a);
+            cell[77] ^= 1;
+            keep(wrong, &cell).await;
+            assert_eq!(scrub().await, parity as u64 + 1, "{class}: one cell of {}", data + 1);
+            assert_eq!(scrub().await, parity as u64 + 1, "{class}: all is right");
+            // Whoever is lost now, the rest tells what was there.
+            for engine in 1..6 {
+                cluster.kill_engine(engine);
+                rest(&client, 8).await;
+                let mut found = vec![0; bytes];
+                array.read(&[Recx { index: 0, count }], &mut [&mut found]).await.unwrap();
+                assert!(found == known, "{class} without engine {engine}");
+                cluster.start_engine(engine).await.unwrap();
+                assert_eq!(members::await_whole(&client).await.unwrap(), None);
+            }
+        });
+    }
+}
