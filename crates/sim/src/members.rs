@@ -14,27 +14,35 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// The newest map of the pool `p`.
 pub async fn newest_map(client: &Client) -> Result<Rc<PoolMap>> {
-    let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await?;
-    Ok(pool.map())
+    newest_map_of(client, &Name::Label("p".into())).await
 }
 
-/// The answer of a target to one request of somebody who is not known to it.
+/// The newest map of a pool.
+pub async fn newest_map_of(client: &Client, pool: &Name) -> Result<Rc<PoolMap>> {
+    Ok(client.pool_open(pool, OpenMode::ReadWrite).await?.map())
+}
+
+/// The answer of a target to one request of somebody who is not known to it, but knows the secret that `client` knows.
 pub async fn ask(
     client: &Client,
     map: &PoolMap,
     target: TargetId,
     request: &Request<'_>,
 ) -> Result<Vec<u8>> {
-    let name = map.engine_of(target).and_then(|engine| engine.tcp.strip_prefix("sim:"));
-    let name = name.ok_or_else(|| Error::inval("the target's engine is not a simulated one"))?;
+    let engine = map.engine_of(target);
+    let engine =
+        engine.ok_or_else(|| Error::inval(format!("target {target} is not in the map")))?;
+    let address = match engine.tcp.strip_prefix("sim:") {
+        Some(name) => transport::Address::Sim(name.to_string()),
+        None => transport::Address::Tcp(engine.tcp.clone()),
+    };
     let dial = transport::Dial {
         client: types::ClientId(client.env().random_u64()),
         service: wire::hello::Service::Target(target),
-        token: b"",
+        token: &client.options().system.token,
         job: "",
         timeout: Duration::from_secs(600),
     };
-    let address = transport::Address::Sim(name.to_string());
     let conn = transport::connect(client.env(), &address, &dial).await?;
     let call = transport::Call {
         kind: wire::Kind::Request,
@@ -67,7 +75,7 @@ async fn digest(
 
 /// What is wrong when the members of some group of an object do not all hold the same.
 pub async fn difference(client: &Client, cont: &Container, oid: Oid) -> Result<Option<String>> {
-    let map = newest_map(client).await?;
+    let map = newest_map_of(client, &cont.pool().name()).await?;
     let layout = placement::layout(oid, &map)?;
     for group in 0..layout.group_count() {
         let unit = oid.unit(group as u32);
@@ -84,7 +92,7 @@ pub async fn difference(client: &Client, cont: &Container, oid: Oid) -> Result<O
 
 /// What is wrong when a target holds something of an object that it is no member of.
 pub async fn leftover(client: &Client, cont: &Container, oid: Oid) -> Result<Option<String>> {
-    let map = newest_map(client).await?;
+    let map = newest_map_of(client, &cont.pool().name()).await?;
     let layout = placement::layout(oid, &map)?;
     // The digest of nothing: no object has this number.
     let none = Oid { lo: u64::MAX, ..oid };
