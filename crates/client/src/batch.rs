@@ -213,14 +213,19 @@ impl<'a> Batch<'a> {
             };
             match outcome {
                 Err(error) if self.map_version() == route.map_version => {
-                    // A target that does not hold what it held may be out of the newest map.
-                    if error.code != Code::Unreach || has_asked {
+                    // A target that does not hold what it held may be out of the newest map. Where others have that, too, it will
+                    // be as soon as the control service has heard of it.
+                    let others_have_it = self.may_wait(&attempt);
+                    if error.code != Code::Unreach || has_asked && !others_have_it {
                         return Err(error);
                     }
                     has_asked = true;
                     self.cont.pool().0.state.refresh_briefly(self.cont.client()).await;
                     if self.map_version() == route.map_version {
-                        return Err(error);
+                        if !others_have_it {
+                            return Err(error);
+                        }
+                        self.cont.client().env().sleep(LEADER_PAUSE).await;
                     }
                 }
                 Err(error) if matches!(error.code, Code::Stale | Code::Unreach) => {

@@ -157,16 +157,20 @@ impl Container {
     /// A placement hint that puts the first group of an object of `class` where `unit` is: on all members of its
     /// group, in their order. Whether that is so, too; else only the leaders are the same.
     pub fn hint_near(&self, unit: Unit, class: ObjClass) -> Result<(u32, bool)> {
-        let leader = self.target_of(unit)?;
         let is_alone = class.scheme.members() == 1;
         if unit.object.is_alone() {
-            return Ok((self.hint_for(leader), is_alone));
+            return Ok((self.hint_for(self.target_of(unit)?), is_alone));
         }
         // Where they were placed: they stay together whoever stands in for whom.
         let layout = self.layout(unit.object)?;
         let members = SmallVec::from_slice(layout.placed(unit.group as usize));
         let beside = if is_alone { None } else { self.0.pool.0.state.hint_beside(&members, class) };
-        Ok((beside.unwrap_or_else(|| self.hint_for(leader)), beside.is_some()))
+        if let Some(hint) = beside {
+            return Ok((hint, true));
+        }
+        // Where nobody leads at the moment one that did will: what comes waits for that.
+        let leader = self.target_of(unit).or_else(|error| members.first().copied().ok_or(error))?;
+        Ok((self.hint_for(leader), false))
     }
 
     /// The same for an object of which all that takes room will be there: elsewhere when that target
@@ -179,6 +183,12 @@ impl Container {
         let preferred = self.target_of(unit)?;
         let chosen = self.0.pool.roomy_target(preferred).await;
         Ok((self.hint_for(chosen), chosen == preferred))
+    }
+
+    /// True when all changes of both units go to the same targets at the moment, so that one request may carry what is to happen to
+    /// them at once. While a pool gives targets their share, units that were placed together may be apart for a while.
+    pub fn are_together(&self, a: Unit, b: Unit) -> Result<bool> {
+        Ok(self.group_of(a, true)? == self.group_of(b, true)?)
     }
 
     /// Progressive arrays that are known to reach beyond their first part.

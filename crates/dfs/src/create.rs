@@ -14,6 +14,7 @@ use crate::node::{Location, Obj};
 use crate::walk::{Step, WalkHow};
 use crate::xattr::{is_bulk, xattr_iod};
 use client::Batch;
+use std::cell::Cell;
 use types::limits::{PATH_BYTES_MAX, SYMLINK_DEPTH_MAX, check_name};
 use types::{Code, Epoch, Error, Key, ObjClass, Oid, Result, Scheme};
 use wire::obj::{Cond, Op};
@@ -136,30 +137,36 @@ impl Dfs {
     ) -> Result<(Obj, Epoch)> {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
-        let (hint, is_near) = self.hint_of_new(at.oid, name, class).await?;
+        let (hint, _) = self.hint_of_new(at.oid, name, class).await?;
+        let entry = shared.cont.unit_of(at.oid, name)?;
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(at, options)?;
         let attributes = self.inherit(at, mode, &mut inode).await?;
         let raw = inode.encode(b"");
         let opens = !flags.has(OpenFlags::PATH);
-        // Handles are registered on one target in one request with nothing on others.
-        let opens_first = opens && !is_near;
-        if opens_first {
-            let mut batch = shared.cont.batch();
-            batch.op(Op::Open { unit: oid.first_unit() });
-            batch.run().await?;
-        }
+        // Handles are registered on one target in one request with nothing on others. What is near may be
+        // so no more by the time the request arrives: it is refused then, and looked at again.
+        let opened_before = Cell::new(false);
         let made = retry(shared, async || {
+            let must_open = opens && !opened_before.get();
+            let first = oid.first_unit();
+            let opens_here = must_open && shared.cont.are_together(entry, first).unwrap_or(false);
+            if must_open && !opens_here {
+                let mut batch = shared.cont.batch();
+                batch.op(Op::Open { unit: first });
+                batch.run().await?;
+                opened_before.set(true);
+            }
             let mut batch = shared.cont.batch();
             insert_with(&mut batch, at.oid, name, &raw, &attributes);
-            if opens && !opens_first {
-                batch.op(Op::Open { unit: oid.first_unit() });
+            if opens_here {
+                batch.op(Op::Open { unit: first });
             }
             Ok(batch.run().await?.epoch)
         })
         .await;
-        if made.is_err() && opens_first {
+        if made.is_err() && opened_before.get() {
             shared.cont.release(oid);
         }
         let epoch = made?;

@@ -353,7 +353,11 @@ impl Target {
             return Err(Error::inval("a transaction over several targets cannot fetch bulk data"));
         }
         if !plan.after.opens.is_empty() {
-            return Err(Error::inval("a transaction over several targets cannot open handles"));
+            // Whoever asks for it thought that it is all on one target, as it was a while ago.
+            return Err(Error::new(
+                Code::TxRestart,
+                "a transaction over several targets cannot open handles: open them before",
+            ));
         }
         self.linger(std::mem::take(&mut plan.after.linger));
         let epoch_min = self.tick(ctx);

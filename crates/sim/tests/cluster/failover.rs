@@ -2,12 +2,12 @@
 //! handles, locks, snapshots.
 
 use client::{ArrayObj, Client, Code, Container, KvObj, LockAsk, LockKind, LockMode, LockRange};
-use sim::{Cluster, ClusterSpec, seeds};
+use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
-use types::{ContLayout, Durability, ObjType, Oid};
+use types::{ContLayout, Durability, Error, ObjType, Oid};
 use wire::control::{Name, OpenMode, SnapName};
 use wire::map::TargetState;
-use wire::obj::{Cond, Op, Recx};
+use wire::obj::{AdminOp, AdminReply, Cond, Op, Recx, Request};
 
 async fn open(client: &Client) -> Container {
     let pool = client.pool_open(&Name::Label("p".into()), OpenMode::ReadWrite).await.unwrap();
@@ -89,6 +89,47 @@ fn what_is_open_outlives_its_name_and_its_leader() {
             while read().await {
                 a.client().env().sleep(Duration::from_secs(1)).await;
             }
+        });
+    }
+}
+
+/// An engine that came back with a wiped store refused what it did not hold any more before the control service had heard of it, and
+/// clients gave that to their callers as an error, though others had all of it.
+#[test]
+fn who_asks_a_leader_without_its_store_waits_for_the_next_one() {
+    for seed in seeds(4) {
+        with_two(seed, async |cluster, a, _b| {
+            let map = a.pool().map();
+            let class = "RP_2G1".parse().unwrap();
+            let objects = (0..).map(|number| {
+                let oid = a.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
+                (oid, a.layout(oid).unwrap().leader(0, &map).unwrap())
+            });
+            // The engine that holds the catalog stays.
+            let rank = |target| map.target(target).unwrap().rank.0 as usize;
+            let (oid, leader) = objects.into_iter().find(|(_, led)| rank(*led) != 0).unwrap();
+            let kv = KvObj { object: a.object(oid) };
+            kv.put(None, Cond::NONE, b"key", b"value").await.unwrap();
+            let held = map.target(leader).unwrap().incarnation;
+            let serve = async |incarnation: u64| {
+                let op = AdminOp::ServeShard { pool: map.pool, incarnation };
+                let request = Request::Admin { term: 0, op };
+                let answer = members::ask(a.client(), &map, leader, &request).await.unwrap();
+                wire::decode::<Result<AdminReply, Error>>(&answer).unwrap().unwrap();
+            };
+            // Another one is meant than what is there: as if its store had been exchanged.
+            serve(held + 1).await;
+            let asked = async {
+                let found = kv.get(None, b"key").await;
+                assert_eq!(found.unwrap().unwrap(), b"value", "seed {seed}");
+                kv.put(None, Cond::NONE, b"key", b"other").await.unwrap();
+            };
+            let killed = async {
+                a.client().env().sleep(Duration::from_secs(1)).await;
+                cluster.kill_engine(rank(leader));
+            };
+            futures_util::future::join(asked, killed).await;
+            assert_eq!(kv.get(None, b"key").await.unwrap().unwrap(), b"other", "seed {seed}");
         });
     }
 }

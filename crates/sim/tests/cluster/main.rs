@@ -16,6 +16,7 @@ mod locks;
 mod members;
 mod mending;
 mod mutated;
+mod names;
 mod objects;
 mod patience;
 mod progressive;
