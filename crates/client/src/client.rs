@@ -20,7 +20,9 @@ use wire::Kind;
 use wire::control::{
     ControlReply, ControlRequest, EngineState, Name, OpenMode, PoolInfo, SystemInfo,
 };
+use wire::event::Events;
 use wire::hello::Service;
+use wire::job::TargetJobs;
 use wire::map::{EngineInfo, PoolMap};
 
 /// How long an operation may take when nobody says anything.
@@ -50,11 +52,11 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Defaults for a system: job from `SLURM_JOB_ID`, patience from `AZEKURA_PATIENCE`, else 60 s.
+    /// Defaults for a system: job as [`types::job::name`] finds it in the environment, patience from `AZEKURA_PATIENCE`, else 60 s.
     pub fn new(system: SystemAddress) -> ConnectOptions {
         ConnectOptions {
             system,
-            job: std::env::var("SLURM_JOB_ID").unwrap_or_default(),
+            job: types::job::name(&|variable| std::env::var(variable).ok()),
             timeout: Patience::from_env().map_or(TIMEOUT_DEFAULT, Patience::limit),
             tcp_only: false,
             codes_stripes: true,
@@ -299,6 +301,39 @@ impl Client {
     /// without it. One try.
     pub async fn engine_stop(&self, engine: &EngineInfo, with_all: bool) -> Result<()> {
         self.ask_engine(engine, &ControlRequest::EngineStop { with_all }).await.map(|_| ())
+    }
+
+    /// What jobs, and with `with_clients` also clients, do at a target of an engine. One try.
+    ///
+    /// Errors: `NoPerm` for clients that ask for clients; `NonExist`, `TimedOut`, those of reaching the engine.
+    pub async fn engine_jobs(
+        &self,
+        engine: &EngineInfo,
+        target: TargetId,
+        with_clients: bool,
+    ) -> Result<TargetJobs> {
+        let request = ControlRequest::EngineJobs { target, with_clients };
+        match self.ask_engine(engine, &request).await? {
+            ControlReply::Jobs(jobs) => Ok(jobs),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What an engine has noticed: events with numbers after `after`, of a time from `since_ns` on, the oldest first; as many as
+    /// fit into one answer. One try.
+    ///
+    /// Errors: `NoPerm` without the secret of administrators, and those of reaching the engine.
+    pub async fn engine_events(
+        &self,
+        engine: &EngineInfo,
+        after: u64,
+        since_ns: u64,
+    ) -> Result<Events> {
+        let request = ControlRequest::EngineEvents { after, since_ns };
+        match self.ask_engine(engine, &request).await? {
+            ControlReply::Events(events) => Ok(events),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Asks one engine itself. One try.

@@ -43,4 +43,4 @@ pub use records::{
     TargetDf, TimesDf,
 };
 pub use recover::{Recovered, newest, recover};
-pub use service::{Service, SessionId, Targets};
+pub use service::{Service, SessionId, Targets, Teller};

@@ -5,6 +5,7 @@ use crate::tokens::not_for_clients;
 use std::rc::Rc;
 use transport::{Incoming, Responder};
 use types::{Code, Error, PoolId, Result, Unit};
+use wire::event::{EventCode, Happened};
 use wire::map::PoolMap;
 use wire::measure::Standing;
 use wire::obj::{AdminOp, AdminReply, ObjectList, Request};
@@ -243,8 +244,11 @@ impl Target {
         {
             return Err(error.clone());
         }
-        tracing::error!("{}", self.not_what_was_made(pool));
-        self.failed.borrow_mut().insert(pool, self.not_what_was_made(pool));
+        let error = self.not_what_was_made(pool);
+        tracing::error!("{error}");
+        let happened = Happened::new(EventCode::TargetUnserved, error.to_string());
+        self.events.tell(happened.of_target(self.id).of_pool(pool));
+        self.failed.borrow_mut().insert(pool, error);
         if let Some(ctx) = known {
             self.shards.borrow_mut().remove(&pool);
             self.replaced.borrow_mut().insert(pool, ctx.shard.incarnation());

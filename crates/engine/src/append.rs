@@ -8,6 +8,7 @@
 use crate::admission::{Slot, Staged, at_clients_pace};
 use crate::batch::Ask;
 use crate::follow::as_order_origin;
+use crate::jobs::wait;
 use crate::opens::Handle;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
@@ -146,7 +147,8 @@ impl Target {
     async fn enter(&self, ask: &Ask, bytes: u64) -> Result<Option<Slot>> {
         let Some(gate) = ask.ctx.admission.writers.for_bulk(bytes) else { return Ok(None) };
         let left = ask.deadline.saturating_sub(self.env.now());
-        gate.enter(&ask.caller.job, bytes, left, ask.responder.abandoned()).await.map(Some)
+        let entered = gate.enter(&ask.caller.job, bytes, left, ask.responder.abandoned());
+        wait(&self.env, &ask.waited, entered).await.map(Some)
     }
 
     async fn run_append(
@@ -179,7 +181,7 @@ impl Target {
         let handle: Handle = (batch.pool, batch.cont, append.unit);
         let turn = self.appends.borrow_mut().entry(handle).or_default().clone();
         let outcome = {
-            let _turn = turn.lock().await;
+            let _turn = wait(&self.env, &ask.waited, turn.lock()).await;
             self.append_in_turn(ask, &batch, append, &data).await
         };
         // The table and this: nobody else waits for a turn.
@@ -239,7 +241,7 @@ impl Target {
             let (pool, cont, at) = (batch.pool, batch.cont, batch.at);
             let translated = Batch { pool, cont, at, checks: Vec::new(), ops, sums };
             loop {
-                self.wait_for_decisions(ctx, &ask.header, &translated).await?;
+                self.wait_for_decisions(ask, &translated).await?;
                 if ctx.shard.is_resident(batch.cont, &[], &batch.ops) {
                     break;
                 }

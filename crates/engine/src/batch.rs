@@ -10,9 +10,11 @@ use crate::client_cells::names_for;
 use crate::figures::Begun;
 use crate::follow::as_order_origin;
 use crate::group::Group;
+use crate::jobs::{Answered, wait};
 use crate::links::Plan;
 use crate::streams::{Bulk, Sent};
 use crate::target::{Session, Target, TargetPool};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
@@ -40,6 +42,8 @@ pub(crate) struct Ask {
     pub deadline: Duration,
     /// For its figures.
     pub begun: Begun,
+    /// Time in which it could not go on because of others.
+    pub waited: Cell<Duration>,
 }
 
 impl Ask {
@@ -78,7 +82,8 @@ impl Target {
         let now = self.env.now();
         let deadline = now + patience(&header);
         let begun = Begun::new(&batch, now, bulk.remaining() as u64);
-        let ask = Ask { caller: caller.clone(), header, ctx, responder, deadline, begun };
+        let (caller, waited) = (caller.clone(), Cell::default());
+        let ask = Ask { caller, header, ctx, responder, deadline, begun, waited };
         match Append::of(&batch) {
             Ok(None) => {}
             Ok(Some(append)) => return self.receive_append(ask, body, append, bulk).await,
@@ -184,7 +189,8 @@ impl Target {
             // The client goes on without credit: its connection waits with it.
             let left = ask.deadline.saturating_sub(self.env.now());
             let abandoned = ask.responder.abandoned();
-            slot = Some(gate.enter(&ask.caller.job, bytes, left, abandoned).await?);
+            let entered = gate.enter(&ask.caller.job, bytes, left, abandoned);
+            slot = Some(wait(&self.env, &ask.waited, entered).await?);
         }
         let receive = self.receive_payload(&ask.ctx, batch, bulk);
         let payload = at_clients_pace(&self.env, &mut slot, receive).await?;
@@ -223,8 +229,11 @@ impl Target {
     }
 
     async fn let_in_and_run(self: &Rc<Self>, ask: &Ask, batch: &Batch<'_>, data: Data) -> Outcome {
-        if !ask.ctx.is_memory() && !ask.responder.room_for_answer(list_bytes_max(batch)).await {
-            return Err(Error::bare(Code::Canceled));
+        if !ask.ctx.is_memory() {
+            let room = ask.responder.room_for_answer(list_bytes_max(batch));
+            if !wait(&self.env, &ask.waited, room).await {
+                return Err(Error::bare(Code::Canceled));
+            }
         }
         let bytes = match &data {
             Data::There(bulk) => bulk.remaining() as u64,
@@ -235,7 +244,8 @@ impl Target {
         if let Some(gate) = ask.ctx.admission.writers.for_bulk(bytes) {
             let left = ask.deadline.saturating_sub(self.env.now());
             let abandoned = ask.responder.abandoned();
-            slot = Some(gate.enter(&ask.caller.job, bytes, left, abandoned).await?);
+            let entered = gate.enter(&ask.caller.job, bytes, left, abandoned);
+            slot = Some(wait(&self.env, &ask.waited, entered).await?);
             // The world may have changed meanwhile.
             check_map(&ask.header, &ask.ctx)?;
         }
@@ -261,9 +271,13 @@ impl Target {
         read: Option<&Batch<'_>>,
         outcome: Outcome,
     ) {
-        let (ctx, begun) = (ask.ctx.clone(), ask.begun);
-        let sent_bytes = self.answer_batch(ask, read, outcome).await;
-        ctx.ops.count(begun, self.env.now(), sent_bytes);
+        let (ctx, begun, caller) = (ask.ctx.clone(), ask.begun, ask.caller.clone());
+        let waited = Cell::new(ask.waited.get());
+        let out_bytes = self.answer_batch(ask, read, outcome, &waited).await;
+        let at = self.env.now();
+        let time = ctx.ops.count(begun, at, out_bytes);
+        let (waited, in_bytes) = (waited.get(), begun.in_bytes());
+        caller.count(&Answered { at, time, waited, in_bytes, out_bytes });
     }
 
     /// Answers. Bulk that is read goes out when it is let in, unless the batch writes: that
@@ -274,6 +288,7 @@ impl Target {
         ask: Ask,
         read: Option<&Batch<'_>>,
         outcome: Outcome,
+        waited: &Cell<Duration>,
     ) -> Option<u64> {
         let writes = read.is_none();
         let Ask { caller, header, ctx, mut responder, deadline, .. } = ask;
@@ -301,15 +316,15 @@ impl Target {
                 return self.answer_failure(responder, version, error).await;
             }
             // Before the slot: whoever has one waits for devices and clients only.
-            if !responder.room_for_answer(bytes as usize).await {
+            if !wait(&self.env, waited, responder.room_for_answer(bytes as usize)).await {
                 return None;
             }
         }
         let mut slot = None;
         if let Some(gate) = ctx.admission.readers.for_bulk(bytes).filter(|_| !writes) {
             let left = deadline.saturating_sub(self.env.now());
-            let entered = gate.enter(&caller.job, bytes, left, responder.abandoned()).await;
-            match entered {
+            let entered = gate.enter(&caller.job, bytes, left, responder.abandoned());
+            match wait(&self.env, waited, entered).await {
                 Ok(entered) if !responder.is_abandoned() => slot = Some(entered),
                 // Nobody would take it.
                 Ok(_) => return None,
@@ -360,7 +375,7 @@ impl Target {
         mut payload: Payload,
         slot: Option<Slot>,
     ) -> Outcome {
-        let Ask { caller, header, ctx, .. } = ask;
+        let Ask { caller, ctx, .. } = ask;
         let bulk_bytes = payload.bulk_bytes();
         let goes_on = bulk_bytes > 0 && self.has_followers_with_room(ctx, batch)?;
         if goes_on {
@@ -373,7 +388,7 @@ impl Target {
             slot.finish();
         }
         self.ready_to_name(ctx, batch).await?;
-        self.wait_for_decisions(ctx, header, batch).await?;
+        self.wait_for_decisions(ask, batch).await?;
         // From here to `apply` no await: what is in memory stays, and what is checked still holds
         // when it takes effect.
         self.may_take_effect(ask, batch)?;
@@ -510,13 +525,9 @@ impl Target {
 
     /// Waits until all that the batch touches is in memory, and no prepared transaction holds a
     /// key of it.
-    pub(crate) async fn wait_for_decisions(
-        &self,
-        ctx: &Rc<TargetPool>,
-        header: &Header,
-        batch: &Batch<'_>,
-    ) -> Result<()> {
-        let deadline = self.env.now() + patience(header);
+    pub(crate) async fn wait_for_decisions(&self, ask: &Ask, batch: &Batch<'_>) -> Result<()> {
+        let ctx = &ask.ctx;
+        let deadline = self.env.now() + patience(&ask.header);
         loop {
             ctx.shard.ready_at(batch.cont, batch.at, &batch.checks, &batch.ops).await?;
             if !ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
@@ -532,7 +543,7 @@ impl Target {
             let (sender, decided) = futures_channel::oneshot::channel();
             ctx.parked.borrow_mut().push(sender);
             // Woken or not, the loop looks again.
-            let _ = self.env.timeout(left, decided).await;
+            let _ = wait(&self.env, &ask.waited, self.env.timeout(left, decided)).await;
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::batch::check_map;
 use crate::client_cells::names_stripes;
 use crate::follow::as_order_origin;
 use crate::group::Group;
+use crate::jobs::Answered;
 use crate::streams::Sent;
 use crate::target::{Session, Target, TargetPool};
 use futures_util::future::join_all;
@@ -37,6 +38,7 @@ impl Target {
     /// Takes a whole transaction off a connection and coordinates it.
     pub(crate) async fn receive_commit(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
         let Incoming { header, body, mut bulk, responder } = incoming;
+        let (begun, in_bytes) = (self.env.now(), bulk.remaining() as u64);
         let mut data = vec![0; bulk.remaining()];
         if let Err(error) = bulk.read_into(&mut data).await {
             return self.answer_error(responder, 0, error).await;
@@ -44,11 +46,13 @@ impl Target {
         drop(bulk);
         let (target, caller) = (self.clone(), caller.clone());
         self.spawn_counted(async move {
-            let answer = match target.commit_once(&caller, &header, &body, &data).await {
-                Ok(answer) => answer,
-                Err(error) => wire::encode(&Err::<(), Error>(error)),
-            };
+            let outcome = target.commit_once(&caller, &header, &body, &data).await;
+            let out_bytes = outcome.is_ok().then_some(0);
+            let answer = outcome.unwrap_or_else(|error| wire::encode(&Err::<(), Error>(error)));
             target.send(responder, 0, &answer, &[]).await;
+            let at = target.env.now();
+            let (time, waited) = (at.saturating_sub(begun), Duration::ZERO);
+            caller.count(&Answered { at, time, waited, in_bytes, out_bytes });
         });
     }
 

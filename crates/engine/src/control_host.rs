@@ -5,6 +5,7 @@ use crate::catalog_config::CatalogKind;
 use crate::catalog_copy::Copy;
 use crate::catalog_disk::CatalogDisk;
 use crate::config::EngineConfig;
+use crate::events::Book;
 use crate::home::Home;
 use crate::office::{Role, Seat};
 use crate::owners::Owners;
@@ -27,6 +28,7 @@ use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest, EngineState, JoinInfo};
 use wire::hello::{HelloReply, Service as WireService};
+use wire::job::TargetJobs;
 use wire::map::EngineInfo;
 use wire::obj::{AdminOp, AdminReply, Request};
 
@@ -37,6 +39,8 @@ const ALONE_AFTER: Duration = Duration::from_secs(3);
 /// How long an engine that stops waits until others know.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(5);
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
+/// How long a target may take to tell who does what.
+const JOBS_TIME_MAX: Duration = Duration::from_secs(4);
 /// How long the control service waits before it asks again about an order that is under way.
 const ORDER_PAUSE: Duration = Duration::from_millis(20);
 /// Pauses before an engine's targets are told again what they hold: the first, and where doubling ends.
@@ -58,6 +62,8 @@ pub(crate) struct ControlHost {
     /// The targets can be given orders.
     pub(crate) is_introduced: Cell<bool>,
     pub(crate) peers: Peers,
+    /// What this engine has noticed.
+    pub(crate) events: Rc<Book>,
     join: JoinInfo,
     pub(crate) rank: Cell<Rank>,
     targets: RefCell<Vec<TargetId>>,
@@ -93,6 +99,7 @@ impl ControlHost {
         info: EngineInfo,
         token: Vec<u8>,
         ledger: Arc<Ledger>,
+        events: Rc<Book>,
     ) -> Result<Rc<ControlHost>> {
         let mut election = None;
         let home = Home::load(env.sim_node().is_none().then_some(config.dir.as_path()))?;
@@ -109,12 +116,13 @@ impl ControlHost {
             let catalog = open_catalog(env, config)?;
             control::check_open(&catalog).await?;
             control::check_system(&catalog, home.system()).await?;
-            Role::Holder(Rc::new(service_on(env, Box::new(catalog))))
+            Role::Holder(Rc::new(held_service(env, Box::new(catalog), &events)))
         };
         let target_count = config.targets.len() as u32;
         let incarnation = env.random_u64();
         let host = Rc::new(ControlHost {
             peers: Peers::new(env.clone(), info.host.clone(), token),
+            events,
             incarnation,
             env: env.clone(),
             role: RefCell::new(role),
@@ -250,6 +258,22 @@ impl ControlHost {
             && let Err(error) = service.save_times().await
         {
             tracing::warn!("writing the times of containers to the catalog: {error}");
+        }
+    }
+
+    /// Who does what at a target of this engine.
+    ///
+    /// Errors: `NonExist` when it is not here, `TimedOut` when its thread does not answer.
+    pub(crate) async fn jobs_at(&self, target: TargetId, with_clients: bool) -> Result<TargetJobs> {
+        let inbox = self.inbox_of(target).ok_or_else(|| {
+            Error::new(Code::NonExist, format!("target {target} is not on this engine"))
+        })?;
+        let gone = || Error::new(Code::Closed, format!("target {target} cannot be served"));
+        let (sender, told) = oneshot::channel();
+        inbox.unbounded_send(Order::Jobs(with_clients, sender)).map_err(|_| gone())?;
+        match self.env.timeout(JOBS_TIME_MAX, told).await {
+            Some(told) => told.map_err(|_| gone()),
+            None => Err(Error::new(Code::TimedOut, format!("target {target} does not answer"))),
         }
     }
 
@@ -475,6 +499,14 @@ fn open_catalog(env: &Env, config: &EngineConfig) -> Result<EmbeddedCatalog> {
 pub(crate) fn service_on(env: &Env, catalog: Box<dyn Catalog>) -> Service {
     let (wall, random) = (env.clone(), env.clone());
     Service::new(catalog, Rc::new(move || wall.wall_ns()), Rc::new(move || random.random_u64()))
+}
+
+/// The control service itself: what it changes is noted.
+pub(crate) fn held_service(env: &Env, catalog: Box<dyn Catalog>, events: &Rc<Book>) -> Service {
+    let service = service_on(env, catalog);
+    let events = events.clone();
+    service.tell_to(Rc::new(move |happened| events.note(happened)));
+    service
 }
 
 /// Stands for election as the one that writes the catalog in etcd.

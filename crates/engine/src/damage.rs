@@ -17,6 +17,7 @@ use std::time::Duration;
 use types::{Code, ContId, Error, Result, TargetId, Unit};
 use vos::{Holder, Segments};
 use wire::cell::of_cell_akey;
+use wire::event::{EventCode, Happened};
 use wire::member::MemberAsk;
 use wire::obj::{Batch, Cond, Op};
 
@@ -109,6 +110,15 @@ impl Target {
         match &outcome {
             Ok(()) => {
                 mending.mended_count.set(mending.mended_count.get() + 1);
+                let what = format!(
+                    "target {}: damaged data of object {object} (key {dkey}) were put right from other members of its group",
+                    self.id
+                );
+                self.events.tell(
+                    Happened::new(EventCode::DamageMended, what)
+                        .of_target(self.id)
+                        .of_pool(ctx.shard.pool()),
+                );
                 tracing::warn!(
                     target_id = %self.id, %cont, oid = %object, group, %dkey,
                     "damaged data were put right from other members of the group"

@@ -10,6 +10,7 @@ use types::{Histogram, PoolId};
 use vos::IndexStat;
 use wire::admission::AdmissionStat;
 use wire::cache::CacheStat;
+use wire::job::JobFigures;
 use wire::obj::{Batch, Op, PoolShardStat, RequestKind};
 use wire::scrub::ScrubStat;
 use wire::store::{AggregationStat, DeviceStat, LogStat};
@@ -20,6 +21,9 @@ pub(crate) const OP_KINDS: [&str; 9] =
 /// Kinds of requests, in the order of [`request_index`].
 pub(crate) const REQUEST_KINDS: [&str; 8] =
     ["batch", "commit", "prepare", "lock", "orders", "other", "member", "cell"];
+
+/// Jobs of a target in its figures.
+const JOBS_MAX: usize = 64;
 
 fn op_index(batch: &Batch<'_>) -> usize {
     match batch.ops.first() {
@@ -96,6 +100,11 @@ impl Begun {
     pub fn new(batch: &Batch<'_>, at: Duration, in_bytes: u64) -> Begun {
         Begun { op: op_index(batch), at, in_bytes }
     }
+
+    /// Bulk bytes that came with it.
+    pub fn in_bytes(self) -> u64 {
+        self.in_bytes
+    }
 }
 
 /// Operations of a pool at a target, by kind.
@@ -103,16 +112,18 @@ impl Begun {
 pub(crate) struct OpCounts(RefCell<[OpFigures; OP_KINDS.len()]>);
 
 impl OpCounts {
-    /// Counts a batch that is over; `out_bytes`: of an answer that is no error.
-    pub fn count(&self, begun: Begun, now: Duration, out_bytes: Option<u64>) {
+    /// Counts a batch that is over; `out_bytes`: of an answer that is no error. Returns how long it took.
+    pub fn count(&self, begun: Begun, now: Duration, out_bytes: Option<u64>) -> Duration {
         let mut all = self.0.borrow_mut();
         let figures = &mut all[begun.op];
-        figures.latency_us.record(now.saturating_sub(begun.at).as_micros() as u64);
+        let time = now.saturating_sub(begun.at);
+        figures.latency_us.record(time.as_micros() as u64);
         figures.in_bytes += begun.in_bytes;
         match out_bytes {
             Some(bytes) => figures.out_bytes += bytes,
             None => figures.failed += 1,
         }
+        time
     }
 }
 
@@ -128,6 +139,8 @@ pub(crate) struct TargetFigures {
     pub pools: Vec<PoolFigures>,
     /// Pools whose part here cannot be served.
     pub unserved: Vec<PoolId>,
+    /// What jobs have done, those with most operations first.
+    pub jobs: Vec<JobFigures>,
 }
 
 /// What a target tells of a pool.
@@ -173,7 +186,11 @@ impl Target {
         let mut pools: Vec<PoolFigures> =
             shards.iter().map(|(pool, ctx)| PoolFigures::of(*pool, ctx)).collect();
         pools.sort_unstable_by_key(|figures| figures.pool);
+        let mut jobs = self.told_jobs(false).jobs;
+        jobs.sort_unstable_by(|a, b| (b.op_count, &a.job).cmp(&(a.op_count, &b.job)));
+        jobs.truncate(JOBS_MAX);
         TargetFigures {
+            jobs,
             requests: self.requests.get(),
             in_progress: self.in_progress_count() as u64,
             clients: self.client_count() as u64,

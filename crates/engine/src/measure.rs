@@ -13,6 +13,7 @@ use futures_channel::oneshot;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Error, Result, TargetId};
+use wire::event::{EventCode, Happened};
 use wire::measure::{MeasureAsk, Measures, Standing};
 
 /// When an engine measures by itself: what starts with it has begun by then.
@@ -59,17 +60,28 @@ impl Target {
             measures.read.kb_s / 1000,
             measures.write.kb_s / 1000
         );
-        match measures.past {
-            Some(past) if !was_slow => tracing::error!(
-                "target {}: its devices have become slow: they read {} and wrote {} MB/s before; look at them, and drain the target \
-                 ('azekura pool drain') if they stay so",
-                self.id,
-                past.read / 1000,
-                past.write / 1000
-            ),
-            None if was_slow => tracing::warn!("target {}: its devices are as fast again", self.id),
-            _ => {}
-        }
+        let (read, write) = (measures.read.kb_s / 1000, measures.write.kb_s / 1000);
+        let happened = match (measures.past, was_slow) {
+            (Some(past), false) => {
+                let what = format!(
+                    "target {}: its devices have become slow: they read {read} and write {write} MB/s, and did {} and {} MB/s before",
+                    self.id,
+                    past.read / 1000,
+                    past.write / 1000
+                );
+                tracing::error!(
+                    "{what}; look at them, and drain the target ('azekura pool drain') if they stay so"
+                );
+                Happened::new(EventCode::DeviceSlow, what)
+            }
+            (None, true) => {
+                let what = format!("target {}: its devices are as fast again", self.id);
+                tracing::warn!("{what}");
+                Happened::new(EventCode::DeviceRecovered, what)
+            }
+            (Some(_), true) | (None, false) => return Ok(()),
+        };
+        self.events.tell(happened.of_target(self.id));
         Ok(())
     }
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 use types::TargetId;
 use types::metrics::{Family, seconds};
 use wire::admission::{GateStat, JobStat};
+use wire::event::EventCode;
+use wire::job::JobFigures;
 use wire::store::{DeviceRole, LogStat};
 
 /// A target that says nothing for so long is left out.
@@ -27,6 +29,8 @@ pub(crate) struct EngineFigures {
     pub is_etcd_away: bool,
     pub message_bytes: u64,
     pub message_bytes_max: u64,
+    /// How often each happened.
+    pub events: Vec<(EventCode, u64)>,
 }
 
 impl ControlHost {
@@ -38,6 +42,7 @@ impl ControlHost {
             is_etcd_away: self.away.borrow().is_some(),
             message_bytes: state.message_bytes,
             message_bytes_max: state.message_bytes_max,
+            events: self.events.counts(),
         }
     }
 }
@@ -95,6 +100,12 @@ fn text(engine: &EngineFigures, targets: &[(TargetId, Option<TargetFigures>)]) -
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     Family::new(out, "azekura_engine_info", "gauge", "The engine's version.")
         .sample("", &version, 1);
+    let help = "Events of the engine, by code.";
+    let mut events = Family::new(out, "azekura_events_total", "counter", help);
+    for (code, count) in &engine.events {
+        let severity = code.severity().to_string();
+        events.sample("", &[("code", code.name()), ("severity", &severity)], count);
+    }
     let mut answers =
         Family::new(out, "azekura_target_answers", "gauge", "1: the target has told its figures.");
     for (id, figures) in targets {
@@ -106,6 +117,7 @@ fn text(engine: &EngineFigures, targets: &[(TargetId, Option<TargetFigures>)]) -
         .filter_map(|(id, figures)| Some((vec![id.0.to_string()], figures.as_ref()?)))
         .collect();
     of_targets(out, &targets);
+    of_jobs(out, &targets);
     let pools: Vec<Labelled<'_, PoolFigures>> = targets
         .iter()
         .flat_map(|(id, target)| target.pools.iter().map(|pool| (named(id, pool.pool), pool)))
@@ -194,6 +206,45 @@ fn of_targets(out: &mut String, all: &[Labelled<'_, TargetFigures>]) {
             ),
             ("azekura_device_free_bytes", "gauge", "What is free there.", |device| {
                 Some(device.free_bytes as f64)
+            }),
+        ],
+    );
+}
+
+fn of_jobs(out: &mut String, targets: &[Labelled<'_, TargetFigures>]) {
+    let jobs: Vec<Labelled<'_, JobFigures>> = targets
+        .iter()
+        .flat_map(|(id, target)| target.jobs.iter().map(|job| (named(id, &job.job), job)))
+        .collect();
+    families(
+        out,
+        // `job` is a name of Prometheus's own.
+        &["target", "application"],
+        &jobs,
+        &[
+            ("azekura_job_clients", "gauge", "Connected clients of a job.", |job| {
+                Some(job.client_count as f64)
+            }),
+            ("azekura_job_operations_total", "counter", "Its operations.", |job| {
+                Some(job.op_count as f64)
+            }),
+            ("azekura_job_operations_failed_total", "counter", "Of these, failed.", |job| {
+                Some(job.failed_count as f64)
+            }),
+            ("azekura_job_received_bytes_total", "counter", "Data that came with them.", |job| {
+                Some(job.in_bytes as f64)
+            }),
+            ("azekura_job_sent_bytes_total", "counter", "Data of their answers.", |job| {
+                Some(job.out_bytes as f64)
+            }),
+            ("azekura_job_operation_seconds_total", "counter", "Time they took.", |job| {
+                Some(seconds(job.time_us))
+            }),
+            ("azekura_job_queued_total", "counter", "Of these, had to wait for others.", |job| {
+                Some(job.waits_us.count as f64)
+            }),
+            ("azekura_job_queued_seconds_total", "counter", "Time they waited.", |job| {
+                Some(seconds(job.waits_us.sum))
             }),
         ],
     );
@@ -432,9 +483,12 @@ mod tests {
             is_etcd_away: false,
             message_bytes: 1,
             message_bytes_max: 2,
+            events: vec![(EventCode::EngineDown, 3)],
         };
         let text = text(&engine, &[(TargetId(7), None)]);
         assert!(text.contains("azekura_target_answers{target=\"7\"} 0\n"), "{text}");
+        let event = "azekura_events_total{code=\"engine-down\",severity=\"error\"} 3\n";
+        assert!(text.contains(event), "{text}");
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         names.map(|line| line.split(' ').next().unwrap().to_string()).collect()
     }
@@ -458,6 +512,28 @@ mod tests {
         assert!(asked.len() > 15, "{asked:?}");
         let missing: Vec<&String> = asked.difference(&names).collect();
         assert!(missing.is_empty(), "no such metrics: {missing:?}");
+    }
+
+    /// Codes are in the table of events with their severity and what to do, each once, and nothing else is.
+    #[test]
+    fn every_event_is_documented_and_no_other() {
+        let text = include_str!("../../../docs/monitor.md");
+        let (_, table) = text.split_once("## Events\n").expect("a chapter on events");
+        let (table, _) = table.split_once("\n## ").unwrap_or((table, ""));
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+        let documented: Vec<&str> = rows.collect();
+        let wanted = EventCode::ALL.iter().map(|code| {
+            let to_do = code.to_do().replace('|', "\\|");
+            (code.name(), format!("` | {} | ", code.severity()), format!(" | {to_do} |"))
+        });
+        for (name, severity, to_do) in wanted {
+            let of_code = |row: &&&str| row.strip_prefix(name).is_some_and(|r| r.starts_with('`'));
+            let rows: Vec<&&str> = documented.iter().filter(of_code).collect();
+            assert_eq!(rows.len(), 1, "{name} is documented {} times", rows.len());
+            assert!(rows[0][name.len()..].starts_with(&severity), "{name}: not '{severity}'");
+            assert!(rows[0].ends_with(&to_do), "{name}: does not end with '{to_do}'");
+        }
+        assert_eq!(documented.len(), EventCode::ALL.len(), "{documented:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! connection upstream for each of its callers, so they end together there, too. An engine that is
 //! asked as the holder and is not passes nothing on, so that nothing goes in circles.
 
-use crate::control_host::{ControlHost, is_passing, service_on};
+use crate::control_host::{ControlHost, held_service, is_passing};
 use crate::tokens::not_for_clients;
 use control::{ElectionNews, Service, SessionId};
 use futures_channel::mpsc::UnboundedReceiver;
@@ -23,6 +23,7 @@ use transport::{Address, Conn, Incoming};
 use types::{Code, Error, Result};
 use wire::Kind;
 use wire::control::{ControlReply, ControlRequest};
+use wire::event::{EventCode, Happened};
 use wire::hello::Service as WireService;
 use wire::map::EngineInfo;
 
@@ -132,13 +133,16 @@ impl ControlHost {
                             // Those whose it is must be able to lead.
                             self.leave().await;
                         }
-                        self.away.replace(Some(error));
+                        self.note_away(error);
                         self.role.replace(Role::Follower(None));
                         continue;
                     }
                     tracing::info!("this engine holds the control service now");
-                    let service = Rc::new(service_on(&self.env, Box::new(catalog)));
-                    self.away.replace(None);
+                    let service = held_service(&self.env, Box::new(catalog), &self.events);
+                    let service = Rc::new(service);
+                    self.note_back();
+                    let what = "this engine holds the control service now";
+                    self.events.note(Happened::new(EventCode::ServiceTaken, what));
                     self.role.replace(Role::Holder(service.clone()));
                     if self.is_introduced.get() {
                         self.env.spawn(self.clone().hold_office(service));
@@ -146,19 +150,36 @@ impl ControlHost {
                 }
                 ElectionNews::Lost => {
                     tracing::warn!("another engine has taken the control service over");
+                    let what = "another engine has taken the control service over";
+                    self.events.note(Happened::new(EventCode::ServiceLost, what));
                     self.role.replace(Role::Follower(None));
                 }
                 ElectionNews::Follow(leader) => {
                     let at = leader.as_ref().map_or("an unknown address", |leader| &leader.tcp);
                     tracing::info!("the engine at {at} holds the control service");
-                    self.away.replace(None);
+                    self.note_back();
                     self.role.replace(Role::Follower(leader));
                 }
                 ElectionNews::Away(error) => {
                     tracing::warn!("catalog: {error}");
-                    self.away.replace(Some(error));
+                    self.note_away(error);
                 }
             }
+        }
+    }
+
+    /// The catalog cannot be looked at.
+    fn note_away(&self, error: Error) {
+        let what = format!("catalog: {error}");
+        if self.away.replace(Some(error)).is_none() {
+            self.events.note(Happened::new(EventCode::CatalogAway, what));
+        }
+    }
+
+    fn note_back(&self) {
+        if self.away.take().is_some() {
+            let what = "the catalog can be reached again";
+            self.events.note(Happened::new(EventCode::CatalogBack, what));
         }
     }
 
@@ -224,6 +245,14 @@ impl ControlHost {
         if let ControlRequest::EngineStop { with_all } = request {
             self.stop(with_all);
             return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Done)));
+        }
+        if let ControlRequest::EngineJobs { target, with_clients } = request {
+            let jobs = self.jobs_at(target, with_clients).await?;
+            return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Jobs(jobs))));
+        }
+        if let ControlRequest::EngineEvents { after, since_ns } = request {
+            let events = self.events.told(after, since_ns);
+            return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Events(events))));
         }
         if let Some(body) = self.close_in_copy(session, &request).await {
             return Ok(body);

@@ -7,6 +7,7 @@ use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
 use crate::cores;
 use crate::decay::Habit;
+use crate::events::{Book, Teller};
 use crate::figures::TargetFigures;
 use crate::measure;
 use crate::metrics;
@@ -23,10 +24,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use transport::{Acceptor, Handoff};
+use transport::{Acceptor, Handoff, HelloInfo};
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
+use wire::event::{EventCode, Happened};
 use wire::hello::Service;
+use wire::job::TargetJobs;
 use wire::map::EngineInfo;
 use wire::measure::{MeasureAsk, Standing};
 use wire::obj::{AdminOp, AdminReply};
@@ -42,6 +45,8 @@ pub(crate) enum Order {
     Measure(MeasureAsk, oneshot::Sender<Result<Standing>>),
     /// Tell figures.
     Figures(oneshot::Sender<TargetFigures>),
+    /// Tell who does what, with true also of clients.
+    Jobs(bool, oneshot::Sender<TargetJobs>),
     /// Finish what is in progress, flush, stop.
     Drain(oneshot::Sender<Result<()>>),
 }
@@ -208,6 +213,11 @@ async fn run(
                     Either::Right((id, _)) => (Some(id), false),
                 }
             };
+            if let (Some(id), Some(control)) = (ended, &serving.control) {
+                let what = format!("target {id} has ended by itself; its engine stops");
+                let happened = Happened::new(EventCode::TargetEnded, what);
+                control.events.note(happened.of_target(id));
+            }
             let stopped = match with_all {
                 true => serving.stop_with_all().await,
                 false => serving.stop().await,
@@ -300,7 +310,20 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let (host, tcp) = (info.host.clone(), info.tcp.clone());
     let ledger = acceptor.ledger().clone();
     ledger.set_limit(config.message_memory());
-    let control = ControlHost::open(&env, &config, &engine, info, token.clone(), ledger).await?;
+    let is_real = env.sim_node().is_none();
+    let events = Book::open(&env, is_real.then_some(config.dir.as_path()));
+    let teller = match is_real {
+        true => {
+            let (teller, told) = Teller::new();
+            env.spawn(events.clone().listen(told));
+            teller
+        }
+        // More tasks would make other runs of the same seeds.
+        false => Teller::default(),
+    };
+    let opened =
+        ControlHost::open(&env, &config, &engine, info, token.clone(), ledger, events.clone());
+    let control = opened.await?;
     let (rank, ids) = control.membership();
     tracing::info!("engine {rank} at {tcp}: targets {ids:?}");
     let incarnation = env.random_u64();
@@ -326,6 +349,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
             host: host.clone(),
             token: token.clone(),
             incarnation,
+            events: teller.clone(),
             cores: config.targets[number].cores.clone(),
             habit: config.measure_habit(),
         };
@@ -342,6 +366,8 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
             // Damage costs one target; what the configuration has wrong is for who wrote it.
             Err(error) if matches!(error.code, Code::Csum | Code::Io) => {
                 tracing::error!("{error}; the other targets of this engine are served");
+                let happened = Happened::new(EventCode::TargetUnserved, error.to_string());
+                events.note(happened.of_target(*id));
                 inboxes.push((*id, refuser(&env, error.clone())));
                 failed.push((*id, error));
             }
@@ -360,6 +386,10 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
         accept_loop(&env, acceptor, control, Doors { inboxes, failed }, tokens).await;
     });
     control.clone().introduce();
+    let version = env!("CARGO_PKG_VERSION");
+    let what =
+        format!("engine {rank} at {tcp}, version {version}, serves {} targets", inboxes.len());
+    events.note(Happened::new(EventCode::EngineStarted, what));
     ready(rank);
     Ok(Serving { rank, inboxes, threads, alive, control: Some(control) })
 }
@@ -393,6 +423,8 @@ impl Serving {
     pub async fn stop_with_all(self) -> Result<()> {
         tracing::info!("engine {}: draining", self.rank);
         if let Some(control) = &self.control {
+            let what = format!("engine {} stops", self.rank);
+            control.events.note(Happened::new(EventCode::EngineStopping, what));
             control.save_times().await;
             control.leave().await;
         }
@@ -410,6 +442,9 @@ impl Serving {
                 outcome = Err(Error::new(Code::Io, "a target thread panicked; see the log"));
             }
         }
+        if let Some(control) = &self.control {
+            control.events.close();
+        }
         tracing::info!("engine {}: stopped", self.rank);
         outcome
     }
@@ -423,6 +458,7 @@ struct TargetStart {
     host: String,
     token: Vec<u8>,
     incarnation: u64,
+    events: Teller,
     /// Where its thread runs; empty: anywhere.
     cores: Vec<usize>,
     /// How it measures its devices by itself.
@@ -485,7 +521,8 @@ impl TargetStart {
                 if let Err(error) = store.clear_measuring().await {
                     tracing::warn!("target {id}: {error}");
                 }
-                Target::open(env.clone(), id, store, self.host, self.token, self.incarnation).await
+                let (host, token, events) = (self.host, self.token, self.events.clone());
+                Target::open(env.clone(), id, store, host, token, self.incarnation, events).await
             }
             Err(error) => Err(error),
         };
@@ -505,6 +542,9 @@ impl TargetStart {
             env.spawn(Target::watch_devices(env.clone(), watched, habit));
             let watched = std::rc::Rc::downgrade(&target);
             env.spawn(Target::watch_links(env.clone(), watched, habit.every));
+        }
+        if env.sim_node().is_none() {
+            env.spawn(Target::watch_condition(env.clone(), std::rc::Rc::downgrade(&target)));
         }
         while let Some(order) = orders.next().await {
             match order {
@@ -530,6 +570,10 @@ impl TargetStart {
                         let _ = answer.send(target.figures().await);
                     });
                 }
+                Order::Jobs(with_clients, answer) => {
+                    // Whoever asked may have given up waiting.
+                    let _ = answer.send(target.told_jobs(with_clients));
+                }
                 Order::Drain(answer) => {
                     let _ = answer.send(target.drain().await);
                     return;
@@ -547,6 +591,7 @@ fn refuser(env: &Env, error: Error) -> Inbox {
             match order {
                 Order::Adopt(handoff) => drop(handoff),
                 Order::Figures(answer) => drop(answer),
+                Order::Jobs(_, answer) => drop(answer),
                 Order::Measure(_, answer) => drop(answer.send(Err(error.clone()))),
                 // Whoever asked may have given up waiting.
                 Order::Admin(.., answer) => drop(answer.send(Err(error.clone()))),
@@ -602,6 +647,7 @@ async fn accept_loop(
                 }
             }
             Err(error) => {
+                control.events.note(refused(incomer.hello(), &error));
                 incomer.refuse(error);
                 continue;
             }
@@ -622,6 +668,16 @@ async fn accept_loop(
             },
         }
     }
+}
+
+/// Somebody has shown no secret, or a wrong one.
+fn refused(hello: &HelloInfo, error: &Error) -> Happened {
+    let (from, who) = match (hello.host, hello.local_pid) {
+        (Some(host), _) => (host.to_string(), format!("a caller from {host}")),
+        (None, Some(pid)) => ("local".into(), format!("process {pid} of this host")),
+        (None, None) => (String::new(), "a caller".to_string()),
+    };
+    Happened::new(EventCode::CallerRefused, format!("{who} was refused: {error}")).of_object(from)
 }
 
 fn host_name() -> String {

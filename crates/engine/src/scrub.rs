@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, Error, Result};
 use vos::{BadMark, Holder, ScrubProgress, Segments};
+use wire::event::{EventCode, Happened};
 use wire::obj::{Batch, Op};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, PLACE_COUNT_MAX, Scrub, ScrubStat};
 
@@ -195,6 +196,13 @@ impl Target {
         let mark = BadMark { found_ns: self.env.wall_ns(), by_scrubber };
         let fresh = ctx.shard.mark_bad(&bad, mark);
         ctx.scrubber.found_count.set(ctx.scrubber.found_count.get() + fresh.len() as u64);
+        if !fresh.is_empty() {
+            let by = if by_scrubber { "the scrubber" } else { "a reader" };
+            let count = fresh.len();
+            let what = format!("target {}: {by} has found damage in {count} blocks", self.id);
+            let happened = Happened::new(EventCode::DamageFound, what);
+            self.events.tell(happened.of_target(self.id).of_pool(ctx.shard.pool()));
+        }
         // What was found before may have become possible to put right.
         let again = if by_scrubber && ctx.shard.holds_copies() { &bad[..] } else { &[] };
         for block in again {
@@ -239,6 +247,15 @@ impl Target {
     fn tell_damage(&self, ctx: &TargetPool, blocks: &[u64]) {
         let shown = &blocks[..blocks.len().min(PLACE_COUNT_MAX)];
         let pool = ctx.shard.pool();
+        if !blocks.is_empty() {
+            let what = format!(
+                "target {}: {} damaged blocks cannot be put right; what they hold is not read until it is written anew",
+                self.id,
+                blocks.len()
+            );
+            let happened = Happened::new(EventCode::DamageStays, what);
+            self.events.tell(happened.of_target(self.id).of_pool(pool));
+        }
         for block in shown {
             let offset = block * BLOCK_BYTES;
             let holder = ctx.scrubber.holders.borrow().get(block).cloned().flatten();

@@ -11,9 +11,12 @@
 use crate::admission::Admission;
 use crate::catch_up::Joining;
 use crate::cell_audit::Audited;
+use crate::condition::Condition;
 use crate::damage::Mending;
+use crate::events::Teller;
 use crate::figures::{OpCounts, RequestCounts};
 use crate::follow::Followed;
+use crate::jobs::{ClientCounts, JobCounts, Jobs};
 use crate::link_speed::Links;
 use crate::locks::Locks;
 use crate::opens::{Handle, Opens};
@@ -35,6 +38,7 @@ use types::{
 };
 use vos::{Payload, PoolShard, Store};
 use wire::Kind;
+use wire::event::{EventCode, Happened};
 use wire::hello::HelloReply;
 use wire::map::PoolMap;
 use wire::measure::Measures;
@@ -64,6 +68,8 @@ pub(crate) struct TargetPool {
     pub admission: Admission,
     /// Operations that are over.
     pub ops: OpCounts,
+    /// What was seen of it last.
+    pub condition: Condition,
     pub scrubber: Scrubber,
     /// Damaged data that are being put right.
     pub mending: Mending,
@@ -95,6 +101,14 @@ pub(crate) struct Session {
     pub client: ClientId,
     /// Name of the client's job; may be empty.
     pub job: Rc<str>,
+    /// Where it comes from: an address, `local` on this host, or empty.
+    pub host: String,
+    /// Its process id there.
+    pub pid: u32,
+    /// What the job has done here.
+    pub job_counts: Rc<JobCounts>,
+    /// What this session has done.
+    pub counts: ClientCounts,
     /// It showed the secret of engines and administrators.
     pub is_admin: bool,
     /// Its process, if the kernel tells.
@@ -141,6 +155,7 @@ impl TargetPool {
             parked: RefCell::new(Vec::new()),
             admission: Admission::new(env),
             ops: OpCounts::default(),
+            condition: Condition::default(),
             scrubber: Scrubber::default(),
             mending: Mending::default(),
             streams: Streams::default(),
@@ -257,6 +272,8 @@ pub struct Target {
     pub(crate) request_count: Cell<u64>,
     /// Requests that have arrived, by kind.
     pub(crate) requests: RequestCounts,
+    /// What jobs have done.
+    pub(crate) jobs: Jobs,
     /// The latest term of a control service that has given an order.
     pub(crate) term: Cell<u64>,
     /// It has been told of all it holds.
@@ -269,17 +286,20 @@ pub struct Target {
     pub(crate) is_measuring: Cell<bool>,
     /// What was measured of them last.
     pub(crate) measures: Cell<Option<Measures>>,
+    /// Who keeps what happens.
+    pub(crate) events: Teller,
 }
 
 impl Target {
     /// Opens every shard of a store. One that is damaged costs its pool's part here, not the target.
-    pub async fn open(
+    pub(crate) async fn open(
         env: Env,
         id: TargetId,
         store: Rc<Store>,
         host: String,
         token: Vec<u8>,
         incarnation: u64,
+        events: Teller,
     ) -> Result<Rc<Target>> {
         let mut shards = HashMap::default();
         let mut failed = HashMap::default();
@@ -291,6 +311,8 @@ impl Target {
                 Err(error) => {
                     let error = error.context(format!("target {id}: pool {pool} cannot be served"));
                     tracing::error!("{error}");
+                    let happened = Happened::new(EventCode::TargetUnserved, error.to_string());
+                    events.tell(happened.of_target(id).of_pool(pool));
                     failed.insert(pool, error);
                 }
             }
@@ -329,12 +351,14 @@ impl Target {
             in_progress: Cell::new(0),
             request_count: Cell::new(0),
             requests: RequestCounts::default(),
+            jobs: Jobs::default(),
             term: Cell::new(0),
             is_introduced: Cell::new(false),
             last_batch: Cell::default(),
             moving: futures_util::lock::Mutex::default(),
             is_measuring: Cell::new(false),
             measures,
+            events,
             env,
         });
         target.clone().resume();
@@ -360,8 +384,14 @@ impl Target {
 
     /// Serves a connection that the control thread accepted, until it closes.
     pub fn adopt(self: &Rc<Self>, handoff: Handoff) {
-        let (client, pid) = (handoff.hello().client, handoff.hello().local_pid);
-        let is_admin = handoff.hello().is_admin;
+        let hello = handoff.hello();
+        let (client, pid) = (hello.client, hello.local_pid);
+        let (is_admin, told_pid) = (hello.is_admin, hello.pid);
+        let host = match (hello.host, pid) {
+            (Some(host), _) => host.to_string(),
+            (None, Some(_)) => "local".to_string(),
+            (None, None) => String::new(),
+        };
         let number = self.next_session.get();
         let since = self.sessions.borrow().get(&client).map_or(number, |seat| seat.since);
         let reply = HelloReply {
@@ -379,9 +409,14 @@ impl Target {
             }
         };
         self.next_session.set(number + 1);
+        let job: Rc<str> = types::job::short(conn.job().to_string()).into();
         let session = Rc::new(Session {
             client,
-            job: conn.job().into(),
+            host,
+            pid: told_pid,
+            job_counts: self.jobs.of(&job),
+            counts: ClientCounts::default(),
+            job,
             is_admin,
             local_pid: pid,
             is_over: Cell::new(false),
@@ -615,7 +650,10 @@ impl Target {
     /// As [`PoolShard::stage`]; one that is full says which target it is.
     pub(crate) fn stage(&self, ctx: &TargetPool, ops: &[Op<'_>]) -> Result<Payload> {
         ctx.shard.stage(ops).map_err(|error| match error.code {
-            Code::NoSpace => error.context(format!("target {}", self.id)),
+            Code::NoSpace => {
+                ctx.condition.was_refused.set(true);
+                error.context(format!("target {}", self.id))
+            }
             _ => error,
         })
     }
@@ -660,6 +698,13 @@ impl Target {
     /// Requests that run beside their connections now.
     pub(crate) fn in_progress_count(&self) -> usize {
         self.in_progress.get()
+    }
+
+    /// Sessions of those that are connected now.
+    pub(crate) fn connected(&self) -> Vec<Rc<Session>> {
+        let sessions = self.sessions.borrow();
+        let seats = sessions.values().filter(|seat| seat.conn.is_some());
+        seats.map(|seat| seat.session.clone()).collect()
     }
 
     /// Clients and other targets that are connected now.

@@ -56,6 +56,12 @@ pub fn all() -> Vec<Target> {
         // An empty entry of three bytes is one of a map.
         amplification_max: 1024,
     });
+    targets.push(Target {
+        name: "event-log",
+        run: event_log,
+        seeds: event_log_seeds,
+        amplification_max: FLAT,
+    });
     let text = |name, run, seeds| Target { name, run, seeds, amplification_max: FLAT };
     targets.extend([
         text(
@@ -138,6 +144,36 @@ fn oid_text(bytes: &[u8]) {
     if let Ok(oid) = text.parse::<Oid>() {
         assert_eq!(oid.to_string().parse::<Oid>().expect("a shown object id parses"), oid);
     }
+}
+
+fn event_log(bytes: &[u8]) {
+    let (events, _) = engine::event_log::read_lines(bytes);
+    for event in events {
+        let again = engine::event_log::line(&event);
+        assert_eq!(engine::event_log::read_lines(again.as_bytes()), (vec![event], 0));
+    }
+}
+
+fn event_log_seeds() -> Vec<Vec<u8>> {
+    let event = |number: u64| wire::event::Event {
+        number,
+        time_ns: 1_700_000_000_000_000_000,
+        count: 1,
+        code: wire::event::EventCode::TargetDown.name().into(),
+        engine: Some(types::Rank(1)),
+        target: Some(types::TargetId(2)),
+        pool: Some(types::PoolId(3)),
+        object: "nvme0".into(),
+        what: "gone".into(),
+    };
+    let one = engine::event_log::line(&event(1));
+    let two = one.clone() + &engine::event_log::line(&event(2));
+    // A sum that fits what a mutation makes is not found: these texts have none of the fields, or strange ones.
+    let strange = |text: &str| format!("{:08x} {text}\n", wire::header::crc(text.as_bytes()));
+    let strange =
+        [strange("{}"), strange("[]"), strange("{\"number\":-1}"), strange("\"\\ud800\"")];
+    let strange = strange.into_iter().map(String::into_bytes);
+    [one.into_bytes(), two.into_bytes()].into_iter().chain(strange).collect()
 }
 
 fn admission(bytes: &[u8]) {

@@ -117,6 +117,24 @@ impl LocalSystem {
         Client::connect(self.options(tcp_only))
     }
 
+    /// Operations, and bytes that came and went, of a job at all targets.
+    pub fn job(&self, name: &str) -> Result<[u64; 3]> {
+        let client = self.client(false)?;
+        client.block_on(async {
+            let mut sum = [0; 3];
+            for (engine, targets, _) in client.system_query().await?.engines {
+                for target in targets {
+                    let told = client.engine_jobs(&engine, target, false).await?;
+                    for job in told.jobs.iter().filter(|job| job.job == name) {
+                        let figures = [job.op_count, job.in_bytes, job.out_bytes];
+                        sum.iter_mut().zip(figures).for_each(|(sum, more)| *sum += more);
+                    }
+                }
+            }
+            Ok(sum)
+        })
+    }
+
     /// Makes a pool `p` of 1 GiB and a container `c` in it, and opens the container.
     pub fn container(
         &self,

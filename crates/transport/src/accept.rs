@@ -24,7 +24,7 @@ use rustix::net::{
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -59,6 +59,8 @@ pub struct HelloInfo {
     pub pid: u32,
     /// The same, if the kernel knows it.
     pub local_pid: Option<u32>,
+    /// The host it comes from, over TCP.
+    pub host: Option<IpAddr>,
     /// Whoever accepts found that it is an engine or an administrator.
     pub is_admin: bool,
     claim: Claim,
@@ -301,7 +303,13 @@ async fn accept_sockets(env: Env, watch: FdWatch, is_unix: bool, arrivals: Rc<Ar
         let (inner, arrivals) = (env.clone(), arrivals.clone());
         env.spawn(async move {
             match greet_in_time(&inner, fd, is_unix, account, &place).await {
-                Ok(incomer) => arrivals.deliver(incomer),
+                Ok(mut incomer) => {
+                    incomer.info.host = match origin {
+                        Origin::Host(ip) => Some(ip),
+                        Origin::User(_) | Origin::Unknown => None,
+                    };
+                    arrivals.deliver(incomer);
+                }
                 Err(error) => tracing::debug!("a caller from {origin:?} was turned away: {error}"),
             }
         });
@@ -398,6 +406,7 @@ pub(crate) fn decode_hello(body: &[u8], challenge: Nonce) -> Result<(HelloInfo, 
         job: hello.job.to_string(),
         pid: hello.pid,
         local_pid: None,
+        host: None,
         is_admin: false,
         claim: Claim { challenge, said: proven.hello.to_vec(), proof: proven.proof },
     };

@@ -73,7 +73,12 @@ impl Histogram {
 
     /// A value that `per_mille` of a thousand values do not exceed; 0 without values.
     pub fn percentile(&self, per_mille: u64) -> u64 {
-        let rank = (self.count as u128 * per_mille as u128).div_ceil(1000).max(1);
+        self.at_rank((self.count as u128 * per_mille as u128).div_ceil(1000))
+    }
+
+    /// A value that the `rank` smallest ones do not exceed, counted from 1; 0 without values.
+    pub fn at_rank(&self, rank: u128) -> u64 {
+        let rank = rank.max(1);
         let mut seen = 0u128;
         for (bucket, &count) in self.buckets.iter().enumerate() {
             seen += count as u128;

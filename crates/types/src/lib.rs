@@ -9,6 +9,7 @@ pub mod error;
 pub mod hash;
 pub mod histogram;
 pub mod id;
+pub mod job;
 pub mod key;
 pub mod limits;
 pub mod map;

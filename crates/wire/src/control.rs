@@ -1,6 +1,8 @@
 //! The control service: systems, pools, containers. Any engine answers; engines that do not
 //! hold the catalog pass the request on to the one that does.
 
+use crate::event::Events;
+use crate::job::TargetJobs;
 use crate::map::PoolMap;
 use crate::measure::{MeasureAsk, Standing};
 use serde::{Deserialize, Serialize};
@@ -261,6 +263,15 @@ pub enum ControlRequest {
         /// Only tell what would come of it.
         is_trial: bool,
     },
+    /// What jobs, and with `with_clients` also clients, do at a target of the engine that is asked, itself. Reply: `Jobs`.
+    EngineJobs { target: TargetId, with_clients: bool },
+    /// What the engine that is asked has noticed, itself: events with numbers after `after` of a time from `since_ns` on, the oldest
+    /// first. Reply: `Events`.
+    EngineEvents {
+        after: u64,
+        /// Nanoseconds since 1970.
+        since_ns: u64,
+    },
 }
 
 impl ControlRequest {
@@ -300,6 +311,8 @@ impl ControlRequest {
                 | ControlRequest::CatalogCopy { .. }
                 | ControlRequest::Leave { .. }
                 | ControlRequest::EngineStop { .. }
+                | ControlRequest::EngineJobs { .. }
+                | ControlRequest::EngineEvents { .. }
         )
     }
 
@@ -348,7 +361,9 @@ impl ControlRequest {
             | ControlRequest::TargetLacks { .. }
             | ControlRequest::CatalogCopy { .. }
             | ControlRequest::Leave { .. }
+            | ControlRequest::EngineEvents { .. }
             | ControlRequest::EngineStop { .. } => true,
+            ControlRequest::EngineJobs { with_clients, .. } => *with_clients,
             ControlRequest::TargetMeasure { ask, .. } => ask.is_some(),
             ControlRequest::SetProps { subject, .. } => !matches!(subject, Subject::Cont(..)),
             ControlRequest::SetAttrs { subject, .. } => matches!(subject, Subject::System),
@@ -601,4 +616,8 @@ pub enum ControlReply {
         is_complete: bool,
     },
     Reweighed(Reweighed),
+    /// Who does what at a target.
+    Jobs(TargetJobs),
+    /// What an engine has noticed.
+    Events(Events),
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::control::{ControlReply, JoinInfo, MemberState};
+use wire::event::{EventCode, Happened};
 use wire::map::PoolMap;
 use wire::obj::AdminOp;
 
@@ -39,6 +40,10 @@ impl Service {
                 let tx = Tx::new().replace(&system).expect_absent(&key).put(&key, &fresh);
                 if self.store.commit(tx).await? {
                     tracing::info!(engine = %join.engine, rank = %fresh.rank, "engine joined");
+                    let (rank, count) = (fresh.rank, fresh.targets.len());
+                    let what =
+                        format!("engine {rank} at {} joined with {count} targets", fresh.tcp);
+                    self.tell(Happened::new(EventCode::EngineJoined, what).of_engine(rank));
                     return Ok(joined(&fresh, uuid));
                 }
                 continue;
@@ -109,6 +114,7 @@ impl Service {
     ) -> Result<()> {
         let mut sent = Vec::with_capacity(pools.len());
         for pool in pools {
+            self.tell_targets(pool);
             let map = Rc::new(self.map(pool).await?);
             let others = pool
                 .targets

@@ -146,7 +146,8 @@ impl Service {
             if others_stay && !engines.iter().any(is_up) {
                 return Ok(());
             }
-            let is_known = engine.record.member.state == to;
+            let was = engine.record.member.state;
+            let is_known = was == to;
             let serves = |target: &TargetDf| {
                 let is_there = |engine: &EngineDf| engine.rank == target.rank && is_up(engine);
                 target.state == TargetState::Up && engines.iter().any(is_there)
@@ -183,6 +184,12 @@ impl Service {
             }
             if self.store.commit(tx).await? {
                 tracing::warn!(%rank, state = ?to, "an engine has another state now: {why}");
+                // One that is only about to be told what it holds is told of when it is up.
+                let is_passing = to == MemberState::Down
+                    && (why == STARTED || was == MemberState::Excluded && orders.reachable(rank));
+                if !is_known && !is_passing {
+                    self.tell_member(rank, to, why);
+                }
                 self.push_maps(&affected, None, orders).await?;
                 return Ok(());
             }

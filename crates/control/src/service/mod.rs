@@ -16,6 +16,7 @@ mod handles;
 mod join;
 mod members;
 mod moves;
+mod news;
 mod orders;
 mod pool;
 mod props;
@@ -29,6 +30,7 @@ mod told;
 mod weights;
 
 pub(crate) use join::not_of;
+pub use news::Teller;
 pub use orders::Targets;
 
 use crate::catalog::Catalog;
@@ -65,6 +67,8 @@ pub struct Service {
     told_last: RefCell<HashMap<PoolId, Rc<PoolMap>>>,
     newest: reweigh::Newest,
     slow: slow::Slow,
+    /// Who keeps what happens.
+    teller: RefCell<Option<Teller>>,
 }
 
 /// Marks a creation as under way until dropped.
@@ -101,6 +105,7 @@ impl Service {
             told_last: RefCell::default(),
             newest: RefCell::default(),
             slow: slow::Slow::default(),
+            teller: RefCell::default(),
         }
     }
 
@@ -149,9 +154,10 @@ impl Service {
             }
             R::SystemQuery => self.system_query(orders).await,
             R::CatalogCopy { generation, after } => self.catalog_copy(generation, &after).await,
-            R::EngineQuery | R::EngineStop { .. } => {
-                Err(Error::inval("an engine answers for itself"))
-            }
+            R::EngineQuery
+            | R::EngineStop { .. }
+            | R::EngineJobs { .. }
+            | R::EngineEvents { .. } => Err(Error::inval("an engine answers for itself")),
             R::TargetMeasure { target, ask } => weights::measure(target, ask, orders).await,
             R::PoolCreate { label, bytes, scm_percent, durability, placement, targets } => {
                 let wanted =

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{PoolId, Rank, Result, TargetId};
 use wire::control::TargetAim;
+use wire::event::{EventCode, Happened};
 use wire::map::{DownReason, TargetState};
 
 /// Since when targets are down, by the clock of whoever looks.
@@ -98,6 +99,20 @@ impl Service {
         pool.record.next = if is_same { None } else { Some(next) };
         pool.record.next_balanced = balanced;
         if self.store.commit(Tx::new().replace(&pool)).await? {
+            let name = pool.record.name();
+            let (code, what) = match is_same {
+                false => (
+                    EventCode::RebuildBegun,
+                    format!(
+                        "data of pool '{name}' move: others are to stand in for targets {then:?}, up to now for {now:?}"
+                    ),
+                ),
+                true => (
+                    EventCode::RebuildEnded,
+                    format!("moves of data of pool '{name}' were given up"),
+                ),
+            };
+            self.tell(Happened::new(code, what).of_pool(pool.record.id));
             if pool.record.balanced != balanced {
                 tracing::warn!(
                     pool = %pool.record.name(),

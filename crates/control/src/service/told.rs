@@ -8,6 +8,7 @@ use crate::records::{PoolDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use types::{Code, Error, PoolId, Result, TargetId};
 use wire::control::ControlReply;
+use wire::event::{EventCode, Happened};
 use wire::map::{DownReason, LEFT_UNSURE, TargetState};
 
 impl Service {
@@ -123,11 +124,16 @@ impl Service {
                 let text = format!("pool {id} has map {newest}, not {map_version} any more");
                 return Err(Error::new(Code::Stale, text));
             }
+            let moved = pool.record.next.is_some();
             let Some(news) = change(&mut pool.record).await? else {
                 return Ok(ControlReply::Done);
             };
             if self.store.commit(Tx::new().replace(&pool)).await? {
                 tracing::info!(pool = %pool.record.name(), "{news}");
+                if moved && pool.record.next.is_none() {
+                    let what = format!("data of pool '{}' have moved: {news}", pool.record.name());
+                    self.tell(Happened::new(EventCode::RebuildEnded, what).of_pool(id));
+                }
                 if pool.record.map_version != map_version {
                     self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
                 }

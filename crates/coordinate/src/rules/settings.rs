@@ -14,6 +14,7 @@ use crate::message::NAME_BYTES_MAX;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use types::job::SCHEDULER_VARIABLES;
 use types::{Error, Result, size};
 
 const SITE_FILE: &str = "/etc/azekura/ioc.toml";
@@ -28,9 +29,6 @@ const RANK_VARIABLES: [&str; 8] = [
     "FLUX_TASK_RANK",
     "SLURM_PROCID",
 ];
-/// Where schedulers put the name of the job, tried in this order.
-const JOB_VARIABLES: [&str; 6] =
-    ["SLURM_JOB_ID", "PBS_JOBID", "PJM_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID"];
 
 /// What a process does about coordination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,7 +204,7 @@ impl Settings {
             variable(name).map(PathBuf::from).or(file).filter(|path| !path.as_os_str().is_empty())
         };
         let group = Some(group).filter(|group| !group.is_empty());
-        let job = || JOB_VARIABLES.iter().find_map(|name| (from.variable)(name));
+        let job = || SCHEDULER_VARIABLES.iter().find_map(|name| (from.variable)(name));
         Ok(Some(Self {
             endpoint,
             group: plain_name(variable("_GROUP").or(group).or(form.group).unwrap_or_default())?,

@@ -8,9 +8,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use transport::SimNet;
-use types::{Code, ContLayout, Durability, ObjType, Result};
+use types::{Code, ContLayout, Durability, ObjType, Result, TargetId};
 use wire::admission::{AdmissionStat, GateStat};
 use wire::control::{Name, OpenMode};
+use wire::job::JobFigures;
 use wire::obj::Recx;
 
 async fn open(client: &Client) -> Result<Container> {
@@ -60,6 +61,41 @@ async fn settled(cluster: &Cluster, pool: &Pool) -> Vec<AdmissionStat> {
     panic!("transfers never end: {:?}", stats(pool).await);
 }
 
+/// What targets tell of jobs against what their gates tell: the same waits at each target, and all of the data.
+async fn check_jobs(client: &Client, told: &[(TargetId, Option<AdmissionStat>)], seed: u64) {
+    let engines = client.system_query().await.unwrap().engines;
+    for (target, stat) in told {
+        let stat = stat.as_ref().unwrap();
+        let (engine, ..) = engines.iter().find(|(_, held, _)| held.contains(target)).unwrap();
+        let at = client.engine_jobs(engine, *target, true).await.unwrap();
+        let named: Vec<&JobFigures> = at.jobs.iter().filter(|job| !job.job.is_empty()).collect();
+        let names: Vec<&str> = named.iter().map(|job| job.job.as_str()).collect();
+        assert_eq!(names, ["j0", "j1", "j2"], "seed {seed}");
+        let sum = |of: &dyn Fn(&JobFigures) -> u64| named.iter().map(|job| of(job)).sum::<u64>();
+        let held = stat.writers.held + stat.readers.held;
+        // One that was let in at the same moment has not waited.
+        let waited = sum(&|job| job.waits_us.count);
+        assert!(waited <= held && (waited > 0 || held == 0), "seed {seed}: {waited} of {held}");
+        let by_gates = stat.writers.wait_us + stat.readers.wait_us;
+        let by_jobs = sum(&|job| job.waits_us.sum);
+        assert!(
+            by_jobs.abs_diff(by_gates) <= held,
+            "seed {seed}: {by_jobs} us, {by_gates} at gates"
+        );
+        // Small transfers pass no gate.
+        assert!(sum(&|job| job.in_bytes) >= stat.writers.bytes, "seed {seed}");
+        assert!(sum(&|job| job.out_bytes) >= stat.readers.bytes, "seed {seed}");
+        assert_eq!(sum(&|job| job.failed_count), 0, "seed {seed}");
+        for job in named {
+            assert!(job.time_us >= job.waits_us.sum && job.seen_ns > 0, "seed {seed}: {job:?}");
+            let clients = at.clients.iter().filter(|client| client.job == job.job);
+            let ops: u64 = clients.map(|client| client.op_count).sum();
+            assert_eq!(job.op_count, ops, "seed {seed}");
+            assert!((1..=2).contains(&job.client_count), "seed {seed}: {job:?}");
+        }
+    }
+}
+
 #[test]
 fn the_limit_holds_and_all_data_is_right() {
     for seed in seeds(12) {
@@ -93,9 +129,10 @@ fn the_limit_holds_and_all_data_is_right() {
                             assert!(room == data, "seed {seed}");
                         }
                     }
+                    client
                 }
             });
-            join_all(work).await;
+            let _connected = join_all(work).await;
             let now = settled(&cluster, cont.pool()).await;
             for stat in &now {
                 assert!(stat.writers.at_work_max <= 2, "seed {seed}: {stat:?}");
@@ -106,6 +143,8 @@ fn the_limit_holds_and_all_data_is_right() {
             }
             assert_eq!(sum(&now, |gate| gate.forced + gate.lapsed + gate.left), 0, "seed {seed}");
             assert!(sum(&now, |gate| gate.held) > 0, "seed {seed}: nobody had to wait");
+            let told = cont.pool().admission().await.unwrap();
+            check_jobs(&setup, &told, seed).await;
         });
     }
 }

@@ -113,6 +113,48 @@ fn snap() -> SnapInfo {
     SnapInfo { epoch: Epoch(6), name: "monday".into(), created_ns: 5 }
 }
 
+fn target_jobs() -> wire::job::TargetJobs {
+    let mut waits_us = types::Histogram::default();
+    waits_us.record(7);
+    let job = wire::job::JobFigures {
+        job: "4711".into(),
+        client_count: 2,
+        op_count: 3,
+        failed_count: 1,
+        in_bytes: 4,
+        out_bytes: 5,
+        time_us: 6,
+        waits_us,
+        seen_ns: 8,
+    };
+    let client = wire::job::ClientFigures {
+        client: types::ClientId(9),
+        job: "4712".into(),
+        host: "10.0.0.7".into(),
+        pid: 10,
+        op_count: 11,
+        in_bytes: 12,
+        out_bytes: 13,
+        wait_us: 14,
+        seen_ns: 15,
+    };
+    wire::job::TargetJobs { jobs: vec![job], clients: vec![client], clients_left_out: 16 }
+}
+
+fn event() -> wire::event::Event {
+    wire::event::Event {
+        number: 19,
+        time_ns: 20,
+        count: 21,
+        code: "target-down".into(),
+        engine: Some(Rank(2)),
+        target: Some(TargetId(3)),
+        pool: Some(PoolId(5)),
+        object: "nvme0".into(),
+        what: "it is gone".into(),
+    }
+}
+
 pub fn visit(visitor: &mut impl Visitor) {
     requests(visitor);
     replies(visitor);
@@ -229,6 +271,8 @@ fn requests(visitor: &mut impl Visitor) {
         let (pool, cont) = (pool.clone(), cont.clone());
         request(&format!("snap_destroy.{name}"), SnapDestroy { pool, cont, snap });
     }
+    request("engine_jobs", EngineJobs { target: TargetId(3), with_clients: true });
+    request("engine_events", EngineEvents { after: 17, since_ns: 18 });
     request("rollback", Rollback { pool, cont, snap: SnapName::Epoch(Epoch(6)), force: true });
 }
 
@@ -251,6 +295,8 @@ fn replies(visitor: &mut impl Visitor) {
     );
     let shares = vec![TargetShare { target: TargetId(8), now: 65_536, then: 19 }];
     reply("reweighed", Reweighed(wire::control::Reweighed { is_news: true, shares }));
+    reply("jobs", Jobs(target_jobs()));
+    reply("events", Events(wire::event::Events { events: vec![event()], newest: 23 }));
     reply("joined", Joined { rank: Rank(2), targets: vec![TargetId(8)], system: uuid(6) });
     reply(
         "system",

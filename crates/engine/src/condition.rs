@@ -1,0 +1,122 @@
+//! What a target looks at now and then, because nobody tells: whether its pools have room, and whether their logs are written.
+
+use crate::target::{Target, TargetPool};
+use env::Env;
+use std::cell::Cell;
+use std::rc::Weak;
+use std::time::Duration;
+use types::PoolId;
+use wire::event::{EventCode, Happened};
+
+/// Between two looks.
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// Shares of the fuller tier that are free, in 65,536ths: less is nearly full, ...
+const NEAR_SHARE: u64 = 65_536 / 10;
+/// ... and as long as it is not this much again, it stays so.
+const ROOM_SHARE: u64 = 65_536 / 8;
+/// One that was full is not, once this much is free.
+const FULL_SHARE: u64 = 65_536 / 20;
+
+/// How much room a pool's part has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+enum Room {
+    #[default]
+    Enough,
+    NearFull,
+    /// Something was refused for want of room.
+    Full,
+}
+
+impl Room {
+    /// How it is by what is free and whether something was refused since the last look.
+    fn next(self, free_share: u64, was_refused: bool) -> Room {
+        if was_refused {
+            return Room::Full;
+        }
+        match self {
+            Room::Full if free_share < FULL_SHARE => Room::Full,
+            Room::Enough if free_share >= NEAR_SHARE => Room::Enough,
+            Room::NearFull | Room::Full if free_share >= ROOM_SHARE => Room::Enough,
+            Room::Enough | Room::NearFull | Room::Full => Room::NearFull,
+        }
+    }
+}
+
+/// What was seen of a pool's part last.
+#[derive(Default)]
+pub(crate) struct Condition {
+    room: Cell<Room>,
+    log_failed: Cell<bool>,
+    /// Something was refused for want of room since the last look.
+    pub was_refused: Cell<bool>,
+}
+
+impl Target {
+    /// Looks at all pools again and again, until the target is gone.
+    pub(crate) async fn watch_condition(env: Env, target: Weak<Target>) {
+        loop {
+            env.sleep(LOOK_PAUSE).await;
+            let Some(target) = target.upgrade() else { return };
+            if target.is_draining() {
+                return;
+            }
+            for (pool, ctx) in target.shards.borrow().iter() {
+                target.look_at(*pool, ctx);
+            }
+        }
+    }
+
+    fn look_at(&self, pool: PoolId, ctx: &TargetPool) {
+        let condition = &ctx.condition;
+        let tell = |code: EventCode, what: String| {
+            let what = format!("target {}: pool {pool}: {what}", self.id);
+            self.events.tell(Happened::new(code, what).of_target(self.id).of_pool(pool));
+        };
+        let space = ctx.shard.stat();
+        let before = condition.room.get();
+        let now = before.next(space.free_share(), condition.was_refused.take());
+        condition.room.set(now);
+        let free = space.free_share() * 100 / 65_536;
+        match now {
+            _ if now == before => {}
+            Room::Full => tell(EventCode::PoolFull, "there is no room for what is written".into()),
+            Room::NearFull if before == Room::Enough => {
+                tell(EventCode::PoolNearFull, format!("{free} % of the fuller tier are free"));
+            }
+            Room::NearFull | Room::Enough => {
+                tell(EventCode::PoolRoom, format!("{free} % of the fuller tier are free again"));
+            }
+        }
+        let failed = ctx.shard.log_stat().is_some_and(|log| log.failed);
+        if failed && !condition.log_failed.replace(failed) {
+            tell(EventCode::LogFailed, "a write of the log has failed".into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_full_has_room_again_only_with_some_to_spare() {
+        let percent = |share: u64| share * 65_536 / 100;
+        let mut room = Room::default();
+        for (free, was_refused, expected) in [
+            (50, false, Room::Enough),
+            (10, false, Room::Enough),
+            (9, false, Room::NearFull),
+            (11, false, Room::NearFull),
+            (13, false, Room::Enough),
+            (0, false, Room::NearFull),
+            (1, true, Room::Full),
+            (3, false, Room::Full),
+            (6, false, Room::NearFull),
+            (60, true, Room::Full),
+            (60, false, Room::Enough),
+        ] {
+            room = room.next(percent(free) + 1, was_refused);
+            assert_eq!(room, expected, "{free} % free");
+        }
+    }
+}
