@@ -15,8 +15,11 @@ fn handles_outlive_the_process_that_exported_them() {
         std::fs::create_dir(&dir).unwrap();
         for role in ["export", "import"] {
             let mut command = system.command(&program);
-            command.args(["tank", &name, role]).arg(&dir);
+            command.args(["tank", &name, role]).arg(&dir).env("AZEKURA_JOB", &name);
             check(role, language, command.output().unwrap());
         }
+        // Both are one job.
+        let [operations, ..] = system.job(&name);
+        assert!(operations > 0, "{name}");
     }
 }

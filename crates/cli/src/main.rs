@@ -16,6 +16,7 @@ mod exit;
 mod fs;
 mod help;
 mod ioc;
+mod job;
 mod measures;
 mod metrics;
 mod mount;
@@ -100,6 +101,7 @@ enum Noun {
     Engine(engine::EngineArgs),
     Metrics(metrics::MetricsArgs),
     Top(top::TopArgs),
+    Job(job::JobArgs),
     Config(config::ConfigArgs),
     Pool(pool::PoolArgs),
     #[command(visible_alias = "container")]
@@ -160,6 +162,7 @@ fn main() -> ExitCode {
         Noun::Engine(args) => engine::run(&session, args),
         Noun::Metrics(args) => metrics::run(&session, args),
         Noun::Top(args) => top::run(&session, args),
+        Noun::Job(args) => job::run(&session, args),
         Noun::Config(args) => config::run(&session, args),
         Noun::Pool(args) => pool::run(&session, args),
         Noun::Cont(args) => cont::run(&session, args),

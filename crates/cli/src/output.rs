@@ -201,6 +201,22 @@ pub fn write_pairs(out: &mut dyn Write, pairs: &[(&str, String)]) -> io::Result<
     Ok(())
 }
 
+/// A text that others have chosen, without what would move a terminal's cursor.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// A duration as people read it.
+pub fn seconds_text(seconds: f64) -> String {
+    if seconds < 1e-3 {
+        format!("{:.0} µs", seconds * 1e6)
+    } else if seconds < 1.0 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else {
+        format!("{seconds:.1} s")
+    }
+}
+
 /// A time as ISO 8601 in UTC, to the second.
 pub fn utc(time_ns: i64) -> String {
     let seconds = time_ns.div_euclid(1_000_000_000);
@@ -233,6 +249,11 @@ mod tests {
         table.write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "NAME     SIZE\na       1 KiB\nlonger   20 B\n");
+    }
+
+    #[test]
+    fn what_others_have_named_moves_no_cursor() {
+        assert_eq!(printable("job\x1b[2J\nü"), "job?[2J?ü");
     }
 
     #[test]

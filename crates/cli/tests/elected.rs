@@ -97,6 +97,11 @@ fn another_engine_takes_over_from_one_that_is_killed() {
     trio.wait(leader);
     trio.make(|| trio.command(&["pool", "create", "again", "--size", "192MiB"]));
     trio.make(|| trio.command_at(leader, &["cont", "create", "again", "home"]));
+    // Each has kept that it held the control service, the one that was killed, too.
+    let text = trio.ok(&["system", "events", "--code", "service-taken", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let by = |at: usize| told[at]["by"].as_u64().unwrap();
+    assert!(told.as_array().unwrap().len() >= 2 && by(0) != by(1), "{told}");
 }
 
 /// An engine that stood still came back believing that it held the control service: it went on

@@ -5,7 +5,7 @@
 
 mod harness;
 
-use harness::{System, all_text, noise};
+use harness::{System, all_text, noise, until_event};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::Write;
@@ -140,6 +140,8 @@ fn three_writers_at_the_last_byte_of_a_pool_lose_nothing() {
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
     assert!(written.iter().map(Vec::len).sum::<usize>() > 20);
+    let full = until_event(&system, "pool-full");
+    assert_eq!((&full["target"], &full["severity"]), (&0.into(), &"error".into()), "{full}");
     for (writer, files) in written.iter().enumerate() {
         for (url, number) in files {
             let read = system.run(&["fs", "cat", url]);

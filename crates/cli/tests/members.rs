@@ -53,4 +53,50 @@ fn an_engine_that_is_killed_is_down_until_it_is_back() {
         thread::sleep(Duration::from_millis(100));
     }
     system.fails(3, &["no engine 9"], &["system", "exclude", "9"]);
+
+    // What happened is told afterwards, in its order, by the engine that noticed it.
+    let events = |args: &[&str]| {
+        let told = system.json(&[&["system", "events"], args].concat());
+        told.as_array().unwrap().clone()
+    };
+    let all = events(&[]);
+    let of_engine = |event: &&Value| event["engine"] == 1 && event["by"] == 0;
+    let codes: Vec<&str> =
+        all.iter().filter(of_engine).map(|event| event["code"].as_str().unwrap()).collect();
+    let wanted = ["engine-joined", "engine-down", "engine-up", "engine-excluded", "engine-up"];
+    let mut rest = codes.iter();
+    assert!(wanted.iter().all(|code| rest.any(|told| told == code)), "{all:?}");
+    let excluded = all.iter().find(|event| event["code"] == "engine-excluded").unwrap();
+    assert!(excluded["what"].as_str().unwrap().contains("a bad fan"), "{excluded}");
+    assert!(excluded["to_do"].as_str().unwrap().contains("clear-exclude"), "{excluded}");
+    // One that was killed goes on with what it had noticed before.
+    let own = events(&["--engine", "1", "--code", "engine-started"]);
+    let numbers: Vec<u64> = own.iter().map(|event| event["number"].as_u64().unwrap()).collect();
+    assert!(numbers.len() == 2 && numbers[0] < numbers[1], "{own:?}");
+    let down = events(&["--severity", "error", "--since", "1h"]);
+    assert!(down.iter().any(|event| event["code"] == "engine-down"), "{down:?}");
+    assert!(down.iter().all(|event| event["severity"] == "error"), "{down:?}");
+    assert_eq!(events(&["--since", "2099-01-01T00:00:00Z"]).len(), 0);
+    // Who comes with a wrong secret is seen.
+    let token = system.path("token");
+    std::fs::write(&token, "guessed").unwrap();
+    let address = system.json(&["system", "list-engines"])[0]["tcp"].as_str().unwrap().to_string();
+    let mut stranger = harness::azekura();
+    stranger.args(["--system", &format!("tcp://{address}"), "pool", "list"]);
+    let output = stranger.env("AZEKURA_TOKEN_FILE", &token).output().unwrap();
+    assert_eq!(output.status.code(), Some(8), "{}", harness::all_text(&output));
+    let refused = events(&["--code", "caller-refused"]);
+    assert_eq!(refused[0]["object"], "127.0.0.1", "{refused:?}");
+    let text = system.ok(&["system", "events", "--code", "caller-refused"]);
+    assert!(text.contains("warning") && text.contains("-> If it should be let in"), "{text}");
+    system.fails(2, &["there are engine-started"], &["system", "events", "--code", "nonsense"]);
+    system.fails(3, &["list-engines"], &["system", "events", "--engine", "9"]);
+
+    // An engine that does not run has left them in its directory.
+    system.ok(&["down"]);
+    let dir = system.dir().join("engine0").display().to_string();
+    let kept = events(&["--from-dir", &dir]);
+    let last = kept.last().unwrap();
+    assert_eq!(last["code"], "engine-stopping", "{last}");
+    assert!(kept.iter().any(|event| event["code"] == "engine-down"), "{kept:?}");
 }

@@ -47,8 +47,9 @@ fn an_engine_tells_what_was_done() {
     std::thread::spawn(move || log.for_each(drop));
     let run = |args: &[&str]| {
         let system = format!("unix:{}", path("e/engine.sock"));
-        let output = azekura().args(["--system", &system, "--timeout", "hard"]).args(args).output();
-        let output = output.unwrap();
+        let mut command = azekura();
+        command.args(["--system", &system, "--timeout", "hard"]).args(args);
+        let output = command.env("AZEKURA_JOB", "nightly").output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", all_text(&output));
         String::from_utf8(output.stdout).unwrap()
     };
@@ -95,6 +96,26 @@ fn an_engine_tells_what_was_done() {
     assert_eq!(run(&["pool", "get-prop", "tank", "cache_max"]), "0\n");
     assert_eq!(run(&["fs", "cat", "azk://tank/home/a"]).len(), 300_000);
     assert_eq!(query(&[])["cache"], serde_json::Value::Null, "nothing is kept any more");
+    let nightly = "application=\"nightly\"";
+    assert!(sum("azekura_job_operations_total{", nightly) >= 2.0, "{text}");
+    assert!(sum("azekura_job_received_bytes_total{", nightly) >= 300_000.0, "{text}");
+    assert_eq!(sum("azekura_events_total{", "engine-started"), 1.0);
+
+    // The same for people, at each target.
+    let json = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&run(&[args, &["--json"]].concat())).unwrap()
+    };
+    let list = json(&["job", "list"]);
+    let job = list["jobs"].as_array().unwrap().iter().find(|job| job["job"] == "nightly").unwrap();
+    assert!(job["received_bytes"].as_u64().unwrap() >= 300_000, "{list}");
+    assert!(job["sent_bytes"].as_u64().unwrap() >= 300_000, "{list}");
+    assert_eq!(list["silent"].as_array().unwrap().len(), 0, "{list}");
+    let shown = json(&["job", "show", "nightly"]);
+    assert_eq!(shown["targets"][0]["target"], 0, "{shown}");
+    assert!(shown["targets"][0]["wait_mean_s"].is_number(), "{shown}");
+    assert!(shown["targets"][0]["seen"].as_str().unwrap().starts_with("20"), "{shown}");
+    let text = run(&["job", "list", "--sort", "wait"]);
+    assert!(text.contains("nightly") && text.contains("P99 WAIT"), "{text}");
 }
 
 #[test]

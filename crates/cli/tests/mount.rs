@@ -73,7 +73,10 @@ fn a_container_is_mounted_used_and_unmounted() {
     }
     let system = System::with_home();
     let point = Point::make(&system, "mnt");
-    let report = system.json(&["mount", "azk://tank/home", point.str()]);
+    let mut mount = system.command(&["mount", "azk://tank/home", point.str(), "--json"]);
+    let output = mount.env("AZEKURA_JOB", "mounted").output().unwrap();
+    assert!(output.status.success(), "{}", harness::all_text(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["source"], "azk://tank/home", "{report}");
     assert_eq!(report["cache"], "metadata");
     assert!(["uring", "dev"].contains(&report["io"].as_str().unwrap()));
@@ -92,6 +95,8 @@ fn a_container_is_mounted_used_and_unmounted() {
     let back = system.path("back");
     system.ok(&["fs", "cp", "-r", "azk://tank/home/tree", back.to_str().unwrap()]);
     assert_same_tree(&source, &back);
+    let job = system.json(&["job", "show", "mounted"]);
+    assert!(job["received_bytes"].as_u64().unwrap() > 0, "{job}");
     // The check must be alone.
     system.fails(7, &["must be alone"], &["fs", "check", "azk://tank/home"]);
 

@@ -187,6 +187,10 @@ fn a_pool_is_scrubbed_and_damage_is_shown() {
     assert_eq!(queried["scrub"][0]["bad_bytes"], 4096);
     assert_eq!(queried["damaged"][0]["paths"][0], "azk://tank/home/f");
     assert!(system.ok(&["pool", "query", "tank"]).contains("damaged on target 0"));
+    for code in ["damage-found", "damage-stays"] {
+        let event = harness::until_event(&system, code);
+        assert_eq!((&event["target"], &event["pool"]), (&0.into(), &1.into()), "{event}");
+    }
 }
 
 /// With a second copy nobody but the log is told of damage: a reader gets its data, and the scrubber puts right what nobody reads.
@@ -222,6 +226,8 @@ fn damage_is_put_right_from_other_copies() {
     assert!(std::fs::read(&back).unwrap() == vec![0x5a; 100_000]);
     let told = system.json(&["pool", "scrub", "tank", "--wait"]);
     assert_eq!((&told["bad_bytes"], &told["mended_count"]), (&0.into(), &2.into()), "{told}");
+    let event = harness::until_event(&system, "damage-mended");
+    assert_eq!(event["severity"], "info", "{event}");
     let back = dir.path().join("left back");
     system.ok(&["fs", "get", "azk://tank/home/left", back.to_str().unwrap()]);
     assert!(std::fs::read(&back).unwrap() == vec![0xa5; 100_000]);

@@ -103,6 +103,12 @@ fn others_stand_in_for_engines_that_stay_away_and_give_it_back() {
     get();
     let check = system.json(&["fs", "check", "azk://tank/home"]);
     assert_eq!(check["clean"], true, "{check}");
+    let moves = ["system", "events", "--code", "rebuild-begun", "--code", "rebuild-ended"];
+    let told = system.json(&moves);
+    let codes: Vec<&str> =
+        told.as_array().unwrap().iter().map(|event| event["code"].as_str().unwrap()).collect();
+    assert_eq!((codes[0], codes[codes.len() - 1]), ("rebuild-begun", "rebuild-ended"), "{told}");
+    assert!(codes.iter().filter(|code| **code == "rebuild-ended").count() >= 2, "{told}");
     // One object went with a file, one came with another.
     while objects(&system) != before {
         thread::sleep(Duration::from_millis(100));

@@ -47,9 +47,13 @@ fn a_bundle_tells_much_and_no_secrets() {
         assert!(!raw.windows(secret.len()).any(|part| part == secret.as_bytes()), "{secret}");
     }
     let collected = report["collected"].to_string();
-    for name in
-        ["config/engine1.toml", "state/pool-tank.json", "machine/doctor.json", "version.txt"]
-    {
+    for name in [
+        "config/engine1.toml",
+        "state/pool-tank.json",
+        "machine/doctor.json",
+        "version.txt",
+        "state/jobs.json",
+    ] {
         assert!(collected.contains(name), "{name}: {report}");
     }
     system.fails(4, &["bundle.tar"], &args);
@@ -64,6 +68,8 @@ fn a_bundle_tells_much_and_no_secrets() {
         }
         let status: serde_json::Value = serde_json::from_str(&read("state/status.json")).unwrap();
         assert_eq!(status["state"], "running");
+        let events = read("state/events.json");
+        assert!(events.contains("\"engine-joined\"") && events.contains("\"to_do\""), "{events}");
         let log = read("logs/engine1.log");
         assert_eq!(log.lines().count(), 20);
         assert!(
@@ -76,6 +82,20 @@ fn a_bundle_tells_much_and_no_secrets() {
 
     // Of a system that does not answer there is what is there.
     system.ok(&["down"]);
+    let secret = wire::event::Event {
+        number: 1000,
+        time_ns: 1,
+        count: 1,
+        code: "engine-down".into(),
+        engine: None,
+        target: None,
+        pool: None,
+        object: String::new(),
+        what: format!("somebody's token is {token}, from http://me:hunter2@host/"),
+    };
+    let kept = system.dir().join("engine0/events.log");
+    let mut kept = fs::File::options().append(true).open(kept).unwrap();
+    kept.write_all(engine::event_log::line(&secret).as_bytes()).unwrap();
     let folder = system.path("folder");
     fs::create_dir(&folder).unwrap();
     let link = system.path("dmg");
@@ -89,6 +109,9 @@ fn a_bundle_tells_much_and_no_secrets() {
     if unpack(&archive, &dir) {
         let dir = dir.join("azekura-support");
         assert!(dir.join("logs/engine0.log").exists());
+        let events = fs::read_to_string(dir.join("events/engine0.json")).unwrap();
+        assert!(events.contains("\"engine-stopping\""), "{events}");
+        assert!(events.contains("token is ***, from http://***@host/"), "{events}");
         let status = fs::read_to_string(dir.join("state/status.json")).unwrap();
         assert!(status.contains("\"stopped\""), "{status}");
         let contents = fs::read_to_string(dir.join("contents.txt")).unwrap();

@@ -38,7 +38,7 @@ fn targets_at_work_are_seen() {
             while !is_over.load(Ordering::Relaxed) {
                 let url = format!("azk://tank/home/{}", round % 20);
                 let put = ["fs", "put", file.to_str().unwrap(), &url];
-                let output = system.run(&put);
+                let output = system.command(&put).env("AZEKURA_JOB", "nightly").output().unwrap();
                 assert!(output.status.success(), "{}", harness::all_text(&output));
                 round += 1;
             }
@@ -58,9 +58,35 @@ fn targets_at_work_are_seen() {
                 break;
             }
         }
+        // The same work by engine, pool, job and client.
+        let views = [
+            ("engines", "engines", ""),
+            ("pools", "pools", ""),
+            ("jobs", "jobs", "nightly"),
+            ("clients", "clients", "nightly"),
+        ];
+        for (view, part, job) in views {
+            loop {
+                let filter = ["--filter", job];
+                let filter: &[&str] = if job.is_empty() { &[] } else { &filter[..] };
+                let args = ["top", "--view", view, "--interval", "1", "--sort", "ops"];
+                let report = system.json(&[&args[..], filter].concat());
+                let rows = report[part].as_array().cloned().unwrap_or_default();
+                if rows.iter().any(|row| row["ops_per_s"].as_f64().unwrap() > 0.0) {
+                    assert!(job.is_empty() || rows.iter().all(|row| row["job"] == job), "{report}");
+                    break;
+                }
+                // Clients are short commands here: one may have come and gone between two looks.
+                if view == "clients" && !rows.is_empty() {
+                    break;
+                }
+            }
+        }
         is_over.store(true, Ordering::Relaxed);
     });
     let text = system.ok(&["top", "--once", "--sort", "latency", &addresses[0], "127.0.0.1:1"]);
     assert!(text.contains("OPS/S") && text.contains("127.0.0.1:1: no figures"), "{text}");
+    let text = system.ok(&["top", "--once", "--view", "jobs", "--interval", "1"]);
+    assert!(text.contains("P99 WAIT") && text.contains("nightly"), "{text}");
     system.fails(6, &["127.0.0.1:1"], &["top", "127.0.0.1:1"]);
 }

@@ -157,6 +157,10 @@ fn etcd_is_away_and_work_goes_on() {
     trio.make(|| trio.command(&create));
     work(&trio, rounds.fetch_add(1, Ordering::SeqCst));
     trio.make(|| trio.command(&["cont", "create", "new", "home"]));
+    for code in ["catalog-away", "catalog-back"] {
+        let told = run(trio.command(&["system", "events", "--code", code]));
+        assert!(told.contains(code), "{told}");
+    }
     for round in 0..rounds.load(Ordering::SeqCst) {
         assert_eq!(run(trio.command(&["fs", "cat", &url(round)])), text(round));
     }

@@ -25,6 +25,7 @@ mod control_host;
 mod cores;
 mod damage;
 mod decay;
+mod doors;
 pub mod event_log;
 mod events;
 mod figures;

@@ -7,6 +7,7 @@ use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
 use crate::cores;
 use crate::decay::Habit;
+use crate::doors::{Doors, accept_all};
 use crate::events::{Book, Teller};
 use crate::figures::TargetFigures;
 use crate::measure;
@@ -15,7 +16,6 @@ use crate::metrics_door::{Limits, MetricsDoor};
 use crate::rights;
 use crate::summed_line;
 use crate::target::Target;
-use crate::tokens::{Caller, Tokens};
 use env::Env;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
@@ -24,11 +24,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use transport::{Acceptor, Handoff, HelloInfo};
+use transport::{Acceptor, Handoff};
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::event::{EventCode, Happened};
-use wire::hello::Service;
 use wire::job::TargetJobs;
 use wire::map::EngineInfo;
 use wire::measure::{MeasureAsk, Standing};
@@ -383,7 +382,7 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let accepting = (env.clone(), control.clone(), inboxes.clone());
     env.spawn(async move {
         let (env, control, inboxes) = accepting;
-        accept_loop(&env, acceptor, control, Doors { inboxes, failed }, tokens).await;
+        accept_all(&env, acceptor, control, Doors { inboxes, failed }, tokens).await;
     });
     control.clone().introduce();
     let version = env!("CARGO_PKG_VERSION");
@@ -603,81 +602,6 @@ fn refuser(env: &Env, error: Error) -> Inbox {
         }
     });
     inbox
-}
-
-/// The targets of an engine, for who comes to them.
-struct Doors {
-    inboxes: Vec<(TargetId, Inbox)>,
-    /// Those that cannot be served, and why.
-    failed: Vec<(TargetId, Error)>,
-}
-
-impl Doors {
-    /// The way to a target; `None` when it is not here.
-    fn of(&self, id: TargetId) -> Result<Option<&Inbox>> {
-        match self.failed.iter().find(|(failed, _)| *failed == id) {
-            Some((_, error)) => Err(error.clone()),
-            None => Ok(self.inboxes.iter().find(|(known, _)| *known == id).map(|(_, i)| i)),
-        }
-    }
-}
-
-/// Accepts connections for ever and hands each to whom it is for.
-async fn accept_loop(
-    env: &Env,
-    acceptor: Acceptor,
-    control: std::rc::Rc<ControlHost>,
-    doors: Doors,
-    tokens: Tokens,
-) {
-    loop {
-        let mut incomer = match acceptor.accept().await {
-            Ok(incomer) => incomer,
-            Err(error) => {
-                tracing::warn!("accepting connections: {error}");
-                env.sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        match tokens.caller(|secret| incomer.hello().knows(secret)) {
-            Ok((caller, secret)) => {
-                incomer.prove(secret);
-                if caller == Caller::Admin {
-                    incomer.trust();
-                }
-            }
-            Err(error) => {
-                control.events.note(refused(incomer.hello(), &error));
-                incomer.refuse(error);
-                continue;
-            }
-        }
-        match incomer.hello().service {
-            Service::Control | Service::Leader => control.clone().adopt(incomer.into_handoff()),
-            Service::Target(id) => match doors.of(id) {
-                Err(error) => incomer.refuse(error),
-                Ok(Some(inbox)) => {
-                    if inbox.unbounded_send(Order::Adopt(incomer.into_handoff())).is_err() {
-                        tracing::error!("target {id} is gone; its connections are dropped");
-                    }
-                }
-                Ok(None) => incomer.refuse(Error::new(
-                    Code::Stale,
-                    format!("target {id} is not on this engine; get the newest pool map"),
-                )),
-            },
-        }
-    }
-}
-
-/// Somebody has shown no secret, or a wrong one.
-fn refused(hello: &HelloInfo, error: &Error) -> Happened {
-    let (from, who) = match (hello.host, hello.local_pid) {
-        (Some(host), _) => (host.to_string(), format!("a caller from {host}")),
-        (None, Some(pid)) => ("local".into(), format!("process {pid} of this host")),
-        (None, None) => (String::new(), "a caller".to_string()),
-    };
-    Happened::new(EventCode::CallerRefused, format!("{who} was refused: {error}")).of_object(from)
 }
 
 fn host_name() -> String {

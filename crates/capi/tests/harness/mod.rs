@@ -141,6 +141,11 @@ impl System {
         &mut self.system
     }
 
+    /// Operations, and bytes that came and went, of a job at all targets.
+    pub fn job(&self, name: &str) -> [u64; 3] {
+        self.system.job(name).unwrap()
+    }
+
     /// A command that finds the system.
     pub fn command(&self, program: &Path) -> Command {
         let options = self.system.options(false);

@@ -275,8 +275,13 @@ fn collect(session: &Session, args: &CollectArgs, bundle: &mut Bundle) -> Result
         ask(&format!("state/pool-{name}.json"), &["pool", "query", &pool, "--verbose"]);
         ask(&format!("state/containers-{name}.json"), &["cont", "list", &pool]);
     }
+    ask("state/events.json", &["system", "events"]);
+    ask("state/jobs.json", &["job", "list"]);
     ask("machine/doctor.json", &["doctor"]);
     for (at, (path, config)) in parsed.iter().enumerate() {
+        // Also of one that does not run.
+        let dir = config.dir.display().to_string();
+        ask(&format!("events/engine{at}.json"), &["system", "events", "--from-dir", &dir]);
         if config.metrics.is_some() {
             let words = ["metrics", "--config", &path.display().to_string()];
             ask(&format!("state/metrics{at}.json"), &words);

@@ -27,6 +27,7 @@ type Reached = (EngineInfo, Vec<TargetId>, bool);
   azekura system migrate-catalog --config /etc/azekura/engine.toml --to etcd://host1:2379,host2:2379,host3:2379
   azekura system recover --config /etc/azekura/engine.toml --from /var/lib/azekura/engine1
   azekura system support collect
+  azekura system events --since 2h
   azekura system list-engines --json")]
 pub struct SystemArgs {
     #[command(subcommand)]
@@ -77,6 +78,7 @@ enum SystemVerb {
     Stop(super::stop::StopArgs),
     Upgrade(super::upgrade::UpgradeArgs),
     Measure(super::measure::MeasureArgs),
+    Events(super::events::EventsArgs),
     Erase(super::erase::EraseArgs),
     MigrateCatalog(super::catalog::MigrateArgs),
     Recover(super::recover::RecoverArgs),
@@ -123,6 +125,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
             return super::drain::run(session, *rank, *undo, *dry_run);
         }
         SystemVerb::Measure(measure) => return super::measure::run(session, measure),
+        SystemVerb::Events(events) => return super::events::run(session, events),
         SystemVerb::Stop(stop) => return super::stop::run(session, stop),
         SystemVerb::Upgrade(upgrade) => return super::upgrade::run(session, upgrade),
         SystemVerb::Erase(erase) => return super::erase::run(session, erase),

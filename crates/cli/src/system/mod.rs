@@ -18,6 +18,7 @@ pub mod down;
 pub mod drain;
 pub mod erase;
 pub mod etcd;
+pub mod events;
 pub mod measure;
 pub mod members;
 pub mod process;

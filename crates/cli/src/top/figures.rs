@@ -1,7 +1,7 @@
 //! Figures of an engine as Prometheus gets them, and what happened between two looks at them.
 
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One line of the figures: name, labels, value.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,12 +15,9 @@ struct Sample {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Figures(Vec<Sample>);
 
-/// What a target did between two looks, per second.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct TargetRates {
-    pub target: u32,
-    /// It has told its figures.
-    pub answers: bool,
+/// What was done between two looks, per second.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Rates {
     pub ops_per_s: f64,
     pub failed_per_s: f64,
     /// Data that came, and that went.
@@ -37,6 +34,19 @@ pub struct TargetRates {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_p99_s: Option<f64>,
 }
+
+/// What a target did.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TargetRates {
+    pub target: u32,
+    /// It has told its figures.
+    pub answers: bool,
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// A label with its value: whose figures are meant.
+pub type By<'a> = (&'a str, &'a str);
 
 /// Reads `{a="b",c="d"}`; `None` when it is something else.
 fn labels(text: &str) -> Option<(BTreeMap<String, String>, &str)> {
@@ -85,14 +95,23 @@ impl Figures {
         Figures(lines.filter_map(sample).collect())
     }
 
-    fn of<'a>(&'a self, name: &'a str, target: &'a str) -> impl Iterator<Item = &'a Sample> {
+    fn of<'a>(&'a self, name: &'a str, by: Option<By<'a>>) -> impl Iterator<Item = &'a Sample> {
         self.0.iter().filter(move |sample| {
-            sample.name == name && sample.labels.get("target").is_some_and(|of| of == target)
+            let is_meant =
+                |(label, value): By<'_>| sample.labels.get(label).is_some_and(|of| of == value);
+            sample.name == name && by.is_none_or(is_meant)
         })
     }
 
-    fn sum(&self, name: &str, target: &str) -> f64 {
-        self.of(name, target).map(|sample| sample.value).sum()
+    /// Sum of a figure over all that have this label, or over all.
+    pub fn sum(&self, name: &str, by: Option<By<'_>>) -> f64 {
+        self.of(name, by).map(|sample| sample.value).sum()
+    }
+
+    /// The values that a label has in a figure.
+    pub fn values(&self, name: &str, label: &str) -> BTreeSet<String> {
+        let values = self.of(name, None).filter_map(|sample| sample.labels.get(label));
+        values.cloned().collect()
     }
 
     /// A figure of the engine itself.
@@ -100,10 +119,9 @@ impl Figures {
         self.0.iter().find(|sample| sample.name == name).map(|sample| sample.value)
     }
 
-    /// Ends of the steps of the latency's histogram with the counts up to them, over all pools and operations.
-    fn steps(&self, target: &str) -> Vec<(f64, f64)> {
-        let mut steps: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
-        for sample in self.of("azekura_operation_seconds_bucket", target) {
+    /// Adds the counts up to the ends of the steps of the latency's histogram, over all pools and operations.
+    fn add_steps(&self, by: Option<By<'_>>, steps: &mut BTreeMap<u64, (f64, f64)>) {
+        for sample in self.of("azekura_operation_seconds_bucket", by) {
             let end = match sample.labels.get("le").map(String::as_str) {
                 Some("+Inf") => f64::INFINITY,
                 Some(end) => end.parse().unwrap_or(f64::INFINITY),
@@ -112,39 +130,51 @@ impl Figures {
             // Positive numbers are ordered as their bits.
             steps.entry(end.to_bits()).or_insert((end, 0.0)).1 += sample.value;
         }
-        steps.into_values().collect()
     }
 
     /// What each target did since `before`, `seconds` ago.
-    pub fn rates(&self, before: &Figures, seconds: f64) -> Vec<TargetRates> {
+    pub fn target_rates(&self, before: &Figures, seconds: f64) -> Vec<TargetRates> {
         let targets = self.0.iter().filter(|sample| sample.name == "azekura_target_answers");
-        let rates = targets.filter_map(|sample| {
+        let all = targets.filter_map(|sample| {
             let target = sample.labels.get("target")?;
-            let grown = |name: &str| {
-                let (now, then) = (self.sum(name, target), before.sum(name, target));
-                // One that was started again counts from nothing.
-                if now >= then { now - then } else { now }
-            };
-            let count = grown("azekura_operation_seconds_count");
-            let waiting = self.sum("azekura_admission_waiting", target);
-            Some(TargetRates {
-                target: target.parse().ok()?,
-                answers: sample.value == 1.0,
-                ops_per_s: count / seconds,
-                failed_per_s: grown("azekura_operations_failed_total") / seconds,
-                received_bytes_per_s: grown("azekura_received_bytes_total") / seconds,
-                sent_bytes_per_s: grown("azekura_sent_bytes_total") / seconds,
-                running: self.sum("azekura_target_requests_running", target) as u64,
-                waiting: waiting as u64,
-                clients: self.sum("azekura_target_clients", target) as u64,
-                latency_mean_s: (count > 0.0)
-                    .then(|| grown("azekura_operation_seconds_sum") / count),
-                latency_p99_s: p99(&before.steps(target), &self.steps(target)),
-            })
+            let rates = rates(&[(before, self)], seconds, Some(("target", target)));
+            Some(TargetRates { target: target.parse().ok()?, answers: sample.value == 1.0, rates })
         });
-        let mut rates: Vec<TargetRates> = rates.collect();
-        rates.sort_by_key(|rates| rates.target);
-        rates
+        let mut all: Vec<TargetRates> = all.collect();
+        all.sort_by_key(|rates| rates.target);
+        all
+    }
+}
+
+/// What was done between looks at some engines, `seconds` apart, by all that have a label.
+pub fn rates(looks: &[(&Figures, &Figures)], seconds: f64, by: Option<By<'_>>) -> Rates {
+    let grown = |name: &str| -> f64 {
+        let of_engine = |(before, now): &(&Figures, &Figures)| {
+            let (now, then) = (now.sum(name, by), before.sum(name, by));
+            // One that was started again counts from nothing.
+            if now >= then { now - then } else { now }
+        };
+        looks.iter().map(of_engine).sum()
+    };
+    let now = |name: &str| looks.iter().map(|(_, now)| now.sum(name, by)).sum::<f64>() as u64;
+    let (mut then, mut steps) = (BTreeMap::new(), BTreeMap::new());
+    for (before, now) in looks {
+        before.add_steps(by, &mut then);
+        now.add_steps(by, &mut steps);
+    }
+    let (then, steps): (Vec<_>, Vec<_>) =
+        (then.into_values().collect(), steps.into_values().collect());
+    let count = grown("azekura_operation_seconds_count");
+    Rates {
+        ops_per_s: count / seconds,
+        failed_per_s: grown("azekura_operations_failed_total") / seconds,
+        received_bytes_per_s: grown("azekura_received_bytes_total") / seconds,
+        sent_bytes_per_s: grown("azekura_sent_bytes_total") / seconds,
+        running: now("azekura_target_requests_running"),
+        waiting: now("azekura_admission_waiting"),
+        clients: now("azekura_target_clients"),
+        latency_mean_s: (count > 0.0).then(|| grown("azekura_operation_seconds_sum") / count),
+        latency_p99_s: p99(&then, &steps),
     }
 }
 
@@ -186,19 +216,32 @@ mod tests {
     fn rates_are_what_has_grown() {
         let (before, now) = (Figures::parse(&text(100, 0)), Figures::parse(&text(290, 10)));
         assert_eq!(now.one("azekura_engine_rank"), Some(3.0));
-        let rates = now.rates(&before, 2.0);
-        assert_eq!((rates[0].target, rates[0].answers, rates[0].latency_mean_s), (0, false, None));
-        let one = &rates[1];
-        assert_eq!((one.target, one.answers, one.running), (1, true, 2));
+        let told = now.target_rates(&before, 2.0);
+        assert_eq!((told[0].target, told[0].answers), (0, false));
+        assert_eq!(told[0].rates.latency_mean_s, None);
+        let one = &told[1].rates;
+        assert_eq!((told[1].target, told[1].answers, one.running), (1, true, 2));
         assert_eq!((one.ops_per_s, one.received_bytes_per_s), (100.0, 95_000.0));
         assert_eq!((one.latency_mean_s, one.latency_p99_s), (Some(0.5), Some(0.1)));
         // All within the first step.
-        let quick = Figures::parse(&text(300, 0)).rates(&before, 1.0);
-        assert_eq!(quick[1].latency_p99_s, Some(0.001));
+        let quick = Figures::parse(&text(300, 0)).target_rates(&before, 1.0);
+        assert_eq!(quick[1].rates.latency_p99_s, Some(0.001));
         // The engine was started again.
-        let again = Figures::parse(&text(20, 0)).rates(&now, 1.0);
-        assert_eq!((again[1].ops_per_s, again[1].latency_p99_s), (20.0, Some(0.001)));
+        let again = &Figures::parse(&text(20, 0)).target_rates(&now, 1.0)[1].rates;
+        assert_eq!((again.ops_per_s, again.latency_p99_s), (20.0, Some(0.001)));
         // Nothing happened.
-        assert_eq!(now.rates(&now, 1.0)[1].latency_p99_s, None);
+        assert_eq!(now.target_rates(&now, 1.0)[1].rates.latency_p99_s, None);
+    }
+
+    #[test]
+    fn engines_are_added_by_label() {
+        let (before, now) = (Figures::parse(&text(100, 0)), Figures::parse(&text(290, 10)));
+        let values = now.values("azekura_operation_seconds_bucket", "pool");
+        assert_eq!(values.iter().collect::<Vec<_>>(), ["a\"},b"]);
+        let both = rates(&[(&before, &now), (&before, &now)], 2.0, None);
+        assert_eq!((both.ops_per_s, both.running), (200.0, 4));
+        assert_eq!((both.latency_mean_s, both.latency_p99_s), (Some(0.5), Some(0.1)));
+        let none = rates(&[(&before, &now)], 2.0, Some(("pool", "b")));
+        assert_eq!(none, Rates::default());
     }
 }

@@ -1,30 +1,40 @@
-//! `azekura top`: what the targets of some engines do just now, from the figures that they tell.
+//! `azekura top`: what engines, targets, pools, clients and jobs do just now.
+//!
+//! Targets, engines and pools: from the figures that engines tell for Prometheus. Clients and jobs: from what engines are asked
+//! over their own protocol.
 
 mod figures;
+mod screen;
+mod views;
 
 use crate::exit::Outcome;
-use crate::output::Table;
+use crate::job::{self, Told};
 use crate::session::Session;
 use crate::system::dir::SystemDir;
+use client::Client;
 use engine::EngineConfig;
-use figures::{Figures, TargetRates};
-use serde::Serialize;
-use std::io::{self, IsTerminal, Write};
+use figures::Figures;
+use screen::Screen;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
-use types::{Error, Result, size};
+use types::{Error, Result};
+use views::{Order, Report, View};
 
 /// How long an engine may take to tell its figures.
 const ASK_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Show what targets do: operations, data, queues, latency
+/// Show what targets, engines, pools, clients or jobs do: operations, data, queues, latency
 ///
-/// On a terminal again and again until interrupted; else, with --once and with --json one time, of one interval. Engines tell
-/// their figures where `listen` under `[metrics]` of their configuration says.
+/// On a terminal again and again until interrupted; else, with --once and with --json one time, of one interval. Targets, engines
+/// and pools: engines tell their figures where `listen` under `[metrics]` of their configuration says. Clients and jobs: the
+/// system is asked, as by other commands; clients are for administrators.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   azekura top
+  azekura top --view jobs --sort wait
+  azekura top --view clients --filter node17
   azekura top host1:7711 host2:7711 host3:7711 --sort latency
   azekura top --config /etc/azekura/engine.toml --json --interval 5")]
 pub struct TopArgs {
@@ -34,6 +44,9 @@ pub struct TopArgs {
     /// Configuration of an engine, which says where; may be repeated
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
+    /// Whose doings are shown
+    #[arg(long, short = 'v', value_enum, default_value_t = View::Targets)]
+    view: View,
     /// Show it one time
     #[arg(long)]
     once: bool,
@@ -42,70 +55,61 @@ pub struct TopArgs {
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
     /// What comes first
-    #[arg(long, value_enum, default_value_t = Order::Target)]
+    #[arg(long, value_enum, default_value_t = Order::Name)]
     sort: Order,
+    /// Only rows in whose names this occurs: of the engine, target, pool, client, host or job
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
 }
 
-#[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum Order {
-    Target,
-    Ops,
-    Bytes,
-    Queue,
-    Latency,
+/// Who is asked.
+enum Source {
+    /// Engines, at the addresses where they tell figures.
+    Figures(Vec<String>),
+    System(Client),
 }
 
-/// An engine's part of the report.
-#[derive(Serialize)]
-struct EngineReport {
-    address: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rank: Option<u32>,
-    /// It holds the control service.
-    leads: bool,
-    /// Why it told nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-    targets: Vec<TargetRates>,
+/// One look.
+enum Seen {
+    Figures(Vec<Result<Figures>>),
+    System(Told),
 }
 
-#[derive(Serialize)]
-struct Report {
-    seconds: f64,
-    engines: Vec<EngineReport>,
-}
-
-/// One look at all engines.
 struct Look {
     at: Instant,
-    figures: Vec<Result<Figures>>,
+    seen: Seen,
 }
 
 /// Runs the command.
 pub fn run(session: &Session, args: &TopArgs) -> Outcome {
-    let addresses = addresses(session, args)?;
+    let source = match args.view {
+        View::Targets | View::Engines | View::Pools => Source::Figures(addresses(session, args)?),
+        View::Clients | View::Jobs => Source::System(session.connect()?),
+    };
     let repeats = !args.once && !session.out.json && io::stdout().is_terminal();
-    let mut before = look(session, &addresses);
+    let mut screen = repeats.then(Screen::default);
+    let mut before = look(session, &source, args.view)?;
     // When nobody tells anything there is nothing to wait for.
-    if before.figures.iter().all(Result::is_err)
-        && let Some(Err(error)) = before.figures.first()
+    if let Seen::Figures(all) = &before.seen
+        && all.iter().all(Result::is_err)
+        && let Some(Err(error)) = all.first()
     {
         return Err(error.clone().into());
     }
     loop {
         thread::sleep(Duration::from_secs(args.interval));
-        let now = look(session, &addresses);
-        let mut report = compare(&addresses, &before, &now);
-        report.engines.iter_mut().for_each(|engine| sort(&mut engine.targets, args.sort));
-        session.out.show(&report, |out| {
-            if repeats {
-                // Home, clear to the end of the screen.
-                write!(out, "\x1b[H\x1b[2J")?;
+        let now = look(session, &source, args.view)?;
+        let mut report = compare(&source, &before, &now);
+        report.arrange(args.view, args.sort, args.filter.as_deref());
+        match &mut screen {
+            Some(screen) => {
+                let mut text = Vec::new();
+                let shown = views::show(&mut text, &report, args.view);
+                shown.and_then(|()| screen.show(&text)).map_err(crate::output::write_failure)?;
             }
-            show(out, &report, args.sort)
-        })?;
-        if !repeats {
-            return Ok(());
+            None => {
+                return session.out.show(&report, |out| views::show(out, &report, args.view));
+            }
         }
         before = now;
     }
@@ -145,11 +149,19 @@ fn addresses(session: &Session, args: &TopArgs) -> Result<Vec<String>> {
     Ok(addresses)
 }
 
+fn look(session: &Session, source: &Source, view: View) -> Result<Look> {
+    let seen = match source {
+        Source::Figures(addresses) => Seen::Figures(ask_all(session, addresses)),
+        Source::System(client) => Seen::System(job::ask(client, view == View::Clients)?),
+    };
+    Ok(Look { at: Instant::now(), seen })
+}
+
 /// Asks all engines at the same time.
-fn look(session: &Session, addresses: &[String]) -> Look {
+fn ask_all(session: &Session, addresses: &[String]) -> Vec<Result<Figures>> {
     let session = Session { timeout: session.timeout.min(ASK_TIME_MAX), ..session.clone() };
     let ask = |address: &String| crate::metrics::ask(&session, address);
-    let figures = thread::scope(|scope| {
+    thread::scope(|scope| {
         let asked: Vec<_> =
             addresses.iter().map(|address| scope.spawn(move || ask(address))).collect();
         let told = asked.into_iter().map(|asked| match asked.join() {
@@ -157,115 +169,17 @@ fn look(session: &Session, addresses: &[String]) -> Look {
             Err(panic) => std::panic::resume_unwind(panic),
         });
         told.collect()
-    });
-    Look { at: Instant::now(), figures }
+    })
 }
 
-fn compare(addresses: &[String], before: &Look, now: &Look) -> Report {
+fn compare(source: &Source, before: &Look, now: &Look) -> Report {
     let seconds = now.at.duration_since(before.at).as_secs_f64();
-    let engines = addresses.iter().zip(&before.figures).zip(&now.figures);
-    let engines = engines.map(|((address, before), now)| {
-        let (targets, problem) = match (before, now) {
-            (Ok(before), Ok(now)) => (now.rates(before, seconds), None),
-            (_, Err(error)) => (Vec::new(), Some(error.to_string())),
-            (Err(_), Ok(_)) => (Vec::new(), Some("it has just begun to answer".to_string())),
-        };
-        let one = |name: &str| now.as_ref().ok().and_then(|figures| figures.one(name));
-        EngineReport {
-            address: address.clone(),
-            rank: one("azekura_engine_rank").map(|rank| rank as u32),
-            leads: one("azekura_control_service_held") == Some(1.0),
-            problem,
-            targets,
+    match (source, &before.seen, &now.seen) {
+        (Source::Figures(addresses), Seen::Figures(before), Seen::Figures(now)) => {
+            Report::of_figures(addresses, before, now, seconds)
         }
-    });
-    Report { seconds, engines: engines.collect() }
-}
-
-/// The greatest first, but for targets.
-fn sort(targets: &mut [TargetRates], order: Order) {
-    targets.sort_by(|a, b| rank(b, order).total_cmp(&rank(a, order)).then(a.target.cmp(&b.target)));
-}
-
-/// By what a target is sorted.
-fn rank(rates: &TargetRates, order: Order) -> f64 {
-    match order {
-        Order::Target => 0.0,
-        Order::Ops => rates.ops_per_s,
-        Order::Bytes => rates.received_bytes_per_s + rates.sent_bytes_per_s,
-        Order::Queue => (rates.running + rates.waiting) as f64,
-        Order::Latency => rates.latency_mean_s.unwrap_or(0.0),
-    }
-}
-
-fn show(out: &mut dyn Write, report: &Report, order: Order) -> io::Result<()> {
-    let mut table = Table::new(&[
-        ">ENGINE",
-        ">TARGET",
-        ">OPS/S",
-        ">FAILED/S",
-        ">IN/S",
-        ">OUT/S",
-        ">RUNNING",
-        ">WAITING",
-        ">CLIENTS",
-        ">MEAN",
-        ">P99",
-    ]);
-    let mut rows: Vec<(&EngineReport, &TargetRates)> = report
-        .engines
-        .iter()
-        .flat_map(|engine| engine.targets.iter().map(move |target| (engine, target)))
-        .collect();
-    rows.sort_by(|(_, a), (_, b)| rank(b, order).total_cmp(&rank(a, order)));
-    for (engine, rates) in rows {
-        let mut row = vec![engine_name(engine), rates.target.to_string()];
-        row.extend(match rates.answers {
-            true => vec![
-                format!("{:.0}", rates.ops_per_s),
-                format!("{:.0}", rates.failed_per_s),
-                size::format(rates.received_bytes_per_s as u64),
-                size::format(rates.sent_bytes_per_s as u64),
-                rates.running.to_string(),
-                rates.waiting.to_string(),
-                rates.clients.to_string(),
-                time(rates.latency_mean_s),
-                time(rates.latency_p99_s),
-            ],
-            false => {
-                [&["no answer"], &["-"; 8][..]].concat().iter().map(|s| s.to_string()).collect()
-            }
-        });
-        table.row(row);
-    }
-    table.write(out)?;
-    let all = || report.engines.iter().flat_map(|engine| &engine.targets);
-    writeln!(
-        out,
-        "\nAll: {:.0} operations/s, {}/s in, {}/s out, over {:.1} s.",
-        all().map(|rates| rates.ops_per_s).sum::<f64>(),
-        size::format(all().map(|rates| rates.received_bytes_per_s).sum::<f64>() as u64),
-        size::format(all().map(|rates| rates.sent_bytes_per_s).sum::<f64>() as u64),
-        report.seconds
-    )?;
-    for engine in &report.engines {
-        if let Some(problem) = &engine.problem {
-            writeln!(out, "{}: {problem}", engine.address)?;
-        }
-    }
-    Ok(())
-}
-
-fn engine_name(engine: &EngineReport) -> String {
-    let leads = if engine.leads { "*" } else { "" };
-    engine.rank.map_or_else(|| engine.address.clone(), |rank| format!("{rank}{leads}"))
-}
-
-fn time(seconds: Option<f64>) -> String {
-    match seconds {
-        None => "-".into(),
-        Some(seconds) if seconds < 1e-3 => format!("{:.0} µs", seconds * 1e6),
-        Some(seconds) if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
-        Some(seconds) => format!("{seconds:.1} s"),
+        (_, Seen::System(before), Seen::System(now)) => Report::of_told(before, now, seconds),
+        // A source is seen as what it is.
+        (_, Seen::Figures(_), _) | (_, _, Seen::Figures(_)) => Report::default(),
     }
 }

@@ -308,6 +308,16 @@ pub fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
+/// Waits until some engine has told of an event with this code; the first one.
+pub fn until_event(system: &System, code: &str) -> Value {
+    loop {
+        if let Some(event) = system.json(&["system", "events", "--code", code]).get(0) {
+            return event.clone();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
 /// Waits until `pool health` says all this of the pool; its exit code then.
 pub fn until_health(system: &System, parts: &[&str]) -> Option<i32> {
     loop {

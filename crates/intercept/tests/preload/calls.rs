@@ -1,6 +1,6 @@
 //! C programs that make each call and check what they get.
 
-use crate::harness::run_c;
+use crate::harness::{Place, job, run_c};
 
 #[test]
 fn files_are_read_written_and_examined_by_every_form_of_a_call() {
@@ -35,4 +35,15 @@ fn descriptors_are_the_kernels() {
 #[test]
 fn sixteen_threads_and_signals() {
     run_c("threads");
+}
+
+#[test]
+fn a_program_belongs_to_the_job_of_its_environment() {
+    let place = Place::new("job");
+    let script = "head -c 100000 /dev/zero > $D/file; cat $D/file > $T/back";
+    let mut command = place.command("bash");
+    place.run(command.args(["-e", "-u", "-c", script]).env("AZEKURA_JOB", "preloaded"));
+    let [operations, received, sent] = job("preloaded");
+    assert!(operations > 2, "{operations}");
+    assert!(received >= 100_000 && sent >= 100_000, "{received} {sent}");
 }

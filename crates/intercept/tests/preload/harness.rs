@@ -145,6 +145,11 @@ impl Mounted {
     }
 }
 
+/// Operations, and bytes that came and went, of a job at all targets.
+pub fn job(name: &str) -> [u64; 3] {
+    system().lock().unwrap_or_else(|poisoned| poisoned.into_inner()).job(name).unwrap()
+}
+
 /// Waits until the servers hold no file without a name; other tests have some for a while.
 pub fn eventually_no_orphans() {
     let connect = {

@@ -1,0 +1,87 @@
+//! Who comes to an engine: callers are accepted on the control thread, show a secret, and are handed to whom they are for.
+
+use crate::control_host::ControlHost;
+use crate::process::{Inbox, Order};
+use crate::tokens::{Caller, Tokens};
+use env::Env;
+use std::rc::Rc;
+use std::time::Duration;
+use transport::{Acceptor, HelloInfo};
+use types::{Code, Error, Result, TargetId};
+use wire::event::{EventCode, Happened};
+use wire::hello::Service;
+
+/// The targets of an engine, for who comes to them.
+pub(crate) struct Doors {
+    pub inboxes: Vec<(TargetId, Inbox)>,
+    /// Those that cannot be served, and why.
+    pub failed: Vec<(TargetId, Error)>,
+}
+
+impl Doors {
+    /// The way to a target; `None` when it is not here.
+    fn of(&self, id: TargetId) -> Result<Option<&Inbox>> {
+        match self.failed.iter().find(|(failed, _)| *failed == id) {
+            Some((_, error)) => Err(error.clone()),
+            None => Ok(self.inboxes.iter().find(|(known, _)| *known == id).map(|(_, i)| i)),
+        }
+    }
+}
+
+/// Accepts connections for ever and hands each to whom it is for.
+pub(crate) async fn accept_all(
+    env: &Env,
+    acceptor: Acceptor,
+    control: Rc<ControlHost>,
+    doors: Doors,
+    tokens: Tokens,
+) {
+    loop {
+        let mut incomer = match acceptor.accept().await {
+            Ok(incomer) => incomer,
+            Err(error) => {
+                tracing::warn!("accepting connections: {error}");
+                env.sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        match tokens.caller(|secret| incomer.hello().knows(secret)) {
+            Ok((caller, secret)) => {
+                incomer.prove(secret);
+                if caller == Caller::Admin {
+                    incomer.trust();
+                }
+            }
+            Err(error) => {
+                control.events.note(refused(incomer.hello(), &error));
+                incomer.refuse(error);
+                continue;
+            }
+        }
+        match incomer.hello().service {
+            Service::Control | Service::Leader => control.clone().adopt(incomer.into_handoff()),
+            Service::Target(id) => match doors.of(id) {
+                Err(error) => incomer.refuse(error),
+                Ok(Some(inbox)) => {
+                    if inbox.unbounded_send(Order::Adopt(incomer.into_handoff())).is_err() {
+                        tracing::error!("target {id} is gone; its connections are dropped");
+                    }
+                }
+                Ok(None) => incomer.refuse(Error::new(
+                    Code::Stale,
+                    format!("target {id} is not on this engine; get the newest pool map"),
+                )),
+            },
+        }
+    }
+}
+
+/// Somebody has shown no secret, or a wrong one.
+fn refused(hello: &HelloInfo, error: &Error) -> Happened {
+    let (from, who) = match (hello.host, hello.local_pid) {
+        (Some(host), _) => (host.to_string(), format!("a caller from {host}")),
+        (None, Some(pid)) => ("local".into(), format!("process {pid} of this host")),
+        (None, None) => (String::new(), "a caller".to_string()),
+    };
+    Happened::new(EventCode::CallerRefused, format!("{who} was refused: {error}")).of_object(from)
+}
