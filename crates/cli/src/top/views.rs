@@ -309,7 +309,9 @@ fn jobs(before: &Told, now: &Told, seconds: f64) -> Vec<JobRates> {
         .iter()
         .flat_map(|(_, target, at)| at.jobs.iter().map(move |job| ((*target, &*job.job), job)))
         .collect();
-    let mut all: BTreeMap<&str, (JobFigures, Option<(u64, TargetId)>)> = BTreeMap::new();
+    /// The longest mean wait, us, and the target where it was.
+    type Longest = Option<(u64, TargetId)>;
+    let mut all: BTreeMap<&str, (JobFigures, Longest)> = BTreeMap::new();
     for (_, target, at) in &now.targets {
         for job in &at.jobs {
             let grown = since(job, known.get(&(*target, &*job.job)).copied());

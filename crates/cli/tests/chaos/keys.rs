@@ -60,7 +60,7 @@ fn value_of(bytes: &[u8]) -> Outcome<u64> {
     known.ok_or_else(|| format!("a key holds {} bytes that nobody wrote", bytes.len()))
 }
 
-/// One client.
+/// Who calls, and in which container.
 struct Client<'a> {
     keys: &'a Keys,
     work: &'a Work<'a>,

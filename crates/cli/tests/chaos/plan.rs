@@ -90,7 +90,7 @@ impl Plan {
         }
     }
 
-    /// All engines.
+    /// How many engines there are, those that are added later among them.
     pub fn engines(&self) -> usize {
         self.engines.0 + self.engines.1
     }
