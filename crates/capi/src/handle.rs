@@ -5,7 +5,7 @@
 //! contexts ([`crate::ctx`]). A number whose slot was freed never comes back, so a handle that is
 //! used after it was closed is told as such.
 
-use parking_lot::RwLock;
+use perthread::ForkRwLock;
 use std::any::Any;
 use std::sync::Arc;
 use types::{Code, Error, Result};
@@ -25,7 +25,7 @@ struct Table {
     free: Vec<usize>,
 }
 
-static TABLE: RwLock<Table> = RwLock::new(Table { slots: Vec::new(), free: Vec::new() });
+static TABLE: ForkRwLock<Table> = ForkRwLock::new(Table { slots: Vec::new(), free: Vec::new() });
 
 fn join(slot: usize, generation: u64) -> u64 {
     generation << SLOT_BITS | slot as u64
@@ -115,7 +115,7 @@ pub fn drain<T: Any + Send + Sync>() -> Vec<Arc<T>> {
 
 /// Before a fork: nobody may be in the middle of a change.
 pub(crate) fn fork_lock() {
-    std::mem::forget(TABLE.write());
+    TABLE.hold();
 }
 
 /// After a fork, on both sides.
@@ -124,7 +124,7 @@ pub(crate) fn fork_lock() {
 /// Only by the thread that called [`fork_lock`].
 pub(crate) unsafe fn fork_unlock() {
     // SAFETY: this thread (or its copy in the child) holds the lock.
-    unsafe { TABLE.force_unlock_write() };
+    unsafe { TABLE.release() };
 }
 
 #[cfg(test)]

@@ -184,8 +184,18 @@ impl Client {
                 }
                 Err(error) => Err(error),
             };
+            let outcome = match outcome {
+                Ok(answer) => match wire::decode::<Result<ControlReply>>(&answer.body)? {
+                    // The engine is stopping, and has given the request up.
+                    Err(error) if error.code == Code::Closed && request.is_repeatable() => {
+                        Err(error)
+                    }
+                    reply => return reply,
+                },
+                Err(error) => Err(error),
+            };
             match outcome {
-                Ok(answer) => return wire::decode::<Result<ControlReply>>(&answer.body)?,
+                Ok(reply) => return Ok(reply),
                 Err(error) if error.code == Code::Unreach || error.code == Code::Closed => {
                     // A control request may have been carried out before the connection broke;
                     // only those that can be repeated without harm are.

@@ -306,7 +306,8 @@ mod tests {
         assert!(size(&path) + size(&before) <= 2 * FILE_BYTES_MAX + 400);
         let kept = numbers(dir.path());
         assert_eq!(kept.last(), Some(&(3 * per_file - 1)));
-        assert!(kept.len() as u64 >= per_file, "{}", kept.len());
+        // Later lines are longer: their numbers have more digits.
+        assert!(kept.len() as u64 >= per_file * 9 / 10, "{} of {per_file}", kept.len());
         assert!(kept.windows(2).all(|two| two[0] + 1 == two[1]));
     }
 }

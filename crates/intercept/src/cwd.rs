@@ -11,7 +11,7 @@ use crate::config::{self, Config};
 use crate::path::{self, Spot, Start};
 use crate::{errno, inside, real};
 use libc::c_int;
-use parking_lot::RwLock;
+use perthread::ForkRwLock;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub const VARIABLE: &std::ffi::CStr = c"AZEKURA_INTERCEPT_CWD";
 
 /// Absolute path of the current directory, ours or not; empty when it is not known.
-static CWD: RwLock<Vec<u8>> = RwLock::new(Vec::new());
+static CWD: ForkRwLock<Vec<u8>> = ForkRwLock::new(Vec::new());
 /// It is below a prefix.
 static OURS: AtomicBool = AtomicBool::new(false);
 /// A prefix is below it.
@@ -150,7 +150,7 @@ fn leave_the_kernel_nowhere() -> Result<(), c_int> {
 
 /// Before a fork.
 pub fn fork_lock() {
-    std::mem::forget(CWD.write());
+    CWD.hold();
 }
 
 /// After it, on both sides.
@@ -159,5 +159,5 @@ pub fn fork_lock() {
 /// By the thread that called [`fork_lock`], or its copy.
 pub unsafe fn fork_unlock() {
     // SAFETY: by the caller's promise.
-    unsafe { CWD.force_unlock_write() };
+    unsafe { CWD.release() };
 }

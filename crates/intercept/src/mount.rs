@@ -10,7 +10,7 @@ use crate::{caller, table};
 use client::{Container, Pool};
 use dfs::{Dfs, MountFlags, Obj, OpenFlags};
 use foldhash::fast::FixedState;
-use parking_lot::Mutex;
+use perthread::ForkLock;
 use perthread::{Local, User};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -54,15 +54,15 @@ struct Known {
     mount: Vec<u8>,
 }
 
-static KNOWN: Mutex<Vec<Option<Known>>> = Mutex::new(Vec::new());
+static KNOWN: ForkLock<Vec<Option<Known>>> = ForkLock::new(Vec::new());
 static CONNECTED: AtomicBool = AtomicBool::new(false);
 
 static USER: User = User {
     is_live: table::is_live,
-    before_fork: || std::mem::forget(KNOWN.lock()),
+    before_fork: || KNOWN.hold(),
     after_fork: || {
         // SAFETY: called on the thread, or the copy of it, that took the lock.
-        unsafe { KNOWN.force_unlock() };
+        unsafe { KNOWN.release() };
     },
 };
 

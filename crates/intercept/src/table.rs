@@ -11,7 +11,7 @@ use crate::open::{self, Open};
 use crate::{config, errno, inside, real};
 use foldhash::fast::FixedState;
 use libc::c_int;
-use parking_lot::RwLock;
+use perthread::ForkRwLock;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const PAGE: u8 = 3;
 const INTERNAL_FROM: u64 = 4096;
 
 static MARKS: [AtomicU8; NUMBERS] = [const { AtomicU8::new(0) }; NUMBERS];
-static TABLE: RwLock<Option<HashMap<c_int, Arc<Open>, FixedState>>> = RwLock::new(None);
+static TABLE: ForkRwLock<Option<HashMap<c_int, Arc<Open>, FixedState>>> = ForkRwLock::new(None);
 /// How many are ours.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// A descriptor that can be duplicated for files that only this process has; -1: not made yet.
@@ -311,7 +311,7 @@ pub fn hold_inherited() {
 
 /// Before a fork.
 pub fn fork_lock() {
-    std::mem::forget(TABLE.write());
+    TABLE.hold();
 }
 
 /// After it, on both sides.
@@ -320,7 +320,7 @@ pub fn fork_lock() {
 /// By the thread that called [`fork_lock`], or its copy.
 pub unsafe fn fork_unlock() {
     // SAFETY: by the caller's promise.
-    unsafe { TABLE.force_unlock_write() };
+    unsafe { TABLE.release() };
 }
 
 /// In a child made by `fork`: closes the parent's connections and makes its open files anew from

@@ -13,6 +13,10 @@
 //! Fork: the child must not touch the parent's connections. It sees another generation, leaves
 //! the old contexts where they are and makes new ones; handles go on working.
 
+mod fork_lock;
+
+pub use fork_lock::{ForkLock, ForkRwLock};
+
 use client::{Client, ConnectOptions, Patience, SystemAddress};
 use foldhash::HashMap;
 use futures_util::task::AtomicWaker;
@@ -305,12 +309,12 @@ static GENERATION: AtomicU64 = AtomicU64::new(1);
 /// Generation since the last fork: contexts before it belong to another process.
 static FORKED_AT: AtomicU64 = AtomicU64::new(1);
 /// How to connect; set by [`open`].
-static OPTIONS: Mutex<Option<ConnectOptions>> = Mutex::new(None);
+static OPTIONS: ForkLock<Option<ConnectOptions>> = ForkLock::new(None);
 /// What the program asked for; stays over [`close`].
 /// Seconds; 0: nothing, the largest number: hard. No lock, because forks do not know of it.
 static PATIENCE_SECONDS: AtomicU32 = AtomicU32::new(0);
 /// Contexts of threads that ended.
-static FREE: Mutex<Vec<Arc<Ctx>>> = Mutex::new(Vec::new());
+static FREE: ForkLock<Vec<Arc<Ctx>>> = ForkLock::new(Vec::new());
 
 /// The context of a thread, given back when the thread ends.
 struct ThreadCtx(RefCell<Option<Arc<Ctx>>>);
@@ -411,8 +415,8 @@ pub fn start_anew() {
 }
 
 extern "C" fn fork_prepare() {
-    std::mem::forget(OPTIONS.lock());
-    std::mem::forget(FREE.lock());
+    OPTIONS.hold();
+    FREE.hold();
     if let Some(user) = USER.get() {
         (user.before_fork)();
     }
@@ -424,8 +428,8 @@ fn fork_release() {
     }
     // SAFETY: `fork_prepare` ran on this thread, or on the one this is a copy of.
     unsafe {
-        FREE.force_unlock();
-        OPTIONS.force_unlock();
+        FREE.release();
+        OPTIONS.release();
     }
 }
 

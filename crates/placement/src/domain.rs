@@ -12,6 +12,9 @@ use crate::draw::Lot;
 use types::{Code, Error, Rank, Result, TargetId};
 use wire::map::{EngineInfo, PoolMap};
 
+/// The depth of targets that share their engine: more than any levels of a path, for paths may differ in length.
+const ENGINE_DEPTH: usize = usize::MAX;
+
 /// Levels that are counted by [`Place::nearness`], and bits of each count: groups have at most 19 members.
 const LEVELS: usize = 8;
 const COUNT_BITS: usize = 8;
@@ -30,8 +33,10 @@ impl<'a> Place<'a> {
     }
 
     pub fn shared_depth(&self, other: &Place<'_>) -> usize {
-        let shared = self.path.iter().zip(other.path).take_while(|(a, b)| a == b).count();
-        shared + (self.rank == other.rank) as usize
+        if self.rank == other.rank {
+            return ENGINE_DEPTH;
+        }
+        self.path.iter().zip(other.path).take_while(|(a, b)| a == b).count()
     }
 
     /// How near a target is to others; of two the smaller one is farther away. The greatest depth shared with one

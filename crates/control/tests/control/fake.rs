@@ -169,6 +169,10 @@ impl FakeTargets {
                 let held = shard.map.as_ref().ok_or_else(|| Error::bare(Code::Stale))?;
                 if held.version < change.version {
                     let newer = held.changed(&change).ok_or_else(|| Error::bare(Code::Stale))?;
+                    let meant = newer.target(target).map_or(0, |target| target.incarnation);
+                    if meant != shard.incarnation {
+                        return Err(Error::new(Code::Unreach, "another shard is meant"));
+                    }
                     shard.map = Some(newer);
                     self.changes.set(self.changes.get() + 1);
                 }

@@ -7,6 +7,7 @@ use crate::report::{self, Family, Why};
 use crate::{config, cwd, errno, inside, open, program, real};
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_void, mode_t, pid_t};
 use parking_lot::Mutex;
+use perthread::ForkLock;
 use preload::hook;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -142,7 +143,7 @@ hook!([posix_spawnp](
 });
 
 /// Descriptors opened for actions of a spawn, by the actions' address.
-static ACTIONS: Mutex<Option<HashMap<usize, Vec<c_int>>>> = Mutex::new(None);
+static ACTIONS: ForkLock<Option<HashMap<usize, Vec<c_int>>>> = ForkLock::new(None);
 
 hook!([posix_spawn_file_actions_addopen](
     actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: mode_t
@@ -398,7 +399,7 @@ fn in_memory(fd: c_int) -> Result<CString, c_int> {
 
 /// Before a fork.
 pub fn fork_lock() {
-    std::mem::forget(ACTIONS.lock());
+    ACTIONS.hold();
 }
 
 /// After it, on both sides.
@@ -407,5 +408,5 @@ pub fn fork_lock() {
 /// By the thread that called [`fork_lock`], or its copy.
 pub unsafe fn fork_unlock() {
     // SAFETY: by the caller's promise.
-    unsafe { ACTIONS.force_unlock() };
+    unsafe { ACTIONS.release() };
 }

@@ -14,7 +14,7 @@ use crate::report::{self, Family, Why};
 use crate::{config, errno, inside, real, table};
 use crate::{path, pending};
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
-use parking_lot::RwLock;
+use perthread::ForkRwLock;
 use preload::hook;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ const WEOF: wint_t = wint_t::MAX;
 const INVALID: size_t = size_t::MAX;
 const INCOMPLETE: size_t = size_t::MAX - 1;
 /// Streams of ours and their cookies, by address.
-static STREAMS: RwLock<Option<HashMap<usize, usize>>> = RwLock::new(None);
+static STREAMS: ForkRwLock<Option<HashMap<usize, usize>>> = ForkRwLock::new(None);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of a stream's buffer: a file of ours is asked over a network.
@@ -422,7 +422,7 @@ pub fn descriptor_changed(fd: c_int) {
 
 /// Before a fork.
 pub fn fork_lock() {
-    std::mem::forget(STREAMS.write());
+    STREAMS.hold();
 }
 
 /// After it, on both sides.
@@ -431,7 +431,7 @@ pub fn fork_lock() {
 /// By the thread that called [`fork_lock`], or its copy.
 pub unsafe fn fork_unlock() {
     // SAFETY: by the caller's promise.
-    unsafe { STREAMS.force_unlock_write() };
+    unsafe { STREAMS.release() };
 }
 
 /// Streams of descriptors that were inherited. Called when the library is loaded.
