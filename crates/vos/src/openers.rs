@@ -46,7 +46,10 @@ impl PoolShard {
         let known = self.state.borrow().openers.get(&client).map(|noted| noted.lsn);
         known.unwrap_or_else(|| {
             let lsn = self.change_opener(client, true);
-            self.trace_opener(client, process(), 0);
+            // Finding a process reads several files: not again and again where nobody is noted, as in pools in memory.
+            if self.is_opener(client) {
+                self.trace_opener(client, process(), 0);
+            }
             lsn
         })
     }

@@ -90,3 +90,25 @@ fn stale_records_in_recycled_segments_are_not_replayed_and_replay_may_be_repeate
         world.clear();
     }
 }
+
+/// Finding a client's process reads files of the system. Pools in memory note nobody, and once did so for every file that was opened.
+#[test]
+fn a_clients_process_is_looked_for_once_and_not_where_nobody_is_noted() {
+    for (durability, expected) in [(Durability::Wal, 1), (Durability::Memory, 0)] {
+        let world = SimWorld::new(1);
+        let env = world.node("a");
+        let looked = std::cell::Cell::new(0);
+        world.block_on(async {
+            let (_store, shard) = fresh(&env, &config(durability)).await.unwrap();
+            for _ in 0..3 {
+                let note = shard.note_opener(types::ClientId(7), || {
+                    looked.set(looked.get() + 1);
+                    None
+                });
+                shard.noted(note).await;
+            }
+        });
+        world.clear();
+        assert_eq!(looked.get(), expected, "{durability:?}");
+    }
+}
