@@ -76,6 +76,7 @@ pub fn global_handle_seeds() -> Vec<Vec<u8>> {
         props: ContProps::default(),
         handle_count: 1,
         created_ns: 1,
+        placement_epoch: 0,
         opened_ns: 2,
         changed_ns: 3,
         snapshot_count: 0,

@@ -284,6 +284,7 @@ mod tests {
             props: spec.props.clone(),
             handle_count: 0,
             created_ns: 0,
+            placement_epoch: 0,
             opened_ns: 0,
             changed_ns: 0,
             snapshot_count: 0,

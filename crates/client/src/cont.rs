@@ -132,7 +132,9 @@ impl Container {
         }
     }
 
-    /// Fills our bits of an object id, in the pool's newest placement epoch.
+    /// Fills our bits of an object id. The same for the same arguments as long as the container lives: programs that
+    /// know the numbers of their objects make the ids again whenever they need them, so it is in the placement epoch
+    /// that was the pool's newest when the container was made.
     ///
     /// Errors: `NotSupported` for a class that needs redundancy, `Redundancy` for one weaker
     /// than the container's `rd_fac`.
@@ -143,9 +145,19 @@ impl Container {
         user_hi: u32,
         user_lo: u64,
     ) -> Result<Oid> {
+        placement::check_class(class, &self.0.info.props, &self.0.pool.map())?;
+        let epoch = self.0.info.placement_epoch;
+        Ok(Oid::generate(user_hi, user_lo, kind, class, epoch))
+    }
+
+    /// An id in the pool's newest placement epoch, so that targets that were added get their part. For numbers that
+    /// nobody has used ([`Self::alloc_oids`]) and ids that are written down: it is another one once the pool has changed.
+    ///
+    /// Errors: as [`Self::generate_oid`].
+    pub fn new_oid(&self, kind: ObjType, class: ObjClass, number: u64) -> Result<Oid> {
         let map = self.0.pool.map();
         placement::check_class(class, &self.0.info.props, &map)?;
-        Ok(Oid::generate(user_hi, user_lo, kind, class, map.placement_epoch()))
+        Ok(Oid::generate(0, number, kind, class, map.placement_epoch()))
     }
 
     /// A placement hint that puts an object's first group on `target`.

@@ -347,6 +347,9 @@ pub struct ContDf {
     pub props: ContPropsDf,
     /// Creation time, nanoseconds since 1970.
     pub created_ns: u64,
+    /// The pool's newest placement epoch at that time.
+    #[serde(default)]
+    pub placement_epoch: u8,
 }
 
 /// The counter of a container's object numbers.

@@ -323,14 +323,14 @@ impl Shared {
     /// An id for a file, placed by a hint of the container: near its entry.
     pub async fn file_oid(&self, class: ObjClass, hint: u32) -> Result<Oid> {
         let number = self.next_number().await?;
-        let oid = self.cont.generate_oid(ObjType::ArrayByte, class, 0, number)?;
+        let oid = self.cont.new_oid(ObjType::ArrayByte, class, number)?;
         Ok(oid.with_placement_hint(hint))
     }
 
     /// An id for a directory; directories spread over all targets.
     pub async fn dir_oid(&self, class: ObjClass) -> Result<Oid> {
         let number = self.next_number().await?;
-        self.cont.generate_oid(ObjType::MultiHashed, class, 0, number)
+        self.cont.new_oid(ObjType::MultiHashed, class, number)
     }
 
     /// Chunk of a file, or of files made in a directory, bytes.

@@ -470,6 +470,8 @@ pub struct ContInfo {
     pub handle_count: u64,
     /// Creation time, nanoseconds since 1970.
     pub created_ns: u64,
+    /// The pool's newest placement epoch when it was made: that of ids which its users make of numbers of their own.
+    pub placement_epoch: u8,
     /// When it was last opened, nanoseconds since 1970; 0: never.
     pub opened_ns: u64,
     /// When it was last changed (properties, attributes, snapshots) or a handle on it closed,

@@ -108,7 +108,8 @@ impl Service {
         loop {
             attempts.next()?;
             let mut pool = self.ready_pool(pool).await?;
-            check_props(&wanted.props, &self.map(&pool.record).await?)?;
+            let map = self.map(&pool.record).await?;
+            check_props(&wanted.props, &map)?;
             let uuid = if wanted.uuid.is_nil() { self.random_uuid() } else { wanted.uuid };
             let pool_id = pool.record.id;
             let uuid_key = keys::cont_uuid(pool_id, uuid);
@@ -136,6 +137,7 @@ impl Service {
                 stage: StageDf::Creating,
                 props: (&wanted.props).into(),
                 created_ns: (self.wall_ns)(),
+                placement_epoch: map.placement_epoch(),
             };
             let under_way = self.begin(Owner::Cont(pool_id, id));
             let key = keys::cont(pool_id, id);
@@ -357,6 +359,7 @@ impl Service {
             props: (&cont.props).into(),
             handle_count: self.handles.count(Owner::Cont(pool, cont.id)),
             created_ns: cont.created_ns,
+            placement_epoch: cont.placement_epoch,
             opened_ns: times.opened_ns,
             changed_ns: times.changed_ns,
             snapshot_count: snaps.len() as u64,

@@ -102,6 +102,7 @@ fn cont() -> ContInfo {
         props: props(),
         handle_count: 8,
         created_ns: 1_700_000_000_000_000_009,
+        placement_epoch: 2,
         opened_ns: 1_700_000_000_000_000_012,
         changed_ns: 1_700_000_000_000_000_013,
         snapshot_count: 2,
