@@ -1,9 +1,8 @@
 //! Property lists of C's as properties of pools and containers, and back.
 //!
 //! A container of ours has fewer properties than DAOS's lists have types. What it has is set from
-//! the list and told from the container: label, layout, checksum, redundancy factor. What only
-//! programs care for (layouts other than POSIX, well-known objects, owner, access control list,
-//! cell size, ...) is *kept*: it can be stored as one attribute ([`KEPT_ATTR`]) and told again, and
+//! the list and told from the container: label, layout, checksum, redundancy factor, cell size. What only
+//! programs care for (layouts other than POSIX, well-known objects, owner, access control list, ...) is *kept*: it can be stored as one attribute ([`KEPT_ATTR`]) and told again, and
 //! has no other effect. What would promise something we do not do (compression, encryption,
 //! deduplication) is refused.
 
@@ -97,6 +96,10 @@ impl ContSpec {
             (cont::CSUM, Value::Number(csum)) => self.props.csum = csum_of(csum)?,
             (cont::CSUM_SERVER_VERIFY, Value::Number(verify)) => {
                 self.props.server_verify = verify != 0;
+            }
+            (cont::EC_CELL_SZ, Value::Number(bytes)) => {
+                let checked = types::props::check_cell_bytes(bytes);
+                self.props.cell_bytes = checked.map_err(|_| refused("this size of cells"))?;
             }
             // Chunks have one size here, which is told.
             (cont::CSUM_CHUNK_SIZE, _) => (),
@@ -202,6 +205,7 @@ pub(crate) fn cont_values(info: &ContInfo, kept: BTreeMap<u32, Value>) -> Vec<(u
         (cont::ENCRYPT, Value::Number(0)),
         (cont::OWNER, user()),
         (cont::OWNER_GROUP, group()),
+        (cont::EC_CELL_SZ, Value::Number(info.props.cell_bytes.into())),
         (cont::DEDUP, Value::Number(0)),
         (cont::DEDUP_THRESHOLD, Value::Number(4096)),
         (cont::ROOTS, Value::Roots([(0, 0); 4])),
@@ -211,7 +215,8 @@ pub(crate) fn cont_values(info: &ContInfo, kept: BTreeMap<u32, Value>) -> Vec<(u
         (cont::OBJ_VERSION, Value::Number(FORMAT_VERSION)),
         (cont::PERF_DOMAIN, Value::Number(PERF_DOMAIN_ROOT)),
     ]);
-    values.extend(kept);
+    // One that was made when cells had one size tells what they have.
+    values.extend(kept.into_iter().filter(|(property, _)| *property != cont::EC_CELL_SZ));
     values.into_iter().collect()
 }
 
@@ -301,7 +306,7 @@ mod tests {
             (cont::REDUN_FAC, Value::Number(2)),
             (cont::OWNER, Value::Text("alice@".into())),
             (cont::ACL, Value::Acl(vec!["A::OWNER@:rw".into()])),
-            (cont::EC_CELL_SZ, Value::Number(65_536)),
+            (cont::EC_CELL_SZ, Value::Number(262_144)),
             (cont::ROOTS, Value::Roots([(1, 2), (3, 4), (5, 6), (7, 8)])),
             (cont::ENCRYPT, Value::Number(0)),
         ];

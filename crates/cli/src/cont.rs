@@ -8,7 +8,7 @@ use crate::snapshot::{self, SnapshotArgs};
 use clap::{Args, Subcommand};
 use dfs::Dfs;
 use serde::Serialize;
-use types::{ContLayout, ContProps, CsumKind, Error, ObjClass, Result, limits, size};
+use types::{ContLayout, ContProps, CsumKind, Error, ObjClass, Result, Scheme, limits, size};
 use uuid::Uuid;
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, Subject};
 
@@ -143,7 +143,11 @@ struct CreateArgs {
     /// Targets compare data with their checksum when they arrive, not only readers
     #[arg(long)]
     server_verify: bool,
-    /// Properties by the names they have in DAOS: cksum, srv_cksum (on, off), rd_fac
+    /// Cell of erasure-coded classes: 64KiB, 128KiB, 256KiB, 512KiB or 1MiB; a stripe of as many as the class has data cells
+    /// must fit into a chunk [default: 64KiB]
+    #[arg(long, value_parser = cell_bytes, value_name = "SIZE")]
+    cell_size: Option<u32>,
+    /// Properties by the names they have in DAOS: cksum, srv_cksum (on, off), rd_fac, ec_cell_sz
     #[arg(long, value_delimiter = ',', value_name = "NAME:VALUE,...")]
     properties: Vec<DaosProperty>,
     /// Tier for copies of its files ('azekura tier add')
@@ -157,6 +161,7 @@ enum DaosProperty {
     Cksum(CsumKind),
     ServerVerify(bool),
     RdFac(u8),
+    CellBytes(u32),
 }
 
 impl std::str::FromStr for DaosProperty {
@@ -180,12 +185,18 @@ impl std::str::FromStr for DaosProperty {
                     Error::inval(format!("{name} is a number from 0 to 5, not '{value}'"))
                 })
             }
+            "ec_cell_sz" | "cell_size" | "ec_cell" => cell_bytes(value).map(DaosProperty::CellBytes),
             _ => Err(Error::inval(format!(
-                "'{name}' is no property here (there are: cksum, srv_cksum, rd_fac; others have \
+                "'{name}' is no property here (there are: cksum, srv_cksum, rd_fac, ec_cell_sz; others have \
                  options of their own)"
             ))),
         }
     }
+}
+
+/// Parses a cell size.
+fn cell_bytes(text: &str) -> Result<u32> {
+    types::props::check_cell_bytes(size::parse(text)?)
 }
 
 /// Parses a chunk size.
@@ -208,6 +219,7 @@ struct ContReport {
     /// Bytes of a file that are with its directory entry; 0: the class is not progressive.
     first_part_bytes: u64,
     chunk_bytes: u64,
+    cell_bytes: u32,
     rd_fac: u8,
     csum: CsumKind,
     server_verify: bool,
@@ -231,6 +243,7 @@ impl ContReport {
             file_oclass: props.file_oclass,
             first_part_bytes: props.file_oclass.first_part_bytes().unwrap_or(0),
             chunk_bytes: props.chunk_bytes,
+            cell_bytes: props.cell_bytes,
             rd_fac: props.rd_fac,
             csum: props.csum,
             server_verify: props.server_verify,
@@ -289,11 +302,13 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
         rd_fac,
         csum: args.csum.unwrap_or(default.csum),
         server_verify: args.server_verify,
+        cell_bytes: args.cell_size.unwrap_or(default.cell_bytes),
     };
     for property in &args.properties {
         match *property {
             DaosProperty::Cksum(csum) => props.csum = csum,
             DaosProperty::ServerVerify(verify) => props.server_verify = verify,
+            DaosProperty::CellBytes(bytes) => props.cell_bytes = bytes,
             DaosProperty::RdFac(_) => {}
         }
     }
@@ -322,6 +337,18 @@ fn create(session: &Session, args: &CreateArgs) -> Outcome {
             ContLayout::Posix => writeln!(out, "Container azk://{at} is ready."),
             ContLayout::Plain => writeln!(out, "Container {at} is ready."),
         }?;
+        let files = info.props.file_oclass;
+        if let Scheme::ErasureCoded { data, .. } = files.scheme
+            && u64::from(data) * u64::from(info.props.cell_bytes) > info.props.chunk_bytes
+        {
+            writeln!(
+                out,
+                "A stripe of {data} cells of {} does not fit into a chunk of {}: nothing of its files is coded, all is kept in \
+                 copies. Give it a larger --chunk-size.",
+                size::format(info.props.cell_bytes.into()),
+                size::format(info.props.chunk_bytes)
+            )?;
+        }
         let copies = info.props.file_oclass.scheme.members().max(info.props.oclass.scheme.members());
         let mut ranks: Vec<_> = pool.map().targets.iter().map(|target| target.rank).collect();
         ranks.sort_unstable();
@@ -393,6 +420,7 @@ fn query(session: &Session, which: &Which) -> Outcome {
                 ("File class", report.file_oclass.to_string()),
                 ("First part", first_part_text(report.first_part_bytes)),
                 ("Chunk size", size::format(report.chunk_bytes)),
+                ("Cell size", size::format(report.cell_bytes.into())),
                 ("Redundancy factor", report.rd_fac.to_string()),
                 ("Checksum", report.csum.to_string()),
                 ("Compared on arrival", if report.server_verify { "yes" } else { "no" }.into()),
@@ -429,6 +457,7 @@ fn properties(info: &ContInfo) -> Vec<(&'static str, String)> {
         ("file_oclass", props.file_oclass.to_string()),
         ("first_part", props.file_oclass.first_part_bytes().unwrap_or(0).to_string()),
         ("chunk_size", props.chunk_bytes.to_string()),
+        ("cell_size", props.cell_bytes.to_string()),
         ("rd_fac", props.rd_fac.to_string()),
         ("csum", props.csum.to_string()),
         ("server_verify", props.server_verify.to_string()),

@@ -18,8 +18,6 @@ use types::{Code, Epoch, Error, Result, TargetId, Unit};
 use wire::cell::{NamedPart, Stripe, cell_akey, cell_unit, coined};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx, UpdateIod, UpdateValue};
 
-/// Bytes of a cell.
-const CELL_BYTES: usize = wire::cell::CELL_BYTES as usize;
 /// Who keeps or has a cell is waited for so long, for there is another way.
 const CELL_TIME_MAX: Duration = Duration::from_secs(3);
 /// All cells of a stripe are kept within this time, or they are not named: those that nothing names are dropped a
@@ -65,6 +63,7 @@ impl CellsKnown {
 pub(crate) struct Whole {
     data: usize,
     parity: usize,
+    cell_bytes: usize,
     /// Records of a stripe.
     count: u64,
     /// For each piece, its first record that is in one, and how many are.
@@ -76,7 +75,7 @@ pub(crate) struct Whole {
 
 impl Whole {
     fn stripe(&self, first: u64) -> Stripe {
-        Stripe { first, version: self.version, cell_bytes: CELL_BYTES as u32 }
+        Stripe { first, version: self.version, cell_bytes: self.cell_bytes as u32 }
     }
 
     /// First records of the stripes in a piece.
@@ -113,7 +112,7 @@ impl ArrayObj {
         let is_possible = !is_paused
             && self.cont.client().options().codes_stripes
             && self.cont.at() == Epoch::ZERO
-            && CELL_BYTES.is_multiple_of(self.record_bytes as usize);
+            && self.oid.cell_bytes().is_multiple_of(self.record_bytes);
         is_possible.then_some((data as usize, parity as usize))
     }
 
@@ -128,7 +127,8 @@ impl ArrayObj {
     /// The whole stripes of a load, if all members of its group are there to keep cells; `None` also when there are none.
     pub(crate) fn whole_stripes(&self, load: &Load) -> Option<Whole> {
         let (data, parity) = self.cells_to_reach()?;
-        let count = (data * CELL_BYTES) as u64 / self.record_bytes as u64;
+        let cell_bytes = self.oid.cell_bytes() as usize;
+        let count = (data * cell_bytes) as u64 / self.record_bytes as u64;
         let of_pieces = load.pieces.iter().map(|piece| {
             let end = piece.recx.index + piece.recx.count;
             let first = piece.recx.index.next_multiple_of(count);
@@ -144,7 +144,8 @@ impl ArrayObj {
             return None;
         }
         let version = coined(self.cont.client().env().random_u64());
-        Some(Whole { data, parity, count, of_pieces, map_version: map.version, version })
+        let map_version = map.version;
+        Some(Whole { data, parity, cell_bytes, count, of_pieces, map_version, version })
     }
 
     /// Has the members keep the cells of whole stripes. False: the data are to go another way.
@@ -165,27 +166,28 @@ impl ArrayObj {
     async fn try_keep_cells(&self, load: &Load, whole: &Whole, memory: &[&[u8]]) -> Result<()> {
         let no_code = |error| Error::inval(format!("object {}: {error}", self.oid));
         let coding = Coding::new(whole.data as u8, whole.parity as u8).map_err(no_code)?;
+        let cell_bytes = whole.cell_bytes;
         let mut stripes: Vec<Coded<'_>> = Vec::new();
         let mut before = 0;
         for (at, piece) in load.pieces.iter().enumerate() {
             for first in whole.firsts(at) {
                 let within = (first - piece.recx.index) as usize * self.record_bytes as usize;
                 let from = before + within;
-                let cells = (0..whole.data).map(|cell| from + cell * CELL_BYTES);
+                let cells = (0..whole.data).map(|cell| from + cell * cell_bytes);
                 stripes.push(Coded {
                     dkey: piece.dkey.to_le_bytes(),
                     akey: cell_akey(DATA, &whole.stripe(first)),
-                    data: cells.map(|at| part_of(memory, at, CELL_BYTES)).collect(),
+                    data: cells.map(|at| part_of(memory, at, cell_bytes)).collect(),
                     parity: Vec::with_capacity(whole.parity),
                 });
             }
             before += piece.bytes;
         }
-        let mut room = AlignedBuf::try_scratch(stripes.len() * whole.parity * CELL_BYTES)?;
-        let rooms = room.chunks_exact_mut(whole.parity * CELL_BYTES);
+        let mut room = AlignedBuf::try_scratch(stripes.len() * whole.parity * cell_bytes)?;
+        let rooms = room.chunks_exact_mut(whole.parity * cell_bytes);
         for (stripe, room) in stripes.iter_mut().zip(rooms) {
             let data: SmallVec<[&[u8]; 16]> = stripe.data.iter().map(|cell| &cell[..]).collect();
-            let mut parity: SmallVec<[&mut [u8]; 3]> = room.chunks_exact_mut(CELL_BYTES).collect();
+            let mut parity: SmallVec<[&mut [u8]; 3]> = room.chunks_exact_mut(cell_bytes).collect();
             coding.encode(&data, &mut parity);
             stripe.parity.extend(parity.into_iter().map(|cell| &*cell));
         }
@@ -194,7 +196,7 @@ impl ArrayObj {
             let unit = cell_unit(load.unit, cell);
             for of_dkey in stripes.chunk_by(|a, b| a.dkey == b.dkey) {
                 let iods = of_dkey.iter().map(|stripe| {
-                    let recxs = vec![Recx { index: 0, count: CELL_BYTES as u64 }];
+                    let recxs = vec![Recx { index: 0, count: cell_bytes as u64 }];
                     let value = UpdateValue::Array { record_bytes: 1, recxs };
                     UpdateIod { akey: &stripe.akey, cond: Cond::NONE, value }
                 });
@@ -215,7 +217,7 @@ impl ArrayObj {
 
     /// True when it is worth being told which cells the data of a load are in.
     pub(crate) fn may_read_cells(&self, load: &Load) -> bool {
-        load.bytes >= CELL_BYTES && self.cells_to_reach().is_some()
+        load.bytes >= self.oid.cell_bytes() as usize && self.cells_to_reach().is_some()
     }
 
     /// Reads a load from the cells that were named for it into all of `memory`. False: the data are to come another way.

@@ -147,7 +147,8 @@ impl Container {
     ) -> Result<Oid> {
         placement::check_class(class, &self.0.info.props, &self.0.pool.map())?;
         let epoch = self.0.info.placement_epoch;
-        Ok(Oid::generate(user_hi, user_lo, kind, class, epoch))
+        let oid = Oid::generate(user_hi, user_lo, kind, class, epoch);
+        Ok(oid.with_cell_bytes(self.0.info.props.cell_bytes))
     }
 
     /// An id in the pool's newest placement epoch, so that targets that were added get their part. For numbers that
@@ -157,7 +158,8 @@ impl Container {
     pub fn new_oid(&self, kind: ObjType, class: ObjClass, number: u64) -> Result<Oid> {
         let map = self.0.pool.map();
         placement::check_class(class, &self.0.info.props, &map)?;
-        Ok(Oid::generate(0, number, kind, class, map.placement_epoch()))
+        let oid = Oid::generate(0, number, kind, class, map.placement_epoch());
+        Ok(oid.with_cell_bytes(self.0.info.props.cell_bytes))
     }
 
     /// A placement hint that puts an object's first group on `target`.

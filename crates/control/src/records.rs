@@ -332,6 +332,13 @@ pub struct ContPropsDf {
     /// Compare data with it when they arrive.
     #[serde(default)]
     pub server_verify: bool,
+    /// Cell of stripes, bytes.
+    #[serde(default = "cell_bytes_default")]
+    pub cell_bytes: u32,
+}
+
+fn cell_bytes_default() -> u32 {
+    types::props::CELL_BYTES_DEFAULT
 }
 
 /// A container: its names, stage and properties.
@@ -523,6 +530,7 @@ impl From<&ContProps> for ContPropsDf {
             rd_fac: props.rd_fac,
             csum: props.csum,
             server_verify: props.server_verify,
+            cell_bytes: props.cell_bytes,
         }
     }
 }
@@ -538,6 +546,7 @@ impl From<&ContPropsDf> for ContProps {
             rd_fac: props.rd_fac,
             csum: props.csum,
             server_verify: props.server_verify,
+            cell_bytes: props.cell_bytes,
         }
     }
 }

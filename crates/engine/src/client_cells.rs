@@ -14,7 +14,7 @@ use std::time::Duration;
 use types::{Code, Error, Result, TargetId, Unit};
 use vos::Segments;
 use wire::Header;
-use wire::cell::{CELL_BYTES, NamedPart, cell_akey, cell_unit, is_coined};
+use wire::cell::{NamedPart, cell_akey, cell_unit, is_coined};
 use wire::header::FLAG_CELLS;
 use wire::map::PoolMap;
 use wire::obj::{Batch, Cond, Op, UpdateIod, UpdateValue};
@@ -82,7 +82,7 @@ impl Target {
             let bytes = count.checked_mul(record_bytes.into());
             let is_stripe = !of.unit.is_cell()
                 && is_coined(of.stripe.version)
-                && of.stripe.cell_bytes == CELL_BYTES
+                && of.stripe.cell_bytes == of.unit.object.cell_bytes()
                 && of.stripe.cell_bytes.is_multiple_of(record_bytes.max(1))
                 && bytes == Some(data as u64 * of.stripe.cell_bytes as u64)
                 && of.stripe.first.is_multiple_of(count);

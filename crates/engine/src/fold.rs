@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, Unit};
 use vos::{Foldable, Segments};
-use wire::cell::CELL_BYTES;
 use wire::obj::{Cond, FetchIod, FetchWant, Op, Recx};
 use wire::order::Order;
 
@@ -157,7 +156,8 @@ impl Target {
         // `Stale` when another one leads.
         self.led_group(ctx, unit)?;
         let (cells, _) = cells_of(unit)?;
-        let found = ctx.shard.stripes_to_fold(cont, unit, dkey, cells, CELL_BYTES).await?;
+        let cell_bytes = unit.object.cell_bytes();
+        let found = ctx.shard.stripes_to_fold(cont, unit, dkey, cells, cell_bytes).await?;
         let of = (cont, unit, dkey);
         let folded = found.iter().map(|stripe| self.fold_stripe(pool, ctx, of, stripe));
         stream::iter(folded).buffered(STRIPES_AT_ONCE).try_collect().await

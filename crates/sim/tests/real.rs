@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use types::{ContLayout, ContProps, Durability, Epoch, ObjType, TargetId};
 use uuid::Uuid;
-use wire::cell::{CELL_BYTES, CellAsk, CellRequest, Stripe};
+use wire::cell::{CellAsk, CellRequest, Stripe};
 use wire::control::{ControlRequest, Name, OpenMode};
 use wire::member::{MemberAsk, MemberRequest};
 use wire::obj::Sums;
@@ -557,7 +557,7 @@ fn who_has_the_clients_secret_speaks_for_no_engine_and_changes_no_system() {
                     unit,
                     dkey: b"d",
                     akey: b"a",
-                    stripe: Stripe { first: 0, version: Epoch(1), cell_bytes: CELL_BYTES },
+                    stripe: Stripe { first: 0, version: Epoch(1), cell_bytes: 64 << 10 },
                     ask,
                 })
             };

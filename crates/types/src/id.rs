@@ -149,6 +149,15 @@ const SCHEME_SHIFT: u32 = 48;
 const GROUPS_SHIFT: u32 = 40;
 const EPOCH_SHIFT: u32 = 32;
 
+/// Sizes that cells may have, bytes. In an id the first four are bits of the scheme's code that are else 0; the last is told by
+/// log2 of the data cells, 1 to 4, as 5, 6, 7, 0.
+const CELL_SIZES: [u32; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+const CELL_SIZE_LAST: u8 = CELL_SIZES.len() as u8 - 1;
+/// Bits of the scheme's code: those that are 0 in it, and log2 of the data cells.
+const CELL_BITS: u8 = 0b1100;
+const LOG2_BITS: u8 = 0b111_0000;
+const LOG2_LAST: u8 = 4;
+
 impl Oid {
     /// The id that names nothing.
     pub const NIL: Oid = Oid { hi: 0, lo: 0 };
@@ -215,9 +224,49 @@ impl Oid {
         self.obj_type().map_or(DkeyKind::Hashed, ObjType::dkey_kind)
     }
 
+    /// The same id with cells of this size, if its class has an erasure code; nothing else has cells. A size that
+    /// [`crate::props::check_cell_bytes`] refuses counts as the default.
+    pub fn with_cell_bytes(self, bytes: u32) -> Oid {
+        let code = (self.hi >> SCHEME_SHIFT) as u8;
+        let Some(Scheme::ErasureCoded { .. }) = Scheme::from_code(code & !CELL_BITS) else {
+            return self;
+        };
+        let size = CELL_SIZES.iter().position(|size| *size == bytes).unwrap_or(0) as u8;
+        let code = match size {
+            CELL_SIZE_LAST => {
+                (code & !LOG2_BITS) | (code.wrapping_add(LOG2_LAST << 4) & LOG2_BITS)
+            }
+            size => code | size << 2,
+        };
+        Oid { hi: self.hi & !(0xff << SCHEME_SHIFT) | (code as u64) << SCHEME_SHIFT, ..self }
+    }
+
+    /// The code of its scheme, and which of [`CELL_SIZES`] its cells have.
+    fn scheme_code(self) -> (u8, usize) {
+        let code = (self.hi >> SCHEME_SHIFT) as u8;
+        let (log2, size) = ((code & LOG2_BITS) >> 4, (code & CELL_BITS) >> 2);
+        if code & 0x80 == 0 || (1..=LOG2_LAST).contains(&log2) {
+            let is_coded = code & 0x80 != 0;
+            return if is_coded { (code & !CELL_BITS, size as usize) } else { (code, 0) };
+        }
+        // No code has so many data cells: the largest cells of one that has fewer.
+        match size {
+            0 => {
+                let log2 = code.wrapping_sub(LOG2_LAST << 4) & LOG2_BITS;
+                ((code & !LOG2_BITS) | log2, CELL_SIZES.len() - 1)
+            }
+            _ => (code, 0),
+        }
+    }
+
+    /// Bytes of the cells of its stripes; the default where there are none.
+    pub fn cell_bytes(self) -> u32 {
+        CELL_SIZES[self.scheme_code().1]
+    }
+
     /// The object class, or `Inval` when the bits are not ones we write.
     pub fn class(self) -> Result<ObjClass> {
-        let scheme = Scheme::from_code((self.hi >> SCHEME_SHIFT) as u8)
+        let scheme = Scheme::from_code(self.scheme_code().0)
             .ok_or_else(|| Error::inval(format!("object {self}: unknown redundancy scheme")))?;
         let groups = GroupCount::from_code((self.hi >> GROUPS_SHIFT) as u8)
             .ok_or_else(|| Error::inval(format!("object {self}: unknown group count")))?;
@@ -226,7 +275,7 @@ impl Oid {
 
     /// Data and parity cells of its stripes, if its class has an erasure code.
     pub fn cells(self) -> Option<(u8, u8)> {
-        match Scheme::from_code((self.hi >> SCHEME_SHIFT) as u8)? {
+        match Scheme::from_code(self.scheme_code().0)? {
             Scheme::ErasureCoded { data, parity } => Some((data, parity)),
             Scheme::Striped | Scheme::Replicated { .. } => None,
         }
@@ -394,6 +443,35 @@ mod tests {
             assert_eq!(oid.to_string().parse::<Oid>().unwrap(), oid);
             assert_eq!(Oid::from_bytes(oid.to_bytes()), oid);
         }
+    }
+
+    #[test]
+    fn ids_of_coded_objects_carry_the_size_of_their_cells() {
+        let mut seen = std::collections::BTreeSet::new();
+        for class in ObjClass::named() {
+            let oid = Oid::generate(7, 9, ObjType::ArrayByte, class, 3);
+            assert_eq!(oid.cell_bytes(), 64 << 10);
+            for bytes in CELL_SIZES {
+                let sized = oid.with_cell_bytes(bytes);
+                let is_coded = matches!(class.scheme, Scheme::ErasureCoded { .. });
+                assert_eq!(sized.cell_bytes(), if is_coded { bytes } else { 64 << 10 });
+                assert_eq!(sized.class().unwrap(), class);
+                assert_eq!(sized.cells(), oid.cells());
+                assert_eq!(sized.first_group_alone().cell_bytes(), sized.cell_bytes());
+                assert_eq!((sized.placement_key(), sized.lo), (oid.placement_key(), 9));
+                assert!(seen.insert(sized) || !is_coded, "{class} with cells of {bytes}");
+            }
+        }
+        // Stored in every entry of a coded file: a change here needs a way to tell old ids from new ones.
+        let oid = |class: &str, bytes| {
+            let class = class.parse().unwrap();
+            Oid::generate(0, 0, ObjType::ArrayByte, class, 0).with_cell_bytes(bytes).hi >> 48
+        };
+        assert_eq!(oid("EC_2P1GX", 64 << 10), 0x0d91);
+        assert_eq!(oid("EC_4P2GX", 128 << 10), 0x0da6);
+        assert_eq!(oid("EC_8P3GX", 512 << 10), 0x0dbf);
+        assert_eq!(oid("EC_2P1GX", 1 << 20), 0x0dd1);
+        assert_eq!(oid("EC_16P2GX", 1 << 20), 0x0d82);
     }
 
     #[test]

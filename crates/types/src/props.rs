@@ -109,7 +109,12 @@ pub struct ContProps {
     pub csum: CsumKind,
     /// Targets compare data with their checksums when they arrive, not only when they are read.
     pub server_verify: bool,
+    /// Cell of stripes of objects with erasure codes, bytes: a power of two from 64 KiB to 1 MiB.
+    pub cell_bytes: u32,
 }
+
+/// Cell of stripes where nothing else is said, bytes.
+pub const CELL_BYTES_DEFAULT: u32 = 64 << 10;
 
 impl Default for ContProps {
     fn default() -> ContProps {
@@ -122,7 +127,18 @@ impl Default for ContProps {
             rd_fac: 0,
             csum: CsumKind::Crc32c,
             server_verify: false,
+            cell_bytes: CELL_BYTES_DEFAULT,
         }
+    }
+}
+
+/// Checks the size of cells: a power of two from 64 KiB to 1 MiB.
+pub fn check_cell_bytes(bytes: u64) -> Result<u32> {
+    match u32::try_from(bytes) {
+        Ok(bytes) if bytes.is_power_of_two() && (64 << 10..=1 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err(Error::inval(format!(
+            "cell size {bytes} must be a power of two from 64 KiB to 1 MiB"
+        ))),
     }
 }
 

@@ -8,9 +8,6 @@
 use serde::{Deserialize, Serialize};
 use types::{ContId, Epoch, PoolId, TargetId, Unit};
 
-/// Bytes of a cell.
-pub const CELL_BYTES: u32 = 64 << 10;
-
 /// Names a stripe of an array, under its dkey and akey.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Stripe {

@@ -8,7 +8,6 @@ use crate::url::{self, Url};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use types::{ObjClass, Oid, Result, Scheme, size};
-use wire::cell::CELL_BYTES;
 use wire::control::OpenMode;
 
 /// Classes that are compared, cheapest protection last.
@@ -71,7 +70,8 @@ pub fn run(session: &Session, args: &AdviseArgs) -> Outcome {
     for name in CLASSES {
         classes.push((name.parse::<ObjClass>()?, 0));
     }
-    let mut tree = Tree { classes, ..Tree::default() };
+    let cell_bytes = remote.dfs().container().info().props.cell_bytes.into();
+    let mut tree = Tree { classes, cell_bytes, ..Tree::default() };
     tree.walk(&remote, &args.url.path)?;
     let cont = remote.dfs().container();
     let (props, map) = (&cont.info().props, cont.pool().map());
@@ -132,6 +132,8 @@ struct Tree {
     now: BTreeMap<String, u64>,
     /// Bytes in each of these classes.
     classes: Vec<(ObjClass, u64)>,
+    /// Of a cell.
+    cell_bytes: u64,
 }
 
 impl Tree {
@@ -164,20 +166,21 @@ impl Tree {
         self.data_bytes += bytes;
         let class = stat.oid.class()?;
         *self.now.entry(class.to_string()).or_default() += 1;
-        self.now_bytes += taken(class.scheme, bytes, stat.chunk_bytes);
+        let cell_bytes = stat.oid.cell_bytes().into();
+        self.now_bytes += taken(class.scheme, bytes, stat.chunk_bytes, cell_bytes);
         for (class, sum) in &mut self.classes {
-            *sum += taken(class.scheme, bytes, stat.chunk_bytes);
+            *sum += taken(class.scheme, bytes, stat.chunk_bytes, self.cell_bytes);
         }
         Ok(())
     }
 }
 
 /// Bytes that a file with so many of data takes.
-fn taken(scheme: Scheme, bytes: u64, chunk_bytes: u64) -> u64 {
+fn taken(scheme: Scheme, bytes: u64, chunk_bytes: u64, cell_bytes: u64) -> u64 {
     let Scheme::ErasureCoded { data, parity } = scheme else {
         return bytes * scheme.members() as u64;
     };
-    let stripe = data as u64 * CELL_BYTES as u64;
+    let stripe = data as u64 * cell_bytes;
     // Stripes end with their chunk.
     let whole_in = |bytes: u64| bytes - bytes % stripe;
     let chunk = chunk_bytes.max(1);
@@ -193,12 +196,16 @@ mod tests {
     fn whole_stripes_are_coded_and_the_rest_is_copies() {
         let code = Scheme::ErasureCoded { data: 4, parity: 2 };
         let (mib, kib) = (1 << 20, 1 << 10);
-        assert_eq!(taken(code, mib, mib), mib * 3 / 2);
-        assert_eq!(taken(code, 100, mib), 300);
-        assert_eq!(taken(code, mib + 256 * kib + 7, mib), 1_920 * kib + 21);
+        let cell = 64 * kib;
+        assert_eq!(taken(code, mib, mib, cell), mib * 3 / 2);
+        assert_eq!(taken(code, 100, mib, cell), 300);
+        assert_eq!(taken(code, mib + 256 * kib + 7, mib, cell), 1_920 * kib + 21);
         // No stripe fits into a chunk.
-        assert_eq!(taken(code, mib, 128 * kib), 3 * mib);
-        assert_eq!(taken(Scheme::Replicated { copies: 3 }, 10, mib), 30);
-        assert_eq!(taken(Scheme::Striped, 10, mib), 10);
+        assert_eq!(taken(code, mib, 128 * kib, cell), 3 * mib);
+        assert_eq!(taken(Scheme::Replicated { copies: 3 }, 10, mib, cell), 30);
+        assert_eq!(taken(Scheme::Striped, 10, mib, cell), 10);
+        // Large cells in a chunk that holds one stripe of them.
+        assert_eq!(taken(code, mib - 1, mib, 256 * kib), 3 * (mib - 1));
+        assert_eq!(taken(code, 2 * mib, mib, 256 * kib), 3 * mib);
     }
 }

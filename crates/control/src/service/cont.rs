@@ -388,6 +388,7 @@ pub(super) fn cont_order(pool: &PoolDf, cont: &ContDf) -> AdminOp {
 /// Checks properties as a whole against the pool's map.
 pub(super) fn check_props(wanted: &ContProps, map: &PoolMap) -> Result<()> {
     props::check_chunk_bytes(wanted.chunk_bytes)?;
+    props::check_cell_bytes(wanted.cell_bytes.into())?;
     if wanted.rd_fac > RD_FAC_MAX {
         return Err(Error::inval(format!(
             "redundancy factor {} (rd_fac); give 0 to {RD_FAC_MAX}",

@@ -55,7 +55,8 @@ const POOL_FIXED: [&str; 3] = ["durability", "bytes", "scm_percent"];
 /// What can be changed of a container.
 const CONT_PROPS: [&str; 5] = ["label", "oclass", "dir_oclass", "file_oclass", "chunk_size"];
 /// What is fixed when a container is made.
-const CONT_FIXED: [&str; 5] = ["layout", "rd_fac", "csum", "cksum", "srv_cksum"];
+const CONT_FIXED: [&str; 7] =
+    ["layout", "rd_fac", "csum", "cksum", "srv_cksum", "cell_size", "ec_cell_sz"];
 
 fn no_props() -> Error {
     Error::new(Code::NotSupported, "a system has attributes, no properties")

@@ -82,6 +82,7 @@ fn properties_are_checked() {
     let class = |name: &str| name.parse().unwrap();
     let cases = [
         (ContProps { chunk_bytes: 1000, ..base() }, "chunk size", Code::Inval),
+        (ContProps { cell_bytes: 96 << 10, ..base() }, "cell size", Code::Inval),
         (ContProps { rd_fac: 6, ..base() }, "0 to 5", Code::Inval),
         (ContProps { rd_fac: 1, ..base() }, "rd_fac", Code::Redundancy),
         (ContProps { oclass: class("RP_6G1"), ..base() }, "'oclass'", Code::Redundancy),

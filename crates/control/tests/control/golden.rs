@@ -127,11 +127,12 @@ fn records_are_frozen() {
                 rd_fac: 0,
                 csum: CsumKind::Crc64,
                 server_verify: true,
+                cell_bytes: 1 << 18,
             },
             created_ns: u64::MAX,
             placement_epoch: 3,
         },
-        r#"{"version":1,"id":2,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"home","stage":"creating","props":{"layout":"posix","oclass":"S1","dir_oclass":"SX","file_oclass":"RP_2G4","chunk_bytes":1048576,"rd_fac":0,"csum":"crc64","server_verify":true},"created_ns":18446744073709551615,"placement_epoch":3}"#,
+        r#"{"version":1,"id":2,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"home","stage":"creating","props":{"layout":"posix","oclass":"S1","dir_oclass":"SX","file_oclass":"RP_2G4","chunk_bytes":1048576,"rd_fac":0,"csum":"crc64","server_verify":true,"cell_bytes":262144},"created_ns":18446744073709551615,"placement_epoch":3}"#,
     );
     check(
         AdmissionDf {

@@ -5,9 +5,9 @@ use client::{ArrayObj, Client, Container};
 use engine::StoreConfig;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
-use types::{Code, ContLayout, Durability, ObjType, Oid, Rank};
+use types::{Code, ContLayout, ContProps, Durability, ObjType, Oid, Rank};
 use wire::cell::{Stripe, cell_akey, cell_unit, coined};
-use wire::control::{ControlRequest, Name, SnapName, TargetAim};
+use wire::control::{ControlRequest, Name, OpenMode, SnapName, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::{Cond, Op, Recx, UpdateIod, UpdateValue};
 
@@ -88,6 +88,17 @@ async fn used(client: &Client) -> u64 {
     total.nvme_bytes - total.nvme_free_bytes
 }
 
+/// A container whose stripes have cells of this size.
+async fn container_of(cluster: &Cluster, client: &Client, cell_bytes: u32) -> Container {
+    let first = cluster.container(client, Durability::Wal, ContLayout::Plain).await.unwrap();
+    let props = ContProps { cell_bytes, ..ContProps::default() };
+    let pool = first.pool();
+    pool.cont_create("cells", uuid::Uuid::nil(), props, Default::default()).await.unwrap();
+    let cont = pool.cont_open(&Name::Label("cells".into()), OpenMode::ReadWrite).await.unwrap();
+    assert_eq!(array(&cont, "EC_2P1G1", 1).oid.cell_bytes(), cell_bytes);
+    cont
+}
+
 /// A client that codes whole stripes itself, or does not.
 fn client(cluster: &Cluster, draw: u64) -> Client {
     match draw % 2 {
@@ -122,12 +133,15 @@ fn are_out(away: &[u32]) -> impl Fn(&PoolMap) -> bool {
 #[test]
 fn what_is_written_whole_takes_the_room_of_its_cells() {
     // By folds, that is: see `whole_stripes_go_to_cells_at_once` for the other way.
-    for (class, data, all) in [("EC_2P1G1", 2, 3), ("EC_4P2G1", 4, 6), ("EC_2P1GX", 2, 3)] {
+    for (class, data, all, cell_bytes) in [
+        ("EC_2P1G1", 2, 3, 64 << 10),
+        ("EC_4P2G1", 4, 6, 256 << 10),
+        ("EC_2P1GX", 2, 3, 512 << 10),
+    ] {
         let cluster = cluster(1, 6, 60);
         cluster.block_on(async {
             let client = cluster.client_without_codes("c");
-            let cont =
-                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let cont = container_of(&cluster, &client, cell_bytes).await;
             let before = used(&client).await;
             let mut file = File::new(&cont, class, 1);
             file.write(0, 4 * CHUNK).await;
@@ -163,6 +177,9 @@ fn arrays_are_read_and_written_while_members_are_away() {
             let mut files: Vec<File> =
                 (1..).zip(classes).map(|(number, class)| File::new(&cont, class, number)).collect();
             for file in &mut files {
+                // A container's property decides it; here there are all sizes at once.
+                let cell_bytes = (64 << 10) << file.next(5);
+                file.array.oid = file.array.oid.with_cell_bytes(cell_bytes);
                 file.write(0, 2 * CHUNK).await;
                 file.go_on(20).await;
             }

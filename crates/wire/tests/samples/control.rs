@@ -73,6 +73,7 @@ fn props() -> ContProps {
         rd_fac: 1,
         csum: CsumKind::Crc64,
         server_verify: true,
+        cell_bytes: 1 << 18,
     }
 }
 
