@@ -126,6 +126,19 @@ fn containers_are_made_shown_changed_and_removed() {
     assert_eq!(system.ok(&["cont", "get-prop", "tank", "plainly", "first_part"]), "1048576\n");
     system.ok(&["cont", "destroy", "tank", "plainly"]);
 
+    // Cells of erasure-coded classes.
+    assert_eq!(system.ok(&["cont", "get-prop", "tank", "home", "cell-size"]), "65536\n");
+    for options in [["--cell-size", "512KiB"], ["--properties", "ec_cell_sz:512KiB"]] {
+        let made = system.json(&[&["cont", "create", "tank", "cells"][..], &options].concat());
+        assert_eq!(made["cell_bytes"], 512 << 10, "{options:?}");
+        system.fails(2, &["fixed"], &["cont", "set-prop", "tank", "cells", "cell-size=64KiB"]);
+        system.ok(&["cont", "destroy", "tank", "cells"]);
+    }
+    for size in ["96KiB", "32KiB", "2MiB"] {
+        let words = ["cont", "create", "tank", "cells", "--cell-size", size];
+        system.fails(2, &["64 KiB to 1 MiB"], &words);
+    }
+
     assert_eq!(system.ok(&["cont", "get-prop", "tank", "home", "chunk-size"]), "65536\n");
     system.ok(&["cont", "set-prop", "tank", "home", "label=house", "file-oclass=S1"]);
     assert_eq!(system.ok(&["cont", "get-prop", "tank", "house", "file_oclass"]), "S1\n");

@@ -201,7 +201,7 @@ struct Create {
     /// Chunk of files
     #[arg(long, short = 'z', value_name = "SIZE")]
     chunk_size: Option<String>,
-    /// NAME:VALUE, separated by commas: cksum, srv_cksum, rd_fac
+    /// NAME:VALUE, separated by commas: cksum, srv_cksum, rd_fac, ec_cell_sz
     #[arg(long, value_name = "NAME:VALUE,...")]
     properties: Option<String>,
 }
