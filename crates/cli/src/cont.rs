@@ -185,7 +185,9 @@ impl std::str::FromStr for DaosProperty {
                     Error::inval(format!("{name} is a number from 0 to 5, not '{value}'"))
                 })
             }
-            "ec_cell_sz" | "cell_size" | "ec_cell" => cell_bytes(value).map(DaosProperty::CellBytes),
+            "ec_cell_sz" | "cell_size" | "ec_cell" => {
+                cell_bytes(value).map(DaosProperty::CellBytes)
+            }
             _ => Err(Error::inval(format!(
                 "'{name}' is no property here (there are: cksum, srv_cksum, rd_fac, ec_cell_sz; others have \
                  options of their own)"

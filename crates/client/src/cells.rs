@@ -132,7 +132,10 @@ impl ArrayObj {
         let of_pieces = load.pieces.iter().map(|piece| {
             let end = piece.recx.index + piece.recx.count;
             let first = piece.recx.index.next_multiple_of(count);
-            (first, (end - end % count).saturating_sub(first))
+            // A first part stays copies.
+            let begin = (piece.dkey - 1).saturating_mul(self.chunk_records) + piece.recx.index;
+            let is_coded = begin >= self.first_records();
+            (first, if is_coded { (end - end % count).saturating_sub(first) } else { 0 })
         });
         let of_pieces: SmallVec<[(u64, u64); 2]> = of_pieces.collect();
         if of_pieces.iter().all(|(_, count)| *count == 0) {

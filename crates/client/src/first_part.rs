@@ -92,9 +92,12 @@ impl ArrayObj {
     /// True when a progressive array has, or is to have, records from `end` - 1 on beyond its first part, and nobody
     /// knows of a mark.
     fn wants_mark(&self, end: u64) -> Result<bool> {
-        Ok(end > self.first_records()
-            && !self.cont.may_reach_beyond(self.oid)
-            && self.cont.layout(self.oid)?.group_count() > 1)
+        // Engines fold stripes beyond a first part only, so they must be told also where there is one group.
+        let matters = || {
+            let is_coded = self.oid.cells().is_some();
+            Ok::<_, Error>(is_coded || self.cont.layout(self.oid)?.group_count() > 1)
+        };
+        Ok(end > self.first_records() && !self.cont.may_reach_beyond(self.oid) && matters()?)
     }
 
     /// Before anything is written to records below `end`: sees to the mark where it has to be.
@@ -104,8 +107,11 @@ impl ArrayObj {
 
     /// Marks a progressive array as one that reaches beyond its first part.
     pub async fn mark(&self) -> Result<()> {
-        // That it is there says it; it is none of the file's bytes.
-        let value = || UpdateValue::Inline(&[]);
+        // That it is there says it; it is none of the file's bytes. Of what has an erasure code it tells the first chunk, as a
+        // dkey, of which nothing is in the first part.
+        let first = self.first_records().div_ceil(self.chunk_records) + 1;
+        let (first, is_coded) = (first.to_le_bytes(), self.oid.cells().is_some());
+        let value = || UpdateValue::Inline(if is_coded { &first } else { &[] });
         let iods = || vec![UpdateIod { akey: BEYOND, cond: Cond::AKEY_INSERT, value: value() }];
         let env = self.cont.client().env();
         loop {

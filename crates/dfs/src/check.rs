@@ -106,6 +106,12 @@ struct HardFile {
     name: types::Key,
 }
 
+/// A progressive file with units beyond the first, met in the tree.
+struct Beyond {
+    path: Vec<u8>,
+    chunk_bytes: u64,
+}
+
 /// State of one check.
 struct Checker<'a> {
     fs: &'a Dfs,
@@ -114,7 +120,7 @@ struct Checker<'a> {
     named: BTreeSet<Oid>,
     hard: BTreeMap<Oid, HardFile>,
     /// Progressive files with units beyond the first, and where they were met in the tree.
-    beyond: BTreeMap<Oid, Option<Vec<u8>>>,
+    beyond: BTreeMap<Oid, Option<Beyond>>,
     /// Directory in `/lost+found`, or empty.
     home: Vec<u8>,
 }
@@ -250,7 +256,8 @@ impl Checker<'_> {
                     }
                     self.named.insert(oid);
                     if let Some(place) = self.beyond.get_mut(&oid) {
-                        place.get_or_insert_with(|| path.clone());
+                        let chunk_bytes = shared.chunk_bytes_of(&found.inode);
+                        place.get_or_insert_with(|| Beyond { path: path.clone(), chunk_bytes });
                     }
                     if found.inode.hard {
                         let file = self.hard.entry(oid).or_insert(HardFile {
@@ -357,10 +364,10 @@ impl Checker<'_> {
     }
 
     async fn check_hidden(&mut self) -> Result<()> {
-        for (oid, path) in std::mem::take(&mut self.beyond) {
-            let (cont, chunk_records) = (self.fs.shared.cont.clone(), 1);
+        for (oid, place) in std::mem::take(&mut self.beyond) {
+            let Some(Beyond { path, chunk_bytes: chunk_records }) = place else { continue };
+            let cont = self.fs.shared.cont.clone();
             let array = ArrayObj { cont, oid, record_bytes: 1, chunk_records };
-            let Some(path) = path else { continue };
             if array.is_marked().await? {
                 continue;
             }

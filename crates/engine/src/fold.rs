@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, Unit};
 use vos::{Foldable, Segments};
-use wire::obj::{Cond, FetchIod, FetchWant, Op, Recx};
+use wire::obj::{ARRAY_RECORD, BEYOND, Cond, FetchIod, FetchWant, Op, Recx};
 use wire::order::Order;
 
 /// What is written is looked at after this long: more of the same stripes may come meanwhile.
@@ -155,12 +155,37 @@ impl Target {
     ) -> Result<()> {
         // `Stale` when another one leads.
         self.led_group(ctx, unit)?;
+        if !self.is_beyond(ctx, cont, unit, dkey).await? {
+            return Ok(());
+        }
         let (cells, _) = cells_of(unit)?;
         let cell_bytes = unit.object.cell_bytes();
         let found = ctx.shard.stripes_to_fold(cont, unit, dkey, cells, cell_bytes).await?;
         let of = (cont, unit, dkey);
         let folded = found.iter().map(|stripe| self.fold_stripe(pool, ctx, of, stripe));
         stream::iter(folded).buffered(STRIPES_AT_ONCE).try_collect().await
+    }
+
+    /// False for chunks of a progressive array that are, or may be, in its first part, which stays copies: those before the one
+    /// that the mark tells. What is written before there is a mark is in the first part.
+    async fn is_beyond(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        unit: Unit,
+        dkey: &[u8],
+    ) -> Result<bool> {
+        if unit.group > 0 || unit.object.first_part_bytes().is_none() {
+            return Ok(true);
+        }
+        let want = FetchWant::Single { bytes_max: 8, inline_bytes_max: 8 };
+        let iods = vec![FetchIod { akey: BEYOND, want }];
+        let mark = Op::Fetch { unit, dkey: &ARRAY_RECORD, cond: Cond::NONE, iods };
+        ctx.shard.ready(cont, &[], &[mark]).await?;
+        let view = ctx.shard.view(cont)?;
+        let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
+        let first = view.value(unit, &ARRAY_RECORD, BEYOND).and_then(|(_, mark)| number(mark));
+        Ok(matches!((first, number(dkey)), (Some(first), Some(dkey)) if dkey >= first))
     }
 
     /// Gives cells of a stripe to all members and lets its records give way to its name.

@@ -1,23 +1,16 @@
 //! Which object classes a container accepts.
 
 use crate::layout::{no_weight, placement_set};
-use types::{Code, ContProps, Error, ObjClass, Result, Scheme};
+use types::{Code, ContProps, Error, ObjClass, Result};
 use wire::map::PoolMap;
 
 /// Checks that objects of `class` may be made in a container with `props`.
 ///
 /// More groups than targets are fine: they are clamped when an object is placed. Fails with
-/// `NotSupported` for progressive classes with erasure codes, with
 /// `Redundancy` for a class that survives fewer losses than the container demands, or has groups of more
 /// members than the pool has targets, with `NonExist` when the pool has no target to place on.
 pub fn check_class(class: ObjClass, props: &ContProps, map: &PoolMap) -> Result<()> {
     let factor = class.scheme.redundancy_factor();
-    if let (Scheme::ErasureCoded { .. }, Some(_)) = (class.scheme, class.first_part_bytes()) {
-        return Err(Error::new(
-            Code::NotSupported,
-            format!("class {class}: files with erasure codes have no first part in this version"),
-        ));
-    }
     if factor < props.rd_fac {
         return Err(Error::new(
             Code::Redundancy,

@@ -233,9 +233,7 @@ impl Oid {
         };
         let size = CELL_SIZES.iter().position(|size| *size == bytes).unwrap_or(0) as u8;
         let code = match size {
-            CELL_SIZE_LAST => {
-                (code & !LOG2_BITS) | (code.wrapping_add(LOG2_LAST << 4) & LOG2_BITS)
-            }
+            CELL_SIZE_LAST => (code & !LOG2_BITS) | (code.wrapping_add(LOG2_LAST << 4) & LOG2_BITS),
             size => code | size << 2,
         };
         Oid { hi: self.hi & !(0xff << SCHEME_SHIFT) | (code as u64) << SCHEME_SHIFT, ..self }

@@ -167,7 +167,10 @@ impl Tree {
         let class = stat.oid.class()?;
         *self.now.entry(class.to_string()).or_default() += 1;
         let cell_bytes = stat.oid.cell_bytes().into();
-        self.now_bytes += taken(class.scheme, bytes, stat.chunk_bytes, cell_bytes);
+        // A first part is never coded.
+        let first = class.first_part_bytes().unwrap_or(0).min(bytes);
+        self.now_bytes += first * class.scheme.copies() as u64
+            + taken(class.scheme, bytes - first, stat.chunk_bytes, cell_bytes);
         for (class, sum) in &mut self.classes {
             *sum += taken(class.scheme, bytes, stat.chunk_bytes, self.cell_bytes);
         }

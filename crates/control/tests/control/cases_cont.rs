@@ -88,9 +88,9 @@ fn properties_are_checked() {
         (ContProps { oclass: class("RP_6G1"), ..base() }, "'oclass'", Code::Redundancy),
         (ContProps { dir_oclass: class("EC_8P2GX"), ..base() }, "'dir_oclass'", Code::Redundancy),
         (
-            ContProps { file_oclass: class("EC_2P1GX+1MiB"), ..base() },
+            ContProps { file_oclass: class("EC_8P2GX+1MiB"), ..base() },
             "'file_oclass'",
-            Code::NotSupported,
+            Code::Redundancy,
         ),
     ];
     for (props, words, code) in cases {

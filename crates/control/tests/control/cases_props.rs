@@ -72,7 +72,7 @@ fn wrong_properties_change_nothing_and_list_the_right_ones() {
         (&[("label", "x"), ("rd_fac", "1")], "fixed when the container is made", Code::Inval),
         (&[("label", "x"), ("layout", "posix")], "label, oclass", Code::Inval),
         (&[("label", "x"), ("oclass", "Q9")], "property 'oclass'", Code::Inval),
-        (&[("label", "x"), ("oclass", "EC_2P1GX+1MiB")], "'oclass'", Code::NotSupported),
+        (&[("label", "x"), ("oclass", "EC_8P2GX+1MiB")], "'oclass'", Code::Redundancy),
         (&[("label", "x"), ("chunk_size", "lots")], "'chunk_size'", Code::Inval),
         (&[("label", "x"), ("chunk_size", "1")], "4 KiB", Code::Inval),
     ] {

@@ -133,11 +133,9 @@ fn are_out(away: &[u32]) -> impl Fn(&PoolMap) -> bool {
 #[test]
 fn what_is_written_whole_takes_the_room_of_its_cells() {
     // By folds, that is: see `whole_stripes_go_to_cells_at_once` for the other way.
-    for (class, data, all, cell_bytes) in [
-        ("EC_2P1G1", 2, 3, 64 << 10),
-        ("EC_4P2G1", 4, 6, 256 << 10),
-        ("EC_2P1GX", 2, 3, 512 << 10),
-    ] {
+    for (class, data, all, cell_bytes) in
+        [("EC_2P1G1", 2, 3, 64 << 10), ("EC_4P2G1", 4, 6, 256 << 10), ("EC_2P1GX", 2, 3, 512 << 10)]
+    {
         let cluster = cluster(1, 6, 60);
         cluster.block_on(async {
             let client = cluster.client_without_codes("c");
@@ -165,6 +163,42 @@ fn what_is_written_whole_takes_the_room_of_its_cells() {
     }
 }
 
+/// What a small file needs is with few targets, and no code has to be undone to read it; what is beyond takes the room of cells. In
+/// a pool of one group and of several, and whoever codes.
+#[test]
+fn a_first_part_stays_copies_and_the_rest_is_coded() {
+    for (seed, class) in (0..).zip(["EC_2P1GX+1MiB", "EC_4P2GX+1MiB", "EC_2P1GX+1MiB"]) {
+        let cluster = cluster(seed, 6, 60);
+        cluster.block_on(async {
+            let client = client(&cluster, seed);
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let scheme = class.parse::<types::ObjClass>().unwrap().scheme;
+            let types::Scheme::ErasureCoded { data, parity } = scheme else { unreachable!() };
+            let (all, data, copies) = ((data + parity) as u64, data as u64, parity as u64 + 1);
+            let before = used(&client).await;
+            let mut small = File::new(&cont, class, 1);
+            small.write(0, CHUNK).await;
+            rest(&client, 5).await;
+            assert_eq!(used(&client).await - before, CHUNK * copies, "{class}: a first part");
+            let mut large = File::new(&cont, class, 2);
+            large.write(0, 7 * CHUNK).await;
+            rest(&client, 200).await;
+            let room = CHUNK * 2 * copies + 6 * CHUNK * all / data;
+            assert_eq!(used(&client).await - before, room, "{class}");
+            for engine in 1..6 {
+                cluster.kill_engine(engine);
+                small.check(&format!("{class} without engine {engine}")).await;
+                large.check(&format!("{class} without engine {engine}")).await;
+                cluster.start_engine(engine).await.unwrap();
+                assert_eq!(members::await_whole(&client).await.unwrap(), None);
+            }
+            large.write(CHUNK / 2, CHUNK).await;
+            large.check(class).await;
+        });
+    }
+}
+
 #[test]
 fn arrays_are_read_and_written_while_members_are_away() {
     for seed in seeds(6) {
@@ -173,7 +207,7 @@ fn arrays_are_read_and_written_while_members_are_away() {
         cluster.block_on(async {
             let client = client(&cluster, seed / 2);
             let cont = cluster.container(&client, durability, ContLayout::Plain).await.unwrap();
-            let classes = ["EC_2P1G1", "EC_2P1GX", "EC_4P2G1", "EC_2P2G1"];
+            let classes = ["EC_2P1G1", "EC_2P1GX", "EC_4P2G1", "EC_2P2G1", "EC_2P1GX+512KiB"];
             let mut files: Vec<File> =
                 (1..).zip(classes).map(|(number, class)| File::new(&cont, class, number)).collect();
             for file in &mut files {
