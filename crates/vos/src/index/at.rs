@@ -97,7 +97,7 @@ impl<'a> ObjectAt<'a> {
         let lowest = (if hashed { hash_range.0 } else { 0 }, Key::default());
         let after = match position {
             Position::Start => None,
-            Position::After(key) => Some(object.order_key(key)).filter(|order| *order > lowest),
+            Position::After(key) => Some(object.order_key(key)).filter(|order| *order >= lowest),
         };
         let past = object.past.iter().flat_map(move |past| {
             past.dkeys_from(after.as_ref().map_or(Bound::Included(&lowest), Bound::Excluded))
