@@ -121,32 +121,32 @@ impl Cluster {
 
     /// A client on a node of its own that waits so long for answers.
     pub fn client_within(&self, name: &str, timeout: Duration) -> Client {
-        let mut options = self.client(name).options().clone();
-        options.timeout = timeout;
-        Client::new(self.world.node(name), name.to_string(), options)
+        self.client_with(name, |options| options.timeout = timeout)
     }
 
     /// A client on a node of its own that leaves the coding of stripes to engines.
     pub fn client_without_codes(&self, name: &str) -> Client {
-        let mut options = self.client(name).options().clone();
-        options.codes_stripes = false;
-        Client::new(self.world.node(name), name.to_string(), options)
+        self.client_with(name, |options| options.codes_stripes = false)
     }
 
     /// A client on a node of its own.
     pub fn client(&self, name: &str) -> Client {
+        self.client_with(name, |_| ())
+    }
+
+    /// A client on a node of its own, with options that are changed from those that others have.
+    pub fn client_with(&self, name: &str, change: impl FnOnce(&mut ConnectOptions)) -> Client {
         let engines =
             (0..self.spec.engines).map(|at| Address::Sim(Self::engine_name(at))).collect();
         let mut options = ConnectOptions::new(SystemAddress { engines, token: Vec::new() });
         options.timeout = Duration::from_secs(60);
+        change(&mut options);
         Client::new(self.world.node(name), name.to_string(), options)
     }
 
     /// A client of a named job, on a node of its own.
     pub fn client_in_job(&self, name: &str, job: &str) -> Client {
-        let mut options = self.client(name).options().clone();
-        options.job = job.to_string();
-        Client::new(self.world.node(name), name.to_string(), options)
+        self.client_with(name, |options| options.job = job.to_string())
     }
 
     /// Makes a pool `p` and a container `c` in it, and opens the container.

@@ -6,7 +6,7 @@
 //!
 //! [`swarm`] draws a whole run from a seed: a cluster, its settings, faults, and clients whose calls are
 //! noted in a [`history`]. [`linearizable`] and [`serializable`] say whether a history is one
-//! that one copy of the data could have given.
+//! that one copy of the data could have given; [`members`] and [`parity`], whether what targets hold fits together.
 
 mod cluster;
 pub mod history;
@@ -14,6 +14,7 @@ pub mod hostile;
 pub mod linearizable;
 mod local;
 pub mod members;
+pub mod parity;
 pub mod register;
 pub mod serializable;
 pub mod swarm;

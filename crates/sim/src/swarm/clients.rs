@@ -33,6 +33,8 @@ pub enum Place {
     Account(u64),
     /// A key that is made once, of one group.
     Once(u64),
+    /// A block of an array: which array, which block.
+    Block(u64, u64),
 }
 
 /// Opens what a run has made.
@@ -72,10 +74,10 @@ fn value_of(bytes: &[u8]) -> Result<u64> {
 
 /// One client at work.
 pub(super) struct Worker<'a> {
-    run: &'a Run,
-    number: u32,
-    env: Env,
-    cont: Container,
+    pub(super) run: &'a Run,
+    pub(super) number: u32,
+    pub(super) env: Env,
+    pub(super) cont: Container,
 }
 
 impl<'a> Worker<'a> {
@@ -84,7 +86,7 @@ impl<'a> Worker<'a> {
         Worker { run, number, env, cont }
     }
 
-    fn below(&self, bound: u64) -> u64 {
+    pub(super) fn below(&self, bound: u64) -> u64 {
         self.env.random_u64() % bound
     }
 
@@ -94,6 +96,7 @@ impl<'a> Worker<'a> {
             Place::Key(key) => (class, 1 + key % 2, key),
             Place::Account(at) => (class, ACCOUNT_OBJECTS + at, at),
             Place::Once(key) => (self.run.settings.class_alone, ONCE_OBJECT, key),
+            Place::Block(..) => return Err(Error::inval("a block is in an array")),
         };
         Ok((object(&self.cont, class, number)?, key.to_le_bytes()))
     }
@@ -104,7 +107,9 @@ impl<'a> Worker<'a> {
             if self.number == 0 && call == self.run.settings.calls / 3 {
                 self.burst().await?;
             }
-            if self.below(10) < self.run.settings.transactions {
+            if let Some(files) = &self.run.settings.files {
+                self.call_file(files).await?;
+            } else if self.below(10) < self.run.settings.transactions {
                 self.transaction().await?;
             } else {
                 match self.below(8) {

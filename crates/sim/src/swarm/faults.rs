@@ -177,14 +177,14 @@ impl Run {
         self.down.borrow_mut().remove(&engine);
     }
 
-    fn kill(&self, engine: usize) {
+    pub(super) fn kill(&self, engine: usize) {
         self.note(|| format!("kill of e{engine}"));
         self.cluster.kill_engine(engine);
         self.crashes.borrow_mut().push((self.moments.next(), self.cluster.world().now()));
     }
 
     /// Starts an engine, as often as it takes.
-    async fn start(&self, env: &Env, engine: usize) {
+    pub(super) async fn start(&self, env: &Env, engine: usize) {
         loop {
             let start = self.cluster.start_engine(engine);
             match env.timeout(START_TIME_MAX, start).await {

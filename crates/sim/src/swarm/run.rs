@@ -31,6 +31,8 @@ pub struct Report {
     pub transactions: usize,
     /// Searches that were given up.
     pub undecided: usize,
+    /// Stripes whose parity was compared with their data in the end.
+    pub stripes: u64,
     /// Faults that happened, by kind.
     pub faults: BTreeMap<Fault, u32>,
     /// Virtual time it took.
@@ -53,6 +55,7 @@ pub(super) struct Run {
     histories: RefCell<BTreeMap<Place, History<Asked, Said>>>,
     transactions: RefCell<Vec<Transaction>>,
     value_last: Cell<u64>,
+    stripes: Cell<u64>,
     /// Moments by virtual time, for what a `relaxed` pool must keep.
     ticks: RefCell<Vec<(Duration, Moment)>>,
     tells: bool,
@@ -76,6 +79,7 @@ pub fn run(settings: &Settings, tells: bool) -> std::result::Result<Report, Stri
         histories: RefCell::default(),
         transactions: RefCell::default(),
         value_last: Cell::new(0),
+        stripes: Cell::new(0),
         ticks: RefCell::default(),
         tells,
     };
@@ -102,6 +106,11 @@ impl Run {
     pub fn history(&self, place: Place) -> History<Asked, Said> {
         let mut histories = self.histories.borrow_mut();
         histories.entry(place).or_insert_with(|| History::new(self.moments.clone())).clone()
+    }
+
+    /// Notes that so many stripes were compared.
+    pub fn note_stripes(&self, count: u64) {
+        self.stripes.set(self.stripes.get() + count);
     }
 
     /// Notes a transaction.
@@ -141,7 +150,11 @@ impl Run {
         }
         let mut clients = Vec::new();
         for number in 0..self.settings.clients {
-            let client = self.cluster.client_within(&format!("c{number}"), self.settings.patience);
+            let client = self.cluster.client_with(&format!("c{number}"), |options| {
+                options.timeout = self.settings.patience;
+                // Leaders code what the others write.
+                options.codes_stripes = number % 2 == 0;
+            });
             clients.push((number, open(&client).await.map_err(text("opening the container"))?));
         }
         let net = SimNet::of(self.cluster.world());
@@ -177,11 +190,18 @@ impl Run {
             for at in 0..self.settings.accounts {
                 maker.read_account(at).await?;
             }
+            if let Some(files) = &self.settings.files {
+                maker.lose_members(files).await?;
+            }
             Ok::<(), Error>(())
         };
         deadline.set(env.now() + PEACE_TIME_MAX);
         let looked = watch(&env, &deadline, self, last).await;
         looked.ok_or("in peace, a key gives no answer")?.map_err(text("in peace"))?;
+        if let Some(files) = &self.settings.files {
+            let compared = maker.compare_cells(files).await.map_err(text("comparing cells"))?;
+            return compared.map_or(Ok(()), Err);
+        }
         let compared = maker.compare_members().await.map_err(text("comparing members"))?;
         compared.map_or(Ok(()), Err)
     }
@@ -217,6 +237,7 @@ impl Run {
             calls: (0, 0),
             transactions: 0,
             undecided: 0,
+            stripes: self.stripes.get(),
             faults: self.happened.borrow().clone(),
             took: self.cluster.world().now(),
         };

@@ -1,5 +1,6 @@
 //! What a seed draws: shape of the cluster, settings, kinds of faults, amount of work.
 
+use super::files::Files;
 use engine::StoreConfig;
 use engine::config::Bytes;
 use env::Rng;
@@ -92,6 +93,8 @@ pub struct Settings {
     pub class: &'static str,
     /// Class of those whose dkeys all lie in one group.
     pub class_alone: &'static str,
+    /// Arrays with an erasure code, which clients use instead of all else.
+    pub files: Option<Files>,
     /// What may happen.
     pub faults: Vec<Fault>,
     /// Faults at the same time.
@@ -141,6 +144,7 @@ impl Settings {
             accounts: 2 + rng.below(4),
             class: pick(&rng, &["SX", "S1"]),
             class_alone: "S1",
+            files: None,
             faults: Vec::new(),
             tracks: 1 + rng.below(2) as usize,
             calm_max: millis(&rng, &[5, 30, 200]),
@@ -161,6 +165,51 @@ impl Settings {
             6 => settings.come_again_and_again(),
             _ => {}
         }
+        settings
+    }
+
+    /// Those of a seed in which arrays have erasure codes: stripes are coded by clients and by leaders, written over, read and written
+    /// while members are away.
+    pub fn draw_coded(seed: u64) -> Settings {
+        let mut settings = Settings::draw(8 * seed);
+        let rng = Rng::new(types::hash::mix2(seed, 0xec0d_ed00));
+        let (class, cells) = pick(
+            &rng,
+            &[
+                ("EC_2P1G1", (2, 1)),
+                ("EC_2P1GX", (2, 1)),
+                ("EC_2P2G1", (2, 2)),
+                ("EC_2P2GX", (2, 2)),
+                ("EC_4P1G1", (4, 1)),
+                ("EC_4P2G1", (4, 2)),
+                ("EC_2P1GX+256KiB", (2, 1)),
+            ],
+        );
+        settings.seed = seed;
+        settings.files = Some(Files {
+            class,
+            cells,
+            count: 1 + rng.below(2),
+            stripes: 1 + rng.below(2),
+            chunks: 1 + rng.below(3),
+        });
+        (settings.class, settings.class_alone) = ("RP_2G1", "RP_2G1");
+        (settings.keys, settings.accounts, settings.transactions, settings.burst) = (0, 0, 0, 0);
+        settings.engines = (cells.0 + cells.1 + rng.below(2)) as usize;
+        settings.targets = 1;
+        settings.calls = 10 + rng.below(20) as u32;
+        settings.trouble = millis(&rng, &[1_000, 4_000, 30_000]);
+        settings.pause_max = millis(&rng, &[10, 100, 400]);
+        // Half of them with engines that are away for long; others stand in for these, or nobody does.
+        if rng.below(2) > 0 {
+            settings.faults.push(Fault::Absence);
+        }
+        if rng.below(3) > 0 {
+            settings.rebuild_after_s = Some(1 + 4 * rng.below(2) as u32);
+        }
+        // What engines of other pools forget is another story. Two that die within the time in which a relaxed pool may lose
+        // something can both have lost a cell of a stripe that a client has named, which is one more than EC_4P1 survives.
+        settings.durability = Durability::Wal;
         settings
     }
 
