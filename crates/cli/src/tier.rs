@@ -15,7 +15,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tier::{Definition, PART_BYTES_DEFAULT, Store, attr_name, name_of_attr};
+use tier::part::Encoding;
+use tier::{
+    Definition, Key, PART_BYTES_DEFAULT, Store, ZSTD_LEVEL_DEFAULT, attr_name, name_of_attr,
+};
 use types::{Code, ContLayout, ContProps, Error, Result, size};
 use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, Subject};
@@ -30,6 +33,12 @@ pub struct TierArgs {
 #[derive(Subcommand, Debug)]
 enum TierVerb {
     Add(AddArgs),
+    /// Make a key for 'tier add --key-file'; without it nothing that was encrypted with it can be read any more
+    #[command(after_help = "Example:\n  azekura tier make-key /etc/azekura/cold.key")]
+    MakeKey {
+        /// Where it goes; must not be there
+        file: PathBuf,
+    },
     /// List the tiers of the system
     #[command(visible_alias = "ls")]
     List,
@@ -67,6 +76,8 @@ enum TierVerb {
 #[command(after_help = "Examples:
   azekura tier add cold --url fs:///srv/cold
   azekura tier add s3 --url s3://bucket/azekura --endpoint https://s3.example.org --credentials /etc/azekura/s3.toml
+  azekura tier make-key /etc/azekura/cold.key
+  azekura tier add cold --url fs:///srv/cold --zstd --key-file /etc/azekura/cold.key
   azekura tier add swift --url swift://container/azekura --endpoint https://swift.example.org/v1/AUTH_x")]
 struct AddArgs {
     /// Its name: letters, digits, '_', '-', '.' and ':'
@@ -89,6 +100,12 @@ struct AddArgs {
     /// Size of the parts that files are cut in: 8MiB to 64MiB
     #[arg(long, default_value = "16MiB", value_parser = |text: &str| size::parse(text))]
     part_size: u64,
+    /// Compress parts with zstd, at this level: 1 to 19
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, default_missing_value = "3")]
+    zstd: Option<i32>,
+    /// Encrypt parts (AES-256-GCM) with the key in this file; names and attributes are not encrypted
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
 }
 
 /// Remove from a store what no file of a container needs any more
@@ -138,6 +155,13 @@ struct RestoreArgs {
 pub fn run(session: &Session, args: &TierArgs) -> Outcome {
     match &args.verb {
         TierVerb::Add(args) => add(session, args),
+        TierVerb::MakeKey { file } => {
+            Key::make(file)?;
+            session.out.done(&format!(
+                "{} is the key; every machine that uses the tier needs it, and so does who restores from it.",
+                file.display()
+            ))
+        }
         TierVerb::List => list(session),
         TierVerb::Test { name } => test(session, name),
         TierVerb::Remove { name } => {
@@ -230,8 +254,11 @@ fn add(session: &Session, args: &AddArgs) -> Outcome {
         virtual_host: args.virtual_host,
         credentials: args.credentials.as_deref().map(absolute).transpose()?,
         part_bytes: args.part_size,
+        zstd_level: args.zstd,
+        key_file: args.key_file.as_deref().map(absolute).transpose()?,
     };
     debug_assert_eq!(size::parse("16MiB"), Ok(PART_BYTES_DEFAULT));
+    debug_assert_eq!(ZSTD_LEVEL_DEFAULT, 3);
     let attr = attr_name(&args.name)?;
     // What cannot be opened here is told here.
     Store::open(&definition)?;
@@ -256,14 +283,20 @@ fn list(session: &Session) -> Outcome {
     let reports: Vec<TierReport<'_>> =
         all.iter().map(|(name, definition)| TierReport { name, definition }).collect();
     session.out.show(&reports, |out| {
-        let mut table = Table::new(&["NAME", "URL", "ENDPOINT", ">PART", "CREDENTIALS"]);
+        let mut table =
+            Table::new(&["NAME", "URL", "ENDPOINT", ">PART", "ENCODING", "CREDENTIALS"]);
         for report in &reports {
             let Definition { url, endpoint, credentials, part_bytes, .. } = report.definition;
+            let encoding = Encoding {
+                is_compressed: report.definition.zstd_level.is_some(),
+                is_encrypted: report.definition.key_file.is_some(),
+            };
             table.row(vec![
                 report.name.to_string(),
                 url.clone(),
                 endpoint.clone().unwrap_or_else(|| "-".into()),
                 size::format(*part_bytes),
+                encoding.word().unwrap_or("-").to_string(),
                 credentials.as_ref().map_or("-".into(), |file| file.display().to_string()),
             ]);
         }

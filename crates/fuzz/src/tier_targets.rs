@@ -6,7 +6,7 @@ use tier::manifest::{
     EntryKind, FILE_FORMAT, FileManifest, PartName, TREE_FORMAT, TreeEntry, TreeHead, decode_tree,
     encode_tree,
 };
-use tier::{Definition, Policy, part, s2_chunks};
+use tier::{Definition, Key, Policy, part, s2_chunks};
 use types::{ContId, Epoch, Oid};
 use wire::obj::Recx;
 
@@ -29,7 +29,7 @@ pub fn all() -> Vec<Target> {
         }),
         target("tier-ask", ask, || vec![ask_seed()]),
         target("tier-stub", stub, || vec![Stub::of(b"chunk").encode().to_vec()]),
-        target("tier-part", tier_part, || vec![part::encode(b"some bytes"), part::encode(b"")]),
+        target("tier-part", tier_part, part_seeds),
         target("tier-manifest", manifest, || vec![manifest_seed()]),
         target("tier-notice", notice, || vec![b"\x01cold".to_vec(), vec![7; 12]]),
         target("tier-policy", policy, || {
@@ -106,20 +106,45 @@ fn policy(bytes: &[u8]) {
     }
 }
 
-/// Bytes that are taken for a part's are those that its sum is of.
-fn tier_part(bytes: &[u8]) {
-    let _ = part::check_header(bytes);
-    let mut wanted = [0; 32];
-    if let Some(sum) = bytes.get(32..64) {
-        wanted.copy_from_slice(sum);
+/// Key of encrypted seeds.
+fn part_key() -> Key {
+    Key::new([7; 32])
+}
+
+fn part_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for level in [None, Some(3)] {
+        for key in [None, Some(part_key())] {
+            let coding = part::Coding { level, key };
+            let made = part::encode(&[b'a'; 200], &coding, "k".into());
+            seeds.push(made.expect("there is randomness").0);
+        }
     }
-    if let Ok(plain) = part::decode(bytes.to_vec(), &wanted) {
-        assert_eq!(part::sum(&plain), wanted);
+    seeds.push(part::encode_plain(b""));
+    seeds
+}
+
+/// Bytes that are taken for a part's are those that its sum is of, if it tells that of the file's bytes.
+fn tier_part(bytes: &[u8]) {
+    let Ok(header) = part::Header::decode(bytes) else { return };
+    // What is said to unfold to more is allowed, and more than the driver lets a decoder take.
+    if header.bytes > 64 * bytes.len() as u64 {
+        return;
+    }
+    let sum: String = bytes[32..64].iter().map(|byte| format!("{byte:02x}")).collect();
+    let encoding = header.encoding.word().map(str::to_string);
+    let (key, key_id) = ("k".to_string(), None);
+    let name = PartName { key, bytes: header.bytes, sha256: sum, encoding, key_id };
+    if let Ok(plain) = part::decode(bytes.to_vec(), &name, Some(&part_key())) {
+        assert_eq!(plain.len() as u64, name.bytes);
+        let is_told = !header.encoding.is_encrypted;
+        assert!(!is_told || part::sum(&plain) == name.sum().expect("hex of 32 bytes"));
     }
 }
 
 fn manifest_seed() -> Vec<u8> {
-    let parts = vec![PartName { key: "k".into(), bytes: 3, sha256: "ab".repeat(32) }];
+    let (sha256, encoding, key_id) = ("ab".repeat(32), None, None);
+    let parts = vec![PartName { key: "k".into(), bytes: 3, sha256, encoding, key_id }];
     let (format, container, object) = (FILE_FORMAT.into(), "c".into(), "o".into());
     let manifest =
         FileManifest { format, container, object, version: 1, size: 3, part_bytes: 8, parts };

@@ -1,7 +1,6 @@
 //! Keys, and reading what is behind them.
 
 use crate::manifest::{FileManifest, PartName, to_hex};
-use crate::part;
 use crate::store::Store;
 use dfs::tier::TierRecord;
 use types::{Error, Oid, Result};
@@ -43,7 +42,5 @@ pub(crate) async fn manifest_of(store: &Store, record: &TierRecord) -> Result<Fi
 
 /// A part's bytes, compared with its sum.
 pub(crate) async fn part_bytes(store: &Store, name: &PartName) -> Result<Vec<u8>> {
-    let wanted = name.sum()?;
-    let raw = store.get(&name.key).await?;
-    part::decode(raw, &wanted).map_err(|error| error.context(format!("'{}'", name.key)))
+    store.get_part(name).await
 }

@@ -36,19 +36,7 @@ impl Credentials {
     ///
     /// Errors: `Access` when others than its owner may read or write it; `Inval` for what is not as above, without a word of what is in it.
     pub fn read(file: &Path) -> Result<Credentials> {
-        let named = |error| Error::io(format!("credentials '{}'", file.display()), error);
-        let meta = std::fs::metadata(file).map_err(named)?;
-        if meta.mode() & 0o077 != 0 {
-            return Err(Error::new(
-                Code::Access,
-                format!(
-                    "credentials '{0}' can be read by others (mode {1:o}); run: chmod 600 {0}",
-                    file.display(),
-                    meta.mode() & 0o777
-                ),
-            ));
-        }
-        let text = std::fs::read_to_string(file).map_err(named)?;
+        let text = read_private(file, "credentials")?;
         // The parser's message would quote the line.
         toml::from_str(&text).map_err(|_| {
             Error::inval(format!(
@@ -69,6 +57,25 @@ impl Credentials {
             token: var("OS_AUTH_TOKEN"),
         }
     }
+}
+
+/// The text of a file with secrets, called `what` in messages.
+///
+/// Errors: `Access` when others than its owner may read or write it.
+pub(crate) fn read_private(file: &Path, what: &str) -> Result<String> {
+    let named = |error| Error::io(format!("{what} '{}'", file.display()), error);
+    let meta = std::fs::metadata(file).map_err(named)?;
+    if meta.mode() & 0o077 != 0 {
+        return Err(Error::new(
+            Code::Access,
+            format!(
+                "{what} '{0}' can be read by others (mode {1:o}); run: chmod 600 {0}",
+                file.display(),
+                meta.mode() & 0o777
+            ),
+        ));
+    }
+    std::fs::read_to_string(file).map_err(named)
 }
 
 #[cfg(test)]

@@ -9,6 +9,10 @@ use types::{Error, Result, size};
 pub const PART_BYTES_DEFAULT: u64 = 16 << 20;
 /// Sizes of parts that may be given, bytes.
 const PART_BYTES: std::ops::RangeInclusive<u64> = 8 << 20..=64 << 20;
+/// Levels of zstd that may be given.
+const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=19;
+/// Level of zstd unless one is given.
+pub const ZSTD_LEVEL_DEFAULT: i32 = 3;
 /// Attribute of the system that holds a definition: this and the tier's name.
 const ATTR: &str = "tier/";
 /// Attribute of a container that names its tier.
@@ -33,6 +37,12 @@ pub struct Definition {
     pub credentials: Option<PathBuf>,
     /// Size of a part, bytes.
     pub part_bytes: u64,
+    /// Parts are compressed with zstd at this level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zstd_level: Option<i32>,
+    /// File with the key that parts are encrypted with, on every machine that uses the tier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
 }
 
 /// The kinds of stores.
@@ -70,13 +80,18 @@ impl Definition {
                 size::format(*PART_BYTES.end())
             )));
         }
-        match &self.credentials {
-            Some(file) if !file.is_absolute() => Err(Error::inval(format!(
-                "the path of the credentials, '{}', must be absolute: it is the same on all machines",
-                file.display()
-            ))),
-            _ => Ok(()),
+        if let Some(level) = self.zstd_level.filter(|level| !ZSTD_LEVELS.contains(level)) {
+            return Err(Error::inval(format!("zstd level {level}; give 1 to 19")));
         }
+        for (file, what) in [(&self.credentials, "credentials"), (&self.key_file, "key file")] {
+            if let Some(file) = file.as_ref().filter(|file| !file.is_absolute()) {
+                return Err(Error::inval(format!(
+                    "the path of the {what}, '{}', must be absolute: it is the same on all machines",
+                    file.display()
+                )));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn place(&self) -> Result<Place> {
@@ -149,6 +164,8 @@ mod tests {
             virtual_host: false,
             credentials: None,
             part_bytes: PART_BYTES_DEFAULT,
+            zstd_level: None,
+            key_file: None,
         }
     }
 
@@ -174,6 +191,10 @@ mod tests {
         assert!(at("swift://c/p").check().is_err(), "no endpoint");
         assert!(Definition { part_bytes: 1 << 20, ..at("fs:///a") }.check().is_err());
         let relative = Definition { credentials: Some("x".into()), ..at("fs:///a") };
+        assert!(relative.check().is_err());
+        let no_level = Definition { zstd_level: Some(20), ..at("fs:///a") };
+        assert!(no_level.check().is_err());
+        let relative = Definition { key_file: Some("x".into()), ..at("fs:///a") };
         assert!(relative.check().is_err());
         let whole = Definition { region: Some("r".into()), ..at("s3://b/x") };
         assert_eq!(Definition::decode(&whole.encode()).unwrap(), whole);

@@ -20,6 +20,7 @@ mod definition;
 mod evict;
 mod gc;
 mod keep;
+mod key;
 pub mod manifest;
 mod mover;
 pub mod part;
@@ -33,10 +34,13 @@ mod tree;
 
 pub use agent::Agent;
 pub use credentials::Credentials;
-pub use definition::{ATTACHED, Definition, PART_BYTES_DEFAULT, attr_name, name_of_attr};
+pub use definition::{
+    ATTACHED, Definition, PART_BYTES_DEFAULT, ZSTD_LEVEL_DEFAULT, attr_name, name_of_attr,
+};
 pub use evict::{Eviction, evict_file};
 pub use gc::{Collected, gc};
 pub use keep::{keep_moving, room};
+pub use key::Key;
 pub use mover::{Move, Moved, Mover, Room, Why};
 pub use policy::{Action, CacheMax, Facts, Fill, Policy, Rule, age};
 pub use restore::{Restored, restore};

@@ -2,9 +2,10 @@
 //! held. Both are JSON, so that they can be read without this program.
 //!
 //! A tree is lines: a head, an entry each, and an end with their number and the SHA-256 of all lines before it. What is
-//! behind a name (`docs/tier.md`) never changes; unknown fields are let pass.
+//! behind a name (`docs/tier.md`) never changes; unknown fields are let pass. A manifest with parts that are compressed or encrypted has a mark of
+//! its own, so that who knows the first kind only does not take it for one.
 
-use crate::part;
+use crate::part::{self, Encoding};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use types::{Code, Error, Result};
 
 /// Mark of a manifest.
 pub const FILE_FORMAT: &str = "azekura-tier-file-1";
+/// Mark of a manifest with encoded parts.
+pub const FILE_FORMAT_ENCODED: &str = "azekura-tier-file-2";
 /// Mark of a tree.
 pub const TREE_FORMAT: &str = "azekura-tier-tree-1";
 
@@ -38,11 +41,25 @@ pub struct PartName {
     pub key: String,
     /// Of the file, bytes.
     pub bytes: u64,
-    /// Of these bytes, hex.
+    /// Of these bytes, hex; of an encrypted part of what the store has behind its header.
     pub sha256: String,
+    /// How they are encoded; none: as they are. See [`crate::part`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// Of an encrypted part the id of its key, hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
 }
 
 impl FileManifest {
+    /// The mark of a manifest with these parts.
+    pub fn format_of(parts: &[PartName]) -> &'static str {
+        match parts.iter().any(|part| part.encoding.is_some()) {
+            true => FILE_FORMAT_ENCODED,
+            false => FILE_FORMAT,
+        }
+    }
+
     /// The manifest's bytes and their sum.
     pub fn encode(&self) -> (Vec<u8>, [u8; 32]) {
         let raw = serde_json::to_vec(self).unwrap_or_default();
@@ -61,17 +78,32 @@ impl FileManifest {
             0 => return Err(damaged("a manifest has parts of no bytes")),
             bytes => manifest.size.div_ceil(bytes),
         };
-        let is_whole = manifest.format == FILE_FORMAT
+        match manifest.format.as_str() {
+            FILE_FORMAT | FILE_FORMAT_ENCODED => {}
+            other if other.starts_with("azekura-tier-file-") => {
+                let text =
+                    format!("a manifest has format '{other}', which this version does not know");
+                return Err(Error::new(Code::Version, text));
+            }
+            _ => return Err(damaged("a manifest is none")),
+        }
+        let is_whole = manifest.format == FileManifest::format_of(&manifest.parts)
             && manifest.parts.len() as u64 == count
             && manifest.parts.iter().enumerate().all(|(at, part)| {
                 let from = at as u64 * manifest.part_bytes;
-                part.bytes == manifest.part_bytes.min(manifest.size - from) && part.sum().is_ok()
+                let bytes = manifest.part_bytes.min(manifest.size - from);
+                part.bytes == bytes && part.sum().is_ok() && part.encoding().is_ok()
             });
         is_whole.then_some(manifest).ok_or_else(|| damaged("a manifest contradicts itself"))
     }
 }
 
 impl PartName {
+    /// How its bytes are encoded. `Version` for a way that is not known.
+    pub fn encoding(&self) -> Result<Encoding> {
+        Encoding::of_word(self.encoding.as_deref())
+    }
+
     /// The sum of its bytes.
     pub fn sum(&self) -> Result<[u8; 32]> {
         from_hex(&self.sha256).ok_or_else(|| damaged("a manifest has a sum that is none"))
@@ -223,6 +255,8 @@ mod tests {
             key: key.into(),
             bytes,
             sha256: to_hex(&part::sum(key.as_bytes())),
+            encoding: None,
+            key_id: None,
         };
         FileManifest {
             format: FILE_FORMAT.into(),
@@ -248,6 +282,18 @@ mod tests {
         );
         assert_eq!(String::from_utf8(raw.clone()).unwrap(), want);
         assert_eq!(FileManifest::decode(&raw, Some(&sum)).unwrap(), manifest());
+        let mut encoded = manifest();
+        encoded.parts[0].encoding = Some("zstd".into());
+        encoded.parts[1].encoding = Some("zstd+aes-256-gcm".into());
+        encoded.parts[1].key_id = Some("01020304050607".into());
+        encoded.format = FILE_FORMAT_ENCODED.into();
+        let (raw, sum) = encoded.encode();
+        let text = String::from_utf8(raw.clone()).unwrap();
+        assert!(text.starts_with(r#"{"format":"azekura-tier-file-2","container":"c","#), "{text}");
+        assert!(text.contains(r#"3609b0","encoding":"zstd"},{"key":"p1","#), "{text}");
+        let end = r#"7a69f68a","encoding":"zstd+aes-256-gcm","key_id":"01020304050607"}]}"#;
+        assert!(text.ends_with(end), "{text}");
+        assert_eq!(FileManifest::decode(&raw, Some(&sum)).unwrap(), encoded);
         let head = TreeHead {
             format: TREE_FORMAT.into(),
             container: "c".into(),
@@ -300,6 +346,13 @@ mod tests {
         assert_eq!(refused(|m| m.size = u64::MAX), Code::Csum);
         assert_eq!(refused(|m| m.part_bytes = 0), Code::Csum);
         assert_eq!(refused(|m| m.format = "x".into()), Code::Csum);
+        assert_eq!(refused(|m| m.format = "azekura-tier-file-3".into()), Code::Version);
+        assert_eq!(refused(|m| m.parts[0].encoding = Some("zstd".into())), Code::Csum);
+        let lz4 = |m: &mut FileManifest| {
+            m.format = FILE_FORMAT_ENCODED.into();
+            m.parts[0].encoding = Some("lz4".into());
+        };
+        assert_eq!(refused(lz4), Code::Csum);
         assert_eq!(refused(|m| m.parts[0].sha256 = "ab".into()), Code::Csum);
         assert_eq!(refused(|m| drop(m.parts.pop())), Code::Csum);
         let (raw, sum) = manifest().encode();

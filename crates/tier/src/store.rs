@@ -5,6 +5,9 @@
 
 use crate::credentials::Credentials;
 use crate::definition::{Definition, Kind};
+use crate::key::Key;
+use crate::manifest::PartName;
+use crate::part::{self, Coding};
 use futures_util::TryStreamExt;
 use opendal::layers::{RetryLayer, TimeoutLayer};
 use opendal::{ErrorKind, Operator, services};
@@ -34,6 +37,7 @@ pub struct Store {
     dir: Option<PathBuf>,
     url: String,
     part_bytes: u64,
+    coding: Coding,
 }
 
 /// An object of a listing.
@@ -84,6 +88,8 @@ impl Store {
             Some(file) => Credentials::read(file)?,
             None => Credentials::from_env(),
         };
+        let key = definition.key_file.as_deref().map(Key::read).transpose()?;
+        let coding = Coding { level: definition.zstd_level, key };
         let need = |secret: &Option<String>, name: &str| {
             secret.clone().ok_or_else(|| {
                 Error::new(
@@ -162,7 +168,13 @@ impl Store {
             .with_jitter()
             .with_notify(Quiet);
         let operator = operator.layer(patience).layer(again);
-        Ok(Store { operator, dir, url: definition.url.clone(), part_bytes: definition.part_bytes })
+        Ok(Store {
+            operator,
+            dir,
+            url: definition.url.clone(),
+            part_bytes: definition.part_bytes,
+            coding,
+        })
     }
 
     /// Size of the parts that files are cut in, bytes.
@@ -186,6 +198,25 @@ impl Store {
             Ok(())
         })
         .await
+    }
+
+    /// Puts a part of these bytes, encoded as the tier's parts are, and returns its name.
+    pub async fn put_part(&self, key: String, bytes: Vec<u8>) -> Result<PartName> {
+        let coding = self.coding.clone();
+        let encoded = runtime()?.spawn_blocking(move || part::encode(&bytes, &coding, key));
+        let (raw, name) = encoded.await.map_err(ended)??;
+        self.put(name.key.clone(), raw).await?;
+        Ok(name)
+    }
+
+    /// The bytes of a part, which are those that were put under this name.
+    ///
+    /// Errors: those of [`part::decode`], and of the store.
+    pub async fn get_part(&self, name: &PartName) -> Result<Vec<u8>> {
+        let raw = self.get(&name.key).await?;
+        let (key, of) = (self.coding.key.clone(), name.clone());
+        let decoded = runtime()?.spawn_blocking(move || part::decode(raw, &of, key.as_ref()));
+        decoded.await.map_err(ended)?.map_err(|error| error.context(format!("'{}'", name.key)))
     }
 
     /// All bytes of an object. `NonExist` when there is none.
@@ -298,9 +329,13 @@ impl Store {
         request: impl Future<Output = opendal::Result<T>> + Send + 'static,
     ) -> Result<T> {
         let done = runtime()?.spawn(request).await;
-        let done = done.map_err(|error| Error::new(Code::Io, format!("a request: {error}")))?;
-        done.map_err(|error| told(&error, &format!("{} at '{key}'", self.url)))
+        done.map_err(ended)?.map_err(|error| told(&error, &format!("{} at '{key}'", self.url)))
     }
+}
+
+/// A task that did not get to its end.
+fn ended(error: tokio::task::JoinError) -> Error {
+    Error::new(Code::Io, format!("a request: {error}"))
 }
 
 /// Retries are counted by nobody, and not shown.
@@ -352,6 +387,8 @@ mod tests {
             virtual_host: false,
             credentials: None,
             part_bytes: crate::PART_BYTES_DEFAULT,
+            zstd_level: None,
+            key_file: None,
         };
         let store = Store::open(&definition).unwrap();
         let wait = |what: futures_util::future::BoxFuture<'_, Result<()>>| {

@@ -4,8 +4,7 @@
 //! has as they are now are named again, not sent again.
 
 use crate::copy::{manifest_of, upload_prefix};
-use crate::manifest::{FILE_FORMAT, FileManifest, PartName, to_hex};
-use crate::part;
+use crate::manifest::{FileManifest, PartName, to_hex};
 use crate::store::Store;
 use dfs::tier::{Survey, TierRecord, Upload};
 use dfs::{Dfs, Obj};
@@ -82,7 +81,8 @@ struct Uploading<'a> {
     old: Option<(TierRecord, FileManifest)>,
     part_bytes: u64,
     prefix: String,
-    parts: Vec<PartName>,
+    /// Those that are on their way are missing.
+    parts: Vec<Option<PartName>>,
 }
 
 impl<'a> Uploading<'a> {
@@ -142,7 +142,7 @@ impl<'a> Uploading<'a> {
                 self.fs.set_tier_record(self.file, &self.record).await?;
             }
             if let Some(kept) = self.kept(survey, at, count) {
-                self.parts.push(kept);
+                self.parts.push(Some(kept));
                 synced.kept_bytes += count;
                 done_bytes += count;
                 progress(count);
@@ -153,27 +153,29 @@ impl<'a> Uploading<'a> {
                     break;
                 }
                 let key = format!("{}.{:06}.part", self.prefix, self.parts.len());
-                let sha256 = to_hex(&part::sum(&bytes));
-                self.parts.push(PartName { key: key.clone(), bytes: count, sha256 });
-                let store = self.store.clone();
-                going.push(async move {
-                    store.put(key, part::encode(&bytes)).await?;
-                    Ok::<u64, Error>(count)
-                });
+                let (at, store) = (self.parts.len(), self.store.clone());
+                self.parts.push(None);
+                going.push(async move { Ok::<_, Error>((at, store.put_part(key, bytes).await?)) });
                 synced.sent_bytes += count;
             }
             while going.len() as u64 >= parallel
                 && let Some(sent) = going.next().await
             {
-                done_bytes += sent?;
-                progress(count);
+                done_bytes += self.has_sent(sent?, progress);
             }
             at += count;
         }
         while let Some(sent) = going.next().await {
-            progress(sent?);
+            self.has_sent(sent?, progress);
         }
         Ok(synced)
+    }
+
+    fn has_sent(&mut self, (at, name): (usize, PartName), progress: &dyn Fn(u64)) -> u64 {
+        let bytes = name.bytes;
+        progress(bytes);
+        self.parts[at] = Some(name);
+        bytes
     }
 
     /// The part of the copy of before, if the range is as it was then.
@@ -188,14 +190,15 @@ impl<'a> Uploading<'a> {
 
     /// Puts the manifest, and then says so.
     async fn finish(self, survey: &Survey) -> Result<()> {
+        let parts: Vec<PartName> = self.parts.into_iter().flatten().collect();
         let manifest = FileManifest {
-            format: FILE_FORMAT.into(),
+            format: FileManifest::format_of(&parts).into(),
             container: self.fs.container().info().uuid.to_string(),
             object: to_hex(&self.file.oid().to_bytes()),
             version: self.record.version + 1,
             size: survey.size,
             part_bytes: self.part_bytes,
-            parts: self.parts,
+            parts,
         };
         let (raw, manifest_sum) = manifest.encode();
         let key = format!("{}.json", self.prefix);

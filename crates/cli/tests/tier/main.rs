@@ -1,5 +1,6 @@
 //! Files in a tier, by command: copied, freed, read, changed, restored from the store alone; programs killed at every step.
 
+mod encoded;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod policies;
@@ -257,35 +258,36 @@ fn wrong_words_are_told_what_is_right() {
     assert_eq!(system.json(&["tier", "list"]).as_array().unwrap().len(), 0);
 }
 
-/// The reader in `docs/tier.md` understands the format, with nothing of ours.
-#[test]
-fn the_reader_of_the_docs_reads() {
+/// What the reader in `docs/tier.md` makes of a file in the store of [`system`]; `None` without Python.
+fn read_by_docs(system: &System, path: &str) -> Option<std::process::Output> {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("SKIPPED: the reader of docs/tier.md is not run: there is no python3");
-        return;
+        return None;
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tier.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     let reader = docs.split("<!-- tier reader -->").nth(1).unwrap();
     let reader = reader.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
-    let system = system();
     let script = system.path("read.py");
     std::fs::write(&script, reader).unwrap();
+    Some(Command::new("python3").arg(&script).arg(store(system)).arg(path).output().unwrap())
+}
+
+/// The reader understands the format, with nothing of ours.
+#[test]
+fn the_reader_of_the_docs_reads() {
+    let system = system();
     let data = noise(5, 9 * MIB + 3);
     put(&system, "a b", &data);
     system.ok(&["fs", "tier", "sync", HOME]);
-    let read = || {
-        let mut command = Command::new("python3");
-        command.arg(&script).arg(store(&system)).arg("/a b").output().unwrap()
-    };
-    let output = read();
+    let Some(output) = read_by_docs(&system, "/a b") else { return };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.stdout, data);
     let part = objects(&store(&system), ".part")[1].clone();
     let mut bytes = std::fs::read(&part).unwrap();
     bytes[100] ^= 1;
     std::fs::write(&part, bytes).unwrap();
-    assert!(!read().status.success());
+    assert!(!read_by_docs(&system, "/a b").unwrap().status.success());
 }
 
 #[test]
