@@ -1,6 +1,7 @@
 //! `azekura tier`: object stores that files are copied to.
 
 mod agent;
+mod figures;
 
 use crate::exit::Outcome;
 use crate::fs::url_parser;

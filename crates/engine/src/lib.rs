@@ -67,5 +67,6 @@ pub use catalog_config::{CatalogConfig, CatalogKind};
 pub use config::{Bytes, EngineConfig, StoreConfig, TargetConfig};
 pub use cores::usable_cores;
 pub use metrics_config::MetricsConfig;
+pub use metrics_door::{Limits as MetricsLimits, MetricsDoor, Source as MetricsSource};
 pub use process::{Engine, EngineHandle};
 pub use stopped::{StoppedEngine, catalog_files, hand_over};

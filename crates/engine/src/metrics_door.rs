@@ -16,7 +16,7 @@ use types::{Error, Result};
 
 /// What a connection may take.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// From being accepted to its end.
     pub time_max: Duration,
     pub connections_max: usize,
@@ -29,10 +29,10 @@ impl Default for Limits {
 }
 
 /// Who makes the text; `None`: it cannot be had now.
-pub(crate) type Source = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+pub type Source = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A socket that answers, until this is dropped.
-pub(crate) struct MetricsDoor {
+pub struct MetricsDoor {
     listener: Arc<TcpListener>,
     is_closing: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -41,7 +41,7 @@ pub use evict::{Eviction, evict_file};
 pub use gc::{Collected, gc};
 pub use keep::{keep_moving, room};
 pub use key::Key;
-pub use mover::{Move, Moved, Mover, Room, Why};
+pub use mover::{Dirty, Move, Moved, Mover, Room, Why};
 pub use policy::{Action, CacheMax, Facts, Fill, Policy, Rule, age};
 pub use restore::{Restored, restore};
 pub use source::Source;

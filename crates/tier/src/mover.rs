@@ -19,8 +19,8 @@ use types::{Code, Error, Oid, Result};
 
 /// Entries listed at a time.
 const PAGE_ENTRIES: u32 = 512;
-/// Files of which is remembered that the tier has them as they are.
-const CLEAN_MAX: usize = 1 << 20;
+/// Files of which is remembered what the tier does not have of them.
+const KNOWN_MAX: usize = 1 << 20;
 /// What a stub may take in the pool, bytes: not worth another look at the file.
 const STUB_BYTES_MAX: u64 = 64;
 
@@ -30,8 +30,8 @@ pub struct Mover {
     sys: Sys,
     store: Store,
     tier: String,
-    /// Files that were copied, as they looked: of these nobody need be asked again.
-    clean: HashMap<Oid, Look>,
+    /// What is dirty of files, as they looked then: while they look so nobody need be asked again.
+    known: HashMap<Oid, (Look, Dirty)>,
     /// The fill level that a policy of the last pass is about; the lowest, if there are several.
     fill: Rc<Cell<Option<Fill>>>,
 }
@@ -56,8 +56,30 @@ pub struct Moved {
     /// Files that rules or pins keep in the pool.
     pub kept_files: u64,
     pub failed_files: u64,
+    /// What the tier does not have of all files, when the pass began. Only in passes that do something.
+    pub dirty: Dirty,
     /// What is still too much, after all that may go: the pool's fill level, or a cache limit. Bytes.
     pub excess_bytes: u64,
+}
+
+/// What a tier does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Dirty {
+    pub files: u64,
+    pub bytes: u64,
+    /// When the oldest of that was written, nanoseconds since 1970.
+    pub since_ns: Option<u64>,
+}
+
+impl Dirty {
+    fn add(&mut self, other: Dirty) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.since_ns = match (self.since_ns, other.since_ns) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
 }
 
 /// Why a file is moved.
@@ -120,8 +142,6 @@ struct Candidate {
 struct Due {
     action: Action,
     path: Vec<u8>,
-    oid: Oid,
-    look: Look,
     /// Not if it came back later than this, nanoseconds since 1970.
     used_until_ns: Option<i64>,
 }
@@ -159,7 +179,7 @@ impl Mover {
     pub fn new(fs: &Dfs, store: &Store, tier: &str) -> Mover {
         let sys = Sys::new(fs.clone());
         let (fs, store, tier) = (fs.clone(), store.clone(), tier.to_string());
-        Mover { fs, sys, store, tier, clean: HashMap::new(), fill: Rc::default() }
+        Mover { fs, sys, store, tier, known: HashMap::new(), fill: Rc::default() }
     }
 
     /// The fill level that policies of the last pass are about; the lowest, if there are several. Changes with each pass.
@@ -176,7 +196,7 @@ impl Mover {
         dry_run: bool,
         told: &mut dyn FnMut(&Move<'_>),
     ) -> Result<Moved> {
-        let Found { groups, due, mut moved } = self.walk().await?;
+        let Found { groups, due, mut moved } = self.walk(!dry_run).await?;
         let fills = groups.iter().filter_map(|group| group.policy.fill);
         self.fill.set(fills.min_by_key(|fill| fill.high));
         let mut gone: HashSet<Vec<u8>> = HashSet::new();
@@ -186,7 +206,6 @@ impl Mover {
                 Some(Outcome::Moved(..)) if due.action == Action::Evict => {
                     gone.insert(due.path);
                 }
-                Some(Outcome::Moved(..)) if !dry_run => self.remember(due.oid, due.look),
                 _ => {}
             }
         }
@@ -294,15 +313,37 @@ impl Mover {
         }
     }
 
-    fn remember(&mut self, oid: Oid, look: Look) {
-        if self.clean.len() >= CLEAN_MAX {
-            self.clean.clear();
+    /// What is dirty of a file, which is asked only if it looks otherwise than when it was asked before. One that cannot be asked
+    /// counts as all dirty.
+    async fn dirty(&mut self, path: &[u8], stat: &Stat) -> Dirty {
+        let look = Look::of(stat);
+        if let Some((_, dirty)) = self.known.get(&stat.oid).filter(|(known, _)| *known == look) {
+            return *dirty;
         }
-        self.clean.insert(oid, look);
+        let asked = async {
+            let file = self.sys.lookup(path, false).await?;
+            let record = self.fs.tier_record(&file).await?;
+            let (bytes, since_ns) = self.fs.tier_survey(&file).await?.dirty(record.as_ref());
+            let files = u64::from(since_ns.is_some());
+            Ok(Dirty { files, bytes, since_ns })
+        };
+        let outcome: Result<Dirty> = asked.await;
+        let since_ns = Some(stat.mtime_ns.max(0) as u64);
+        match outcome {
+            Ok(dirty) => {
+                if self.known.len() >= KNOWN_MAX {
+                    self.known.clear();
+                }
+                self.known.insert(stat.oid, (look, dirty));
+                dirty
+            }
+            Err(error) if error.code == Code::NonExist => Dirty::default(),
+            Err(_) => Dirty { files: 1, bytes: stat.size, since_ns },
+        }
     }
 
     /// Looks at all names of the container.
-    async fn walk(&self) -> Result<Found> {
+    async fn walk(&mut self, asks_dirty: bool) -> Result<Found> {
         let now_ns = self.fs.container().client().env().wall_ns() as i64;
         let root = self.fs.root().await?;
         let mut todo = vec![Todo { dir: root, path: b"/".to_vec(), group: None, is_pinned: false }];
@@ -331,6 +372,10 @@ impl Mover {
                         FileKind::Regular => {
                             let is_first = stat.nlink < 2 || seen.insert(stat.oid);
                             if is_first {
+                                if asks_dirty {
+                                    let dirty = self.dirty(&path, &stat).await;
+                                    found.moved.dirty.add(dirty);
+                                }
                                 self.judge(&here, path, &stat, now_ns, &mut found);
                             }
                         }
@@ -344,6 +389,12 @@ impl Mover {
             }
         }
         Ok(found)
+    }
+
+    /// True when it is known that the tier has all of a file.
+    fn is_clean(&self, stat: &Stat) -> bool {
+        let known = self.known.get(&stat.oid);
+        known.is_some_and(|(look, dirty)| *look == Look::of(stat) && dirty.files == 0)
     }
 
     /// Decides what becomes of a file.
@@ -364,12 +415,11 @@ impl Mover {
         let action = rule.map(|rule| rule.action);
         found.moved.kept_files += u64::from(is_pinned || action == Some(Action::Keep));
         let gain = gain(stat);
-        let (oid, look) = (stat.oid, Look::of(stat));
         match action {
             Some(Action::Keep) => return,
-            Some(action @ Action::Copy) if self.clean.get(&oid) != Some(&look) => {
+            Some(action @ Action::Copy) if !self.is_clean(stat) => {
                 let path = path.clone();
-                found.due.push(Due { action, path, oid, look, used_until_ns: None });
+                found.due.push(Due { action, path, used_until_ns: None });
             }
             Some(action @ Action::Evict) if gain > 0 => {
                 let unused_s = rule.and_then(|rule| rule.unused_s);
@@ -377,7 +427,7 @@ impl Mover {
                 let used_until_ns =
                     unused_s.map(|age_s| now_ns.saturating_sub(age_s as i64 * 1_000_000_000));
                 let path = path.clone();
-                found.due.push(Due { action, path, oid, look, used_until_ns });
+                found.due.push(Due { action, path, used_until_ns });
             }
             Some(Action::Copy | Action::Evict) | None => {}
         }

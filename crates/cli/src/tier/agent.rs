@@ -1,5 +1,6 @@
 //! `azekura tier agent`: reads tiers for others, and moves files as policies say.
 
+use super::figures::Figures;
 use super::{attached, of_cont};
 use crate::engine::BlockedSignals;
 use crate::exit::Outcome;
@@ -10,6 +11,7 @@ use clap::Args;
 use coordinate::rules::settings::parse_duration;
 use dfs::tier::TierNotice;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -47,6 +49,18 @@ pub struct AgentArgs {
     /// How often, with --move
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration, requires = "moves")]
     every: Duration,
+    /// Tell Prometheus, at /metrics of this address of the machine itself, what was moved and is dirty
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "moves", value_parser = own_address)]
+    metrics: Option<SocketAddr>,
+}
+
+/// An address that only this machine reaches.
+fn own_address(text: &str) -> std::result::Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "not like 127.0.0.1:7712".to_string())?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err("figures are told to this machine only".into()),
+    }
 }
 
 /// Read and write bits in octal.
@@ -67,11 +81,13 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
         .name("azk-agent".into())
         .spawn(move || serving.serve(&source))
         .map_err(|error| Error::io("starting a thread", error))?;
+    let figures = Figures::default();
+    let door = args.metrics.map(|address| figures.serve(address)).transpose()?;
     if args.moves {
         let (session, every) = (session.clone(), args.every);
         std::thread::Builder::new()
             .name("azk-movers".into())
-            .spawn(move || move_all(&session, every))
+            .spawn(move || move_all(&session, every, &figures))
             .map_err(|error| Error::io("starting a thread", error))?;
     }
     let Some(signal) = signals.wait_while(|| !server.is_finished())? else {
@@ -84,6 +100,7 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
     };
     tracing::info!("signal {signal}: stopping");
     agent.hide();
+    drop(door);
     Ok(())
 }
 
@@ -91,7 +108,7 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
 type Which = (Uuid, Uuid);
 
 /// Has a thread move the files of each container with a tier; for ever.
-fn move_all(session: &Session, every: Duration) {
+fn move_all(session: &Session, every: Duration, figures: &Figures) {
     let mut movers: HashMap<Which, JoinHandle<()>> = HashMap::new();
     loop {
         match with_tiers(session) {
@@ -101,10 +118,10 @@ fn move_all(session: &Session, every: Duration) {
                     if movers.contains_key(&which) {
                         continue;
                     }
-                    let session = session.clone();
+                    let (session, figures) = (session.clone(), figures.clone());
                     let started =
                         std::thread::Builder::new().name("azk-mover".into()).spawn(move || {
-                            if let Err(error) = move_one(&session, which, every) {
+                            if let Err(error) = move_one(&session, which, every, &figures) {
                                 tracing::warn!("policies of a container: {error}");
                             }
                         });
@@ -143,7 +160,12 @@ fn with_tiers(session: &Session) -> Result<Vec<Which>> {
 }
 
 /// Moves the files of one container until that fails.
-fn move_one(session: &Session, (pool, cont): Which, every: Duration) -> Result<()> {
+fn move_one(
+    session: &Session,
+    (pool, cont): Which,
+    every: Duration,
+    figures: &Figures,
+) -> Result<()> {
     let url = Url { pool: Name::Uuid(pool), cont: Name::Uuid(cont), path: b"/".to_vec() };
     let (tier, _, store) = of_cont(session, &url.pool, &url.cont)?;
     let mount = session.mount(&url, OpenMode::ReadWrite)?;
@@ -156,7 +178,11 @@ fn move_one(session: &Session, (pool, cont): Which, every: Duration) -> Result<(
             fs.set_tier_notice(&notice).await?;
         }
         let mover = Mover::new(fs, &store, &tier);
-        keep_moving(mover, fs, every, &mut |moved| tell(&mount.dfs, moved)).await
+        keep_moving(mover, fs, every, &mut |moved| {
+            figures.add(&mount.dfs, moved);
+            tell(&mount.dfs, moved);
+        })
+        .await
     })
 }
 

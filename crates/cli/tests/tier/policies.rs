@@ -140,16 +140,14 @@ fn an_agent_moves_by_itself() {
     set(&system, "/", &["--rule", "evict"]);
     put(&system, "a", &noise(12, 3 * MIB));
     let socket = system.path("tier.sock");
+    // Nobody else takes the port in between: those that are given out go round.
+    let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let metrics = metrics.to_string();
+    let outside = ["tier", "agent", "--move", "--metrics", "0.0.0.0:7712"];
+    system.fails(2, &["this machine only"], &outside);
     let agent = system
-        .command(&[
-            "tier",
-            "agent",
-            "--socket",
-            socket.to_str().unwrap(),
-            "--move",
-            "--every",
-            "1s",
-        ])
+        .command(&["tier", "agent", "--socket", socket.to_str().unwrap()])
+        .args(["--move", "--every", "1s", "--metrics", &metrics])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -159,6 +157,21 @@ fn an_agent_moves_by_itself() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert!(cat(&system, "a") == noise(12, 3 * MIB));
+    // The next pass finds nothing dirty, and says so.
+    let is_told = |line: &str| {
+        let mut stream = std::net::TcpStream::connect(&metrics).unwrap();
+        write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut told = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut told).unwrap();
+        told.lines().any(|told| told == line)
+    };
+    let of = "{pool=\"tank\",cont=\"home\"}";
+    for figure in [("dirty_files", 0), ("dirty_bytes", 0), ("evicted_bytes_total", 2 * MIB)] {
+        while !is_told(&format!("azekura_tier_{}{of} {}", figure.0, figure.1)) {
+            assert!(agent.0.try_wait().unwrap().is_none(), "the agent has ended");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
 }
 
 /// fsync returned when the pool had the data, whatever the directory's policy; nobody could tell when the tier had them.
