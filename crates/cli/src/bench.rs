@@ -8,6 +8,7 @@ mod durability;
 mod ioc;
 mod s4;
 mod store;
+mod tier;
 mod weighted;
 
 use crate::exit::{Failure, Outcome};
@@ -37,6 +38,7 @@ enum BenchVerb {
     Store(store::StoreArgs),
     S4(s4::S4Args),
     Weighted(weighted::WeightedArgs),
+    Tier(tier::TierArgs),
     Durability(durability::DurabilityArgs),
     #[command(hide = true)]
     Suite(SuiteArgs),
@@ -222,6 +224,7 @@ pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
         BenchVerb::Store(args) => store::run(session, args),
         BenchVerb::S4(args) => s4::run(session, args),
         BenchVerb::Weighted(args) => weighted::run(session, args),
+        BenchVerb::Tier(args) => tier::run(session, args),
         BenchVerb::Durability(args) => durability::run(session, args),
         BenchVerb::Suite(args) => run_suite(session, args),
     }

@@ -10,7 +10,6 @@ use crate::props;
 use crate::session::{Session, absolute, root_for_caller};
 use crate::url::Url;
 use clap::{Args, Subcommand};
-use dfs::tier::TierSource;
 use dfs::{Credentials, Dfs, MountFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -235,16 +234,18 @@ pub fn of_cont(session: &Session, pool: &Name, cont: &Name) -> Result<(String, D
     Ok((name, definition, store))
 }
 
-/// Has all mounts of this process read chunks that are in tiers only.
-pub fn install_source(session: &Session) {
-    dfs::tier::set_tier_source(source(session));
+/// Has all mounts of this process read chunks that are in tiers only; returns whoever does that.
+pub fn install_source(session: &Session) -> tier::Source {
+    let source = source(session);
+    dfs::tier::set_tier_source(Arc::new(source.clone()));
+    source
 }
 
 /// Reads the tiers of a system.
-fn source(session: &Session) -> Arc<dyn TierSource> {
+fn source(session: &Session) -> tier::Source {
     let session = Session { snapshot: None, ..session.clone() };
     let resolve = move |name: &str| definition(&session, name);
-    Arc::new(tier::Source::new(Box::new(resolve)))
+    tier::Source::new(Box::new(resolve))
 }
 
 fn add(session: &Session, args: &AddArgs) -> Outcome {

@@ -3,7 +3,18 @@
 use crate::manifest::{FileManifest, PartName, to_hex};
 use crate::store::Store;
 use dfs::tier::TierRecord;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use std::time::{SystemTime, UNIX_EPOCH};
 use types::{Error, Oid, Result};
+
+/// Parts on their way at the same time, and most bytes of them.
+const PARALLEL: u64 = 4;
+const BYTES_ON_THE_WAY: u64 = 256 << 20;
+
+/// How many parts of that size are on their way at the same time.
+pub(crate) fn parallel(part_bytes: u64) -> usize {
+    (BYTES_ON_THE_WAY / part_bytes.max(1)).clamp(1, PARALLEL) as usize
+}
 
 /// Everything of a container.
 pub(crate) fn container_prefix(container: &str) -> String {
@@ -43,4 +54,23 @@ pub(crate) async fn manifest_of(store: &Store, record: &TierRecord) -> Result<Fi
 /// A part's bytes, compared with its sum.
 pub(crate) async fn part_bytes(store: &Store, name: &PartName) -> Result<Vec<u8>> {
     store.get_part(name).await
+}
+
+/// Puts parts without a file, as many at a time as a copy has on its way: for measurements, below `test/`.
+pub async fn put_parts(store: &Store, parts: Vec<Vec<u8>>) -> Result<Vec<PartName>> {
+    let begun_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_nanos());
+    let put = |(at, bytes)| store.put_part(format!("test/{begun_ns:x}/{at}"), bytes);
+    let parts = stream::iter(parts.into_iter().enumerate()).map(put);
+    parts.buffered(parallel(store.part_bytes())).try_collect().await
+}
+
+/// Gets parts in the same way, and drops their bytes; returns how many there were.
+pub async fn get_parts(store: &Store, names: &[PartName]) -> Result<u64> {
+    let parts = stream::iter(names).map(|name| store.get_part(name));
+    let mut parts = parts.buffered(parallel(store.part_bytes()));
+    let mut bytes = 0;
+    while let Some(part) = parts.try_next().await? {
+        bytes += part.len() as u64;
+    }
+    Ok(bytes)
 }

@@ -1,9 +1,10 @@
 //! Giving up what a copy has.
 
-use crate::copy::{manifest_of, part_bytes};
+use crate::copy::{manifest_of, parallel, part_bytes};
 use crate::store::Store;
 use dfs::tier::Chunk;
 use dfs::{Dfs, Obj};
+use futures_util::StreamExt;
 use types::{Code, Epoch, Error, Result};
 
 /// What was given up.
@@ -32,27 +33,37 @@ pub async fn evict_file(
     let survey = fs.tier_survey(file).await?;
     let (mut eviction, mut newest) = (Eviction::default(), Epoch::ZERO);
     let last = survey.chunks.len().saturating_sub(1);
-    let mut outcome = Ok(());
+    // Parts with chunks that may go; the others are done.
+    let mut going = Vec::new();
     for (at, part) in manifest.parts.iter().enumerate() {
         let from = at as u64 * record.part_bytes;
         let first = (from / survey.chunk_bytes) as usize;
         let end = (from + part.bytes).div_ceil(survey.chunk_bytes) as usize;
         let mut here = (first..end.min(last)).filter(|&chunk| survey.is_clean(&record, chunk));
-        if here.any(|chunk| !matches!(survey.chunks[chunk], Chunk::Stub { .. })) {
-            let evicted = async {
-                let bytes = part_bytes(store, part).await?;
-                fs.tier_evict(file, &survey, &record, first, &bytes).await
-            };
-            match evicted.await {
-                Ok(evicted) => {
-                    eviction.evicted_bytes += evicted.bytes;
-                    eviction.dirty_bytes += evicted.changed * survey.chunk_bytes;
-                    newest = newest.max(evicted.epoch);
-                }
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
+        match here.any(|chunk| !matches!(survey.chunks[chunk], Chunk::Stub { .. })) {
+            true => going.push((first, part)),
+            false => progress(part.bytes),
+        }
+    }
+    let mut outcome = Ok(());
+    let read = |(first, part)| async move { (first, part, part_bytes(store, part).await) };
+    // Read back a few at a time, in order.
+    let mut read =
+        futures_util::stream::iter(going).map(read).buffered(parallel(record.part_bytes));
+    while let Some((first, part, bytes)) = read.next().await {
+        let evicted = match bytes {
+            Ok(bytes) => fs.tier_evict(file, &survey, &record, first, &bytes).await,
+            Err(error) => Err(error),
+        };
+        match evicted {
+            Ok(evicted) => {
+                eviction.evicted_bytes += evicted.bytes;
+                eviction.dirty_bytes += evicted.changed * survey.chunk_bytes;
+                newest = newest.max(evicted.epoch);
+            }
+            Err(error) => {
+                outcome = Err(error);
+                break;
             }
         }
         progress(part.bytes);

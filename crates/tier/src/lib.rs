@@ -33,6 +33,7 @@ mod sync;
 mod tree;
 
 pub use agent::Agent;
+pub use copy::{get_parts, put_parts};
 pub use credentials::Credentials;
 pub use definition::{
     ATTACHED, Definition, PART_BYTES_DEFAULT, ZSTD_LEVEL_DEFAULT, attr_name, name_of_attr,
@@ -44,7 +45,7 @@ pub use key::Key;
 pub use mover::{Dirty, Move, Moved, Mover, Room, Why};
 pub use policy::{Action, CacheMax, Facts, Fill, Policy, Rule, age};
 pub use restore::{Restored, restore};
-pub use source::Source;
+pub use source::{Counts, Source};
 pub use store::{Checked, Store};
 pub use sync::{Synced, sync_file};
 pub use tree::{put_tree, trees};

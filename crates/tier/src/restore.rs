@@ -1,10 +1,11 @@
 //! Making a container's content again from a store alone.
 
-use crate::copy::part_bytes;
+use crate::copy::{parallel, part_bytes};
 use crate::manifest::{EntryKind, FileManifest, TreeEntry, from_base64, from_hex, from_text};
 use crate::store::Store;
 use dfs::sys::Sys;
 use dfs::{CreateOptions, Dfs, OpenFlags, SetAttr, SetTime, XattrMode};
+use futures_util::StreamExt;
 use std::collections::HashMap;
 use types::{Code, Error, Result};
 
@@ -98,8 +99,11 @@ async fn write(
     let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
     let file = sys.open(path, flags, 0o600, &CreateOptions::default()).await?;
     let mut at = 0;
-    for part in &manifest.parts {
-        let bytes = match part_bytes(store, part).await {
+    let parts = futures_util::stream::iter(&manifest.parts);
+    let mut parts =
+        parts.map(|part| part_bytes(store, part)).buffered(parallel(manifest.part_bytes));
+    while let Some(bytes) = parts.next().await {
+        let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(error) => {
                 // Half a file would look like a whole one.
@@ -109,8 +113,8 @@ async fn write(
             }
         };
         sys.fs().write(&file, at, &bytes).await?;
-        at += part.bytes;
-        progress(part.bytes);
+        at += bytes.len() as u64;
+        progress(bytes.len() as u64);
     }
     Ok(())
 }

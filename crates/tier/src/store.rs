@@ -225,6 +225,24 @@ impl Store {
         self.run(key.to_string(), async move { Ok(operator.read(&of).await?.to_vec()) }).await
     }
 
+    /// Bytes of an object, from an offset on. `Csum` when others than so many come.
+    pub async fn get_range(&self, key: &str, from: u64, count: u64) -> Result<Vec<u8>> {
+        let (operator, of) = (self.operator.clone(), key.to_string());
+        let read = async move { operator.read_with(&of).range(from..from + count).await };
+        let bytes = self.run(key.to_string(), async move { Ok(read.await?.to_vec()) }).await?;
+        match bytes.len() as u64 == count {
+            true => Ok(bytes),
+            false => Err(Error::new(
+                Code::Csum,
+                format!(
+                    "'{}' gave {} bytes of '{key}'; it was asked for {count}",
+                    self.url,
+                    bytes.len()
+                ),
+            )),
+        }
+    }
+
     /// Removes an object; no error when there is none.
     pub async fn delete(&self, key: &str) -> Result<()> {
         let (operator, of) = (self.operator.clone(), key.to_string());
@@ -330,6 +348,14 @@ impl Store {
     ) -> Result<T> {
         let done = runtime()?.spawn(request).await;
         done.map_err(ended)?.map_err(|error| told(&error, &format!("{} at '{key}'", self.url)))
+    }
+}
+
+/// Has a future run whether somebody waits for it or not.
+pub(crate) fn start(future: impl Future<Output = impl Send + 'static> + Send + 'static) {
+    // Without threads whoever waits for it runs it.
+    if let Ok(runtime) = runtime() {
+        runtime.spawn(future);
     }
 }
 

@@ -3,7 +3,7 @@
 //! What is read between two looks at the file that are equal is the file as it was in between. Parts that the copy of before
 //! has as they are now are named again, not sent again.
 
-use crate::copy::{manifest_of, upload_prefix};
+use crate::copy::{manifest_of, parallel, upload_prefix};
 use crate::manifest::{FileManifest, PartName, to_hex};
 use crate::store::Store;
 use dfs::tier::{Survey, TierRecord, Upload};
@@ -11,9 +11,6 @@ use dfs::{Dfs, Obj};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use types::{Code, Error, Result};
 
-/// Parts on their way at the same time, and most bytes of them: twice that is what an upload has in memory.
-const PARALLEL: u64 = 4;
-const BYTES_ON_THE_WAY: u64 = 256 << 20;
 /// Times that a file which changes meanwhile is begun anew.
 const TRIES_MAX: usize = 3;
 /// How often an upload says how far it is, nanoseconds.
@@ -51,6 +48,7 @@ pub async fn sync_file(
             ));
         }
         let old = record.filter(|record| record.version > 0);
+        let version = old.as_ref().map_or(0, |old| old.version);
         let before = fs.tier_survey(file).await?;
         if let Some(old) = old.as_ref().filter(|old| before.is_all_clean(old)) {
             if old.upload.is_some() {
@@ -64,7 +62,9 @@ pub async fn sync_file(
         total.kept_bytes = sent.kept_bytes;
         total.changed = true;
         let after = fs.tier_survey(file).await?;
-        if before.is_same_content(&after) {
+        // Another copy may have been made meanwhile, and chunks been given up for it.
+        let now = fs.tier_record(file).await?.map_or(0, |record| record.version);
+        if now == version && before.is_same_content(&after) {
             upload.finish(&after).await?;
             return Ok(total);
         }
@@ -129,7 +129,8 @@ impl<'a> Uploading<'a> {
     async fn send(&mut self, survey: &Survey, progress: &dyn Fn(u64)) -> Result<Synced> {
         let mut synced = Synced::default();
         let total_bytes = survey.size.max(1);
-        let parallel = (BYTES_ON_THE_WAY / self.part_bytes).clamp(1, PARALLEL);
+        // Twice these parts are what an upload has in memory.
+        let parallel = parallel(self.part_bytes);
         let (mut done_bytes, mut told_ns) = (0, 0);
         let mut going = FuturesUnordered::new();
         let mut at = 0;
@@ -158,7 +159,7 @@ impl<'a> Uploading<'a> {
                 going.push(async move { Ok::<_, Error>((at, store.put_part(key, bytes).await?)) });
                 synced.sent_bytes += count;
             }
-            while going.len() as u64 >= parallel
+            while going.len() >= parallel
                 && let Some(sent) = going.next().await
             {
                 done_bytes += self.has_sent(sent?, progress);

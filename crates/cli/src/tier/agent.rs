@@ -9,7 +9,7 @@ use crate::session::{Session, absolute};
 use crate::url::Url;
 use clap::Args;
 use coordinate::rules::settings::parse_duration;
-use dfs::tier::TierNotice;
+use dfs::tier::{TierNotice, TierSource};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -76,7 +76,8 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
     let socket = absolute(&args.socket)?;
     let agent = Arc::new(Agent::bind(&socket, args.mode)?);
     session.out.done(&format!("Tiers are read at {}.", socket.display()))?;
-    let (serving, source) = (agent.clone(), super::source(session));
+    let serving = agent.clone();
+    let source: Arc<dyn TierSource> = Arc::new(super::source(session));
     let server = std::thread::Builder::new()
         .name("azk-agent".into())
         .spawn(move || serving.serve(&source))

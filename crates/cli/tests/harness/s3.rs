@@ -53,7 +53,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
         }
         let mut words = line.split_whitespace();
         let (method, target) = (words.next()?.to_string(), words.next()?.to_string());
-        let (mut length, mut authorization) = (0, String::new());
+        let (mut length, mut authorization, mut range) = (0, String::new(), None);
         loop {
             let mut header = String::new();
             reader.read_line(&mut header).ok()?;
@@ -62,14 +62,21 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse().ok()?,
                 "authorization" => authorization = value.trim().to_string(),
+                "range" => range = Some(bounds(value.trim())?),
                 _ => {}
             }
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let (status, answer) = answer(state, &method, &target, body, authorization);
+        let (mut status, mut answer) = answer(state, &method, &target, body, authorization);
+        let mut told = String::new();
+        if let Some((from, to)) = range.filter(|_| status == 200) {
+            told = format!("Content-Range: bytes {from}-{to}/{}\r\n", answer.len());
+            answer = answer.get(from..=to)?.to_vec();
+            status = 206;
+        }
         let head = format!(
-            "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nLast-Modified: Wed, 01 Jan 2020 00:00:00 GMT\r\nETag: \"e\"\r\n\r\n",
+            "HTTP/1.1 {status} x\r\n{told}Content-Length: {}\r\nLast-Modified: Wed, 01 Jan 2020 00:00:00 GMT\r\nETag: \"e\"\r\n\r\n",
             answer.len()
         );
         stream.write_all(head.as_bytes()).ok()?;
@@ -77,6 +84,12 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
             stream.write_all(&answer).ok()?;
         }
     }
+}
+
+/// First and last byte of a range.
+fn bounds(range: &str) -> Option<(usize, usize)> {
+    let (from, to) = range.strip_prefix("bytes=")?.split_once('-')?;
+    Some((from.parse().ok()?, to.parse().ok()?))
 }
 
 fn answer(

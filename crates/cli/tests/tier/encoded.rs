@@ -120,3 +120,30 @@ fn encrypted_parts_tell_nothing_and_another_key_is_told() {
     let output = other.run(&["fs", "cat", "azk://pond/home/a"]);
     assert!(output.stdout == data, "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn reads_in_order_are_fetched_ahead_and_others_get_what_they_ask_for() {
+    let system = system();
+    let bench = ["bench", "tier", HOME, "--size", "33MiB", "--ahead", "16MiB", "--random", "4"];
+    let rows = system.json(&bench);
+    let row = |what: &str| {
+        let found = rows.as_array().unwrap().iter().find(|row| row["what"] == what);
+        found.unwrap_or_else(|| panic!("{what}: {rows}")).clone()
+    };
+    let pool = row("read from the pool");
+    assert_eq!((&pool["hits"], &pool["misses"]), (&0.into(), &0.into()));
+    let ahead = row("read in order");
+    // The first block alone, then its whole part; the others were fetched ahead, the last has but a chunk that stayed.
+    assert_eq!((&ahead["misses"], &ahead["hits"]), (&2.into(), &3.into()), "{ahead}");
+    let bytes = |value: &serde_json::Value| value.as_u64().unwrap();
+    assert_eq!(bytes(&ahead["miss_bytes"]), 9 << 20);
+    assert_eq!(bytes(&ahead["ahead_used_bytes"]), 24 << 20);
+    let alone = row("read in order, nothing ahead");
+    assert_eq!((&alone["ahead_bytes"], &alone["hits"]), (&0.into(), &0.into()), "{alone}");
+    assert_eq!(bytes(&alone["miss_bytes"]), 33 << 20);
+    let random = row("read at random");
+    assert!(bytes(&random["miss_bytes"]) <= 4 * (8 << 20), "{random}");
+    assert!(system.ok(&["fs", "ls", HOME]).is_empty());
+    system.ok(&["tier", "gc", HOME, "--older-than", "0"]);
+    assert_eq!(objects(&store(&system), "").len(), 0);
+}

@@ -59,14 +59,31 @@ const UPLOAD_SILENCE_NS: u64 = 60_000_000_000;
 pub struct TierAsk {
     pub cont: ContId,
     pub record: TierRecord,
-    /// From a multiple of the record's part size, of that size or up to the end of the copy.
+    /// Within a part: it does not go over a multiple of the record's part size.
     pub range: Recx,
+}
+
+impl TierAsk {
+    /// The range of the part that the range is in.
+    fn whole_part(&self) -> Recx {
+        let index = self.range.index / self.record.part_bytes * self.record.part_bytes;
+        let count = self.record.part_bytes.min(self.record.size.saturating_sub(index));
+        Recx { index, count }
+    }
 }
 
 /// Whoever reads copies: the way from this library to object stores.
 pub trait TierSource: Send + Sync {
-    /// The bytes of a range, all of them; `Csum` when they are not those that were put there.
+    /// The bytes of a whole part, whose range is asked for; `Csum` when they are not those that were put there.
     fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>>;
+
+    /// Bytes of the part that a range is in, at least those of the range, and where they begin in the file. Whoever asks
+    /// compares them with what the pool knows of them.
+    fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<(u64, Vec<u8>)>> {
+        let part = ask.whole_part();
+        let read = self.read(TierAsk { range: part, ..ask });
+        async move { Ok((part.index, read.await?)) }.boxed()
+    }
 
     /// Has the tier, given by its name, take all of a file that it does not have; `file` is open for reading and writing.
     ///
@@ -230,9 +247,15 @@ impl Survey {
         back.max().unwrap_or(0)
     }
 
-    /// True when nothing of the content changed from this survey to a later one.
+    /// True when nothing of the content changed from this survey to a later one, if no other copy was made in between: what came back
+    /// from the copy is what was there.
     pub fn is_same_content(&self, later: &Survey) -> bool {
-        self.size == later.size && self.chunks == later.chunks
+        let mut chunks = self.chunks.iter().zip(&later.chunks);
+        let came_back = |before: &Chunk, after: &Chunk| {
+            matches!((before, after), (Chunk::Stub { .. }, Chunk::Data { back: true, .. }))
+        };
+        let is_same = |(a, b): (&Chunk, &Chunk)| a == b || came_back(a, b);
+        self.size == later.size && chunks.all(is_same)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Bringing chunks back from the copy before anybody reads or changes them.
 //!
-//! Whole parts come back, for a part is what its checksum is of; of these bytes each stub takes its own, in a batch that
-//! checks that the stub is still the one that was seen. Where nothing can be written (a snapshot, a mount to
+//! Whoever reads copies hands out a part, or a range of one; of these bytes each stub takes its own, if they are those of its checksum, in a
+//! batch that checks that the stub is still the one that was seen. Where nothing can be written (a snapshot, a mount to
 //! read only) the bytes go to the reader and no further.
 
 use super::{CLEAN, Chunk, DATA, Stub, TierAsk, TierRecord, dkey_of, source};
@@ -9,6 +9,7 @@ use crate::entry::reply_kind;
 use crate::flags::MountFlags;
 use crate::fs::{Dfs, inline};
 use crate::node::Obj;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use types::{Code, Epoch, Error, Result, Unit};
 use wire::obj::{
     Cond, FetchIod, FetchWant, Fetched, Op, OpReply, ReadCheck, ReadScope, Recx, UpdateIod,
@@ -17,6 +18,9 @@ use wire::obj::{
 
 /// Times that an operation is run again after chunks were brought back: somebody may take them away just as often.
 const TRIES_MAX: usize = 16;
+
+/// Chunks that are put back at the same time.
+const RESTORES_MAX: usize = 8;
 
 /// A stub that was found.
 struct Seen {
@@ -65,7 +69,7 @@ impl Dfs {
         }
         let record = self.require_record(file).await?;
         let mut all = Vec::new();
-        let mut part: Option<(u64, Vec<u8>)> = None;
+        let mut around: Option<(u64, Vec<u8>)> = None;
         for piece in self.cut_at_chunks(file, ranges) {
             let mut bytes = vec![0; piece.count as usize];
             match array.read(&[piece], &mut [&mut bytes]).await {
@@ -85,16 +89,16 @@ impl Dfs {
                 continue;
             };
             let start = chunk * array.chunk_records;
-            let from = start / record.part_bytes * record.part_bytes;
-            let of_part = match part.take() {
-                Some((at, bytes)) if at == from => bytes,
-                _ => self.read_part(&record, from).await?,
+            let range = Recx { index: start, count: seen.stub.bytes as u64 };
+            let (from, bytes) = match around.take().filter(|around| covers(around, range)) {
+                Some(around) => around,
+                None => self.read_around(&record, range).await?,
             };
-            let whole = verified(seen, &of_part, start - from, &record)?;
+            let whole = verified(seen, &bytes, start - from, &record)?;
             let within = (piece.index - start) as usize;
             let end = within + piece.count as usize;
             all.extend_from_slice(whole.get(within..end).ok_or_else(|| damaged(&record))?);
-            part = Some((from, of_part));
+            around = Some((from, bytes));
         }
         let mut rest = &all[..];
         for room in memory {
@@ -163,11 +167,16 @@ impl Dfs {
         let (mut count, mut newest) = (0, Epoch::ZERO);
         let outcome = loop {
             let Some(first) = wanted.first() else { break Ok(count) };
-            let from = first.chunk * chunk_bytes / record.part_bytes * record.part_bytes;
-            let to = (from + record.part_bytes).div_ceil(chunk_bytes);
-            wanted.retain(|seen| seen.chunk >= to);
-            match self.restore_part(file, &record, from, to, &mut newest).await {
-                Ok(restored) => count += restored,
+            let to = (first.chunk * chunk_bytes / record.part_bytes + 1) * record.part_bytes;
+            let index = first.chunk * chunk_bytes;
+            let mut of_part = wanted.iter().filter(|seen| (seen.chunk + 1) * chunk_bytes <= to);
+            let last = of_part.next_back().map_or(first.chunk, |seen| seen.chunk);
+            let range = Recx { index, count: (last + 1) * chunk_bytes - index };
+            match self.restore_around(file, &record, range, &mut newest).await {
+                Ok((restored, end)) => {
+                    count += restored;
+                    wanted.retain(|seen| seen.chunk * chunk_bytes >= end);
+                }
                 Err(error) => break Err(error),
             }
         };
@@ -175,55 +184,76 @@ impl Dfs {
         outcome
     }
 
-    /// Brings back all chunks of the part that begins at `from`, and ends before chunk `to`.
-    async fn restore_part(
+    /// Brings back the chunks of a range within a part, and those beside it whose bytes come along; returns how many, and where
+    /// in the file the bytes ended.
+    async fn restore_around(
         &self,
         file: &Obj,
         record: &TierRecord,
-        from: u64,
-        to: u64,
+        range: Recx,
         newest: &mut Epoch,
-    ) -> Result<usize> {
+    ) -> Result<(usize, u64)> {
         let chunk_bytes = file.node.array().chunk_records;
-        let part = self.read_part(record, from).await?;
-        let chunks: Vec<u64> = (from / chunk_bytes..to).collect();
-        let mut count = 0;
-        for seen in self.stubs(file, &chunks).await? {
-            let bytes = verified(&seen, &part, seen.chunk * chunk_bytes - from, record)?;
-            let (unit, key) = (seen.unit, dkey_of(seen.chunk));
-            let dkey = &key[..];
-            let mut batch = self.shared.cont.batch();
-            let of = ReadScope::Akey(dkey, DATA);
-            batch.check_of_unit(ReadCheck { unit, of, seen: seen.epoch });
-            let akeys = vec![DATA.into()];
-            batch.op_of_unit(Op::PunchAkeys { unit, dkey, cond: Cond::NONE, akeys });
-            let recxs = vec![Recx { index: 0, count: bytes.len() as u64 }];
-            let value = UpdateValue::Array { record_bytes: 1, recxs };
-            let data = UpdateIod { akey: DATA, cond: Cond::NONE, value };
-            let iods = vec![data, inline(CLEAN, b"1")];
-            batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
-            batch.bulk_out(bytes);
-            match batch.run().await {
-                Ok(result) => {
-                    *newest = result.epoch.max(*newest);
+        let (from, bytes) = self.read_around(record, range).await?;
+        let end = from + bytes.len() as u64;
+        let chunks: Vec<u64> = (from.div_ceil(chunk_bytes)..end / chunk_bytes).collect();
+        let stubs = self.stubs(file, &chunks).await?;
+        let mut going = FuturesUnordered::new();
+        let (mut count, mut rest) = (0, stubs.into_iter());
+        // After a failure those that are on their way come to their end: the file's time of modification is put back for them.
+        let mut failed = Ok(());
+        loop {
+            while going.len() < RESTORES_MAX
+                && failed.is_ok()
+                && let Some(seen) = rest.next()
+            {
+                match verified(&seen, &bytes, seen.chunk * chunk_bytes - from, record) {
+                    Ok(whole) => going.push(self.restore_chunk(seen, whole)),
+                    Err(error) => failed = Err(error),
+                }
+            }
+            match going.next().await {
+                None => break,
+                Some(Ok(epoch)) => {
+                    *newest = epoch.max(*newest);
                     count += 1;
                 }
-                // Somebody else has brought it back, or removed it.
-                Err(error) if error.code == Code::TxRestart => count += 1,
-                Err(error) => return Err(error),
+                Some(Err(error)) => failed = Err(error),
             }
         }
-        Ok(count)
+        failed.map(|()| (count, end))
     }
 
-    async fn read_part(&self, record: &TierRecord, from: u64) -> Result<Vec<u8>> {
-        let count = record.part_bytes.min(record.size.saturating_sub(from));
-        let range = Recx { index: from, count };
+    /// Puts a chunk's bytes where its stub is; returns the epoch, or [`Epoch::ZERO`] when there was no need.
+    async fn restore_chunk(&self, seen: Seen, bytes: &[u8]) -> Result<Epoch> {
+        let (unit, key) = (seen.unit, dkey_of(seen.chunk));
+        let dkey = &key[..];
+        let mut batch = self.shared.cont.batch();
+        let of = ReadScope::Akey(dkey, DATA);
+        batch.check_of_unit(ReadCheck { unit, of, seen: seen.epoch });
+        let akeys = vec![DATA.into()];
+        batch.op_of_unit(Op::PunchAkeys { unit, dkey, cond: Cond::NONE, akeys });
+        let recxs = vec![Recx { index: 0, count: bytes.len() as u64 }];
+        let value = UpdateValue::Array { record_bytes: 1, recxs };
+        let data = UpdateIod { akey: DATA, cond: Cond::NONE, value };
+        let iods = vec![data, inline(CLEAN, b"1")];
+        batch.op_of_unit(Op::Update { unit, dkey, cond: Cond::NONE, iods });
+        batch.bulk_out(bytes);
+        match batch.run().await {
+            Ok(result) => Ok(result.epoch),
+            // Somebody else has brought it back, or removed it.
+            Err(error) if error.code == Code::TxRestart => Ok(Epoch::ZERO),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Bytes of the copy, at least those of a range within a part; and where in the file they begin.
+    async fn read_around(&self, record: &TierRecord, range: Recx) -> Result<(u64, Vec<u8>)> {
         let cont = self.shared.cont.id();
         let ask = TierAsk { cont, record: record.clone(), range };
-        let part = source().read(ask).await?;
-        match part.len() as u64 == count {
-            true => Ok(part),
+        let around = source().read_around(ask).await?;
+        match covers(&around, range) {
+            true => Ok(around),
             false => Err(damaged(record)),
         }
     }
@@ -290,6 +320,12 @@ impl Dfs {
         }
         pieces
     }
+}
+
+/// True when bytes from somewhere in a file on have all of a range.
+fn covers((from, bytes): &(u64, Vec<u8>), range: Recx) -> bool {
+    let end = range.index.saturating_add(range.count);
+    *from <= range.index && end <= from.saturating_add(bytes.len() as u64)
 }
 
 /// The bytes of a part that belong to a stub, if they are those that were given up.
