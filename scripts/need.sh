@@ -48,6 +48,16 @@ if [[ -n "${CI:-}" ]] && ((EUID == 0)) && ! ldconfig -p | grep 'libisal\.so\.2' 
         echo "need.sh: libisal2 cannot be had; its tests will be skipped" >&2
 fi
 
+# And those of the cold tier against a real object store, Swift; about 20 s of two cores.
+if [[ -n "${CI:-}" ]] && ((EUID == 0)) && ! command -v swift-proxy-server >/dev/null && command -v apt-get >/dev/null; then
+    echo "need.sh: installing swift and memcached"
+    # No servers of their packages: the tests start their own (scripts/swift.sh).
+    { { apt-cache show swift-proxy >/dev/null 2>&1 || apt-get update -qq; } &&
+        RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends \
+            swift-proxy swift-account swift-container swift-object memcached; } </dev/null ||
+        echo "need.sh: swift cannot be had; its tests will be skipped" >&2
+fi
+
 if ! command -v cargo >/dev/null; then
     echo "need.sh: cargo is missing; install Rust 1.90 or newer: https://rustup.rs" >&2
     exit 1

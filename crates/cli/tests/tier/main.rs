@@ -6,6 +6,7 @@ mod harness;
 mod policies;
 #[path = "../harness/s3.rs"]
 mod s3;
+mod swift;
 
 use harness::{System, all_text, noise};
 use std::os::unix::fs::{FileExt, PermissionsExt};
