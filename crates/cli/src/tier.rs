@@ -2,6 +2,7 @@
 
 mod agent;
 mod figures;
+mod snapshot;
 
 use crate::exit::Outcome;
 use crate::fs::url_parser;
@@ -66,6 +67,8 @@ enum TierVerb {
     Gc(GcArgs),
     Agent(agent::AgentArgs),
     Restore(RestoreArgs),
+    RestoreFile(snapshot::RestoreFileArgs),
+    Snapshot(snapshot::SnapshotArgs),
 }
 
 /// Name an object store or directory as a tier
@@ -179,6 +182,8 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
         TierVerb::Gc(args) => gc(session, args),
         TierVerb::Agent(args) => agent::run(session, args),
         TierVerb::Restore(args) => restore(session, args),
+        TierVerb::RestoreFile(args) => snapshot::restore_file(session, args),
+        TierVerb::Snapshot(args) => snapshot::run(session, args),
     }
 }
 

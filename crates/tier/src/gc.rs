@@ -2,6 +2,7 @@
 
 use crate::copy::{files_prefix, trees_prefix};
 use crate::manifest::{FileManifest, decode_tree};
+use crate::snapshot::snapshots;
 use crate::store::Store;
 use dfs::find::Query;
 use dfs::sys::Sys;
@@ -20,7 +21,7 @@ pub struct Collected {
     pub removed_trees: u64,
 }
 
-/// Removes what neither a file of the container nor one of its newest `trees_kept` trees names, and what is older than
+/// Removes what neither a file of the container, nor a snapshot in the store, nor one of its newest `trees_kept` trees names, and what is older than
 /// `age_s` seconds: younger objects may be of an upload that runs. With `dry_run` only counts.
 ///
 /// Errors: `Busy` for a container with snapshots, which may show files as their copies were; `Csum` when a manifest that is in use cannot be read: then nothing is removed.
@@ -44,11 +45,12 @@ pub async fn gc(
     let mut trees = store.list(&trees_prefix(&container)).await?;
     trees.sort_by(|a, b| b.key.cmp(&a.key));
     let old_trees = trees.split_off(trees.len().min(trees_kept.max(1)));
+    let snapshots = snapshots(store, &container).await?;
 
     let mut manifests: HashSet<String> = HashSet::new();
-    for tree in &trees {
+    for key in trees.iter().map(|tree| &tree.key).chain(&snapshots) {
         let (_, entries) =
-            decode_tree(&store.get(&tree.key).await?).map_err(|error| error.context(&tree.key))?;
+            decode_tree(&store.get(key).await?).map_err(|error| error.context(key))?;
         manifests.extend(entries.into_iter().filter_map(|entry| entry.manifest));
     }
     manifests_in_use(fs, &mut manifests).await?;
@@ -89,8 +91,10 @@ pub async fn gc(
     Ok(collected)
 }
 
-/// Adds the manifests that files of the container name.
-async fn manifests_in_use(fs: &Dfs, manifests: &mut HashSet<String>) -> Result<()> {
+/// Paths of all regular files of a mount, each name of those with several.
+///
+/// Errors: `Access` when some directories cannot be read.
+pub(crate) async fn files_named(fs: &Dfs) -> Result<Vec<Vec<u8>>> {
     let mut paths = Vec::new();
     let query = Query { kind: Some(FileKind::Regular), ..Query::default() };
     let totals = fs
@@ -105,8 +109,13 @@ async fn manifests_in_use(fs: &Dfs, manifests: &mut HashSet<String>) -> Result<(
             "some directories cannot be read; what is in use is known to the superuser only",
         ));
     }
+    Ok(paths)
+}
+
+/// Adds the manifests that files of the container name.
+async fn manifests_in_use(fs: &Dfs, manifests: &mut HashSet<String>) -> Result<()> {
     let sys = Sys::new(fs.clone());
-    for path in paths {
+    for path in files_named(fs).await? {
         let record = match sys.lookup(&path, false).await {
             Ok(file) => fs.tier_record(&file).await?,
             Err(error) if error.code == Code::NonExist => {

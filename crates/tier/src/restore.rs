@@ -1,10 +1,12 @@
 //! Making a container's content again from a store alone.
 
 use crate::copy::{parallel, part_bytes};
-use crate::manifest::{EntryKind, FileManifest, TreeEntry, from_base64, from_hex, from_text};
+use crate::manifest::{
+    EntryKind, FileManifest, TreeEntry, from_base64, from_hex, from_text, to_text,
+};
 use crate::store::Store;
 use dfs::sys::Sys;
-use dfs::{CreateOptions, Dfs, OpenFlags, SetAttr, SetTime, XattrMode};
+use dfs::{CreateOptions, Dfs, Obj, OpenFlags, SetAttr, SetTime, XattrMode};
 use futures_util::StreamExt;
 use std::collections::HashMap;
 use types::{Code, Error, Result};
@@ -81,6 +83,34 @@ pub async fn restore(
     Ok(restored)
 }
 
+/// Makes one file of a tree, under another path or its own; returns its bytes.
+///
+/// Errors: `NonExist` when the tree has no such file, or no copy of it; `Exist`; those of [`restore`].
+pub async fn restore_file(
+    fs: &Dfs,
+    store: &Store,
+    entries: &[TreeEntry],
+    path: &[u8],
+    to: &[u8],
+    progress: &dyn Fn(u64),
+) -> Result<u64> {
+    let wanted = to_text(path);
+    let entry = entries.iter().find(|entry| entry.path == wanted);
+    let entry = entry.filter(|entry| entry.kind == EntryKind::File).ok_or_else(|| {
+        Error::new(Code::NonExist, format!("the tier describes no file '{wanted}'"))
+    })?;
+    let manifest = manifest_of(store, entry).await?.ok_or_else(|| {
+        Error::new(Code::NonExist, format!("'{wanted}' had no copy when it was described"))
+    })?;
+    let sys = Sys::new(fs.clone());
+    write(&sys, to, store, &manifest, progress).await?;
+    let attributes = set_attributes(&sys, to, entry).await;
+    if attributes.is_err() {
+        sys.unlink(to).await?;
+    }
+    attributes.map(|()| manifest.size)
+}
+
 async fn manifest_of(store: &Store, entry: &TreeEntry) -> Result<Option<FileManifest>> {
     let (Some(key), Some(sum)) = (&entry.manifest, &entry.manifest_sha256) else {
         return Ok(None);
@@ -89,6 +119,7 @@ async fn manifest_of(store: &Store, entry: &TreeEntry) -> Result<Option<FileMani
     FileManifest::decode(&store.get(key).await?, Some(&sum)).map(Some)
 }
 
+/// Makes a file with the bytes that a manifest names; on an error it is not there: half a file would look like a whole one.
 async fn write(
     sys: &Sys,
     path: &[u8],
@@ -98,21 +129,28 @@ async fn write(
 ) -> Result<()> {
     let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
     let file = sys.open(path, flags, 0o600, &CreateOptions::default()).await?;
+    let written = write_parts(sys, &file, store, manifest, progress).await;
+    drop(file);
+    if written.is_err() {
+        sys.unlink(path).await?;
+    }
+    written
+}
+
+async fn write_parts(
+    sys: &Sys,
+    file: &Obj,
+    store: &Store,
+    manifest: &FileManifest,
+    progress: &dyn Fn(u64),
+) -> Result<()> {
     let mut at = 0;
     let parts = futures_util::stream::iter(&manifest.parts);
     let mut parts =
         parts.map(|part| part_bytes(store, part)).buffered(parallel(manifest.part_bytes));
     while let Some(bytes) = parts.next().await {
-        let bytes = match bytes {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                // Half a file would look like a whole one.
-                drop(file);
-                sys.unlink(path).await?;
-                return Err(error);
-            }
-        };
-        sys.fs().write(&file, at, &bytes).await?;
+        let bytes = bytes?;
+        sys.fs().write(file, at, &bytes).await?;
         at += bytes.len() as u64;
         progress(bytes.len() as u64);
     }

@@ -72,6 +72,27 @@ pub async fn sync_file(
     Err(Error::new(Code::Busy, "the file is being written; sync it again later"))
 }
 
+/// The same for a file of a mount that shows a snapshot: nothing is noted there, so what the copy does not have is sent each time. Returns
+/// the record that names the copy.
+pub(crate) async fn copy_shown(
+    fs: &Dfs,
+    file: &Obj,
+    store: &Store,
+    tier: &str,
+    progress: &dyn Fn(u64),
+) -> Result<(TierRecord, Synced)> {
+    let record = fs.tier_record(file).await?;
+    let old = record.filter(|record| record.version > 0 && record.tier == tier);
+    let survey = fs.tier_survey(file).await?;
+    if let Some(old) = old.as_ref().filter(|old| survey.is_all_clean(old)) {
+        return Ok((old.clone(), Synced::default()));
+    }
+    let mut upload = Uploading::begin(fs, file, store, tier, old, &survey).await?;
+    upload.is_noted = false;
+    let sent = upload.send(&survey, progress).await?;
+    Ok((upload.put_manifest(&survey).await?, sent))
+}
+
 struct Uploading<'a> {
     fs: &'a Dfs,
     file: &'a Obj,
@@ -81,6 +102,8 @@ struct Uploading<'a> {
     old: Option<(TierRecord, FileManifest)>,
     part_bytes: u64,
     prefix: String,
+    /// The file's record tells how far it is.
+    is_noted: bool,
     /// Those that are on their way are missing.
     parts: Vec<Option<PartName>>,
 }
@@ -122,7 +145,17 @@ impl<'a> Uploading<'a> {
                 synced: Vec::new(),
             },
         };
-        Ok(Uploading { fs, file, store, record, old, part_bytes, prefix, parts: Vec::new() })
+        Ok(Uploading {
+            fs,
+            file,
+            store,
+            record,
+            old,
+            part_bytes,
+            prefix,
+            is_noted: true,
+            parts: Vec::new(),
+        })
     }
 
     /// Sends what the copy does not have.
@@ -137,7 +170,7 @@ impl<'a> Uploading<'a> {
         while at < survey.size {
             let count = self.part_bytes.min(survey.size - at);
             let now = self.fs.container().client().env().wall_ns();
-            if now.saturating_sub(told_ns) >= TOLD_EVERY_NS {
+            if self.is_noted && now.saturating_sub(told_ns) >= TOLD_EVERY_NS {
                 told_ns = now;
                 self.record.upload = Some(Upload { done_bytes, total_bytes, at_ns: now });
                 self.fs.set_tier_record(self.file, &self.record).await?;
@@ -191,6 +224,12 @@ impl<'a> Uploading<'a> {
 
     /// Puts the manifest, and then says so.
     async fn finish(self, survey: &Survey) -> Result<()> {
+        let (fs, file) = (self.fs, self.file);
+        fs.set_tier_record(file, &self.put_manifest(survey).await?).await
+    }
+
+    /// Puts the manifest; returns the record that names it.
+    async fn put_manifest(self, survey: &Survey) -> Result<TierRecord> {
         let parts: Vec<PartName> = self.parts.into_iter().flatten().collect();
         let manifest = FileManifest {
             format: FileManifest::format_of(&parts).into(),
@@ -204,7 +243,7 @@ impl<'a> Uploading<'a> {
         let (raw, manifest_sum) = manifest.encode();
         let key = format!("{}.json", self.prefix);
         self.store.put(key.clone(), raw).await?;
-        let record = TierRecord {
+        Ok(TierRecord {
             version: manifest.version,
             size: manifest.size,
             part_bytes: manifest.part_bytes,
@@ -213,7 +252,6 @@ impl<'a> Uploading<'a> {
             manifest: key,
             synced: survey.group_epochs.clone(),
             ..self.record
-        };
-        self.fs.set_tier_record(self.file, &record).await
+        })
     }
 }

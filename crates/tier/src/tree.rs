@@ -7,14 +7,31 @@ use crate::manifest::{
 use crate::store::Store;
 use dfs::find::Query;
 use dfs::sys::Sys;
+use dfs::tier::TierRecord;
 use dfs::{Dfs, FileKind, Stat};
-use std::collections::BTreeMap;
-use types::{Code, Result};
+use std::collections::{BTreeMap, HashMap};
+use types::{Code, Oid, Result};
 
 /// Writes down what the container holds now; returns the key, and how many files had no copy.
 ///
 /// Not one moment's view: what changes meanwhile is in it as it was before or after.
 pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
+    let made_ns = fs.container().client().env().wall_ns();
+    let container = fs.container().info().uuid.to_string();
+    let key = format!("{}{made_ns:020}.jsonl", trees_prefix(&container));
+    let without = write_tree(fs, store, &key, made_ns, None).await?;
+    Ok((key, without))
+}
+
+/// Writes down what a mount shows under a key, with the copies that files' records name, or those of a table by their objects; returns how many
+/// files had no copy.
+pub(crate) async fn write_tree(
+    fs: &Dfs,
+    store: &Store,
+    key: &str,
+    made_ns: u64,
+    copies: Option<&HashMap<Oid, TierRecord>>,
+) -> Result<u64> {
     let sys = Sys::new(fs.clone());
     let root = fs.root().await?;
     let mut found: Vec<(Vec<u8>, Stat)> = vec![(b"/".to_vec(), fs.ostat(&root).await?)];
@@ -30,7 +47,7 @@ pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
     found.sort_by(|a, b| a.0.cmp(&b.0));
     let (mut entries, mut without) = (Vec::with_capacity(found.len()), 0);
     for (path, stat) in found {
-        match entry(&sys, &path, &stat).await {
+        match entry(&sys, &path, &stat, copies).await {
             Ok(Some(entry)) => {
                 let is_file = entry.kind == EntryKind::File;
                 without += u64::from(is_file && entry.manifest.is_none());
@@ -47,14 +64,18 @@ pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
         format: TREE_FORMAT.into(),
         container: info.uuid.to_string(),
         label: info.label.clone(),
-        made_ns: fs.container().client().env().wall_ns(),
+        made_ns,
     };
-    let key = format!("{}{:020}.jsonl", trees_prefix(&head.container), head.made_ns);
-    store.put(key.clone(), encode_tree(&head, &entries)).await?;
-    Ok((key, without))
+    store.put(key.to_string(), encode_tree(&head, &entries)).await?;
+    Ok(without)
 }
 
-async fn entry(sys: &Sys, path: &[u8], stat: &Stat) -> Result<Option<TreeEntry>> {
+async fn entry(
+    sys: &Sys,
+    path: &[u8],
+    stat: &Stat,
+    copies: Option<&HashMap<Oid, TierRecord>>,
+) -> Result<Option<TreeEntry>> {
     let kind = match stat.kind() {
         FileKind::Directory => EntryKind::Directory,
         FileKind::Regular => EntryKind::File,
@@ -69,7 +90,10 @@ async fn entry(sys: &Sys, path: &[u8], stat: &Stat) -> Result<Option<TreeEntry>>
             xattrs.insert(to_text(&name), to_base64(&value));
         }
     }
-    let record = fs.tier_record(&obj).await?.filter(|record| record.version > 0);
+    let record = match copies {
+        Some(copies) => copies.get(&stat.oid).cloned(),
+        None => fs.tier_record(&obj).await?.filter(|record| record.version > 0),
+    };
     let target = match kind {
         EntryKind::Symlink => Some(to_text(&sys.readlink(path).await?)),
         _ => None,
@@ -93,10 +117,21 @@ async fn entry(sys: &Sys, path: &[u8], stat: &Stat) -> Result<Option<TreeEntry>>
 
 /// Keys of all trees in a store, by the UUID of their container, the oldest first.
 pub async fn trees(store: &Store) -> Result<BTreeMap<String, Vec<String>>> {
+    described(store, "trees").await
+}
+
+/// The same of all snapshots.
+pub async fn all_snapshots(store: &Store) -> Result<BTreeMap<String, Vec<String>>> {
+    described(store, "snapshots").await
+}
+
+async fn described(store: &Store, kind: &str) -> Result<BTreeMap<String, Vec<String>>> {
     let mut trees = BTreeMap::<String, Vec<String>>::new();
     for listed in store.list("containers/").await? {
         let mut parts = listed.key.split('/').skip(1);
-        if let (Some(container), Some("trees")) = (parts.next(), parts.next()) {
+        if let (Some(container), Some(of)) = (parts.next(), parts.next())
+            && of == kind
+        {
             trees.entry(container.to_string()).or_default().push(listed.key);
         }
     }

@@ -6,6 +6,7 @@ mod harness;
 mod policies;
 #[path = "../harness/s3.rs"]
 mod s3;
+mod snapshots;
 mod swift;
 
 use harness::{System, all_text, noise};

@@ -1,0 +1,239 @@
+//! `azekura tier snapshot`: containers as they were, in the store; and restoring one file.
+
+use super::{definition, of_cont};
+use crate::exit::Outcome;
+use crate::fs::remote::Remote;
+use crate::output::{Table, bar, utc};
+use crate::props::{self, wrong_reply};
+use crate::session::Session;
+use crate::url::Url;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use tier::manifest::{TreeEntry, TreeHead, decode_tree};
+use tier::{Snapshotted, Store, put_snapshot, snapshots, thin_snapshots};
+use types::{Code, Error, Result, size};
+use wire::control::{ControlReply, ControlRequest, OpenMode, SnapName};
+
+/// Name of the pool's snapshot that holds still while its data are sent.
+const WHILE_SENT: &str = "azekura-tier-snapshot";
+
+/// Keep containers in the store as they are at one moment
+#[derive(Args, Debug)]
+pub struct SnapshotArgs {
+    #[command(subcommand)]
+    verb: SnapshotVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum SnapshotVerb {
+    /// Write the container down as it is now, and send what the tier does not have of that
+    ///
+    /// 'fs tier sync' before makes it quick: what a file's copy has is named, not sent again.
+    #[command(after_help = "Examples:
+  azekura tier snapshot create azk://tank/home
+  azekura tier snapshot create azk://tank/home --keep 30   # and remove the oldest beyond 30")]
+    Create {
+        /// Container
+        #[arg(value_name = "URL", value_parser = crate::fs::url_parser())]
+        url: Url,
+        /// Snapshots that stay, the newest; what only others named goes with the next 'tier gc'
+        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+        keep: Option<u32>,
+    },
+    /// List the snapshots of a container in its tier
+    #[command(
+        visible_alias = "ls",
+        after_help = "Example:\n  azekura tier snapshot list azk://tank/home"
+    )]
+    List {
+        /// Container
+        #[arg(value_name = "URL", value_parser = crate::fs::url_parser())]
+        url: Url,
+    },
+}
+
+/// Bring one file back from what a store says of a container
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  azekura tier restore-file --from cold --cont home /data/a.bin azk://tank/home/a.old
+  azekura tier restore-file --from cold --cont home --snapshot 01795593600000000000 /data/a.bin azk://tank/home/a.old")]
+pub struct RestoreFileArgs {
+    /// The tier
+    #[arg(long, value_name = "NAME")]
+    from: String,
+    /// The container it was in: its name or UUID
+    #[arg(long)]
+    cont: String,
+    /// As a snapshot in the store has it ('tier snapshot list'); else as when the container's root was last synced
+    #[arg(long, value_name = "TIME")]
+    snapshot: Option<String>,
+    /// Its path there, from '/'
+    path: String,
+    /// Where it goes; must not be there
+    #[arg(value_name = "URL", value_parser = crate::fs::url_parser())]
+    to: Url,
+}
+
+pub fn run(session: &Session, args: &SnapshotArgs) -> Outcome {
+    match &args.verb {
+        SnapshotVerb::Create { url, keep } => create(session, url, *keep),
+        SnapshotVerb::List { url } => list(session, url),
+    }
+}
+
+#[derive(Serialize)]
+struct CreateReport {
+    snapshot: String,
+    removed: u64,
+    #[serde(flatten)]
+    done: Snapshotted,
+}
+
+fn create(session: &Session, url: &Url, keep: Option<u32>) -> Outcome {
+    let (tier, _, store) = of_cont(session, &url.pool, &url.cont)?;
+    super::install_source(session);
+    let (pool, cont) = (url.pool.clone(), url.cont.clone());
+    // The name has two at a time refused, and tells whose it is if this is killed.
+    let request = ControlRequest::SnapCreate { pool, cont, name: WHILE_SENT.into() };
+    let snap = match props::run(session, request) {
+        Ok(ControlReply::Snap(snap)) => snap,
+        Ok(_) => return Err(wrong_reply().into()),
+        Err(error) if error.code == Code::Exist => {
+            let text = format!(
+                "another 'tier snapshot create' runs, or was killed and left its snapshot of the pool behind; if none runs, remove \
+                 that: azekura cont snapshot destroy {} {} {WHILE_SENT}",
+                url.pool, url.cont
+            );
+            return Err(Error::new(Code::Exist, text).into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let at = SnapName::Epoch(snap.epoch);
+    let made = put(session, url, &at, &store, &tier, keep);
+    let (pool, cont) = (url.pool.clone(), url.cont.clone());
+    let request = ControlRequest::SnapDestroy { pool, cont, snap: at };
+    let removed = props::run(session, request);
+    let report = made?;
+    removed?;
+    session.out.show(&report, |out| {
+        let CreateReport { snapshot, removed, done } = &report;
+        writeln!(
+            out,
+            "Snapshot {snapshot}: {} files, {} sent; {removed} older ones are removed.",
+            done.files,
+            size::format(done.sent_bytes)
+        )
+    })
+}
+
+/// Writes down what a snapshot of the pool shows.
+fn put(
+    session: &Session,
+    url: &Url,
+    at: &SnapName,
+    store: &Store,
+    tier: &str,
+    keep: Option<u32>,
+) -> Result<CreateReport> {
+    let session = Session { snapshot: Some(at.clone()), ..session.clone() };
+    let mount = session.mount(url, OpenMode::ReadOnly)?;
+    let shown = bar(session.out.shows_progress());
+    let progress = |bytes| shown.inc(bytes);
+    let done = mount.client.block_on(put_snapshot(&mount.dfs, store, tier, &progress));
+    shown.finish_and_clear();
+    let done = done?;
+    let container = mount.dfs.container().info().uuid.to_string();
+    let removed = match keep {
+        Some(keep) => mount.client.block_on(thin_snapshots(store, &container, keep as usize))?,
+        None => 0,
+    };
+    Ok(CreateReport { snapshot: name_of(&done.key), removed, done })
+}
+
+/// A snapshot's name: its key without what all have.
+fn name_of(key: &str) -> String {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    name.strip_suffix(".jsonl").unwrap_or(name).to_string()
+}
+
+#[derive(Serialize)]
+struct ListReport {
+    snapshot: String,
+    made_ns: i64,
+}
+
+fn list(session: &Session, url: &Url) -> Outcome {
+    let (.., store) = of_cont(session, &url.pool, &url.cont)?;
+    let mount = session.mount(url, OpenMode::ReadOnly)?;
+    let container = mount.dfs.container().info().uuid.to_string();
+    let keys = mount.client.block_on(snapshots(&store, &container))?;
+    let reports: Vec<ListReport> = keys
+        .iter()
+        .map(|key| {
+            let snapshot = name_of(key);
+            ListReport { made_ns: snapshot.parse().unwrap_or(0), snapshot }
+        })
+        .collect();
+    session.out.show(&reports, |out| {
+        let mut table = Table::new(&["SNAPSHOT", "MADE"]);
+        for report in &reports {
+            table.row(vec![report.snapshot.clone(), utc(report.made_ns)]);
+        }
+        table.write(out)
+    })
+}
+
+/// What a store says of a container.
+fn described(
+    session: &Session,
+    store: &Store,
+    cont: &str,
+    snapshot: Option<&str>,
+) -> Result<(TreeHead, Vec<TreeEntry>)> {
+    let client = session.connect()?;
+    client.block_on(async {
+        let mut found = None;
+        let all = match snapshot {
+            Some(_) => tier::all_snapshots(store).await?,
+            None => tier::trees(store).await?,
+        };
+        for (uuid, keys) in all {
+            let named = |key: &&String| snapshot.is_none_or(|snapshot| name_of(key) == snapshot);
+            let Some(key) = keys.iter().rfind(named) else { continue };
+            let read = decode_tree(&store.get(key).await?).map_err(|error| error.context(key))?;
+            let is_wanted = read.0.label == cont || uuid == cont;
+            // Of several that had the name, one after the other, the last one.
+            let is_newer = |(head, _): &(TreeHead, Vec<TreeEntry>)| head.made_ns < read.0.made_ns;
+            if is_wanted && found.as_ref().is_none_or(is_newer) {
+                found = Some(read);
+            }
+        }
+        found.ok_or_else(|| {
+            let what =
+                snapshot.map_or(String::new(), |snapshot| format!(" in snapshot {snapshot}"));
+            Error::new(Code::NonExist, format!("the tier describes no container '{cont}'{what}"))
+        })
+    })
+}
+
+#[derive(Serialize)]
+struct RestoreFileReport {
+    path: String,
+    to: String,
+    bytes: u64,
+}
+
+pub fn restore_file(session: &Session, args: &RestoreFileArgs) -> Outcome {
+    let store = Store::open(&definition(session, &args.from)?)?;
+    let (_, entries) = described(session, &store, &args.cont, args.snapshot.as_deref())?;
+    let remote = Remote::open(session, &args.to, OpenMode::ReadWrite)?.without_umask();
+    let shown = bar(session.out.shows_progress());
+    let progress = |bytes| shown.inc(bytes);
+    let (from, to) = (args.path.as_bytes(), &args.to.path[..]);
+    let restored = tier::restore_file(remote.dfs(), &store, &entries, from, to, &progress);
+    let bytes = remote.wait(to, restored);
+    shown.finish_and_clear();
+    let report =
+        RestoreFileReport { path: args.path.clone(), to: args.to.to_string(), bytes: bytes? };
+    session.out.show(&report, |out| writeln!(out, "{}: {}", report.to, size::format(report.bytes)))
+}
