@@ -7,7 +7,7 @@ mod harness;
 use dfs::sys::Sys;
 use dfs::tier::{
     Chunk, Mark, Slowdown, SyncPolicy, TierAsk, TierNotice, TierRecord, TierSource, TierState,
-    set_tier_source,
+    Uses, set_tier_source,
 };
 use dfs::{
     Code, CreateOptions, Credentials, Dfs, MountFlags, Obj, OpenFlags, Recx, RenameFlags, XattrMode,
@@ -154,7 +154,13 @@ fn a_file_goes_and_comes_back_as_it_was() {
         // What came back goes again without another copy; neither is shown or set by programs.
         assert_eq!(evict(&fs, &file, &record).await, 10);
         assert_eq!(fs.listxattr(&file).await.unwrap(), Vec::<Vec<u8>>::new());
-        for name in ["user.azekura.tier", "azekura.tier"] {
+        let mut uses = Uses::default();
+        uses.add(20_000);
+        assert_eq!(fs.tier_uses(&file).await.unwrap(), Uses::default());
+        fs.set_tier_uses(&file, uses).await.unwrap();
+        assert_eq!(fs.tier_uses(&file).await.unwrap(), uses);
+        assert_eq!(fs.listxattr(&file).await.unwrap(), Vec::<Vec<u8>>::new());
+        for name in ["user.azekura.tier", "azekura.tier", "azekura.uses"] {
             let set = fs.setxattr(&file, name.as_bytes(), b"x", XattrMode::Set).await;
             assert_eq!(set.unwrap_err().code, Code::NotSupported);
         }
@@ -170,6 +176,7 @@ fn a_file_goes_and_comes_back_as_it_was() {
         let file = sys.open(b"/second", OpenFlags::READ, 0, &CreateOptions::default()).await;
         let file = file.unwrap();
         assert_eq!(state(&fs, &file).await, "cloud");
+        assert_eq!(fs.tier_uses(&file).await.unwrap(), uses);
         assert_eq!(all(&fs, &file).await, data);
     });
 }

@@ -1,7 +1,7 @@
 //! Targets of the cold tier: what a file's entry says of its copy, stubs, and what comes back from an object store.
 
 use crate::target::Target;
-use dfs::tier::{Slowdown, Stub, TierAsk, TierNotice, TierRecord, agent};
+use dfs::tier::{Slowdown, Stub, TierAsk, TierNotice, TierRecord, Uses, agent};
 use tier::manifest::{
     EntryKind, FILE_FORMAT, FileManifest, PartName, TREE_FORMAT, TreeEntry, TreeHead, decode_tree,
     encode_tree,
@@ -32,9 +32,10 @@ pub fn all() -> Vec<Target> {
         target("tier-part", tier_part, part_seeds),
         target("tier-manifest", manifest, || vec![manifest_seed()]),
         target("tier-notice", notice, || vec![b"\x01cold".to_vec(), vec![7; 12]]),
+        target("tier-uses", uses, || vec![Uses::default().encode().to_vec()]),
         target("tier-policy", policy, || {
             vec![
-                b"keep path=*.idx\nevict unused=30d size=1..2k\nfill high=9% low=8%\ncache max=5%"
+                b"keep path=*.idx\nevict unused=30d uses=1..2/8w size=1..2k\nfill high=9% low=8%\ncache max=5%"
                     .to_vec(),
             ]
         }),
@@ -95,6 +96,14 @@ fn notice(bytes: &[u8]) {
     }
     if let Some(slow) = Slowdown::decode(bytes) {
         assert_eq!(slow.encode(), bytes);
+    }
+}
+
+/// What is understood is what would be kept.
+fn uses(bytes: &[u8]) {
+    if let Ok(uses) = Uses::decode(bytes) {
+        assert_eq!(uses.encode(), bytes);
+        assert!(uses.count(20_000, 64) <= 64);
     }
 }
 

@@ -44,7 +44,7 @@ pub use gc::{Collected, gc};
 pub use keep::{keep_moving, room};
 pub use key::Key;
 pub use mover::{Dirty, Move, Moved, Mover, Room, Why};
-pub use policy::{Action, CacheMax, Facts, Fill, Policy, Rule, age};
+pub use policy::{Action, CacheMax, Facts, Fill, Policy, Rule, UsesRange, age};
 pub use restore::{Restored, restore, restore_file};
 pub use snapshot::{Snapshotted, put_snapshot, snapshots, thin_snapshots};
 pub use source::{Counts, Source};

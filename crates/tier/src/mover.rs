@@ -10,7 +10,7 @@ use crate::policy::{Action, Facts, Fill, Policy};
 use crate::store::Store;
 use crate::sync::sync_file;
 use dfs::sys::Sys;
-use dfs::tier::{Chunk, Marks, Survey};
+use dfs::tier::{Chunk, Marks, Survey, Uses, day_of};
 use dfs::{Dfs, DirAnchor, FileKind, Obj, OpenFlags, Stat};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -32,6 +32,8 @@ pub struct Mover {
     tier: String,
     /// What is dirty of files, as they looked then: while they look so nobody need be asked again.
     known: HashMap<Oid, (Look, Dirty)>,
+    /// Days that files were used on, where policies ask for that: as they are noted.
+    uses: HashMap<Oid, Uses>,
     /// The fill level that a policy of the last pass is about; the lowest, if there are several.
     fill: Rc<Cell<Option<Fill>>>,
 }
@@ -179,7 +181,15 @@ impl Mover {
     pub fn new(fs: &Dfs, store: &Store, tier: &str) -> Mover {
         let sys = Sys::new(fs.clone());
         let (fs, store, tier) = (fs.clone(), store.clone(), tier.to_string());
-        Mover { fs, sys, store, tier, known: HashMap::new(), fill: Rc::default() }
+        Mover {
+            fs,
+            sys,
+            store,
+            tier,
+            known: HashMap::new(),
+            uses: HashMap::new(),
+            fill: Rc::default(),
+        }
     }
 
     /// The fill level that policies of the last pass are about; the lowest, if there are several. Changes with each pass.
@@ -345,6 +355,7 @@ impl Mover {
     /// Looks at all names of the container.
     async fn walk(&mut self, asks_dirty: bool) -> Result<Found> {
         let now_ns = self.fs.container().client().env().wall_ns() as i64;
+        let notes_uses = asks_dirty;
         let root = self.fs.root().await?;
         let mut todo = vec![Todo { dir: root, path: b"/".to_vec(), group: None, is_pinned: false }];
         let (mut found, mut seen) = (Found::default(), HashSet::new());
@@ -376,7 +387,13 @@ impl Mover {
                                     let dirty = self.dirty(&path, &stat).await;
                                     found.moved.dirty.add(dirty);
                                 }
-                                self.judge(&here, path, &stat, now_ns, &mut found);
+                                let group = here.group.and_then(|group| found.groups.get(group));
+                                let uses = match group.is_some_and(|group| group.policy.asks_uses())
+                                {
+                                    true => self.uses(&path, &stat, now_ns, notes_uses).await,
+                                    false => Uses::default(),
+                                };
+                                self.judge(&here, path, &stat, uses, now_ns, &mut found);
                             }
                         }
                         FileKind::Symlink
@@ -391,6 +408,49 @@ impl Mover {
         Ok(found)
     }
 
+    /// Days that a file was used on: those noted before, and those of its times now, which are noted, too, if `notes` says so. Who
+    /// passes at least once a day misses none.
+    async fn uses(&mut self, path: &[u8], stat: &Stat, now_ns: i64, notes: bool) -> Uses {
+        let today = day_of(now_ns);
+        let noted = self.uses.get(&stat.oid).copied();
+        let days = [stat.atime_ns, stat.mtime_ns].map(day_of);
+        // A time that is ahead of the clock says nothing.
+        let with_days = |mut uses: Uses| {
+            days.into_iter().filter(|day| *day <= today).for_each(|day| uses.add(day));
+            uses
+        };
+        if let Some(noted) = noted.filter(|noted| with_days(*noted) == *noted) {
+            return noted;
+        }
+        let asked = async {
+            let file = self.sys.lookup(path, false).await?;
+            let noted = match noted {
+                Some(noted) => noted,
+                None => self.fs.tier_uses(&file).await?,
+            };
+            let uses = with_days(noted);
+            if notes && uses != noted {
+                self.fs.set_tier_uses(&file, uses).await?;
+            }
+            Ok::<Uses, Error>(uses)
+        };
+        match asked.await {
+            Ok(uses) => {
+                if notes {
+                    if self.uses.len() >= KNOWN_MAX {
+                        self.uses.clear();
+                    }
+                    self.uses.insert(stat.oid, uses);
+                }
+                uses
+            }
+            Err(error) => {
+                tracing::debug!("uses of {}: {error}", String::from_utf8_lossy(path));
+                with_days(noted.unwrap_or_default())
+            }
+        }
+    }
+
     /// True when it is known that the tier has all of a file.
     fn is_clean(&self, stat: &Stat) -> bool {
         let known = self.known.get(&stat.oid);
@@ -398,7 +458,15 @@ impl Mover {
     }
 
     /// Decides what becomes of a file.
-    fn judge(&self, here: &Todo, path: Vec<u8>, stat: &Stat, now_ns: i64, found: &mut Found) {
+    fn judge(
+        &self,
+        here: &Todo,
+        path: Vec<u8>,
+        stat: &Stat,
+        uses: Uses,
+        now_ns: i64,
+        found: &mut Found,
+    ) {
         found.moved.files += 1;
         let Some(group) = here.group.and_then(|group| found.groups.get_mut(group)) else { return };
         group.stored_bytes += stat.stored_bytes;
@@ -408,6 +476,7 @@ impl Mover {
             size: stat.size,
             used_ns: stat.atime_ns.max(stat.mtime_ns),
             changed_ns: stat.mtime_ns,
+            uses,
         };
         let rule = group.policy.decide(&facts, now_ns);
         // A copy takes nothing away.

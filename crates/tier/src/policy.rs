@@ -5,14 +5,17 @@
 //! ```text
 //! keep path=*.idx
 //! evict unused=30d size=64MiB.. path=raw/*
+//! keep uses=10../30d
 //! copy unchanged=1h
 //! fill high=85% low=70%
 //! cache max=300GiB
 //! ```
 //!
-//! A decision needs nothing but a file's attributes, so a walk over the names suffices.
+//! A decision needs nothing but a file's attributes, so a walk over the names suffices; what is noted of a file's uses is
+//! asked for only where a rule has `uses`.
 
 use dfs::find::name_matches;
+use dfs::tier::{USES_DAYS, Uses, day_of};
 use std::fmt;
 use std::str::FromStr;
 use types::{Error, Result, size};
@@ -36,12 +39,23 @@ pub struct Rule {
     pub unused_s: Option<u64>,
     /// Not written for so long, seconds.
     pub unchanged_s: Option<u64>,
+    /// How often it was used.
+    pub uses: Option<UsesRange>,
     /// Smallest size, bytes.
     pub size_min: Option<u64>,
     /// Largest size, bytes.
     pub size_max: Option<u64>,
     /// Shell pattern: with a `/` for the path from the policy's directory on, else for the name.
     pub path: Option<String>,
+}
+
+/// On how many days a file was used, of the last so many, today among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UsesRange {
+    pub min: Option<u32>,
+    pub max: Option<u32>,
+    /// 1 to 64.
+    pub days: u32,
 }
 
 /// What a rule does.
@@ -83,12 +97,19 @@ pub struct Facts<'a> {
     pub used_ns: i64,
     /// Last change of the data, nanoseconds since 1970.
     pub changed_ns: i64,
+    /// Days that it was used on, if a rule of the policy asks for that.
+    pub uses: Uses,
 }
 
 impl Policy {
     /// The rule that says what is to happen to a file; `None`: none is about it.
     pub fn decide(&self, facts: &Facts<'_>, now_ns: i64) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.fits(facts, now_ns))
+    }
+
+    /// True when a rule wants to know how often files are used.
+    pub fn asks_uses(&self) -> bool {
+        self.rules.iter().any(|rule| rule.uses.is_some())
     }
 
     /// True when nothing is said.
@@ -148,6 +169,7 @@ impl Policy {
             action,
             unused_s: None,
             unchanged_s: None,
+            uses: None,
             size_min: None,
             size_max: None,
             path: None,
@@ -156,6 +178,7 @@ impl Policy {
             match name {
                 "unused" => rule.unused_s = Some(parse_age(value).map_err(&bad)?),
                 "unchanged" => rule.unchanged_s = Some(parse_age(value).map_err(&bad)?),
+                "uses" => rule.uses = Some(parse_uses(value).map_err(&bad)?),
                 "size" => {
                     let (from, to) = value.split_once("..").unwrap_or((value, ""));
                     let bound = |text: &str| match text {
@@ -170,7 +193,7 @@ impl Policy {
                 }
                 "path" if value.is_empty() => return Err(bad("the pattern is empty".into())),
                 "path" => rule.path = Some(value.to_string()),
-                _ => return Err(unknown(name, "unused, unchanged, size, path")),
+                _ => return Err(unknown(name, "unused, unchanged, uses, size, path")),
             }
         }
         if self.rules.len() == RULES_MAX {
@@ -189,9 +212,17 @@ impl Rule {
         };
         is_old(self.unused_s, facts.used_ns)
             && is_old(self.unchanged_s, facts.changed_ns)
+            && self.uses.is_none_or(|range| range.fits(facts.uses, day_of(now_ns)))
             && self.size_min.is_none_or(|min| facts.size >= min)
             && self.size_max.is_none_or(|max| facts.size <= max)
             && self.path.as_ref().is_none_or(|pattern| path_matches(pattern, facts.path))
+    }
+}
+
+impl UsesRange {
+    fn fits(self, uses: Uses, today: u32) -> bool {
+        let count = uses.count(today, self.days);
+        self.min.is_none_or(|min| count >= min) && self.max.is_none_or(|max| count <= max)
     }
 }
 
@@ -233,6 +264,7 @@ fn percent(text: &str) -> std::result::Result<u8, String> {
     number.ok_or_else(|| format!("'{text}' is no percentage from 1% to 99%"))
 }
 
+const DAY_S: u64 = 86_400;
 const AGES: [(&str, u64); 5] = [("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
 
 /// An age such as `30d`, `12h`, `90s`: seconds.
@@ -247,6 +279,29 @@ fn parse_age(text: &str) -> std::result::Result<u64, String> {
     let number: u64 = number.parse().map_err(|_| bad())?;
     // A century is long enough, and keeps sums far from their limits.
     number.checked_mul(factor).filter(|age_s| *age_s <= 100 * 366 * 86_400).ok_or_else(bad)
+}
+
+/// A range of days such as `10../30d`, `..2/30d`, `3..5/8w`.
+fn parse_uses(text: &str) -> std::result::Result<UsesRange, String> {
+    let bad = || {
+        format!(
+            "'{text}' is not MIN..MAX/AGE (examples: 10../30d, ..2/8w); whole days, at most {USES_DAYS}"
+        )
+    };
+    let (range, window) = text.split_once('/').ok_or_else(bad)?;
+    let (from, to) = range.split_once("..").ok_or_else(bad)?;
+    let bound = |text: &str| match text {
+        "" => Ok(None),
+        text => text.parse::<u32>().map(Some).map_err(|_| bad()),
+    };
+    let (min, max) = (bound(from)?, bound(to)?);
+    let window_s = parse_age(window)?;
+    let days = u32::try_from(window_s / DAY_S).map_err(|_| bad())?;
+    let is_range = min.or(max).is_some() && min.zip(max).is_none_or(|(min, max)| min <= max);
+    if !is_range || !window_s.is_multiple_of(DAY_S) || !(1..=USES_DAYS).contains(&days) {
+        return Err(bad());
+    }
+    Ok(UsesRange { min, max, days })
 }
 
 /// Seconds as an age such as `30d`, `90s`: the largest unit that keeps them exact.
@@ -305,6 +360,11 @@ impl fmt::Display for Rule {
         if let Some(age_s) = self.unchanged_s {
             write!(f, " unchanged={}", age(age_s))?;
         }
+        if let Some(UsesRange { min, max, days }) = self.uses {
+            let bound =
+                |count: Option<u32>| count.map(|count| count.to_string()).unwrap_or_default();
+            write!(f, " uses={}..{}/{days}d", bound(min), bound(max))?;
+        }
         let bound = |bytes: Option<u64>| bytes.map(exact).unwrap_or_default();
         if (self.size_min, self.size_max) != (None, None) {
             write!(f, " size={}..{}", bound(self.size_min), bound(self.size_max))?;
@@ -329,10 +389,11 @@ mod tests {
     #[test]
     fn what_is_shown_is_what_was_said() {
         let text = "keep path=*.idx\nevict unused=30d unchanged=90s size=64MiB..1GiB path=raw/*\ncopy unchanged=1h\n\
-                    evict size=..4097\nevict\nfill high=85% low=70%\ncache max=300GiB\n";
+                    keep uses=10../30d\nevict uses=..2/56d\nevict size=..4097\nevict\nfill high=85% low=70%\ncache max=300GiB\n";
         assert_eq!(parsed(text).to_string(), text);
         assert_eq!(parsed("# nothing\n\n  cache   max=20% ").to_string(), "cache max=20%\n");
         assert_eq!(parsed("evict unused=0 size=1k").to_string(), "evict unused=0s size=1KiB..\n");
+        assert_eq!(parsed("keep uses=1..2/8w").to_string(), "keep uses=1..2/56d\n");
         assert!(parsed("#").is_empty());
         assert_eq!("5%".parse::<CacheMax>().unwrap().bytes(200), 10);
     }
@@ -342,10 +403,16 @@ mod tests {
         for (text, told) in [
             ("move", "begins with none of"),
             ("evict unused", "not NAME=VALUE"),
-            ("evict age=1d", "unused, unchanged, size, path"),
+            ("evict age=1d", "unused, unchanged, uses, size, path"),
             ("evict unused=1y", "no age"),
             ("evict unused=99999999999999999999d", "no age"),
             ("evict unused=1d unused=2d", "twice"),
+            ("evict uses=1/30d", "is not MIN..MAX/AGE"),
+            ("evict uses=../30d", "is not MIN..MAX/AGE"),
+            ("evict uses=3..2/30d", "is not MIN..MAX/AGE"),
+            ("evict uses=..2/12h", "is not MIN..MAX/AGE"),
+            ("evict uses=..2/65d", "is not MIN..MAX/AGE"),
+            ("evict uses=..2/x", "no age"),
             ("evict size=..", "a size is"),
             ("evict size=2..1", "a size is"),
             ("evict size=x", "not a size"),
@@ -372,7 +439,8 @@ mod tests {
         let policy = parsed(
             "keep path=*.idx\nevict unused=30d size=100..200\ncopy path=a/?.txt unchanged=1d\nevict path=huge",
         );
-        let facts = Facts { path: b"d/x", size: 150, used_ns: 0, changed_ns: 0 };
+        let uses = Uses::default();
+        let facts = Facts { path: b"d/x", size: 150, used_ns: 0, changed_ns: 0, uses };
         let decide = |facts: Facts<'_>, days: i64| {
             policy.decide(&facts, days * DAY_NS).map(|rule| rule.action)
         };
@@ -388,5 +456,25 @@ mod tests {
         // A clock that was ahead: nothing is old.
         assert_eq!(decide(Facts { used_ns: i64::MAX, ..facts }, 30), None);
         assert_eq!(decide(Facts { used_ns: i64::MIN, ..facts }, 0), Some(Action::Evict));
+    }
+
+    #[test]
+    fn how_often_a_file_is_used_decides() {
+        let policy = parsed("keep uses=3../30d\nevict uses=..1/10d");
+        assert!(policy.asks_uses() && !parsed("evict unused=1d").asks_uses());
+        let mut uses = Uses::default();
+        for day in [100, 105, 110] {
+            uses.add(day);
+        }
+        let decide = |today: i64| {
+            let facts = Facts { path: b"x", size: 1, used_ns: 0, changed_ns: 0, uses };
+            policy.decide(&facts, today * DAY_NS).map(|rule| rule.action)
+        };
+        assert_eq!(decide(110), Some(Action::Keep));
+        assert_eq!(decide(129), Some(Action::Keep));
+        assert_eq!(decide(130), Some(Action::Evict), "twice in 30 days, and not in the last 10");
+        // A clock that is behind: what is later than today does not count.
+        assert_eq!(decide(106), None);
+        assert_eq!(decide(99), Some(Action::Evict));
     }
 }

@@ -134,6 +134,27 @@ fn a_full_pool_and_a_cache_limit_let_the_least_recently_used_go() {
     assert!(cat(&system, "d") == noise(11, 10 * MIB));
 }
 
+/// Of two files that were made at the same time the one that is used on more days could not be told.
+#[test]
+fn how_often_files_are_used_decides() {
+    let system = system();
+    mkdir(&system, "/d");
+    put(&system, "d/a", &noise(13, 3 * MIB));
+    set(&system, "/d", &["--rule", "keep uses=1../1d", "--rule", "evict"]);
+    let done = apply(&system, &[]);
+    assert_eq!((&done["kept_files"], &done["evicted_files"]), (&1.into(), &0.into()), "{done}");
+    // Used today, which is one day.
+    set(&system, "/d", &["--rule", "evict uses=..0/64d"]);
+    assert_eq!(apply(&system, &[])["evicted_files"], 0);
+    set(&system, "/d", &["--rule", "evict uses=..1/64d"]);
+    assert_eq!(apply(&system, &["--dry-run"])["evicted_files"], 1);
+    assert_eq!(apply(&system, &[])["evicted_files"], 1);
+    assert_eq!(state(&system, "d/a"), "cloud");
+    assert!(cat(&system, "d/a") == noise(13, 3 * MIB));
+    let wrong = ["fs", "tier", "policy", "set", HOME, "--rule", "evict uses=5/30d"];
+    system.fails(2, &["MIN..MAX/AGE"], &wrong);
+}
+
 #[test]
 fn an_agent_moves_by_itself() {
     let system = system();

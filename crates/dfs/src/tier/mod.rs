@@ -18,12 +18,14 @@ mod marks;
 mod notice;
 mod recall;
 mod record;
+mod uses;
 
 pub use evict::Evicted;
 pub use marks::{MARK_BYTES_MAX, Mark, Marks, SyncPolicy};
 pub(crate) use notice::Known;
 pub use notice::{Slowdown, TierNotice};
 pub use record::{Stub, TierRecord, Upload};
+pub use uses::{USES_DAYS, Uses, day_of};
 
 use crate::entry::{Place, reply_kind};
 use crate::flags::Access;
@@ -43,6 +45,8 @@ use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx};
 pub const STATE: &str = "user.azekura.tier";
 /// The attribute that is the record. Belongs to no namespace that programs see.
 pub(crate) const RECORD: &[u8] = b"azekura.tier";
+/// The attribute that is what is known of a file's uses; likewise.
+const USES: &[u8] = b"azekura.uses";
 /// Akey of a chunk's array.
 const DATA: &[u8] = b"";
 /// Akey beside it: written in one batch with data that came back from the copy.
@@ -424,7 +428,7 @@ impl Dfs {
 
 /// True for the attributes that this module tells or keeps.
 pub(crate) fn is_tier_attr(name: &[u8]) -> bool {
-    name == STATE.as_bytes() || name == RECORD || name == marks::FILE_PIN
+    [STATE.as_bytes(), RECORD, USES, marks::FILE_PIN].contains(&name)
 }
 
 /// Answer to who would set or remove one of them.

@@ -62,6 +62,7 @@ enum PolicyVerb {
 ///   keep    nothing; not for fill level and cache limit either
 ///
 ///   unused=AGE      not read, written or brought back for so long (90s, 10m, 12h, 30d, 8w)
+///   uses=MIN..MAX/AGE  used on so many of the last days (10../30d, ..2/8w; at most 64 days)
 ///   unchanged=AGE   not written for so long
 ///   size=MIN..MAX   either may be left out
 ///   path=PATTERN    of the name, or with a '/' of the path from the directory on; '*' stands for '/', too
