@@ -4,7 +4,7 @@ mod agent;
 mod figures;
 mod snapshot;
 
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::fs::url_parser;
 use crate::output::{Table, bar, write_pairs};
 use crate::props;
@@ -411,7 +411,12 @@ fn restore(session: &Session, args: &RestoreArgs) -> Outcome {
             if restored.missing > 0 {
                 writeln!(out, "  {} files had no copy and are missing", restored.missing)?;
             }
+            for damaged in &restored.damaged {
+                writeln!(out, "  missing: {damaged}")?;
+            }
         }
         Ok(())
-    })
+    })?;
+    let is_whole = reports.iter().all(|report| report.restored.damaged.is_empty());
+    if is_whole { Ok(()) } else { Err(Failure::Reported(1)) }
 }

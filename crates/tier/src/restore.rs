@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use types::{Code, Error, Result};
 
 /// What was made again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Restored {
     pub directories: u64,
     pub files: u64,
@@ -20,12 +20,14 @@ pub struct Restored {
     pub bytes: u64,
     /// Files that had no copy when the tree was written; they are not there.
     pub missing: u64,
+    /// Files whose copies are damaged or lost, with what is wrong; they are not there.
+    pub damaged: Vec<String>,
 }
 
 /// Makes all entries of a tree in an empty file system. Owners are kept where the caller may give files away.
 ///
-/// Errors: `NotEmpty` for a file system with entries; `Csum` when the store is damaged: nothing that differs is
-/// written as if it were whole, the file is missing.
+/// Errors: `NotEmpty` for a file system with entries. A file whose copy is damaged is named, and the others are restored: nothing that
+/// differs is written as if it were whole.
 pub async fn restore(
     fs: &Dfs,
     store: &Store,
@@ -62,14 +64,25 @@ pub async fn restore(
                     sys.link(first, &path).await.map_err(named)?;
                     continue;
                 }
-                let Some(manifest) = manifest_of(store, entry).await.map_err(named)? else {
-                    restored.missing += 1;
-                    continue;
+                let made = async {
+                    let Some(manifest) = manifest_of(store, entry).await? else { return Ok(None) };
+                    write(&sys, &path, store, &manifest, progress).await?;
+                    Ok::<_, Error>(Some(manifest.size))
                 };
-                write(&sys, &path, store, &manifest, progress).await.map_err(named)?;
+                match made.await {
+                    Ok(Some(bytes)) => restored.bytes += bytes,
+                    Ok(None) => {
+                        restored.missing += 1;
+                        continue;
+                    }
+                    Err(error) if matches!(error.code, Code::Csum | Code::NonExist) => {
+                        restored.damaged.push(named(error).to_string());
+                        continue;
+                    }
+                    Err(error) => return Err(named(error)),
+                }
                 set_attributes(&sys, &path, entry).await.map_err(named)?;
                 restored.files += 1;
-                restored.bytes += manifest.size;
                 if let Some(object) = &entry.object {
                     names.insert(object, path);
                 }

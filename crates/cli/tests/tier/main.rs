@@ -231,6 +231,17 @@ fn the_store_alone_makes_the_container_again() {
     let again =
         ["tier", "restore", "--from", "found", "--pool", "pond", "--cont", "home", "--as", "two"];
     other.ok(&again);
+    // One damaged part once ended all: the other files are restored, and the exit code tells.
+    let part = objects(&store(&system), ".000001.part")[0].clone();
+    let mut damaged = std::fs::read(&part).unwrap();
+    damaged[100] ^= 1;
+    std::fs::write(&part, damaged).unwrap();
+    let output = other.run(&[&again[..9], &["three"]].concat());
+    let text = all_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("missing: /d/e/large") && text.contains("2 files"), "{text}");
+    assert_eq!(other.run(&["fs", "cat", "azk://pond/three/second"]).stdout, b"small");
+    other.fails(3, &["large"], &["fs", "cat", "azk://pond/three/d/e/large"]);
 }
 
 #[test]
