@@ -202,7 +202,7 @@ impl Container {
     /// True when all changes of both units go to the same targets at the moment, so that one request may carry what is to happen to
     /// them at once. While a pool gives targets their share, units that were placed together may be apart for a while.
     pub fn are_together(&self, a: Unit, b: Unit) -> Result<bool> {
-        Ok(self.group_of(a, true)? == self.group_of(b, true)?)
+        Ok(self.everyone(a)? == self.everyone(b)?)
     }
 
     /// Progressive arrays that are known to reach beyond their first part.
@@ -266,14 +266,15 @@ impl Container {
         Ok((0..count).map(|group| oid.unit(group)).collect())
     }
 
-    /// Sorts work on units into lots that one request each can carry, which keep its order.
+    /// Sorts work on units into lots that one request each can carry, which keep its order. Whether anybody answers for
+    /// them at the moment is the matter of who asks: that may be so a little later.
     pub fn lots<T>(
         &self,
         work: impl IntoIterator<Item = (Unit, T)>,
     ) -> Result<Vec<Vec<(Unit, T)>>> {
-        let mut lots: BTreeMap<(TargetId, Members), Vec<(Unit, T)>> = BTreeMap::new();
+        let mut lots: BTreeMap<Members, Vec<(Unit, T)>> = BTreeMap::new();
         for (unit, item) in work {
-            lots.entry(self.group_of(unit, true)?).or_default().push((unit, item));
+            lots.entry(self.everyone(unit)?).or_default().push((unit, item));
         }
         Ok(lots.into_values().collect())
     }
@@ -301,6 +302,20 @@ impl Container {
             .into_iter()
             .map(|unit| async move { self.0.pool.query_one(self.target_of(unit)?).await });
         try_join_all(asked).await
+    }
+
+    /// All that changes of a unit go to while they are there, in the order in which they would lead.
+    fn everyone(&self, unit: Unit) -> Result<Members> {
+        if unit.is_cell() {
+            let keepers = self.keepers(unit)?;
+            let keeper = keepers.get(unit.cell as usize - 1);
+            let none = || Error::inval(format!("object {} has no cell {}", unit.object, unit.cell));
+            return keeper.map(|keeper| Members::from_slice(&[*keeper])).ok_or_else(none);
+        }
+        let layout = self.layout(unit.placed_as())?;
+        let group = unit.group as usize;
+        let none = || Error::inval(format!("object {} has no group {group}", unit.object));
+        (group < layout.group_count()).then(|| layout.everyone(group)).ok_or_else(none)
     }
 
     /// The target that keeps an object's open handles and locks now.

@@ -354,7 +354,7 @@ impl Container {
         book.check_lost(&key)?;
         let wait = ask.wait.then(|| self.client().next_request());
         let op = LockOp::Set { range: ask.range, mode: ask.mode, pid: ask.pid, wait };
-        let target = &Cell::new(self.home(oid)?);
+        let target = &Cell::new(self.layout(oid)?.home());
         loop {
             let notice = |release| Notice::LockLeave {
                 pool: key.0,
@@ -421,7 +421,7 @@ impl Container {
     /// Holds what a shared owner holds, too, which outlives then the client that took it. Of `ask` only
     /// kind, owner and process count. `NonExist` when the owner holds nothing.
     pub async fn join_lock(&self, oid: Oid, ask: &LockAsk) -> Result<()> {
-        let target = Cell::new(self.home(oid)?);
+        let target = Cell::new(self.layout(oid)?.home());
         let reply = self.ask_lock(&target, oid, ask.kind, ask.owner, LockOp::Join).await?;
         let target = target.get();
         let LockReply::Joined(held) = reply else {
@@ -440,7 +440,7 @@ impl Container {
     pub async fn part_lock(&self, oid: Oid, kind: LockKind, owner: u64) -> Result<()> {
         let key = self.lock_key(oid, kind, owner);
         self.client().options().locks.cleared(key, LockRange::WHOLE);
-        let target = Cell::new(self.home(oid)?);
+        let target = Cell::new(self.layout(oid)?.home());
         self.ask_lock(&target, oid, kind, owner, LockOp::Part).await.map(|_| ())
     }
 
@@ -461,7 +461,7 @@ impl Container {
         book.check_lost(&key)?;
         // Before the answer: a target that comes back must not be told that it is held.
         book.cleared(key, range);
-        let target = Cell::new(self.home(oid)?);
+        let target = Cell::new(self.layout(oid)?.home());
         self.ask_lock(&target, oid, kind, owner, LockOp::Clear { range }).await.map(|_| ())
     }
 
@@ -484,7 +484,7 @@ impl Container {
     /// Who would be in the way of a lock; `None`: nobody. Like the others of its kind, a lock of
     /// the same owner is not.
     pub async fn test_lock(&self, oid: Oid, ask: &LockAsk) -> Result<Option<LockHolder>> {
-        let target = Cell::new(self.home(oid)?);
+        let target = Cell::new(self.layout(oid)?.home());
         let op = LockOp::Test { range: ask.range, mode: ask.mode };
         match self.ask_lock(&target, oid, ask.kind, ask.owner, op).await? {
             LockReply::Held(holder) => Ok(Some(holder)),

@@ -59,7 +59,7 @@ impl Target {
             }
             Request::ListObjects { pool, cont, at, after, count_max } => {
                 let ctx = self.shard(pool).await?;
-                self.known_cont(&ctx, cont).await?;
+                self.asked_cont(&ctx, cont).await?;
                 let max = (count_max as usize).clamp(1, LIST_COUNT_MAX);
                 take_room(responder, max * LISTED_BYTES).await?;
                 let mut from = after;

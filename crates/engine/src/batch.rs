@@ -127,8 +127,8 @@ impl Target {
         batch: &Batch<'_>,
     ) -> Result<Seen> {
         let ctx = self.mapped_shard(batch.pool).await?;
-        self.known_cont(&ctx, batch.cont).await?;
         check_map(header, &ctx)?;
+        self.asked_cont(&ctx, batch.cont).await?;
         self.check_cells(batch)?;
         if changes(batch) {
             let tx = TxId { client, seq: header.request_id };

@@ -314,7 +314,7 @@ impl Target {
         if names_stripes(batch) || batch.ops.iter().any(|op| op.unit().is_cell()) {
             return Err(Error::inval("stripes and cells are no matter of transactions"));
         }
-        self.known_cont(ctx, batch.cont).await?;
+        self.asked_cont(ctx, batch.cont).await?;
         let mut slot = None;
         if let Some(gate) = ctx.admission.writers.for_bulk(data.len() as u64) {
             slot = Some(gate.enter_first(data.len() as u64, PREPARE_WAIT_MAX).await);

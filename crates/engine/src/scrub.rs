@@ -285,7 +285,7 @@ impl Target {
         ctx: &Rc<TargetPool>,
         batch: &Batch<'_>,
     ) -> Result<u64> {
-        self.known_cont(ctx, batch.cont).await?;
+        self.asked_cont(ctx, batch.cont).await?;
         let mut segments = Segments::new();
         let mut is_known = false;
         ctx.shard.ready_at(batch.cont, batch.at, &[], &batch.ops).await?;

@@ -632,7 +632,13 @@ impl Target {
     pub(crate) async fn mapped_shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
         let ctx = self.shard(pool).await?;
         while ctx.map.borrow().is_none() {
-            self.await_orders(|| format!("target {} has no map of pool {pool}", self.id)).await?;
+            let told =
+                self.await_orders(|| format!("target {} has no map of pool {pool}", self.id));
+            // Its part is there, so the map comes: it was made anew.
+            told.await.map_err(|error| match error.code {
+                Code::NonExist => Error::bare(Code::Stale),
+                _ => error,
+            })?;
         }
         Ok(ctx)
     }
@@ -645,6 +651,18 @@ impl Target {
             self.await_orders(unknown).await?;
         }
         Ok(())
+    }
+
+    /// The same for what clients ask. `Stale` for one that is not known where others have what this target lacks: it may
+    /// not have been told of it yet, and they ask others once they have a newer map.
+    pub(crate) async fn asked_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<()> {
+        match self.known_cont(ctx, cont).await {
+            Err(error) if error.code == Code::NonExist => {
+                let is_whole = ctx.map().is_ok_and(|map| placement::is_live(self.id, &map));
+                Err(if is_whole { error } else { Error::bare(Code::Stale) })
+            }
+            known => known,
+        }
     }
 
     /// As [`PoolShard::stage`]; one that is full says which target it is.

@@ -155,7 +155,7 @@ impl Target {
         responder: &Responder,
     ) -> Result<LockReply> {
         let ctx = self.mapped_shard(request.pool).await?;
-        self.known_cont(&ctx, request.cont).await?;
+        self.asked_cont(&ctx, request.cont).await?;
         self.check_is_home(&ctx, header.map_version, &request)?;
         let LockRequest { pool, cont, unit, kind, owner, op } = request.clone();
         let key = ((pool, cont, unit) as Handle, kind.space());

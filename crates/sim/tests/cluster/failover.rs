@@ -6,7 +6,7 @@ use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
 use types::{ContLayout, Durability, Error, ObjType, Oid};
 use wire::control::{Name, OpenMode, SnapName};
-use wire::map::TargetState;
+use wire::map::{DownReason, TargetState};
 use wire::obj::{AdminOp, AdminReply, Cond, Op, Recx, Request};
 
 async fn open(client: &Client) -> Container {
@@ -134,6 +134,53 @@ fn who_asks_a_leader_without_its_store_waits_for_the_next_one() {
     }
 }
 
+/// A target whose part of the pool was made anew knows no containers until it is told. It said so to clients that took it for the
+/// leader still, and what they removed without a condition did not exist.
+#[test]
+fn who_asks_a_part_made_anew_is_led_to_another_member() {
+    for seed in seeds(4) {
+        with_two(seed, async |cluster, a, _b| {
+            let (oid, rank) = object(&a, "RP_2G1");
+            let map = a.pool().map();
+            let leader = a.layout(oid).unwrap().leader(0, &map).unwrap();
+            array(&a, oid).write(&[Recx { index: 0, count: 1 }], &[b"x"]).await.unwrap();
+            let order = async |op: AdminOp| {
+                let request = Request::Admin { term: 0, op };
+                let answer = members::ask(a.client(), &map, leader, &request).await.unwrap();
+                wire::decode::<Result<AdminReply, Error>>(&answer).unwrap().unwrap()
+            };
+            order(AdminOp::DestroyShard { pool: map.pool }).await;
+            let (scm_bytes, nvme_bytes) = (1 << 26, 1 << 26);
+            let durability = Durability::Wal;
+            let made =
+                order(AdminOp::CreateShard { pool: map.pool, durability, scm_bytes, nvme_bytes })
+                    .await;
+            let read = async || {
+                let mut read = [0];
+                array(&a, oid)
+                    .read(&[Recx { index: 0, count: 1 }], &mut [&mut read])
+                    .await
+                    .unwrap();
+                read
+            };
+            let told = async {
+                a.client().env().sleep(Duration::from_millis(2)).await;
+                let mut told = (*map).clone();
+                told.version += 1;
+                let of_leader = told.targets.iter_mut().find(|target| target.id == leader).unwrap();
+                of_leader.state = TargetState::Down;
+                of_leader.reason = Some(DownReason::Behind);
+                of_leader.incarnation = made.incarnation;
+                order(AdminOp::SetMap(told)).await;
+                a.client().env().sleep(Duration::from_millis(500)).await;
+                cluster.kill_engine(rank);
+            };
+            let (read, ()) = futures_util::future::join(read(), told).await;
+            assert_eq!(&read, b"x", "seed {seed}");
+        });
+    }
+}
+
 /// Who has a lock has it at the next leader, too; others wait for him there.
 #[test]
 fn locks_move_to_the_next_leader() {
@@ -160,6 +207,70 @@ fn locks_move_to_the_next_leader() {
             while b.lock(oid, &ask(2), None).await.is_err() {
                 b.client().env().sleep(Duration::from_millis(100)).await;
             }
+        });
+    }
+}
+
+/// While nobody leads a group, as when the control service hears nobody, who looks at its objects or locks them waits for whoever
+/// leads next: a stat or a lock was an error at once.
+#[test]
+fn who_looks_or_locks_waits_while_nobody_leads() {
+    for seed in seeds(3) {
+        with_two(seed, async |cluster, a, _| {
+            let map = a.pool().map();
+            let rank = |target: &_| map.target(*target).unwrap().rank.0 as usize;
+            let class = "RP_2G1".parse().unwrap();
+            let mut objects =
+                (0..).map(|number| a.generate_oid(ObjType::ArrayByte, class, 0, number).unwrap());
+            let is_elsewhere = |oid: &Oid| {
+                a.layout(*oid).unwrap().members(0).iter().all(|member| rank(member) != 0)
+            };
+            // The engine that holds the catalog stays.
+            let oid = objects.find(is_elsewhere).unwrap();
+            let unit = oid.first_unit();
+            array(&a, oid).write(&[Recx { index: 0, count: 1 }], &[b"x"]).await.unwrap();
+            cluster.kill_engine(1);
+            cluster.kill_engine(2);
+            let leads = || {
+                let map = a.pool().map();
+                a.layout(oid).unwrap().leader(0, &map).is_some()
+            };
+            let nobody_leads = async || {
+                while leads() {
+                    a.client().env().sleep(Duration::from_millis(200)).await;
+                }
+            };
+            // Who asks for what is there hears of it.
+            let read = async {
+                let mut read = [0];
+                array(&a, oid)
+                    .read(&[Recx { index: 0, count: 1 }], &mut [&mut read])
+                    .await
+                    .unwrap();
+                assert_eq!(&read, b"x", "seed {seed}");
+            };
+            let asked = async {
+                nobody_leads().await;
+                let lots = a.lots([(unit, 1), (unit, 2)]).unwrap();
+                assert_eq!(lots, [[(unit, 1), (unit, 2)]], "seed {seed}");
+                assert!(a.are_together(unit, unit).unwrap(), "seed {seed}");
+                let ask = LockAsk {
+                    kind: LockKind::Posix,
+                    owner: 1,
+                    range: LockRange::WHOLE,
+                    mode: LockMode::Exclusive,
+                    pid: 1,
+                    wait: false,
+                };
+                a.lock(oid, &ask, None).await.unwrap();
+            };
+            let back = async {
+                nobody_leads().await;
+                a.client().env().sleep(Duration::from_secs(1)).await;
+                cluster.start_engine(1).await.unwrap();
+                cluster.start_engine(2).await.unwrap();
+            };
+            futures_util::future::join3(read, asked, back).await;
         });
     }
 }
