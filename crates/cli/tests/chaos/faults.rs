@@ -121,6 +121,7 @@ impl<'a> Trouble<'a> {
             let is_alone = matches!(fault, StandIn | Drain | Exclude | Extend | Fill);
             let is_possible = match fault {
                 Extend => !self.has_extended,
+                Fill => !plan.has_programs,
                 Etcd => plan.has_etcd && events.iter().all(|event| event.fault != Etcd),
                 _ => true,
             };

@@ -1,8 +1,8 @@
 //! What must be so once the trouble is over, of the system itself.
 
 use crate::faults::Trouble;
-use crate::keys;
 use crate::work::{Outcome, POOL, Role, Work, when};
+use crate::{keys, mounted};
 use sim::members;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ pub fn used(work: &Work<'_>) -> Outcome<Used> {
 
 /// Judges the system, in which `used_bytes` of data were in use before there were containers.
 pub fn judge(work: &Work<'_>, used_bytes: u64) -> Outcome {
-    let conts = work.plan.conts.iter().map(|cont| cont.label);
+    let conts = work.plan.conts.iter().map(|cont| cont.label).chain(mounted(work));
     for cont in conts.clone() {
         clean(work, cont)?;
     }
@@ -58,9 +58,14 @@ pub fn judge(work: &Work<'_>, used_bytes: u64) -> Outcome {
     sound(work)
 }
 
+/// The container of programs, where they run.
+fn mounted(work: &Work<'_>) -> Option<&'static str> {
+    work.plan.has_programs.then_some(mounted::CONT)
+}
+
 /// Without the containers nothing is left.
 fn empty(work: &Work<'_>, used_bytes: u64) -> Outcome {
-    let conts = work.plan.conts.iter().map(|cont| cont.label);
+    let conts = work.plan.conts.iter().map(|cont| cont.label).chain(mounted(work));
     for cont in conts.chain([keys::CONT]) {
         work.hosts.ok(&["cont", "destroy", POOL, cont, "--force"]);
     }

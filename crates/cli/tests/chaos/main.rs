@@ -11,6 +11,7 @@ mod harness;
 mod hosts;
 mod judge;
 mod keys;
+mod mounted;
 mod plan;
 mod work;
 
@@ -57,6 +58,9 @@ fn set_up(work: &Work<'_>) -> Outcome<u64> {
     }
     let rd_fac = plan.rd_fac.to_string();
     hosts.ok(&["cont", "create", POOL, keys::CONT, "--type", "plain", "--rd-fac", &rd_fac]);
+    if plan.has_programs {
+        hosts.ok(&["cont", "create", POOL, mounted::CONT, "--rd-fac", &rd_fac]);
+    }
     Ok(used.bytes)
 }
 
@@ -116,6 +120,10 @@ fn run_on(work: &Work<'_>) -> Outcome {
                 });
                 fail("blocks", outcome);
             });
+        }
+        for program in mounted::programs(work) {
+            let progress = work.progress(program.name);
+            scope.spawn(move || fail(program.name, mounted::run(work, program, &progress)));
         }
         let trouble = scope.spawn(|| {
             let outcome = Trouble::new(work).and_then(|mut trouble| {

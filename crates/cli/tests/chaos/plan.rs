@@ -32,6 +32,8 @@ pub struct Plan {
     pub rebuild_after_s: u64,
     /// The catalog is in an etcd.
     pub has_etcd: bool,
+    /// Programs run on a mount. They take a full pool for what it is, so nobody fills it.
+    pub has_programs: bool,
     /// It is to be short: little is written, and what takes long is left out.
     pub is_smoke: bool,
 }
@@ -62,6 +64,7 @@ impl Plan {
             down_after_s: 2,
             rebuild_after_s: 4,
             has_etcd: false,
+            has_programs: false,
             is_smoke: true,
         }
     }
@@ -86,6 +89,7 @@ impl Plan {
             down_after_s: some(&[2, 5]),
             rebuild_after_s: some(&[4, 15, 60]),
             has_etcd: rng.below(2) == 1,
+            has_programs: rng.below(2) == 1,
             is_smoke: false,
         }
     }

@@ -83,6 +83,10 @@ impl<'a> Work<'a> {
     /// Loads are to come to an end.
     pub fn stop(&self) {
         self.enough.store(true, Ordering::Relaxed);
+        // Programs look for it.
+        if let Err(error) = std::fs::write(self.hosts.path("stop"), "") {
+            self.tell(&format!("telling programs that it is enough: {error}"));
+        }
     }
 
     pub fn is_over(&self) -> bool {
