@@ -18,7 +18,8 @@ pub struct Program {
 /// What each script begins and ends with.
 const FRAME: &str = r#"
     mkdir "$T" "$T/mount"
-    azk mount "azk://$POOL/$CONT" "$T/mount"
+    trap 'test $? = 0 || tail -n 30 "$T/mount.log" >&2' EXIT
+    azk mount "azk://$POOL/$CONT" "$T/mount" --log "$T/mount.log" > "$T/mounted"
     end() { cd /; umount "$T/mount"; }
     enough() { test -e "$STOP"; }
     D=$T/mount/$NAME
