@@ -64,6 +64,8 @@ pub fn global_handle_seeds() -> Vec<Vec<u8>> {
             next: None,
             balanced: 0,
             next_balanced: 0,
+            passed: Vec::new(),
+            next_passed: Vec::new(),
         },
         aims: Vec::new(),
         is_rebuild_stopped: false,

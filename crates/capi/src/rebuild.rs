@@ -1,11 +1,12 @@
 //! What C programs are told of a pool's rebuild.
 //!
 //! DAOS counts a rebuild from its beginning to its end and remembers the last one. Here a pool is on its way to what its
-//! map is to become, or is there, and targets tell what they have compared while they do; when they have, nothing is kept of it. So
-//! the state is DAOS's, records and objects are counted while it is in progress, and objects are those known to differ, not all.
+//! map is to become, or is there, and targets tell what they have compared and got, also how it was when that ended last. So the
+//! state is DAOS's; objects to be rebuilt are those known to differ and still to be compared, not all. A target that has no room for
+//! what it lacks is told with its engine's rank and `-DER_NOSPACE`, though the rebuild goes on with others in its place.
 
 use crate::ctypes::daos_rebuild_status;
-use crate::errno::DER_OP_CANCELED;
+use crate::errno::{DER_NOSPACE, DER_OP_CANCELED};
 use client::{Pool, RebuildState, lacks_drains};
 use types::Result;
 use wire::control::PoolInfo;
@@ -37,11 +38,27 @@ pub async fn status(pool: &Pool, known: &PoolInfo) -> Result<daos_rebuild_status
         rs_state: if state == RebuildState::Busy { DRS_IN_PROGRESS } else { DRS_COMPLETED },
         ..Default::default()
     };
-    if state == RebuildState::Busy {
-        let stats = pool.store_stats().await?;
-        for stat in stats.iter().filter_map(|(_, stat)| stat.as_ref()?.catching_up) {
+    if state == RebuildState::Idle && known.map.outs.is_empty() {
+        return Ok(status);
+    }
+    for (target, stat) in &pool.store_stats().await? {
+        let Some(stat) = stat else { continue };
+        let is_busy = state == RebuildState::Busy;
+        let Some(stat) = (if is_busy { stat.catching_up } else { stat.caught_up }) else {
+            continue;
+        };
+        if is_busy {
             status.rs_toberb_obj_nr += stat.units_left;
-            status.rs_rec_nr += stat.keys_mended;
+        }
+        status.rs_obj_nr += stat.units_mended;
+        status.rs_rec_nr += stat.keys_mended;
+        status.rs_size += stat.bytes_mended;
+        // They do it at the same time.
+        status.rs_seconds = status.rs_seconds.max((stat.time_ms / 1000) as u32);
+        if is_busy && stat.is_full && status.rs_errno == 0 {
+            status.rs_errno = -DER_NOSPACE;
+            let rank = known.map.target(*target).map(|target| target.rank.0);
+            status.rs_fail_rank = rank.map_or(-1, |rank| rank as i32);
         }
     }
     Ok(status)

@@ -3,6 +3,7 @@
 pub mod aims;
 mod balance;
 mod cache;
+pub mod estimate;
 pub mod health;
 mod members;
 pub mod rebuild;
@@ -30,6 +31,7 @@ use types::{Durability, PlacementRule, Rank, Result, TargetId, limits, size};
 use wire::admission::{AdmissionStat, GateStat, Limit};
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject, TargetAim};
 use wire::map::{DownReason, TargetInfo, TargetState};
+use wire::store::GroupStat;
 
 /// Create, list and change pools.
 #[derive(Args, Debug)]
@@ -110,7 +112,7 @@ enum PoolVerb {
     /// Each gives as much room as those that the pool has. New objects are placed over all; what is there stays where it is
     /// until 'azekura pool balance'.
     #[command(
-        after_help = "Examples:\n  azekura pool extend tank --rank 4,5\n  azekura pool extend tank"
+        after_help = "Examples:\n  azekura pool extend tank --rank 4,5\n  azekura pool extend tank --dry-run"
     )]
     Extend(ExtendArgs),
     /// Give targets their share of what is there: those that were added, and those that are worth more than before
@@ -238,6 +240,9 @@ struct PoolReport {
     /// What is on its way between members of groups, by target; when some are behind, or with `--verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<Vec<TargetMembers>>,
+    /// Groups that lack members, by copies left; while some target is not up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<GroupStat>,
     /// How bulk transfers are admitted, by target, once it was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     admission: Option<Vec<TargetAdmission>>,
@@ -320,6 +325,7 @@ impl PoolReport {
             space: None,
             health: None,
             members: None,
+            groups: None,
             admission: None,
             cache: None,
             stores: None,
@@ -452,9 +458,11 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
     let space = opened.client().block_on(opened.query())?;
     let client = opened.client();
     let health = HealthReport::of(&info, &client.block_on(client.pool_health(&info))?);
-    let is_behind = |target: &TargetInfo| target.reason == Some(DownReason::Behind);
-    if verbose || info.map.next.is_some() || info.map.targets.iter().any(is_behind) {
-        let stats = client.block_on(opened.store_stats())?;
+    let is_missing = |target: &TargetInfo| target.state != TargetState::Up;
+    let are_missing = info.map.targets.iter().any(is_missing);
+    if verbose || info.map.next.is_some() || are_missing {
+        let stats = members::counted_stats(&opened)?;
+        report.groups = are_missing.then(|| members::groups_of(&stats));
         report.members = Some(stats.iter().filter_map(TargetMembers::of).collect());
         if verbose {
             report.measures = Some(measures_of(&info, &stats));
@@ -495,6 +503,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
                 ("Data tier", of(space.total.nvme_free_bytes, space.total.nvme_bytes)),
                 ("Objects", space.total.object_count.to_string()),
                 ("Keys", space.total.dkey_count.to_string()),
+                ("Groups lacking copies", report.groups.map_or("0".into(), members::groups_text)),
                 ("Containers", report.containers.to_string()),
                 ("Map version", report.map_version.to_string()),
             ],

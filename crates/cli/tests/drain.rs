@@ -60,6 +60,15 @@ fn targets_come_and_go_with_all_they_hold() {
     // Two engines, two copies: none may go.
     system.fails(7, &["take in others"], &["pool", "drain", "tank", "--rank", "1"]);
 
+    // Said, and not done.
+    let trial = system.json(&["pool", "extend", "tank", "--rank", "2", "--dry-run"]);
+    assert_eq!(trial["added"], serde_json::json!([2]), "{trial}");
+    let would_move = trial["estimate"]["move_bytes"].as_u64().unwrap();
+    let held = |rank: &str| {
+        let plan = system.json(&["pool", "drain", "tank", "--rank", rank, "--dry-run"]);
+        plan["estimate"]["move_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(would_move, (held("0") + held("1")) / 3, "a third of all: {trial}");
     let report = system.json(&["pool", "extend", "tank", "--rank", "2"]);
     assert_eq!((&report["added"][0], &report["target_count"]), (&2.into(), &3.into()), "{report}");
     system.fails(4, &["already"], &["pool", "extend", "tank", "--rank", "2"]);
@@ -197,6 +206,13 @@ fn shares_follow_speeds() {
         (&trial["moves"], &trial["has_new_shares"]),
         (&true.into(), &true.into()),
         "{trial}"
+    );
+    // In time, too: all were measured.
+    let estimate = &trial["estimate"];
+    let [bytes, idle, busy] = ["move_bytes", "idle_s", "busy_s"].map(|of| estimate[of].as_u64());
+    assert!(
+        bytes.unwrap() > 0 && busy.unwrap() >= idle.unwrap() * 4,
+        "25 % of the time: {estimate}"
     );
     let share = |report: &serde_json::Value, at: usize| {
         let share = &report["shares"][at];

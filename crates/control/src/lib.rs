@@ -39,8 +39,8 @@ pub use image::{CatalogImage, Standing};
 pub use moved::{CatalogCounts, Named, make_catalog, move_catalog};
 pub use records::{
     AdmissionDf, BalanceDf, CacheDf, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf, OutDf,
-    PlacementDf, PoolDf, RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf, SystemDf,
-    TargetDf, TimesDf,
+    PassedDf, PlacementDf, PoolDf, RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf,
+    SystemDf, TargetDf, TimesDf,
 };
 pub use recover::{Recovered, newest, recover};
 pub use service::{Service, SessionId, Targets, Teller};

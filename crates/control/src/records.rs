@@ -16,7 +16,7 @@ use uuid::Uuid;
 use wire::cache::DataCache;
 use wire::control::{Member, MemberState, TargetAim};
 use wire::map::{
-    DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
+    DownReason, EngineInfo, OutTarget, PassedSpare, PlacementSet, PoolMap, TargetInfo, TargetState,
 };
 use wire::scrub::{HealShare, Scrub, ScrubRate};
 
@@ -170,6 +170,21 @@ impl OutDf {
     }
 }
 
+/// A target that had no room to stand in: see [`PassedSpare`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct PassedDf {
+    pub round: u32,
+    pub target: TargetId,
+}
+
+impl PassedDf {
+    /// The form for maps.
+    fn passed(&self) -> PassedSpare {
+        let PassedDf { round, target } = *self;
+        PassedSpare { round, target }
+    }
+}
+
 /// A pool: its names, sizes and targets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolDf {
@@ -205,6 +220,14 @@ pub struct PoolDf {
     /// What that is to become; `None` when nothing moves.
     #[serde(default)]
     pub next: Option<Vec<OutDf>>,
+    /// Who had no room to stand in, of `outs` and of `next`; ascending.
+    #[serde(default)]
+    pub passed: Vec<PassedDf>,
+    #[serde(default)]
+    pub next_passed: Vec<PassedDf>,
+    /// Those of `outs` that some had no room to stand in for are to be tried once more.
+    #[serde(default)]
+    pub tries_spares_again: bool,
     /// See [`PoolMap::balanced`]: as it is, as it becomes with `next`, as it is wanted.
     #[serde(default)]
     pub balanced: u8,
@@ -503,6 +526,11 @@ impl PoolDf {
             next: self.next.as_ref().map(|next| next.iter().map(OutDf::out).collect()),
             balanced: self.balanced,
             next_balanced: if self.next.is_some() { self.next_balanced } else { self.balanced },
+            passed: self.passed.iter().map(PassedDf::passed).collect(),
+            next_passed: match self.next.is_some() {
+                true => self.next_passed.iter().map(PassedDf::passed).collect(),
+                false => Vec::new(),
+            },
         }
     }
 

@@ -11,7 +11,8 @@
 use crate::image::CatalogImage;
 use crate::keys;
 use crate::records::{
-    self, AdmissionDf, OidsDf, OutDf, PlacementDf, PoolDf, RECORD_VERSION, SnapsDf, StageDf,
+    self, AdmissionDf, OidsDf, OutDf, PassedDf, PlacementDf, PoolDf, RECORD_VERSION, SnapsDf,
+    StageDf,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -151,6 +152,9 @@ fn take_map(pool: &mut PoolDf, map: &PoolMap, notes: &mut Vec<String>) {
         pool.placements = map.placements.iter().map(placement).collect();
         pool.outs = map.outs.iter().map(out).collect();
         pool.next = map.next.as_ref().map(|next| next.iter().map(out).collect());
+        let passed = |of: &wire::map::PassedSpare| PassedDf { round: of.round, target: of.target };
+        pool.passed = map.passed.iter().map(passed).collect();
+        pool.next_passed = map.next_passed.iter().map(passed).collect();
         (pool.balanced, pool.next_balanced) = (map.balanced, map.next_balanced);
         pool.balance_wanted = pool.balance_wanted.max(map.next_balanced);
     }

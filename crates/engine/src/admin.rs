@@ -150,13 +150,15 @@ impl Target {
         })
     }
 
-    async fn store_stat(&self, ctx: &TargetPool) -> Result<StoreStat> {
+    async fn store_stat(self: &Rc<Self>, ctx: &Rc<TargetPool>) -> Result<StoreStat> {
         Ok(StoreStat {
             devices: self.store.device_stats().await?,
             log: ctx.shard.log_stat(),
             aggregation: ctx.shard.aggregation_stat(),
             streams: ctx.streams.stat(),
-            catching_up: ctx.joining.stat(),
+            catching_up: ctx.joining.stat(self.env.now()),
+            caught_up: ctx.joining.last(),
+            groups: self.groups_lacking(ctx),
             measures: self.store.measures().await,
             network: self.links.network(),
         })

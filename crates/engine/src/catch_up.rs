@@ -3,11 +3,12 @@
 //! From the map on that says that it is *behind*, a target follows like any other member; what it missed before, it
 //! asks for: units and keys whose newest epochs differ from its leader's, and those that orders have touched
 //! since, for on what was missing before they built on sand. When all of it is the same, the control service hears
-//! of it, and the target is a whole member with the next map. Any other change of the map meanwhile begins it anew:
+//! of it, and the target is a whole member with the next map. Groups with one copy left go before all others. Any other change of the map meanwhile begins it anew:
 //! another leader may have taken over in between.
 //!
 //! A target that is to stand in for another one ([`wire::map::PoolMap::next`]) comes to its new groups in the same way.
 
+use crate::give_way::Urgent;
 use crate::target::{Target, TargetPool};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::{Cell, RefCell};
@@ -59,6 +60,26 @@ pub(crate) struct Joining {
     /// The map under which it may have: from then on nothing must be missed.
     claimed: Cell<u32>,
     stat: Cell<CatchUpStat>,
+    /// When it began, and when this try began to compare keys.
+    begun: Cell<Option<Duration>>,
+    try_begun: Cell<Option<Duration>>,
+    /// How it was when it ended last.
+    last: Cell<Option<CatchUpStat>>,
+    /// What it had got until then.
+    healed: Cell<CatchUpStat>,
+    /// The map under which the control service has heard that there is no room.
+    told_full: Cell<u32>,
+    /// What this target sends to others that have nobody else to get it from.
+    pub(crate) urgent: Urgent,
+}
+
+/// A unit that differs from its leader's.
+struct Differing {
+    /// Members that have all of it.
+    copies_left: usize,
+    cont: ContId,
+    unit: Unit,
+    leader: TargetId,
 }
 
 impl Joining {
@@ -95,6 +116,7 @@ impl Joining {
             }
             // A part changes nothing before its outcome; what may be folded is compared whatever orders touch.
             Order::Fold { .. }
+            | Order::InstallPart { .. }
             | Order::Prepare { .. }
             | Order::Decision { .. }
             | Order::ForgetDecision { .. }
@@ -106,19 +128,63 @@ impl Joining {
     /// Notes that an order of a group that this target is catching up with found no room; false when that must not be, for the
     /// control service may have heard that nothing is missing.
     pub fn note_full(&self, ctx: &TargetPool) -> bool {
-        let may_be = self.claimed.get() != ctx.map_version();
+        let may_be = self.may_miss(ctx);
         if may_be {
             self.is_full.set(true);
         }
         may_be
     }
 
-    /// How far it has come; `None`: it is not behind.
-    pub fn stat(&self) -> Option<CatchUpStat> {
-        self.touched.borrow().as_ref().map(|_| self.stat.get())
+    /// True when an order of a group that this target is catching up with need not be carried out for want of room.
+    pub fn may_miss(&self, ctx: &TargetPool) -> bool {
+        self.claimed.get() != ctx.map_version()
     }
 
-    fn count(&self, change: impl FnOnce(&mut CatchUpStat)) {
+    /// How far it has come; `None`: it is not behind.
+    pub fn stat(&self, now: Duration) -> Option<CatchUpStat> {
+        let since = |begun: Option<Duration>| {
+            begun.map_or(0, |begun| now.saturating_sub(begun).as_millis() as u64)
+        };
+        let (time_ms, try_ms) = (since(self.begun.get()), since(self.try_begun.get()));
+        let is_full = self.is_full.get();
+        let stat = CatchUpStat { time_ms, try_ms, is_full, ..self.stat.get() };
+        self.touched.borrow().as_ref().map(|_| stat)
+    }
+
+    /// How it was when it ended last.
+    pub fn last(&self) -> Option<CatchUpStat> {
+        self.last.get()
+    }
+
+    /// What it has got in all, since the engine's start: keys, units and bytes.
+    pub fn healed(&self) -> CatchUpStat {
+        let (now, before) = (self.stat.get(), self.healed.get());
+        CatchUpStat {
+            keys_mended: before.keys_mended + now.keys_mended,
+            units_mended: before.units_mended + now.units_mended,
+            bytes_mended: before.bytes_mended + now.bytes_mended,
+            ..before
+        }
+    }
+
+    fn end(&self, now: Duration) {
+        self.healed.set(self.healed());
+        if let Some(stat) = self.stat(now).filter(|stat| stat.tries > 0) {
+            self.last.set(Some(stat));
+        }
+        self.touched.replace(None);
+        self.installed.take();
+        self.stat.take();
+        self.begun.take();
+        self.try_begun.take();
+        self.is_full.set(false);
+    }
+
+    /// Counts something while this target catches up.
+    pub fn count(&self, change: impl FnOnce(&mut CatchUpStat)) {
+        if self.touched.borrow().is_none() {
+            return;
+        }
         let mut stat = self.stat.get();
         change(&mut stat);
         self.stat.set(stat);
@@ -156,9 +222,7 @@ impl Target {
         };
         if !ctx.map().is_ok_and(|map| joins(&map)) {
             if !ctx.is_unsure.get() {
-                joining.touched.replace(None);
-                joining.installed.take();
-                joining.stat.take();
+                joining.end(self.env.now());
             }
             return;
         }
@@ -174,6 +238,9 @@ impl Target {
                     && let Err(error) = target.catch_up(pool, &ctx).await
                 {
                     tracing::info!("target {}: pool {pool}: catching up: {error}", target.id);
+                    if error.code == Code::NoSpace {
+                        target.tell_that_it_is_full(pool, &ctx).await;
+                    }
                 }
                 if ctx.joining.touched.borrow().is_none() {
                     break;
@@ -192,6 +259,8 @@ impl Target {
             return Err(Error::new(Code::Busy, "what is of groups of others is being dropped"));
         }
         ctx.joining.is_full.set(false);
+        ctx.joining.begun.set(ctx.joining.begun.get().or(Some(self.env.now())));
+        ctx.joining.try_begun.set(None);
         let is_lacking = |unit: Unit| self.lacks(&map, unit);
         self.drop_nameless_of_others(ctx, &is_lacking).await?;
         // Nobody else leads.
@@ -200,8 +269,9 @@ impl Target {
         ctx.joining.count(|stat| {
             stat.tries += 1;
             (stat.targets_left, stat.units_left) = (others.len() as u64, 0);
+            stat.units_done = 0;
         });
-        let mut mended = 0;
+        let mut differ = Vec::new();
         for other in others {
             let conts = self.take_notes_of(ctx, &map, other, &is_lacking).await?;
             if let Some(cont) = conts.iter().find(|cont| !ctx.shard.has_cont(**cont)) {
@@ -211,13 +281,14 @@ impl Target {
             }
             self.take_answers_of(ctx, &map, other, &is_lacking).await?;
             for cont in ctx.shard.conts() {
-                mended += self.compare_units(ctx, &map, other, cont).await?;
+                differ.extend(self.differing_units(ctx, &map, other, cont).await?);
             }
             ctx.joining.count(|stat| stat.targets_left = stat.targets_left.saturating_sub(1));
         }
+        let mut mended = self.compare_units(ctx, &map, differ).await?;
         mended += self.mend_cells(ctx, &map).await?;
         if ctx.joining.is_full.get() {
-            return Err(Error::new(Code::NoSpace, "there is no room for what was missed"));
+            return Err(no_room());
         }
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
@@ -237,6 +308,22 @@ impl Target {
             Err(_) => ctx.joining.claimed.set(0),
         }
         outcome
+    }
+
+    /// Tells the control service, once under a map, that there is no room for what is missing here.
+    async fn tell_that_it_is_full(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        let Ok(map) = ctx.map() else { return };
+        if ctx.joining.told_full.get() == map.version {
+            return;
+        }
+        let (target, map_version) = (self.id, map.version);
+        let full = ControlRequest::TargetFull { pool, target, map_version };
+        match self.tell_control(&map, &full).await {
+            Ok(()) => ctx.joining.told_full.set(map_version),
+            Err(error) => {
+                tracing::info!("target {target}: pool {pool}: telling that it is full: {error}");
+            }
+        }
     }
 
     /// Tells the control service, once at a time, that this target is about to miss something.
@@ -364,21 +451,21 @@ impl Target {
         ctx.shard.written(ctx.shard.last_lsn()).await
     }
 
-    /// Compares the units of a container that `leader` leads; how many keys were mended.
-    async fn compare_units(
+    /// Units of a container that `leader` leads and that may not be here as they are there.
+    async fn differing_units(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
         cont: ContId,
-    ) -> Result<u64> {
+    ) -> Result<Vec<Differing>> {
         let mut theirs: BTreeMap<Unit, Epoch> = BTreeMap::new();
         let mut after = None;
         loop {
             let ask = MemberAsk::Units { cont, after, count_max: LIST_COUNT };
             let page: UnitList = match self.ask_member(ctx, map, leader, ask).await {
                 // It is being destroyed.
-                Err(error) if error.code == Code::NonExist => return Ok(0),
+                Err(error) if error.code == Code::NonExist => return Ok(Vec::new()),
                 page => page?,
             };
             theirs.extend(page.units.into_iter().filter(|(unit, _)| self.lacks(map, *unit)));
@@ -412,10 +499,37 @@ impl Target {
         }
         // What is left is not here at all.
         differ.extend(theirs.into_keys());
-        ctx.joining.count(|stat| stat.units_left = differ.len() as u64);
-        let compared = differ.into_iter().map(|unit| async move {
-            let mended = self.compare_keys(ctx, map, leader, cont, unit).await?;
-            ctx.joining.count(|stat| stat.units_left = stat.units_left.saturating_sub(1));
+        ctx.joining.count(|stat| stat.units_left += differ.len() as u64);
+        let with_copies = |unit: Unit| {
+            let copies_left = self.copies_left(map, unit);
+            Differing { copies_left, cont, unit, leader }
+        };
+        Ok(differ.into_iter().map(with_copies).collect())
+    }
+
+    /// Compares units key by key, those with the fewest copies left first; how many keys were mended.
+    async fn compare_units(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        mut differ: Vec<Differing>,
+    ) -> Result<u64> {
+        differ.sort_unstable_by_key(|of| (of.copies_left, of.cont, of.unit));
+        ctx.joining.try_begun.set(Some(self.env.now()));
+        let compared = differ.into_iter().map(|Differing { cont, unit, leader, .. }| async move {
+            if ctx.joining.is_full.get() {
+                return Err(no_room());
+            }
+            let mended = match self.compare_keys(ctx, map, leader, cont, unit).await {
+                // Its container is being destroyed.
+                Err(error) if error.code == Code::NonExist && !ctx.shard.has_cont(cont) => 0,
+                mended => mended?,
+            };
+            ctx.joining.count(|stat| {
+                stat.units_left = stat.units_left.saturating_sub(1);
+                stat.units_done += 1;
+                stat.units_mended += 1;
+            });
             Ok::<u64, Error>(mended)
         });
         let compared = stream::iter(compared).buffer_unordered(UNITS_AT_ONCE);
@@ -562,4 +676,9 @@ impl Target {
         }
         Err(last)
     }
+}
+
+/// What catching up ends with for want of room.
+pub(crate) fn no_room() -> Error {
+    Error::new(Code::NoSpace, "there is no room for what is missing here")
 }

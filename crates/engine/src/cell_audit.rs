@@ -104,13 +104,20 @@ impl Target {
         ctx: &Rc<TargetPool>,
         map: &Rc<PoolMap>,
     ) -> Result<u64> {
-        let mut mended = 0;
+        let mut all = Vec::new();
         for cont in ctx.shard.conts() {
-            for (unit, (leader, _)) in self.units_with_cells(ctx, map, cont).await? {
-                let named = self.stripes_at(ctx, map, leader, cont, unit).await?;
-                for cell in self.own_cells(map, unit) {
-                    mended += self.mend_cells_of(ctx, map, (cont, unit), cell, &named).await?;
-                }
+            let units = self.units_with_cells(ctx, map, cont).await?.into_iter();
+            all.extend(
+                units.map(|(unit, (leader, _))| (cells_to_spare(map, unit), cont, unit, leader)),
+            );
+        }
+        // What the next loss would take goes first.
+        all.sort_unstable();
+        let mut mended = 0;
+        for (_, cont, unit, leader) in all {
+            let named = self.stripes_at(ctx, map, leader, cont, unit).await?;
+            for cell in self.own_cells(map, unit) {
+                mended += self.mend_cells_of(ctx, map, (cont, unit), cell, &named).await?;
             }
         }
         Ok(mended)
@@ -146,7 +153,11 @@ impl Target {
                     data => data?,
                 };
                 let of = StripeAt { unit: cell_unit(unit, cell), ..of };
+                if map.next.is_some() && ctx.shard.stat().is_too_full_to_join() {
+                    return Err(crate::catch_up::no_room());
+                }
                 self.keep_cell(ctx, of, &data, None).await?;
+                ctx.joining.count(|stat| stat.bytes_mended += data.len() as u64);
                 mended += 1;
             }
         }
@@ -358,12 +369,18 @@ impl Target {
 
 /// True when more members of a group are lost than it has parity cells.
 fn are_too_many_lost(map: &PoolMap, unit: Unit) -> bool {
+    cells_to_spare(map, unit) < 0
+}
+
+/// How many more members of a group may be lost.
+pub(crate) fn cells_to_spare(map: &PoolMap, unit: Unit) -> i32 {
     let (Ok((_, parity)), Ok(layout)) = (cells_of(unit), placement::cell_layout(unit.object, map))
     else {
-        return false;
+        return 0;
     };
     let members = layout.members(unit.group as usize).iter();
-    members.filter(|member| !placement::is_live(**member, map)).count() > parity as usize
+    let lost = members.filter(|member| !placement::is_live(**member, map)).count();
+    i32::from(parity) - lost as i32
 }
 
 /// The cells of a unit that a target has, or is to have.

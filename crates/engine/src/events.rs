@@ -96,6 +96,7 @@ fn repeats(code: EventCode) -> bool {
         | EventCode::TargetEnded
         | EventCode::RebuildBegun
         | EventCode::RebuildEnded
+        | EventCode::SpareFull
         | EventCode::PoolNearFull
         | EventCode::PoolFull
         | EventCode::PoolRoom

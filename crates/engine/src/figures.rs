@@ -13,7 +13,7 @@ use wire::cache::CacheStat;
 use wire::job::JobFigures;
 use wire::obj::{Batch, Op, PoolShardStat, RequestKind};
 use wire::scrub::ScrubStat;
-use wire::store::{AggregationStat, DeviceStat, LogStat};
+use wire::store::{AggregationStat, CatchUpStat, DeviceStat, GroupStat, LogStat};
 
 /// Kinds of operations: that of a batch is the kind of its first op.
 pub(crate) const OP_KINDS: [&str; 9] =
@@ -152,6 +152,11 @@ pub(crate) struct PoolFigures {
     pub log: Option<LogStat>,
     pub aggregation: AggregationStat,
     pub admission: AdmissionStat,
+    /// What it gets from others, and what it got; zeros when nothing.
+    pub healing: CatchUpStat,
+    pub healed: CatchUpStat,
+    /// Groups that it leads and that lack members.
+    pub groups: GroupStat,
     /// Without places.
     pub scrub: ScrubStat,
     /// In the order of [`OP_KINDS`].
@@ -159,7 +164,7 @@ pub(crate) struct PoolFigures {
 }
 
 impl PoolFigures {
-    fn of(pool: PoolId, ctx: &TargetPool) -> PoolFigures {
+    fn of(pool: PoolId, target: &Rc<Target>, ctx: &Rc<TargetPool>) -> PoolFigures {
         PoolFigures {
             pool,
             space: ctx.shard.stat(),
@@ -168,6 +173,9 @@ impl PoolFigures {
             log: ctx.shard.log_stat(),
             aggregation: ctx.shard.aggregation_stat(),
             admission: ctx.admission.stat(),
+            healing: ctx.joining.stat(target.env.now()).unwrap_or_default(),
+            healed: ctx.joining.healed(),
+            groups: target.groups_lacking(ctx),
             scrub: ctx.scrub_figures(),
             ops: ctx.ops.0.borrow().to_vec(),
         }
@@ -176,7 +184,7 @@ impl PoolFigures {
 
 impl Target {
     /// For metrics.
-    pub(crate) async fn figures(&self) -> TargetFigures {
+    pub(crate) async fn figures(self: &Rc<Self>) -> TargetFigures {
         let devices = self.store.device_stats().await.unwrap_or_else(|error| {
             tracing::warn!("target {}: room on its devices: {error}", self.id);
             Vec::new()
@@ -184,7 +192,7 @@ impl Target {
         let shards: Vec<(PoolId, Rc<TargetPool>)> =
             self.shards.borrow().iter().map(|(pool, ctx)| (*pool, ctx.clone())).collect();
         let mut pools: Vec<PoolFigures> =
-            shards.iter().map(|(pool, ctx)| PoolFigures::of(*pool, ctx)).collect();
+            shards.iter().map(|(pool, ctx)| PoolFigures::of(*pool, self, ctx)).collect();
         pools.sort_unstable_by_key(|figures| figures.pool);
         let mut jobs = self.told_jobs(false).jobs;
         jobs.sort_unstable_by(|a, b| (b.op_count, &a.job).cmp(&(a.op_count, &b.job)));

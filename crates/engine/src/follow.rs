@@ -3,6 +3,7 @@
 //! Orders of a leader are carried out one after the other, each once: a message that comes again is told by its
 //! numbers. A leader that leads under an older map is refused, so what it does cannot be acknowledged any more.
 
+use crate::mend::IMAGE_BYTES_MAX;
 use crate::suspects::{Recent, Suspects};
 use crate::target::{Target, TargetPool};
 use futures_util::lock::Mutex;
@@ -30,6 +31,54 @@ struct Leader {
     /// Locked while orders are carried out.
     place: Rc<Mutex<Place>>,
     recent: RefCell<Recent>,
+    parts: RefCell<Parts>,
+}
+
+/// What has come of an image that comes in parts.
+#[derive(Default)]
+struct Parts {
+    of: Option<(ContId, Unit, Vec<u8>)>,
+    bytes: Vec<u8>,
+}
+
+impl Parts {
+    /// Takes a part; parts of another image before it are of none that will be installed.
+    fn take(&mut self, of: (ContId, Unit, &[u8]), at: u64, part: Vec<u8>) -> Result<()> {
+        if at == 0 {
+            *self = Parts { of: Some((of.0, of.1, of.2.to_vec())), bytes: part };
+            return Ok(());
+        }
+        if !self.is_of(of) || self.bytes.len() as u64 != at {
+            // It began before this target was opened again, which compares anew.
+            *self = Parts::default();
+            return Ok(());
+        }
+        if self.bytes.len() + part.len() > IMAGE_BYTES_MAX {
+            *self = Parts::default();
+            return Err(Error::new(Code::Proto, "an image larger than any is"));
+        }
+        self.bytes.extend(part);
+        Ok(())
+    }
+
+    /// The whole image; `None` when parts of it are not here.
+    fn whole(&mut self, of: (ContId, Unit, &[u8]), before: u64, last: Vec<u8>) -> Option<Vec<u8>> {
+        let parts = std::mem::take(self);
+        if before == 0 {
+            return Some(last);
+        }
+        if !parts.is_of(of) || parts.bytes.len() as u64 != before {
+            return None;
+        }
+        let mut image = parts.bytes;
+        image.extend(last);
+        Some(image)
+    }
+
+    fn is_of(&self, (cont, unit, dkey): (ContId, Unit, &[u8])) -> bool {
+        let of = self.of.as_ref();
+        of.is_some_and(|of| (of.0, of.1, &of.2[..]) == (cont, unit, dkey))
+    }
 }
 
 /// The streams that a target follows in a pool, by leader.
@@ -140,7 +189,11 @@ impl Target {
             }
             ctx.joining.note(&ctx, &order)?;
             leader.recent.borrow_mut().note(&ctx, sent.number, &order);
-            match self.carry_out_one(&ctx, &orders, order, &mut mine, &mut wanted).await {
+            let carried_out = match self.is_too_full_to_join(&ctx, &order) {
+                true => Err(crate::catch_up::no_room()),
+                false => self.carry_out_one(&ctx, &orders, order, &mut mine, &mut wanted).await,
+            };
+            match carried_out {
                 // Who catches up must not hold up the others; what it lacks is sent again.
                 Err(error)
                     if error.code == Code::NoSpace
@@ -228,10 +281,23 @@ impl Target {
                 self.may_lead(ctx, orders)?;
                 shard.forget_decision(tx)?;
             }
-            Order::Install { cont, unit, dkey } => {
+            Order::Install { cont, unit, dkey, before } => {
+                let last = bulk.rest().await?;
+                let parts = &ctx.followed.of(orders.from).parts;
+                let image = parts.borrow_mut().whole((cont, unit, dkey), before, last);
+                let Some(image) = image else {
+                    tracing::info!("target {}: an image of {unit} came in part", self.id);
+                    return Ok(());
+                };
                 if self.knows_cont(ctx, cont).await? {
-                    shard.install_dkey(cont, unit, dkey, &bulk.rest().await?).await?;
+                    shard.install_dkey(cont, unit, dkey, &image).await?;
+                    ctx.joining.count(|stat| stat.bytes_mended += image.len() as u64);
                 }
+            }
+            Order::InstallPart { cont, unit, dkey, at } => {
+                let part = bulk.rest().await?;
+                let parts = &ctx.followed.of(orders.from).parts;
+                parts.borrow_mut().take((cont, unit, dkey), at, part)?;
             }
             Order::Fold { cont, unit, dkey, akey, stripe, count } => {
                 if !self.knows_cont(ctx, cont).await? {
@@ -271,6 +337,19 @@ impl Target {
             self.tell_that_it_lacks(pool, ctx, map);
         }
         !is_trusted
+    }
+
+    /// True when an order is of a group that this target is to join, and its last room is kept for those that it is a member of.
+    fn is_too_full_to_join(&self, ctx: &TargetPool, order: &Order<'_>) -> bool {
+        let takes_room =
+            matches!(order, Order::Apply { .. } | Order::Prepare { .. } | Order::Install { .. });
+        takes_room
+            && ctx.joining.may_miss(ctx)
+            && ctx.map().is_ok_and(|map| {
+                map.next.is_some()
+                    && ctx.shard.stat().is_too_full_to_join()
+                    && unit_of(ctx, order).is_some_and(|unit| self.joins(&map, unit))
+            })
     }
 
     /// True when an order is of a group that this target is no member of any more: it was on its way when the map came that
@@ -406,6 +485,7 @@ fn unit_of(ctx: &TargetPool, order: &Order<'_>) -> Option<Unit> {
         Order::Decide { tx, .. } => crate::commit::part_unit(ctx, *tx),
         Order::Decision { participants, .. } => participants.first().copied(),
         Order::Install { unit, .. }
+        | Order::InstallPart { unit, .. }
         | Order::InstallFacts { unit, .. }
         | Order::Fold { unit, .. } => Some(*unit),
         Order::Answers { answers } => answers.first().map(|answer| answer.of),
@@ -420,4 +500,31 @@ fn as_origin(origin: OrderOrigin<'_>) -> Origin<'_> {
 /// For orders; `None` for what is of no group of several members.
 pub(crate) fn as_order_origin(origin: Origin<'_>) -> Option<OrderOrigin<'_>> {
     Some(OrderOrigin { tx: origin.tx, of: origin.of?, reply: origin.reply })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_whole_when_all_its_parts_came() {
+        let unit = types::Oid { hi: 1, lo: 2 }.unit(0);
+        let of = (ContId(1), unit, &b"a"[..]);
+        let other = (ContId(1), unit, &b"b"[..]);
+        let mut parts = Parts::default();
+        assert_eq!(parts.whole(of, 0, vec![1]), Some(vec![1]));
+        parts.take(of, 0, vec![1, 2]).unwrap();
+        parts.take(of, 2, vec![3]).unwrap();
+        assert_eq!(parts.whole(of, 3, vec![4]), Some(vec![1, 2, 3, 4]));
+        assert_eq!(parts.whole(of, 3, vec![4]), None, "it was taken");
+        // What began before this target was opened again, and what another image came between.
+        parts.take(of, 2, vec![3]).unwrap();
+        assert_eq!(parts.whole(of, 3, vec![4]), None);
+        parts.take(of, 0, vec![1, 2]).unwrap();
+        parts.take(other, 0, vec![9]).unwrap();
+        assert_eq!(parts.whole(of, 2, vec![3]), None);
+        parts.take(other, 0, vec![9]).unwrap();
+        parts.take(other, 0, vec![8, 8]).unwrap();
+        assert_eq!(parts.whole(other, 2, vec![7]), Some(vec![8, 8, 7]));
+    }
 }

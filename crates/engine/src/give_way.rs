@@ -5,6 +5,7 @@
 
 use crate::target::{Target, TargetPool};
 use futures_util::lock::MutexGuard;
+use std::cell::Cell;
 use std::time::Duration;
 use wire::map::{PoolMap, TargetState};
 
@@ -13,6 +14,29 @@ const LATELY: Duration = Duration::from_millis(100);
 /// Longest wait for others that move something, and longest pause after a move.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Pause between two looks whether something goes first.
+const URGENT_PAUSE: Duration = Duration::from_millis(5);
+
+/// What goes before all others: images of groups of which one member is left.
+#[derive(Default)]
+pub(crate) struct Urgent(Cell<usize>);
+
+/// Something of that kind is being sent.
+pub(crate) struct UrgentOne<'a>(&'a Urgent);
+
+impl Urgent {
+    /// Begins to send something of that kind.
+    pub fn begin(&self) -> UrgentOne<'_> {
+        self.0.set(self.0.get() + 1);
+        UrgentOne(self)
+    }
+}
+
+impl Drop for UrgentOne<'_> {
+    fn drop(&mut self) {
+        self.0.0.set(self.0.0.get() - 1);
+    }
+}
 
 /// The right to move something beside what clients want.
 pub(crate) struct Turn<'a> {
@@ -23,6 +47,14 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Target {
+    /// Lets what groups with one copy left are made whole from go first, for a second at most.
+    pub(crate) async fn wait_for_urgent(&self, urgent: &Urgent) {
+        let until = self.env.now() + TURN_WAIT_MAX;
+        while urgent.0.get() > 0 && self.env.now() < until {
+            self.env.sleep(URGENT_PAUSE).await;
+        }
+    }
+
     /// `None`: there is nobody to give way to, or no reason.
     pub(crate) async fn wait_for_turn(&self, ctx: &TargetPool) -> Option<Turn<'_>> {
         let share = u32::from(ctx.scrubber.heal_share().clamp(1, 100));

@@ -162,6 +162,24 @@ impl Target {
         layout.members(unit.group as usize).iter().copied().filter(is_whole).collect()
     }
 
+    /// How many members of a unit's group have all of it.
+    pub(crate) fn copies_left(&self, map: &PoolMap, unit: Unit) -> usize {
+        let Ok(layout) = layout_with(unit, map) else { return 0 };
+        let members = layout.members(unit.group as usize);
+        members.iter().filter(|target| placement::is_live(**target, map)).count()
+    }
+
+    /// How many members a unit's group is to have.
+    pub(crate) fn group_width(&self, map: &PoolMap, unit: Unit) -> usize {
+        layout_with(unit, map).map_or(0, |layout| layout.members(unit.group as usize).len())
+    }
+
+    /// True when this target is about to be a member of a unit's group, and is none.
+    pub(crate) fn joins(&self, map: &PoolMap, unit: Unit) -> bool {
+        let layout = layout_with(unit, map);
+        layout.is_ok_and(|all| all.joiners(unit.group as usize).any(|joiner| joiner == self.id))
+    }
+
     /// True when this target is a member of a unit's group.
     pub(crate) fn is_member(&self, map: &PoolMap, unit: Unit) -> bool {
         let layout = layout_with(unit, map);

@@ -27,7 +27,9 @@ impl Target {
         let Ok(map) = ctx.map() else { return };
         let has_moved = before.is_none_or(|before| {
             // What was left to drop when it was lost is not known.
-            let moves = |map: &PoolMap| (map.outs.clone(), map.next.clone(), map.balanced);
+            let moves = |map: &PoolMap| {
+                (map.outs.clone(), map.next.clone(), map.balanced, map.next_passed.clone())
+            };
             moves(before) != moves(&map) || !placement::is_live(self.id, before)
         });
         if !has_moved || !self.may_clear(ctx, &map) || !ctx.shard.holds_copies() {
@@ -67,7 +69,8 @@ impl Target {
 
     /// Notes that nothing is missing here, and nothing is here that is not kept up to date, where that is so.
     pub(crate) fn end_lacking(&self, ctx: &TargetPool, map: &PoolMap) {
-        if !self.may_clear(ctx, map) || ctx.joining.is_clearing.get() {
+        let is_settled = map.next.is_none() && self.may_clear(ctx, map);
+        if !is_settled || ctx.joining.is_clearing.get() {
             return;
         }
         if let Err(error) = ctx.shard.end_lacking() {
@@ -76,9 +79,10 @@ impl Target {
         }
     }
 
-    /// Only where it is settled whose everything is.
+    /// Only where it is settled whose everything is. Who had no room for what it was to take over has to have its room again.
     fn may_clear(&self, ctx: &TargetPool, map: &PoolMap) -> bool {
-        map.next.is_none()
+        let is_passed = map.next_passed.iter().any(|passed| passed.target == self.id);
+        (map.next.is_none() || is_passed)
             && placement::is_live(self.id, map)
             && !map.outs.iter().any(|out| out.target == self.id)
             && !ctx.is_unsure.get()

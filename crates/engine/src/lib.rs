@@ -17,6 +17,7 @@ mod catalog_disk;
 mod catch_up;
 mod cell_audit;
 mod cells;
+mod census;
 mod client_cells;
 mod commit;
 mod condition;

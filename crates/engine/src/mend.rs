@@ -17,6 +17,10 @@ use wire::order::{Order, OrderOrigin};
 
 /// Who waits for a decision looks so often whether the engine is stopping.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
+/// Images with more bytes are sent in parts of so many.
+const PART_BYTES: usize = 8 << 20;
+/// Largest image of a key: both ends have it in memory.
+pub(crate) const IMAGE_BYTES_MAX: usize = 1 << 30;
 /// Most units or keys in an answer.
 const LIST_MAX: usize = 4096;
 
@@ -68,6 +72,12 @@ impl Target {
             }
             MemberAsk::Mend { cont, unit, dkeys, with_facts } => {
                 let to_member = Group { of: unit, followers: [member].into_iter().collect() };
+                let is_last = self.copies_left(&*ctx.map()?, unit) <= 1;
+                let urgent = &ctx.joining.urgent;
+                let _urgent = is_last.then(|| urgent.begin());
+                if !is_last {
+                    self.wait_for_urgent(urgent).await;
+                }
                 let turn = self.wait_for_turn(&ctx).await;
                 self.mend(pool, &ctx, &to_member, (cont, unit), &dkeys, with_facts).await?;
                 self.give_way(turn).await;
@@ -203,8 +213,7 @@ impl Target {
                 }
             };
             self.must_lead(ctx, unit, to)?;
-            let order = Order::Install { cont, unit, dkey };
-            sent.push(self.ship(pool, ctx, Some(to), &order, image, None));
+            sent.extend(self.ship_image(pool, ctx, to, (cont, unit, dkey), image)?);
         }
         if with_facts {
             let facts = loop {
@@ -222,6 +231,34 @@ impl Target {
             sent.settled().await?;
         }
         Ok(())
+    }
+
+    /// Sends an image, in parts when it is large: in one step, so that nothing comes between them.
+    fn ship_image(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        to: &Group,
+        (cont, unit, dkey): (ContId, Unit, &[u8]),
+        image: Vec<u8>,
+    ) -> Result<Vec<Sent>> {
+        if image.len() > IMAGE_BYTES_MAX {
+            let text = format!("a key of object {} has {} bytes", unit.object, image.len());
+            return Err(Error::new(Code::RecordTooBig, text));
+        }
+        if image.len() <= PART_BYTES {
+            let order = Order::Install { cont, unit, dkey, before: 0 };
+            return Ok(vec![self.ship(pool, ctx, Some(to), &order, image, None)]);
+        }
+        let last = (image.len() - 1) / PART_BYTES * PART_BYTES;
+        let mut sent = Vec::new();
+        for (at, part) in (0..last).step_by(PART_BYTES).zip(image.chunks(PART_BYTES)) {
+            let order = Order::InstallPart { cont, unit, dkey, at: at as u64 };
+            sent.push(self.ship(pool, ctx, Some(to), &order, part.to_vec(), None));
+        }
+        let order = Order::Install { cont, unit, dkey, before: last as u64 };
+        sent.push(self.ship(pool, ctx, Some(to), &order, image[last..].to_vec(), None));
+        Ok(sent)
     }
 
     fn must_lead(&self, ctx: &TargetPool, unit: Unit, members: &Group) -> Result<()> {

@@ -331,6 +331,46 @@ fn of_pools(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
         ),
     ];
     families(out, &["target", "pool"], all, &metrics);
+    of_healing(out, all);
+}
+
+fn of_healing(out: &mut String, all: &[Labelled<'_, PoolFigures>]) {
+    let metrics: [Metric<PoolFigures>; 6] = [
+        (
+            "azekura_heal_running",
+            "gauge",
+            "1: it compares what it has with others, and gets what it lacks.",
+            |pool| Some(f64::from(u8::from(pool.healing.tries > 0))),
+        ),
+        ("azekura_heal_full", "gauge", "1: there is no room for what it lacks.", |pool| {
+            Some(f64::from(u8::from(pool.healing.is_full)))
+        }),
+        (
+            "azekura_heal_objects_left",
+            "gauge",
+            "Objects known to differ, still to be compared.",
+            |pool| Some(pool.healing.units_left as f64),
+        ),
+        ("azekura_heal_objects_total", "counter", "Objects compared to the end.", |pool| {
+            Some(pool.healed.units_mended as f64)
+        }),
+        ("azekura_heal_keys_total", "counter", "Keys that it has got from others.", |pool| {
+            Some(pool.healed.keys_mended as f64)
+        }),
+        ("azekura_heal_bytes_total", "counter", "Bytes that it has got from others.", |pool| {
+            Some(pool.healed.bytes_mended as f64)
+        }),
+    ];
+    families(out, &["target", "pool"], all, &metrics);
+    let help = "Groups that it leads and that lack members, by copies left.";
+    let mut groups = Family::new(out, "azekura_groups_lacking", "gauge", help);
+    for (values, pool) in all {
+        let stat = pool.groups;
+        for (left, count) in [("1", stat.one_left), ("2", stat.two_left), ("3+", stat.more_left)] {
+            let values = named(values, left);
+            groups.sample("", &pairs(&["target", "pool", "left"], &values), count);
+        }
+    }
 }
 
 fn of_operations(out: &mut String, pools: &[Labelled<'_, PoolFigures>]) {

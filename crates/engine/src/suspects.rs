@@ -124,6 +124,7 @@ fn changed_by_order(order: &Order<'_>, note: &mut dyn FnMut(Place)) {
         | Order::ForgetDecision { .. }
         | Order::Answers { .. }
         | Order::Install { .. }
+        | Order::InstallPart { .. }
         | Order::InstallFacts { .. } => {}
     }
 }

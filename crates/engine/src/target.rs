@@ -11,6 +11,7 @@
 use crate::admission::Admission;
 use crate::catch_up::Joining;
 use crate::cell_audit::Audited;
+use crate::census::Census;
 use crate::condition::Condition;
 use crate::damage::Mending;
 use crate::events::Teller;
@@ -81,6 +82,8 @@ pub(crate) struct TargetPool {
     pub suspects: Suspects,
     /// While it catches up.
     pub joining: Joining,
+    /// Groups that lack members.
+    pub census: Census,
     /// Clients of the engine before this one that may still tell what they hold open.
     pub awaited: RefCell<HashSet<ClientId>>,
     /// It was opened again, and the map does not say so yet: of groups of several members it leads none, for it may have or lack
@@ -162,6 +165,7 @@ impl TargetPool {
             followed: Followed::default(),
             suspects: Suspects::default(),
             joining: Joining::default(),
+            census: Census::default(),
             awaited: RefCell::new(HashSet::default()),
             is_unsure: Cell::new(false),
             inherits_until: Cell::new(Duration::ZERO),

@@ -61,6 +61,8 @@ fn seeds() -> Vec<Vec<u8>> {
         ),
         balanced: 2,
         next_balanced: 3,
+        passed: Vec::new(),
+        next_passed: Vec::new(),
     });
     let ids = ["S1", "S4", "SX", "RP_3GX", "EC_4P2G2"].iter().zip(1..).map(|(class, at)| {
         let class = class.parse().expect("a class");

@@ -152,6 +152,8 @@ mod tests {
             next: None,
             balanced: 0,
             next_balanced: 0,
+            passed: Vec::new(),
+            next_passed: Vec::new(),
         };
         for (at, (rack, targets)) in engines.iter().enumerate() {
             let rank = Rank(at as u32);

@@ -84,7 +84,15 @@ fn without_replaced<'a>(
             placed.iter().copied().partition(goes);
         let depth = domains(width, &placed, map).0;
         let has_whole_groups = going.len() >= width;
-        if domains(width, &left, map).0 == depth && left.len() >= width && !has_whole_groups {
+        // Of so many that have room one at least is in no place of a group, and in nobody's domain.
+        let number = round.first().map_or(0, |out| out.round);
+        let is_passed = |target: &&&TargetInfo| {
+            map.passed.iter().any(|of| of.round == number && of.target == target.id)
+        };
+        let roomy: Vec<&TargetInfo> =
+            left.iter().filter(|target| !is_passed(target)).copied().collect();
+        let are_enough = roomy.len() >= width && domains(width, &roomy, map).0 == depth;
+        if are_enough && domains(width, &left, map).0 == depth && !has_whole_groups {
             placed = left;
         }
     }

@@ -8,6 +8,9 @@
 //! Groups of one member are given to others only when that one is drained: it has what is to move. Which one gets a group
 //! depends on the object, too: else all that is alone on a target would have to fit on one other.
 //!
+//! A target that had no room for what the others had of those that went in a round is passed over for that round
+//! ([`wire::map::PassedSpare`]): the next one stands in.
+//!
 //! A target stands in only where it keeps the group's members as far apart as they were. Where there is none, or all
 //! members went at the same time and nobody has what the group held, the place stays with the one that is out.
 
@@ -15,7 +18,7 @@ use crate::domain::Place;
 use crate::{draw, share};
 use smallvec::SmallVec;
 use types::{Oid, TargetId, hash};
-use wire::map::{OutTarget, PlacementSet, PoolMap};
+use wire::map::{OutTarget, PassedSpare, PlacementSet, PoolMap};
 
 /// Groups whose members are not, or are to be others than those that were drawn.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,11 +56,11 @@ impl Changed {
         for (group, drawn) in drawn.chunks_exact(width).enumerate() {
             let placed = share::shared(drawn, key_of(object, group, drawn), &now, map);
             let key = key_of(object, group, &placed);
-            let members = replaced(&placed, key, keeps_places, &map.outs, map);
+            let members = replaced(&placed, key, keeps_places, (&map.outs, &map.passed), map);
             if let (Some(next), Some(then)) = (&map.next, &then) {
                 let later = share::shared(drawn, key_of(object, group, drawn), then, map);
                 let key = key_of(object, group, &later);
-                let later = replaced(&later, key, keeps_places, next, map);
+                let later = replaced(&later, key, keeps_places, (next, &map.next_passed), map);
                 let joins =
                     later.iter().enumerate().filter(|(_, target)| !members.contains(target));
                 changed.joiners.extend(joins.map(|(at, target)| (group as u32, at as u8, *target)));
@@ -77,12 +80,13 @@ fn key_of(object: u64, group: usize, members: &[TargetId]) -> u64 {
     }
 }
 
-/// The members of a group of which these were drawn, when those targets are out. `key` decides among others.
+/// The members of a group of which these were drawn, when those targets are out, and those others are passed over. `key` decides
+/// among the rest.
 fn replaced(
     drawn: &[TargetId],
     key: u64,
     keeps_places: bool,
-    outs: &[OutTarget],
+    (outs, passed): (&[OutTarget], &[PassedSpare]),
     map: &PoolMap,
 ) -> SmallVec<[TargetId; 6]> {
     let mut members: SmallVec<[TargetId; 6]> = SmallVec::from_slice(drawn);
@@ -99,7 +103,7 @@ fn replaced(
             let Some(at) = members.iter().position(|member| *member == out.target) else {
                 continue;
             };
-            if let Some(spare) = choose(&members, at, key, out.epoch, &outs[..seen], map) {
+            if let Some(spare) = choose(&members, at, key, out, (&outs[..seen], passed), map) {
                 if keeps_places {
                     members[at] = spare;
                 } else {
@@ -118,11 +122,11 @@ fn choose(
     members: &[TargetId],
     at: usize,
     key: u64,
-    epoch: u8,
-    outs: &[OutTarget],
+    out: &OutTarget,
+    (outs, passed): (&[OutTarget], &[PassedSpare]),
     map: &PoolMap,
 ) -> Option<TargetId> {
-    let set: &PlacementSet = map.placements.iter().find(|set| set.epoch == epoch)?;
+    let set: &PlacementSet = map.placements.iter().find(|set| set.epoch == out.epoch)?;
     let place = |target: TargetId| map.engine_of(target).map(Place::of);
     let others = members.iter().enumerate().filter(|(other, _)| *other != at);
     let others: Option<SmallVec<[Place<'_>; 6]>> =
@@ -130,8 +134,12 @@ fn choose(
     let others = others?;
     let nearness = |target: TargetId| Some(place(target)?.nearness(others.iter()));
     let shared_max = nearness(members[at])?.0;
+    let is_passed =
+        |target: TargetId| passed.binary_search(&PassedSpare { round: out.round, target }).is_ok();
     let is_free = |target: TargetId| {
-        !members.contains(&target) && !outs.iter().any(|out| out.target == target)
+        !members.contains(&target)
+            && !outs.iter().any(|out| out.target == target)
+            && !is_passed(target)
     };
     let lots = draw::lots(key, set).filter(|lot| is_free(lot.target));
     let ranked = lots.filter_map(|lot| Some((nearness(lot.target)?, lot)));

@@ -22,6 +22,8 @@ fn map_of(engines: &[(&[&str], u32)]) -> PoolMap {
         next: None,
         balanced: 0,
         next_balanced: 0,
+        passed: Vec::new(),
+        next_passed: Vec::new(),
     };
     for (at, (domain, target_count)) in engines.iter().enumerate() {
         let rank = Rank(at as u32);

@@ -18,6 +18,8 @@ fn map_of(engines: &[&[u32]]) -> PoolMap {
         next: None,
         balanced: 0,
         next_balanced: 0,
+        passed: Vec::new(),
+        next_passed: Vec::new(),
     };
     for (epoch, came) in engines.iter().enumerate() {
         for count in *came {

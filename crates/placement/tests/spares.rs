@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use types::{ObjType, Oid, PoolId, Rank, TargetId, hash};
 use wire::map::{
-    DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
+    DownReason, EngineInfo, OutTarget, PassedSpare, PlacementSet, PoolMap, TargetInfo, TargetState,
 };
 
 /// Engines of so many targets each, in a rack for every two.
@@ -20,6 +20,8 @@ fn map_of(engines: &[u32]) -> PoolMap {
         next: None,
         balanced: 0,
         next_balanced: 0,
+        passed: Vec::new(),
+        next_passed: Vec::new(),
     };
     for (at, count) in engines.iter().enumerate() {
         let rank = Rank(at as u32);
@@ -280,4 +282,57 @@ fn groups_of_one_member_leave_drained_targets_only() {
         }
     }
     assert!(spares.len() == 6 && stayed > 20, "{spares:?} {stayed}");
+}
+
+/// Who has no room stands in for nobody of that round; who was chosen elsewhere stays. When nobody is left the place stays with the
+/// one that is out, and that is counted as a copy less.
+#[test]
+fn who_has_no_room_is_passed_over() {
+    let mut map = map_of(&[1; 6]);
+    map.outs = vec![OutTarget { target: TargetId(1), round: 7, epoch: 0, is_drained: false }];
+    map.targets[1].state = TargetState::Down;
+    map.targets[1].reason = Some(DownReason::Silent);
+    let members = |map: &PoolMap, number: u64| {
+        layout(oid(number, "RP_2G1"), map).unwrap().members(0).to_vec()
+    };
+    let before: Vec<Vec<TargetId>> = (1..300).map(|number| members(&map, number)).collect();
+    assert!(before.iter().all(|group| !group.contains(&TargetId(1))));
+    // In the same hall.
+    let full = TargetId(3);
+    let mut passed = map.clone();
+    passed.passed = vec![PassedSpare { round: 7, target: full }];
+    let mut moved = 0;
+    for (number, before) in (1..300).zip(&before) {
+        let now = members(&passed, number);
+        let drawn = layout(oid(number, "RP_2G1"), &map).unwrap().placed(0).to_vec();
+        if now != *before {
+            moved += 1;
+            assert!(before.contains(&full) && !drawn.contains(&full), "{number}: {before:?}");
+        }
+        assert!(!now.contains(&TargetId(1)) && (drawn.contains(&full) || !now.contains(&full)));
+    }
+    assert!(moved > 5, "{moved}");
+    assert_eq!(losses(2, &passed, |_| true).copies_left, 2);
+    // Another round knows nothing of it.
+    let mut other = map.clone();
+    other.passed = vec![PassedSpare { round: 8, target: full }];
+    assert!((1..300).zip(&before).all(|(number, before)| members(&other, number) == *before));
+    // What is to become of it is told apart from what is.
+    let mut next = map.clone();
+    next.next = Some(map.outs.clone());
+    next.next_passed = vec![PassedSpare { round: 7, target: full }];
+    let joins = (1..300).filter(|number| {
+        let layout = layout(oid(*number, "RP_2G1"), &next).unwrap();
+        assert_eq!(layout.members(0), &before[*number as usize - 1][..]);
+        layout.joiners(0).count() > 0
+    });
+    assert_eq!(joins.count(), moved);
+    // All are full: half of what was there has one copy.
+    let others = (0..6).filter(|at| *at != 1).map(TargetId);
+    passed.passed = others.map(|target| PassedSpare { round: 7, target }).collect();
+    for number in 1..300 {
+        let drawn = layout(oid(number, "RP_2G1"), &map).unwrap().placed(0).to_vec();
+        assert_eq!(members(&passed, number), drawn);
+    }
+    assert_eq!(losses(2, &passed, |_| true).copies_left, 1);
 }

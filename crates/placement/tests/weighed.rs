@@ -56,6 +56,8 @@ fn pool(target_count: u32) -> PoolMap {
         next: None,
         balanced: 0,
         next_balanced: 0,
+        passed: Vec::new(),
+        next_passed: Vec::new(),
     }
 }
 

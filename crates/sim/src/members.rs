@@ -90,6 +90,19 @@ pub async fn difference(client: &Client, cont: &Container, oid: Oid) -> Result<O
     Ok(None)
 }
 
+/// True when two targets hold the same of the first group of an object.
+pub async fn are_same(
+    client: &Client,
+    map: &PoolMap,
+    cont: &Container,
+    oid: Oid,
+    [one, other]: [TargetId; 2],
+) -> Result<bool> {
+    let unit = oid.unit(0);
+    let one = digest(client, map, one, cont.id(), unit).await?;
+    Ok(one == digest(client, map, other, cont.id(), unit).await?)
+}
+
 /// What is wrong when a target holds something of an object that it is no member of.
 pub async fn leftover(client: &Client, cont: &Container, oid: Oid) -> Result<Option<String>> {
     let map = newest_map_of(client, &cont.pool().name()).await?;

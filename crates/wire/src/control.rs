@@ -235,6 +235,9 @@ pub enum ControlRequest {
     /// Under this map a target has all that the groups have that it is to join ([`crate::map::PoolMap::next`]). When all that are up
     /// say so, they are members. `Stale` when that is not the newest map. Reply: `Done`.
     TargetJoined { pool: PoolId, target: TargetId, map_version: u32 },
+    /// Under this map a target has no room for what groups have that it is to have. Where it was to stand in for others that are lost,
+    /// the next ones are tried. `Stale` when that is not the newest map. Reply: `Done`.
+    TargetFull { pool: PoolId, target: TargetId, map_version: u32 },
     /// A copy of what the catalog holds of engines, pools and containers, page by page, for engines
     /// that go on with it when the catalog is away. Reply: `CatalogCopy`.
     CatalogCopy {
@@ -307,6 +310,7 @@ impl ControlRequest {
                 | ControlRequest::TargetCaughtUp { .. }
                 | ControlRequest::TargetJoined { .. }
                 | ControlRequest::TargetLacks { .. }
+                | ControlRequest::TargetFull { .. }
                 | ControlRequest::TargetMeasure { .. }
                 | ControlRequest::CatalogCopy { .. }
                 | ControlRequest::Leave { .. }
@@ -334,6 +338,7 @@ impl ControlRequest {
                 | ControlRequest::TargetCaughtUp { .. }
                 | ControlRequest::TargetJoined { .. }
                 | ControlRequest::TargetLacks { .. }
+                | ControlRequest::TargetFull { .. }
                 | ControlRequest::TargetMeasure { .. }
                 | ControlRequest::Leave { .. }
         );
@@ -359,6 +364,7 @@ impl ControlRequest {
             | ControlRequest::TargetCaughtUp { .. }
             | ControlRequest::TargetJoined { .. }
             | ControlRequest::TargetLacks { .. }
+            | ControlRequest::TargetFull { .. }
             | ControlRequest::CatalogCopy { .. }
             | ControlRequest::Leave { .. }
             | ControlRequest::EngineEvents { .. }

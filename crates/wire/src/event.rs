@@ -89,6 +89,9 @@ codes! {
          again.";
     RebuildBegun, "rebuild-begun", Info, "Nothing; 'azekura pool rebuild status' shows how far it is.";
     RebuildEnded, "rebuild-ended", Info, "Nothing.";
+    SpareFull, "spare-full", Warning,
+        "Make room on the target that is named, or add targets ('azekura pool extend'); then \
+         'azekura pool rebuild stop' and 'start' try all of them anew.";
     PoolNearFull, "pool-near-full", Warning,
         "Remove what is not needed, or add targets ('azekura pool extend').";
     PoolFull, "pool-full", Error,

@@ -102,6 +102,14 @@ pub struct OutTarget {
     pub is_drained: bool,
 }
 
+/// A target that had no room to stand in for those that went in a round: the next one does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct PassedSpare {
+    /// See [`OutTarget::round`].
+    pub round: u32,
+    pub target: TargetId,
+}
+
 /// The map of one pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PoolMap {
@@ -124,6 +132,10 @@ pub struct PoolMap {
     pub balanced: u8,
     /// What `balanced` becomes together with `outs`.
     pub next_balanced: u8,
+    /// Who stands in for nobody of a round of `outs`, for want of room; ascending.
+    pub passed: Vec<PassedSpare>,
+    /// The same of `next`: what `passed` becomes together with it.
+    pub next_passed: Vec<PassedSpare>,
 }
 
 impl TargetInfo {

@@ -2,7 +2,7 @@
 //!
 //! A map of sixteen thousand targets has half a megabyte, and most changes concern a few of them.
 
-use crate::map::{EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo};
+use crate::map::{EngineInfo, OutTarget, PassedSpare, PlacementSet, PoolMap, TargetInfo};
 use serde::{Deserialize, Serialize};
 use types::PoolId;
 
@@ -25,6 +25,8 @@ pub struct MapChange {
     pub next: Option<Vec<OutTarget>>,
     pub balanced: u8,
     pub next_balanced: u8,
+    pub passed: Vec<PassedSpare>,
+    pub next_passed: Vec<PassedSpare>,
 }
 
 /// Those of `now` that `before` has not, or has otherwise; `None` when it has some that `now` has not. Both are ascending by `key`.
@@ -78,6 +80,8 @@ impl PoolMap {
             next: newer.next.clone(),
             balanced: newer.balanced,
             next_balanced: newer.next_balanced,
+            passed: newer.passed.clone(),
+            next_passed: newer.next_passed.clone(),
         })
     }
 
@@ -96,6 +100,8 @@ impl PoolMap {
             next: change.next.clone(),
             balanced: change.balanced,
             next_balanced: change.next_balanced,
+            passed: change.passed.clone(),
+            next_passed: change.next_passed.clone(),
         })
     }
 }
@@ -133,6 +139,7 @@ mod tests {
         };
         let out =
             |at: u32| OutTarget { target: TargetId(at), round: 1, epoch: 0, is_drained: false };
+        let passed = |at: u32| PassedSpare { round: 1, target: TargetId(at) };
         PoolMap {
             pool: PoolId(7),
             version,
@@ -143,6 +150,8 @@ mod tests {
             next: (word(5, 0) % 2 == 0).then(|| vec![out(1)]),
             balanced: (word(6, 0) % 2) as u8,
             next_balanced: (word(7, 0) % 2) as u8,
+            passed: (0..word(8, 0) as u32 % 3).map(passed).collect(),
+            next_passed: (0..word(9, 0) as u32 % 3).map(passed).collect(),
         }
     }
 

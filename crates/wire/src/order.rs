@@ -112,6 +112,17 @@ pub enum Order<'a> {
         unit: Unit,
         #[serde(with = "serde_bytes", borrow)]
         dkey: &'a [u8],
+        /// Bytes of the image that came in parts before, right before; 0: the bulk is all of it.
+        before: u64,
+    },
+    /// Keep a part of an image that is too large for one message, until its `Install` comes.
+    InstallPart {
+        cont: ContId,
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        /// Where in the image it begins: 0, or where the part before it ended.
+        at: u64,
     },
     /// Set what is known of a unit as a whole; in the bulk.
     InstallFacts { cont: ContId, unit: Unit },

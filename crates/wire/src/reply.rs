@@ -235,6 +235,10 @@ const SHORT_PART: u64 = 8;
 /// ... unless it has this much, bytes: an eighth of a very large tier lasts for long.
 const SHORT_BYTES_MAX: u64 = 64 << 30;
 
+/// The same for who is to take over what others held: of a pool that is 95 % full something can be moved still.
+const JOIN_PART: u64 = 32;
+const JOIN_BYTES_MAX: u64 = 16 << 30;
+
 impl PoolShardStat {
     /// Bytes that data of new files may take: none where the index has no room for a file more.
     pub fn available_bytes(&self) -> u64 {
@@ -255,6 +259,13 @@ impl PoolShardStat {
         let short = |free, bytes: u64| free < (bytes / SHORT_PART).min(SHORT_BYTES_MAX);
         let index_is_short = short(self.scm_free_bytes, self.scm_bytes);
         index_is_short && !self.tiers_share_room || short(self.nvme_free_bytes, self.nvme_bytes)
+    }
+
+    /// So little is left that a target should not take over what others held: who has groups there goes on writing.
+    pub fn is_too_full_to_join(&self) -> bool {
+        let full = |free, bytes: u64| free < (bytes / JOIN_PART).min(JOIN_BYTES_MAX);
+        let index_is_full = full(self.scm_free_bytes, self.scm_bytes);
+        index_is_full && !self.tiers_share_room || full(self.nvme_free_bytes, self.nvme_bytes)
     }
 
     /// How much of the fuller tier is free, in 65,536ths of the tier.

@@ -15,8 +15,12 @@ pub struct StoreStat {
     pub aggregation: AggregationStat,
     /// Orders on their way to other members of the groups that the target leads, by member.
     pub streams: Vec<StreamStat>,
-    /// What it has still to compare, when it was away; `None`: nothing.
+    /// What it has still to compare, when it was away, or joins groups; `None`: nothing.
     pub catching_up: Option<CatchUpStat>,
+    /// How it was when that ended last, since the engine's start; `None`: it has not.
+    pub caught_up: Option<CatchUpStat>,
+    /// Groups that it leads and that lack members.
+    pub groups: GroupStat,
     /// What was measured of the target's data devices.
     pub measures: Option<Measures>,
     /// How fast other engines are reached from it.
@@ -42,6 +46,18 @@ pub struct StreamStat {
     pub bytes: u64,
 }
 
+/// Groups that lack members, as they were found last, by the copies that are left of them; with an erasure code one more than the
+/// losses that they still stand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupStat {
+    /// One is left, or less: the next loss is one too many.
+    pub one_left: u64,
+    pub two_left: u64,
+    pub more_left: u64,
+    /// They were counted under the newest map that the target knows.
+    pub is_counted: bool,
+}
+
 /// How far a target has come that was away. Counts begin when it is back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CatchUpStat {
@@ -49,10 +65,39 @@ pub struct CatchUpStat {
     pub tries: u64,
     /// Other targets that it has not yet compared with in this try.
     pub targets_left: u64,
-    /// Units known to differ from those of the target that it compares with now.
+    /// Units known to differ, which it has still to compare key by key in this try.
     pub units_left: u64,
     /// Keys that it has got.
     pub keys_mended: u64,
+    /// Units that it has compared to the end in this try, and for how long it has done so, milliseconds.
+    pub units_done: u64,
+    pub try_ms: u64,
+    /// Units that it has compared to the end in all tries.
+    pub units_mended: u64,
+    /// Bytes of what it has got: images of keys, and cells.
+    pub bytes_mended: u64,
+    /// Since it began, milliseconds.
+    pub time_ms: u64,
+    /// There is no room for what it lacks.
+    pub is_full: bool,
+}
+
+impl CatchUpStat {
+    /// What it has got a second, bytes.
+    pub fn bytes_s(&self) -> u64 {
+        self.bytes_mended.saturating_mul(1000) / self.time_ms.max(1)
+    }
+
+    /// How long the units that are left will take, if they are like those before, milliseconds; `None`: not known yet.
+    pub fn left_ms(&self) -> Option<u64> {
+        match (self.targets_left, self.units_left, self.units_done) {
+            (0, 0, _) => Some(0),
+            (0, left, done) if done > 0 => {
+                Some((u128::from(self.try_ms) * u128::from(left) / u128::from(done)) as u64)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What a device is for.

@@ -79,6 +79,8 @@ impl Shape {
             next: None,
             balanced: 0,
             next_balanced: 0,
+            passed: Vec::new(),
+            next_passed: Vec::new(),
         }
     }
 }

@@ -61,6 +61,11 @@ main(int argc, char **argv)
 		CHECK_EQ(st.rs_state, DRS_COMPLETED);
 		CHECK(st.rs_version > 0);
 		CHECK_EQ(st.rs_errno, 0);
+		/* What came, and how long it took at most: less than a second may be none. */
+		CHECK(st.rs_obj_nr > 0);
+		CHECK(st.rs_rec_nr > 0);
+		CHECK(st.rs_size > 0);
+		CHECK(st.rs_seconds < 3600);
 		/* It moves no more, so nothing is left. */
 		CHECK_EQ(st.rs_toberb_obj_nr, 0);
 	}

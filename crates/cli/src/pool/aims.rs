@@ -1,14 +1,17 @@
 //! `azekura pool exclude|drain|reintegrate|extend`: which targets a pool is on, and what they are to do.
 
+use super::estimate::{Estimate, Move};
 use super::rebuild::named;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::props::{self, wrong_reply};
 use crate::session::Session;
 use clap::Args;
 use serde::Serialize;
 use std::time::Duration;
 use types::{Code, Error, Rank, Result, TargetId, size};
-use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, TargetAim};
+use wire::control::{
+    ControlReply, ControlRequest, MemberState, Name, OpenMode, PoolInfo, TargetAim,
+};
 
 /// What a target holds is not known when it does not say so within this time.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
@@ -58,6 +61,9 @@ struct AimReport {
     used_bytes: Option<u64>,
     /// Of those that are left to serve, bytes.
     free_bytes_elsewhere: u64,
+    /// With `--dry-run`: what would move, at most, and how long that would take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<Estimate>,
 }
 
 /// What targets of a pool hold, and the room that the others have.
@@ -112,6 +118,32 @@ impl Room {
     }
 }
 
+/// How long it takes until targets have done what is wanted of them, with what they hold. What comes back to some is no more than that.
+pub fn estimate(
+    session: &Session,
+    info: &PoolInfo,
+    targets: &[TargetId],
+    used: Option<u64>,
+    aim: TargetAim,
+) -> Result<Estimate, Failure> {
+    let others = info.map.targets.iter().map(|target| target.id);
+    let others = others.filter(|id| !targets.contains(id) && placement::is_live(*id, &info.map));
+    let others: Vec<TargetId> = others.collect();
+    let weights = info.map.placements.last().map_or(&[][..], |set| &set.weights);
+    let part = |id: &TargetId| {
+        let of = weights.iter().find(|(of, _)| of == id);
+        (*id, of.map_or(0.0, |(_, weight)| f64::from(*weight)))
+    };
+    let (from, to) = match aim {
+        TargetAim::Drain => (targets, &others[..]),
+        TargetAim::Exclude => (&others[..], &others[..]),
+        TargetAim::Serve => (&others[..], targets),
+    };
+    let to: Vec<(TargetId, f64)> = to.iter().map(part).collect();
+    let gives_way = aim != TargetAim::Exclude;
+    Estimate::of(session, info, used, &Move { from, to: &to, gives_way })
+}
+
 pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
     let info = super::info(session, &some.pool)?;
     let targets = some.of(&info)?;
@@ -125,6 +157,10 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
         dry_run: some.dry_run,
         used_bytes: used,
         free_bytes_elsewhere: free,
+        estimate: match some.dry_run {
+            true => Some(estimate(session, &info, &targets, used, aim)?),
+            false => None,
+        },
     };
     if aim == TargetAim::Drain {
         room.check(&info, &targets)?;
@@ -152,8 +188,10 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
                 writeln!(out, "{what} {will} serve pool '{pool}' again when they have what they missed.")
             }
         }?;
-        if some.dry_run {
-            return Ok(());
+        if let Some(estimate) = &report.estimate {
+            let is_most = aim == TargetAim::Serve;
+            let most = if is_most { " That is the most: only what has changed comes back." } else { "" };
+            return writeln!(out, "{}{most}", estimate.sentence());
         }
         writeln!(out, "See 'azekura pool rebuild status {pool} --wait'.")
     })
@@ -170,6 +208,20 @@ pub struct ExtendArgs {
     /// These targets, by number
     #[arg(long, value_delimiter = ',', value_name = "NUMBER")]
     target: Vec<u32>,
+    /// Say what would happen, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What `--json` has with `--dry-run`.
+#[derive(Serialize)]
+struct ExtendTrial {
+    pool: String,
+    dry_run: bool,
+    /// That would be new.
+    added: Vec<u32>,
+    /// What 'pool balance' would move to them then, if they are like the others.
+    estimate: Estimate,
 }
 
 /// What `--json` has.
@@ -195,6 +247,17 @@ pub fn extend(session: &Session, args: &ExtendArgs) -> Outcome {
         })?;
         targets.extend(of.iter().copied());
     }
+    if args.dry_run {
+        let is_up = |rank: Rank| {
+            let member = system.members.iter().find(|member| member.rank == rank);
+            member.is_some_and(|member| member.state == MemberState::Up)
+        };
+        if targets.is_empty() {
+            let up = system.engines.iter().filter(|(engine, ..)| is_up(engine.rank));
+            targets.extend(up.flat_map(|(_, of, _)| of.iter().copied()));
+        }
+        return try_extend(session, &before, targets);
+    }
     let pool = Name::Uuid(before.uuid);
     let after = match props::run(session, ControlRequest::PoolExtend { pool, targets })? {
         ControlReply::Pool(info) => info,
@@ -219,5 +282,47 @@ pub fn extend(session: &Session, args: &ExtendArgs) -> Outcome {
             report.added.len()
         )?;
         writeln!(out, "'azekura pool balance {}' gives them their share of what is there.", report.pool)
+    })
+}
+
+/// Says what would come of it. What is there moves with 'pool balance' only.
+fn try_extend(session: &Session, info: &PoolInfo, mut targets: Vec<TargetId>) -> Outcome {
+    let map = &info.map;
+    targets.retain(|id| map.target(*id).is_none());
+    targets.sort_unstable();
+    targets.dedup();
+    if targets.is_empty() {
+        let text = format!("pool '{}' is on all of these targets already", info.label);
+        return Err(Error::new(Code::Exist, text).into());
+    }
+    let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
+    let space = opened.client().block_on(opened.query())?.total;
+    let now: Vec<TargetId> = map.targets.iter().map(|target| target.id).collect();
+    let (new, all) = (targets.len() as u64, (targets.len() + now.len()) as u64);
+    let bytes = (u128::from(space.used_bytes()) * u128::from(new) / u128::from(all)) as u64;
+    // New ones have told this pool nothing of themselves: as fast as those that it has.
+    let to: Vec<(TargetId, f64)> = now.iter().map(|id| (*id, 1.0)).collect();
+    let estimate =
+        Estimate::of(session, info, Some(bytes), &Move { from: &now, to: &to, gives_way: true })?;
+    let slower =
+        |time: Option<u64>| time.map(|time| time.saturating_mul(now.len() as u64).div_ceil(new));
+    let estimate =
+        Estimate { idle_s: slower(estimate.idle_s), busy_s: slower(estimate.busy_s), ..estimate };
+    let added = targets.iter().map(|id| id.0).collect();
+    let report = ExtendTrial { pool: info.label.clone(), dry_run: true, added, estimate };
+    session.out.show(&report, |out| {
+        writeln!(
+            out,
+            "Pool '{}' would be on {all} targets, {} of them new: {}. What is there would stay where it is.",
+            report.pool,
+            report.added.len(),
+            named(&report.added)
+        )?;
+        writeln!(
+            out,
+            "With 'azekura pool balance {}' after that: {}",
+            report.pool,
+            report.estimate.sentence()
+        )
     })
 }

@@ -1,11 +1,13 @@
 //! `azekura pool balance`: shares of targets by what they are worth now, and what is there moved to where these say.
 
-use crate::exit::Outcome;
+use super::estimate::{Estimate, Move};
+use crate::exit::{Failure, Outcome};
 use crate::props::{self, wrong_reply};
 use crate::session::Session;
 use clap::Args;
 use serde::Serialize;
-use wire::control::{ControlReply, ControlRequest, Name};
+use types::TargetId;
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo};
 
 /// Which pool, and how.
 #[derive(Args, Debug)]
@@ -32,6 +34,9 @@ struct BalanceReport {
     shares: Vec<ShareReport>,
     /// Of what is placed by the newest shares, as much as would move, percent.
     moved_percent: f64,
+    /// With `--dry-run`, when shares would change: what would move, and how long that would take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<Estimate>,
 }
 
 #[derive(Serialize)]
@@ -53,6 +58,7 @@ pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
         moves: false,
         shares: Vec::new(),
         moved_percent: 0.0,
+        estimate: None,
     };
     if !args.keep_weights {
         let request = ControlRequest::PoolReweigh { pool: name.clone(), is_trial: args.dry_run };
@@ -81,6 +87,9 @@ pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
     if args.dry_run {
         let newest = before.map.placements.last().map_or(0, |set| set.epoch);
         report.moves = report.has_new_shares || before.map.balanced < newest;
+        if report.has_new_shares {
+            report.estimate = Some(estimate(session, &before, &report)?);
+        }
     } else {
         props::run(session, ControlRequest::PoolBalance { pool: name.clone() })?;
         let client = session.connect()?;
@@ -99,7 +108,11 @@ pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
         let label = &report.pool;
         match (report.dry_run, report.moves, report.has_new_shares) {
             (true, true, true) => {
-                writeln!(out, "About {:.1} % of pool '{label}' would move.", report.moved_percent)
+                writeln!(out, "About {:.1} % of pool '{label}' would move.", report.moved_percent)?;
+                match &report.estimate {
+                    Some(estimate) => writeln!(out, "{}", estimate.sentence()),
+                    None => Ok(()),
+                }
             }
             (true, true, false) => writeln!(out, "Targets that were added would get their share."),
             (false, true, _) => {
@@ -108,4 +121,24 @@ pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
             (_, false, _) => writeln!(out, "All targets of pool '{label}' have their share."),
         }
     })
+}
+
+fn estimate(
+    session: &Session,
+    info: &PoolInfo,
+    report: &BalanceReport,
+) -> Result<Estimate, Failure> {
+    let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
+    let used = opened.client().block_on(opened.query())?.total.used_bytes();
+    let gain = |share: &ShareReport| share.then_percent - share.now_percent;
+    let to: Vec<(TargetId, f64)> = report
+        .shares
+        .iter()
+        .filter(|share| gain(share) > 0.0)
+        .map(|share| (TargetId(share.target), gain(share)))
+        .collect();
+    let from = report.shares.iter().filter(|share| gain(share) < 0.0);
+    let from: Vec<TargetId> = from.map(|share| TargetId(share.target)).collect();
+    let bytes = (used as f64 * report.moved_percent / 100.0) as u64;
+    Estimate::of(session, info, Some(bytes), &Move { from: &from, to: &to, gives_way: true })
 }

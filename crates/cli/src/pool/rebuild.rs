@@ -10,7 +10,7 @@ use client::RebuildState;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::Result;
+use types::{Result, size};
 use wire::control::{ControlRequest, Name, OpenMode, PoolInfo};
 use wire::map::{DownReason, OutTarget, PoolMap};
 
@@ -62,6 +62,8 @@ pub struct RebuildReport {
     pub drained: Vec<u32>,
     /// Targets that were added come to take over their share of what is there.
     pub is_balancing: bool,
+    /// Targets that had no room to stand in: the next ones do, as far as there are any.
+    pub full: Vec<u32>,
 }
 
 impl RebuildReport {
@@ -83,6 +85,11 @@ impl RebuildReport {
                 ids(&drained)
             },
             is_balancing: map.next.is_some() && map.next_balanced != map.balanced,
+            full: {
+                let passed = map.passed.iter().chain(&map.next_passed);
+                let full: BTreeSet<u32> = passed.map(|passed| passed.target.0).collect();
+                full.into_iter().collect()
+            },
         }
     }
 
@@ -117,6 +124,10 @@ impl RebuildReport {
         }
         if !self.behind.is_empty() {
             parts.push(format!("{} {} up", named(&self.behind), verb(&self.behind, "catch")));
+        }
+        if !self.full.is_empty() {
+            let have = if self.full.len() == 1 { "has" } else { "have" };
+            parts.push(format!("{} {have} no room for more", named(&self.full)));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
@@ -167,8 +178,7 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
     let (mut info, mut targets) = look(session, pool)?;
     let progress = spinner(*wait && session.out.shows_progress());
     while *wait && RebuildReport::of_pool(&info).state == "busy" {
-        let keys: u64 = targets.iter().map(TargetMembers::keys_mended).sum();
-        progress.set_message(format!("{} targets compare, {keys} keys mended", targets.len()));
+        progress.set_message(progress_text(&targets));
         progress.tick();
         std::thread::sleep(LOOK_PAUSE);
         (info, targets) = look(session, pool)?;
@@ -198,6 +208,23 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
         )?;
         members::show(&report.targets, false, out)
     })
+}
+
+/// What comes, how fast, and for how long still: that of the target that takes longest.
+fn progress_text(targets: &[TargetMembers]) -> String {
+    let keys: u64 = targets.iter().map(TargetMembers::keys_mended).sum();
+    let bytes: u64 = targets.iter().map(TargetMembers::bytes_mended).sum();
+    let bytes_s: u64 = targets.iter().map(TargetMembers::bytes_s).sum();
+    let left: Option<Vec<u64>> = targets.iter().map(TargetMembers::left_ms).collect();
+    let left = left.and_then(|left| left.into_iter().max()).map_or(String::new(), |left_ms| {
+        format!(", about {} left", members::time_text(left_ms.div_ceil(1000)))
+    });
+    format!(
+        "{} targets compare, {keys} keys mended, {} at {} a second{left}",
+        targets.len(),
+        size::format(bytes),
+        size::format(bytes_s)
+    )
 }
 
 fn run_or_stop(session: &Session, pool: &str, runs: bool) -> Outcome {

@@ -2,11 +2,12 @@
 
 use crate::exit::Outcome;
 use crate::pool::aims;
+use crate::pool::estimate::Estimate;
 use crate::props;
 use crate::session::Session;
 use serde::Serialize;
 use types::{Code, Error, Rank, size};
-use wire::control::ControlRequest;
+use wire::control::{ControlRequest, TargetAim};
 
 /// What is to leave the engine in one pool.
 #[derive(Serialize)]
@@ -17,6 +18,9 @@ struct Part {
     used_bytes: Option<u64>,
     /// Of those of other engines that serve, bytes.
     free_bytes_elsewhere: u64,
+    /// With `--dry-run`: what would move, at most, and how long that would take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<Estimate>,
 }
 
 /// What `--json` has.
@@ -30,6 +34,7 @@ struct Report {
 
 pub fn run(session: &Session, rank: u32, undo: bool, dry_run: bool) -> Outcome {
     let client = session.connect()?;
+    let aim = if undo { TargetAim::Serve } else { TargetAim::Drain };
     let mut pools = Vec::new();
     for info in client.block_on(client.pool_list())? {
         let of = info.map.targets.iter().filter(|target| target.rank == Rank(rank));
@@ -46,6 +51,10 @@ pub fn run(session: &Session, rank: u32, undo: bool, dry_run: bool) -> Outcome {
             targets: targets.iter().map(|id| id.0).collect(),
             used_bytes: room.used,
             free_bytes_elsewhere: room.free,
+            estimate: match dry_run {
+                true => Some(aims::estimate(session, &info, &targets, room.used, aim)?),
+                false => None,
+            },
         });
     }
     if dry_run {
@@ -70,10 +79,9 @@ pub fn run(session: &Session, rank: u32, undo: bool, dry_run: bool) -> Outcome {
         for part in &report.pools {
             let held = part.used_bytes.map_or("an unknown amount".into(), size::format);
             let (pool, free) = (&part.pool, size::format(part.free_bytes_elsewhere));
-            let see = if dry_run {
-                String::new()
-            } else {
-                format!(" See 'azekura pool rebuild status {pool} --wait'.")
+            let see = match &part.estimate {
+                Some(estimate) => format!(" {}", estimate.sentence()),
+                None => format!(" See 'azekura pool rebuild status {pool} --wait'."),
             };
             writeln!(out, "Pool '{pool}': {held} there, {free} free elsewhere.{see}")?;
         }

@@ -8,7 +8,7 @@ use super::orders::{Targets, failure};
 use crate::records::{PoolDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeSet;
-use types::{Code, Error, Rank, Result, TargetId};
+use types::{Code, Error, PoolId, Rank, Result, TargetId};
 use wire::control::{ControlReply, Name, TargetAim};
 use wire::map::{DownReason, TargetState};
 
@@ -90,6 +90,12 @@ impl Service {
         }
     }
 
+    /// On how many engines copies of a pool's containers are to be; 1 at least.
+    pub(super) async fn copies_wanted(&self, pool: PoolId) -> Result<usize> {
+        let conts = self.store.conts(pool).await?;
+        Ok(conts.iter().map(|cont| cont.record.props.rd_fac as usize + 1).max().unwrap_or(1))
+    }
+
     /// `Busy` when those that are left cannot keep the copies apart that containers are to have.
     pub(super) async fn check_rest(&self, pool: &PoolDf, targets: &[TargetId]) -> Result<()> {
         let stays = |target: &&TargetDf| {
@@ -98,9 +104,7 @@ impl Service {
         };
         let left: BTreeSet<Rank> =
             pool.targets.iter().filter(stays).map(|target| target.rank).collect();
-        let conts = self.store.conts(pool.id).await?;
-        let copies = conts.iter().map(|cont| cont.record.props.rd_fac as usize + 1).max();
-        let wanted = copies.unwrap_or(1);
+        let wanted = self.copies_wanted(pool.id).await?;
         if left.len() < wanted {
             let text = format!(
                 "pool '{}' would be left with targets that serve on {} engines, and its containers' copies are to be on {wanted}; \
@@ -140,6 +144,7 @@ impl Service {
                 return Ok(ControlReply::Done);
             }
             pool.record.is_rebuild_stopped = !runs;
+            pool.record.tries_spares_again = runs && !pool.record.passed.is_empty();
             if self.store.commit(Tx::new().replace(&pool)).await? {
                 return Ok(ControlReply::Done);
             }

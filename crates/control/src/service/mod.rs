@@ -146,6 +146,9 @@ impl Service {
             R::TargetLacks { pool, target, map_version } => {
                 self.target_lacks(pool, target, map_version, orders).await
             }
+            R::TargetFull { pool, target, map_version } => {
+                self.target_full(pool, target, map_version, orders).await
+            }
             R::TargetJoined { pool, target, map_version } => {
                 self.target_joined(pool, target, map_version, orders).await
             }

@@ -13,11 +13,12 @@
 //! - What is to be out goes in one round, so no group all of whose members are lost is given to others.
 //! - A target is drained while it is up: it gives what it has. When it is lost meanwhile, it is out as any other, with what nobody else has.
 //!   One that was drained comes back while no target is missing: what it gave away may be on that one alone, and newer.
+//! - Who has no room is passed over, and only for those that are about to go: where a target stands in already, it stays.
 //! - Nobody becomes a member while a target that is to stay is not whole: a group may have had all it knows there.
 
 use super::Service;
 use super::orders::Targets;
-use crate::records::{OutDf, PoolDf, StageDf, TargetDf};
+use crate::records::{OutDf, PassedDf, PoolDf, StageDf, TargetDf};
 use crate::store::{Loaded, Tx};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,10 +93,13 @@ impl Service {
         orders: &dyn Targets,
     ) -> Result<()> {
         pool.record.map_version += 1;
-        let Plan { outs: next, balanced } = plan;
+        let Plan { outs: next, passed, balanced } = plan;
         let ids = |outs: &[OutDf]| outs.iter().map(|out| out.target.0).collect::<Vec<_>>();
         let (now, then) = (ids(&pool.record.outs), ids(&next));
-        let is_same = pool.record.outs == next && pool.record.balanced == balanced;
+        let is_same = pool.record.outs == next
+            && pool.record.balanced == balanced
+            && pool.record.passed == passed;
+        pool.record.next_passed = if is_same { Vec::new() } else { passed };
         pool.record.next = if is_same { None } else { Some(next) };
         pool.record.next_balanced = balanced;
         if self.store.commit(Tx::new().replace(&pool)).await? {
@@ -132,6 +136,8 @@ impl Service {
 /// What a pool is to become.
 struct Plan {
     outs: Vec<OutDf>,
+    /// Who stands in for nobody of those, as far as it is known already.
+    passed: Vec<PassedDf>,
     /// See [`wire::map::PoolMap::balanced`].
     balanced: u8,
 }
@@ -144,8 +150,8 @@ fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Plan> {
     };
     let before = |id: TargetId| pool.outs.iter().find(|out| out.target == id).copied();
     if pool.is_rebuild_stopped {
-        let is_news = known != &pool.outs || known_balanced != pool.balanced;
-        return is_news.then(|| Plan { outs: pool.outs.clone(), balanced: pool.balanced });
+        let (outs, passed) = (pool.outs.clone(), pool.passed.clone());
+        return pool.next.is_some().then_some(Plan { outs, passed, balanced: pool.balanced });
     }
     // What is alone on a target that is missing may have come from one that was drained: that one must not serve what it had.
     let is_missing = |target: &TargetDf| {
@@ -175,9 +181,18 @@ fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Plan> {
         before(target.id).is_some() || left.len() > 1 || (is_drained && !left.is_empty())
     };
     let (round, epoch) = (pool.map_version + 1, pool.placements.last().map_or(0, |set| set.epoch));
+    // Some had no room to stand in: they may have some now, or targets were added.
+    let is_retried = |out: &OutDf| {
+        let is_passed = pool.passed.iter().any(|passed| passed.round == out.round);
+        is_passed && !out.is_drained && (pool.tries_spares_again || out.epoch < epoch)
+    };
     let out = |target: TargetId, is_drained: bool| {
         let before = before(target).unwrap_or(OutDf { target, round, epoch, is_drained });
-        OutDf { is_drained, ..before }
+        match is_retried(&before) && !is_drained {
+            // In its round as before: who was replaced first stays so.
+            true => OutDf { epoch, ..before },
+            false => OutDf { is_drained, ..before },
+        }
     };
     let going = gone.iter().filter(|(target, is_drained)| may_go(target, *is_drained));
     let mut next: Vec<OutDf> =
@@ -191,6 +206,21 @@ fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Plan> {
         true => pool.balance_wanted.max(pool.balanced),
         false => pool.balanced,
     };
-    let is_news = kinds(&next) != kinds(known) || balanced != known_balanced;
-    is_news.then_some(Plan { outs: next, balanced })
+    let retried: BTreeSet<u32> =
+        pool.outs.iter().filter(|out| is_retried(out)).map(|out| out.round).collect();
+    let begins = |out: &&OutDf| !pool.outs.contains(out);
+    let lacks_room = |round: u32| pool.next_passed.iter().any(|passed| passed.round == round);
+    let was_extended = match &pool.next {
+        None => !retried.is_empty(),
+        // Those who are about to go, and find too few who have room.
+        Some(known) => {
+            known.iter().filter(begins).any(|out| out.epoch < epoch && lacks_room(out.round))
+        }
+    };
+    let passed = pool.passed.iter().filter(|passed| {
+        !retried.contains(&passed.round) && next.iter().any(|out| out.round == passed.round)
+    });
+    let passed = passed.copied().collect();
+    let is_news = kinds(&next) != kinds(known) || balanced != known_balanced || was_extended;
+    is_news.then_some(Plan { outs: next, passed, balanced })
 }

@@ -121,6 +121,9 @@ impl Service {
                 next: None,
                 balanced: 0,
                 next_balanced: 0,
+                passed: Vec::new(),
+                next_passed: Vec::new(),
+                tries_spares_again: false,
                 balance_wanted: 0,
                 balance: BalanceDf::default(),
             };

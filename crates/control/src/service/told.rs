@@ -4,9 +4,10 @@
 
 use super::Service;
 use super::orders::Targets;
-use crate::records::{PoolDf, TargetDf};
+use crate::records::{OutDf, PassedDf, PoolDf, TargetDf};
 use crate::store::{Attempts, Tx};
-use types::{Code, Error, PoolId, Result, TargetId};
+use std::collections::BTreeSet;
+use types::{Code, Error, PoolId, Rank, Result, TargetId};
 use wire::control::ControlReply;
 use wire::event::{EventCode, Happened};
 use wire::map::{DownReason, LEFT_UNSURE, TargetState};
@@ -95,11 +96,80 @@ impl Service {
             }
             pool.outs = pool.next.take().unwrap_or_default();
             pool.balanced = pool.next_balanced;
+            pool.passed = std::mem::take(&mut pool.next_passed);
+            pool.tries_spares_again = false;
             pool.map_version += 1;
             let outs: Vec<u32> = pool.outs.iter().map(|out| out.target.0).collect();
             Ok(Some(format!("others stand in for targets {outs:?} now")))
         };
         self.change_under(id, map_version, orders, change).await
+    }
+
+    /// A target has no room for what it is to have: the next ones are tried for those that it is about to stand in for. When it is
+    /// its own place, or it comes to its share, there is nobody else, and the move waits.
+    ///
+    /// Errors: `Stale` when its state is another one under the newest map.
+    pub(super) async fn target_full(
+        &self,
+        id: PoolId,
+        target: TargetId,
+        map_version: u32,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let change = async |pool: &mut PoolDf| {
+            let rounds = self.rounds_to_pass(pool, target).await?;
+            let name = pool.name();
+            let (outcome, what) = match rounds.is_empty() {
+                true => (None, "what it is to have has to wait for room"),
+                false => (Some(()), "the next ones are tried"),
+            };
+            let what = format!(
+                "target {target} has no room for more of what moves in pool '{name}': {what}"
+            );
+            self.tell(
+                Happened::new(EventCode::SpareFull, what.clone()).of_target(target).of_pool(id),
+            );
+            pool.next_passed.extend(rounds.into_iter().map(|round| PassedDf { round, target }));
+            pool.next_passed.sort_unstable();
+            Ok(outcome.map(|()| {
+                pool.map_version += 1;
+                what
+            }))
+        };
+        self.change_under(id, map_version, orders, change).await
+    }
+
+    /// In which rounds a target is not to stand in any more.
+    async fn rounds_to_pass(&self, pool: &PoolDf, target: TargetId) -> Result<Vec<u32>> {
+        let Some(next) = &pool.next else { return Ok(Vec::new()) };
+        // Where it stands in already it has what it needs.
+        let begins = |out: &&OutDf| {
+            let passed = PassedDf { round: out.round, target };
+            !pool.outs.contains(out) || (pool.tries_spares_again && pool.passed.contains(&passed))
+        };
+        let mut rounds: Vec<u32> = next.iter().filter(begins).map(|out| out.round).collect();
+        rounds.dedup();
+        let is_passed =
+            |round: u32, of: TargetId| pool.next_passed.contains(&PassedDf { round, target: of });
+        rounds.retain(|round| !is_passed(*round, target));
+        let gives = |round: u32| next.iter().any(|out| out.round == round && out.is_drained);
+        if !rounds.iter().any(|round| gives(*round)) {
+            return Ok(rounds);
+        }
+        // What is drained is taken away: somebody must get it.
+        let wanted = self.copies_wanted(pool.id).await?;
+        rounds.retain(|round| {
+            let is_roomy = |held: &&TargetDf| {
+                held.id != target
+                    && held.state == TargetState::Up
+                    && !next.iter().any(|out| out.target == held.id)
+                    && !is_passed(*round, held.id)
+            };
+            let ranks: BTreeSet<Rank> =
+                pool.targets.iter().filter(is_roomy).map(|held| held.rank).collect();
+            !gives(*round) || ranks.len() >= wanted
+        });
+        Ok(rounds)
     }
 
     /// Changes a pool's record while its newest map is the named one, and tells targets of a newer map that comes of it.

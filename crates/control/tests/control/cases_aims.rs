@@ -243,3 +243,78 @@ fn an_engine_is_not_emptied_where_copies_would_be_on_one() {
     }
     assert!(!of(&system.pool("more").map, AWAY).is_empty());
 }
+
+/// A target that is to stand in has no room: the next ones are tried, and it is told once. Who is full under an older map is told to
+/// look again. When targets are added those that had nobody are tried once more.
+#[test]
+fn who_has_no_room_is_passed_over_until_targets_are_added() {
+    let system = System::new(3);
+    system.pool("tank");
+    let away = of(&map(&system), AWAY);
+    block_on(system.service.engine_is_silent(AWAY, "gone", true, &*system.targets)).unwrap();
+    look(&system);
+    let after = Some(Duration::from_secs(60));
+    let later = Duration::from_secs(100);
+    block_on(system.service.stand_in(later, after, &*system.targets)).unwrap();
+    let moving = map(&system);
+    let next = moving.next.clone().expect("others come to stand in");
+    let full = of(&moving, Rank(2));
+    let tell = |target: TargetId, map_version: u32| {
+        let pool = system.pools()[0].id;
+        system.run(R::TargetFull { pool, target, map_version })
+    };
+    assert_eq!(tell(full[0], moving.version - 1).unwrap_err().code, Code::Stale);
+    tell(full[0], moving.version).unwrap();
+    let passed = map(&system);
+    assert_eq!(passed.version, moving.version + 1);
+    let of_it: Vec<(u32, TargetId)> =
+        passed.next_passed.iter().map(|of| (of.round, of.target)).collect();
+    assert_eq!(of_it, [(next[0].round, full[0])]);
+    assert_eq!((passed.passed.len(), &passed.next), (0, &Some(next.clone())));
+    // It is passed over already: nothing is new.
+    tell(full[0], passed.version).unwrap();
+    assert_eq!(map(&system).version, passed.version);
+    all_join(&system);
+    let done = map(&system);
+    assert_eq!((done.next, done.next_passed.len()), (None, 0));
+    assert_eq!(done.passed, passed.next_passed);
+    assert_eq!(done.outs, next);
+    // Who stands in already stays, whatever else moves: nothing does.
+    tell(full[0], done.version).unwrap();
+    assert_eq!(map(&system).version, done.version);
+    // An administrator has made room: all are tried, and the old answer holds until they have what they are to have.
+    for runs in [false, true] {
+        system.run(R::PoolRebuild { pool: label("tank"), runs }).unwrap();
+    }
+    block_on(system.service.stand_in(later, after, &*system.targets)).unwrap();
+    let again = map(&system);
+    assert_eq!((again.next.as_ref(), again.next_passed.len()), (Some(&next), 0));
+    assert_eq!(again.passed, passed.next_passed);
+    // It is full still.
+    tell(full[0], again.version).unwrap();
+    assert_eq!(map(&system).next_passed, passed.next_passed);
+    all_join(&system);
+    assert_eq!((map(&system).passed, map(&system).next), (passed.next_passed.clone(), None));
+    block_on(system.service.stand_in(later, after, &*system.targets)).unwrap();
+    assert_eq!(map(&system).next, None, "it is not tried for ever");
+    assert_eq!(outs(&system), away.iter().map(|id| (*id, false)).collect::<Vec<_>>());
+}
+
+/// What is drained is taken away afterwards: there must be somebody left who gets it.
+#[test]
+fn of_those_who_get_what_is_drained_one_is_not_passed_over() {
+    let system = System::new(3);
+    system.pool("tank");
+    aim(&system, TargetAim::Drain);
+    look(&system);
+    let pool = system.pools()[0].id;
+    let others: Vec<TargetId> =
+        map(&system).targets.iter().filter(|held| held.rank != AWAY).map(|held| held.id).collect();
+    for target in &others {
+        let map_version = map(&system).version;
+        system.run(R::TargetFull { pool, target: *target, map_version }).unwrap();
+    }
+    let passed = map(&system).next_passed;
+    assert!(!passed.is_empty() && passed.len() < others.len(), "{passed:?}");
+    assert!(map(&system).next.is_some(), "it waits for room");
+}

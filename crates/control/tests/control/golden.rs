@@ -4,8 +4,8 @@
 use crate::fake::System;
 use control::{
     AdmissionDf, BalanceDf, CacheDf, Catalog, ContDf, ContPropsDf, EngineDf, MemberDf, OidsDf,
-    OutDf, PlacementDf, PoolDf, RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf, StageDf,
-    SystemDf, TargetDf, TimesDf,
+    OutDf, PassedDf, PlacementDf, PoolDf, RollbackDf, RollbackStageDf, ScrubDf, SnapDf, SnapsDf,
+    StageDf, SystemDf, TargetDf, TimesDf,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -97,6 +97,9 @@ fn records_are_frozen() {
             outs: vec![OutDf { target: TargetId(1), round: 3, epoch: 0, is_drained: false }],
             is_rebuild_stopped: true,
             next: Some(vec![OutDf { target: TargetId(2), round: 5, epoch: 1, is_drained: true }]),
+            passed: vec![PassedDf { round: 3, target: TargetId(5) }],
+            next_passed: vec![PassedDf { round: 5, target: TargetId(6) }],
+            tries_spares_again: true,
             balanced: 2,
             next_balanced: 3,
             balance_wanted: 4,
@@ -109,7 +112,7 @@ fn records_are_frozen() {
             scrub: ScrubDf { revision: 3, rate: 4096, heal_share: 31 },
             cache: CacheDf { revision: 4, bytes_max: 8192, object_bytes_max: 2048 },
         },
-        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","placement":"score","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up","since":0,"reason":null,"left":0,"incarnation":5,"joined":4,"aim":"serve"},{"id":1,"rank":0,"state":"down","since":1,"reason":"lost","left":2,"incarnation":5,"joined":4,"aim":"serve"},{"id":2,"rank":0,"state":"downout","since":2,"reason":null,"left":4,"incarnation":5,"joined":4,"aim":"serve"},{"id":3,"rank":0,"state":"drain","since":3,"reason":null,"left":6,"incarnation":5,"joined":4,"aim":"serve"},{"id":4,"rank":0,"state":"new","since":4,"reason":null,"left":8,"incarnation":5,"joined":4,"aim":"serve"}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"outs":[{"target":1,"round":3,"epoch":0,"is_drained":false}],"is_rebuild_stopped":true,"next":[{"target":2,"round":5,"epoch":1,"is_drained":true}],"balanced":2,"next_balanced":3,"balance_wanted":4,"balance":{"is_auto":true,"threshold_percent":16,"interval_s":601,"drain_slow_after_s":602},"scrub":{"revision":3,"rate":4096,"heal_share":31},"cache":{"revision":4,"bytes_max":8192,"object_bytes_max":2048}}"#,
+        r#"{"version":1,"id":1,"uuid":"67e55044-10b1-426f-9247-bb680e5fe0c8","label":"tank","stage":"ready","durability":"relaxed","placement":"score","shard_scm_bytes":4096,"shard_nvme_bytes":8192,"cont_next":3,"map_version":7,"targets":[{"id":0,"rank":0,"state":"up","since":0,"reason":null,"left":0,"incarnation":5,"joined":4,"aim":"serve"},{"id":1,"rank":0,"state":"down","since":1,"reason":"lost","left":2,"incarnation":5,"joined":4,"aim":"serve"},{"id":2,"rank":0,"state":"downout","since":2,"reason":null,"left":4,"incarnation":5,"joined":4,"aim":"serve"},{"id":3,"rank":0,"state":"drain","since":3,"reason":null,"left":6,"incarnation":5,"joined":4,"aim":"serve"},{"id":4,"rank":0,"state":"new","since":4,"reason":null,"left":8,"incarnation":5,"joined":4,"aim":"serve"}],"placements":[{"epoch":0,"weights":[[0,65536]]}],"outs":[{"target":1,"round":3,"epoch":0,"is_drained":false}],"is_rebuild_stopped":true,"next":[{"target":2,"round":5,"epoch":1,"is_drained":true}],"passed":[{"round":3,"target":5}],"next_passed":[{"round":5,"target":6}],"tries_spares_again":true,"balanced":2,"next_balanced":3,"balance_wanted":4,"balance":{"is_auto":true,"threshold_percent":16,"interval_s":601,"drain_slow_after_s":602},"scrub":{"revision":3,"rate":4096,"heal_share":31},"cache":{"revision":4,"bytes_max":8192,"object_bytes_max":2048}}"#,
     );
     check(
         ContDf {

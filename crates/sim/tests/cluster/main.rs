@@ -9,6 +9,7 @@ mod coded;
 mod control_plane;
 mod failover;
 mod faults;
+mod full_spares;
 mod handles;
 mod introductions;
 mod late;

@@ -12,7 +12,7 @@ use wire::control::{
     TargetShare,
 };
 use wire::map::{
-    DownReason, EngineInfo, OutTarget, PlacementSet, PoolMap, TargetInfo, TargetState,
+    DownReason, EngineInfo, OutTarget, PassedSpare, PlacementSet, PoolMap, TargetInfo, TargetState,
 };
 
 fn uuid(nth: u8) -> Uuid {
@@ -60,6 +60,8 @@ pub fn map() -> PoolMap {
         next: Some(vec![OutTarget { target: TargetId(7), round: 5, epoch: 0, is_drained: true }]),
         balanced: 1,
         next_balanced: 2,
+        passed: vec![PassedSpare { round: 4, target: TargetId(4) }],
+        next_passed: vec![PassedSpare { round: 5, target: TargetId(4) }],
     }
 }
 
@@ -193,6 +195,8 @@ fn requests(visitor: &mut impl Visitor) {
     request("target_joined", joined);
     let caught_up = TargetCaughtUp { pool: PoolId(5), target: TargetId(3), map_version: 7 };
     request("target_caught_up", caught_up);
+    let full = TargetFull { pool: PoolId(5), target: TargetId(3), map_version: 7 };
+    request("target_full", full);
     let lacks = TargetLacks { pool: PoolId(5), target: TargetId(3), map_version: 7 };
     request("target_lacks", lacks);
     request("system_clear_exclude", SystemClearExclude { rank: Rank(2) });

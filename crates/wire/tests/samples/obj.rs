@@ -17,7 +17,7 @@ use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, HealShare, Scrub, ScrubRate, ScrubStat};
 use wire::store::{
-    AggregationStat, CatchUpStat, DeviceRole, DeviceStat, LogStat, StoreStat, StreamStat,
+    AggregationStat, CatchUpStat, DeviceRole, DeviceStat, GroupStat, LogStat, StoreStat, StreamStat,
 };
 use wire::versions::{ContStage, ContVersions};
 
@@ -241,7 +241,8 @@ fn orders(visitor: &mut impl Visitor) {
         Order::Decide { tx: TX, outcome: TxOutcome::Committed(epoch) },
         Order::Decision { tx: TX, epoch, participants: vec![UNIT, Unit::NIL], origin },
         Order::ForgetDecision { tx: TX },
-        Order::Install { cont: CONT, unit: UNIT, dkey: b"d" },
+        Order::Install { cont: CONT, unit: UNIT, dkey: b"d", before: 31 },
+        Order::InstallPart { cont: CONT, unit: UNIT, dkey: b"d", at: 32 },
         Order::InstallFacts { cont: CONT, unit: UNIT },
         Order::Answers { answers: origin.into_iter().collect() },
         Order::Fold { cont: CONT, unit: UNIT, dkey: b"d", akey: b"a", stripe: STRIPE, count: 300 },
@@ -605,7 +606,15 @@ fn store_stat() -> StoreStat {
             targets_left: 19,
             units_left: 20,
             keys_mended: 21,
+            units_done: 22,
+            try_ms: 23,
+            units_mended: 24,
+            bytes_mended: 25,
+            time_ms: 26,
+            is_full: true,
         }),
+        groups: GroupStat { one_left: 28, two_left: 29, more_left: 30, is_counted: true },
+        caught_up: Some(CatchUpStat { units_mended: 27, ..CatchUpStat::default() }),
         measures: Some(measures()),
         network: Some(network()),
     }
