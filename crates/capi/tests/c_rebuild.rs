@@ -2,9 +2,13 @@
 
 mod harness;
 
+use client::KvObj;
 use harness::{Language, System, check, compile};
-use types::{Durability, Result};
-use wire::control::{ControlRequest, Name, TargetAim};
+use std::collections::BTreeMap;
+use types::{ContProps, Durability, ObjType, Result};
+use uuid::Uuid;
+use wire::control::{ControlRequest, Name, OpenMode, TargetAim};
+use wire::obj::Cond;
 
 /// Gives an order to the control service.
 fn order(system: &mut System, request: ControlRequest) -> Result<()> {
@@ -24,6 +28,20 @@ fn states_are_those_of_daos() {
     let runs = |runs| ControlRequest::PoolRebuild { pool: pool(), runs };
     let client = system.engines().client(false).unwrap();
     let info = client.block_on(client.pool_query(&pool())).unwrap();
+    // Some of these are on the one that is drained: they are counted.
+    client.block_on(async {
+        let pool = client.pool_open(&pool(), OpenMode::ReadWrite).await.unwrap();
+        let props = ContProps::default();
+        pool.cont_create("things", Uuid::nil(), props, BTreeMap::new()).await.unwrap();
+        let name = Name::Label("things".into());
+        let cont = pool.cont_open(&name, OpenMode::ReadWrite).await.unwrap();
+        for number in 1..40 {
+            let class = "S1".parse().unwrap();
+            let oid = cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap();
+            let kv = KvObj { object: cont.object(oid) };
+            kv.put(None, Cond::NONE, b"key", &[7; 500]).await.unwrap();
+        }
+    });
     drop(client);
     let drained = vec![info.map.targets[1].id];
     let aim = |aim| ControlRequest::PoolAim { pool: pool(), targets: drained.clone(), aim };

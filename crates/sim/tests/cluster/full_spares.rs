@@ -105,7 +105,7 @@ fn is_over(outs: &[u32]) -> impl Fn(&PoolMap) -> bool + use<'_> {
 /// writing, and it has its room again.
 #[test]
 fn the_next_one_stands_in_where_one_is_full() {
-    for seed in seeds(3) {
+    for seed in seeds(2) {
         let spec = ClusterSpec { seed, engines: 5, targets: 1 };
         let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(3)).unwrap();
         cluster.block_on(async {
@@ -274,7 +274,7 @@ fn a_drain_without_room_waits_for_it() {
 /// left has all before those with one have, but for a few that are compared at the same time.
 #[test]
 fn what_has_one_copy_left_goes_first() {
-    for seed in seeds(2) {
+    for seed in seeds(1) {
         let spec = ClusterSpec { seed, engines: 5, targets: 1 };
         let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(3)).unwrap();
         cluster.block_on(async {
@@ -389,14 +389,14 @@ fn a_key_larger_than_a_message_is_made_anew_elsewhere() {
 /// who read and write go on, room permitting, and in the end all members have all, and nobody anything else.
 #[test]
 fn engines_come_and_go_while_spares_fill_up() {
-    for seed in seeds(4) {
+    for seed in seeds(2) {
         let spec = ClusterSpec { seed, engines: 5, targets: 1 };
         let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(2)).unwrap();
         cluster.block_on(async {
             let client = cluster.client("c");
             let cont = small_pool(&client, 4).await;
             let env = cluster.world().node("trouble");
-            let mut dice = |end: u64| env.random_u64() % end;
+            let dice = |end: u64| env.random_u64() % end;
             let class =
                 |number: u64| ["RP_2G1", "RP_3G1", "RP_2G1", "EC_2P1G1"][number as usize % 4];
             let arrays: Vec<ArrayObj> =
