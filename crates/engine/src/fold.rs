@@ -27,8 +27,6 @@ const FOLD_TIME_MAX: Duration = Duration::from_secs(20);
 /// Dkeys whose stripes are folded at the same time, and stripes of each: so many are in memory.
 const DKEYS_AT_ONCE: usize = 4;
 const STRIPES_AT_ONCE: usize = 4;
-/// Units looked at in one go.
-const LIST_COUNT: usize = 256;
 
 type Place = (ContId, Unit, Vec<u8>);
 
@@ -91,33 +89,19 @@ impl Target {
     }
 
     async fn note_folds(self: &Rc<Self>, ctx: &Rc<TargetPool>) -> Result<()> {
-        for cont in ctx.shard.conts() {
-            let mut after = None;
-            loop {
-                let (units, is_complete) = match ctx.shard.list_units(cont, after, LIST_COUNT).await
-                {
-                    // It is being destroyed.
-                    Err(error) if error.code == Code::NonExist => break,
-                    listed => listed?,
-                };
-                after = units.last().map(|(unit, _)| *unit);
-                for (unit, _) in units {
-                    if unit.is_cell() {
-                        self.audit_cells(ctx);
-                    }
-                    if unit.is_cell() || unit.object.cells().is_none() || !self.leads(ctx, unit) {
-                        continue;
-                    }
-                    for dkey in self.keys_here(ctx, cont, unit).await?.into_keys() {
-                        ctx.shard.note_fold_of(cont, unit, &dkey);
-                    }
-                }
-                if is_complete {
-                    break;
-                }
+        ctx.every_unit(async |cont, unit| {
+            if unit.is_cell() {
+                self.audit_cells(ctx);
             }
-        }
-        Ok(())
+            if unit.is_cell() || unit.object.cells().is_none() || !self.leads(ctx, unit) {
+                return Ok(());
+            }
+            for dkey in self.keys_here(ctx, cont, unit).await?.into_keys() {
+                ctx.shard.note_fold_of(cont, unit, &dkey);
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Folds what is led here; what is left could not be folded now.

@@ -11,8 +11,6 @@ use vos::OrphanChange;
 use wire::map::PoolMap;
 use wire::obj::TxOutcome;
 
-/// Units looked at in one go.
-const LIST_COUNT: usize = 256;
 /// Pause before another try.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -92,31 +90,18 @@ impl Target {
     async fn clear_once(self: &Rc<Self>, ctx: &Rc<TargetPool>, map: &PoolMap) -> Result<u64> {
         self.clear_notes(ctx, map)?;
         let mut count = 0;
-        for cont in ctx.shard.conts() {
-            let mut after = None;
-            loop {
-                let listed = match ctx.shard.list_units(cont, after, LIST_COUNT).await {
-                    // It is being destroyed.
-                    Err(error) if error.code == Code::NonExist => break,
-                    listed => listed?,
-                };
-                let (units, is_complete) = listed;
-                after = units.last().map(|(unit, _)| *unit);
-                for (unit, _) in units {
-                    let is_strange = match unit.is_cell() {
-                        true => self.is_strange_cell(map, unit),
-                        false => self.is_strange(map, unit),
-                    };
-                    if is_strange {
-                        self.clear_unit(ctx, map, cont, unit).await?;
-                        count += 1;
-                    }
-                }
-                if is_complete {
-                    break;
-                }
+        ctx.every_unit(async |cont, unit| {
+            let is_strange = match unit.is_cell() {
+                true => self.is_strange_cell(map, unit),
+                false => self.is_strange(map, unit),
+            };
+            if is_strange {
+                self.clear_unit(ctx, map, cont, unit).await?;
+                count += 1;
             }
-        }
+            Ok(())
+        })
+        .await?;
         Ok(count)
     }
 

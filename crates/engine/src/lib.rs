@@ -29,6 +29,7 @@ mod decay;
 mod doors;
 pub mod event_log;
 mod events;
+mod every_unit;
 mod figures;
 mod fold;
 mod follow;

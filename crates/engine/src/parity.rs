@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, Error, Result, Unit};
 
-/// Units or dkeys listed at once.
+/// Dkeys listed at once.
 const LIST_COUNT: usize = 256;
 
 /// What a comparison has come to.
@@ -39,27 +39,14 @@ impl Target {
         if !ctx.shard.holds_copies() {
             return Ok(compared);
         }
-        for cont in ctx.shard.conts() {
-            let mut after = None;
-            loop {
-                let (units, is_complete) = match ctx.shard.list_units(cont, after, LIST_COUNT).await
-                {
-                    // It is being destroyed.
-                    Err(error) if error.code == Code::NonExist => break,
-                    listed => listed?,
-                };
-                after = units.last().map(|(unit, _)| *unit);
-                for (unit, _) in units {
-                    let has_stripes = !unit.is_cell() && unit.object.cells().is_some();
-                    if has_stripes && self.leads(ctx, unit) {
-                        self.compare_unit(ctx, cont, unit, &pace, &mut compared).await?;
-                    }
-                }
-                if is_complete {
-                    break;
-                }
+        ctx.every_unit(async |cont, unit| {
+            let has_stripes = !unit.is_cell() && unit.object.cells().is_some();
+            match has_stripes && self.leads(ctx, unit) {
+                true => self.compare_unit(ctx, cont, unit, &pace, &mut compared).await,
+                false => Ok(()),
             }
-        }
+        })
+        .await?;
         Ok(compared)
     }
 
