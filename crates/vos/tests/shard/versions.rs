@@ -402,3 +402,45 @@ fn a_compaction_beside_changes_of_big_objects_makes_the_same_state() {
         world.clear();
     }
 }
+
+/// A file with several names has its inode under dkey 0. A snapshot that looked for data once all keys were gone, after dkey 0, began
+/// with dkey 0 itself, took it for the end of the chunks, and found no data.
+#[test]
+fn a_snapshot_goes_on_after_the_lowest_key() {
+    let world = SimWorld::new(1);
+    let env = world.node("a");
+    world.block_on(async {
+        let mut bed = Bed::new(&env, Durability::Wal).await;
+        let unit = unit(ObjType::ArrayByte, 2);
+        let keys = [0u64, 1, 3].map(u64::to_le_bytes);
+        for (dkey, bulk) in keys.iter().zip([&b""[..], b"abcd", b"efgh"]) {
+            let (akey, value) = match bulk.len() as u64 {
+                0 => (&b"inode"[..], UpdateValue::Inline(b"of all names")),
+                count => {
+                    let recxs = vec![Recx { index: 0, count }];
+                    (&b""[..], UpdateValue::Array { record_bytes: 1, recxs })
+                }
+            };
+            let iods = vec![UpdateIod { akey, cond: Cond::NONE, value }];
+            let op = Op::Update { unit, dkey, cond: Cond::NONE, iods };
+            bed.epoch += 1;
+            write(&bed.shard, bed.epoch, &[op], bulk, None).await.unwrap();
+        }
+        let at = bed.epoch;
+        bed.snapshots.insert(at, Model::default());
+        bed.order(false, ContStage::Open).await;
+        let dkeys = keys.iter().map(|key| serde_bytes::Bytes::new(key)).collect();
+        bed.epoch += 1;
+        let gone = [Op::PunchDkeys { unit, cond: Cond::NONE, dkeys }];
+        write(&bed.shard, bed.epoch, &gone, b"", None).await.unwrap();
+        let (chunk_records, within) = (4, Recx { index: 0, count: 16 });
+        let look = [Op::ListRuns { unit, chunk_records, within, count_max: 9 }];
+        bed.shard.ready_at(CONT, Epoch(at), &[], &look).await.unwrap();
+        let view = bed.shard.view_at(CONT, Epoch(at)).unwrap();
+        let runs = view.runs(unit, chunk_records, within, 9).unwrap().0;
+        assert_eq!(runs, [0, 8].map(|index| Recx { index, count: 4 }));
+        drop(view);
+        bed.shard.close().await.unwrap();
+    });
+    world.clear();
+}
