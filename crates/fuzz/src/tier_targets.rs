@@ -28,6 +28,7 @@ pub fn all() -> Vec<Target> {
             vec![[&s2_chunks::chunk_head(b"some bytes").0[..], b"some bytes"].concat()]
         }),
         target("tier-ask", ask, || vec![ask_seed()]),
+        target("tier-sync-ask", sync_ask, || vec![sync_seed()]),
         target("tier-stub", stub, || vec![Stub::of(b"chunk").encode().to_vec()]),
         target("tier-part", tier_part, part_seeds),
         target("tier-manifest", manifest, || vec![manifest_seed()]),
@@ -96,6 +97,19 @@ fn notice(bytes: &[u8]) {
     }
     if let Some(slow) = Slowdown::decode(bytes) {
         assert_eq!(slow.encode(), bytes);
+    }
+}
+
+fn sync_seed() -> Vec<u8> {
+    let (dir, oid) = (Oid { hi: 1, lo: 2 }, Oid { hi: 3, lo: 4 });
+    let ask = agent::SyncAsk { pool: [1; 16], cont: [2; 16], dir, name: b"a".to_vec(), oid };
+    agent::encode_sync(&ask)[8..].to_vec()
+}
+
+fn sync_ask(bytes: &[u8]) {
+    if let Ok(ask) = agent::decode_sync(bytes) {
+        let again = agent::decode_sync(&agent::encode_sync(&ask)[8..]);
+        assert_eq!(again.expect("our own bytes"), ask);
     }
 }
 

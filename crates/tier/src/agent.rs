@@ -1,10 +1,10 @@
-//! An agent: reads tiers for programs of this machine that cannot, such as those with the preloaded or the C library.
+//! An agent: reaches tiers for programs of this machine that cannot, such as those with the preloaded or the C library.
 //!
 //! Invariants: a caller that says nothing, or nonsense, costs its own connection and one of [`CALLERS_MAX`] places for a
-//! bounded time. The agent writes to no tier and to no pool.
+//! bounded time. The agent has a tier take a file of the pool for who may write that file; else it writes nothing.
 
 use dfs::tier::TierSource;
-use dfs::tier::agent::{answer, receive};
+use dfs::tier::agent::{Ask, SyncAsk, answer, receive};
 use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,6 +14,16 @@ use types::{Code, Error, Result};
 
 /// Callers served at once: each may hold a part in memory.
 const CALLERS_MAX: usize = 32;
+
+/// Who asks, as the kernel knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Has the tier take a file, if the caller may write it. Runs on a thread of its own, so it may wait.
+pub type Syncs = Arc<dyn Fn(&SyncAsk, Caller) -> Result<()> + Send + Sync>;
 
 /// An agent's socket.
 pub struct Agent {
@@ -63,7 +73,7 @@ impl Agent {
     }
 
     /// Serves callers for ever.
-    pub fn serve(&self, source: &Arc<dyn TierSource>) -> Result<()> {
+    pub fn serve(&self, source: &Arc<dyn TierSource>, syncs: &Syncs) -> Result<()> {
         let places = Arc::<Places>::default();
         loop {
             let place = Place::take(&places);
@@ -72,10 +82,10 @@ impl Agent {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Error::io("accepting callers of tiers", error)),
             };
-            let source = source.clone();
+            let (source, syncs) = (source.clone(), syncs.clone());
             let started = std::thread::Builder::new().name("azk-tier".into()).spawn(move || {
                 let _place = place;
-                if let Err(error) = serve_one(stream, &*source) {
+                if let Err(error) = serve_one(stream, &*source, &syncs) {
                     tracing::debug!("a caller of tiers: {error}");
                 }
             });
@@ -92,9 +102,15 @@ impl Drop for Agent {
     }
 }
 
-fn serve_one(mut stream: UnixStream, source: &dyn TierSource) -> Result<()> {
+fn serve_one(mut stream: UnixStream, source: &dyn TierSource, syncs: &Syncs) -> Result<()> {
     let outcome = match receive(&mut stream) {
-        Ok(ask) => {
+        Ok(Ask::Sync(ask)) => {
+            let peer = rustix::net::sockopt::socket_peercred(&stream)
+                .map_err(|error| Error::io("asking who calls", error.into()))?;
+            let caller = Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw() };
+            syncs(&ask, caller).map(|()| Vec::new())
+        }
+        Ok(Ask::Read(ask)) => {
             let tier = ask.record.tier.clone();
             let read = futures_executor::block_on(source.read(ask));
             read.map_err(|error| error.context(format!("tier '{tier}'")))
@@ -194,7 +210,8 @@ mod tests {
         assert!(nobody.to_string().contains("azekura tier agent"), "{nobody}");
         let agent = Agent::bind(&path, 0o600).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        std::thread::spawn(move || agent.serve(&(Arc::new(Told) as Arc<dyn TierSource>)));
+        let syncs: Syncs = Arc::new(|_, _| Err(Error::new(Code::Access, "not yours")));
+        std::thread::spawn(move || agent.serve(&(Arc::new(Told) as Arc<dyn TierSource>), &syncs));
         let callers: Vec<_> = (0..100)
             .map(|number| {
                 let part = number % 2;

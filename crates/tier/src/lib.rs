@@ -33,7 +33,7 @@ mod store;
 mod sync;
 mod tree;
 
-pub use agent::Agent;
+pub use agent::{Agent, Caller, Syncs};
 pub use copy::{get_parts, put_parts};
 pub use credentials::Credentials;
 pub use definition::{

@@ -1,4 +1,4 @@
-//! `azekura tier agent`: reads tiers for others, and moves files as policies say.
+//! `azekura tier agent`: reaches tiers for others, and moves files as policies say.
 
 use super::figures::Figures;
 use super::{attached, of_cont};
@@ -9,14 +9,16 @@ use crate::session::{Session, absolute};
 use crate::url::Url;
 use clap::Args;
 use coordinate::rules::settings::parse_duration;
+use dfs::tier::agent::SyncAsk;
 use dfs::tier::{TierNotice, TierSource};
+use dfs::{Credentials, Dfs, MountFlags};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tier::{Agent, Moved, Mover, keep_moving};
+use tier::{Agent, Caller, Moved, Mover, Syncs, keep_moving};
 use types::{Code, Error, Result, size};
 use uuid::Uuid;
 use wire::control::{ControlReply, ControlRequest, Name, OpenMode, Subject};
@@ -78,9 +80,11 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
     session.out.done(&format!("Tiers are read at {}.", socket.display()))?;
     let serving = agent.clone();
     let source: Arc<dyn TierSource> = Arc::new(super::source(session));
+    let syncing = session.clone();
+    let syncs: Syncs = Arc::new(move |ask, caller| sync_for(&syncing, ask, caller));
     let server = std::thread::Builder::new()
         .name("azk-agent".into())
-        .spawn(move || serving.serve(&source))
+        .spawn(move || serving.serve(&source, &syncs))
         .map_err(|error| Error::io("starting a thread", error))?;
     let figures = Figures::default();
     let door = args.metrics.map(|address| figures.serve(address)).transpose()?;
@@ -103,6 +107,21 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
     agent.hide();
     drop(door);
     Ok(())
+}
+
+/// Has the tier take a file for a caller, with the rights of that caller: who may not write the file may not have it synced.
+fn sync_for(session: &Session, ask: &SyncAsk, caller: Caller) -> Result<()> {
+    let (pool, cont) = (Uuid::from_bytes(ask.pool), Uuid::from_bytes(ask.cont));
+    let (pool, cont) = (Name::Uuid(pool), Name::Uuid(cont));
+    let (tier, _, store) = of_cont(session, &pool, &cont)?;
+    let cont = session.open_cont(&pool, &cont, OpenMode::ReadWrite)?;
+    let who = Credentials { uid: caller.uid, gid: caller.gid, groups: Vec::new(), umask: 0 };
+    let client = cont.client().clone();
+    client.block_on(async {
+        let fs = Dfs::mount(&cont, MountFlags::NONE, who).await?;
+        let file = ask.file(&fs).await?;
+        tier::sync_file(&fs, &file, &store, &tier, &|_| {}).await.map(|_| ())
+    })
 }
 
 /// A container by the UUIDs of its pool and itself.

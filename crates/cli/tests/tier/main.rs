@@ -457,6 +457,14 @@ fn programs_that_know_no_stores_read_through_an_agent() {
     let mut changed = data.clone();
     changed[9_000_000..9_000_007].copy_from_slice(b"changed");
     assert!(cat(&system, "a") == changed);
+    // fsync that waits for the tier, which was refused in such programs; and for who may write the file only.
+    system.ok(&["fs", "tier", "policy", "set", HOME, "--sync", "posix"]);
+    let script = "import os,sys; f=os.open(sys.argv[1],os.O_RDWR); os.pwrite(f,b'Changed',9000000); os.fsync(f)";
+    let synced = preloaded("python3", &["-c", script, "/azekura-tier-test/a"]);
+    assert!(synced.status.success(), "{}", all_text(&synced));
+    // All is in the copy, and what nobody touched still there only.
+    assert_eq!(state(&system, "a"), "cloud");
+    assert_eq!(cat(&system, "a")[9_000_000..9_000_007], *b"Changed");
     // Another one at the same place is told so; one that is asked to end takes its socket along.
     system.fails(7, &["another agent"], &["tier", "agent", "--socket", socket.to_str().unwrap()]);
     let ended = Command::new("kill").arg(agent.0.id().to_string()).status().unwrap();

@@ -1,29 +1,33 @@
-//! The way to an agent: a program on this machine that reads tiers for programs that cannot.
+//! The way to an agent: a program on this machine that reaches tiers for programs that cannot.
 //!
 //! Libraries that are loaded into others know no object stores. They ask over a Unix socket, one connection for each
-//! range:
+//! range, or for each file that the tier is to take:
 //!
 //! | | bytes | field |
 //! |---|---|---|
-//! | ask | 4 | magic `AZA1` |
+//! | ask | 4 | magic: `AZA1` to read, `AZS1` to sync |
 //! | | 4 | length of what follows |
-//! | | n | container, range and record of the file, as the wire format has them |
+//! | | n | to read: container, range and record of the file, as the wire format has them; to sync: UUIDs of pool and container, the file's directory, name and object |
 //! | answer | 1 | 0: data follow; 1: an error |
 //! | | 4 | length of what follows |
-//! | | n | the bytes, or the error in the wire format |
+//! | | n | the bytes (none of a sync, which is done then), or the error in the wire format |
 //!
 //! Numbers have their least significant byte first. An agent reads nothing but what the record of a file names, and proves that it
-//! is that by the record's checksum; a caller compares each chunk with its stub's as always.
+//! is that by the record's checksum; a caller compares each chunk with its stub's as always. It has a tier take what a file has in the pool, and only for
+//! who may write the file.
 
 use super::{TierAsk, TierRecord, TierSource};
+use crate::flags::OpenFlags;
+use crate::fs::Dfs;
+use crate::node::{Location, Obj};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, LocalBoxFuture};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use types::{Code, ContId, Error, Result};
+use types::{Code, ContId, Error, Key, Oid, Result};
 use wire::obj::Recx;
 
 /// The variable that names an agent's socket.
@@ -32,6 +36,7 @@ pub const SOCKET_VARIABLE: &str = "AZEKURA_TIER_AGENT";
 pub const SOCKET_DEFAULT: &str = "/run/azekura/tier.sock";
 
 const MAGIC: &[u8; 4] = b"AZA1";
+const SYNC_MAGIC: &[u8; 4] = b"AZS1";
 /// Most of an ask: the record of a file with as many groups as there can be.
 const ASK_BYTES_MAX: u32 = 1 << 20;
 /// Most of an answer: the largest part.
@@ -43,6 +48,43 @@ const AGENT_PAUSE_MAX: Duration = Duration::from_secs(600);
 
 const DATA_FOLLOWS: u8 = 0;
 const ERROR_FOLLOWS: u8 = 1;
+
+/// What a caller wants.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// Bytes of a file's copy.
+    Read(TierAsk),
+    /// That the tier takes what it does not have of a file.
+    Sync(SyncAsk),
+}
+
+/// A file that a tier is to take.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SyncAsk {
+    /// UUID of the pool.
+    pub pool: [u8; 16],
+    /// UUID of the container.
+    pub cont: [u8; 16],
+    /// The directory that the file has its name in.
+    pub dir: Oid,
+    pub name: Vec<u8>,
+    pub oid: Oid,
+}
+
+impl SyncAsk {
+    /// The file, in a mount of its container.
+    ///
+    /// Errors: `NonExist` when it has lost that name meanwhile.
+    pub async fn file(&self, fs: &Dfs) -> Result<Obj> {
+        types::limits::check_name(&self.name)?;
+        let found = fs.shared.fetch_entry(self.dir, &self.name, false).await?;
+        let found = found.filter(|found| found.inode.oid == self.oid).ok_or_else(|| {
+            Error::new(Code::NonExist, "the file was renamed or removed while it was to be synced")
+        })?;
+        let location = Location { parent: self.dir, name: Key::new(&self.name) };
+        Ok(Obj::new(fs.shared.node(location, found.inode), OpenFlags::READ_WRITE))
+    }
+}
 
 /// Reads copies by asking an agent.
 pub struct AgentSource {
@@ -64,12 +106,53 @@ impl AgentSource {
 
 impl TierSource for AgentSource {
     fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>> {
+        let alone = format!(
+            "the data are in tier '{}', which this program cannot reach; run 'azekura tier agent', or bring the data back with \
+             'azekura fs tier fetch'",
+            ask.record.tier
+        );
+        self.asked(encode_ask(&ask), alone, Some(AGENT_PAUSE_MAX))
+    }
+
+    fn sync<'a>(
+        &'a self,
+        fs: &'a Dfs,
+        file: &'a Obj,
+        tier: &'a str,
+    ) -> LocalBoxFuture<'a, Result<()>> {
+        let cont = fs.container();
+        let ask = SyncAsk {
+            pool: cont.pool().info().uuid.into_bytes(),
+            cont: cont.info().uuid.into_bytes(),
+            dir: file.parent_oid(),
+            name: file.name().to_vec(),
+            oid: file.oid(),
+        };
+        let alone = format!(
+            "the directory's sync policy is posix, and this program cannot reach tier '{tier}'; run 'azekura tier agent', or use a \
+             mount or 'azekura fs tier sync'"
+        );
+        // A file may be large: as long as the agent is there.
+        let asked = self.asked(Ok(encode_sync(&ask)), alone, None);
+        async move { asked.await.map(|_| ()) }.boxed_local()
+    }
+}
+
+impl AgentSource {
+    /// Sends a message and waits for the answer; `alone` is said when there is no agent.
+    fn asked(
+        &self,
+        message: Result<Vec<u8>>,
+        alone: String,
+        pause_max: Option<Duration>,
+    ) -> BoxFuture<'static, Result<Vec<u8>>> {
         let socket = self.socket.clone();
         let (sender, answered) = oneshot::channel();
         // On a thread of its own: whoever asks must not block, and a part takes long anyway.
         let started = std::thread::Builder::new().name("azk-tier".into()).spawn(move || {
+            let outcome = message.and_then(|message| ask_at(&socket, &message, &alone, pause_max));
             // Whoever asked may have gone.
-            let _ = sender.send(read_from(&socket, &ask));
+            let _ = sender.send(outcome);
         });
         async move {
             started.map_err(|error| Error::io("starting a thread", error))?;
@@ -80,23 +163,21 @@ impl TierSource for AgentSource {
     }
 }
 
-fn read_from(socket: &Path, ask: &TierAsk) -> Result<Vec<u8>> {
+fn ask_at(
+    socket: &Path,
+    message: &[u8],
+    alone: &str,
+    pause_max: Option<Duration>,
+) -> Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket).map_err(|error| {
-        Error::new(
-            Code::Unreach,
-            format!(
-                "the data are in tier '{}', which this program cannot reach, and there is no agent at {} ({error}); run \
-                 'azekura tier agent', or bring the data back with 'azekura fs tier fetch'",
-                ask.record.tier,
-                socket.display()
-            ),
-        )
+        let text = format!("{alone} (there is no agent at {}: {error})", socket.display());
+        Error::new(Code::Unreach, text)
     })?;
     let failed =
         |error| Error::io(format!("asking the tier's agent at {}", socket.display()), error);
-    stream.set_read_timeout(Some(AGENT_PAUSE_MAX)).map_err(failed)?;
+    stream.set_read_timeout(pause_max).map_err(failed)?;
     stream.set_write_timeout(Some(CALLER_PAUSE_MAX)).map_err(failed)?;
-    stream.write_all(&encode_ask(ask)?).map_err(failed)?;
+    stream.write_all(message).map_err(failed)?;
     let mut head = [0; 5];
     stream.read_exact(&mut head).map_err(failed)?;
     let [tag, length @ ..] = head;
@@ -129,11 +210,28 @@ fn read_body(stream: &mut impl Read, length: u32, most: u32) -> Result<Vec<u8>> 
 ///
 /// Errors: `Inval` for a record that no file can have.
 pub fn encode_ask(ask: &TierAsk) -> Result<Vec<u8>> {
-    let body = wire::encode(&(ask.cont, ask.range, ask.record.encode()?));
-    let mut message = MAGIC.to_vec();
+    Ok(message(MAGIC, &wire::encode(&(ask.cont, ask.range, ask.record.encode()?))))
+}
+
+fn message(magic: &[u8; 4], body: &[u8]) -> Vec<u8> {
+    let mut message = magic.to_vec();
     message.extend_from_slice(&(body.len() as u32).to_le_bytes());
-    message.extend_from_slice(&body);
-    Ok(message)
+    message.extend_from_slice(body);
+    message
+}
+
+/// The bytes of an ask to sync.
+pub fn encode_sync(ask: &SyncAsk) -> Vec<u8> {
+    message(SYNC_MAGIC, &wire::encode(&(ask.pool, ask.cont, ask.dir, &ask.name, ask.oid)))
+}
+
+/// What an ask to sync says, without magic and length.
+///
+/// Errors: `Proto` for what is none.
+pub fn decode_sync(body: &[u8]) -> Result<SyncAsk> {
+    let (pool, cont, dir, name, oid) =
+        wire::decode::<([u8; 16], [u8; 16], Oid, Vec<u8>, Oid)>(body)?;
+    Ok(SyncAsk { pool, cont, dir, name, oid })
 }
 
 /// What an ask says, without magic and length.
@@ -149,17 +247,21 @@ pub fn decode_ask(body: &[u8]) -> Result<TierAsk> {
 }
 
 /// Reads an ask from a caller.
-pub fn receive(stream: &mut UnixStream) -> Result<TierAsk> {
+pub fn receive(stream: &mut UnixStream) -> Result<Ask> {
     let failed = |error| Error::io("reading what a caller asks", error);
     stream.set_read_timeout(Some(CALLER_PAUSE_MAX)).map_err(failed)?;
     stream.set_write_timeout(Some(CALLER_PAUSE_MAX)).map_err(failed)?;
     let mut head = [0; 8];
     stream.read_exact(&mut head).map_err(failed)?;
     let [magic @ .., a, b, c, d] = head;
-    if magic != *MAGIC {
+    if magic != *MAGIC && magic != *SYNC_MAGIC {
         return Err(Error::new(Code::Proto, "no ask of a tier"));
     }
-    decode_ask(&read_body(stream, u32::from_le_bytes([a, b, c, d]), ASK_BYTES_MAX)?)
+    let body = read_body(stream, u32::from_le_bytes([a, b, c, d]), ASK_BYTES_MAX)?;
+    match magic == *MAGIC {
+        true => decode_ask(&body).map(Ask::Read),
+        false => decode_sync(&body).map(Ask::Sync),
+    }
 }
 
 /// Answers a caller.
