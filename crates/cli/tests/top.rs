@@ -4,7 +4,9 @@ mod harness;
 
 use harness::System;
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -89,4 +91,66 @@ fn targets_at_work_are_seen() {
     let text = system.ok(&["top", "--once", "--view", "jobs", "--interval", "1"]);
     assert!(text.contains("P99 WAIT") && text.contains("nightly"), "{text}");
     system.fails(6, &["127.0.0.1:1"], &["top", "127.0.0.1:1"]);
+    keys_sort_filter_and_quit(&system);
+}
+
+/// A terminal of its own: what programs see, and what a person has.
+fn terminal() -> (fs::File, fs::File) {
+    let (mut person, mut program) = (0, 0);
+    let (none, size) = (
+        std::ptr::null_mut(),
+        libc::winsize { ws_row: 20, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 },
+    );
+    // SAFETY: two descriptors are written; name and settings are not given, and `size` is a window's size.
+    let failed = unsafe { libc::openpty(&mut person, &mut program, none, std::ptr::null(), &size) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both were just opened, and nobody else has them.
+    unsafe { (fs::File::from_raw_fd(person), fs::File::from_raw_fd(program)) }
+}
+
+fn settings(terminal: &fs::File) -> (libc::tcflag_t, libc::tcflag_t) {
+    // SAFETY: all zeros is a value of this type of plain numbers.
+    let mut found: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes one `termios`, and `found` is one.
+    assert_eq!(unsafe { libc::tcgetattr(terminal.as_raw_fd(), &mut found) }, 0);
+    (found.c_lflag, found.c_iflag)
+}
+
+/// Somebody sits at a terminal: keys act at once, and the terminal is afterwards as it was.
+fn keys_sort_filter_and_quit(system: &System) {
+    let (mut person, program) = terminal();
+    let before = settings(&program);
+    let mut top = system.command(&["top", "--view", "jobs", "--interval", "3600"]);
+    let end = || program.try_clone().unwrap();
+    let mut child = top.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    let mut shown = String::new();
+    // What is shown until this text is, from here on.
+    let mut until = |person: &mut fs::File, text: &str| {
+        while !shown.contains(text) {
+            let mut bytes = [0; 4096];
+            let count = person.read(&mut bytes).unwrap();
+            assert!(count > 0, "it ended: {shown}");
+            shown += &String::from_utf8_lossy(&bytes[..count]);
+        }
+        shown.clear();
+    };
+    // Before the first interval is over there is nothing to show, but what is pressed counts.
+    while settings(&program) == before {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for (keys, text) in [
+        ("s", "jobs by ops"),
+        ("/", "only rows with:"),
+        ("nig", "nig_"),
+        ("\r", "with 'nig'"),
+        ("v", "targets by ops"),
+        ("vvv", "clients by ops"),
+    ] {
+        person.write_all(keys.as_bytes()).unwrap();
+        until(&mut person, text);
+    }
+    person.write_all(b"q").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(settings(&program), before);
 }

@@ -4,6 +4,7 @@
 //! over their own protocol.
 
 mod figures;
+mod keys;
 mod screen;
 mod views;
 
@@ -14,6 +15,7 @@ use crate::system::dir::SystemDir;
 use client::Client;
 use engine::EngineConfig;
 use figures::Figures;
+use keys::{Choice, Keyboard, Step};
 use screen::Screen;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -27,7 +29,7 @@ const ASK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Show what targets, engines, pools, clients or jobs do: operations, data, queues, latency
 ///
-/// On a terminal again and again until interrupted; else, with --once and with --json one time, of one interval. Targets, engines
+/// On a terminal again and again until `q` is pressed (`s` sorts otherwise, `v` shows others, `/` filters); else, with --once and with --json one time, of one interval. Targets, engines
 /// and pools: engines tell their figures where `listen` under `[metrics]` of their configuration says. Clients and jobs: the
 /// system is asked, as by other commands; clients are for administrators.
 #[derive(clap::Args, Debug)]
@@ -82,13 +84,13 @@ struct Look {
 
 /// Runs the command.
 pub fn run(session: &Session, args: &TopArgs) -> Outcome {
-    let source = match args.view {
-        View::Targets | View::Engines | View::Pools => Source::Figures(addresses(session, args)?),
-        View::Clients | View::Jobs => Source::System(session.connect()?),
-    };
+    let mut chosen = Choice::new(args.view, args.sort, args.filter.as_deref());
+    let mut source = source(session, args, chosen.view)?;
     let repeats = !args.once && !session.out.json && io::stdout().is_terminal();
     let mut screen = repeats.then(Screen::default);
-    let mut before = look(session, &source, args.view)?;
+    // Opened after all that may ask for a password.
+    let keyboard = repeats.then(Keyboard::open).flatten();
+    let mut before = look(session, &source, chosen.view)?;
     // When nobody tells anything there is nothing to wait for.
     if let Seen::Figures(all) = &before.seen
         && all.iter().all(Result::is_err)
@@ -96,23 +98,79 @@ pub fn run(session: &Session, args: &TopArgs) -> Outcome {
     {
         return Err(error.clone().into());
     }
+    let interval = Duration::from_secs(args.interval);
+    // The two looks that are compared now, once there are two.
+    let mut latest: Option<Look> = None;
+    let mut next_at = Instant::now() + interval;
     loop {
-        thread::sleep(Duration::from_secs(args.interval));
-        let now = look(session, &source, args.view)?;
-        let mut report = compare(&source, &before, &now);
-        report.arrange(args.view, args.sort, args.filter.as_deref());
-        match &mut screen {
-            Some(screen) => {
-                let mut text = Vec::new();
-                let shown = views::show(&mut text, &report, args.view);
-                shown.and_then(|()| screen.show(&text)).map_err(crate::output::write_failure)?;
-            }
+        let left = next_at.saturating_duration_since(Instant::now());
+        let step = match &keyboard {
+            Some(keyboard) => match keyboard.wait(left).map_err(no_keys)? {
+                keys if keys.is_empty() => Step::Nothing,
+                keys => chosen.take(&keys),
+            },
             None => {
-                return session.out.show(&report, |out| views::show(out, &report, args.view));
+                thread::sleep(left);
+                Step::Nothing
             }
+        };
+        match step {
+            Step::Quit => return Ok(()),
+            Step::Look => {
+                // What cannot be seen from here is passed over.
+                let first = loop {
+                    let seen = self::source(session, args, chosen.view)
+                        .and_then(|found| Ok((look(session, &found, chosen.view)?, found)));
+                    match seen {
+                        Ok(seen) => break seen,
+                        Err(_) if chosen.view != args.view => drop(chosen.take(b"v")),
+                        Err(error) => return Err(error.into()),
+                    }
+                };
+                (before, source) = first;
+                latest = None;
+                next_at = Instant::now() + interval;
+                if let Some(screen) = &mut screen {
+                    screen.show(chosen.line().as_bytes()).map_err(crate::output::write_failure)?;
+                }
+                continue;
+            }
+            Step::Nothing if Instant::now() < next_at => continue,
+            Step::Nothing => {
+                let now = look(session, &source, chosen.view)?;
+                before = latest.replace(now).unwrap_or(before);
+                next_at = Instant::now() + interval;
+            }
+            Step::Arrange => {}
         }
-        before = now;
+        let mut text = Vec::new();
+        if keyboard.is_some() {
+            text.extend_from_slice(format!("{}\n", chosen.line()).as_bytes());
+        }
+        if let Some(now) = &latest {
+            let mut report = compare(&source, &before, now);
+            let filter = Some(chosen.filter.as_str()).filter(|text| !text.is_empty());
+            report.arrange(chosen.view, chosen.order, filter);
+            if screen.is_none() {
+                return session.out.show(&report, |out| views::show(out, &report, chosen.view));
+            }
+            views::show(&mut text, &report, chosen.view).map_err(crate::output::write_failure)?;
+        }
+        if let Some(screen) = &mut screen {
+            screen.show(&text).map_err(crate::output::write_failure)?;
+        }
     }
+}
+
+fn no_keys(error: io::Error) -> Error {
+    Error::io("reading the keyboard", error)
+}
+
+fn source(session: &Session, args: &TopArgs, view: View) -> Result<Source> {
+    Ok(match view {
+        View::Targets | View::Engines | View::Pools => Source::Figures(addresses(session, args)?),
+        View::Clients | View::Jobs => Source::System(session.connect()?),
+    })
 }
 
 fn addresses(session: &Session, args: &TopArgs) -> Result<Vec<String>> {

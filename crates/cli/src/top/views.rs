@@ -19,6 +19,18 @@ pub enum View {
     Jobs,
 }
 
+impl View {
+    /// In the order in which a key goes through them.
+    pub const ALL: [View; 5] =
+        [View::Targets, View::Engines, View::Pools, View::Clients, View::Jobs];
+}
+
+impl Order {
+    /// In the order in which a key goes through them.
+    pub const ALL: [Order; 6] =
+        [Order::Name, Order::Ops, Order::Bytes, Order::Queue, Order::Latency, Order::Wait];
+}
+
 /// What comes first: names in their order, else the greatest.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
