@@ -2,11 +2,17 @@
 
 mod harness;
 
+use client::{Client, ConnectOptions, Container, KvObj, SystemAddress};
 use harness::System;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use types::ObjType;
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode};
+use wire::obj::Cond;
 
 /// Waits until engine 1 has this state; what the system says of it then.
 fn until(system: &System, state: &str) -> Value {
@@ -99,4 +105,97 @@ fn an_engine_that_is_killed_is_down_until_it_is_back() {
     let last = kept.last().unwrap();
     assert_eq!(last["code"], "engine-stopping", "{last}");
     assert!(kept.iter().any(|event| event["code"] == "engine-down"), "{kept:?}");
+}
+
+fn client_of(system: &System) -> Client {
+    let mut options = ConnectOptions::new(SystemAddress::from_dir(&system.dir()).unwrap());
+    options.timeout = Duration::from_secs(120);
+    Client::connect(options).unwrap()
+}
+
+async fn open(client: &Client) -> Container {
+    let name = |text: &str| Name::Label(text.into());
+    let pool = client.pool_open(&name("tank"), OpenMode::ReadWrite).await.unwrap();
+    pool.cont_open(&name("home"), OpenMode::ReadWrite).await.unwrap()
+}
+
+/// Three processes and sixteen clients that write to all targets: each has each new map by the answer to what it does anyway. How
+/// long that takes is printed, from the order to exclude an engine, or to take it back, to the last client.
+#[test]
+fn all_clients_that_work_have_each_new_map() {
+    const CLIENTS: usize = 16;
+    const CHANGES: usize = 8;
+    let system = System::up(3, 1);
+    system.ok(&["pool", "create", "tank", "--size", "384MiB", "--durability", "memory"]);
+    system.ok(&["cont", "create", "tank", "home"]);
+    // The version of the map that each client has, and since when.
+    let known: Vec<_> = (0..CLIENTS).map(|_| Mutex::new((0, Instant::now()))).collect();
+    let is_over = AtomicBool::new(false);
+    let longest = thread::scope(|scope| {
+        for (at, known) in known.iter().enumerate() {
+            let (system, is_over) = (&system, &is_over);
+            scope.spawn(move || {
+                let client = client_of(system);
+                client.block_on(async {
+                    let cont = open(&client).await;
+                    for number in 0.. {
+                        if is_over.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        let class = "S1".parse().unwrap();
+                        let number = number % 64;
+                        let oid =
+                            cont.generate_oid(ObjType::KvHashed, class, at as u32, number).unwrap();
+                        let kv = KvObj { object: cont.object(oid) };
+                        kv.put(None, Cond::NONE, b"k", b"v").await.unwrap();
+                        let version = cont.pool().map().version;
+                        let mut known = known.lock().unwrap();
+                        if version > known.0 {
+                            *known = (version, Instant::now());
+                        }
+                        drop(known);
+                        client.env().sleep(Duration::from_millis(10)).await;
+                    }
+                });
+            });
+        }
+        let client = client_of(&system);
+        let all_have = |version: u32| loop {
+            let states: Vec<_> = known.iter().map(|known| *known.lock().unwrap()).collect();
+            if states.iter().all(|(known, _)| *known >= version) {
+                return states.into_iter().map(|(_, at)| at).max().unwrap();
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let newest = || {
+            let asked = client.control(&ControlRequest::PoolQuery(Name::Label("tank".into())));
+            match client.block_on(asked).unwrap() {
+                ControlReply::Pool(pool) => pool.map.version,
+                other => panic!("{other:?}"),
+            }
+        };
+        all_have(newest());
+        let mut longest = Duration::ZERO;
+        for at in 0..CHANGES {
+            let (rank, why) = (types::Rank(1 + at as u32 / 2 % 2), String::new());
+            let request = match at % 2 {
+                0 => ControlRequest::SystemExclude { rank, why },
+                _ => ControlRequest::SystemClearExclude { rank },
+            };
+            let begun = Instant::now();
+            client.block_on(client.control(&request)).unwrap();
+            let took = all_have(newest()).saturating_duration_since(begun);
+            println!("change {at}: with the last of {CLIENTS} clients after {took:?}");
+            longest = longest.max(took);
+            // Targets that are taken back catch up, which are changes, too.
+            let mut version = 0;
+            while at % 2 == 1 && version != newest() {
+                version = newest();
+                thread::sleep(Duration::from_millis(500));
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        longest
+    });
+    println!("the longest: {longest:?}");
 }

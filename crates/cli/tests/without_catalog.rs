@@ -13,7 +13,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trio::{ENGINES, Trio};
 
 /// Waits until an engine's copy of the catalog, which is text inside, has a container of this name.
@@ -164,4 +164,101 @@ fn etcd_is_away_and_work_goes_on() {
     for round in 0..rounds.load(Ordering::SeqCst) {
         assert_eq!(run(trio.command(&["fs", "cat", &url(round)])), text(round));
     }
+}
+
+/// A mounted directory, unmounted at the end, whatever happens.
+struct Mounted<'a>(&'a str);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        // Fails when it is not mounted any more, which is how it ends well.
+        let mut command = Command::new("umount");
+        let _ = command.args(["-l", self.0]).stderr(std::process::Stdio::null()).status();
+    }
+}
+
+/// Mounts what is known, works with a file there, and unmounts it.
+fn mount_and_work(trio: &Trio, round: usize) {
+    let dir = trio.scratch.path().join(format!("mnt{round}"));
+    fs::create_dir(&dir).unwrap();
+    let point = dir.to_str().unwrap();
+    let mounted = Mounted(point);
+    run(trio.command(&["mount", "azk://tank/home", point]));
+    let file = dir.join(format!("mounted{round}"));
+    fs::write(&file, text(round)).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), text(round));
+    fs::rename(&file, dir.join(format!("kept{round}"))).unwrap();
+    run(trio.command(&["umount", point]));
+    drop(mounted);
+}
+
+/// etcd is away for `AZEKURA_AWAY_MINUTES`, or for as long as each kind of work takes twice. Whoever reads, writes, makes files,
+/// opens, mounts: no error. Who makes a pool or a container is told at once that etcd is away; when it is back, both work.
+#[test]
+fn an_outage_of_etcd_is_no_error_for_anybody_but_who_makes_pools() {
+    let Some(etcd) = EtcdServer::start() else { return };
+    let can_mount = match fs::File::options().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("SKIPPED: nothing is mounted in this test: /dev/fuse: {error}");
+            false
+        }
+    };
+    let minutes = std::env::var("AZEKURA_AWAY_MINUTES").ok().map(|text| text.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs(60 * minutes.unwrap_or(0));
+    let trio = Trio::start(&etcd);
+    trio.make(|| trio.command(&["pool", "create", "tank", "--size", "768MiB"]));
+    trio.make(|| trio.command(&["cont", "create", "tank", "home", "--rd-fac", "1"]));
+    (0..ENGINES).for_each(|at| wait_for_copy(&trio, at, "home"));
+    etcd.kill();
+    let refused = || {
+        for create in [
+            &["pool", "create", "new", "--size", "192MiB"],
+            &["cont", "create", "tank", "new", "--json"],
+        ] {
+            let output = trio.output(create);
+            let text = all_text(&output);
+            assert_eq!(output.status.code(), Some(6), "{create:?}: {text}");
+            assert!(text.contains("etcd at http"), "{create:?}: {text}");
+        }
+    };
+    let metadata = |round: usize| {
+        let place = format!("azk://tank/home/md{round}");
+        let bench = ["bench", "md", &place, "-n", "50", "-w", "100", "-e", "100", "--json"];
+        run(trio.command(&bench));
+    };
+    let data = |round: usize| {
+        let place = format!("azk://tank/home/io{round}");
+        run(trio.command(&["bench", "io", &place, "-t", "1MiB", "-b", "8MiB", "--json"]));
+    };
+    let open = |round: usize| work(&trio, round);
+    let mount = |round: usize| {
+        if can_mount {
+            mount_and_work(&trio, round);
+        }
+    };
+    let kinds: [(&str, &(dyn Fn(usize) + Sync)); 4] =
+        [("metadata", &metadata), ("data", &data), ("open", &open), ("mount", &mount)];
+    thread::scope(|scope| {
+        for (name, work) in kinds {
+            scope.spawn(move || {
+                let mut round = 0;
+                while round < 2 || Instant::now() < end {
+                    work(round);
+                    round += 1;
+                }
+                println!("{name}: {round} rounds");
+            });
+        }
+        refused();
+        while Instant::now() < end {
+            thread::sleep(Duration::from_secs(5));
+            refused();
+        }
+    });
+    refused();
+    etcd.restart();
+    trio.make(|| trio.command(&["pool", "create", "new", "--size", "192MiB"]));
+    trio.make(|| trio.command(&["cont", "create", "tank", "new"]));
+    work(&trio, 1000);
 }
