@@ -447,11 +447,16 @@ impl Container {
         Ok(Objects { oids, complete })
     }
 
-    /// Objects whose home is `target` and that live only until their last open handle goes.
-    pub async fn list_orphans(&self, target: TargetId) -> Result<Vec<Oid>> {
+    /// One page of the objects whose home is `target` and that live only until their last open handle goes: some
+    /// `count_max` of them, from after `after`.
+    pub async fn list_orphans(
+        &self,
+        target: TargetId,
+        after: Option<Unit>,
+        count_max: u32,
+    ) -> Result<ObjectList> {
         let (pool, cont) = (self.0.pool.0.state.id, self.id());
-        let list = self.ask_list(target, Request::ListOrphans { pool, cont }).await?;
-        Ok(list.units.into_iter().map(|unit| unit.object).collect())
+        self.ask_list(target, Request::ListOrphans { pool, cont, after, count_max }).await
     }
 
     async fn ask_list(&self, target: TargetId, request: Request<'_>) -> Result<ObjectList> {

@@ -192,7 +192,15 @@ impl Shared {
     async fn waiting(&self) -> Result<BTreeSet<Oid>> {
         let mut waiting = BTreeSet::new();
         for target in self.cont.listers() {
-            waiting.extend(self.cont.list_orphans(target).await?);
+            let mut after = None;
+            loop {
+                let page = self.cont.list_orphans(target, after, OBJECTS_PER_REQUEST).await?;
+                after = page.units.last().copied();
+                waiting.extend(page.units.into_iter().map(|unit| unit.object));
+                if page.complete || after.is_none() {
+                    break;
+                }
+            }
         }
         Ok(waiting)
     }

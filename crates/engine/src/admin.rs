@@ -77,14 +77,16 @@ impl Target {
                 ctx.shard.settled().await?;
                 Ok(wire::encode(&Ok::<_, Error>(list)))
             }
-            Request::ListOrphans { pool, cont } => {
+            Request::ListOrphans { pool, cont, after, count_max } => {
                 let ctx = self.shard(pool).await?;
-                take_room(responder, ctx.shard.orphan_count() * LISTED_BYTES).await?;
-                let orphans = ctx.shard.orphans().into_iter();
-                let of_cont = orphans.filter(|(of, _)| *of == cont).map(|(_, unit)| unit);
-                let units = of_cont.filter(|unit| !self.holds_for_others(&ctx, *unit)).collect();
+                let max = (count_max as usize).clamp(1, LIST_COUNT_MAX);
+                take_room(responder, max.min(ctx.shard.orphan_count()) * LISTED_BYTES).await?;
+                let is_told = |unit: &Unit| !self.holds_for_others(&ctx, *unit);
+                let mut units = ctx.shard.orphans_after(cont, after, max + 1, is_told);
+                let complete = units.len() <= max;
+                units.truncate(max);
                 ctx.shard.settled().await?;
-                Ok(wire::encode(&Ok::<_, Error>(ObjectList { units, complete: true })))
+                Ok(wire::encode(&Ok::<_, Error>(ObjectList { units, complete })))
             }
             Request::Decide { pool, tx, unit, outcome } => {
                 let ctx = self.mapped_shard(pool).await?;
@@ -269,7 +271,7 @@ impl Target {
     }
 
     /// Takes a map that the control service sends, if it means the part of the pool that is here.
-    fn take_meant(self: &Rc<Self>, ctx: &Rc<TargetPool>, map: PoolMap) -> Result<()> {
+    pub(crate) fn take_meant(self: &Rc<Self>, ctx: &Rc<TargetPool>, map: PoolMap) -> Result<()> {
         let held = ctx.shard.incarnation();
         let meant = map.target(self.id).map_or(0, |target| target.incarnation);
         if meant != 0 && meant != held {

@@ -99,7 +99,7 @@ impl Prey {
             Request::ListObjects { pool, cont, at, .. } => {
                 (*pool, *cont, *at) = (here, bait, Epoch::ZERO);
             }
-            Request::ListOrphans { pool, cont } => (*pool, *cont) = (here, bait),
+            Request::ListOrphans { pool, cont, .. } => (*pool, *cont) = (here, bait),
             Request::Lock(lock) => (lock.pool, lock.cont, lock.unit) = (here, bait, there),
             Request::PoolShardStat { pool }
             | Request::AdmissionStat { pool }

@@ -46,6 +46,7 @@ mod measure;
 pub mod offline;
 mod openers;
 mod ordered;
+mod orphans;
 mod overlay;
 mod paced;
 mod pages;

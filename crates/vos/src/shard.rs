@@ -695,11 +695,6 @@ impl PoolShard {
         self.state.borrow().prepared.contains_key(&tx)
     }
 
-    /// True when the object is to be freed as soon as nobody holds it open.
-    pub fn is_orphan(&self, cont: ContId, unit: Unit) -> bool {
-        self.state.borrow().orphans.contains(&(cont, unit))
-    }
-
     /// Container and encoded batch of a held transaction.
     pub fn prepared_batch(&self, tx: TxId) -> Option<(ContId, Vec<u8>)> {
         let state = self.state.borrow();
@@ -748,16 +743,6 @@ impl PoolShard {
             Ok((self.log_record(&RecordDf::ForgetDecision { tx }), ()))
         })?;
         Ok(lsn)
-    }
-
-    /// Objects unlinked while open, to be punched.
-    pub fn orphans(&self) -> Vec<(ContId, Unit)> {
-        self.state.borrow().orphans.iter().copied().collect()
-    }
-
-    /// How many objects are unlinked and still open, or may be.
-    pub fn orphan_count(&self) -> usize {
-        self.state.borrow().orphans.len()
     }
 
     /// Memory counted for the index now, and counted anew; they are equal. For tests and checkers.

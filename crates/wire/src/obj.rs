@@ -565,7 +565,14 @@ pub enum Request<'a> {
     },
     /// List objects whose home is here and that live only until their last open handle goes.
     /// The reply is an [`ObjectList`].
-    ListOrphans { pool: PoolId, cont: ContId },
+    ListOrphans {
+        pool: PoolId,
+        cont: ContId,
+        /// Start after this one.
+        after: Option<Unit>,
+        /// Most of them in the answer.
+        count_max: u32,
+    },
     /// How bulk transfers of a pool are admitted here. The reply is an
     /// [`crate::admission::AdmissionStat`].
     AdmissionStat { pool: PoolId },

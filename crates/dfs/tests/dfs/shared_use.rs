@@ -261,7 +261,9 @@ fn a_file_without_a_name_goes_or_gets_one() {
             let map = fs.container().pool().map();
             let mut count = 0;
             for target in &map.targets {
-                count += fs.container().list_orphans(target.id).await.unwrap().len();
+                let page = fs.container().list_orphans(target.id, None, 9).await.unwrap();
+                assert!(page.complete);
+                count += page.units.len();
             }
             count
         };

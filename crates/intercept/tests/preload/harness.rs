@@ -164,7 +164,7 @@ pub fn eventually_no_orphans() {
         loop {
             let mut left = 0;
             for target in &pool.map().targets {
-                left += cont.list_orphans(target.id).await.unwrap().len();
+                left += cont.list_orphans(target.id, None, 999).await.unwrap().units.len();
             }
             if left == 0 {
                 return;

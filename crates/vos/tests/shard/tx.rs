@@ -3,7 +3,7 @@
 use super::model::*;
 use env::SimWorld;
 use std::path::Path;
-use types::{ClientId, Code, CsumKind, Durability, Epoch, ObjType};
+use types::{ClientId, Code, ContId, CsumKind, Durability, Epoch, ObjType, Unit};
 use vos::{Origin, OrphanChange};
 use wire::obj::*;
 
@@ -150,6 +150,40 @@ fn a_prepared_transaction_outlives_the_engine_and_keeps_its_locks() {
             world.clear();
         }
     }
+}
+
+/// Lists of orphans were one answer, however many there were.
+#[test]
+fn orphans_are_listed_in_pages_of_one_container() {
+    let world = SimWorld::new(1);
+    let env = world.node("a");
+    world.block_on(async {
+        let (_store, shard) = fresh(&env, &config(Durability::Wal)).await.unwrap();
+        let other = ContId(CONT.0 + 1);
+        shard.create_cont(other).unwrap();
+        let units: Vec<_> = (1..30).map(|nth| unit(ObjType::ArrayByte, nth)).collect();
+        let added: Vec<_> = units.iter().map(|unit| OrphanChange::Add(*unit)).collect();
+        for (cont, epoch) in [(CONT, 1), (other, 2)] {
+            let payload = shard.stage(&[]).unwrap();
+            let lsn = shard.apply(cont, Epoch(epoch), &[], payload, None, &added).unwrap();
+            shard.durable(lsn).await.unwrap();
+        }
+        let mut all = units;
+        all.sort_unstable();
+        for (max, keeps) in [(1, 1), (4, 1), (7, 3), (100, 2)] {
+            let is_meant = |unit: &Unit| unit.object.lo.is_multiple_of(keeps);
+            let (mut listed, mut after) = (Vec::new(), None);
+            loop {
+                let page = shard.orphans_after(CONT, after, max, is_meant);
+                assert!(page.len() <= max);
+                let Some(last) = page.last() else { break };
+                after = Some(*last);
+                listed.extend(page);
+            }
+            let meant: Vec<_> = all.iter().copied().filter(|unit| is_meant(unit)).collect();
+            assert_eq!(listed, meant, "{max} at a time");
+        }
+    });
 }
 
 #[test]

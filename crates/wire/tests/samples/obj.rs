@@ -214,7 +214,9 @@ fn requests(visitor: &mut impl Visitor) {
             count_max: 100,
         },
     );
-    request("list_orphans", Request::ListOrphans { pool: POOL, cont: CONT });
+    for (name, after) in [("list_orphans", None), ("list_orphans.after", Some(UNIT))] {
+        request(name, Request::ListOrphans { pool: POOL, cont: CONT, after, count_max: 1000 });
+    }
     request("admission_stat", Request::AdmissionStat { pool: POOL });
     request("store_stat", Request::StoreStat { pool: POOL });
     request("pool_map", Request::PoolMap { pool: POOL });
