@@ -99,7 +99,7 @@ impl ControlHost {
         rank: Rank,
         state: MemberState,
     ) {
-        if state != MemberState::Down {
+        if !state.is_to_be_told() {
             watch.returning.remove(&rank);
         } else if watch.returning.insert(rank) {
             let orders = Orders { host: self.clone(), service: service.clone() };
@@ -132,7 +132,7 @@ impl ControlHost {
                 }
             }
         }
-        if state != MemberState::Up {
+        if !matches!(state, MemberState::Up | MemberState::Joining) {
             return;
         }
         let why = format!("no answer for {} s", silent.as_secs());

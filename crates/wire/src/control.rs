@@ -275,6 +275,8 @@ pub enum ControlRequest {
         /// Nanoseconds since 1970.
         since_ns: u64,
     },
+    /// The maps that the engine that is asked knows, itself, in newer versions than these. Reply: `Maps`.
+    EngineMaps { known: Vec<(PoolId, u32)> },
 }
 
 impl ControlRequest {
@@ -317,6 +319,7 @@ impl ControlRequest {
                 | ControlRequest::EngineStop { .. }
                 | ControlRequest::EngineJobs { .. }
                 | ControlRequest::EngineEvents { .. }
+                | ControlRequest::EngineMaps { .. }
         )
     }
 
@@ -368,6 +371,7 @@ impl ControlRequest {
             | ControlRequest::CatalogCopy { .. }
             | ControlRequest::Leave { .. }
             | ControlRequest::EngineEvents { .. }
+            | ControlRequest::EngineMaps { .. }
             | ControlRequest::EngineStop { .. } => true,
             ControlRequest::EngineJobs { with_clients, .. } => *with_clients,
             ControlRequest::TargetMeasure { ask, .. } => ask.is_some(),
@@ -538,6 +542,18 @@ pub enum MemberState {
     Stopped,
     /// An administrator has excluded it; its targets are down until that is taken back.
     Excluded,
+    /// It has started after it had stopped or was down, and its targets are being told what they hold. It is up when they know.
+    Joining,
+}
+
+impl MemberState {
+    /// True while an engine is away, or on its way back: it is up when its targets have been told what they hold.
+    pub fn is_to_be_told(self) -> bool {
+        match self {
+            MemberState::Down | MemberState::Joining => true,
+            MemberState::Up | MemberState::Stopped | MemberState::Excluded => false,
+        }
+    }
 }
 
 /// An engine's state in the system.
@@ -628,4 +644,6 @@ pub enum ControlReply {
     Jobs(TargetJobs),
     /// What an engine has noticed.
     Events(Events),
+    /// Newer maps of pools, one of each at most.
+    Maps(Vec<PoolMap>),
 }

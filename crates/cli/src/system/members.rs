@@ -161,6 +161,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
             (MemberState::Down, _) => "down",
             (MemberState::Stopped, _) => "stopped",
             (MemberState::Excluded, _) => "excluded",
+            (MemberState::Joining, _) => "joining",
         },
         why: member.why.clone(),
         since_version: member.since,

@@ -374,7 +374,7 @@ fn may_answer(target: &TargetDf, engines: &[EngineDf], orders: &dyn Targets) -> 
     let is_there = match engine.map(|engine| engine.member.state) {
         Some(MemberState::Up) => true,
         Some(MemberState::Excluded) => orders.reachable(target.rank),
-        Some(MemberState::Down | MemberState::Stopped) | None => false,
+        Some(MemberState::Down | MemberState::Stopped | MemberState::Joining) | None => false,
     };
     is_there && target.info().holds_its_part()
 }

@@ -57,8 +57,10 @@ impl Service {
                 )));
             }
             let has_moved = engine.record.update(&join.info);
-            let is_back = engine.record.member.state == MemberState::Stopped
-                && self.starts.borrow().has_left.get(&join.engine) != Some(&join.start);
+            let was_away =
+                matches!(engine.record.member.state, MemberState::Stopped | MemberState::Down);
+            let is_back =
+                was_away && self.starts.borrow().has_left.get(&join.engine) != Some(&join.start);
             if !has_moved && !is_back {
                 return Ok(joined(&engine.record, uuid));
             }
@@ -67,7 +69,7 @@ impl Service {
                 // Up it is when its targets have been told what they hold.
                 system.record.members_version += 1;
                 engine.record.member = MemberDf {
-                    state: MemberState::Down,
+                    state: MemberState::Joining,
                     why: super::members::STARTED.into(),
                     since: system.record.members_version,
                     changed_ns: (self.wall_ns)(),

@@ -1,7 +1,7 @@
 //! States of engines, and what follows from them for their targets.
 //!
 //! An engine that gives no answer is *down* until it answers. One that stops in order says so before, and is *stopped*
-//! until it joins with another start. Where groups are to go on without it, its targets
+//! until it joins with another start: then it is *joining*, and up when its targets have been told what they hold. Where groups are to go on without it, its targets
 //! are down in all pool maps. One that an administrator has *excluded* is out, answer or not, until that is taken back,
 //! and so are its targets. Targets that come back, and have shown that they hold what they held (`stores`), are *behind*:
 //! what has copies was changed without them. They are up when they have caught up. Each change has a number of its own (`members_version`), and each target
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use wire::control::{ControlReply, MemberState, TargetAim};
 use wire::map::{DownReason, EngineInfo, LEFT_UNSURE, TargetState};
 
-/// Why an engine that had stopped is down for a moment.
+/// Why an engine is joining.
 pub(super) const STARTED: &str = "it has started, and is told what it holds";
 
 /// Which start of each engine has joined, and which has said that it leaves, since this service began.
@@ -37,7 +37,7 @@ impl Service {
     }
 
     /// An engine has given no answer for long. With `fails_over` its targets are down, and all others are told.
-    /// Nothing happens unless it is up.
+    /// Nothing happens unless it is up or joining.
     pub async fn engine_is_silent(
         &self,
         rank: Rank,
@@ -46,7 +46,7 @@ impl Service {
         orders: &dyn Targets,
     ) -> Result<()> {
         let change = Change::new(MemberState::Down, why, fails_over);
-        self.change_member(rank, &[MemberState::Up], change, orders).await
+        self.change_member(rank, &[MemberState::Up, MemberState::Joining], change, orders).await
     }
 
     /// An engine is about to stop: its targets are down in the maps of all pools where somebody could go on without
@@ -68,13 +68,13 @@ impl Service {
         }
         self.starts.borrow_mut().has_left.insert(uuid, start);
         let rank = engine.record.rank;
-        let from = [MemberState::Up, MemberState::Down];
+        let from = [MemberState::Up, MemberState::Down, MemberState::Joining];
         let mut change = Change::new(MemberState::Stopped, "stopped", fails_over);
         change.others_stay = true;
         self.change_member(rank, &from, change, orders).await?;
         if has_started_again() {
             // It has not waited for this, and joined before it was written.
-            let change = Change::new(MemberState::Down, STARTED, false);
+            let change = Change::new(MemberState::Joining, STARTED, false);
             self.change_member(rank, &[MemberState::Stopped], change, orders).await?;
         }
         Ok(ControlReply::Done)
@@ -90,7 +90,7 @@ impl Service {
     /// An engine that was down answers again.
     pub(super) async fn engine_is_back(&self, rank: Rank, orders: &dyn Targets) -> Result<()> {
         let change = Change::new(MemberState::Up, "it answers again", false);
-        self.change_member(rank, &[MemberState::Down], change, orders).await
+        self.change_member(rank, &[MemberState::Down, MemberState::Joining], change, orders).await
     }
 
     pub(super) async fn exclude(
@@ -99,7 +99,7 @@ impl Service {
         why: &str,
         orders: &dyn Targets,
     ) -> Result<ControlReply> {
-        let from = [MemberState::Up, MemberState::Down, MemberState::Stopped];
+        let from = [MemberState::Up, MemberState::Down, MemberState::Stopped, MemberState::Joining];
         let why = if why.is_empty() { "by an administrator" } else { why };
         let change = Change::new(MemberState::Excluded, why, true);
         self.change_member(rank, &from, change, orders).await?;
@@ -185,8 +185,10 @@ impl Service {
             if self.store.commit(tx).await? {
                 tracing::warn!(%rank, state = ?to, "an engine has another state now: {why}");
                 // One that is only about to be told what it holds is told of when it is up.
-                let is_passing = to == MemberState::Down
-                    && (why == STARTED || was == MemberState::Excluded && orders.reachable(rank));
+                let is_passing = to == MemberState::Joining
+                    || to == MemberState::Down
+                        && was == MemberState::Excluded
+                        && orders.reachable(rank);
                 if !is_known && !is_passing {
                     self.tell_member(rank, to, why);
                 }

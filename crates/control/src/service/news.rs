@@ -30,6 +30,8 @@ impl Service {
     /// An engine has another state now.
     pub(super) fn tell_member(&self, rank: Rank, state: MemberState, why: &str) {
         let code = match state {
+            // It is told of when it is up.
+            MemberState::Joining => return,
             MemberState::Up => EventCode::EngineUp,
             MemberState::Down => EventCode::EngineDown,
             MemberState::Stopped => EventCode::EngineStopped,
@@ -40,6 +42,7 @@ impl Service {
             MemberState::Down => "down",
             MemberState::Stopped => "stopped",
             MemberState::Excluded => "excluded",
+            MemberState::Joining => "joining",
         };
         let what = format!("engine {rank} is {said}: {why}");
         self.tell(Happened::new(code, what).of_engine(rank));

@@ -13,7 +13,6 @@ use crate::records::{ContDf, PoolDf, StageDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
 use types::{Code, ContId, Error, PoolId, Rank, Result, TargetId};
-use wire::control::MemberState;
 use wire::obj::AdminOp;
 
 impl Service {
@@ -49,7 +48,7 @@ impl Service {
             })
         };
         let has_answered = own.targets.iter().any(|target| !is_unheard(&failures, *target));
-        if own.member.state == MemberState::Down && has_answered && orders.reachable(rank) {
+        if own.member.state.is_to_be_told() && has_answered && orders.reachable(rank) {
             self.engine_is_back(rank, orders).await?;
             // What is made from now on is told to it as to others. What was made up to now, and was not ready a
             // moment ago, is told now.

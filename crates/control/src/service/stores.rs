@@ -79,7 +79,7 @@ impl Service {
                 match engine.member.state {
                     MemberState::Excluded => Some(DownReason::Excluded),
                     MemberState::Stopped => Some(DownReason::Stopped),
-                    MemberState::Up | MemberState::Down => None,
+                    MemberState::Up | MemberState::Down | MemberState::Joining => None,
                 }
             };
             let (mut has_changed, mut lost) = (false, Vec::new());

@@ -307,7 +307,16 @@ fn the_targets_of_an_engine_that_leaves_are_down_at_once_until_it_has_started_ag
     system.cont("tank", "home");
     let system = system.restarted();
     join_again(&system, 2);
+    let joining = (MemberState::Joining, "it has started, and is told what it holds".to_string());
+    assert_eq!(state(&system), joining);
+    let joined_as = query(&system).members_version;
+    assert_eq!(query(&system).members[AWAY.0 as usize].since, joined_as);
+    // It ends once more before it has been told, and starts again.
+    is_silent(&system);
     assert_eq!(state(&system).0, MemberState::Down);
+    join_again(&system, 3);
+    assert_eq!(state(&system), joining);
+    assert_eq!(query(&system).members_version, joined_as + 2);
     is_back(&system);
     let behind = down(DownReason::Behind, 3);
     assert_eq!(map(&system), (vec![UP, UP, behind, behind], 3));
@@ -316,7 +325,7 @@ fn the_targets_of_an_engine_that_leaves_are_down_at_once_until_it_has_started_ag
     // Behind, it does not count as somebody who goes on; and one that leaves while behind is stopped.
     system.run(leave(0, 1)).unwrap();
     assert_eq!(map(&system).1, 3);
-    system.run(leave(1, 2)).unwrap();
+    system.run(leave(1, 3)).unwrap();
     assert_eq!(map(&system).0[3], down(DownReason::Behind, 3));
 }
 

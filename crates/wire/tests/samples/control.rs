@@ -278,6 +278,7 @@ fn requests(visitor: &mut impl Visitor) {
         request(&format!("snap_destroy.{name}"), SnapDestroy { pool, cont, snap });
     }
     request("engine_jobs", EngineJobs { target: TargetId(3), with_clients: true });
+    request("engine_maps", EngineMaps { known: vec![(PoolId(5), 24), (PoolId(6), 25)] });
     request("engine_events", EngineEvents { after: 17, since_ns: 18 });
     request("rollback", Rollback { pool, cont, snap: SnapName::Epoch(Epoch(6)), force: true });
 }
@@ -301,9 +302,30 @@ fn replies(visitor: &mut impl Visitor) {
     );
     let shares = vec![TargetShare { target: TargetId(8), now: 65_536, then: 19 }];
     reply("reweighed", Reweighed(wire::control::Reweighed { is_news: true, shares }));
+    reply("maps", Maps(vec![map()]));
     reply("jobs", Jobs(target_jobs()));
     reply("events", Events(wire::event::Events { events: vec![event()], newest: 23 }));
     reply("joined", Joined { rank: Rank(2), targets: vec![TargetId(8)], system: uuid(6) });
+    let joining = Member {
+        rank: Rank(3),
+        state: MemberState::Joining,
+        why: "started".into(),
+        since: 6,
+        changed_ns: 10,
+        drains: false,
+    };
+    reply(
+        "system.joining",
+        System(SystemInfo {
+            uuid: uuid(7),
+            version: "0.2.0".into(),
+            engines: Vec::new(),
+            members: vec![joining],
+            members_version: 7,
+            pool_count: 2,
+            leader: None,
+        }),
+    );
     reply(
         "system",
         System(SystemInfo {

@@ -58,6 +58,7 @@ use wire::obj::{
 };
 use wire::order::OrdersDone;
 use wire::scrub::ScrubStat;
+use wire::stale::{NewerMap, decode_refusal, encode_refusal};
 use wire::store::StoreStat;
 type Reply<T> = Result<T, types::Error>;
 decoded!(
@@ -74,6 +75,27 @@ fn visit(visitor: &mut impl Visitor) {
     hellos(visitor);
     control::visit(visitor);
     obj::visit(visitor);
+    refusals(visitor);
+}
+
+/// Refusals for an old map, with the way to a newer one.
+fn refusals(visitor: &mut impl Visitor) {
+    let (before, mut after) = (control::map(), control::map());
+    after.version += 1;
+    after.targets[0].since = after.version;
+    let change = before.change_to(&after).expect("nothing has left");
+    for (name, newer) in [
+        ("changes", Some(NewerMap::Changes(vec![change]))),
+        ("whole", Some(NewerMap::Whole(after))),
+        ("bare", None),
+    ] {
+        let error = types::Error::new(types::Code::Stale, "an old map");
+        let body = encode_refusal(&error, newer.as_ref());
+        visitor.raw(&format!("refusal.{name}"), body, &move |bytes| {
+            let expected = (error.clone(), newer.clone());
+            assert_eq!(decode_refusal(bytes).expect("a golden refusal decodes"), expected);
+        });
+    }
 }
 
 fn headers(visitor: &mut impl Visitor) {
