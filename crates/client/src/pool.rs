@@ -22,6 +22,7 @@ use wire::control::{
 use wire::map::{DownReason, PoolMap, TargetState};
 use wire::obj::{PoolShardStat, Request};
 use wire::scrub::ScrubStat;
+use wire::stale::NewerMap;
 use wire::store::StoreStat;
 
 /// How long a batch waits for a newer map when a target does not hold what it held.
@@ -84,6 +85,13 @@ impl PoolState {
             self.hints.replace(None);
             self.hints_beside.take();
             client.follow_leaders(self);
+        }
+    }
+
+    /// Takes the map that a target has sent with a refusal, if it is newer.
+    pub fn take_newer(&self, client: &Client, newer: NewerMap) {
+        if let Some(map) = newer.from_known(&self.map()) {
+            self.take(client, map);
         }
     }
 

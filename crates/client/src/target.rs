@@ -198,18 +198,20 @@ impl TargetLink {
                 return Err(Error::bare(Code::Stale));
             }
             let mut used = None;
+            let mut map_version = pool.map_version();
             let outcome = match self.conn(client, pool).await {
                 Ok(conn) => {
                     let conn = used.insert(conn);
                     self.flush_releases_on(conn);
                     let left = deadline.saturating_sub(env.now());
                     let left = attempt.try_time.map_or(left, |time| time.min(left));
+                    // Not a newer one that came meanwhile: the target would take it for its own.
+                    map_version = attempt.routed_under.unwrap_or_else(|| pool.map_version());
                     let call = Call {
                         kind: Kind::Request,
                         request_id: attempt.request_id,
                         flags: attempt.flags,
-                        // Not a newer one that came meanwhile: the target would take it for its own.
-                        map_version: attempt.routed_under.unwrap_or_else(|| pool.map_version()),
+                        map_version,
                         deadline: left,
                         body: ask.body,
                         bulk_out: ask.bulk_out,
@@ -226,16 +228,17 @@ impl TargetLink {
                         return Ok(answer);
                     }
                     _ => {
-                        let error = match wire::decode::<Result<()>>(&answer.body)? {
-                            Err(error) => error,
-                            Ok(()) => return Err(Error::new(Code::Proto, "malformed answer")),
-                        };
+                        let (error, newer) = wire::stale::decode_refusal(&answer.body)?;
+                        if let Some(newer) = newer {
+                            pool.take_newer(client, newer);
+                        }
+                        let has_newer = pool.map_version() > map_version;
                         if error.code == Code::NoSpace {
                             self.is_short.set(true);
                             pool.forget_rooms();
                         }
                         if attempt.is_only_try {
-                            if error.code == Code::Stale {
+                            if error.code == Code::Stale && !has_newer {
                                 pool.refresh_soon(client);
                             }
                             return Err(error);
@@ -254,7 +257,7 @@ impl TargetLink {
                         }
                         match error.code {
                             Code::Stale => {
-                                if !self.take_newer_map(client, pool).await {
+                                if !has_newer && !self.take_newer_map(client, pool).await {
                                     pool.refresh_soon(client);
                                     env.sleep(attempt.pause).await;
                                     attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);

@@ -109,7 +109,10 @@ impl Target {
         } else {
             match self.take_off_stream(&ask, bulk).await {
                 Ok((data, staged)) => Data::Here(data, staged),
-                Err(error) => return self.answer_error(ask.responder, 0, error).await,
+                Err(error) => {
+                    let refusal = self.refusal(ask.ctx.shard.pool(), &ask.header, &error);
+                    return self.send(ask.responder, 0, &refusal, &[]).await;
+                }
             }
         };
         let (target, tx) = (self.clone(), ask.tx());

@@ -77,7 +77,10 @@ impl Target {
         let ctx = match self.look_at_batch(caller.client, &header, &batch).await {
             Ok(Seen::New(ctx)) => ctx,
             Ok(Seen::Before(answer)) => return self.send(responder, 0, &answer, &[]).await,
-            Err(error) => return self.answer_error(responder, 0, error).await,
+            Err(error) => {
+                let refusal = self.refusal(batch.pool, &header, &error);
+                return self.send(responder, 0, &refusal, &[]).await;
+            }
         };
         let now = self.env.now();
         let deadline = now + patience(&header);
@@ -91,7 +94,10 @@ impl Target {
         }
         let data = match self.receive_data(&ask, &batch, bulk).await {
             Ok(data) => data,
-            Err(error) => return self.answer_error(ask.responder, 0, error).await,
+            Err(error) => {
+                let refusal = self.refusal(batch.pool, &ask.header, &error);
+                return self.send(ask.responder, 0, &refusal, &[]).await;
+            }
         };
         let (payload, slot) = match data {
             Data::Here(payload, slot) => (payload, slot),
@@ -301,7 +307,9 @@ impl Target {
                 {
                     self.mend_for_reader(&ctx, read).await;
                 }
-                return self.answer_failure(responder, version, error).await;
+                let refusal = self.refusal(ctx.shard.pool(), &header, &error);
+                self.send(responder, version, &refusal, &[]).await;
+                return None;
             }
         };
         if let Some(cells) = names_for(&header, &segments).filter(|_| !writes) {

@@ -48,7 +48,8 @@ impl Target {
         self.spawn_counted(async move {
             let outcome = target.commit_once(&caller, &header, &body, &data).await;
             let out_bytes = outcome.is_ok().then_some(0);
-            let answer = outcome.unwrap_or_else(|error| wire::encode(&Err::<(), Error>(error)));
+            let answer = outcome
+                .unwrap_or_else(|error| target.refusal(pool_of_commit(&body), &header, &error));
             target.send(responder, 0, &answer, &[]).await;
             let at = target.env.now();
             let (time, waited) = (at.saturating_sub(begun), Duration::ZERO);
@@ -695,6 +696,17 @@ impl Target {
             self.env.spawn(async move { target.resolve(pool, ctx, tx, coordinator).await });
         }
     }
+}
+
+/// The pool of a transaction that was refused; the number that no pool has when it is none.
+fn pool_of_commit(body: &[u8]) -> PoolId {
+    let pool = || {
+        let Request::Commit { parts, .. } = wire::decode::<Request<'_>>(body).ok()? else {
+            return None;
+        };
+        Some(wire::decode::<Batch<'_>>(parts.first()?.1).ok()?.pool)
+    };
+    pool().unwrap_or(PoolId(0))
 }
 
 /// A unit of the group of a prepared part.

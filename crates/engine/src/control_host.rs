@@ -205,6 +205,7 @@ impl ControlHost {
     pub fn introduce(self: Rc<Self>) {
         let host = self.clone();
         self.env.spawn(self.clone().keep_copy());
+        self.env.spawn(self.clone().ask_around());
         self.env.spawn(async move {
             host.introduce_alone().await;
             while let Err(error) = host.join_system(JOIN_TIME_MAX).await {
@@ -280,6 +281,10 @@ impl ControlHost {
     fn inbox_of(&self, target: TargetId) -> Option<Inbox> {
         let inboxes = self.inboxes.borrow();
         inboxes.iter().find(|(id, _)| *id == target).map(|(_, inbox)| inbox.clone())
+    }
+
+    pub(crate) fn own_inboxes(&self) -> Vec<Inbox> {
+        self.inboxes.borrow().iter().map(|(_, inbox)| inbox.clone()).collect()
     }
 
     pub(crate) fn note_liveness(&self, rank: Rank, answers: bool) {

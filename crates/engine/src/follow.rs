@@ -416,6 +416,7 @@ impl Target {
         let states: Vec<_> = map.targets.iter().map(of).collect();
         tracing::debug!("target {}: pool {pool}: map {}: {states:?}", self.id, map.version);
         let before = ctx.map.replace(Some(map.clone()));
+        ctx.map_changes.note(before.as_deref(), &map);
         let has_moved = before
             .as_ref()
             .is_some_and(|before| (&before.outs, before.balanced) != (&map.outs, map.balanced));

@@ -254,6 +254,10 @@ impl ControlHost {
             let events = self.events.told(after, since_ns);
             return Ok(wire::encode(&Ok::<_, Error>(ControlReply::Events(events))));
         }
+        if let ControlRequest::EngineMaps { known } = request {
+            let maps = self.newer_maps(known).await;
+            return Ok(wire::encode(&Ok::<_, Error>(maps)));
+        }
         if let Some(body) = self.close_in_copy(session, &request).await {
             return Ok(body);
         }

@@ -10,6 +10,7 @@ use crate::decay::Habit;
 use crate::doors::{Doors, accept_all};
 use crate::events::{Book, Teller};
 use crate::figures::TargetFigures;
+use crate::gossip::KnownMaps;
 use crate::measure;
 use crate::metrics;
 use crate::metrics_door::{Limits, MetricsDoor};
@@ -22,14 +23,15 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select, select_all};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use transport::{Acceptor, Handoff};
-use types::{Code, Error, Rank, Result, TargetId};
+use types::{Code, Error, PoolId, Rank, Result, TargetId};
 use uuid::Uuid;
 use wire::event::{EventCode, Happened};
 use wire::job::TargetJobs;
-use wire::map::EngineInfo;
+use wire::map::{EngineInfo, PoolMap};
 use wire::measure::{MeasureAsk, Standing};
 use wire::obj::{AdminOp, AdminReply};
 
@@ -46,6 +48,12 @@ pub(crate) enum Order {
     Figures(oneshot::Sender<TargetFigures>),
     /// Tell who does what, with true also of clients.
     Jobs(bool, oneshot::Sender<TargetJobs>),
+    /// Tell what maps are known, and in each round another engine.
+    KnownMaps(u64, oneshot::Sender<KnownMaps>),
+    /// Tell maps in newer versions than these.
+    NewerMaps(Arc<Vec<(PoolId, u32)>>, oneshot::Sender<Vec<PoolMap>>),
+    /// Take maps that another engine has told.
+    TakeMaps(Arc<Vec<PoolMap>>),
     /// Finish what is in progress, flush, stop.
     Drain(oneshot::Sender<Result<()>>),
 }
@@ -573,6 +581,15 @@ impl TargetStart {
                     // Whoever asked may have given up waiting.
                     let _ = answer.send(target.told_jobs(with_clients));
                 }
+                Order::KnownMaps(round, answer) => {
+                    // Whoever asked may have given up waiting.
+                    let _ = answer.send(target.known_maps(round));
+                }
+                Order::NewerMaps(known, answer) => {
+                    // Whoever asked may have given up waiting.
+                    let _ = answer.send(target.newer_maps(&known));
+                }
+                Order::TakeMaps(maps) => target.take_newer_maps(&maps),
                 Order::Drain(answer) => {
                     let _ = answer.send(target.drain().await);
                     return;
@@ -591,6 +608,9 @@ fn refuser(env: &Env, error: Error) -> Inbox {
                 Order::Adopt(handoff) => drop(handoff),
                 Order::Figures(answer) => drop(answer),
                 Order::Jobs(_, answer) => drop(answer),
+                Order::KnownMaps(_, answer) => drop(answer),
+                Order::NewerMaps(_, answer) => drop(answer),
+                Order::TakeMaps(maps) => drop(maps),
                 Order::Measure(_, answer) => drop(answer.send(Err(error.clone()))),
                 // Whoever asked may have given up waiting.
                 Order::Admin(.., answer) => drop(answer.send(Err(error.clone()))),

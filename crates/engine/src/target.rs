@@ -20,6 +20,7 @@ use crate::follow::Followed;
 use crate::jobs::{ClientCounts, JobCounts, Jobs};
 use crate::link_speed::Links;
 use crate::locks::Locks;
+use crate::map_changes::MapChanges;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
 use crate::scrub::Scrubber;
@@ -38,12 +39,12 @@ use types::{
     ClientId, Code, ContId, Durability, Epoch, Error, Hlc, Oid, PoolId, Result, TargetId, Unit,
 };
 use vos::{Payload, PoolShard, Store};
-use wire::Kind;
 use wire::event::{EventCode, Happened};
 use wire::hello::HelloReply;
 use wire::map::PoolMap;
 use wire::measure::Measures;
 use wire::obj::{Notice, Op, RequestKind, TxId};
+use wire::{Header, Kind};
 
 /// After its start a target has those who ask for a pool or container that it does not know wait so long for the
 /// control service to tell it of that; then they are to come again.
@@ -63,6 +64,7 @@ const RETRY_GRACE: Duration = Duration::from_secs(600);
 pub(crate) struct TargetPool {
     pub shard: Rc<PoolShard>,
     pub map: RefCell<Option<Rc<PoolMap>>>,
+    pub map_changes: MapChanges,
     pub clock: RefCell<Hlc>,
     /// Requests that wait for a prepared transaction to be decided.
     pub parked: RefCell<Vec<futures_channel::oneshot::Sender<()>>>,
@@ -154,6 +156,7 @@ impl TargetPool {
         TargetPool {
             shard,
             map: RefCell::new(None),
+            map_changes: MapChanges::default(),
             clock: RefCell::new(clock),
             parked: RefCell::new(Vec::new()),
             admission: Admission::new(env),
@@ -693,6 +696,17 @@ impl Target {
     ) {
         let body = wire::encode(&Err::<(), Error>(error));
         self.send(responder, map_version, &body, &[]).await;
+    }
+
+    /// Why a request is refused, encoded; with the newer map when it was sent with an older one.
+    pub(crate) fn refusal(&self, pool: PoolId, header: &Header, error: &Error) -> Vec<u8> {
+        let newer = || {
+            let ctx = self.shards.borrow().get(&pool).cloned()?;
+            let map = ctx.map.borrow().clone()?;
+            ctx.map_changes.since(header.map_version, &map)
+        };
+        let is_old = error.code == Code::Stale && header.map_version != 0;
+        wire::stale::encode_refusal(error, is_old.then(newer).flatten().as_ref())
     }
 
     pub(crate) async fn send(

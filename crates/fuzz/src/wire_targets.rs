@@ -9,11 +9,13 @@ use wire::control::{ControlReply, ControlRequest};
 use wire::hello::{Challenge, Hello, HelloReply, ProvenHello, RemoteRange};
 use wire::link::{LINK_BYTES, Link};
 use wire::lock::LockReply;
+use wire::map::PoolMap;
 use wire::obj::{
     AdminReply, Batch, BatchReply, Notice, ObjectList, OpReply, PoolShardStat, Prepared, Request,
     TxOutcome, TxReply,
 };
 use wire::scrub::ScrubStat;
+use wire::stale::NewerMap;
 use wire::store::StoreStat;
 use wire::{HEADER_BYTES, Header};
 
@@ -51,6 +53,12 @@ macro_rules! messages {
                     run: link,
                     seeds: || corpus::messages(&["link"]),
                     amplification_max: 64,
+                },
+                Target {
+                    name: "refusal",
+                    run: refusal,
+                    seeds: || corpus::messages(&["refusal"]),
+                    amplification_max: LIST_AMPLIFICATION,
                 },
                 Target {
                     name: "nested",
@@ -116,6 +124,38 @@ fn link(bytes: &[u8]) {
     link.encode_into(&mut value);
     assert_eq!(Link::decode(&value), Some(link));
     assert_eq!(value[LINK_BYTES..], bytes[LINK_BYTES..], "bytes behind a link are the owner's");
+}
+
+/// Refusals with maps, led on from a map that they may be for.
+fn refusal(bytes: &[u8]) {
+    let Ok((error, newer)) = wire::stale::decode_refusal(bytes) else { return };
+    let encoded = wire::stale::encode_refusal(&error, newer.as_ref());
+    let again = wire::stale::decode_refusal(&encoded).expect("what was encoded here decodes here");
+    assert_eq!(again, (error, newer.clone()), "a refusal changed on its way");
+    let Some(newer) = newer else { return };
+    let (pool, version) = match &newer {
+        NewerMap::Whole(map) => (map.pool, map.version.saturating_sub(1)),
+        NewerMap::Changes(changes) => match changes.first() {
+            Some(first) => (first.pool, first.from),
+            None => return,
+        },
+    };
+    let known = PoolMap {
+        pool,
+        version,
+        engines: Vec::new(),
+        targets: Vec::new(),
+        placements: Vec::new(),
+        outs: Vec::new(),
+        next: None,
+        balanced: 0,
+        next_balanced: 0,
+        passed: Vec::new(),
+        next_passed: Vec::new(),
+    };
+    if let Some(map) = newer.from_known(&known) {
+        assert!(map.pool == pool && map.version > version, "no way to a newer map");
+    }
 }
 
 /// Messages inside messages, as a coordinator meets them.

@@ -29,6 +29,7 @@ pub mod proof;
 pub mod reply;
 mod request_kind;
 pub mod scrub;
+pub mod stale;
 pub mod store;
 mod sums;
 pub mod versions;

@@ -160,6 +160,15 @@ impl TargetInfo {
 }
 
 impl PoolMap {
+    /// Whom the engine of this rank asks for newer maps in a round: by chance, as it were, but the same in each run of a simulation.
+    /// `None` when there is nobody else, or the engine is not in the map.
+    pub fn asked_in_round(&self, round: u64, rank: Rank) -> Option<&EngineInfo> {
+        let own = self.engines.binary_search_by_key(&rank, |engine| engine.rank).ok()?;
+        let others = (self.engines.len() as u64).checked_sub(1).filter(|count| *count > 0)?;
+        let step = 1 + types::hash::mix2(round, rank.0.into()) % others;
+        self.engines.get((own + step as usize) % self.engines.len())
+    }
+
     /// The engine that owns `target`.
     pub fn engine_of(&self, target: TargetId) -> Option<&EngineInfo> {
         let at = self.targets.binary_search_by_key(&target, |info| info.id).ok()?;

@@ -1,7 +1,7 @@
 //! What one change of a pool map costs a large system: bytes, and time of the processor where the control service is and at each engine.
 //!
 //! A tenth of the largest system by default; `AZEKURA_LONG` measures up to a thousand engines of sixteen targets. `AZEKURA_PLOT`
-//! names a file for the plot that `docs/cluster.md` has.
+//! and `AZEKURA_SPREAD_PLOT` name files for the plots that `docs/cluster.md` has.
 
 use bench::svg::{Lines, Series};
 use control::{EmbeddedCatalog, Service, SessionId, Targets};
@@ -27,7 +27,23 @@ struct Crowd {
     map: RefCell<Option<PoolMap>>,
     /// What the first target took to decode the last map and to take it.
     taken_in: Cell<Duration>,
+    /// The network, where there is one: a clock, how long a message and its answer take, and from which target on there is no answer
+    /// in that time, but none after this one.
+    network: RefCell<Option<Network>>,
+    /// When the last map came to a target that answers.
+    last_at: Cell<Duration>,
 }
+
+#[derive(Clone)]
+struct Network {
+    env: env::Env,
+    round_trip: Duration,
+    /// So many targets in the middle do not answer; whoever asks waits for ten seconds.
+    mute: std::ops::Range<u32>,
+}
+
+/// How long an engine waits for another one.
+const MUTE_TIME: Duration = Duration::from_secs(10);
 
 impl Targets for Crowd {
     fn order(&self, target: TargetId, op: AdminOp) -> LocalBoxFuture<'_, Result<AdminReply>> {
@@ -53,7 +69,21 @@ impl Targets for Crowd {
             held.replace(newer);
             self.taken_in.set(begun.elapsed());
         }
-        std::future::ready(Ok(AdminReply::default())).boxed_local()
+        let network = self.network.borrow().clone();
+        let arrived = async move {
+            let Some(Network { env, round_trip, mute }) = network else {
+                return Ok(AdminReply::default());
+            };
+            if mute.contains(&target.0) {
+                env.sleep(MUTE_TIME).await;
+                return Err(types::Error::bare(types::Code::TimedOut));
+            }
+            env.sleep(round_trip / 2).await;
+            self.last_at.set(self.last_at.get().max(env.now()));
+            env.sleep(round_trip / 2).await;
+            Ok(AdminReply::default())
+        };
+        arrived.boxed_local()
     }
 
     fn pause(&self) -> LocalBoxFuture<'_, ()> {
@@ -82,7 +112,16 @@ struct Costs {
     leader: Duration,
     /// Of the processor, at each target.
     target: Duration,
+    /// Until all targets have it: by the clock of a network whose round trip takes [`ROUND_TRIP`].
+    spread: Duration,
+    /// The same while those of an engine give no answer, for all others.
+    spread_beside_mute: Duration,
+    /// Rounds until all engines have it by asking one another, if so many in a hundred were told.
+    rounds: Vec<(u32, u32)>,
 }
+
+/// Between two machines of a large system, with the work of both.
+const ROUND_TRIP: Duration = Duration::from_micros(500);
 
 fn plot(all: &[Costs]) -> String {
     let line = |name: &str, bytes: &dyn Fn(&Costs) -> u64| Series {
@@ -97,6 +136,27 @@ fn plot(all: &[Costs]) -> String {
         title: "What a target is told when an engine is down".to_string(),
         x_label: "Engines, of 16 targets each".to_string(),
         y_label: "KiB".to_string(),
+        series,
+    }
+    .svg()
+}
+
+fn spread_plot(all: &[Costs]) -> String {
+    let line = |name: &str, seconds: &dyn Fn(&Costs) -> f64| Series {
+        name: name.to_string(),
+        points: all.iter().map(|c| (f64::from(c.engines), seconds(c))).collect(),
+    };
+    let asking = |nth: usize| move |costs: &Costs| f64::from(costs.rounds[nth].1);
+    let series = vec![
+        line("told by the engine that leads", &|c| (c.spread + c.leader).as_secs_f64()),
+        line("1 % has missed it, and asks", &asking(0)),
+        line("half have missed it, and ask", &asking(2)),
+        line("90 % have missed it, and ask", &asking(3)),
+    ];
+    Lines {
+        title: "Until every engine has a new map".to_string(),
+        x_label: "Engines, of 16 targets each".to_string(),
+        y_label: "seconds".to_string(),
         series,
     }
     .svg()
@@ -148,16 +208,59 @@ fn measure(engines: u32) -> Costs {
     assert_eq!(map.version, pool.map.version + 1);
     let down = map.targets.iter().filter(|target| target.reason.is_some()).count();
     assert_eq!(down as u32, TARGETS_PER_ENGINE);
+    let (change_bytes, change_orders) = (crowd.bytes.get(), crowd.orders.get());
+    // The same over a network, with its own clock.
+    let world = env::SimWorld::new(1);
+    let over_network = |rank: u32, mute: std::ops::Range<u32>| {
+        let env = world.node("leader");
+        let network = Network { env: env.clone(), round_trip: ROUND_TRIP, mute };
+        crowd.network.replace(Some(network));
+        crowd.last_at.set(Duration::ZERO);
+        let begun = env.now();
+        let silent = service.engine_is_silent(Rank(rank), "gone", true, &crowd);
+        world.block_on(silent).unwrap();
+        crowd.last_at.get() - begun
+    };
+    let spread = over_network(engines / 3, 0..0);
+    let first_mute = engines / 4 * TARGETS_PER_ENGINE;
+    let spread_beside_mute = over_network(engines / 5, first_mute..first_mute + TARGETS_PER_ENGINE);
+    let rounds = [99, 90, 50, 10].map(|told| (told, rounds_of_asking(&map, told))).to_vec();
     Costs {
         engines,
         targets: map.targets.len() as u64,
         map_bytes: wire::encode(&map).len(),
         first_bytes,
-        change_bytes: crowd.bytes.get(),
-        change_orders: crowd.orders.get(),
+        change_bytes,
+        change_orders,
         leader,
         target: crowd.taken_in.get(),
+        spread,
+        spread_beside_mute,
+        rounds,
     }
+}
+
+/// Rounds in which each engine asks one other, until all know what so many in a hundred were told.
+fn rounds_of_asking(map: &PoolMap, told_percent: u32) -> u32 {
+    let count = map.engines.len();
+    let mut knows: Vec<bool> = (0..count)
+        .map(|at| types::hash::mix2(7, at as u64) % 100 < u64::from(told_percent))
+        .collect();
+    // One at least, and not all.
+    (knows[0], knows[count - 1]) = (true, false);
+    for round in 0.. {
+        if knows.iter().all(|knows| *knows) {
+            return round;
+        }
+        assert!(round < 1000, "{told_percent} %: it does not reach everybody");
+        let asks = |at: usize| {
+            let other = map.asked_in_round(round.into(), map.engines[at].rank).unwrap();
+            assert_ne!(other.rank, map.engines[at].rank);
+            knows[at] || knows[map.engines.binary_search_by_key(&other.rank, |e| e.rank).unwrap()]
+        };
+        knows = (0..count).map(asks).collect();
+    }
+    unreachable!("it has come to an end before")
 }
 
 #[test]
@@ -167,6 +270,9 @@ fn a_change_of_a_large_map_costs_little() {
     let all: Vec<Costs> = sizes.iter().map(|engines| measure(*engines)).collect();
     if let Some(path) = std::env::var_os("AZEKURA_PLOT") {
         std::fs::write(path, plot(&all)).unwrap();
+    }
+    if let Some(path) = std::env::var_os("AZEKURA_SPREAD_PLOT") {
+        std::fs::write(path, spread_plot(&all)).unwrap();
     }
     let mut last: Option<&Costs> = None;
     for (engines, costs) in sizes.iter().zip(&all) {
@@ -179,6 +285,17 @@ fn a_change_of_a_large_map_costs_little() {
             costs.change_bytes,
             costs.leader,
             costs.target
+        );
+        println!(
+            "{engines} engines: with all targets after {:?} over a network of {ROUND_TRIP:?} there and back, beside one that is mute \
+             {:?}; rounds of asking by percent told: {:?}",
+            costs.spread, costs.spread_beside_mute, costs.rounds
+        );
+        // Virtual time: who gives no answer keeps nobody else waiting.
+        assert!(
+            costs.spread_beside_mute < Duration::from_secs(1),
+            "{:?}",
+            costs.spread_beside_mute
         );
         assert_eq!(costs.targets, u64::from(engines * TARGETS_PER_ENGINE));
         assert_eq!(costs.change_orders, costs.targets, "each target is told once");

@@ -160,6 +160,7 @@ impl Service {
             R::EngineQuery
             | R::EngineStop { .. }
             | R::EngineJobs { .. }
+            | R::EngineMaps { .. }
             | R::EngineEvents { .. } => Err(Error::inval("an engine answers for itself")),
             R::TargetMeasure { target, ask } => weights::measure(target, ask, orders).await,
             R::PoolCreate { label, bytes, scm_percent, durability, placement, targets } => {

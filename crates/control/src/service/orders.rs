@@ -27,7 +27,7 @@ pub type Failures = Vec<(TargetId, Error)>;
 /// Orders under way at once: each may hold a map of half a megabyte.
 const ORDERS_MAX: usize = 256;
 
-/// Sends one order to each target, very many at once, and waits for all answers.
+/// Sends one order to each target, very many at once, and waits for all answers; what has failed comes in the order of the targets.
 pub async fn order_all(
     orders: &dyn Targets,
     targets: impl IntoIterator<Item = TargetId>,
@@ -42,14 +42,16 @@ pub async fn order_each(
     targets: impl IntoIterator<Item = TargetId>,
     op: impl Fn() -> AdminOp,
 ) -> (Vec<(TargetId, AdminReply)>, Failures) {
-    let send = |target| {
+    let send = |(at, target)| {
         let op = &op;
-        async move { (target, orders.order(target, op()).await) }
+        async move { (at, target, orders.order(target, op()).await) }
     };
-    let sent = stream::iter(targets).map(send).buffered(ORDERS_MAX);
-    let answers: Vec<(TargetId, Result<AdminReply>)> = sent.collect().await;
+    // Not in order: those behind one that gives no answer would wait for it.
+    let sent = stream::iter(targets).enumerate().map(send).buffer_unordered(ORDERS_MAX);
+    let mut answers: Vec<(usize, TargetId, Result<AdminReply>)> = sent.collect().await;
+    answers.sort_unstable_by_key(|(at, ..)| *at);
     let (mut replies, mut failures) = (Vec::new(), Failures::new());
-    for (target, answer) in answers {
+    for (_, target, answer) in answers {
         match answer {
             Ok(reply) => replies.push((target, reply)),
             Err(error) => failures.push((target, error)),

@@ -139,12 +139,18 @@ impl Target {
     /// Serves a request about locks.
     pub(crate) async fn serve_lock(self: Rc<Self>, client: ClientId, incoming: Incoming) {
         let Incoming { header, body, responder, .. } = incoming;
-        let outcome = match wire::decode::<Request<'_>>(&body) {
-            Ok(Request::Lock(request)) => self.lock(client, &header, request, &responder).await,
-            Ok(_) => Err(Error::bare(Code::Proto)),
-            Err(error) => Err(error),
+        let answer = match wire::decode::<Request<'_>>(&body) {
+            Ok(Request::Lock(request)) => {
+                let pool = request.pool;
+                match self.lock(client, &header, request, &responder).await {
+                    Ok(reply) => wire::encode(&Ok::<_, Error>(reply)),
+                    Err(error) => self.refusal(pool, &header, &error),
+                }
+            }
+            Ok(_) => wire::encode(&Err::<(), _>(Error::bare(Code::Proto))),
+            Err(error) => wire::encode(&Err::<(), _>(error)),
         };
-        self.send(responder, 0, &wire::encode(&outcome), &[]).await;
+        self.send(responder, 0, &answer, &[]).await;
     }
 
     async fn lock(

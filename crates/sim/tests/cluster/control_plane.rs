@@ -9,8 +9,9 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use transport::SimNet;
 use types::{ContLayout, Durability, ObjType, Rank};
-use wire::control::{ControlRequest, Name, OpenMode};
-use wire::obj::Cond;
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode};
+use wire::map::{DownReason, PoolMap};
+use wire::obj::{Cond, Request};
 
 const ENGINES: usize = 3;
 /// How long a message is on its way, where that is counted.
@@ -170,6 +171,119 @@ fn a_new_map_is_with_all_who_touch_it_within_a_second() {
             let longest = delays.iter().max().unwrap();
             println!("seed {seed}: the last of {CLIENTS} clients after {longest:?}");
             assert!(*longest < Duration::from_secs(1), "seed {seed}: {longest:?}");
+        });
+    }
+}
+
+/// Who is refused for an old map gets the newer one with the refusal, and sends the same request again: nobody is asked for the map.
+#[test]
+fn a_refusal_for_an_old_map_has_the_newer_one_with_it() {
+    for seed in seeds(2) {
+        let cluster = cluster(seed, 2);
+        cluster.block_on(async {
+            let (setup, client) = (cluster.client("setup"), cluster.client("client"));
+            cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let cont = open(&client).await;
+            let class = "S1".parse().unwrap();
+            let oid = (0..)
+                .map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap())
+                .find(|oid| cont.engines_of(*oid).unwrap()[0] == Rank(1))
+                .unwrap();
+            let kv = KvObj { object: cont.object(oid) };
+            kv.put(None, Cond::NONE, b"k", b"v").await.unwrap();
+            let mut is_out = false;
+            // One change, then more of them than targets remember.
+            for changes in [1, 40] {
+                for _ in 0..changes {
+                    let (rank, why) = (Rank(2), String::new());
+                    let request = match is_out {
+                        false => ControlRequest::SystemExclude { rank, why },
+                        true => ControlRequest::SystemClearExclude { rank },
+                    };
+                    is_out = !is_out;
+                    setup.control(&request).await.unwrap();
+                    // Until all have the last one.
+                    setup.env().sleep(Duration::from_secs(5)).await;
+                }
+                let (old, before) = (cont.pool().map().version, client.request_count());
+                kv.put(None, Cond::NONE, b"k", b"w").await.unwrap();
+                assert!(cont.pool().map().version > old, "seed {seed}");
+                assert_eq!(client.request_count() - before, 1, "seed {seed}: one question");
+                let newest = sim::members::newest_map(&setup).await.unwrap();
+                assert_eq!(*cont.pool().map(), *newest, "seed {seed}");
+            }
+        });
+    }
+}
+
+/// The holder of the control service cannot reach one of the engines, and that one not the holder. Others see both: through them it
+/// gets each new map, also the one that says that it is down itself; and a client that reaches this engine alone has it from there.
+#[test]
+fn maps_reach_an_engine_that_the_holder_cannot_reach() {
+    const AWAY: usize = 2;
+    for seed in seeds(8) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 4, targets: 2 }).unwrap();
+        cluster.block_on(async {
+            let (setup, far) = (cluster.client("setup"), cluster.client("far"));
+            cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            // As long as engines take to have a copy of the catalog.
+            setup.env().sleep(Duration::from_secs(10)).await;
+            let cont = open(&far).await;
+            let class = "S1".parse().unwrap();
+            let oid = (0..)
+                .map(|number| cont.generate_oid(ObjType::KvHashed, class, 0, number).unwrap())
+                .find(|oid| cont.engines_of(*oid).unwrap()[0] == Rank(AWAY as u32))
+                .unwrap();
+            let kv = KvObj { object: cont.object(oid) };
+            kv.put(None, Cond::NONE, b"k", b"v").await.unwrap();
+            let (net, away) = (SimNet::of(cluster.world()), Cluster::engine_name(AWAY));
+            net.cut(&Cluster::engine_name(0), &away);
+            for at in [0, 1, 3] {
+                net.cut("far", &Cluster::engine_name(at));
+            }
+            // Until all targets of the engine know this version, or a newer one.
+            let arrived = async |version: u32| {
+                let map = cont.pool().map();
+                for target in map.targets.iter().filter(|target| target.rank.0 == AWAY as u32) {
+                    loop {
+                        let request = Request::PoolMap { pool: map.pool };
+                        let answer = sim::members::ask(&setup, &map, target.id, &request).await;
+                        let known = wire::decode::<types::Result<PoolMap>>(&answer.unwrap());
+                        if known.unwrap().unwrap().version >= version {
+                            break;
+                        }
+                        setup.env().sleep(Duration::from_millis(50)).await;
+                    }
+                }
+            };
+            let exclude = ControlRequest::SystemExclude { rank: Rank(3), why: String::new() };
+            let (old, begun) = (cont.pool().map().version, setup.env().now());
+            // The order to exclude is over when the engine has been given up. Its targets know long before.
+            let others = async {
+                arrived(old + 1).await;
+                setup.env().now() - begun
+            };
+            let (excluded, known_after) = join(setup.control(&exclude), others).await;
+            excluded.unwrap();
+            println!("seed {seed}: known after {known_after:?}");
+            kv.put(None, Cond::NONE, b"k", b"w").await.unwrap();
+            assert!(cont.pool().map().version > old, "seed {seed}");
+            // Then the engine itself is down, for whoever believes the holder.
+            let is_down = |map: &PoolMap| {
+                let mut own = map.targets.iter().filter(|target| target.rank.0 == AWAY as u32);
+                own.all(|target| target.reason == Some(DownReason::Silent))
+            };
+            assert_eq!(sim::members::await_map(&setup, is_down).await.unwrap(), None);
+            let newest = sim::members::newest_map(&setup).await.unwrap();
+            arrived(newest.version).await;
+            let asked = far.control(&ControlRequest::PoolMap(newest.pool)).await.unwrap();
+            let ControlReply::Map(map) = asked else { panic!("{asked:?}") };
+            assert!(map.version >= newest.version && is_down(&map), "seed {seed}");
+            net.heal_all();
+            let back = |map: &PoolMap| {
+                map.targets.iter().all(|target| target.rank == Rank(3) || target.reason.is_none())
+            };
+            assert_eq!(sim::members::await_map(&setup, back).await.unwrap(), None, "seed {seed}");
         });
     }
 }
