@@ -119,6 +119,13 @@ async fn open(client: &Client) -> Container {
     pool.cont_open(&name("home"), OpenMode::ReadWrite).await.unwrap()
 }
 
+fn note(known: &Mutex<(u32, Instant)>, version: u32) {
+    let mut known = known.lock().unwrap();
+    if version > known.0 {
+        *known = (version, Instant::now());
+    }
+}
+
 /// Three processes and sixteen clients that write to all targets: each has each new map by the answer to what it does anyway. How
 /// long that takes is printed, from the order to exclude an engine, or to take it back, to the last client.
 #[test]
@@ -149,11 +156,7 @@ fn all_clients_that_work_have_each_new_map() {
                         let kv = KvObj { object: cont.object(oid) };
                         kv.put(None, Cond::NONE, b"k", b"v").await.unwrap();
                         let version = cont.pool().map().version;
-                        let mut known = known.lock().unwrap();
-                        if version > known.0 {
-                            *known = (version, Instant::now());
-                        }
-                        drop(known);
+                        note(known, version);
                         client.env().sleep(Duration::from_millis(10)).await;
                     }
                 });
@@ -168,8 +171,8 @@ fn all_clients_that_work_have_each_new_map() {
             thread::sleep(Duration::from_millis(5));
         };
         let newest = || {
-            let asked = client.control(&ControlRequest::PoolQuery(Name::Label("tank".into())));
-            match client.block_on(asked).unwrap() {
+            let query = ControlRequest::PoolQuery(Name::Label("tank".into()));
+            match client.block_on(client.control(&query)).unwrap() {
                 ControlReply::Pool(pool) => pool.map.version,
                 other => panic!("{other:?}"),
             }
