@@ -305,7 +305,11 @@ fn classes_are_checked_against_the_container() {
     assert_eq!(code("RP_2G1", 2), Err(Code::Redundancy), "weaker than demanded");
     assert_eq!(code("RP_3G1", 1), Err(Code::Redundancy), "more copies than targets");
     assert_eq!(code("EC_2P1G1", 0), Err(Code::Redundancy), "more cells than targets");
-    assert_eq!(code("EC_2P1GX+1MiB", 0), Err(Code::NotSupported));
+    assert_eq!(
+        code("EC_2P1GX+1MiB", 0),
+        Err(Code::Redundancy),
+        "the same of what follows a first part"
+    );
 }
 
 /// A file is made where its name is: on all members of the group, in their order. A hint for the first member alone
