@@ -42,7 +42,8 @@ use types::{Code, Error, Result};
 /// Version of all messages. 1: first release; 2: figures of stores, sums of bulk data, locks, appends, written ranges,
 /// files without a name, snapshots; 3: on one host the engine makes the shared memory and the doorbells, and the client
 /// keeps its word; 4: secrets are proved, the engine speaks first, engines say which system they are of, containers have a
-/// cell size; 5: stand-ins without room, figures of healing, images in parts.
+/// cell size; 5: stand-ins without room, figures of healing, images in parts, refusals with maps, lists of orphans in pages, engines
+/// that are joining, containers' placement epochs.
 pub const WIRE_VERSION: u16 = 5;
 
 /// Encodes a message body.
