@@ -9,12 +9,14 @@
 //! - Entries do not overlap. No object has more than its limit, and all have no more than theirs.
 //!
 //! Which entries stay is up to `quick_cache`: new ones are on trial (a cold queue, as in S3-FIFO), so that who reads much once does not drive out
-//! what is read often. Of an object that has reached its limit the oldest that was not read since goes, for one in [`FULL_PARTS`] of what is new only: who
+//! what is read often. What is large and came quickly stays at its second reading only ([`Sights`]): memory that is kept is never the next read's, and to fill
+//! fresh memory costs more than a fast device does. Of an object that has reached its limit the oldest that was not read since goes, for one in [`FULL_PARTS`] of what is new only: who
 //! reads a file from end to end again and again finds most of what there is room for.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use env::AlignedBuf;
 use foldhash::fast::FixedState;
@@ -36,6 +38,14 @@ const LIMIT_BYTES_MIN: u64 = 2 << 20;
 const FULL_PARTS: u64 = 8;
 /// What the library expects of entries, bytes: for so many it remembers what it has just forgotten.
 const ENTRY_BYTES_USUAL: u64 = 64 << 10;
+
+/// From so many bytes on, and if it came at least as fast as [`QUICK_PER_MIB`] says, what is read for the first time is not kept: its memory is the next
+/// read's. Smaller reads cost more than their memory does.
+const LARGE_BYTES: u64 = 128 << 10;
+/// Time for 1 MiB at which a device is fast.
+const QUICK_PER_MIB: Duration = Duration::from_millis(4);
+/// Of so many times what the cache has room for it is known whether it was read.
+const SEEN_TIMES: u64 = 4;
 
 /// Whose data are in an entry.
 pub(crate) type Owner = (ContId, Oid);
@@ -155,8 +165,47 @@ impl std::fmt::Debug for DataCache {
     }
 }
 
+/// Where something large was read lately, by parts of the device of [`LARGE_BYTES`]: two such reads that do not overlap never begin in the same one. Each part has
+/// one place, which others share; who comes last has it.
+#[derive(Default)]
+struct Sights {
+    /// The part, and one, so that zero is none. A power of two of them.
+    last: Vec<u32>,
+}
+
+impl Sights {
+    const PART_BLOCKS: u64 = LARGE_BYTES / BLOCK_BYTES;
+
+    fn resize(&mut self, limit_bytes: u64) {
+        let count = (SEEN_TIMES * limit_bytes / LARGE_BYTES).next_power_of_two();
+        self.last = if limit_bytes == 0 { Vec::new() } else { vec![0; count as usize] };
+    }
+
+    fn place(&mut self, part: u64) -> Option<&mut u32> {
+        let mask = (self.last.len() as u64).wrapping_sub(1);
+        self.last.get_mut((part & mask) as usize)
+    }
+
+    /// Notes a read that begins at a block; true if it was noted before.
+    fn note(&mut self, first: u64) -> bool {
+        let part = first / Self::PART_BLOCKS;
+        let name = part as u32 + 1;
+        self.place(part).is_some_and(|place| std::mem::replace(place, name) == name)
+    }
+
+    /// Something else will be there.
+    fn forget(&mut self, first: u64, end: u64) {
+        for part in first / Self::PART_BLOCKS..end.div_ceil(Self::PART_BLOCKS) {
+            if let Some(place) = self.place(part) {
+                *place = 0;
+            }
+        }
+    }
+}
+
 struct State {
     limit_bytes: u64,
+    sights: Sights,
     /// By first block.
     entries: BTreeMap<u64, Entry>,
     objects: HashMap<Owner, ObjectUse, FixedState>,
@@ -173,6 +222,7 @@ impl DataCache {
         let gone = Gone::default();
         let state = State {
             limit_bytes: 0,
+            sights: Sights::default(),
             entries: BTreeMap::new(),
             objects: HashMap::default(),
             used_bytes: 0,
@@ -253,10 +303,17 @@ impl DataCache {
         found
     }
 
-    /// Keeps blocks that were read, from the first block of `run` on: whoever calls has held a guard over them since before that.
-    pub(crate) fn keep(&self, run: Run, data: &Loaded, owner: Owner) {
+    /// Keeps blocks that were read, from the first block of `run` on: whoever calls has held a guard over them since before that. `took`: how long the
+    /// device needed.
+    pub(crate) fn keep(&self, run: Run, data: &Loaded, owner: Owner, took: Duration) {
         let max = self.object_max(&owner);
-        self.state.borrow_mut().keep(run.first_block(), run.end_block(), data, owner, max);
+        let state = &mut *self.state.borrow_mut();
+        let is_quick =
+            took.as_nanos() * (1 << 20) < QUICK_PER_MIB.as_nanos() * u128::from(run.bytes);
+        if run.bytes >= LARGE_BYTES && !state.sights.note(run.first_block()) && is_quick {
+            return;
+        }
+        state.keep(run.first_block(), run.end_block(), data, owner, max);
     }
 
     /// These blocks become free, or what is here of them is in doubt.
@@ -271,6 +328,7 @@ impl State {
             return;
         }
         self.limit_bytes = bytes;
+        self.sights.resize(bytes);
         if bytes == 0 {
             return self.clear();
         }
@@ -376,11 +434,6 @@ impl State {
     fn make_room(&mut self, owner: &Owner, bytes: u64) {
         while let Some(object) = self.objects.get_mut(owner) {
             if object.bytes <= bytes {
-                // Those that are gone do not pile up.
-                if object.order.len() > 2 * object.count + 16 {
-                    let entries = &self.entries;
-                    object.order.retain(|&(first, number)| is_there(entries, first, number));
-                }
                 return;
             }
             let Some((first, number)) = object.order.pop_front() else { return };
@@ -396,6 +449,7 @@ impl State {
     }
 
     fn forget(&mut self, first: u64, end: u64) {
+        self.sights.forget(first, end);
         if self.entries.is_empty() {
             return;
         }
@@ -422,6 +476,10 @@ impl State {
             object.count -= 1;
             if object.count == 0 {
                 self.objects.remove(&entry.owner);
+            } else if object.order.len() > 2 * object.count + 16 {
+                // Those that are gone do not pile up.
+                let entries = &self.entries;
+                object.order.retain(|&(first, number)| is_there(entries, first, number));
             }
         }
     }
@@ -445,6 +503,8 @@ mod tests {
     use types::{ObjClass, ObjType};
 
     const WIDE: u64 = 64 << 20;
+    /// What this long takes is kept at once.
+    const SLOW: Duration = Duration::from_secs(1);
 
     fn cache(limit: u64, object_max: u64) -> Rc<DataCache> {
         let cache = DataCache::new(&CacheRoom::new(WIDE, 1));
@@ -512,7 +572,7 @@ mod tests {
         assert_eq!(counted, by_owner);
         for (owner, object) in &state.objects {
             assert!(object.bytes <= cache.object_max(owner));
-            assert!(object.order.len() <= 2 * object.count + 17);
+            assert!(object.order.len() <= 2 * object.count + 17, "names of what is gone pile up");
         }
     }
 
@@ -537,7 +597,8 @@ mod tests {
                             prop_assert_eq!(shown(&parts, end), want);
                         }
                         None => {
-                            cache.keep(run(first, count), &data(first, &now(first, end)), owner(of));
+                            let took = if at % 2 == 0 { SLOW } else { Duration::ZERO };
+                            cache.keep(run(first, count), &data(first, &now(first, end)), owner(of), took);
                         }
                     },
                     7 | 8 => {
@@ -563,7 +624,7 @@ mod tests {
         let cache = cache(8 << 20, 8 << 20);
         let read = |first: u64| {
             if cache.find(run(first, 16)).is_none() {
-                cache.keep(run(first, 16), &data(first, &[0; 16]), owner(first));
+                cache.keep(run(first, 16), &data(first, &[0; 16]), owner(first), SLOW);
                 return false;
             }
             true
@@ -578,6 +639,34 @@ mod tests {
         check(&cache);
     }
 
+    /// Memory that is kept is not the next read's: reading a file once from a fast device must not fill fresh memory all the way.
+    #[test]
+    fn what_is_large_and_came_quickly_stays_at_its_second_reading() {
+        let cache = cache(8 << 20, 8 << 20);
+        let read = |first: u64, count: u64, took: Duration| {
+            let found = cache.find(run(first, count)).is_some();
+            if !found {
+                let written = vec![0; count as usize];
+                cache.keep(run(first, count), &data(first, &written), owner(1), took);
+            }
+            found
+        };
+        let quick = Duration::from_micros(500);
+        assert_eq!([0; 3].map(|_| read(1000, 256, quick)), [false, false, true]);
+        assert_eq!([0; 2].map(|_| read(2000, 256, Duration::from_millis(5))), [false, true]);
+        assert_eq!([0; 2].map(|_| read(3000, 31, quick)), [false, true], "small reads stay");
+        // Between two readings the blocks became free and others were written there: that is a first reading.
+        assert!(!read(4000, 256, quick));
+        cache.forget(4100, 1);
+        cache.forget(3990, 300);
+        assert_eq!([0; 3].map(|_| read(4000, 256, quick)), [false, false, true]);
+        // Other places have taken the name since: nothing is known of it, and it stays out once more.
+        assert!(!read(5000, 256, quick));
+        (0..256).for_each(|at| _ = read(100_000 + at * 32, 32, quick));
+        assert_eq!([0; 2].map(|_| read(5000, 256, quick)), [false, false]);
+        check(&cache);
+    }
+
     #[test]
     fn an_object_has_no_more_than_its_limit_and_keeps_what_it_reads_again() {
         let limit = 10 * (64 << 10) + 10 * ENTRY_COST_BYTES;
@@ -585,7 +674,7 @@ mod tests {
         let read = |first: u64, of: u64| {
             let found = cache.find(run(first, 16)).is_some();
             if !found {
-                cache.keep(run(first, 16), &data(first, &[0; 16]), owner(of));
+                cache.keep(run(first, 16), &data(first, &[0; 16]), owner(of), SLOW);
             }
             found
         };
@@ -613,16 +702,16 @@ mod tests {
     #[test]
     fn neighbours_answer_together_and_share_a_border_block() {
         let cache = cache(8 << 20, 8 << 20);
-        cache.keep(run(10, 5), &data(10, &[0; 5]), owner(1));
+        cache.keep(run(10, 5), &data(10, &[0; 5]), owner(1), SLOW);
         // Begins in the last block of the other, as transfers of odd lengths do.
-        cache.keep(run(14, 5), &data(14, &[0; 5]), owner(1));
+        cache.keep(run(14, 5), &data(14, &[0; 5]), owner(1), SLOW);
         let odd = Run { at: 12 * BLOCK_BYTES + 100, bytes: 6 * BLOCK_BYTES };
         let parts = cache.find(odd).expect("both have it");
         assert_eq!(parts.iter().map(|(first, _)| *first).collect::<Vec<_>>(), [12, 15]);
         assert!(cache.find(run(9, 3)).is_none() && cache.find(run(17, 3)).is_none());
         // A part that is over does not keep the whole in memory.
-        cache.keep(run(19, 100), &data(19, &[0; 100]), owner(1));
-        cache.keep(run(118, 2), &data(118, &[0; 2]), owner(1));
+        cache.keep(run(19, 100), &data(19, &[0; 100]), owner(1), SLOW);
+        cache.keep(run(118, 2), &data(118, &[0; 2]), owner(1), SLOW);
         cache.forget(50, 1);
         assert_eq!(cache.find(run(119, 1)).map(|parts| parts.len()), Some(1));
         let stat = cache.stat();
@@ -657,7 +746,7 @@ mod tests {
         assert_eq!(one.stat().limit_bytes, 4 << 20);
         one.set(&Settings { version: 4, bytes_max: 0, object_bytes_max: 1 });
         assert_eq!(one.stat().limit_bytes, 0);
-        one.keep(run(0, 1), &data(0, &[0]), owner(1));
+        one.keep(run(0, 1), &data(0, &[0]), owner(1), SLOW);
         assert!(one.find(run(0, 1)).is_none());
         assert_eq!(one.stat().misses, 0);
         two.close();

@@ -236,11 +236,15 @@ impl Segments {
                 let start = run.first_block() * BLOCK_BYTES;
                 let bytes = run.end_block() * BLOCK_BYTES - start;
                 let buf = AlignedBuf::try_scratch(bytes as usize)?;
-                let read = file.read_at(start, buf);
-                reads.push(async move { (at, bytes, read.await) });
+                let (begun, read) = (core.env.now(), file.read_at(start, buf));
+                let core = &core;
+                reads.push(async move {
+                    let read = read.await;
+                    (at, bytes, read, core.env.now().saturating_sub(begun))
+                });
             }
         }
-        for (at, bytes, (buf, result)) in join_all(reads).await {
+        for (at, bytes, (buf, result), took) in join_all(reads).await {
             let count = result.map_err(|error| error.context("reading data"))?;
             if (count as u64) < bytes {
                 return Err(Error::new(Code::Io, "the data file is shorter than its index says"));
@@ -249,7 +253,7 @@ impl Segments {
                 let loaded = Loaded::new(buf);
                 if let Some(owner) = disk.owner {
                     // The guard in `hold` keeps the blocks what they are.
-                    core.cache.keep(disk.run, &loaded, owner);
+                    core.cache.keep(disk.run, &loaded, owner, took);
                 }
                 disk.loaded = Some(loaded);
             }
