@@ -83,6 +83,7 @@ impl Target {
             }
         };
         let now = self.env.now();
+        self.last_batch.set(Some(now));
         let deadline = now + patience(&header);
         let begun = Begun::new(&batch, now, bulk.remaining() as u64);
         let (caller, waited) = (caller.clone(), Cell::default());

@@ -553,9 +553,6 @@ impl Target {
             return self.answer_error(incoming.responder, 0, not_for_clients()).await;
         }
         self.requests.count(kind);
-        if kind == RequestKind::Batch {
-            self.last_batch.set(Some(self.env.now()));
-        }
         if incoming.bulk.is_deferred() && kind != RequestKind::Batch {
             // Its data comes through this connection, so the connection must go on.
             let (target, caller) = (self.clone(), caller.clone());

@@ -2,7 +2,9 @@
 //!
 //! The first touch of a page costs a clearing of it by the kernel: two thirds of the time of a
 //! write into memory never used. One thread of the process does that in advance, where cores
-//! have nothing else to do. It changes no byte, so it may meet users of the same memory.
+//! have nothing else to do: its weight is the least, and it looks how many threads want to run, for
+//! those that look for work and yield in turn would let it go first. It changes no byte, so it may
+//! meet users of the same memory.
 
 use crate::Env;
 use rustix::io::Errno;
@@ -12,6 +14,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 use types::{Code, Error, Result, size};
 
 /// What is touched or given back at once, bytes: a huge page.
@@ -22,6 +25,9 @@ const ROOM_SHARE: u64 = 4;
 /// Niceness of the thread that touches: the least weight that is not none, so that it does not keep
 /// what the kernel locks for it while it waits for a core.
 const NICE: i32 = 19;
+
+/// Pause before a page while others want all cores: so it takes one or two hundredths of one.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Anonymous memory, private to the process, zero where nothing was written. Huge pages are asked
 /// for; a kernel that has none gives small ones.
@@ -142,12 +148,16 @@ fn serve(requests: &Receiver<Request>) {
     // otherwise be taken from the targets of a small machine. Refused: then it is only slower.
     let this = rustix::thread::gettid();
     let _ = rustix::process::setpriority_process(Some(this), NICE);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     while let Ok((memory, range)) = requests.recv() {
         if range.end - range.start > room_bytes() / ROOM_SHARE {
             continue;
         }
         let mut at = range.start / PAGE_BYTES_MAX * PAGE_BYTES_MAX;
         while at < range.end {
+            if running_count().is_some_and(|count| count > cores) {
+                std::thread::sleep(BUSY_PAUSE);
+            }
             // Held for one page only: whoever drops it must not wait for long.
             let Some(memory) = memory.upgrade() else { break };
             let bytes = PAGE_BYTES_MAX.min(memory.bytes().saturating_sub(at));
@@ -165,6 +175,13 @@ fn serve(requests: &Receiver<Request>) {
             at += PAGE_BYTES_MAX;
         }
     }
+}
+
+/// Threads of the machine that run or could run, the caller among them.
+fn running_count() -> Option<usize> {
+    // Averages of three times, then "running/all".
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
 }
 
 /// Memory that is available to this process, bytes: of the machine, and of its control group.
@@ -252,6 +269,25 @@ mod tests {
         }
         // SAFETY: as above.
         assert_eq!(unsafe { memory.start().add(PAGE_BYTES_MAX as usize).read() }, 9);
+    }
+
+    #[test]
+    fn who_runs_is_counted() {
+        let busy = std::sync::atomic::AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while busy.load(std::sync::atomic::Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            // They may not have begun; with the caller they are four then.
+            while running_count().expect("Linux tells") < 4 {
+                std::thread::yield_now();
+            }
+            busy.store(false, std::sync::atomic::Ordering::Relaxed);
+        });
     }
 
     fn release() -> (u32, u32) {
