@@ -431,7 +431,8 @@ impl ArrayObj {
             }
             done = Some(self.oid.first_unit());
         }
-        let others = self.cont.units(self.oid)?.into_iter().filter(|unit| Some(*unit) != done);
+        let others =
+            self.cont.known_units(self.oid)?.into_iter().filter(|unit| Some(*unit) != done);
         let edge = self.edge(size);
         let edge = &edge;
         let asked = others.map(|unit| async move {

@@ -62,6 +62,29 @@ impl Route {
     }
 }
 
+/// By its place in the batch.
+#[derive(Clone, Copy)]
+enum Unplaced {
+    Op(usize),
+    Check(usize),
+}
+
+/// The dkey that an op is on, if it is on one.
+fn dkey_of<'b>(op: &'b Op<'_>) -> Option<&'b [u8]> {
+    match op {
+        Op::Update { dkey, .. }
+        | Op::Fetch { dkey, .. }
+        | Op::PunchAkeys { dkey, .. }
+        | Op::FetchLink { dkey, .. }
+        | Op::RemoveLink { dkey, .. }
+        | Op::List { scope: ListScope::Akeys { dkey } | ListScope::Recxs { dkey, .. }, .. } => {
+            Some(*dkey)
+        }
+        Op::PunchDkeys { dkeys, .. } => dkeys.first().map(|key| key.as_ref()),
+        _ => None,
+    }
+}
+
 /// The sums of a batch's bulk.
 fn of_kind(kind: CsumKind, bytes: &[u8]) -> Sums<'_> {
     if bytes.is_empty() { Sums::NONE } else { Sums { kind, bytes } }
@@ -79,6 +102,8 @@ pub struct Batch<'a> {
     bulk_out: SmallVec<[(usize, &'a [u8]); 2]>,
     bulk_in: Vec<&'a mut [u8]>,
     failed: Option<Error>,
+    /// Ops and checks whose units were not found: the map did not know the placement epoch of their objects.
+    unplaced: SmallVec<[Unplaced; 1]>,
     /// Cells may be named instead of data.
     takes_cells: bool,
 }
@@ -92,6 +117,7 @@ impl<'a> Batch<'a> {
             bulk_out: SmallVec::new(),
             bulk_in: Vec::new(),
             failed: None,
+            unplaced: SmallVec::new(),
             takes_cells: false,
         }
     }
@@ -106,9 +132,9 @@ impl<'a> Batch<'a> {
     /// unit it names, and belongs to every unit that was read.
     pub fn check(&mut self, mut check: ReadCheck<'a>) {
         if let ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) = check.of {
-            match self.cont.unit_of(check.unit.object, dkey) {
+            match self.cont.known_unit_of(check.unit.object, dkey) {
                 Ok(unit) => check.unit = unit,
-                Err(error) => self.failed = Some(error),
+                Err(error) => self.not_placed(error, Unplaced::Check(self.checks.len())),
             }
         }
         self.check_of_unit(check);
@@ -122,25 +148,54 @@ impl<'a> Batch<'a> {
     /// Adds an op. One on a dkey is for the unit that holds it, whatever group it names; another one
     /// is for the unit it names. Returns its index among the replies.
     pub fn op(&mut self, mut op: Op<'a>) -> usize {
-        let dkey = match &op {
-            Op::Update { dkey, .. }
-            | Op::Fetch { dkey, .. }
-            | Op::PunchAkeys { dkey, .. }
-            | Op::FetchLink { dkey, .. }
-            | Op::RemoveLink { dkey, .. }
-            | Op::List {
-                scope: ListScope::Akeys { dkey } | ListScope::Recxs { dkey, .. }, ..
-            } => Some(*dkey),
-            Op::PunchDkeys { dkeys, .. } => dkeys.first().map(|key| key.as_ref()),
-            _ => None,
-        };
-        if let Some(dkey) = dkey {
-            match self.cont.unit_of(op.oid(), dkey) {
+        if let Some(dkey) = dkey_of(&op) {
+            match self.cont.known_unit_of(op.oid(), dkey) {
                 Ok(unit) => op.set_unit(unit),
-                Err(error) => self.failed = Some(error),
+                Err(error) => self.not_placed(error, Unplaced::Op(self.ops.len())),
             }
         }
         self.op_of_unit(op)
+    }
+
+    /// A newer map may know where it belongs; anything else fails the batch.
+    fn not_placed(&mut self, error: Error, what: Unplaced) {
+        match error.code {
+            Code::Stale => self.unplaced.push(what),
+            _ => self.failed = Some(error),
+        }
+    }
+
+    /// Gets a newer map for what was not placed, and places it.
+    async fn place_late(&mut self) -> Result<()> {
+        for what in std::mem::take(&mut self.unplaced) {
+            match what {
+                Unplaced::Op(at) => {
+                    let op = &self.ops[at];
+                    let dkey = dkey_of(op).ok_or_else(|| Error::inval("an op without a dkey"))?;
+                    let unit = self.cont.unit_of(op.oid(), dkey).await?;
+                    self.ops[at].set_unit(unit);
+                }
+                Unplaced::Check(at) => {
+                    let check = &mut self.checks[at];
+                    if let ReadScope::Dkey(dkey) | ReadScope::Akey(dkey, _) = check.of {
+                        check.unit = self.cont.unit_of(check.unit.object, dkey).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gets a newer map if one of the units is of an object that this one does not know the placement epoch of; true if it knows
+    /// all of them now.
+    async fn learn(&self) -> bool {
+        let of_ops = self.ops.iter().map(Op::oid);
+        for oid in of_ops.chain(self.checks.iter().map(|check| check.unit.object)) {
+            if !self.cont.learn(oid).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// Adds an op for the unit that it names, whatever it is on.
@@ -186,13 +241,24 @@ impl<'a> Batch<'a> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
+        if !self.unplaced.is_empty() {
+            self.place_late().await?;
+        }
         let mut attempt = Attempt::new(self.cont.client());
         if self.takes_cells {
             attempt.may_be_told_cells();
         }
-        let mut has_asked = false;
+        let (mut has_asked, mut has_learned) = (false, false);
         loop {
             let route = match self.route() {
+                // Somebody with a newer map made one of the objects.
+                Err(error) if error.code == Code::Stale && !has_learned => {
+                    has_learned = true;
+                    if !self.learn().await {
+                        return Err(error);
+                    }
+                    continue;
+                }
                 // None of several members serves at the moment: one may soon.
                 Err(error) if error.code == Code::Unreach && self.may_wait(&attempt) => {
                     self.cont.pool().0.state.refresh_briefly(self.cont.client()).await;

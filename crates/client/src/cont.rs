@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 use types::{Code, ContId, Epoch, Error, ObjClass, ObjType, Oid, Rank, Result, TargetId, Unit};
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode};
 use wire::obj::{ObjectList, PoolShardStat, Request};
@@ -20,6 +21,10 @@ use wire::obj::{ObjectList, PoolShardStat, Request};
 /// The members of a group of several, in order; empty for one of one member.
 pub(crate) type Members = SmallVec<[TargetId; 6]>;
 
+/// Half of the first pause before a newer map is asked for again; it is doubled each time.
+const LEARN_PAUSE: Duration = Duration::from_millis(50);
+/// The last of these pauses.
+const LEARN_PAUSE_MAX: Duration = Duration::from_millis(800);
 /// Layouts remembered, by object; a small direct-mapped cache.
 const LAYOUTS_CACHED: usize = 256;
 
@@ -220,11 +225,6 @@ impl Container {
         &self.0.cells
     }
 
-    /// The layout of an object under the current map.
-    pub fn layout(&self, oid: Oid) -> Result<Rc<Layout>> {
-        self.cached_layout(oid, false)
-    }
-
     /// The layout of an object, or of its cells.
     fn cached_layout(&self, oid: Oid, of_cells: bool) -> Result<Rc<Layout>> {
         let map_version = self.0.pool.0.state.map_version();
@@ -247,21 +247,50 @@ impl Container {
     }
 
     /// Gets a newer pool map if the object was made in a placement epoch that this one does not know: by somebody who has seen
-    /// the pool extended, and told its id.
-    pub(crate) async fn learn(&self, oid: Oid) {
+    /// the pool extended, and told its id. True if the epoch is known then. Whoever is asked first may not have heard of it either,
+    /// but nobody waits long for an id that was not made here.
+    pub async fn learn(&self, oid: Oid) -> bool {
         let state = &self.0.pool.0.state;
-        if !placement::knows_epoch(oid, &state.map()) {
+        let mut pause = LEARN_PAUSE;
+        while !placement::knows_epoch(oid, &state.map()) {
+            if pause > LEARN_PAUSE_MAX {
+                return false;
+            }
+            if pause > LEARN_PAUSE {
+                self.client().env().sleep(pause).await;
+            }
+            pause *= 2;
             state.refresh_briefly(self.client()).await;
         }
+        true
     }
 
-    /// The unit that holds `dkey`.
-    pub fn unit_of(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
+    /// The unit that holds `dkey`. A newer map is asked for if this one does not know when the object was made; `Stale` when nobody
+    /// knows.
+    pub async fn unit_of(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
+        self.learn(oid).await;
+        self.known_unit_of(oid, dkey)
+    }
+
+    /// The units that together hold the object, first group first; else as [`Container::unit_of`].
+    pub async fn units(&self, oid: Oid) -> Result<Vec<Unit>> {
+        self.learn(oid).await;
+        self.known_units(oid)
+    }
+
+    /// The layout of an object under the map that is here; `Stale` if it does not know when the object was made
+    /// ([`Container::learn`]).
+    pub fn layout(&self, oid: Oid) -> Result<Rc<Layout>> {
+        self.cached_layout(oid, false)
+    }
+
+    /// The unit that holds `dkey`, likewise.
+    pub(crate) fn known_unit_of(&self, oid: Oid, dkey: &[u8]) -> Result<Unit> {
         Ok(oid.unit(self.layout(oid)?.group_of(oid, dkey) as u32))
     }
 
-    /// The units that together hold the object, first group first.
-    pub fn units(&self, oid: Oid) -> Result<Vec<Unit>> {
+    /// All units, likewise.
+    pub(crate) fn known_units(&self, oid: Oid) -> Result<Vec<Unit>> {
         let count = self.layout(oid)?.group_count() as u32;
         Ok((0..count).map(|group| oid.unit(group)).collect())
     }
@@ -281,9 +310,10 @@ impl Container {
 
     /// The engines that hold the object now, that of its first group first, each once.
     pub fn engines_of(&self, oid: Oid) -> Result<Vec<Rank>> {
+        let units = self.known_units(oid)?;
         let map = self.0.pool.map();
         let mut ranks = Vec::new();
-        for unit in self.units(oid)? {
+        for unit in units {
             let target = self.target_of(unit)?;
             let engine = map.engine_of(target).ok_or_else(|| {
                 Error::new(Code::NonExist, format!("target {target} has no engine"))
@@ -297,7 +327,7 @@ impl Container {
 
     /// What the targets that hold the object say of their space, one for each unit.
     pub async fn space_of(&self, oid: Oid) -> Result<Vec<PoolShardStat>> {
-        let units = self.units(oid)?;
+        let units = self.units(oid).await?;
         let asked = units
             .into_iter()
             .map(|unit| async move { self.0.pool.query_one(self.target_of(unit)?).await });

@@ -86,7 +86,7 @@ impl ArrayObj {
         if index < self.first_records() {
             return Ok(self.oid.first_unit());
         }
-        self.cont.unit_of(self.oid, &dkey.to_le_bytes())
+        self.cont.known_unit_of(self.oid, &dkey.to_le_bytes())
     }
 
     /// True when a progressive array has, or is to have, records from `end` - 1 on beyond its first part, and nobody
@@ -139,7 +139,7 @@ impl ArrayObj {
     /// The first unit, which is asked for the mark. In a pool that acknowledges before it writes a second one: what two
     /// targets decide together is written first, so that no crash of one target takes the mark from data on others.
     fn marked_units(&self) -> Result<Vec<Unit>> {
-        let mut units = self.cont.units(self.oid)?;
+        let mut units = self.cont.known_units(self.oid)?;
         let is_early = self.cont.pool().info().durability == Durability::Relaxed;
         units.truncate(1 + is_early as usize);
         Ok(units)
@@ -165,7 +165,7 @@ impl ArrayObj {
     /// Units in which there may be records.
     pub(crate) async fn units_in_use(&self) -> Result<Vec<Unit>> {
         if self.cont.may_reach_beyond(self.oid) || self.is_marked().await? {
-            return self.cont.units(self.oid);
+            return self.cont.known_units(self.oid);
         }
         Ok(vec![self.oid.first_unit()])
     }

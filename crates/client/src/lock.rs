@@ -354,6 +354,7 @@ impl Container {
         book.check_lost(&key)?;
         let wait = ask.wait.then(|| self.client().next_request());
         let op = LockOp::Set { range: ask.range, mode: ask.mode, pid: ask.pid, wait };
+        self.learn(oid).await;
         let target = &Cell::new(self.layout(oid)?.home());
         loop {
             let notice = |release| Notice::LockLeave {
@@ -421,6 +422,7 @@ impl Container {
     /// Holds what a shared owner holds, too, which outlives then the client that took it. Of `ask` only
     /// kind, owner and process count. `NonExist` when the owner holds nothing.
     pub async fn join_lock(&self, oid: Oid, ask: &LockAsk) -> Result<()> {
+        self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
         let reply = self.ask_lock(&target, oid, ask.kind, ask.owner, LockOp::Join).await?;
         let target = target.get();
@@ -440,6 +442,7 @@ impl Container {
     pub async fn part_lock(&self, oid: Oid, kind: LockKind, owner: u64) -> Result<()> {
         let key = self.lock_key(oid, kind, owner);
         self.client().options().locks.cleared(key, LockRange::WHOLE);
+        self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
         self.ask_lock(&target, oid, kind, owner, LockOp::Part).await.map(|_| ())
     }
@@ -461,6 +464,7 @@ impl Container {
         book.check_lost(&key)?;
         // Before the answer: a target that comes back must not be told that it is held.
         book.cleared(key, range);
+        self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
         self.ask_lock(&target, oid, kind, owner, LockOp::Clear { range }).await.map(|_| ())
     }
@@ -484,6 +488,7 @@ impl Container {
     /// Who would be in the way of a lock; `None`: nobody. Like the others of its kind, a lock of
     /// the same owner is not.
     pub async fn test_lock(&self, oid: Oid, ask: &LockAsk) -> Result<Option<LockHolder>> {
+        self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
         let op = LockOp::Test { range: ask.range, mode: ask.mode };
         match self.ask_lock(&target, oid, ask.kind, ask.owner, op).await? {

@@ -142,7 +142,7 @@ impl Object {
         data: &[&[u8]],
     ) -> Result<Epoch> {
         self.cont.learn(self.oid).await;
-        let unit = self.cont.unit_of(self.oid, dkey)?;
+        let unit = self.cont.known_unit_of(self.oid, dkey)?;
         self.write(tx, Op::Update { unit, dkey, cond, iods }, data).await
     }
 
@@ -170,7 +170,7 @@ impl Object {
     ) -> Result<Vec<FetchedValue>> {
         self.cont.learn(self.oid).await;
         let akeys: Vec<&[u8]> = iods.iter().map(|iod| iod.akey).collect();
-        let unit = self.cont.unit_of(self.oid, dkey)?;
+        let unit = self.cont.known_unit_of(self.oid, dkey)?;
         let mut batch = self.cont.batch();
         batch.op_of_unit(Op::Fetch { unit, dkey, cond, iods });
         for piece in room.iter_mut() {
@@ -201,7 +201,7 @@ impl Object {
     pub async fn punch_in(&self, tx: Option<&Tx>, cond: Cond) -> Result<()> {
         self.cont.learn(self.oid).await;
         let op = |unit| Op::PunchObj { unit, cond, besides: b"" };
-        let units = self.cont.units(self.oid)?;
+        let units = self.cont.known_units(self.oid)?;
         if let Some(tx) = tx {
             return units.into_iter().try_for_each(|unit| tx.add(&op(unit), &[]));
         }
@@ -217,7 +217,7 @@ impl Object {
         self.cont.learn(self.oid).await;
         let mut by_unit: Vec<(Unit, Vec<&serde_bytes::Bytes>)> = Vec::new();
         for dkey in dkeys {
-            let unit = self.cont.unit_of(self.oid, dkey)?;
+            let unit = self.cont.known_unit_of(self.oid, dkey)?;
             let key = serde_bytes::Bytes::new(dkey);
             match by_unit.iter_mut().find(|(known, _)| *known == unit) {
                 Some((_, keys)) => keys.push(key),
@@ -247,7 +247,7 @@ impl Object {
     ) -> Result<()> {
         self.cont.learn(self.oid).await;
         let akeys = akeys.iter().map(|akey| serde_bytes::Bytes::new(akey)).collect();
-        let unit = self.cont.unit_of(self.oid, dkey)?;
+        let unit = self.cont.known_unit_of(self.oid, dkey)?;
         let op = Op::PunchAkeys { unit, dkey, cond, akeys };
         self.write(tx, op, &[]).await.map(|_| ())
     }
@@ -338,7 +338,7 @@ impl Object {
         let Some(dkey) = dkey else {
             return self.list_shard(tx, anchor, room, (None, false), &mut item).await;
         };
-        let unit = self.cont.unit_of(self.oid, dkey)?;
+        let unit = self.cont.known_unit_of(self.oid, dkey)?;
         let position = std::mem::take(&mut anchor.position);
         let scope = ListScope::Akeys { dkey };
         anchor.position = self.list(tx, unit, scope, &position, room, &mut item).await?;
@@ -438,7 +438,7 @@ impl Object {
                 ranges.push((recx, record_bytes, epoch));
             }
         };
-        let unit = self.cont.unit_of(self.oid, dkey)?;
+        let unit = self.cont.known_unit_of(self.oid, dkey)?;
         let position = std::mem::take(&mut anchor.position);
         let scope = ListScope::Recxs { dkey, akey, descending };
         let room = (count_max, LIST_BYTES_MAX);
@@ -458,9 +458,9 @@ impl Object {
     ) -> Result<Option<KeyRange>> {
         self.cont.learn(self.oid).await;
         let units = if flags.has(QueryFlags::DKEY) {
-            self.cont.units(self.oid)?
+            self.cont.known_units(self.oid)?
         } else {
-            vec![self.cont.unit_of(self.oid, dkey)?]
+            vec![self.cont.known_unit_of(self.oid, dkey)?]
         };
         let mut best: Option<KeyRange> = None;
         for unit in units {
@@ -497,7 +497,7 @@ impl Object {
     pub async fn stat(&self) -> Result<Vec<(Unit, ObjectStat)>> {
         self.cont.learn(self.oid).await;
         let mut stats = Vec::new();
-        for unit in self.cont.units(self.oid)? {
+        for unit in self.cont.known_units(self.oid)? {
             let mut batch = self.cont.batch();
             batch.op_of_unit(Op::Stat { unit });
             match batch.run().await?.replies()?.first() {

@@ -157,7 +157,7 @@ impl ArrayObj {
         {
             return Ok(vec![(self.oid.first_unit(), tail)]);
         }
-        let asked = self.cont.units(self.oid)?.into_iter().map(|unit| async move {
+        let asked = self.cont.known_units(self.oid)?.into_iter().map(|unit| async move {
             let mut batch = self.cont.batch();
             batch.op_of_unit(Op::Stat { unit });
             match batch.run().await?.replies()?.first() {

@@ -209,7 +209,7 @@ impl Shared {
     async fn bytes_of(&self, oids: &BTreeSet<Oid>) -> Result<u64> {
         let mut units = Vec::with_capacity(oids.len());
         for &oid in oids {
-            units.extend(self.cont.units(oid)?.into_iter().map(|unit| (unit, ())));
+            units.extend(self.cont.units(oid).await?.into_iter().map(|unit| (unit, ())));
         }
         let mut bytes = 0;
         for lot in self.cont.lots(units)? {
@@ -449,7 +449,7 @@ impl Checker<'_> {
 
     async fn remove_object(&self, oid: Oid) -> Result<()> {
         let shared = &self.fs.shared;
-        for unit in shared.cont.units(oid)? {
+        for unit in shared.cont.units(oid).await? {
             let mut batch = shared.cont.batch();
             batch.op(Op::PunchObj { unit, cond: Cond::NONE, besides: b"" });
             batch.run().await?;
@@ -514,7 +514,7 @@ impl Checker<'_> {
             batch.op(Op::Update { unit: oid.first_unit(), dkey: RECORD, cond: Cond::NONE, iods });
         }
         if is_dir(oid) {
-            for unit in shared.cont.units(oid)? {
+            for unit in shared.cont.units(oid).await? {
                 let (cond, iods) = (Cond::NONE, vec![inline(PARENT, &parent)]);
                 batch.op_of_unit(Op::Update { unit, dkey: MARKER, cond, iods });
             }

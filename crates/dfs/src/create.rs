@@ -138,7 +138,7 @@ impl Dfs {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
         let (hint, _) = self.hint_of_new(at.oid, name, class).await?;
-        let entry = shared.cont.unit_of(at.oid, name)?;
+        let entry = shared.cont.unit_of(at.oid, name).await?;
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(at, options)?;
@@ -185,7 +185,7 @@ impl Dfs {
         class: ObjClass,
     ) -> Result<(u32, bool)> {
         let cont = &self.shared.cont;
-        let entry = cont.unit_of(dir, name)?;
+        let entry = cont.unit_of(dir, name).await?;
         let takes_room = class == ObjClass::S1
             || class.scheme == Scheme::Striped && class.first_part_bytes().is_some();
         match takes_room {
@@ -346,7 +346,7 @@ impl Dfs {
         let attributes = self.inherit(&at, mode, &mut inode).await?;
         let raw = inode.encode(b"");
         let parent_raw = at.oid.to_bytes();
-        let units = shared.cont.units(oid)?;
+        let units = shared.cont.units(oid).await?;
         retry(shared, async || {
             let mut batch = shared.cont.batch();
             insert_with(&mut batch, at.oid, name, &raw, &attributes);
@@ -415,7 +415,7 @@ impl Dfs {
         let at = self.prepare_insert(parent, name).await?;
         let shared = &self.shared;
         let class = shared.superblock.file_class;
-        let (hint, _) = shared.cont.hint_near(shared.cont.unit_of(at.oid, name)?, class)?;
+        let (hint, _) = shared.cont.hint_near(shared.cont.unit_of(at.oid, name).await?, class)?;
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = Inode { rdev, ..self.new_inode(&at, oid, mode) };
         let attributes = self.inherit(&at, mode, &mut inode).await?;

@@ -285,23 +285,23 @@ impl Dfs {
     }
 
     /// Shards of a directory: its units, each of which is listed by itself.
-    pub fn shard_count(&self, dir: &Obj) -> Result<u32> {
+    pub async fn shard_count(&self, dir: &Obj) -> Result<u32> {
         dir.require_dir()?;
-        Ok(self.shared.cont.units(dir.oid())?.len() as u32)
+        Ok(self.shared.cont.units(dir.oid()).await?.len() as u32)
     }
 
     /// Anchors for `parts` readers that together list every entry once.
-    pub fn split(&self, dir: &Obj, parts: u32) -> Result<Vec<DirAnchor>> {
+    pub async fn split(&self, dir: &Obj, parts: u32) -> Result<Vec<DirAnchor>> {
         dir.require_dir()?;
-        let shards = self.shared.cont.units(dir.oid())?.len();
+        let shards = self.shared.cont.units(dir.oid()).await?.len();
         Ok(DirAnchor::split(shards as u32, parts))
     }
 
     /// An anchor that makes a listing begin with `name`, or where it would be.
-    pub fn anchor_at(&self, dir: &Obj, name: &[u8]) -> Result<DirAnchor> {
+    pub async fn anchor_at(&self, dir: &Obj, name: &[u8]) -> Result<DirAnchor> {
         dir.require_dir()?;
         types::limits::check_name(name)?;
-        let shard = self.shared.cont.layout(dir.oid())?.group_of(dir.oid(), name) as u32;
+        let shard = self.shared.cont.unit_of(dir.oid(), name).await?.group;
         Ok(DirAnchor { shard, hash_from: hash::bytes(name), ..DirAnchor::start() })
     }
 
@@ -339,7 +339,7 @@ impl Shared {
             return Err(Error::new(Code::Inval, "a listing needs room for one entry at least"));
         }
         let cont = &self.cont;
-        let units = cont.units(oid)?;
+        let units = cont.units(oid).await?;
         let mut page = Vec::new();
         // Empty shards are passed over here rather than by the caller.
         while page.is_empty() && !anchor.end {

@@ -101,7 +101,7 @@ impl Dfs {
         mut on_match: impl FnMut(Match) -> Result<()>,
     ) -> Result<Totals> {
         let mut totals = Totals::default();
-        let mut waiting = self.parts(start.clone(), Vec::new(), 1, query)?;
+        let mut waiting = self.parts(start.clone(), Vec::new(), 1, query).await?;
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < query.parallel.max(1)
@@ -121,7 +121,7 @@ impl Dfs {
             }
             let depth = page.part.depth;
             for (dir, path) in page.dirs {
-                waiting.extend(self.parts(dir, path, depth + 1, query)?);
+                waiting.extend(self.parts(dir, path, depth + 1, query).await?);
             }
             if !page.part.anchor.is_end() {
                 waiting.push(page.part);
@@ -129,12 +129,18 @@ impl Dfs {
         }
     }
 
-    fn parts(&self, dir: Obj, path: Vec<u8>, depth: usize, query: &Query) -> Result<Vec<Part>> {
+    async fn parts(
+        &self,
+        dir: Obj,
+        path: Vec<u8>,
+        depth: usize,
+        query: &Query,
+    ) -> Result<Vec<Part>> {
         if depth > query.depth_max {
             return Ok(Vec::new());
         }
-        let shards = self.shared.cont.units(dir.oid())?.len();
-        let anchors = self.split(&dir, shards.min(query.parallel.max(1)) as u32)?;
+        let shards = self.shared.cont.units(dir.oid()).await?.len();
+        let anchors = self.split(&dir, shards.min(query.parallel.max(1)) as u32).await?;
         let part = |anchor| Part { dir: dir.clone(), path: path.clone(), depth, anchor };
         Ok(anchors.into_iter().map(part).collect())
     }

@@ -174,6 +174,7 @@ impl Dfs {
             LayoutAttr::DirClass => of_dirs.to_string(),
             LayoutAttr::ChunkSize => chunk.to_string(),
             LayoutAttr::Layout => {
+                shared.cont.learn(inode.oid).await;
                 let groups = shared.cont.layout(inode.oid)?.group_count();
                 let members = class.scheme.members();
                 let within = match is_dir {

@@ -37,7 +37,7 @@ impl Dfs {
         let shared = &self.shared;
         let class = options.class.or(at.inode.file_class).unwrap_or(shared.superblock.file_class);
         // Where its name will be is not known; of an unstriped directory this is the place.
-        let (hint, _) = shared.cont.hint_near(shared.cont.unit_of(at.oid, b"")?, class)?;
+        let (hint, _) = shared.cont.hint_near(shared.cont.unit_of(at.oid, b"").await?, class)?;
         let oid = shared.file_oid(class, hint).await?;
         let mut inode = self.new_inode(&at, oid, S_IFREG | mode & 0o7777);
         inode.chunk_bytes = self.chunk_of_new(&at, options)?;

@@ -79,7 +79,7 @@ impl Shared {
     async fn stat_shards(&self, oids: &[Oid]) -> Result<Vec<Vec<ObjectStat>>> {
         let mut units = Vec::with_capacity(oids.len());
         for (at, oid) in oids.iter().enumerate() {
-            units.extend(self.cont.units(*oid)?.into_iter().map(|unit| (unit, at)));
+            units.extend(self.cont.units(*oid).await?.into_iter().map(|unit| (unit, at)));
         }
         let lots = self.cont.lots(units)?;
         let asked = lots.iter().flat_map(|lot| {

@@ -166,7 +166,7 @@ impl Dfs {
                 return Err(Error::bare(Code::NotDir));
             }
             self.check_sticky(dir, &found.inode)?;
-            let units = shared.cont.units(found.inode.oid)?;
+            let units = shared.cont.units(found.inode.oid).await?;
             let mut batch = shared.cont.batch();
             batch.check(ReadCheck {
                 unit: parent.first_unit(),

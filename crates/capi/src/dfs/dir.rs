@@ -244,7 +244,7 @@ pub unsafe extern "C" fn dfs_dir_anchor_set(
         let name = unsafe { guard::text(name) }?;
         // SAFETY: the caller's promise.
         let anchor = unsafe { anchor.as_mut() }.ok_or_else(guard::null)?;
-        set_anchor(anchor, &here.fs.anchor_at(&here.obj, name)?);
+        set_anchor(anchor, &here.fs.anchor_at(&here.obj, name).await?);
         Ok(())
     })
 }
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn dfs_obj_anchor_split(
         if *nr == 0 && !anchors.is_null() {
             return Err(Error::inval("no anchors are to be filled in"));
         }
-        let shards = here.fs.shard_count(&here.obj)?;
+        let shards = here.fs.shard_count(&here.obj).await?;
         if *nr == 0 {
             *nr = shards;
         }
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn dfs_obj_anchor_split(
         if anchors.is_null() {
             return Ok(());
         }
-        for (at, part) in here.fs.split(&here.obj, *nr)?.iter().enumerate() {
+        for (at, part) in here.fs.split(&here.obj, *nr).await?.iter().enumerate() {
             // SAFETY: the caller's promise; there are `*nr` parts.
             unsafe {
                 anchors.add(at).write(std::mem::zeroed());
@@ -303,10 +303,10 @@ pub unsafe extern "C" fn dfs_obj_anchor_set(
         // SAFETY: the caller's promise.
         let anchor = unsafe { anchor.as_mut() }.ok_or_else(guard::null)?;
         let parts = match here.handle.parts.load(Ordering::Relaxed) {
-            0 => here.fs.shard_count(&here.obj)?,
+            0 => here.fs.shard_count(&here.obj).await?,
             parts => parts,
         };
-        let split = here.fs.split(&here.obj, parts)?;
+        let split = here.fs.split(&here.obj, parts).await?;
         let part = split
             .get(index as usize)
             .ok_or_else(|| Error::inval(format!("part {index} of a directory cut into {parts}")))?;

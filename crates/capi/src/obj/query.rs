@@ -41,6 +41,7 @@ pub unsafe extern "C" fn daos_obj_query(
     let (oa, ranks) = (User(oa), User(ranks));
     launch(ev, Sign::Der, move |local| async move {
         let cont = handle.cont.mirror(&local)?;
+        cont.learn(handle.oid).await;
         let held = cont.engines_of(handle.oid)?;
         // SAFETY: the caller's promise.
         if let (Some(oa), Some(first)) = (unsafe { oa.0.as_mut() }, held.first()) {
@@ -243,6 +244,7 @@ pub unsafe extern "C" fn daos_obj_anchor_split(
         // SAFETY: not NULL, and the caller's promise.
         let nr = unsafe { &mut *nr.0 };
         if *nr == 0 {
+            object.cont().learn(handle.oid).await;
             *nr = object.cont().layout(handle.oid)?.group_count() as u32;
         }
         if anchors.0.is_null() {
@@ -279,6 +281,7 @@ pub unsafe extern "C" fn daos_obj_anchor_set(
     let anchor = User(anchor);
     launch(std::ptr::null_mut(), Sign::Der, move |local| async move {
         let object = handle.object(&local)?;
+        object.cont().learn(handle.oid).await;
         let groups = object.cont().layout(handle.oid)?.group_count() as u32;
         let parts = object.split(groups)?;
         let part = parts.get(index as usize).ok_or_else(|| {

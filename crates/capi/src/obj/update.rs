@@ -207,7 +207,7 @@ async fn write(
             continue;
         }
         // Written and removed at one moment.
-        let unit = object.cont().unit_of(object.oid(), dkey)?;
+        let unit = object.cont().unit_of(object.oid(), dkey).await?;
         let mut batch = object.cont().batch();
         if !load.iods.is_empty() {
             batch.op_of_unit(Op::Update { unit, dkey, cond, iods: load.iods });

@@ -58,7 +58,7 @@ impl Dfs {
                 Chunk::Data { epoch, .. } => epoch,
             };
             let (dkey, stub) = (dkey_of(chunk as u64), Stub::of(bytes).encode());
-            let unit = self.shared.cont.unit_of(file.oid(), &dkey)?;
+            let unit = self.shared.cont.unit_of(file.oid(), &dkey).await?;
             work.push((unit, Give { dkey, seen, stub, bytes: survey.chunk_bytes }));
         }
         // A batch is of one unit, so that it is one request.

@@ -365,7 +365,7 @@ impl Dfs {
         let mut groups = Vec::with_capacity(count as usize);
         let mut by_unit: Vec<Vec<u64>> = vec![Vec::new(); group_epochs.len()];
         for chunk in 0..count {
-            let unit = self.shared.cont.unit_of(oid, &dkey_of(chunk))?;
+            let unit = self.shared.cont.unit_of(oid, &dkey_of(chunk)).await?;
             let of_unit = by_unit.get_mut(unit.group as usize).ok_or_else(reply_kind)?;
             of_unit.push(chunk);
             groups.push(unit.group);
@@ -386,7 +386,7 @@ impl Dfs {
     /// Newest epochs of all groups, and of what keys they have.
     async fn group_epochs(&self, oid: Oid) -> Result<(Vec<Epoch>, Vec<Epoch>)> {
         let (mut epochs, mut keys) = (Vec::new(), Vec::new());
-        for unit in self.shared.cont.units(oid)? {
+        for unit in self.shared.cont.units(oid).await? {
             let mut batch = self.shared.cont.batch();
             batch.op_of_unit(Op::Stat { unit });
             match batch.run().await?.replies()?.first() {

@@ -263,7 +263,7 @@ impl Dfs {
         let oid = file.oid();
         let mut by_unit = std::collections::BTreeMap::<Unit, Vec<u64>>::new();
         for &chunk in chunks {
-            let unit = self.shared.cont.unit_of(oid, &dkey_of(chunk))?;
+            let unit = self.shared.cont.unit_of(oid, &dkey_of(chunk)).await?;
             by_unit.entry(unit).or_default().push(chunk);
         }
         let mut found = Vec::new();

@@ -50,7 +50,7 @@ fn many_creators_in_one_directory() {
         assert_eq!((entries.len(), names.len(), numbers.len()), (200, 200, 200));
         // Readers that share the directory see every entry once.
         let mut shared = Vec::new();
-        for mut anchor in fs.split(&root, 7).unwrap() {
+        for mut anchor in fs.split(&root, 7).await.unwrap() {
             while !anchor.is_end() {
                 let again = DirAnchor::from_bytes(&anchor.to_bytes()).unwrap();
                 assert_eq!(again, anchor);
@@ -93,7 +93,7 @@ fn listings_go_on_from_short_anchors_whatever_the_names() {
         }
         // A listing can begin with any entry.
         for name in &wanted {
-            let mut anchor = fs.anchor_at(&root, name).unwrap();
+            let mut anchor = fs.anchor_at(&root, name).await.unwrap();
             let first = fs.readdir(&root, &mut anchor, 1).await.unwrap().remove(0);
             assert_eq!(first.name.to_vec(), *name);
         }

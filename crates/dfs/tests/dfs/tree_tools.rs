@@ -110,7 +110,7 @@ async fn scribble(world: &World, oid: types::Oid, dkey: &[u8], akey: &[u8], valu
 
 /// Removes keys or whole objects past the file system.
 async fn destroy(world: &World, oid: types::Oid) {
-    for unit in world.cont.units(oid).unwrap() {
+    for unit in world.cont.units(oid).await.unwrap() {
         let mut batch = world.cont.batch();
         batch.op(Op::PunchObj { unit, cond: Cond::NONE, besides: b"" });
         batch.run().await.unwrap();

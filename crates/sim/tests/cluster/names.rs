@@ -2,7 +2,10 @@
 
 use client::Client;
 use dfs::sys::Sys;
-use dfs::{CreateOptions, Credentials, Dfs, FormatOptions, MountFlags, OpenFlags};
+use dfs::{
+    AllocateFlags, CreateOptions, Credentials, Dfs, DirAnchor, FormatOptions, LockAsk, LockKind,
+    LockMode, LockRange, MountFlags, OpenFlags, RenameFlags, SharedObj, XattrMode,
+};
 use engine::StoreConfig;
 use futures_util::future::join;
 use sim::{Cluster, ClusterSpec, members, seeds};
@@ -143,6 +146,94 @@ fn who_makes_a_file_waits_for_its_directory() {
             };
             let (made, ()) = join(made, back).await;
             made.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        });
+    }
+}
+
+/// Directory, and a file and an empty directory in it.
+type Handed = [SharedObj; 3];
+
+/// What a thread of a mount does with objects that another one has made and the kernel names by number.
+async fn use_handed(fs: &Dfs, at: usize, [dir, file, empty]: &Handed) -> dfs::Result<()> {
+    let flags = OpenFlags(OpenFlags::READ.0 | OpenFlags::WRITE.0);
+    let dir = fs.attach(&dir.clone().with_flags(OpenFlags::PATH));
+    let file = fs.attach(&file.clone().with_flags(flags));
+    let empty = fs.attach(&empty.clone().with_flags(OpenFlags::PATH));
+    let ask = LockAsk {
+        owner: 1,
+        kind: LockKind::Flock,
+        range: LockRange::WHOLE,
+        mode: LockMode::Exclusive,
+        wait: false,
+        pid: 1,
+    };
+    match at {
+        0 => fs.list(&dir).await.map(drop),
+        1 => fs.create_stat(&dir, b"new", NEW, 0o644).await.map(drop),
+        2 => fs.mkdir(&dir, b"below", 0o755, None).await.map(drop),
+        3 => fs.read(&file, 0, &mut [0; 10]).await.map(drop),
+        4 => fs.rename(&dir, b"file", &empty, b"renamed", RenameFlags::NONE).await,
+        5 => fs.symlink(&dir, b"link", b"file").await.map(drop),
+        6 => fs.unlink(&dir, b"file").await,
+        7 => fs.rmdir(&dir, b"empty").await,
+        8 => fs.link_obj(&file, &empty, b"second").await,
+        9 => fs.readdirplus(&dir, &mut DirAnchor::start(), 10).await.map(drop),
+        10 => fs.truncate(&file, 3).await,
+        11 => fs.ostat(&dir).await.map(drop),
+        12 => fs.lock(&file, &ask, None).await.map(drop),
+        13 => fs.open_obj(&file, flags, false).await.map(drop),
+        14 => fs.setxattr(&file, b"user.a", b"b", XattrMode::Set).await,
+        15 => fs.fallocate(&file, AllocateFlags::default(), 0, 10).await,
+        16 => fs.tmpfile(&dir, OpenFlags::WRITE, 0o600, &CreateOptions::default()).await.map(drop),
+        17 => fs.split(&dir, 3).await.map(drop),
+        18 => fs.write(&file, 5, b"more").await.map(drop),
+        19 => fs.lookup_stat(&dir, b"file").await.map(drop),
+        _ => fs.remove(&dir, b"empty", true).await,
+    }
+}
+
+const USES: usize = 21;
+
+/// Threads of a mount have pool maps of their own: one made a directory in the placement epoch of a pool just extended, another was
+/// handed its number by the kernel and said EIO, for its map did not know the epoch.
+#[test]
+fn what_was_made_after_an_extension_is_used_by_threads_that_were_there_before() {
+    for seed in seeds(2) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 4, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let admin = cluster.client("c");
+            file_system(&admin, 3).await;
+            let mount = async |node: &str| {
+                let client = cluster.client(node);
+                let label = Name::Label("p".into());
+                let pool = client.pool_open(&label, OpenMode::ReadWrite).await.unwrap();
+                let name = Name::Label("fs".into());
+                let cont = pool.cont_open(&name, OpenMode::ReadWrite).await.unwrap();
+                Sys::new(Dfs::mount(&cont, MountFlags::NONE, Credentials::root()).await.unwrap())
+            };
+            let mut before = Vec::new();
+            for at in 0..USES {
+                before.push(mount(&format!("before{at}")).await);
+            }
+            let pool = Name::Label("p".into());
+            admin.control(&ControlRequest::PoolExtend { pool, targets: vec![] }).await.unwrap();
+            let after = mount("after").await;
+            for (at, old) in before.iter().enumerate() {
+                let dir = format!("/d{at}");
+                let (file, empty) = (format!("{dir}/file"), format!("{dir}/empty"));
+                after.mkdir(dir.as_bytes(), 0o755).await.unwrap();
+                after.mkdir(empty.as_bytes(), 0o755).await.unwrap();
+                after.write_file(file.as_bytes(), b"content", 0o644).await.unwrap();
+                let mut handed = Vec::new();
+                for path in [dir, file, empty] {
+                    handed.push(after.lookup(path.as_bytes(), true).await.unwrap().share());
+                }
+                let oid = handed[0].oid();
+                let of_old = old.fs().container().pool().map();
+                assert!(!placement::knows_epoch(oid, &of_old), "seed {seed}: it has learned");
+                let used = use_handed(old.fs(), at, &handed.try_into().unwrap()).await;
+                used.unwrap_or_else(|error| panic!("seed {seed}, use {at}: {error}"));
+            }
         });
     }
 }
