@@ -56,6 +56,8 @@ pub(crate) struct ControlHost {
     /// Why the catalog cannot be looked at, if it is so.
     pub(crate) away: RefCell<Option<Error>>,
     /// What is gone on with while the catalog is away.
+    /// It has given the control service up, because it hears too few, and nobody is known to have taken it since.
+    pub(crate) has_given_up: Cell<bool>,
     pub(crate) copy: Copy,
     /// The system that the engine is in.
     pub(crate) home: Home,
@@ -132,6 +134,7 @@ impl ControlHost {
             home,
             is_introduced: Cell::new(false),
             join: JoinInfo {
+            has_given_up: Cell::new(false),
                 engine: *engine,
                 info,
                 target_count,

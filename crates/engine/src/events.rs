@@ -106,7 +106,9 @@ fn repeats(code: EventCode) -> bool {
         | EventCode::CatalogAway
         | EventCode::CatalogBack
         | EventCode::ServiceTaken
-        | EventCode::ServiceLost => false,
+        | EventCode::ServiceLost
+        | EventCode::ServiceDeaf
+        | EventCode::ServiceHears => false,
     }
 }
 

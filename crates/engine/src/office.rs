@@ -30,6 +30,9 @@ use wire::map::EngineInfo;
 /// How long a request waits for the control service to have a holder again, at most: some terms of
 /// the lease.
 const FOLLOW_TIME_MAX: Duration = Duration::from_secs(40);
+/// How long an engine that has given the control service up lets others try to take it: they look each second, and
+/// etcd may be slow.
+const GIVEN_UP_TIME: Duration = Duration::from_secs(5);
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 /// How long the holder may take to give its office back when its engine stops.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -149,19 +152,27 @@ impl ControlHost {
                     }
                 }
                 ElectionNews::Lost => {
-                    tracing::warn!("another engine has taken the control service over");
-                    let what = "another engine has taken the control service over";
+                    let what = match self.has_given_up.get() {
+                        true => {
+                            "this engine has given the control service up for others to take it"
+                        }
+                        false => "another engine has taken the control service over",
+                    };
+                    tracing::warn!("{what}");
                     self.events.note(Happened::new(EventCode::ServiceLost, what));
                     self.role.replace(Role::Follower(None));
                 }
                 ElectionNews::Follow(leader) => {
                     let at = leader.as_ref().map_or("an unknown address", |leader| &leader.tcp);
                     tracing::info!("the engine at {at} holds the control service");
+                    self.has_given_up.set(false);
                     self.note_back();
                     self.role.replace(Role::Follower(leader));
                 }
                 ElectionNews::Away(error) => {
                     tracing::warn!("catalog: {error}");
+                    // Others may not have been able to take what was given up.
+                    self.has_given_up.set(false);
                     self.note_away(error);
                 }
             }
@@ -181,6 +192,15 @@ impl ControlHost {
             let what = "the catalog can be reached again";
             self.events.note(Happened::new(EventCode::CatalogBack, what));
         }
+    }
+
+    /// Gives the control service up for others to take it; false where it cannot be elsewhere.
+    pub(crate) fn give_up(&self, service: &Service) -> bool {
+        let candidate = self.candidate.borrow();
+        let Some(candidate) = candidate.as_ref() else { return false };
+        self.has_given_up.set(true);
+        candidate.give_up(service.term(), GIVEN_UP_TIME);
+        true
     }
 
     /// Gives the control service back, so that another engine can take it over at once.

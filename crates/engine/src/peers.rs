@@ -15,6 +15,8 @@ use wire::map::EngineInfo;
 
 /// How long one engine waits for another before it reports the other as unreachable.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a machine may take to say that nobody listens there, or that somebody does.
+const HEARD_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long a connection attempt may take.
 const DIAL_TIME_MAX: Duration = Duration::from_secs(3);
 
@@ -188,6 +190,16 @@ impl Peers {
         bulk_out: &[&[u8]],
     ) -> Result<Answer> {
         self.call_within(conn, kind, body, bulk_out, ANSWER_TIME_MAX).await
+    }
+
+    /// True when the machine of an engine can be heard, whether or not the engine answers there.
+    pub async fn hears(&self, engine: &EngineInfo) -> bool {
+        for address in self.addresses(engine) {
+            if transport::is_heard(&self.env, &address, HEARD_TIME_MAX).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// The same, with a limit to how long it waits.

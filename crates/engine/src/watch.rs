@@ -3,7 +3,10 @@
 //! Each is asked every second. One that has given no answer for a while, twice at least, is down; with `failover` its
 //! targets are down in all pool maps, too. When it answers again, its targets are asked what they hold. For those that stay away
 //! others come to stand in.
-//! Nothing of this can do harm by being wrong: an engine that is slow is down for a moment.
+//! An engine that is slow is down for a moment, which does no harm. But a holder that hears nobody may be the one that is cut off:
+//! with all others down nobody would lead what only they have. One that hears less than half of the engines that are up, itself included,
+//! calls none down. It gives the control service up for one that hears more; only when nobody takes it are the others down. Where it
+//! cannot be elsewhere, as the catalog is here, it waits, and says so. A machine that answers for an engine that has died is heard.
 
 use crate::control_host::{ControlHost, Orders};
 use control::Service;
@@ -13,6 +16,8 @@ use std::time::Duration;
 use types::Rank;
 use types::map::{HashMap, HashSet};
 use wire::control::MemberState;
+use wire::event::{EventCode, Happened};
+use wire::map::EngineInfo;
 
 /// Pause between two looks.
 const WATCH_PAUSE: Duration = Duration::from_secs(1);
@@ -32,6 +37,25 @@ struct Watch {
     returning: HashSet<Rank>,
     /// Engines that had stopped, and have stayed away.
     gone: HashSet<Rank>,
+    /// Too few were heard when one was to be called down, and that has been said.
+    is_deaf: bool,
+}
+
+/// One that has given no answer for so long that it is down.
+struct Overdue {
+    rank: Rank,
+    state: MemberState,
+    silent: Duration,
+}
+
+/// More of the engines that are up are silent than not.
+fn are_too_many(silent: usize, up: usize) -> bool {
+    2 * silent > up
+}
+
+/// What engines are to be counted for whether enough are heard.
+fn counts(state: MemberState) -> bool {
+    matches!(state, MemberState::Up | MemberState::Joining)
 }
 
 impl ControlHost {
@@ -69,10 +93,14 @@ impl ControlHost {
             let others = members.iter().filter(|(engine, ..)| engine.rank != self.rank.get());
             let looks = others.map(|(engine, _, state)| async move {
                 let begun = self.env.now();
-                (engine.rank, *state, begun, self.peers.ping(engine).await)
+                (engine, *state, begun, self.peers.ping(engine).await)
             });
-            for (rank, state, begun, answers) in join_all(looks).await {
+            // This engine is up, too.
+            let (mut up, mut silent, mut overdue) = (1, Vec::new(), Vec::new());
+            for (engine, state, begun, answers) in join_all(looks).await {
+                let rank = engine.rank;
                 self.note_liveness(rank, answers.is_some());
+                up += usize::from(counts(state));
                 match answers {
                     Some(start) => {
                         self.running.borrow_mut().insert(rank, start);
@@ -80,8 +108,28 @@ impl ControlHost {
                         watch.gone.remove(&rank);
                         self.welcome(service, &mut watch, rank, state);
                     }
-                    None => self.weigh(service, &mut watch, rank, state, begun).await,
+                    None => {
+                        silent.extend(counts(state).then_some(engine));
+                        overdue.extend(self.weigh(&mut watch, rank, state, begun));
+                    }
                 }
+            }
+            if !are_too_many(silent.len(), up) {
+                self.note_hearing(&mut watch);
+            } else if overdue.iter().any(|overdue| counts(overdue.state)) {
+                let silent = silent.len() - self.heard_of(&silent).await;
+                if !are_too_many(silent, up) {
+                    self.note_hearing(&mut watch);
+                } else if !self.has_given_up.get() {
+                    if self.note_deaf(service, &mut watch, up - silent, up) {
+                        return;
+                    }
+                    // Those that stopped have said so.
+                    overdue.retain(|overdue| !counts(overdue.state));
+                }
+            }
+            for overdue in overdue {
+                self.call_down(service, &mut watch, overdue).await;
             }
             let (orders, after) =
                 (Orders { host: self.clone(), service: service.clone() }, self.rebuild_after);
@@ -108,21 +156,64 @@ impl ControlHost {
     }
 
     /// One that has given no answer when it was asked at `begun`.
-    async fn weigh(
-        self: &Rc<Self>,
-        service: &Rc<Service>,
+    fn weigh(
+        &self,
         watch: &mut Watch,
         rank: Rank,
         state: MemberState,
         begun: Duration,
-    ) {
+    ) -> Option<Overdue> {
         watch.returning.remove(&rank);
         let (since, looks) = watch.silent.entry(rank).or_insert((begun, 0));
         *looks += 1;
         let silent = self.env.now().saturating_sub(*since);
-        if silent < self.down_after || *looks < LOOKS_MIN {
-            return;
+        (silent >= self.down_after && *looks >= LOOKS_MIN).then_some(Overdue {
+            rank,
+            state,
+            silent,
+        })
+    }
+
+    /// How many machines of silent engines are heard.
+    async fn heard_of(&self, silent: &[&EngineInfo]) -> usize {
+        let heard = join_all(silent.iter().map(|engine| self.peers.hears(engine))).await;
+        heard.into_iter().filter(|is_heard| *is_heard).count()
+    }
+
+    /// It hears only so many of the engines that are up. True when it has given the control service up.
+    fn note_deaf(&self, service: &Service, watch: &mut Watch, heard: usize, up: usize) -> bool {
+        let gives_up = self.give_up(service);
+        if !watch.is_deaf {
+            let then = match gives_up {
+                true => "it gives the control service up for one that hears more",
+                false => "none is called down until it hears more of them, or they are excluded",
+            };
+            let what = format!(
+                "{heard} of the {up} engines that are up are heard, this one included: {then}"
+            );
+            tracing::warn!("{what}");
+            self.events.note(Happened::new(EventCode::ServiceDeaf, what));
+            watch.is_deaf = true;
         }
+        gives_up
+    }
+
+    /// It hears enough of the others.
+    fn note_hearing(&self, watch: &mut Watch) {
+        self.has_given_up.set(false);
+        if std::mem::take(&mut watch.is_deaf) {
+            let what = "enough of the other engines are heard again";
+            self.events.note(Happened::new(EventCode::ServiceHears, what));
+        }
+    }
+
+    /// One that has given no answer for long is down.
+    async fn call_down(
+        self: &Rc<Self>,
+        service: &Rc<Service>,
+        watch: &mut Watch,
+        Overdue { rank, state, silent }: Overdue,
+    ) {
         let orders = Orders { host: self.clone(), service: service.clone() };
         if state == MemberState::Stopped && self.fails_over && !watch.gone.contains(&rank) {
             match service.engine_stays_away(rank, &orders).await {

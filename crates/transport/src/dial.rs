@@ -62,8 +62,44 @@ pub async fn connect(env: &Env, addr: &Address, dial: &Dial<'_>) -> Result<Conn>
     }
 }
 
+/// True when the machine behind an address can be heard: it takes connections, or refuses them. Whether an engine there would
+/// answer is not asked. Machines that can hear this one only, or that only this one can hear, are not heard.
+///
+/// The engine's own machine (a Unix socket) always is.
+pub async fn is_heard(env: &Env, addr: &Address, limit: Duration) -> bool {
+    let heard = env.timeout(limit, async {
+        match addr {
+            Address::Unix(_) => true,
+            Address::Tcp(text) => is_heard_tcp(env, text).await,
+            // A node that is not listening refuses; one that is cut off says nothing.
+            Address::Sim(name) => match sim::connect(env, name).await {
+                Ok(_) => true,
+                Err(error) => error.code == Code::Unreach,
+            },
+        }
+    });
+    heard.await.unwrap_or(false)
+}
+
+async fn is_heard_tcp(env: &Env, text: &str) -> bool {
+    let Ok(addresses) = text.to_socket_addrs() else { return false };
+    for address in addresses {
+        match open_tcp(env, address).await {
+            Ok(_) => return true,
+            Err(error) if error.code == Code::Closed => return true,
+            Err(_) => {}
+        }
+    }
+    false
+}
+
+/// `Closed` where a machine answers that nobody listens, else `Unreach`.
 fn unreachable(errno: Errno) -> Error {
-    Error::new(Code::Unreach, errno.to_string())
+    let code = match errno {
+        Errno::CONNREFUSED | Errno::CONNRESET => Code::Closed,
+        _ => Code::Unreach,
+    };
+    Error::new(code, errno.to_string())
 }
 
 /// What a caller says to a challenge, and what the engine has to prove in its answer.

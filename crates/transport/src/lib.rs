@@ -42,7 +42,7 @@ mod stream;
 pub use accept::{Acceptor, Handoff, HelloInfo, Incomer};
 pub use address::Address;
 pub use conn::{Answer, Call, Conn};
-pub use dial::{Dial, connect};
+pub use dial::{Dial, connect, is_heard};
 pub use ledger::{Ledger, MESSAGE_BYTES_MAX_DEFAULT};
 pub use peer::{has_ended, host_process, is_gone};
 pub use server::{Incoming, IncomingBulk, Responder, ServerConn};

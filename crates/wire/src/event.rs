@@ -116,6 +116,10 @@ codes! {
     ServiceTaken, "service-taken", Info, "Nothing.";
     ServiceLost, "service-lost", Warning,
         "Nothing, if the engine was to stop; else look why it or etcd gave no answer.";
+    ServiceDeaf, "service-deaf", Error,
+        "Look at the network of the engine that tells this. If the others have died with their machines, 'azekura \
+         system exclude' says so, and the rest goes on without them.";
+    ServiceHears, "service-hears", Info, "Nothing.";
     CallerRefused, "caller-refused", Warning,
         "If it should be let in, give it the system's token; if not, keep it off the network.";
 }

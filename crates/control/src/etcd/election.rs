@@ -52,6 +52,12 @@ impl Candidate {
         Ok((Candidate { jobs, ended }, heard))
     }
 
+    /// The writer of a term is it no more, and lets others try for so long before it stands again. It hears
+    /// [`ElectionNews::Lost`]. One of another term goes on.
+    pub fn give_up(&self, term: u64, pause: Duration) {
+        let _ = self.jobs.send((term, Instant::now(), Job::GiveUp(pause)));
+    }
+
     /// Stands no more; whoever is the writer gives up the lease, so that another can take over at
     /// once. Ends when that is done.
     pub async fn leave(&mut self) {
@@ -71,6 +77,19 @@ impl Drop for Candidate {
 enum Told {
     Follow(LeaderDf),
     Away(String),
+}
+
+/// Waits so long; false when it is told to leave meanwhile.
+fn is_to_stand_after(pause: Duration, queue: &mpsc::Receiver<Queued>) -> bool {
+    let next = Instant::now() + pause;
+    loop {
+        match queue.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok((.., Job::Leave)) | Err(RecvTimeoutError::Disconnected) => return false,
+            // For an earlier term; dropped without an answer.
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => return true,
+        }
+    }
 }
 
 struct Campaign {
@@ -93,13 +112,18 @@ impl Campaign {
                 term,
                 deadline,
             }));
-            if serve(&mut session, term, beat, queue) == Served::Left {
-                return;
-            }
+            let rest = match serve(&mut session, term, beat, queue) {
+                Served::Left => return,
+                Served::Lost => None,
+                Served::GivenUp(rest) => Some(rest),
+            };
             self.told = None;
             self.tell(ElectionNews::Lost);
             // Another writer is told from this one by its run.
             self.config.run = self.config.run.wrapping_add(1);
+            if rest.is_some_and(|rest| !is_to_stand_after(rest, queue)) {
+                return;
+            }
         }
     }
 
@@ -122,14 +146,8 @@ impl Campaign {
                 Err(error) => self
                     .tell_once(Told::Away(error.to_string()), || ElectionNews::Away(error.clone())),
             }
-            let next = Instant::now() + pause;
-            loop {
-                match queue.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                    Ok((.., Job::Leave)) | Err(RecvTimeoutError::Disconnected) => return None,
-                    // For an earlier term; dropped without an answer.
-                    Ok(_) => {}
-                    Err(RecvTimeoutError::Timeout) => break,
-                }
+            if !is_to_stand_after(pause, queue) {
+                return None;
             }
         }
     }

@@ -78,6 +78,8 @@ enum Job {
     Get(String, Answer<Option<Versioned>>),
     List(String, Answer<Vec<(String, Versioned)>>),
     Commit(Vec<Compare>, Vec<Change>, Answer<bool>),
+    /// Be the writer no more, and let others try for so long.
+    GiveUp(Duration),
     /// Be the writer no more, and stand for nothing.
     Leave,
 }
@@ -150,6 +152,8 @@ fn run(config: EtcdConfig, opened: Answer<u64>, queue: &mpsc::Receiver<Queued>) 
 enum Served {
     /// Another has taken over.
     Lost,
+    /// It is to let others try for so long.
+    GivenUp(Duration),
     /// Nobody has anything to ask any more, or it is told to leave.
     Left,
 }
@@ -181,6 +185,10 @@ fn serve(
                 session.end();
                 return Served::Left;
             }
+            Ok((of, _, Job::GiveUp(pause))) if of == term => {
+                session.end();
+                return Served::GivenUp(pause);
+            }
             Ok((of, until, job)) if of == term => carry_out(session, job, until),
             // Dropped without an answer: see `gone`.
             Ok(_) | Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -201,7 +209,7 @@ fn carry_out(session: &mut Session, job: Job, until: Instant) {
         Job::Commit(compares, changes, answer) => {
             let _ = answer.send(session.commit(&compares, &changes, until));
         }
-        Job::Leave => {}
+        Job::GiveUp(_) | Job::Leave => {}
     }
 }
 

@@ -142,6 +142,33 @@ fn candidates_follow_one_another_and_one_commits() {
     assert_eq!(block_on(third.get("a")).unwrap_err().code, Code::Busy);
 }
 
+/// A writer that gives up what it has is followed by another that stands, and takes it again itself when nobody does.
+#[test]
+fn what_is_given_up_goes_to_another_or_comes_back() {
+    let Some(server) = EtcdServer::start() else { return };
+    let place = Prefix::new(server.endpoint(), "azekura");
+    let (first, heard_first) = Candidate::stand(place.config(1)).unwrap();
+    let mut heard_first = block_on_stream(heard_first);
+    let catalog = elected(heard_first.next());
+    // Nobody else is there.
+    first.give_up(catalog.term(), Duration::from_millis(10));
+    assert!(matches!(heard_first.next(), Some(ElectionNews::Lost)));
+    let again = elected(heard_first.next());
+    assert!(again.term() > catalog.term());
+    assert_eq!(block_on(catalog.commit(&[], &[put("a", "1")])).unwrap_err().code, Code::Busy);
+    // What is said to an earlier one does not concern this one.
+    first.give_up(catalog.term(), LONG);
+    assert!(commit(&again, &[], &[put("a", "2")]));
+    let (_second, heard_second) = Candidate::stand(place.config(2)).unwrap();
+    let mut heard_second = block_on_stream(heard_second);
+    assert!(matches!(heard_second.next(), Some(ElectionNews::Follow(None))));
+    first.give_up(again.term(), Duration::from_secs(2));
+    assert!(matches!(heard_first.next(), Some(ElectionNews::Lost)));
+    let taken = elected(heard_second.next());
+    assert!(commit(&taken, &[], &[put("a", "3")]));
+    assert!(matches!(heard_first.next(), Some(ElectionNews::Follow(None))));
+}
+
 /// An engine whose lease ended while etcd was away is the writer still, if nobody took over.
 #[test]
 fn a_lease_that_has_ended_is_had_again() {

@@ -4,8 +4,9 @@
 use client::{ArrayObj, Client, Code, Container, KvObj, LockAsk, LockKind, LockMode, LockRange};
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
+use transport::SimNet;
 use types::{ContLayout, Durability, Error, ObjType, Oid};
-use wire::control::{Name, OpenMode, SnapName};
+use wire::control::{MemberState, Name, OpenMode, SnapName};
 use wire::map::{DownReason, TargetState};
 use wire::obj::{AdminOp, AdminReply, Cond, Op, Recx, Request};
 
@@ -271,6 +272,53 @@ fn who_looks_or_locks_waits_while_nobody_leads() {
                 cluster.start_engine(2).await.unwrap();
             };
             futures_util::future::join3(read, asked, back).await;
+        });
+    }
+}
+
+/// No other engine hears the one that holds the catalog: it is that one which is cut off. It called all others down, and whoever
+/// came then found nobody that leads. When the others die indeed, their machines say so, and they are down.
+#[test]
+fn a_control_service_that_hears_nobody_calls_nobody_down() {
+    for seed in seeds(3) {
+        with_two(seed, async |cluster, a, b| {
+            let map = a.pool().map();
+            let rank = |target: &_| map.target(*target).unwrap().rank.0 as usize;
+            let class = "RP_2G1".parse().unwrap();
+            let is_elsewhere = |oid: &Oid| {
+                a.layout(*oid).unwrap().members(0).iter().all(|member| rank(member) != 0)
+            };
+            let oid = (0..)
+                .map(|number| a.generate_oid(ObjType::ArrayByte, class, 0, number).unwrap())
+                .find(is_elsewhere)
+                .unwrap();
+            let net = SimNet::of(cluster.world());
+            for other in [1, 2] {
+                net.cut_one_way(&Cluster::engine_name(0), &Cluster::engine_name(other));
+            }
+            let one = [Recx { index: 0, count: 1 }];
+            for round in 0..40u8 {
+                array(&a, oid).write(&one, &[&[round]]).await.unwrap();
+                let mut read = [0];
+                array(&b, oid).read(&one, &mut [&mut read]).await.unwrap();
+                assert_eq!(read, [round], "seed {seed}");
+                a.client().env().sleep(Duration::from_secs(1)).await;
+            }
+            let states = async || -> Vec<MemberState> {
+                let members = a.client().system_query().await.unwrap().members;
+                members.iter().map(|member| member.state).collect()
+            };
+            assert_eq!(states().await, [MemberState::Up; 3], "seed {seed}");
+            let newcomer = open(&cluster.client("newcomer")).await;
+            assert_eq!(newcomer.pool().map().version, map.version, "seed {seed}");
+            array(&newcomer, oid).write(&one, &[b"n"]).await.unwrap();
+            net.heal_all();
+            await_whole(&a).await;
+            cluster.kill_engine(1);
+            cluster.kill_engine(2);
+            while states().await != [MemberState::Up, MemberState::Down, MemberState::Down] {
+                a.client().env().sleep(Duration::from_millis(200)).await;
+            }
         });
     }
 }
