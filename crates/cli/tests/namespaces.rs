@@ -6,7 +6,7 @@ mod harness;
 #[path = "harness/hosts.rs"]
 mod hosts;
 
-use harness::noise;
+use harness::{all_text, azekura, noise};
 use hosts::{Hosts, HostsSpec};
 use rustix::process::Signal;
 use std::fs;
@@ -202,4 +202,42 @@ fn who_hears_no_engine_gives_the_control_service_to_another() {
     others.iter().for_each(|other| hosts.mend(muted, *other));
     hosts.until_whole();
     hosts.compare(url, tree_dir);
+}
+
+/// An engine does not reach the one that holds the catalog, has a newer map from another one, and starts again where it reaches
+/// nobody: it began with the map that its copy of the catalog has.
+#[test]
+fn an_engine_starts_with_the_maps_that_others_have_told_it() {
+    let Some(hosts) = start("down_after_s = 2\n", false) else { return };
+    let asked_at_two = || {
+        let mut command = azekura();
+        let system = format!("tcp://{}", hosts.reach(2));
+        command.args(["--timeout", "hard", "--system", &system]);
+        command.args(["pool", "rebuild", "status", "tank", "--json"]);
+        let output = hosts.run_at(CLIENT, command).output().unwrap();
+        assert!(output.status.success(), "{}", all_text(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["map_version"].as_u64().unwrap()
+    };
+    let kept = |name: &str| fs::read(hosts.dir(2).join(name)).unwrap_or_default();
+    let is_copied = || kept("catalog-copy.0").windows(4).any(|bytes| bytes == b"tank");
+    while !is_copied() || !kept("pool-maps.0").windows(6).any(|bytes| bytes == b"pool/1") {
+        thread::sleep(PAUSE);
+    }
+    let (before, old) = (kept("pool-maps.0"), asked_at_two());
+    let cut = |other| {
+        hosts.cut(other, 2);
+        hosts.cut(2, other);
+    };
+    cut(0);
+    hosts.until_down();
+    while asked_at_two() == old || kept("pool-maps.0") == before {
+        thread::sleep(PAUSE);
+    }
+    let newer = asked_at_two();
+    hosts.kill(2);
+    cut(1);
+    hosts.spawn(2);
+    hosts.until_serves(2);
+    assert_eq!(asked_at_two(), newer);
 }

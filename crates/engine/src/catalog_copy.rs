@@ -225,6 +225,7 @@ impl ControlHost {
         match &mut reply {
             ControlReply::System(info) => info.leader = None,
             ControlReply::Map(map) => self.take_newer_map(map).await,
+            ControlReply::Pool(pool) => self.take_newer_map(&mut pool.map).await,
             _ => {}
         }
         Some(wire::encode(&Ok::<_, Error>(reply)))

@@ -7,6 +7,7 @@ use crate::catalog_disk::CatalogDisk;
 use crate::config::EngineConfig;
 use crate::events::Book;
 use crate::home::Home;
+use crate::kept_maps::KeptMaps;
 use crate::office::{Role, Seat};
 use crate::owners::Owners;
 use crate::peers::Peers;
@@ -39,6 +40,8 @@ const ALONE_AFTER: Duration = Duration::from_secs(3);
 /// How long an engine that stops waits until others know.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(5);
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
+/// How long a target of another engine may take to take a new map before it is left to ask others for it.
+const MAP_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long a target may take to tell who does what.
 const JOBS_TIME_MAX: Duration = Duration::from_secs(4);
 /// How long the control service waits before it asks again about an order that is under way.
@@ -53,12 +56,14 @@ pub(crate) struct ControlHost {
     pub(crate) role: RefCell<Role>,
     /// Its part in the election, where there is one.
     pub(crate) candidate: RefCell<Option<Candidate>>,
+    /// It has given the control service up, because it hears too few, and nobody is known to have taken it since.
+    pub(crate) has_given_up: Cell<bool>,
     /// Why the catalog cannot be looked at, if it is so.
     pub(crate) away: RefCell<Option<Error>>,
     /// What is gone on with while the catalog is away.
-    /// It has given the control service up, because it hears too few, and nobody is known to have taken it since.
-    pub(crate) has_given_up: Cell<bool>,
     pub(crate) copy: Copy,
+    /// The newest maps of its targets.
+    pub(crate) kept_maps: KeptMaps,
     /// The system that the engine is in.
     pub(crate) home: Home,
     /// The targets can be given orders.
@@ -129,12 +134,13 @@ impl ControlHost {
             env: env.clone(),
             role: RefCell::new(role),
             candidate: RefCell::new(None),
+            has_given_up: Cell::new(false),
             away: RefCell::new(None),
             copy: Copy::open(env, config)?,
+            kept_maps: KeptMaps::open(env, config).await?,
             home,
             is_introduced: Cell::new(false),
             join: JoinInfo {
-            has_given_up: Cell::new(false),
                 engine: *engine,
                 info,
                 target_count,
@@ -333,6 +339,9 @@ impl ControlHost {
         let targets = self.targets.borrow().clone();
         if let Err(error) = service.introduce(&targets, &orders).await {
             tracing::error!("reading the copy of the catalog: {error}");
+        }
+        if let Err(error) = self.tell_kept_maps().await {
+            tracing::error!("reading the pool maps that are kept: {error}");
         }
     }
 
@@ -559,9 +568,16 @@ impl Orders {
         if engine.rank == self.host.rank.get() {
             return Err(Error::new(Code::Unreach, format!("target {target} has not started yet")));
         }
+        let is_map = matches!(op, AdminOp::SetMap(_) | AdminOp::ChangeMap(_));
         let body = wire::encode(&Request::Admin { term: self.service.term(), op });
-        let answer = self.host.peers.ask(&engine, target, &body, &[]).await;
-        self.host.note_liveness(engine.rank, answer.is_ok());
+        let answer = match is_map {
+            true => self.host.peers.ask_within(&engine, target, &body, MAP_TIME_MAX).await,
+            false => self.host.peers.ask(&engine, target, &body, &[]).await,
+        };
+        // One that takes a map late may be busy only.
+        if answer.is_ok() || !is_map {
+            self.host.note_liveness(engine.rank, answer.is_ok());
+        }
         wire::decode::<Result<AdminReply>>(&answer?.body)?
     }
 }

@@ -103,6 +103,7 @@ impl ControlHost {
 
     async fn ask_neighbour(&self, round: u64) -> Result<()> {
         let known = self.ask_own(|answer| Order::KnownMaps(round, answer)).await;
+        self.keep_maps(&known).await;
         let neighbour = known.iter().find_map(|known| known.neighbour.clone());
         let Some(neighbour) = neighbour else { return Ok(()) };
         // What one of them has missed, all are told.
@@ -121,6 +122,41 @@ impl ControlHost {
         };
         if !maps.is_empty() {
             let maps = Arc::new(maps);
+            for inbox in self.own_inboxes() {
+                // One that has stopped needs none.
+                let _ = inbox.unbounded_send(Order::TakeMaps(maps.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what the targets here have that is newer than what is kept.
+    async fn keep_maps(&self, known: &[KnownMaps]) {
+        let versions: Vec<(PoolId, u32)> =
+            known.iter().flat_map(|known| known.versions.iter().copied()).collect();
+        let kept = async {
+            let older = self.kept_maps.older_than(&versions);
+            if !older.is_empty()
+                && let ControlReply::Maps(newer) = self.newer_maps(older).await
+            {
+                self.kept_maps.keep(&newer).await?;
+            }
+            // Targets that have not been told yet have none.
+            if self.is_introduced.get() && !known.is_empty() {
+                let pools: Vec<PoolId> = versions.iter().map(|(pool, _)| *pool).collect();
+                self.kept_maps.retain(&pools).await?;
+            }
+            Ok::<(), Error>(())
+        };
+        if let Err(error) = kept.await {
+            tracing::debug!("keeping pool maps: {error}");
+        }
+    }
+
+    /// Tells the targets here the maps that are kept, where they are newer than what they have.
+    pub(crate) async fn tell_kept_maps(&self) -> Result<()> {
+        let maps = Arc::new(self.kept_maps.all().await?);
+        if !maps.is_empty() {
             for inbox in self.own_inboxes() {
                 // One that has stopped needs none.
                 let _ = inbox.unbounded_send(Order::TakeMaps(maps.clone()));

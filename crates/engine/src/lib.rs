@@ -38,6 +38,7 @@ mod gossip;
 mod group;
 mod home;
 mod jobs;
+mod kept_maps;
 mod leftovers;
 mod link_speed;
 mod links;

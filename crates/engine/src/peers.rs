@@ -141,6 +141,24 @@ impl Peers {
         Ok(answer)
     }
 
+    /// The same without bulk, with a limit to all of it.
+    pub async fn ask_within(
+        &self,
+        engine: &EngineInfo,
+        target: TargetId,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<Answer> {
+        let until = self.env.now() + limit;
+        let late = || {
+            Error::new(Code::TimedOut, format!("target {target} cannot be reached in {limit:?}"))
+        };
+        let dialed = self.env.timeout(limit, self.conn(engine, Service::Target(target))).await;
+        let conn = dialed.ok_or_else(late)??;
+        let left = until.saturating_sub(self.env.now());
+        self.call_within(&conn, Kind::Request, body, &[], left).await
+    }
+
     /// The same, with room for the bulk of the answer.
     pub async fn ask_with_bulk(
         &self,
@@ -174,6 +192,16 @@ impl Peers {
         self.start_of(&Address::Tcp(tcp.to_string())).await
     }
 
+    /// True when the machine of an engine can be heard, whether or not the engine answers there.
+    pub async fn hears(&self, engine: &EngineInfo) -> bool {
+        for address in self.addresses(engine) {
+            if transport::is_heard(&self.env, &address, HEARD_TIME_MAX).await {
+                return true;
+            }
+        }
+        false
+    }
+
     async fn start_of(&self, address: &Address) -> Option<u64> {
         let conn = self.dial(address, Service::Control).await.ok()?;
         let start = conn.hello().incarnation;
@@ -190,16 +218,6 @@ impl Peers {
         bulk_out: &[&[u8]],
     ) -> Result<Answer> {
         self.call_within(conn, kind, body, bulk_out, ANSWER_TIME_MAX).await
-    }
-
-    /// True when the machine of an engine can be heard, whether or not the engine answers there.
-    pub async fn hears(&self, engine: &EngineInfo) -> bool {
-        for address in self.addresses(engine) {
-            if transport::is_heard(&self.env, &address, HEARD_TIME_MAX).await {
-                return true;
-            }
-        }
-        false
     }
 
     /// The same, with a limit to how long it waits.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use vos::erase::ErasedDevice;
 
 /// What an engine and its tools make in its directory, the identity excepted. The configuration and logs are the administrator's.
-const OWN_FILES: [&str; 22] = [
+const OWN_FILES: [&str; 27] = [
     "catalog.0",
     "catalog.0.new",
     "catalog.1",
@@ -28,6 +28,11 @@ const OWN_FILES: [&str; 22] = [
     "engine.pid",
     "engine.pid.new",
     "engine.sock",
+    "pool-maps.0",
+    "pool-maps.0.new",
+    "pool-maps.1",
+    "pool-maps.1.new",
+    "pool-maps.lock",
     "object-numbers",
     "object-numbers.new",
     "stops-with-all",
