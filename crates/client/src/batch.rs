@@ -396,7 +396,9 @@ impl<'a> Batch<'a> {
         let link = pool.client.target(target);
         let writes = self.writes();
         let opens = self.ops.iter().any(|op| matches!(op, Op::Open { .. }));
-        let _in_doubt = if writes { Some(link.in_doubt.begin().await) } else { None };
+        if writes {
+            attempt.begin_update(&pool.client, target).await;
+        }
         let _opening = (writes && opens).then(|| link.begin_opening());
         let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut self.bulk_in };
         let answer = link.ask_as(&pool.client, &pool.state, ask, attempt).await?;
@@ -502,9 +504,10 @@ impl<'a> Batch<'a> {
             .map(|(part, (encoded, bytes))| (part.unit, serde_bytes::Bytes::new(encoded), *bytes))
             .collect();
         let client = self.cont.client();
-        let link = client.target(route.parts[0].leader);
+        let leader = route.parts[0].leader;
+        let link = client.target(leader);
         let answer = loop {
-            let _in_doubt = link.in_doubt.begin().await;
+            attempt.begin_update(client, leader).await;
             let tx = TxId { client: client.id(), seq: attempt.request_id };
             let body = wire::encode(&Request::Commit { tx, parts: parts.clone() });
             let ask = Ask { body: &body, bulk_out: &bulk_out, bulk_in: &mut [] };

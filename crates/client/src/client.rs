@@ -1,6 +1,7 @@
 //! The client: identity, connections, control requests.
 
 use crate::cont::Container;
+use crate::in_doubt::Window;
 use crate::lock::LockBook;
 use crate::patience::Patience;
 use crate::pool::Pool;
@@ -24,6 +25,7 @@ use wire::event::Events;
 use wire::hello::Service;
 use wire::job::TargetJobs;
 use wire::map::{EngineInfo, PoolMap};
+use wire::request_id;
 
 /// How long an operation may take when nobody says anything.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -76,7 +78,11 @@ pub(crate) struct Inner {
     id: ClientId,
     options: ConnectOptions,
     host: String,
-    next_request: Cell<u64>,
+    next_count: Cell<u64>,
+    /// Questions so far.
+    asked: Cell<u64>,
+    /// Updates in doubt, by lane.
+    lanes: RefCell<HashMap<u16, Rc<Window>>>,
     control: RefCell<Option<Conn>>,
     /// One dial of it at a time: handles end with their connection, so there must not be two.
     dialing: futures_util::lock::Mutex<()>,
@@ -105,7 +111,9 @@ impl Client {
             id,
             options,
             host,
-            next_request: Cell::new(1),
+            next_count: Cell::new(1),
+            asked: Cell::new(0),
+            lanes: RefCell::default(),
             control: RefCell::new(None),
             dialing: futures_util::lock::Mutex::default(),
             targets: RefCell::new(HashMap::default()),
@@ -139,15 +147,21 @@ impl Client {
 
     /// A fresh request id; ids name updates for ever, over all targets.
     pub(crate) fn next_request(&self) -> u64 {
-        let id = self.0.next_request.get();
-        self.0.next_request.set(id + 1);
-        id
+        self.0.asked.set(self.0.asked.get() + 1);
+        request_id::plain(self.next_count())
+    }
+
+    /// The next of the client's count.
+    pub(crate) fn next_count(&self) -> u64 {
+        let count = self.0.next_count.get();
+        self.0.next_count.set(count + 1);
+        count
     }
 
     /// Questions asked so far, of targets and of the control service. A question asked again, and
     /// what is told along with the next question, do not count.
     pub fn request_count(&self) -> u64 {
-        self.0.next_request.get() - 1
+        self.0.asked.get()
     }
 
     /// Asks the control service, trying the known engines in turn.
@@ -281,6 +295,11 @@ impl Client {
     pub(crate) fn target(&self, target: TargetId) -> Rc<TargetLink> {
         let mut targets = self.0.targets.borrow_mut();
         targets.entry(target).or_insert_with(|| Rc::new(TargetLink::new(target))).clone()
+    }
+
+    /// What is in doubt of the updates of a lane.
+    pub(crate) fn lane(&self, lane: u16) -> Rc<Window> {
+        self.0.lanes.borrow_mut().entry(lane).or_default().clone()
     }
 
     /// The links to all targets asked for so far, by target.

@@ -1,20 +1,19 @@
-//! How many updates of a target are in doubt at once.
+//! How many updates are in doubt at once, in the lane of the target that they were sent to first.
 //!
-//! A target keeps its answers to the last [`ANSWERS_KEPT`] updates of a client, by the client's own
+//! A target keeps its answers to the last [`UNANSWERED_MAX`] updates of a lane, by the client's own
 //! count, and gives them again to who asks again. So an update is begun only when fewer than that
 //! have been begun since the oldest that has no answer yet; else that one, sent again after
-//! a lost answer, might be applied twice.
+//! a lost answer, might be applied twice. How many have been begun since then each update says
+//! ([`wire::request_id`]): answers to earlier ones are kept no more. It stays in doubt wherever it is sent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
+use wire::request_id::UNANSWERED_MAX;
 
-/// Answers that a target keeps for each client.
-const ANSWERS_KEPT: usize = 256;
-
-/// Requests to one target, from the oldest in doubt on.
+/// Updates of a lane, from the oldest in doubt on.
 #[derive(Default)]
 pub(crate) struct Window {
     /// One for each request begun since the oldest in doubt: whether it still is.
@@ -26,9 +25,17 @@ pub(crate) struct Window {
 }
 
 /// A request in doubt, until it is dropped.
-pub(crate) struct Doubt<'a> {
-    window: &'a Window,
+pub(crate) struct Doubt {
+    window: Rc<Window>,
     number: u64,
+    begun: usize,
+}
+
+impl Doubt {
+    /// How many had been begun since the oldest in doubt when this one was, itself included.
+    pub fn begun(&self) -> usize {
+        self.begun
+    }
 }
 
 /// Who waits to begin.
@@ -41,15 +48,15 @@ struct Waiter<'a> {
 
 impl Window {
     /// Begins a request, as soon as it may.
-    pub async fn begin(&self) -> Doubt<'_> {
-        if let Some(number) = self.try_begin() {
-            return Doubt { window: self, number };
+    pub async fn begin(self: &Rc<Self>) -> Doubt {
+        if let Some(doubt) = self.try_begin() {
+            return doubt;
         }
         let mut waiter = Waiter { window: self, queued: Rc::default(), is_over: false };
         poll_fn(|cx| {
-            if let Some(number) = self.try_begin() {
+            if let Some(doubt) = self.try_begin() {
                 waiter.is_over = true;
-                return Poll::Ready(Doubt { window: self, number });
+                return Poll::Ready(doubt);
             }
             if !waiter.queued.replace(true) {
                 let entry = (Rc::downgrade(&waiter.queued), cx.waker().clone());
@@ -60,13 +67,15 @@ impl Window {
         .await
     }
 
-    fn try_begin(&self) -> Option<u64> {
+    fn try_begin(self: &Rc<Self>) -> Option<Doubt> {
         let mut doubts = self.doubts.borrow_mut();
-        if doubts.len() >= ANSWERS_KEPT {
+        if doubts.len() >= UNANSWERED_MAX {
             return None;
         }
         doubts.push_back(true);
-        Some(self.first.get() + doubts.len() as u64 - 1)
+        let begun = doubts.len();
+        let number = self.first.get() + begun as u64 - 1;
+        Some(Doubt { window: self.clone(), number, begun })
     }
 
     fn end(&self, number: u64) {
@@ -93,7 +102,7 @@ impl Window {
     }
 }
 
-impl Drop for Doubt<'_> {
+impl Drop for Doubt {
     fn drop(&mut self) {
         self.window.end(self.number);
     }
@@ -117,20 +126,22 @@ mod tests {
 
     #[test]
     fn nobody_begins_too_far_beyond_the_oldest_in_doubt() {
-        let window = Window::default();
+        let window: Rc<Window> = Rc::default();
         let mut cx = Context::from_waker(Waker::noop());
         let mut begin = || match pin!(window.begin()).poll(&mut cx) {
             Poll::Ready(doubt) => Some(doubt),
             Poll::Pending => None,
         };
         let oldest = begin().unwrap();
-        for _ in 1..ANSWERS_KEPT {
+        for _ in 1..UNANSWERED_MAX {
             drop(begin().unwrap());
         }
         assert!(begin().is_none(), "the answer of the oldest would be gone");
         drop(oldest);
         assert!(window.doubts.borrow().is_empty());
-        let all: Vec<_> = (0..ANSWERS_KEPT).map(|_| begin().unwrap()).collect();
+        let all: Vec<_> = (0..UNANSWERED_MAX).map(|_| begin().unwrap()).collect();
+        let begun: Vec<usize> = all.iter().map(Doubt::begun).collect();
+        assert!(begun.iter().copied().eq(1..=UNANSWERED_MAX));
         assert!(begin().is_none());
         drop(all);
         assert!(begin().is_some());
@@ -139,11 +150,11 @@ mod tests {
     /// Who gives up waiting takes no place with it, woken or not.
     #[test]
     fn places_go_to_those_who_still_wait() {
-        let window = Window::default();
+        let window: Rc<Window> = Rc::default();
         let env = env::Env::real().unwrap();
         env.block_on(async {
             let mut held: VecDeque<_> = VecDeque::new();
-            for _ in 0..ANSWERS_KEPT {
+            for _ in 0..UNANSWERED_MAX {
                 held.push_back(window.begin().await);
             }
             let mut cx = Context::from_waker(Waker::noop());

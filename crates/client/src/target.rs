@@ -1,7 +1,7 @@
 //! The link to one target: its connection, reconnects, retries, closed handles to tell it of.
 
 use crate::client::Client;
-use crate::in_doubt::Window;
+use crate::in_doubt::Doubt;
 use crate::pool::{Pool, PoolState};
 use futures_util::lock::Mutex;
 use std::cell::{Cell, RefCell};
@@ -15,6 +15,7 @@ use wire::hello::Service;
 use wire::lock::LockReply;
 use wire::map::PoolMap;
 use wire::obj::{Batch, BatchReply, Notice, Op, Request, Sums};
+use wire::request_id::{self, UNANSWERED_MAX};
 
 /// Closed handles are told together with the next request, or when this many wait.
 const RELEASES_HELD_MAX: usize = 64;
@@ -38,8 +39,6 @@ pub(crate) struct TargetLink {
     id: TargetId,
     conn: RefCell<Option<Conn>>,
     dialing: Mutex<()>,
-    /// Updates without an answer yet.
-    pub in_doubt: Window,
     /// The session, as the target named it, in which our open handles are registered.
     session: Cell<u64>,
     session_count: Cell<u32>,
@@ -100,6 +99,8 @@ pub(crate) struct Attempt {
     routed_under: Option<u32>,
     /// There is another way to what is wanted: what goes wrong is an error at once.
     is_only_try: bool,
+    /// The update is in doubt, in the lane of the target that it was sent to first.
+    doubt: Option<(u16, Doubt)>,
 }
 
 impl Attempt {
@@ -112,6 +113,18 @@ impl Attempt {
             try_time: None,
             routed_under: None,
             is_only_try: false,
+            doubt: None,
+        }
+    }
+
+    /// It is an update, about to be sent to a target. Waits as long as too many are in doubt there.
+    pub async fn begin_update(&mut self, client: &Client, target: TargetId) {
+        if self.doubt.is_none() {
+            let lane = request_id::lane_of(target);
+            let doubt = client.lane(lane).begin().await;
+            // In the order in which they begin.
+            self.request_id = request_id::in_lane(client.next_count(), lane, doubt.begun());
+            self.doubt = Some((lane, doubt));
         }
     }
 
@@ -141,6 +154,9 @@ impl Attempt {
     /// What was tried has had no effect and will have none: another id, within the same time.
     pub fn begin_anew(&mut self, client: &Client) {
         self.request_id = client.next_request();
+        if let Some((lane, _)) = self.doubt {
+            self.request_id = request_id::in_lane(client.next_count(), lane, UNANSWERED_MAX);
+        }
         self.flags &= wire::header::FLAG_CELLS;
     }
 
@@ -156,7 +172,6 @@ impl TargetLink {
             id,
             conn: RefCell::new(None),
             dialing: Mutex::new(()),
-            in_doubt: Window::default(),
             session: Cell::new(0),
             session_count: Cell::new(0),
             opening: Cell::default(),

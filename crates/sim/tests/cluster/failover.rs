@@ -5,7 +5,7 @@ use client::{ArrayObj, Client, Code, Container, KvObj, LockAsk, LockKind, LockMo
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
 use transport::SimNet;
-use types::{ContLayout, Durability, Error, ObjType, Oid};
+use types::{ContLayout, Durability, Error, ObjType, Oid, TargetId};
 use wire::control::{MemberState, Name, OpenMode, SnapName};
 use wire::map::{DownReason, TargetState};
 use wire::obj::{AdminOp, AdminReply, Cond, Op, Recx, Request};
@@ -272,6 +272,45 @@ fn who_looks_or_locks_waits_while_nobody_leads() {
                 cluster.start_engine(2).await.unwrap();
             };
             futures_util::future::join3(read, asked, back).await;
+        });
+    }
+}
+
+/// The answer to an update was lost with its leader, and while its client looked for the next one it did more there than
+/// a target keeps answers for: the update was tried again, and failed for what it had done itself.
+#[test]
+fn a_lost_answer_outlasts_what_is_done_meanwhile() {
+    for seed in seeds(3) {
+        with_two(seed, async |cluster, a, _| {
+            let map = a.pool().map();
+            let rank = |target: TargetId| map.target(target).unwrap().rank.0 as usize;
+            let find = |class: &str, is_meant: &dyn Fn(&Oid) -> bool| {
+                let class = class.parse().unwrap();
+                let oid = (0..)
+                    .map(|number| a.generate_oid(ObjType::KvHashed, class, 0, number).unwrap())
+                    .find(is_meant)
+                    .unwrap();
+                KvObj { object: a.object(oid) }
+            };
+            let leader = |oid: &Oid| rank(a.layout(*oid).unwrap().leader(0, &map).unwrap());
+            let once = find("RP_2G1", &|oid| leader(oid) != 0);
+            let lost = leader(&once.object.oid());
+            let layout = a.layout(once.object.oid()).unwrap();
+            let next = layout.members(0).iter().map(|at| rank(*at)).find(|at| *at != lost).unwrap();
+            let other = find("S1", &|oid| leader(oid) == next);
+            // It hears what the client asks, and the client no answer.
+            SimNet::of(cluster.world()).cut_one_way(&Cluster::engine_name(lost), "a");
+            let update = once.put(None, Cond::DKEY_INSERT, b"once", b"v");
+            let others = async {
+                a.client().env().sleep(Duration::from_secs(1)).await;
+                cluster.kill_engine(lost);
+                for number in 0..400u32 {
+                    other.put(None, Cond::NONE, &number.to_le_bytes(), b"x").await.unwrap();
+                }
+            };
+            let (updated, ()) = futures_util::future::join(update, others).await;
+            updated.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(once.get(None, b"once").await.unwrap().unwrap(), b"v", "seed {seed}");
         });
     }
 }
