@@ -97,6 +97,12 @@ fn a_container_is_mounted_used_and_unmounted() {
     assert_same_tree(&source, &back);
     let job = system.json(&["job", "show", "mounted"]);
     assert!(job["received_bytes"].as_u64().unwrap() > 0, "{job}");
+    // Who works in it is told apart where his processes say of which job they are.
+    let mut visitor = Command::new("cp");
+    visitor.env("AZEKURA_JOB", "visitor").arg(source.join("one")).arg(point.0.join("visited"));
+    assert!(visitor.status().unwrap().success());
+    let job = system.json(&["job", "show", "visitor"]);
+    assert!(job["operations"].as_u64().unwrap() > 0, "{job}");
     // The check must be alone.
     system.fails(7, &["must be alone"], &["fs", "check", "azk://tank/home"]);
 

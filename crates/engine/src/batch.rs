@@ -12,8 +12,9 @@ use crate::follow::as_order_origin;
 use crate::group::Group;
 use crate::jobs::{Answered, wait};
 use crate::links::Plan;
+use crate::session::Session;
 use crate::streams::{Bulk, Sent};
-use crate::target::{Session, Target, TargetPool};
+use crate::target::{Target, TargetPool};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -69,7 +70,7 @@ impl Target {
     /// Takes a batch and its data off a connection and runs it; here if no device is involved and
     /// nothing holds it, else beside what comes next.
     pub(crate) async fn receive_batch(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
-        let Incoming { header, body, bulk, responder } = incoming;
+        let Incoming { header, body, bulk, responder, .. } = incoming;
         let batch = match decode_batch(&body) {
             Ok(batch) => batch,
             Err(error) => return self.answer_error(responder, 0, error).await,

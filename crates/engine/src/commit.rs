@@ -16,8 +16,9 @@ use crate::client_cells::names_stripes;
 use crate::follow::as_order_origin;
 use crate::group::Group;
 use crate::jobs::Answered;
+use crate::session::Session;
 use crate::streams::Sent;
-use crate::target::{Session, Target, TargetPool};
+use crate::target::{Target, TargetPool};
 use futures_util::future::join_all;
 use std::rc::Rc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 impl Target {
     /// Takes a whole transaction off a connection and coordinates it.
     pub(crate) async fn receive_commit(self: &Rc<Self>, caller: &Rc<Session>, incoming: Incoming) {
-        let Incoming { header, body, mut bulk, responder } = incoming;
+        let Incoming { header, body, mut bulk, responder, .. } = incoming;
         let (begun, in_bytes) = (self.env.now(), bulk.remaining() as u64);
         let mut data = vec![0; bulk.remaining()];
         if let Err(error) = bulk.read_into(&mut data).await {

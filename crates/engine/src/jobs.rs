@@ -3,7 +3,8 @@
 //! Each session holds the counts of its job, so that counting an answered request is a few additions to numbers of the target's own
 //! thread: nothing is searched for, locked or allocated. They are put together when somebody asks.
 
-use crate::target::{Session, Target};
+use crate::session::Session;
+use crate::target::Target;
 use env::Env;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -196,6 +197,12 @@ impl Target {
             let others = || jobs.binary_search_by(|job| job.job.as_str().cmp(OTHER_JOBS));
             if let Ok(at) = named.or_else(|_| others()) {
                 jobs[at].client_count += 1;
+            }
+            for other in session.other_jobs() {
+                let named = jobs.binary_search_by(|job| (*job.job).cmp(&*other));
+                if let Ok(at) = named {
+                    jobs[at].client_count += 1;
+                }
             }
             if with_clients {
                 clients.push(session.figures(wall_ns_at));

@@ -59,6 +59,7 @@ pub mod process;
 mod reply;
 pub mod rights;
 mod scrub;
+mod session;
 mod stopped;
 mod streams;
 mod summed_line;

@@ -17,13 +17,14 @@ use crate::damage::Mending;
 use crate::events::Teller;
 use crate::figures::{OpCounts, RequestCounts};
 use crate::follow::Followed;
-use crate::jobs::{ClientCounts, JobCounts, Jobs};
+use crate::jobs::Jobs;
 use crate::link_speed::Links;
 use crate::locks::Locks;
 use crate::map_changes::MapChanges;
 use crate::opens::{Handle, Opens};
 use crate::peers::Peers;
 use crate::scrub::Scrubber;
+use crate::session::Session;
 use crate::streams::Streams;
 use crate::suspects::Suspects;
 use crate::tokens::not_for_clients;
@@ -99,34 +100,6 @@ pub(crate) struct TargetPool {
     /// Cells that nothing names are looked for, and where that was done.
     pub is_auditing_cells: Cell<bool>,
     pub audited: RefCell<Audited>,
-}
-
-/// Who is at the other end of a connection.
-pub(crate) struct Session {
-    pub client: ClientId,
-    /// Name of the client's job; may be empty.
-    pub job: Rc<str>,
-    /// Where it comes from: an address, `local` on this host, or empty.
-    pub host: String,
-    /// Its process id there.
-    pub pid: u32,
-    /// What the job has done here.
-    pub job_counts: Rc<JobCounts>,
-    /// What this session has done.
-    pub counts: ClientCounts,
-    /// It showed the secret of engines and administrators.
-    pub is_admin: bool,
-    /// Its process, if the kernel tells.
-    local_pid: Option<u32>,
-    is_over: Cell<bool>,
-}
-
-impl Session {
-    /// True once the client has come again on another connection, or was given up: it may have been told what
-    /// became of its requests, so that none of them may take effect any more.
-    pub fn is_over(&self) -> bool {
-        self.is_over.get()
-    }
 }
 
 /// A client's latest connection.
@@ -422,11 +395,12 @@ impl Target {
             host,
             pid: told_pid,
             job_counts: self.jobs.of(&job),
-            counts: ClientCounts::default(),
+            counts: Rc::default(),
             job,
             is_admin,
             local_pid: pid,
-            is_over: Cell::new(false),
+            is_over: Rc::default(),
+            for_jobs: RefCell::default(),
         });
         let seat = Seat { number, since, session: session.clone(), conn: Some(conn.clone()) };
         let earlier = self.sessions.borrow_mut().insert(client, seat);
@@ -519,6 +493,9 @@ impl Target {
         let client = caller.client;
         self.request_count.set(self.request_count.get() + 1);
         match incoming.header.kind {
+            Kind::Request if incoming.job != 0 => {
+                self.receive_request(&caller.asking_for(incoming.job), incoming).await;
+            }
             Kind::Request => self.receive_request(caller, incoming).await,
             Kind::Notice => match wire::decode::<Notice>(&incoming.body) {
                 Ok(Notice::Release { pool, cont, units }) => {
@@ -530,6 +507,11 @@ impl Target {
                     self.note_closed(client);
                 }
                 Ok(Notice::Registered) => self.await_no_more(client),
+                Ok(Notice::Job { number, name }) => {
+                    let job: Rc<str> = types::job::short(name).into();
+                    let counts = self.jobs.of(&job);
+                    caller.name_job(number, job, counts);
+                }
                 Ok(Notice::LockLeave { pool, cont, unit, kind, owner, range, wait, release }) => {
                     let key = ((pool, cont, unit), kind.space());
                     self.locks.leave(client, key, owner, range, wait, release);

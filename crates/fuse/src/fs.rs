@@ -21,6 +21,7 @@ mod directory;
 mod fault;
 mod files;
 mod handles;
+mod jobs;
 mod listing;
 mod locks;
 mod mail;

@@ -5,6 +5,7 @@
 //! waits. One task checks deadlines with a single timer, so a call sets none. When the connection
 //! ends, every pending call fails at once.
 
+use crate::for_job::Numbers;
 use crate::frame::{FrameReader, streamed_bulk_bytes};
 use crate::outbox::Outbox;
 use crate::remote::{RANGE_COUNT_MAX, REMOTE_BYTES_MIN, Slots, Ticket, append_trailer};
@@ -19,8 +20,9 @@ use std::time::Duration;
 use types::map::HashMap;
 use types::{Code, Error, Result, limits};
 use wire::admission::BULK_BYTES_MIN;
-use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK, FLAG_SHORT};
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_JOB, FLAG_REMOTE_BULK, FLAG_SHORT};
 use wire::hello::{HelloReply, RemoteRange};
+use wire::obj::Notice;
 use wire::{Header, Kind};
 
 /// A request.
@@ -102,6 +104,8 @@ struct Calling {
     /// What the engine looks at whenever it reaches into our memory: it must stay where it is.
     _word: Option<Box<u64>>,
     hello: HelloReply,
+    /// Jobs that are asked for.
+    jobs: Numbers,
     /// What the engine last said; see [`Header::bulk_credit`].
     bulk_credit: Cell<Option<u32>>,
     /// Bulk writes under way with their data in the stream.
@@ -146,6 +150,7 @@ impl Conn {
             slots: remote.then(Slots::new),
             _word: word,
             hello,
+            jobs: Numbers::default(),
             bulk_credit: Cell::new(None),
             bulk_at_work: Cell::new(0),
         });
@@ -203,7 +208,10 @@ impl Conn {
             )));
         }
         let registered = calling.register(call.request_id, call.deadline)?;
-        let remote = calling.go_remote(&call, out_bytes.max(in_bytes));
+        let job = if call.kind == Kind::Request { calling.number_of_job() } else { 0 };
+        let with_job = (job != 0).then(|| [call.body, &[job]].concat());
+        let call_body = with_job.as_deref().unwrap_or(call.body);
+        let remote = calling.go_remote(&call, call_body, out_bytes.max(in_bytes));
         let bulk_write = match &remote {
             None if call.kind == Kind::Request && out_bytes >= BULK_BYTES_MIN => {
                 Some(BulkWrite::new(calling, call.request_id))
@@ -213,11 +221,14 @@ impl Conn {
         let deferred = bulk_write.as_ref().filter(|bulk_write| bulk_write.deferred);
         let (body, streamed) = match &remote {
             Some(remote) => (&remote.body[..], &[][..]),
-            None if deferred.is_some() => (call.body, &[][..]),
-            None => (call.body, call.bulk_out),
+            None if deferred.is_some() => (call_body, &[][..]),
+            None => (call_body, call.bulk_out),
         };
         let mut header = Header::new(call.kind, call.request_id, body, out_bytes);
         header.flags = call.flags;
+        if job != 0 {
+            header.flags |= FLAG_JOB;
+        }
         if remote.is_some() {
             header.flags |= FLAG_REMOTE_BULK;
         }
@@ -298,16 +309,30 @@ impl Drop for Remote<'_> {
 }
 
 impl Calling {
+    /// The number of the job that is asked for now; 0: the connection's own. The engine is told what it stands for.
+    fn number_of_job(&self) -> u8 {
+        self.jobs.current(|number, name| {
+            let body = wire::encode(&Notice::Job { number, name: name.to_string() });
+            let header = Header::new(Kind::Notice, 0, &body, 0);
+            self.outbox.post(&[&header.encode(), &body]).is_ok()
+        })
+    }
+
     /// Sets up remote bulk if it is agreed on, worth it and possible.
-    fn go_remote<'a>(&'a self, call: &Call<'_, '_>, bytes: usize) -> Option<Remote<'a>> {
+    fn go_remote<'a>(
+        &'a self,
+        call: &Call<'_, '_>,
+        call_body: &[u8],
+        bytes: usize,
+    ) -> Option<Remote<'a>> {
         let slots = self.slots.as_ref()?;
         let range_count = call.bulk_out.len() + call.bulk_in.len();
         if bytes < REMOTE_BYTES_MIN || range_count > RANGE_COUNT_MAX {
             return None;
         }
         let ticket = slots.take(self.stream.shm()?.region())?;
-        let mut body = Vec::with_capacity(call.body.len() + 24 + 16 * range_count);
-        body.extend_from_slice(call.body);
+        let mut body = Vec::with_capacity(call_body.len() + 24 + 16 * range_count);
+        body.extend_from_slice(call_body);
         let range =
             |part: &[u8]| RemoteRange { address: part.as_ptr() as u64, bytes: part.len() as u64 };
         let read = call.bulk_out.iter().map(|part| range(part));

@@ -54,8 +54,8 @@ fn number_space() -> Option<u64> {
     Some(mix2(bytes(&boot), bytes(namespace.as_os_str().as_bytes())))
 }
 
-/// When the process of a number began, clock ticks since the boot; `None` when that cannot be seen.
-fn began(pid: u32) -> Option<u64> {
+/// When the process or thread of a number began, clock ticks since the boot; `None` when that cannot be seen.
+pub fn began(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything. Behind it comes the third of the fields; this is the 22nd.
     let (_, fields) = stat.rsplit_once(')')?;

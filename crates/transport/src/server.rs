@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use types::{ClientId, Code, Error, Result, limits};
-use wire::header::{FLAG_DEFERRED_BULK, FLAG_REMOTE_BULK, FLAG_SHORT};
+use wire::header::{FLAG_DEFERRED_BULK, FLAG_JOB, FLAG_REMOTE_BULK, FLAG_SHORT};
 use wire::{Header, Kind};
 
 pub(crate) struct Serving {
@@ -58,6 +58,8 @@ pub struct Incoming {
     pub header: Header,
     /// The encoded message.
     pub body: Vec<u8>,
+    /// The number of the job that is asked for; 0: the connection's own.
+    pub job: u8,
     /// Data that belongs to it.
     pub bulk: IncomingBulk,
     pub responder: Responder,
@@ -206,6 +208,10 @@ impl Serving {
             let (region, bells) = (shm.region().clone(), shm.bells().clone());
             remote = Some(Rc::new(RemoteBulk::new(process.clone(), region, bells, trailer)));
         }
+        let mut job = 0;
+        if header.flags & FLAG_JOB != 0 {
+            job = body.pop().ok_or_else(|| Error::new(Code::Proto, "a request without a job"))?;
+        }
         let mut deferred = None;
         if header.flags & FLAG_DEFERRED_BULK != 0 {
             if header.kind != Kind::Request || remote.is_some() || header.bulk_bytes == 0 {
@@ -235,7 +241,7 @@ impl Serving {
             room: RefCell::default(),
             charge,
         };
-        Ok(Some(Incoming { header, body, bulk, responder }))
+        Ok(Some(Incoming { header, body, job, bulk, responder }))
     }
 
     /// Hands data that was asked for to whom it is for.

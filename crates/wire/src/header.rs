@@ -92,6 +92,10 @@ pub const FLAG_SHORT: u8 = 8;
 /// In requests: the answer to fetches whose data are all in cells may name these instead ([`crate::cell::NamedPart`]).
 pub const FLAG_CELLS: u8 = 16;
 
+/// In requests and their frames to targets: the body ends, before memory ranges, with the number of the job that is asked for, one byte
+/// ([`crate::obj::Notice::Job`]).
+pub const FLAG_JOB: u8 = 32;
+
 /// A decoded frame header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {

@@ -11,6 +11,9 @@ use types::{ClientId, Histogram};
 /// Name under which jobs are counted together of which there are too many.
 pub const OTHER_JOBS: &str = "(others)";
 
+/// Jobs that numbers of one connection may stand for at a time: 1 to this.
+pub const NAMED_JOBS_MAX: usize = 255;
+
 /// What a job did at a target since the engine's start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct JobFigures {

@@ -44,7 +44,8 @@ use types::{Code, Error, Result};
 /// files without a name, snapshots; 3: on one host the engine makes the shared memory and the doorbells, and the client
 /// keeps its word; 4: secrets are proved, the engine speaks first, engines say which system they are of, containers have a
 /// cell size; 5: stand-ins without room, figures of healing, images in parts, refusals with maps, lists of orphans in pages, engines
-/// that are joining, containers' placement epochs; 6: numbers of requests say which answers are kept.
+/// that are joining, containers' placement epochs; 6: numbers of requests say which answers are kept,
+/// connections ask for several jobs.
 pub const WIRE_VERSION: u16 = 6;
 
 /// Encodes a message body.

@@ -660,6 +660,13 @@ pub enum Notice {
     /// The client has registered again all it held open in an earlier session with this target, and
     /// waits for the answer of no batch sent in one that opens anything.
     Registered,
+    /// From now on a number stands for a job in this connection's requests ([`crate::header::FLAG_JOB`]): who asks does so for several.
+    Job {
+        /// Not 0.
+        number: u8,
+        /// At most [`types::limits::LABEL_BYTES_MAX`] bytes count.
+        name: String,
+    },
 }
 
 #[cfg(test)]

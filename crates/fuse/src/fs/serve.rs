@@ -6,6 +6,7 @@
 //! signal to interrupt a file system that works.
 
 use super::fault::Answer;
+use super::jobs::CallerJobs;
 use super::volume::Volume;
 use super::worker::Worker;
 use crate::low::{
@@ -24,12 +25,15 @@ use std::time::Duration;
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The file system of one thread of a mount.
-pub struct MountedFs(Rc<Worker>);
+pub struct MountedFs {
+    worker: Rc<Worker>,
+    jobs: CallerJobs,
+}
 
 impl MountedFs {
     /// Begins to serve on a thread of a session.
     pub fn start(volume: Arc<Volume>, seat: &WorkerSeat) -> types::Result<MountedFs> {
-        Ok(MountedFs(Worker::start(volume, seat)?))
+        Ok(MountedFs { worker: Worker::start(volume, seat)?, jobs: CallerJobs::default() })
     }
 
     /// The work has a place of its own: futures of many kilobytes inside those that every request
@@ -39,18 +43,19 @@ impl MountedFs {
         req: &Request,
         work: impl Future<Output = Answer<T>>,
     ) -> impl Future<Output = Result<T, Errno>> {
-        let work = Box::pin(work);
+        let job = self.jobs.of(req.pid(), self.worker.env().now());
+        let work = Box::pin(client::for_job(job, work));
         async move {
             let given_up = async {
                 req.interrupted().await;
-                self.0.env().sleep(PATIENCE).await;
+                self.worker.env().sleep(PATIENCE).await;
             };
             let answer = match select(work, pin!(given_up)).await {
                 Either::Left((done, _)) => done.map_err(super::fault::Fault::errno),
                 Either::Right(_) => Err(Errno::INTR),
             };
-            let asked = self.0.client().request_count();
-            self.0.volume.requests[self.0.thread].store(asked, Ordering::Relaxed);
+            let asked = self.worker.client().request_count();
+            self.worker.volume.requests[self.worker.thread].store(asked, Ordering::Relaxed);
             answer
         }
     }
@@ -58,23 +63,23 @@ impl MountedFs {
 
 impl FileSystem for MountedFs {
     async fn lookup(&self, req: &Request, parent: NodeId, name: &[u8]) -> Result<Entry, Errno> {
-        self.run(req, self.0.lookup(req, parent, name)).await
+        self.run(req, self.worker.lookup(req, parent, name)).await
     }
 
     fn forget(&self, node: NodeId, lookup_count: u64) {
-        self.0.volume.table.forget(node.0, lookup_count);
+        self.worker.volume.table.forget(node.0, lookup_count);
     }
 
     async fn getattr(&self, req: &Request, node: NodeId, fh: Option<Fh>) -> Result<Stat, Errno> {
-        self.run(req, self.0.getattr_open(node, fh)).await
+        self.run(req, self.worker.getattr_open(node, fh)).await
     }
 
     async fn setattr(&self, req: &Request, node: NodeId, set: &SetAttr) -> Result<Stat, Errno> {
-        self.run(req, self.0.setattr(req, node, set)).await
+        self.run(req, self.worker.setattr(req, node, set)).await
     }
 
     async fn readlink(&self, req: &Request, node: NodeId) -> Result<Vec<u8>, Errno> {
-        self.run(req, self.0.readlink(node)).await
+        self.run(req, self.worker.readlink(node)).await
     }
 
     async fn symlink(
@@ -84,7 +89,7 @@ impl FileSystem for MountedFs {
         name: &[u8],
         target: &[u8],
     ) -> Result<Entry, Errno> {
-        self.run(req, self.0.symlink(req, parent, name, target)).await
+        self.run(req, self.worker.symlink(req, parent, name, target)).await
     }
 
     async fn mknod(
@@ -94,7 +99,7 @@ impl FileSystem for MountedFs {
         name: &[u8],
         new: NewNode,
     ) -> Result<Entry, Errno> {
-        self.run(req, self.0.mknod(req, parent, name, new)).await
+        self.run(req, self.worker.mknod(req, parent, name, new)).await
     }
 
     async fn mkdir(
@@ -104,19 +109,19 @@ impl FileSystem for MountedFs {
         name: &[u8],
         new: NewNode,
     ) -> Result<Entry, Errno> {
-        self.run(req, self.0.mkdir(req, parent, name, new)).await
+        self.run(req, self.worker.mkdir(req, parent, name, new)).await
     }
 
     async fn unlink(&self, req: &Request, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
-        self.run(req, self.0.unlink(req, parent, name)).await
+        self.run(req, self.worker.unlink(req, parent, name)).await
     }
 
     async fn rmdir(&self, req: &Request, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
-        self.run(req, self.0.rmdir(req, parent, name)).await
+        self.run(req, self.worker.rmdir(req, parent, name)).await
     }
 
     async fn rename(&self, req: &Request, rename: Rename<'_>) -> Result<(), Errno> {
-        self.run(req, self.0.rename(req, rename)).await
+        self.run(req, self.worker.rename(req, rename)).await
     }
 
     async fn link(
@@ -126,11 +131,11 @@ impl FileSystem for MountedFs {
         new_parent: NodeId,
         new_name: &[u8],
     ) -> Result<Entry, Errno> {
-        self.run(req, self.0.link(req, node, new_parent, new_name)).await
+        self.run(req, self.worker.link(req, node, new_parent, new_name)).await
     }
 
     async fn open(&self, req: &Request, node: NodeId, flags: OpenFlags) -> Result<Opened, Errno> {
-        self.run(req, self.0.open(req, node, flags)).await
+        self.run(req, self.worker.open(req, node, flags)).await
     }
 
     async fn create(
@@ -141,7 +146,7 @@ impl FileSystem for MountedFs {
         new: NewNode,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened), Errno> {
-        self.run(req, self.0.create(req, parent, name, new, flags)).await
+        self.run(req, self.worker.create(req, parent, name, new, flags)).await
     }
 
     async fn read(
@@ -152,7 +157,7 @@ impl FileSystem for MountedFs {
         at: Transfer,
         memory: &mut [u8],
     ) -> Result<usize, Errno> {
-        self.run(req, self.0.read(fh, at, memory)).await
+        self.run(req, self.worker.read(fh, at, memory)).await
     }
 
     async fn write(
@@ -163,11 +168,11 @@ impl FileSystem for MountedFs {
         at: Transfer,
         data: &[u8],
     ) -> Result<usize, Errno> {
-        self.run(req, self.0.write(fh, at, data)).await
+        self.run(req, self.worker.write(fh, at, data)).await
     }
 
     async fn statfs(&self, req: &Request, _node: NodeId) -> Result<StatFs, Errno> {
-        self.run(req, self.0.statfs()).await
+        self.run(req, self.worker.statfs()).await
     }
 
     async fn flush(
@@ -178,11 +183,11 @@ impl FileSystem for MountedFs {
         owner: LockOwner,
     ) -> Result<(), Errno> {
         // Data were written when the writes returned; what is left are locks.
-        self.run(req, self.0.close_locks(fh, owner)).await
+        self.run(req, self.worker.close_locks(fh, owner)).await
     }
 
     async fn release(&self, _req: &Request, _node: NodeId, fh: Fh, release: Release) {
-        self.0.release(fh, release).await;
+        self.worker.release(fh, release).await;
     }
 
     async fn getlk(
@@ -192,7 +197,7 @@ impl FileSystem for MountedFs {
         fh: Fh,
         lock: LockRequest,
     ) -> Result<Lock, Errno> {
-        self.run(req, self.0.getlk(fh, lock)).await
+        self.run(req, self.worker.getlk(fh, lock)).await
     }
 
     async fn setlk(
@@ -203,7 +208,7 @@ impl FileSystem for MountedFs {
         lock: LockRequest,
     ) -> Result<(), Errno> {
         // Many kilobytes; see `run`.
-        Box::pin(self.0.setlk(req, fh, lock)).await.map_err(super::fault::Fault::errno)
+        Box::pin(self.worker.setlk(req, fh, lock)).await.map_err(super::fault::Fault::errno)
     }
 
     async fn fallocate(
@@ -213,7 +218,7 @@ impl FileSystem for MountedFs {
         fh: Fh,
         range: Fallocate,
     ) -> Result<(), Errno> {
-        self.run(req, self.0.fallocate(fh, range)).await
+        self.run(req, self.worker.fallocate(fh, range)).await
     }
 
     async fn lseek(
@@ -224,7 +229,7 @@ impl FileSystem for MountedFs {
         offset: u64,
         whence: u32,
     ) -> Result<u64, Errno> {
-        self.run(req, self.0.lseek(fh, offset, whence)).await
+        self.run(req, self.worker.lseek(fh, offset, whence)).await
     }
 
     async fn copy_range(
@@ -233,7 +238,7 @@ impl FileSystem for MountedFs {
         _node: NodeId,
         copy: CopyRange,
     ) -> Result<u64, Errno> {
-        self.run(req, self.0.copy_range(copy)).await
+        self.run(req, self.worker.copy_range(copy)).await
     }
 
     async fn tmpfile(
@@ -243,7 +248,7 @@ impl FileSystem for MountedFs {
         new: NewNode,
         flags: OpenFlags,
     ) -> Result<(Entry, Opened), Errno> {
-        self.run(req, self.0.tmpfile(req, parent, new, flags)).await
+        self.run(req, self.worker.tmpfile(req, parent, new, flags)).await
     }
 
     async fn fsync(
@@ -255,7 +260,7 @@ impl FileSystem for MountedFs {
     ) -> Result<(), Errno> {
         // What the kernel has written is as durable as the pool promises when the write has
         // returned; it writes its pages before it asks this. A tier may have to have it, too.
-        self.run(req, self.0.fsync(fh)).await
+        self.run(req, self.worker.fsync(fh)).await
     }
 
     async fn opendir(
@@ -264,7 +269,7 @@ impl FileSystem for MountedFs {
         node: NodeId,
         _flags: OpenFlags,
     ) -> Result<Opened, Errno> {
-        self.run(req, self.0.opendir(req, node)).await
+        self.run(req, self.worker.opendir(req, node)).await
     }
 
     async fn readdir(
@@ -275,11 +280,11 @@ impl FileSystem for MountedFs {
         offset: u64,
         entries: &mut DirSink<'_>,
     ) -> Result<(), Errno> {
-        self.run(req, self.0.readdir(req, fh, offset, entries)).await
+        self.run(req, self.worker.readdir(req, fh, offset, entries)).await
     }
 
     async fn releasedir(&self, _req: &Request, _node: NodeId, fh: Fh, _release: Release) {
-        self.0.releasedir(fh);
+        self.worker.releasedir(fh);
     }
 
     async fn fsyncdir(
@@ -293,26 +298,26 @@ impl FileSystem for MountedFs {
     }
 
     async fn setxattr(&self, req: &Request, node: NodeId, set: SetXattr<'_>) -> Result<(), Errno> {
-        self.run(req, self.0.setxattr(req, node, set)).await
+        self.run(req, self.worker.setxattr(req, node, set)).await
     }
 
     async fn getxattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        self.run(req, self.0.getxattr(req, node, name)).await
+        self.run(req, self.worker.getxattr(req, node, name)).await
     }
 
     async fn listxattr(&self, req: &Request, node: NodeId) -> Result<Vec<u8>, Errno> {
-        self.run(req, self.0.listxattr(req, node)).await
+        self.run(req, self.worker.listxattr(req, node)).await
     }
 
     async fn removexattr(&self, req: &Request, node: NodeId, name: &[u8]) -> Result<(), Errno> {
-        self.run(req, self.0.removexattr(req, node, name)).await
+        self.run(req, self.worker.removexattr(req, node, name)).await
     }
 
     async fn access(&self, req: &Request, node: NodeId, mask: u32) -> Result<(), Errno> {
-        self.run(req, self.0.access(req, node, mask)).await
+        self.run(req, self.worker.access(req, node, mask)).await
     }
 
     async fn shutdown(&self) {
-        self.0.end();
+        self.worker.end();
     }
 }

@@ -149,6 +149,48 @@ fn the_limit_holds_and_all_data_is_right() {
     }
 }
 
+/// One client asks for several jobs, as a mount does for those who use it: each has its share and its figures. All was the client's own
+/// job's.
+#[test]
+fn what_a_client_asks_for_others_is_theirs() {
+    for seed in seeds(4) {
+        let cluster = Cluster::start(ClusterSpec { seed, engines: 1, targets: 1 }).unwrap();
+        cluster.block_on(async {
+            let setup = cluster.client("setup");
+            let cont = cluster.container(&setup, Durability::Wal, ContLayout::Plain).await.unwrap();
+            set(cont.pool(), &[("ioc_max_writers", "1")]).await;
+            let client = cluster.client_in_job("mount", "mounted");
+            let cont = open(&client).await.unwrap();
+            let all = [("a", 3), ("b", 5), ("mounted", 2)];
+            let work = all.map(|(job, rounds)| {
+                let file = array(&cont, "S1", rounds);
+                let work = async move {
+                    for _ in 0..rounds {
+                        file.write(&whole(100_000), &[&pattern(100_000, rounds)]).await.unwrap();
+                    }
+                };
+                client::for_job((job != "mounted").then(|| job.into()), work)
+            });
+            join_all(work).await;
+            let gate = &settled(&cluster, cont.pool()).await[0].writers;
+            let engines = setup.system_query().await.unwrap().engines;
+            let (engine, targets, _) = &engines[0];
+            let at = setup.engine_jobs(engine, targets[0], true).await.unwrap();
+            for (job, rounds) in all {
+                let own = at.jobs.iter().find(|own| own.job == job).unwrap();
+                assert_eq!(own.in_bytes, rounds * 100_000, "seed {seed}: {own:?}");
+                assert_eq!(own.client_count, 1, "seed {seed}: {own:?}");
+                let let_in = gate.jobs.iter().find(|own| own.job == job).unwrap();
+                assert_eq!(let_in.bytes, rounds * 100_000, "seed {seed}");
+            }
+            let told: Vec<_> =
+                at.clients.iter().filter(|told| told.client == client.id()).collect();
+            assert_eq!((told.len(), &told[0].job[..]), (1, "mounted"), "seed {seed}");
+            assert_eq!(told[0].in_bytes, 1_000_000, "seed {seed}");
+        });
+    }
+}
+
 /// Clients that die while they wait or send give their places back; engines that die forget
 /// theirs, and are told the settings again.
 #[test]

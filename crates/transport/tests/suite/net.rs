@@ -135,7 +135,7 @@ pub async fn serve_all(env: Env, acceptor: Acceptor, seen: Rc<Seen>) {
 }
 
 async fn handle(env: &Env, conn: &ServerConn, incoming: Incoming, seen: &Rc<Seen>) {
-    let Incoming { header, body, mut bulk, mut responder } = incoming;
+    let Incoming { header, body, mut bulk, mut responder, .. } = incoming;
     if header.kind == Kind::Notice {
         seen.notices.borrow_mut().extend(body);
         responder.reply(0, b"ignored", &[]).await.unwrap();

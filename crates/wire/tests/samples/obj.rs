@@ -229,6 +229,7 @@ fn requests(visitor: &mut impl Visitor) {
     let released = Notice::Release { pool: POOL, cont: CONT, units: vec![UNIT, Unit::NIL] };
     visitor.message("notice.release", released);
     visitor.message("notice.registered", Notice::Registered);
+    visitor.message("notice.job", Notice::Job { number: 7, name: "4711".into() });
     locks(visitor);
 }
 
