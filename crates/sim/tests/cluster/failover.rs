@@ -298,6 +298,7 @@ fn a_lost_answer_outlasts_what_is_done_meanwhile() {
             let layout = a.layout(once.object.oid()).unwrap();
             let next = layout.members(0).iter().map(|at| rank(*at)).find(|at| *at != lost).unwrap();
             let other = find("S1", &|oid| leader(oid) == next);
+            once.put(None, Cond::NONE, b"connected", b"v").await.unwrap();
             // It hears what the client asks, and the client no answer.
             SimNet::of(cluster.world()).cut_one_way(&Cluster::engine_name(lost), "a");
             let update = once.put(None, Cond::DKEY_INSERT, b"once", b"v");
