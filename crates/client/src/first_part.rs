@@ -89,6 +89,14 @@ impl ArrayObj {
         self.cont.known_unit_of(self.oid, &dkey.to_le_bytes())
     }
 
+    /// The unit that holds a record of the chunk `dkey`, which is at least 1, and those after it in the chunk and in the same part.
+    ///
+    /// Errors: as [`Container::unit_of`].
+    pub async fn unit_of(&self, dkey: u64, record: u64) -> Result<Unit> {
+        self.cont.learn(self.oid).await;
+        self.unit_at(dkey, record)
+    }
+
     /// True when a progressive array has, or is to have, records from `end` - 1 on beyond its first part, and nobody
     /// knows of a mark.
     fn wants_mark(&self, end: u64) -> Result<bool> {
@@ -162,8 +170,9 @@ impl ArrayObj {
         Ok(marked)
     }
 
-    /// Units in which there may be records.
-    pub(crate) async fn units_in_use(&self) -> Result<Vec<Unit>> {
+    /// Units in which there may be records: those of all groups, or of a progressive array without a mark the first alone.
+    pub async fn units_in_use(&self) -> Result<Vec<Unit>> {
+        self.cont.learn(self.oid).await;
         if self.cont.may_reach_beyond(self.oid) || self.is_marked().await? {
             return self.cont.known_units(self.oid);
         }

@@ -14,13 +14,11 @@ use dfs::{
 };
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
-use harness::{World, with_fs_of};
+use harness::{World, with_fs};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use types::{Epoch, Error, Result};
 
-/// Tiers take no chunks of progressive files.
-const WHOLE: [(&str, &str); 2] = [("S1", "S1"), ("SX", "SX")];
 const CHUNK: usize = 4096;
 const PART: usize = 4 * CHUNK;
 
@@ -105,7 +103,7 @@ async fn evict(fs: &Dfs, file: &Obj, record: &TierRecord) -> u64 {
     let data = COPIES.lock().unwrap().as_ref().unwrap()[&record.manifest].clone();
     let (mut chunks, mut epoch) = (0, Epoch::ZERO);
     for (at, part) in data.chunks(PART).enumerate() {
-        let first = at * PART / CHUNK;
+        let first = at * PART / survey.chunk_bytes as usize;
         let evicted = fs.tier_evict(file, &survey, record, first, part).await.unwrap();
         chunks += evicted.chunks;
         epoch = epoch.max(evicted.epoch);
@@ -122,7 +120,7 @@ async fn state(fs: &Dfs, file: &Obj) -> String {
 
 #[test]
 fn a_file_goes_and_comes_back_as_it_was() {
-    with_fs_of(&WHOLE, async |_, fs| {
+    with_fs(async |_, fs| {
         let sys = Sys::new(fs.clone());
         let data = noise(1, 10 * CHUNK + 100);
         let key = format!("goes {:?}", fs.superblock().file_class);
@@ -183,7 +181,7 @@ fn a_file_goes_and_comes_back_as_it_was() {
 
 #[test]
 fn changes_bring_back_what_they_need_and_make_dirty() {
-    with_fs_of(&WHOLE, async |_, fs| {
+    with_fs(async |_, fs| {
         let sys = Sys::new(fs.clone());
         let mut data = noise(2, 9 * CHUNK);
         let key = format!("changes {:?}", fs.superblock().file_class);
@@ -305,7 +303,7 @@ fn damaged_or_lost_copies_are_errors_and_cost_nothing_else() {
 /// file's object; and a chunk that came back and was emptied was called unchanged, for the mark beside it stayed.
 #[test]
 fn holes_are_clean_until_they_are_made() {
-    with_fs_of(&WHOLE, async |_, fs| {
+    with_fs(async |_, fs| {
         let sys = Sys::new(fs.clone());
         let mut data = vec![0; 9 * CHUNK];
         let key = format!("holes {:?}", fs.superblock().file_class);
@@ -339,10 +337,93 @@ fn holes_are_clean_until_they_are_made() {
     });
 }
 
+/// A chunk in which the first part of a progressive file ends is in two units: it is dirty when either piece is, and stays.
+#[test]
+fn a_chunk_in_two_units_is_told_by_both_and_stays() {
+    let world = World::new(11, "S1", "SX+4KiB");
+    world.cluster.block_on(async {
+        let fs = world.mount(Credentials::root()).await;
+        let sys = Sys::new(fs.clone());
+        let options = CreateOptions { chunk_bytes: PART as u64, ..CreateOptions::default() };
+        // One file after the other goes on in another unit; in one of them the chunk is whole.
+        let mut stayed = Vec::new();
+        for number in 0..6 {
+            let (path, key) = (format!("/f{number}"), format!("two units {number}"));
+            let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
+            let file = sys.open(path.as_bytes(), flags, 0o644, &options).await.unwrap();
+            let mut data = noise(number, 5 * PART + 10);
+            fs.write(&file, 0, &data).await.unwrap();
+            let record = copy(&fs, &file, &key).await;
+            assert_eq!(state(&fs, &file).await, "both");
+            let (may, dirty) = fs.tier_survey(&file).await.unwrap().evictable(&record);
+            let evicted = evict(&fs, &file, &record).await;
+            assert_eq!((may, dirty), (evicted * PART as u64, 0));
+            stayed.push(5 - evicted);
+            assert_eq!(state(&fs, &file).await, "cloud");
+            assert_eq!(all(&fs, &file).await, data);
+            for at in [100, CHUNK - 2, CHUNK + 1, PART - 1] {
+                fs.write(&file, at as u64, b"new").await.unwrap();
+                data[at..at + 3].copy_from_slice(b"new");
+                assert_eq!(state(&fs, &file).await, "dirty", "byte {at}");
+                assert_eq!(all(&fs, &file).await, data, "byte {at}");
+                let record = copy(&fs, &file, &key).await;
+                evict(&fs, &file, &record).await;
+                assert_eq!(all(&fs, &file).await, data, "byte {at}");
+                evict(&fs, &file, &record).await;
+            }
+            // Down into the first part, and up again.
+            fs.truncate(&file, 50).await.unwrap();
+            assert_eq!(state(&fs, &file).await, "dirty");
+            fs.truncate(&file, 2 * PART as u64).await.unwrap();
+            data.truncate(50);
+            data.resize(2 * PART, 0);
+            let record = copy(&fs, &file, &key).await;
+            evict(&fs, &file, &record).await;
+            assert_eq!(all(&fs, &file).await, data);
+        }
+        assert!(stayed.contains(&1) && stayed.iter().all(|count| *count < 2), "{stayed:?}");
+    });
+}
+
+/// A small progressive file is one target's business; what another client then writes beyond the first part is dirty.
+#[test]
+fn a_small_progressive_file_has_a_short_record_and_may_grow() {
+    let world = World::new(12, "S1", "SX+8KiB");
+    world.cluster.block_on(async {
+        let fs = world.mount(Credentials::root()).await;
+        let sys = Sys::new(fs.clone());
+        let mut data = noise(6, CHUNK + 1);
+        let file = make(&sys, "/f", &data).await;
+        let asked = world.client.request_count();
+        fs.tier_survey(&file).await.unwrap();
+        assert!(world.client.request_count() - asked <= 4, "a target each is asked");
+        let record = copy(&fs, &file, "small").await;
+        assert_eq!(record.synced.len(), 1);
+        assert_eq!(evict(&fs, &file, &record).await, 1);
+        assert_eq!(state(&fs, &file).await, "cloud");
+
+        let other = world.mount_from("second", Credentials::root()).await;
+        let theirs = Sys::new(other.clone());
+        let flags = OpenFlags::READ_WRITE;
+        let theirs = theirs.open(b"/f", flags, 0, &CreateOptions::default()).await.unwrap();
+        other.write(&theirs, 5 * CHUNK as u64, b"beyond").await.unwrap();
+        data.resize(5 * CHUNK, 0);
+        data.extend_from_slice(b"beyond");
+        assert_eq!(state(&fs, &file).await, "dirty");
+        // What the copy before had goes, the rest stays: nothing is lost.
+        evict(&fs, &file, &record).await;
+        assert_eq!(all(&fs, &file).await, data);
+        let record = copy(&fs, &file, "small").await;
+        assert_eq!(record.synced.len(), 3);
+        assert_eq!(evict(&fs, &file, &record).await, 5);
+        assert_eq!(all(&other, &theirs).await, data);
+    });
+}
+
 /// A writer between the copy and the eviction, and one in the middle of it: what it wrote stays.
 #[test]
 fn a_write_that_comes_between_is_never_lost() {
-    with_fs_of(&WHOLE, async |world, fs| {
+    with_fs(async |world, fs| {
         let sys = Sys::new(fs.clone());
         let mut data = noise(5, 9 * CHUNK);
         let key = format!("between {:?}", fs.superblock().file_class);
@@ -370,7 +451,7 @@ fn a_write_that_comes_between_is_never_lost() {
 /// Marks are found from an object up, whatever its directories are called by then.
 #[test]
 fn the_nearest_mark_counts() {
-    with_fs_of(&WHOLE, async |world, fs| {
+    with_fs(async |world, fs| {
         let sys = Sys::new(fs.clone());
         sys.mkdir_p(b"/a/b/c", 0o755).await.unwrap();
         let file = make(&sys, "/a/b/c/f", b"data").await;

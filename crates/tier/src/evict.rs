@@ -32,14 +32,15 @@ pub async fn evict_file(
     let manifest = manifest_of(store, &record).await?;
     let survey = fs.tier_survey(file).await?;
     let (mut eviction, mut newest) = (Eviction::default(), Epoch::ZERO);
-    let last = survey.chunks.len().saturating_sub(1);
+    let count = survey.chunks.len();
     // Parts with chunks that may go; the others are done.
     let mut going = Vec::new();
     for (at, part) in manifest.parts.iter().enumerate() {
         let from = at as u64 * record.part_bytes;
         let first = (from / survey.chunk_bytes) as usize;
         let end = (from + part.bytes).div_ceil(survey.chunk_bytes) as usize;
-        let mut here = (first..end.min(last)).filter(|&chunk| survey.is_clean(&record, chunk));
+        let mut here = (first..end.min(count))
+            .filter(|&chunk| survey.may_go(chunk) && survey.is_clean(&record, chunk));
         match here.any(|chunk| !matches!(survey.chunks[chunk], Chunk::Stub { .. })) {
             true => going.push((first, part)),
             false => progress(part.bytes),

@@ -533,8 +533,8 @@ fn gain(stat: &Stat) -> u64 {
 
 /// Bytes of a file that could be given up if the copy had all.
 fn in_pool(survey: &Survey) -> u64 {
-    let last = survey.chunks.len().saturating_sub(1);
-    let there = survey.chunks[..last].iter().filter(|chunk| matches!(chunk, Chunk::Data { .. }));
+    let there = (0..survey.chunks.len())
+        .filter(|&at| survey.may_go(at) && matches!(survey.chunks[at], Chunk::Data { .. }));
     there.count() as u64 * survey.chunk_bytes
 }
 

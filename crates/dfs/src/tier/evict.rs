@@ -31,8 +31,8 @@ struct Give {
 
 impl Dfs {
     /// Gives up chunks from `first` on whose bytes the copy has: `part` are those bytes, as they were read from
-    /// the tier just now and compared with the manifest. Chunks that are not clean in `survey`, have changed since, or hold
-    /// the end of the file stay as they are.
+    /// the tier just now and compared with the manifest. Chunks that are not clean in `survey`, have changed since, or may not go
+    /// ([`Survey::may_go`]) stay as they are.
     ///
     /// To be followed by [`Dfs::tier_keep_mtime`].
     pub async fn tier_evict(
@@ -45,11 +45,11 @@ impl Dfs {
     ) -> Result<Evicted> {
         file.require_regular()?;
         self.require_writable()?;
-        let last = survey.chunks.len().saturating_sub(1);
+        let array = file.node.array();
         let mut work: Vec<(Unit, Give)> = Vec::new();
         for (at, bytes) in part.chunks_exact(survey.chunk_bytes as usize).enumerate() {
             let chunk = first + at;
-            if chunk >= last || !survey.is_clean(record, chunk) {
+            if !survey.may_go(chunk) || !survey.is_clean(record, chunk) {
                 continue;
             }
             let seen = match survey.chunks[chunk] {
@@ -58,7 +58,7 @@ impl Dfs {
                 Chunk::Data { epoch, .. } => epoch,
             };
             let (dkey, stub) = (dkey_of(chunk as u64), Stub::of(bytes).encode());
-            let unit = self.shared.cont.unit_of(file.oid(), &dkey).await?;
+            let unit = array.unit_of(chunk as u64 + 1, 0).await?;
             work.push((unit, Give { dkey, seen, stub, bytes: survey.chunk_bytes }));
         }
         // A batch is of one unit, so that it is one request.

@@ -9,7 +9,8 @@
 //! - A chunk is given up only by a batch that checks that it still is the chunk that was found clean, and that puts a
 //!   [`Stub`] in its place. An operation on a stub fails, whoever asks and however old the program is; nobody
 //!   ever takes it for a hole.
-//! - The chunk with the file's last byte stays in the pool, so the size needs no care.
+//! - The chunk with the file's last byte stays in the pool, so the size needs no care. So does one that is in two units, because a
+//!   progressive file's first part ends in it.
 //! - Bytes from a tier are compared with the stub's checksum before anybody sees them.
 
 pub mod agent;
@@ -34,8 +35,9 @@ use crate::inode::FileKind;
 use crate::layout::xattr_akey;
 use crate::node::Obj;
 use crate::xattr::Change;
+use client::ArrayObj;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, LocalBoxFuture};
+use futures_util::future::{BoxFuture, LocalBoxFuture, try_join_all};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use types::{Code, ContId, Epoch, Error, Oid, Result, Unit};
@@ -171,9 +173,12 @@ pub struct Survey {
     pub chunk_bytes: u64,
     pub mtime_ns: i64,
     pub chunks: Vec<Chunk>,
-    /// The group of each chunk.
+    /// The group of each chunk; of one that is split the group that holds its end.
     groups: Vec<u32>,
-    /// Newest epoch of each group, before the chunks were looked at.
+    /// Of a progressive file the chunk in which the first part ends, and what of it the first unit has.
+    split: Option<(usize, Chunk)>,
+    /// Newest epoch of each group, before the chunks were looked at. Of a progressive file that has nothing beyond its first part
+    /// the first group's alone.
     pub group_epochs: Vec<Epoch>,
     /// The same of what chunks there are.
     keys_epochs: Vec<Epoch>,
@@ -182,8 +187,17 @@ pub struct Survey {
 impl Survey {
     /// True when the copy that `record` tells of has the chunk as it is.
     pub fn is_clean(&self, record: &TierRecord, chunk: usize) -> bool {
-        let group = self.groups[chunk];
-        match self.chunks[chunk] {
+        let is_clean = self.is_piece_clean(record, self.groups[chunk], self.chunks[chunk]);
+        match self.split {
+            Some((split, first)) if split == chunk => {
+                is_clean && self.is_piece_clean(record, 0, first)
+            }
+            _ => is_clean,
+        }
+    }
+
+    fn is_piece_clean(&self, record: &TierRecord, group: u32, piece: Chunk) -> bool {
+        match piece {
             Chunk::Stub { .. } => true,
             Chunk::Data { epoch, back } => back || record.has(group, epoch),
             // What was here may have been removed. With that the keys change, unless the mark beside it stayed.
@@ -198,6 +212,13 @@ impl Survey {
         record.size == self.size && chunks.all(|chunk| self.is_clean(record, chunk))
     }
 
+    /// True when the pool may give the chunk up once the copy has it. The one that holds the end of the file stays, and so does one of which two
+    /// units have a piece each: it cannot go in one step.
+    pub fn may_go(&self, chunk: usize) -> bool {
+        let is_split = self.split.is_some_and(|(split, _)| split == chunk);
+        chunk + 1 < self.chunks.len() && !is_split
+    }
+
     /// Chunks that are in the tier only.
     pub fn stub_count(&self) -> usize {
         self.chunks.iter().filter(|chunk| matches!(chunk, Chunk::Stub { .. })).count()
@@ -205,12 +226,11 @@ impl Survey {
 
     /// Bytes that the pool could give up, and bytes that the copy does not have as they are.
     pub fn evictable(&self, record: &TierRecord) -> (u64, u64) {
-        let last = self.chunks.len().saturating_sub(1);
         let (mut may, mut dirty) = (0, 0);
         for (chunk, state) in self.chunks.iter().enumerate() {
             match (self.is_clean(record, chunk), state) {
                 (false, _) => dirty += self.chunk_bytes,
-                (true, Chunk::Data { .. }) if chunk < last => may += self.chunk_bytes,
+                (true, Chunk::Data { .. }) if self.may_go(chunk) => may += self.chunk_bytes,
                 _ => {}
             }
         }
@@ -259,7 +279,7 @@ impl Survey {
             matches!((before, after), (Chunk::Stub { .. }, Chunk::Data { back: true, .. }))
         };
         let is_same = |(a, b): (&Chunk, &Chunk)| a == b || came_back(a, b);
-        self.size == later.size && chunks.all(is_same)
+        self.size == later.size && self.split == later.split && chunks.all(is_same)
     }
 }
 
@@ -342,17 +362,14 @@ impl Dfs {
 
     /// Looks at all chunks of a file. Not one moment's view: two that are equal are.
     ///
-    /// Errors: `FileTooBig` for a file of more than 4 Mi chunks, `NotSupported` for a progressive one.
+    /// Errors: `FileTooBig` for a file of more than 4 Mi chunks.
     pub async fn tier_survey(&self, file: &Obj) -> Result<Survey> {
         file.require_regular()?;
         let array = file.node.array();
         let (oid, chunk_bytes) = (array.oid, array.chunk_records);
-        if oid.first_part_bytes().is_some() {
-            let text = "progressive files stay in the pool: no tier takes their chunks yet";
-            return Err(Error::new(Code::NotSupported, text));
-        }
-        let (group_epochs, keys_epochs) = self.group_epochs(oid).await?;
+        // Before it is asked whether there is anything beyond a first part: what is there is marked first.
         let stat = self.ostat(file).await?;
+        let (group_epochs, keys_epochs) = self.group_epochs(&array).await?;
         let count = stat.size.div_ceil(chunk_bytes);
         if count > CHUNKS_MAX {
             return Err(Error::new(
@@ -364,8 +381,12 @@ impl Dfs {
         }
         let mut groups = Vec::with_capacity(count as usize);
         let mut by_unit: Vec<Vec<u64>> = vec![Vec::new(); group_epochs.len()];
+        let split = split_chunk(&array, stat.size).await?;
         for chunk in 0..count {
-            let unit = self.shared.cont.unit_of(oid, &dkey_of(chunk)).await?;
+            let unit = match split {
+                Some((split, end)) if split == chunk => end,
+                _ => array.unit_of(chunk + 1, 0).await?,
+            };
             let of_unit = by_unit.get_mut(unit.group as usize).ok_or_else(reply_kind)?;
             of_unit.push(chunk);
             groups.push(unit.group);
@@ -379,25 +400,36 @@ impl Dfs {
                 }
             }
         }
-        let (size, mtime_ns) = (stat.size, stat.mtime_ns);
-        Ok(Survey { size, chunk_bytes, mtime_ns, chunks, groups, group_epochs, keys_epochs })
+        let split = match split {
+            Some((chunk, _)) => {
+                let first = self.probe_chunks(oid.first_unit(), &[chunk]).await?;
+                first.first().map(|first| (chunk as usize, *first))
+            }
+            None => None,
+        };
+        Ok(Survey {
+            size: stat.size,
+            chunk_bytes,
+            mtime_ns: stat.mtime_ns,
+            chunks,
+            groups,
+            split,
+            group_epochs,
+            keys_epochs,
+        })
     }
 
-    /// Newest epochs of all groups, and of what keys they have.
-    async fn group_epochs(&self, oid: Oid) -> Result<(Vec<Epoch>, Vec<Epoch>)> {
-        let (mut epochs, mut keys) = (Vec::new(), Vec::new());
-        for unit in self.shared.cont.units(oid).await? {
+    /// Newest epochs of all groups that may hold something, and of what keys they have.
+    async fn group_epochs(&self, array: &ArrayObj) -> Result<(Vec<Epoch>, Vec<Epoch>)> {
+        let stats = array.units_in_use().await?.into_iter().map(async |unit| {
             let mut batch = self.shared.cont.batch();
             batch.op_of_unit(Op::Stat { unit });
             match batch.run().await?.replies()?.first() {
-                Some(OpReply::Stat(stat)) => {
-                    epochs.push(stat.tail.epoch);
-                    keys.push(stat.keys_epoch);
-                }
-                _ => return Err(reply_kind()),
+                Some(OpReply::Stat(stat)) => Ok((stat.tail.epoch, stat.keys_epoch)),
+                _ => Err(reply_kind()),
             }
-        }
-        Ok((epochs, keys))
+        });
+        Ok(try_join_all(stats).await?.into_iter().unzip())
     }
 
     async fn probe_chunks(&self, unit: Unit, chunks: &[u64]) -> Result<Vec<Chunk>> {
@@ -437,6 +469,17 @@ pub(crate) fn told_only() -> Error {
         Code::NotSupported,
         format!("{STATE} is told only; azekura fs tier sync, evict, fetch and pin change it"),
     )
+}
+
+/// The chunk in which the first part of a progressive file ends, and the unit that has the rest of it, if the file goes on there and that is another
+/// unit.
+async fn split_chunk(array: &ArrayObj, size: u64) -> Result<Option<(u64, Unit)>> {
+    let Some(first_bytes) = array.oid.first_part_bytes().filter(|bytes| size > *bytes) else {
+        return Ok(None);
+    };
+    let (chunk, within) = (first_bytes / array.chunk_records, first_bytes % array.chunk_records);
+    let end = array.unit_of(chunk + 1, within).await?;
+    Ok((within > 0 && end != array.oid.first_unit()).then_some((chunk, end)))
 }
 
 fn dkey_of(chunk: u64) -> [u8; 8] {

@@ -260,10 +260,11 @@ impl Dfs {
 
     /// The stubs among some chunks.
     async fn stubs(&self, file: &Obj, chunks: &[u64]) -> Result<Vec<Seen>> {
-        let oid = file.oid();
+        let array = file.node.array();
         let mut by_unit = std::collections::BTreeMap::<Unit, Vec<u64>>::new();
         for &chunk in chunks {
-            let unit = self.shared.cont.unit_of(oid, &dkey_of(chunk)).await?;
+            // A chunk with a stub is in one unit.
+            let unit = array.unit_of(chunk + 1, 0).await?;
             by_unit.entry(unit).or_default().push(chunk);
         }
         let mut found = Vec::new();
