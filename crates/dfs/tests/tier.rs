@@ -7,7 +7,7 @@ mod harness;
 use dfs::sys::Sys;
 use dfs::tier::{
     Chunk, Mark, Slowdown, SyncPolicy, TierAsk, TierNotice, TierRecord, TierSource, TierState,
-    Uses, set_tier_source,
+    Upload, Uses, set_tier_source,
 };
 use dfs::{
     Code, CreateOptions, Credentials, Dfs, MountFlags, Obj, OpenFlags, Recx, RenameFlags, XattrMode,
@@ -135,6 +135,11 @@ fn a_file_goes_and_comes_back_as_it_was() {
         assert_eq!((there.size, there.mtime_ns), (before.size, before.mtime_ns));
         assert!(there.stored_bytes < before.stored_bytes / 4, "{there:?}");
         assert_eq!(evict(&fs, &file, &record).await, 0);
+        // An upload by a program whose clock is a day ahead, and that has ended: once it ran for a day.
+        let at_ns = fs.container().client().env().wall_ns() + 86_400_000_000_000;
+        let upload = Some(Upload { done_bytes: 1, total_bytes: 2, at_ns });
+        fs.set_tier_record(&file, &TierRecord { upload, ..record.clone() }).await.unwrap();
+        assert_eq!(state(&fs, &file).await, "cloud");
 
         // A part comes back, whoever opened the file when.
         let mut some = [0; 10];
@@ -590,7 +595,11 @@ fn writers_slow_down_while_they_are_told_to() {
         fs.set_tier_slowdown(slow).await.unwrap();
         assert!((500..900).contains(&took(false).await));
         assert!((500..900).contains(&took(true).await));
-        // Nobody says so any more.
+        // Nobody says so any more; nor does one whose clock is a day ahead, after whose end all would have waited for a day.
+        let until_ns = env.wall_ns() + 86_400_000_000_000;
+        fs.set_tier_slowdown(Slowdown { until_ns, ..slow }).await.unwrap();
+        assert!(took(false).await < 400);
+        fs.set_tier_slowdown(slow).await.unwrap();
         env.sleep(std::time::Duration::from_secs(60)).await;
         assert!(took(false).await < 400);
         assert_eq!(all(&fs, &file).await.len(), 2 << 20);

@@ -8,7 +8,7 @@ use crate::copy::container_prefix;
 use crate::gc::files_named;
 use crate::store::Store;
 use crate::sync::copy_shown;
-use crate::tree::write_tree;
+use crate::tree::{next_key, write_tree};
 use dfs::sys::Sys;
 use dfs::{CreateOptions, Dfs, OpenFlags};
 use std::collections::HashMap;
@@ -60,9 +60,8 @@ pub async fn put_snapshot(
         done.sent_bytes += synced.sent_bytes;
         copies.insert(file.oid(), record);
     }
-    let container = shown.container().info().uuid.to_string();
-    let made_ns = shown.container().client().env().wall_ns();
-    let key = format!("{}{made_ns:020}.jsonl", snapshots_prefix(&container));
+    let prefix = snapshots_prefix(&shown.container().info().uuid.to_string());
+    let (key, made_ns) = next_key(shown, store, &prefix).await?;
     write_tree(shown, store, &key, made_ns, Some(&copies)).await?;
     done.key = key;
     Ok(done)

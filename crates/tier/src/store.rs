@@ -22,8 +22,10 @@ use types::{Code, Error, Result};
 const RETRIES: usize = 6;
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(16);
-/// A request that moves no bytes for so long is given up.
+/// A request that moves no bytes for so long is given up and tried again, unless the environment says otherwise.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The variable that does: seconds, at least 1.
+const SILENCE_VARIABLE: &str = "AZEKURA_TIER_TIMEOUT";
 /// Where files of the directory back end are until they are whole; below its root.
 const UNFINISHED: &str = ".unfinished";
 /// Size of the object that a check puts and gets, bytes.
@@ -160,7 +162,9 @@ impl Store {
             }
         };
         let operator = opened.map_err(|error| told(&error, &definition.url))?;
-        let patience = TimeoutLayer::new().with_timeout(SILENCE_MAX).with_io_timeout(SILENCE_MAX);
+        let named = std::env::var(SILENCE_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let silence = named.map_or(SILENCE_MAX, |seconds: u64| Duration::from_secs(seconds.max(1)));
+        let patience = TimeoutLayer::new().with_timeout(silence).with_io_timeout(silence);
         let again = RetryLayer::new()
             .with_max_times(RETRIES)
             .with_min_delay(RETRY_PAUSE_MIN)
@@ -305,6 +309,16 @@ impl Store {
         Ok((count, bytes))
     }
 
+    /// What time it is by the store's clock, seconds since 1970, if the store says so: ages of objects are told by it and no other, for ours may be
+    /// another. Puts an object of that key, and removes it.
+    pub async fn clock_s(&self, key: &str) -> Result<Option<i64>> {
+        self.put(key.to_string(), b"clock".to_vec()).await?;
+        let (operator, of) = (self.operator.clone(), key.to_string());
+        let facts = self.run(key.to_string(), async move { operator.stat(&of).await }).await;
+        self.delete(key).await?;
+        Ok(facts?.last_modified().map(|at| at.into_inner().as_second()))
+    }
+
     /// Puts, gets, looks at, lists and removes an object, and measures that. `Csum` when other bytes come back.
     pub async fn check(&self, key: &str) -> Result<Checked> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -387,6 +401,8 @@ fn sync_below(dir: &std::path::Path, key: &str) -> std::io::Result<()> {
 /// An error of the store in our words. Its own text goes with it but for its context, which has headers.
 fn told(error: &opendal::Error, what: &str) -> Error {
     let code = match error.kind() {
+        // Not as if something in it were not there: nothing is known of what was.
+        ErrorKind::ConfigInvalid if error.message().contains("NoSuchBucket") => Code::Unreach,
         ErrorKind::NotFound => Code::NonExist,
         ErrorKind::PermissionDenied => Code::Access,
         ErrorKind::ConfigInvalid => Code::Inval,

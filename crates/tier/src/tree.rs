@@ -16,11 +16,22 @@ use types::{Code, Oid, Result};
 ///
 /// Not one moment's view: what changes meanwhile is in it as it was before or after.
 pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
-    let made_ns = fs.container().client().env().wall_ns();
-    let container = fs.container().info().uuid.to_string();
-    let key = format!("{}{made_ns:020}.jsonl", trees_prefix(&container));
+    let prefix = trees_prefix(&fs.container().info().uuid.to_string());
+    let (key, made_ns) = next_key(fs, store, &prefix).await?;
     let without = write_tree(fs, store, &key, made_ns, None).await?;
     Ok((key, without))
+}
+
+/// The key of what is described now, below a prefix, and its time: that of our clock, or later than all there are. Whatever clocks do, the newest has the
+/// greatest name.
+pub(crate) async fn next_key(fs: &Dfs, store: &Store, prefix: &str) -> Result<(String, u64)> {
+    let time_of = |key: &str| {
+        key.strip_prefix(prefix)?.strip_suffix(".jsonl")?.parse::<u64>().ok()?.checked_add(1)
+    };
+    let there = store.list(prefix).await?;
+    let after_ns = there.iter().filter_map(|one| time_of(&one.key)).max().unwrap_or(0);
+    let made_ns = fs.container().client().env().wall_ns().max(after_ns);
+    Ok((format!("{prefix}{made_ns:020}.jsonl"), made_ns))
 }
 
 /// Writes down what a mount shows under a key, with the copies that files' records name, or those of a table by their objects; returns how many

@@ -311,8 +311,11 @@ fn each(
                 totals.changed += u64::from(count > 0);
                 totals.bytes += count;
             }
-            // Removed since it was listed.
-            Err(error) if error.code == Code::NonExist && path != url.path => {}
+            // Removed since it was listed; or it is there, and the store has lost something of it.
+            Err(error)
+                if error.code == Code::NonExist
+                    && path != url.path
+                    && remote.try_stat(&path, true)?.is_none() => {}
             // There is nothing but this one.
             Err(error) if path == url.path => return Err(error),
             Err(error) => {

@@ -1,6 +1,7 @@
 //! Files in a tier, by command: copied, freed, read, changed, restored from the store alone; programs killed at every step.
 
 mod encoded;
+mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod policies;
@@ -149,6 +150,9 @@ fn a_damaged_or_lost_part_is_an_error_and_never_other_bytes() {
         assert!(!output.status.success(), "{}", all_text(&output));
         let output = system.run(&["fs", "tier", "fetch", &url]);
         assert!(!output.status.success(), "{}", all_text(&output));
+        // With all that is below a directory a lost part once was taken for a file that somebody had removed just then.
+        let output = system.run(&["fs", "tier", "fetch", HOME]);
+        assert_eq!(output.status.code(), Some(1), "{}", all_text(&output));
     }
     std::fs::write(&part, &whole).unwrap();
     system.ok(&["fs", "tier", "fetch", &url]);
@@ -303,24 +307,26 @@ fn the_reader_of_the_docs_reads() {
     assert!(!read_by_docs(&system, "/a b").unwrap().status.success());
 }
 
-#[test]
-fn an_s3_store_with_faults() {
+/// A system with a tier `s3` in a store of this process, and no container that has it.
+fn with_s3() -> (System, s3::S3) {
     let system = System::with_home();
     let s3 = s3::S3::start();
+    add_s3(&system, &s3);
+    (system, s3)
+}
+
+fn add_s3(system: &System, s3: &s3::S3) {
     let keys = system.path("keys");
     std::fs::write(&keys, "access_key_id = \"myid\"\nsecret_access_key = \"hush-hush\"\n").unwrap();
     std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600)).unwrap();
-    system.ok(&[
-        "tier",
-        "add",
-        "s3",
-        "--url",
-        "s3://bucket/some/prefix",
-        "--endpoint",
-        &s3.endpoint,
-        "--credentials",
-        keys.to_str().unwrap(),
-    ]);
+    let at = ["tier", "add", "s3", "--url", "s3://bucket/some/prefix", "--part-size", "8MiB"];
+    let keys = ["--endpoint", &s3.endpoint, "--credentials", keys.to_str().unwrap()];
+    system.ok(&[&at[..], &keys].concat());
+}
+
+#[test]
+fn an_s3_store_with_faults() {
+    let (system, s3) = with_s3();
     let checked = system.json(&["tier", "test", "s3"]);
     assert_eq!((&checked["lists"], &checked["tells_times"]), (&true.into(), &true.into()));
     assert!(s3.state().objects.is_empty() && s3.state().request_count >= 4);
@@ -356,6 +362,9 @@ fn an_s3_store_with_faults() {
     system.ok(&["fs", "tier", "fetch", &url]);
     assert_eq!((state(&system, "a"), cat(&system, "a")), ("both".into(), data));
     system.ok(&["fs", "rm", &url]);
+    // By the store's clock, not by ours: what was put just now is not old because ours is years ahead.
+    assert_eq!(system.json(&["tier", "gc", HOME])["removed_objects"], 0);
+    s3.state().clock_s += 86_400;
     system.ok(&["tier", "gc", HOME]);
     assert!(s3.state().objects.is_empty());
 }
@@ -436,7 +445,7 @@ fn programs_that_know_no_stores_read_through_an_agent() {
     assert!(!refused.status.success());
     assert!(all_text(&refused).contains("route"), "{}", all_text(&refused));
     let agent = system
-        .command(&["tier", "agent", "--socket", socket.to_str().unwrap(), "--mode", "600"])
+        .command(&["tier", "agent", "--socket", socket.to_str().unwrap(), "--mode", "666"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -465,6 +474,16 @@ fn programs_that_know_no_stores_read_through_an_agent() {
     // All is in the copy, and what nobody touched still there only.
     assert_eq!(state(&system, "a"), "cloud");
     assert_eq!(cat(&system, "a")[9_000_000..9_000_007], *b"Changed");
+    // Who may not write the file may not have it sent: the agent asks the kernel who that is.
+    if rustix::process::geteuid().is_root() {
+        std::fs::set_permissions(system.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let script = "import os,sys; f=os.open(sys.argv[1],os.O_RDWR); os.pwrite(f,b'CHANGED',9000000); os.setuid(65534); os.fsync(f)";
+        let refused = preloaded("python3", &["-c", script, "/azekura-tier-test/a"]);
+        let text = all_text(&refused);
+        assert!(!refused.status.success() && text.contains("PermissionError"), "{text}");
+        assert_eq!(state(&system, "a"), "dirty");
+        assert_eq!(cat(&system, "a")[9_000_000..9_000_007], *b"CHANGED");
+    }
     // Another one at the same place is told so; one that is asked to end takes its socket along.
     system.fails(7, &["another agent"], &["tier", "agent", "--socket", socket.to_str().unwrap()]);
     let ended = Command::new("kill").arg(agent.0.id().to_string()).status().unwrap();

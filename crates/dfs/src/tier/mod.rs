@@ -335,7 +335,7 @@ impl Dfs {
         let Some(record) = self.tier_record(file).await? else { return Ok(TierState::Local) };
         let now = self.shared.now_ns() as u64;
         if let Some(upload) = record.upload
-            && now.saturating_sub(upload.at_ns) < UPLOAD_SILENCE_NS
+            && now.abs_diff(upload.at_ns) < UPLOAD_SILENCE_NS
         {
             let percent = (upload.done_bytes as u128 * 100 / upload.total_bytes as u128).min(100);
             return Ok(TierState::Uploading { percent: percent as u8 });

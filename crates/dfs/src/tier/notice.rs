@@ -28,6 +28,8 @@ const WANTS_SYNC: u8 = 1;
 const AGE_MAX: Duration = Duration::from_secs(1);
 /// The same of a container that had no tier.
 const AGE_MAX_WITHOUT: Duration = Duration::from_secs(60);
+/// Slowdowns that are said to last longer are not believed, nanoseconds.
+const AHEAD_MAX_NS: u64 = 600_000_000_000;
 /// Longest pause of one write.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -82,7 +84,8 @@ impl Slowdown {
 
     /// The pause that a write of so many bytes makes.
     fn pause(self, bytes: u64, now_ns: u64) -> Duration {
-        if self.until_ns <= now_ns {
+        // Who says it says it for a short time; further ahead is another clock's, and may be there for ever.
+        if self.until_ns <= now_ns || self.until_ns - now_ns > AHEAD_MAX_NS {
             return Duration::ZERO;
         }
         let us = (self.pause_us_per_mib as u128 * bytes as u128) >> 20;
