@@ -125,6 +125,16 @@ impl Noun {
             Noun::Engine(_) => true,
             Noun::Ioc(args) => args.is_server(),
             Noun::Mount(args) => args.is_server(),
+            Noun::Tier(args) => args.is_server(),
+            _ => false,
+        }
+    }
+
+    /// Whoever started it waits on its standard output for a report.
+    fn is_reporting(&self) -> bool {
+        match self {
+            Noun::Mount(args) => args.is_reporting(),
+            Noun::Tier(args) => args.is_reporting(),
             _ => false,
         }
     }
@@ -143,7 +153,7 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(refuse(&error)),
     };
     start_log(cli.noun.is_server());
-    let reporting = matches!(&cli.noun, Noun::Mount(args) if args.is_reporting());
+    let reporting = cli.noun.is_reporting();
     // What a mount reports to the one who started it is between the two.
     let shape = if reporting { Shape::Own } else { cli.answer_as };
     let patience = cli.timeout.or_else(client::Patience::from_env);

@@ -1,7 +1,9 @@
 //! `azekura tier`: object stores that files are copied to.
 
 mod agent;
+mod browse;
 mod figures;
+mod mount;
 mod snapshot;
 
 use crate::exit::{Failure, Outcome};
@@ -66,6 +68,7 @@ enum TierVerb {
     },
     Gc(GcArgs),
     Agent(agent::AgentArgs),
+    Mount(mount::TierMountArgs),
     Restore(RestoreArgs),
     RestoreFile(snapshot::RestoreFileArgs),
     Snapshot(snapshot::SnapshotArgs),
@@ -155,6 +158,18 @@ struct RestoreArgs {
     new_label: Option<String>,
 }
 
+impl TierArgs {
+    /// It serves in this process, and logs.
+    pub fn is_server(&self) -> bool {
+        matches!(&self.verb, TierVerb::Mount(args) if args.is_server())
+    }
+
+    /// Whoever started it waits on its standard output for a report, as JSON.
+    pub fn is_reporting(&self) -> bool {
+        matches!(&self.verb, TierVerb::Mount(args) if args.is_reporting())
+    }
+}
+
 pub fn run(session: &Session, args: &TierArgs) -> Outcome {
     match &args.verb {
         TierVerb::Add(args) => add(session, args),
@@ -181,6 +196,7 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
         }
         TierVerb::Gc(args) => gc(session, args),
         TierVerb::Agent(args) => agent::run(session, args),
+        TierVerb::Mount(args) => mount::run(session, args),
         TierVerb::Restore(args) => restore(session, args),
         TierVerb::RestoreFile(args) => snapshot::restore_file(session, args),
         TierVerb::Snapshot(args) => snapshot::run(session, args),

@@ -6,7 +6,7 @@ use tier::manifest::{
     EntryKind, FILE_FORMAT, FileManifest, PartName, TREE_FORMAT, TreeEntry, TreeHead, decode_tree,
     encode_tree,
 };
-use tier::{Definition, Key, Policy, part, s2_chunks};
+use tier::{Definition, Key, Policy, Shown, part, s2_chunks};
 use types::{ContId, Epoch, Oid};
 use wire::obj::Recx;
 
@@ -204,6 +204,9 @@ fn tree_seed() -> Vec<u8> {
 
 fn tree(bytes: &[u8]) {
     if let Ok((head, entries)) = decode_tree(bytes) {
+        if let Ok(shown) = Shown::new(&entries) {
+            assert!(shown.node_count() + shown.missing() <= entries.len() as u64);
+        }
         let again = decode_tree(&encode_tree(&head, &entries)).expect("our own bytes");
         assert_eq!(again, (head, entries));
     }

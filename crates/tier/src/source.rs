@@ -171,7 +171,7 @@ impl Source {
     }
 
     /// The tier of that name, opened once.
-    async fn store(&self, tier: &str) -> Result<Store> {
+    pub(crate) async fn store(&self, tier: &str) -> Result<Store> {
         if let Some(store) = lock(&self.0.stores).get(tier) {
             return Ok(store.clone());
         }

@@ -365,6 +365,13 @@ impl Store {
     }
 }
 
+/// Waits for a future of this crate where there is no client that would run it.
+///
+/// Errors: `Io` where there can be no threads.
+pub fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
+    Ok(runtime()?.block_on(future))
+}
+
 /// Has a future run whether somebody waits for it or not.
 pub(crate) fn start(future: impl Future<Output = impl Send + 'static> + Send + 'static) {
     // Without threads whoever waits for it runs it.

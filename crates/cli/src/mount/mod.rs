@@ -3,7 +3,7 @@
 //! A mount in the background is this program once more, in a session of its own; it tells over
 //! its standard output, as JSON, that the directory is mounted and served, or what is wrong.
 
-mod background;
+pub mod background;
 pub mod fstab;
 
 use crate::exit::Outcome;

@@ -183,36 +183,40 @@ fn list(session: &Session, url: &Url) -> Outcome {
     })
 }
 
-/// What a store says of a container.
-fn described(
-    session: &Session,
+/// What a store says of a container, given by its name then or its UUID; of the only one there is, if none is given.
+pub(super) async fn described(
     store: &Store,
-    cont: &str,
+    cont: Option<&str>,
     snapshot: Option<&str>,
 ) -> Result<(TreeHead, Vec<TreeEntry>)> {
-    let client = session.connect()?;
-    client.block_on(async {
-        let mut found = None;
-        let all = match snapshot {
-            Some(_) => tier::all_snapshots(store).await?,
-            None => tier::trees(store).await?,
-        };
-        for (uuid, keys) in all {
-            let named = |key: &&String| snapshot.is_none_or(|snapshot| name_of(key) == snapshot);
-            let Some(key) = keys.iter().rfind(named) else { continue };
-            let read = decode_tree(&store.get(key).await?).map_err(|error| error.context(key))?;
-            let is_wanted = read.0.label == cont || uuid == cont;
-            // Of several that had the name, one after the other, the last one.
-            let is_newer = |(head, _): &(TreeHead, Vec<TreeEntry>)| head.made_ns < read.0.made_ns;
-            if is_wanted && found.as_ref().is_none_or(is_newer) {
-                found = Some(read);
-            }
+    let mut found: Option<(TreeHead, Vec<TreeEntry>)> = None;
+    let all = match snapshot {
+        Some(_) => tier::all_snapshots(store).await?,
+        None => tier::trees(store).await?,
+    };
+    for (uuid, keys) in all {
+        let named = |key: &&String| snapshot.is_none_or(|snapshot| name_of(key) == snapshot);
+        let Some(key) = keys.iter().rfind(named) else { continue };
+        let read = decode_tree(&store.get(key).await?).map_err(|error| error.context(key))?;
+        if cont.is_some_and(|cont| read.0.label != cont && uuid != cont) {
+            continue;
         }
-        found.ok_or_else(|| {
-            let what =
-                snapshot.map_or(String::new(), |snapshot| format!(" in snapshot {snapshot}"));
-            Error::new(Code::NonExist, format!("the tier describes no container '{cont}'{what}"))
-        })
+        if let (None, Some((other, _))) = (cont, &found) {
+            let text = format!(
+                "the tier describes several containers, '{}' and '{}' among them: say which with --cont",
+                other.label, read.0.label
+            );
+            return Err(Error::inval(text));
+        }
+        // Of several that had the name, one after the other, the last one.
+        if found.as_ref().is_none_or(|(head, _)| head.made_ns < read.0.made_ns) {
+            found = Some(read);
+        }
+    }
+    found.ok_or_else(|| {
+        let of = cont.map_or(String::new(), |cont| format!(" '{cont}'"));
+        let what = snapshot.map_or(String::new(), |snapshot| format!(" in snapshot {snapshot}"));
+        Error::new(Code::NonExist, format!("the tier describes no container{of}{what}"))
     })
 }
 
@@ -225,7 +229,8 @@ struct RestoreFileReport {
 
 pub fn restore_file(session: &Session, args: &RestoreFileArgs) -> Outcome {
     let store = Store::open(&definition(session, &args.from)?)?;
-    let (_, entries) = described(session, &store, &args.cont, args.snapshot.as_deref())?;
+    let wanted = described(&store, Some(&args.cont), args.snapshot.as_deref());
+    let (_, entries) = session.connect()?.block_on(wanted)?;
     let remote = Remote::open(session, &args.to, OpenMode::ReadWrite)?.without_umask();
     let shown = bar(session.out.shows_progress());
     let progress = |bytes| shown.inc(bytes);

@@ -4,6 +4,7 @@ mod encoded;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod mounted;
 mod policies;
 #[path = "../harness/s3.rs"]
 mod s3;
