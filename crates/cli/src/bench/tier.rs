@@ -1,5 +1,7 @@
 //! `azekura bench tier`: what a tier costs a reader and a writer, beside the store alone.
 
+mod experiment;
+
 use crate::exit::Outcome;
 use crate::fs::remote::Remote;
 use crate::output::Table;
@@ -9,6 +11,7 @@ use crate::url::{self, Url};
 use clap::Args;
 use dfs::{CreateOptions, Obj, OpenFlags};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::time::Instant;
 use tier::{Counts, Source, Store};
 use types::{Error, Result, size};
@@ -22,7 +25,8 @@ use wire::control::OpenMode;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   azekura bench tier azk://tank/home
-  azekura bench tier azk://tank/home --size 1GiB --block 4MiB --ahead 128MiB --json")]
+  azekura bench tier azk://tank/home --size 1GiB --block 4MiB --ahead 128MiB --json
+  azekura bench tier azk://tank/home --experiment threads --plot threads.svg")]
 pub struct TierArgs {
     /// A directory in a container with a tier
     #[arg(value_name = "URL", value_parser = crate::fs::url_parser())]
@@ -39,6 +43,13 @@ pub struct TierArgs {
     /// Reads of 4 KiB at random
     #[arg(long, default_value_t = 32)]
     random: u32,
+    /// Instead of that: the same number of bytes (--size) again and again, with fsync that waits for the pool and for the tier, in a container that
+    /// nobody else uses
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["block", "random"])]
+    experiment: Option<experiment::Experiment>,
+    /// Write the experiment's curves (SVG)
+    #[arg(long, value_name = "FILE", requires = "experiment")]
+    plot: Option<PathBuf>,
 }
 
 /// One measurement.
@@ -76,6 +87,9 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
         return Err(Error::inval("--size and --block are not 0").into());
     }
     let url = &args.url;
+    if let Some(what) = args.experiment {
+        return experiment::run(session, url, what, args.size, args.ahead, args.plot.as_deref());
+    }
     let (name, _, store) = of_cont(session, &url.pool, &url.cont)?;
     let source = crate::tier::install_source(session);
     let remote = Remote::open(session, url, OpenMode::ReadWrite)?;

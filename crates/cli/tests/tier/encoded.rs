@@ -146,4 +146,22 @@ fn reads_in_order_are_fetched_ahead_and_others_get_what_they_ask_for() {
     assert!(system.ok(&["fs", "ls", HOME]).is_empty());
     system.ok(&["tier", "gc", HOME, "--older-than", "0"]);
     assert_eq!(objects(&store(&system), "").len(), 0);
+
+    // Eight files of 2 MiB, of which the pool may keep 4 MiB; two threads with fsync of both kinds.
+    let plot = system.path("plot.svg");
+    let bench = ["bench", "tier", HOME, "--size", "16MiB", "--experiment"];
+    let report = system.json(&[&bench[..], &["cache", "--plot", plot.to_str().unwrap()]].concat());
+    assert_eq!(report["rows"].as_array().unwrap().len(), 9, "{report}");
+    let drawn = std::fs::read_to_string(&plot).unwrap();
+    assert!(drawn.contains("<svg") && drawn.contains("pool keeps a quarter"), "{drawn}");
+    let report = system.json(&[&bench[..], &["threads"]].concat());
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 20);
+    for row in rows {
+        assert_eq!(row["safe_seconds"].is_f64(), row["kind"].as_str().unwrap().contains("write"));
+        assert!(row["bytes_s"].as_u64().unwrap() > 0, "{row}");
+    }
+    assert!(system.ok(&["fs", "ls", HOME]).is_empty());
+    system.ok(&["tier", "gc", HOME, "--older-than", "0"]);
+    assert_eq!(objects(&store(&system), "").len(), 0);
 }

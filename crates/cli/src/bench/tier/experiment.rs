@@ -1,0 +1,443 @@
+//! The experiments of the paper that put a storage cloud behind a file system: block size, threads, depth, a cache that is smaller than the data, and when
+//! fsync returns. Each of them is a table of runs, and a curve each kind of run.
+//!
+//! A run writes or reads the same number of bytes in files of its own, one for each thread, which are removed after it.
+
+use crate::exit::Outcome;
+use crate::fs::remote::Remote;
+use crate::output::Table;
+use crate::session::{Session, absolute};
+use crate::tier::of_cont;
+use crate::url::{self, Url};
+use bench::svg::{Lines, Series};
+use clap::ValueEnum;
+use dfs::tier::{Mark, TierNotice};
+use dfs::{CreateOptions, Obj, OpenFlags};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::{Arc, Barrier};
+use std::time::Instant;
+use tier::{Mover, Source, Store};
+use types::{Code, Error, Result, size};
+use wire::control::OpenMode;
+
+/// Block sizes, bytes; those that a thread's file is not smaller than.
+const BLOCKS: [u64; 10] = [
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+    16 << 20,
+    64 << 20,
+    256 << 20,
+    1 << 30,
+];
+/// Threads, and operations at a time of one thread.
+const COUNTS: [u32; 5] = [1, 2, 4, 8, 15];
+/// Where something else is looked at.
+const BLOCK: u64 = 1 << 20;
+/// Files of the runs with a small cache, of which the pool may keep a quarter.
+const CACHED_FILES: u32 = 8;
+
+/// What is varied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Experiment {
+    /// Bytes per call, 4 KiB to 1 GiB
+    Block,
+    /// Threads, 1 to 15
+    Threads,
+    /// Operations at a time of one thread, 1 to 15
+    Depth,
+    /// A pool that keeps all, and one that keeps a quarter
+    Cache,
+}
+
+/// What a run does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Write, and fsync that returns when the pool has it.
+    WriteAsync,
+    /// Write, and fsync that returns when the tier has it.
+    WritePosix,
+    /// Read what the pool has.
+    ReadPool,
+    /// Read what the tier has only.
+    ReadTier,
+    /// Read a second time, after the pool has had to let go of all but a quarter.
+    ReadSmallCache,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::WriteAsync => "write, async",
+            Kind::WritePosix => "write, posix",
+            Kind::ReadPool => "read, in the pool",
+            Kind::ReadTier => "read, in the tier only",
+            Kind::ReadSmallCache => "read again, pool keeps a quarter",
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    kind: Kind,
+    block: u64,
+    threads: u32,
+    depth: u32,
+}
+
+/// What came of it.
+#[derive(Serialize)]
+struct Row {
+    kind: &'static str,
+    block: u64,
+    threads: u32,
+    depth: u32,
+    bytes: u64,
+    /// Until the last thread had its last byte, or its fsync.
+    seconds: f64,
+    bytes_s: u64,
+    /// Of a write: until the tier had all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safe_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    experiment: Experiment,
+    rows: Vec<Row>,
+}
+
+/// Where the runs' files are.
+struct Place<'a> {
+    session: &'a Session,
+    url: &'a Url,
+    /// In the container.
+    dir: Vec<u8>,
+}
+
+/// What all runs share.
+struct Bench<'a> {
+    place: Place<'a>,
+    remote: Remote,
+    tier: String,
+    store: Store,
+    source: Source,
+    bytes: u64,
+}
+
+/// Runs an experiment below a directory of a container with a tier. `bytes` are written or read in each run, `ahead_bytes` fetched ahead.
+pub fn run(
+    session: &Session,
+    url: &Url,
+    experiment: Experiment,
+    bytes: u64,
+    ahead_bytes: u64,
+    plot: Option<&Path>,
+) -> Outcome {
+    let plot = plot.map(absolute).transpose()?;
+    let (tier, _, store) = of_cont(session, &url.pool, &url.cont)?;
+    let source = crate::tier::install_source(session);
+    source.set_ahead_bytes(ahead_bytes);
+    let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
+    let dir = url::join(&url.path, format!(".bench-tier-{}", std::process::id()).as_bytes());
+    remote.wait(&dir, remote.sys.mkdir(&dir, 0o700))?;
+    let place = Place { session, url, dir };
+    let bench = Bench { place, remote, tier, store, source, bytes };
+    let mut rows = Vec::new();
+    let outcome = cases(experiment, bytes).into_iter().try_for_each(|case| {
+        rows.push(bench.run(case)?);
+        Ok(())
+    });
+    let dir = &bench.place.dir;
+    let removed = bench.remote.wait(dir, bench.remote.sys.rmdir(dir));
+    let outcome: Result<()> = outcome;
+    outcome?;
+    removed?;
+    let report = Report { experiment, rows };
+    if let Some(file) = plot {
+        let drawn = lines(&report).svg();
+        std::fs::write(&file, drawn)
+            .map_err(|error| Error::io(format!("writing {}", file.display()), error))?;
+    }
+    session.out.show(&report, |out| {
+        let mut table =
+            Table::new(&["RUN", ">BLOCK", ">THREADS", ">DEPTH", ">RATE", ">SAFE AFTER"]);
+        for row in &report.rows {
+            table.row(vec![
+                row.kind.to_string(),
+                size::format(row.block),
+                row.threads.to_string(),
+                row.depth.to_string(),
+                format!("{}/s", size::format(row.bytes_s)),
+                row.safe_seconds.map_or("-".into(), |seconds| format!("{seconds:.2} s")),
+            ]);
+        }
+        table.write(out)
+    })
+}
+
+/// The runs of an experiment.
+fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
+    use Kind::{ReadPool, ReadSmallCache, ReadTier, WriteAsync, WritePosix};
+    let mut cases = Vec::new();
+    let mut add = |kinds: &[Kind], block, threads, depth| {
+        cases.extend(kinds.iter().map(|&kind| Case { kind, block, threads, depth }));
+    };
+    match experiment {
+        Experiment::Block => {
+            for block in BLOCKS.into_iter().filter(|block| *block <= bytes) {
+                add(&[WriteAsync, WritePosix, ReadPool, ReadTier], block, 1, 1);
+            }
+        }
+        Experiment::Threads => {
+            for threads in COUNTS {
+                add(&[WriteAsync, WritePosix, ReadPool, ReadTier], BLOCK, threads, 1);
+            }
+        }
+        Experiment::Depth => {
+            for depth in COUNTS {
+                add(&[WriteAsync, WritePosix, ReadPool, ReadTier], BLOCK, 1, depth);
+            }
+        }
+        Experiment::Cache => {
+            for block in [64 << 10, BLOCK, 4 << 20] {
+                add(&[ReadPool, ReadSmallCache, ReadTier], block, 1, 1);
+            }
+        }
+    }
+    cases
+}
+
+/// A curve for each kind of run.
+fn lines(report: &Report) -> Lines {
+    let x_label = match report.experiment {
+        Experiment::Block | Experiment::Cache => "doublings of the block size from 4 KiB on",
+        Experiment::Threads => "threads",
+        Experiment::Depth => "operations at a time",
+    };
+    let x = |row: &Row| match report.experiment {
+        Experiment::Block | Experiment::Cache => (row.block as f64 / 4096.0).log2(),
+        Experiment::Threads => row.threads as f64,
+        Experiment::Depth => row.depth as f64,
+    };
+    let mut series: Vec<Series> = Vec::new();
+    for row in &report.rows {
+        let point = (x(row), row.bytes_s as f64 / 1e6);
+        match series.iter_mut().find(|one| one.name == row.kind) {
+            Some(one) => one.points.push(point),
+            None => series.push(Series { name: row.kind.into(), points: vec![point] }),
+        }
+    }
+    Lines {
+        title: "A container with a tier".into(),
+        x_label: x_label.into(),
+        y_label: "MB/s".into(),
+        series,
+    }
+}
+
+impl Place<'_> {
+    fn path(&self, file: u32) -> Vec<u8> {
+        url::join(&self.dir, file.to_string().as_bytes())
+    }
+
+    fn open(&self, remote: &Remote, file: u32, flags: OpenFlags) -> Result<Obj> {
+        let path = self.path(file);
+        remote.wait(&path, remote.sys.open(&path, flags, 0o600, &CreateOptions::default()))
+    }
+
+    /// Writes or reads some files, when all threads are ready.
+    fn move_some(
+        &self,
+        case: Case,
+        files: impl Iterator<Item = u32>,
+        per_file: u64,
+        writes: bool,
+        begin: &Barrier,
+    ) -> Result<()> {
+        let opened = Remote::open(self.session, self.url, OpenMode::ReadWrite);
+        let data = Arc::new(noise(case.block.min(per_file) as usize));
+        // Whatever became of it: the others wait.
+        begin.wait();
+        let remote = opened?;
+        let fs = remote.dfs();
+        for number in files {
+            let flags = match writes {
+                true => OpenFlags::READ_WRITE | OpenFlags::CREATE,
+                false => OpenFlags::READ_WRITE,
+            };
+            let file = self.open(&remote, number, flags)?;
+            let count = per_file.div_ceil(case.block);
+            let calls = stream::iter(0..count).map(|call| {
+                let (at, data, file) = (call * case.block, data.clone(), &file);
+                let bytes = case.block.min(per_file - at) as usize;
+                async move {
+                    match writes {
+                        true => fs.write(file, at, &data[..bytes]).await.map(|_| ()),
+                        false => fs.read(file, at, &mut vec![0; bytes]).await.map(|_| ()),
+                    }
+                }
+            });
+            let path = self.path(number);
+            remote.wait(&path, calls.buffer_unordered(case.depth as usize).try_collect::<()>())?;
+            if writes {
+                remote.wait(&path, fs.fsync(&file))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bench<'_> {
+    fn run(&self, case: Case) -> Result<Row> {
+        // Files that may go one after the other.
+        let files = match case.kind {
+            Kind::ReadSmallCache => CACHED_FILES,
+            _ => case.threads,
+        };
+        let measured = self.measured(case, files);
+        let removed = self.remove(files);
+        let row = measured?;
+        removed?;
+        Ok(row)
+    }
+
+    fn measured(&self, case: Case, files: u32) -> Result<Row> {
+        let Case { kind, block, threads, depth } = case;
+        let per_file = self.bytes / files as u64;
+        let mut safe_seconds = None;
+        let seconds = match kind {
+            Kind::WriteAsync | Kind::WritePosix => {
+                self.say(kind == Kind::WritePosix)?;
+                let begin = Instant::now();
+                let seconds = self.move_all(case, files, per_file, true)?;
+                if kind == Kind::WriteAsync {
+                    self.sync(files)?;
+                }
+                safe_seconds = Some(begin.elapsed().as_secs_f64());
+                seconds
+            }
+            Kind::ReadPool | Kind::ReadTier | Kind::ReadSmallCache => {
+                self.say(false)?;
+                let fill = Case { block: BLOCK, depth: 4, threads: 1, ..case };
+                self.move_all(fill, files, per_file, true)?;
+                self.sync(files)?;
+                if kind == Kind::ReadSmallCache {
+                    self.keep_a_quarter()?;
+                }
+                if kind == Kind::ReadTier {
+                    self.evict(files)?;
+                }
+                self.source.drop_parts();
+                self.move_all(case, files, per_file, false)?
+            }
+        };
+        let bytes = per_file * files as u64;
+        let bytes_s = (bytes as f64 / seconds.max(1e-9)) as u64;
+        Ok(Row { kind: kind.word(), block, threads, depth, bytes, seconds, bytes_s, safe_seconds })
+    }
+
+    /// Says when fsync of the runs' files is to return.
+    fn say(&self, is_posix: bool) -> Result<()> {
+        let (remote, fs) = (&self.remote, self.remote.dfs());
+        let dir = remote.lookup(&self.place.dir, true)?;
+        let word = if is_posix { "posix" } else { "async" };
+        remote.wait(&self.place.dir, fs.set_tier_mark(&dir, Mark::Sync, Some(word.as_bytes())))?;
+        if is_posix {
+            let notice = TierNotice { tier: self.tier.clone(), has_posix: true };
+            remote.wait(&self.place.dir, fs.set_tier_notice(&notice))?;
+        }
+        Ok(())
+    }
+
+    /// Writes or reads all files, each thread those of its own; returns the seconds until the last had ended.
+    fn move_all(&self, case: Case, files: u32, per_file: u64, writes: bool) -> Result<f64> {
+        let (begin, place) = (Barrier::new(case.threads as usize + 1), &self.place);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..case.threads)
+                .map(|thread| {
+                    let begin = &begin;
+                    let mine = (0..files).filter(move |file| file % case.threads == thread);
+                    scope.spawn(move || place.move_some(case, mine, per_file, writes, begin))
+                })
+                .collect();
+            begin.wait();
+            let since = Instant::now();
+            for thread in threads {
+                let panicked = |_| Error::new(Code::Io, "a thread of the measurement panicked");
+                thread.join().map_err(panicked)??;
+            }
+            Ok(since.elapsed().as_secs_f64())
+        })
+    }
+
+    fn sync(&self, files: u32) -> Result<()> {
+        let fs = self.remote.dfs();
+        for number in 0..files {
+            let file = self.place.open(&self.remote, number, OpenFlags::READ_WRITE)?;
+            let sync = tier::sync_file(fs, &file, &self.store, &self.tier, &|_| {});
+            self.remote.wait(&self.place.path(number), sync)?;
+        }
+        Ok(())
+    }
+
+    fn evict(&self, files: u32) -> Result<()> {
+        for number in 0..files {
+            let file = self.place.open(&self.remote, number, OpenFlags::READ_WRITE)?;
+            let evict = tier::evict_file(self.remote.dfs(), &file, &self.store, &|_| {});
+            self.remote.wait(&self.place.path(number), evict)?;
+        }
+        Ok(())
+    }
+
+    /// Applies a policy to the runs' files by which the pool keeps a quarter of them.
+    fn keep_a_quarter(&self) -> Result<()> {
+        let (remote, fs) = (&self.remote, self.remote.dfs());
+        let dir = remote.lookup(&self.place.dir, true)?;
+        let policy = format!("cache max={}", self.bytes / 4);
+        remote
+            .wait(&self.place.dir, fs.set_tier_mark(&dir, Mark::Policy, Some(policy.as_bytes())))?;
+        let mut mover = Mover::new(fs, &self.store, &self.tier);
+        let pass = async {
+            let room = tier::room(fs).await?;
+            mover.pass(room, false, &mut |_| {}).await
+        };
+        let passed = remote.wait(&self.place.dir, pass);
+        remote.wait(&self.place.dir, fs.set_tier_mark(&dir, Mark::Policy, None))?;
+        match passed?.failed_files {
+            0 => Ok(()),
+            count => Err(Error::new(Code::Io, format!("{count} files could not be moved"))),
+        }
+    }
+
+    fn remove(&self, files: u32) -> Result<()> {
+        for number in 0..files {
+            let path = self.place.path(number);
+            match self.remote.wait(&path, self.remote.sys.unlink(&path)) {
+                Err(error) if error.code == Code::NonExist => {}
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a compressing tier cannot make smaller.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut data = vec![0; bytes];
+    data.fill_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    });
+    data
+}
