@@ -3,6 +3,7 @@
 pub mod aims;
 mod balance;
 mod cache;
+mod domains;
 pub mod estimate;
 pub mod health;
 mod members;
@@ -462,6 +463,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
     let are_missing = info.map.targets.iter().any(is_missing);
     if verbose || info.map.next.is_some() || are_missing {
         let stats = members::counted_stats(&opened)?;
+        report.rebuild = report.rebuild.with_kept(&info.map, &stats);
         report.groups = are_missing.then(|| members::groups_of(&stats));
         report.members = Some(stats.iter().filter_map(TargetMembers::of).collect());
         if verbose {
@@ -547,6 +549,9 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         }
         if let Some(line) = report.rebuild.line() {
             writeln!(out, "\nRebuild: {line}.")?;
+        }
+        if let Some(why) = report.rebuild.waits(&info.label) {
+            writeln!(out, "It waits: {why}.")?;
         }
         let down = info.map.targets.iter().filter(|target| target.state == TargetState::Down);
         for target in down {

@@ -170,7 +170,7 @@ impl OutDf {
     }
 }
 
-/// A target that had no room to stand in: see [`PassedSpare`].
+/// A target that had no room to stand in, or is drained: see [`PassedSpare`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct PassedDf {
     pub round: u32,

@@ -21,7 +21,7 @@ use vos::{Lsn, OrphanChange, PoolShard, Unsettled};
 use wire::Kind;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::Service;
-use wire::map::{DownReason, PoolMap, TargetInfo};
+use wire::map::{DownReason, OutTarget, PoolMap, TargetInfo};
 use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::{Cond, Op, Request, TxId, TxOutcome};
 use wire::order::Order;
@@ -36,6 +36,8 @@ const MEND_COUNT: usize = 8;
 /// Pauses before another try: the first, and where doubling ends.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Who is drained, and keeps something for want of others, looks again after so long, or under another map.
+const KEEP_PAUSE: Duration = Duration::from_secs(30);
 
 /// A target's catching up in a pool.
 #[derive(Default)]
@@ -238,8 +240,10 @@ impl Target {
                     && let Err(error) = target.catch_up(pool, &ctx).await
                 {
                     tracing::info!("target {}: pool {pool}: catching up: {error}", target.id);
-                    if error.code == Code::NoSpace {
-                        target.tell_that_it_is_full(pool, &ctx).await;
+                    match error.code {
+                        Code::NoSpace => target.tell_that_it_is_full(pool, &ctx).await,
+                        Code::Redundancy => target.await_map_after(&ctx, KEEP_PAUSE).await,
+                        _ => {}
                     }
                 }
                 if ctx.joining.touched.borrow().is_none() {
@@ -290,6 +294,15 @@ impl Target {
         if ctx.joining.is_full.get() {
             return Err(no_room());
         }
+        let kept = self.units_kept(ctx, &map).await?;
+        if kept > 0 {
+            ctx.joining.count(|stat| stat.units_left = kept);
+            let text = format!(
+                "{kept} groups of what is drained have nobody else who could have them: the pool has too few other targets; take in \
+                 further ones ('azekura pool extend')"
+            );
+            return Err(Error::new(Code::Redundancy, text));
+        }
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
@@ -308,6 +321,39 @@ impl Target {
             Err(_) => ctx.joining.claimed.set(0),
         }
         outcome
+    }
+
+    /// Units of this target that it would go on having when all that moves has moved, though it is drained: all others have
+    /// a part of the same groups already.
+    async fn units_kept(self: &Rc<Self>, ctx: &Rc<TargetPool>, map: &Rc<PoolMap>) -> Result<u64> {
+        let gives =
+            |out: &OutTarget| out.target == self.id && out.is_drained && !map.outs.contains(out);
+        if !map.next.iter().flatten().any(gives) {
+            return Ok(0);
+        }
+        let Some(after) = map.after_moves() else { return Ok(0) };
+        let mut kept = 0;
+        ctx.every_unit(async |_, unit| {
+            let is_counted = unit.is_cell() || self.has_cells(&after, unit);
+            kept += u64::from(!is_counted && !self.is_strange(&after, unit));
+            Ok(())
+        })
+        .await?;
+        // Stripes that are folded later have cells here, too.
+        for cont in ctx.shard.conts() {
+            let units = self.units_with_cells(ctx, map, cont).await?;
+            let keeps = |unit: &Unit| self.has_cells(&after, *unit);
+            kept += units.keys().filter(|unit| keeps(unit)).count() as u64;
+        }
+        Ok(kept)
+    }
+
+    /// Waits for another map, or for so long.
+    async fn await_map_after(&self, ctx: &TargetPool, pause: Duration) {
+        let (version, end) = (ctx.map_version(), self.env.now() + pause);
+        while ctx.map_version() == version && self.env.now() < end && !self.is_draining() {
+            self.env.sleep(PAUSE_MIN * 10).await;
+        }
     }
 
     /// Tells the control service, once under a map, that there is no room for what is missing here.

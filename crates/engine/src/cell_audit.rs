@@ -43,6 +43,11 @@ impl Target {
         !self.own_cells(map, of).contains(&(unit.cell as usize - 1))
     }
 
+    /// True when this target has, or is to have, cells of a unit.
+    pub(crate) fn has_cells(&self, map: &PoolMap, unit: Unit) -> bool {
+        !self.own_cells(map, unit).is_empty()
+    }
+
     /// For another target: units with cells that it has or is to have.
     pub(crate) async fn cell_units_for(
         &self,
@@ -165,7 +170,7 @@ impl Target {
     }
 
     /// Units of which this target has or is to have cells, with who leads them, and their newest epochs.
-    async fn units_with_cells(
+    pub(crate) async fn units_with_cells(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &Rc<PoolMap>,

@@ -79,7 +79,8 @@ impl Target {
 
     /// Only where it is settled whose everything is. Who had no room for what it was to take over has to have its room again.
     fn may_clear(&self, ctx: &TargetPool, map: &PoolMap) -> bool {
-        let is_passed = map.next_passed.iter().any(|passed| passed.target == self.id);
+        let is_going = map.next.iter().flatten().any(|out| out.target == self.id);
+        let is_passed = !is_going && map.next_passed.iter().any(|passed| passed.target == self.id);
         (map.next.is_none() || is_passed)
             && placement::is_live(self.id, map)
             && !map.outs.iter().any(|out| out.target == self.id)

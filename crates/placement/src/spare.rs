@@ -13,6 +13,9 @@
 //!
 //! A target stands in only where it keeps the group's members as far apart as they were. Where there is none, or all
 //! members went at the same time and nobody has what the group held, the place stays with the one that is out.
+//! What is drained is taken away, so that somebody gets its place even where too few domains are left: whoever is farthest
+//! from the others, as when groups are made ([`crate::domain`]). The map says so for each target that is drained
+//! ([`wire::map::PassedSpare`]): for those of older versions, which did not, nothing changes.
 
 use crate::domain::Place;
 use crate::{draw, share};
@@ -116,8 +119,8 @@ fn replaced(
     members
 }
 
-/// Who stands in for the member at `at`: of those that share least with the other members, and not more than it does, the
-/// one with the smallest lot.
+/// Who stands in for the member at `at`: of those that share least with the other members, and not more than it does unless it
+/// is passed over itself, the one with the smallest lot.
 fn choose(
     members: &[TargetId],
     at: usize,
@@ -143,5 +146,7 @@ fn choose(
     };
     let lots = draw::lots(key, set).filter(|lot| is_free(lot.target));
     let ranked = lots.filter_map(|lot| Some((nearness(lot.target)?, lot)));
-    ranked.filter(|((depth, _), _)| *depth <= shared_max).min().map(|(_, lot)| lot.target)
+    let leaves_anyway = is_passed(out.target);
+    let ranked = ranked.filter(|((depth, _), _)| leaves_anyway || *depth <= shared_max);
+    ranked.min().map(|(_, lot)| lot.target)
 }

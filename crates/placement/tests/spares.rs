@@ -336,3 +336,35 @@ fn who_has_no_room_is_passed_over() {
     }
     assert_eq!(losses(2, &passed, |_| true).copies_left, 1);
 }
+
+/// Where too few domains are left nobody stands in for what is lost, for it may come back. What is drained is taken away: whoever is
+/// farthest from the others has its place, as if the group were made now. It used to stay a member, though the drain was over.
+#[test]
+fn what_is_drained_leaves_its_groups_also_where_domains_are_few() {
+    let mut map = map_of(&[1; 6]);
+    // All of the second hall.
+    let of_hall = [TargetId(4), TargetId(5)];
+    let out = |target| OutTarget { target, round: 7, epoch: 0, is_drained: true };
+    map.outs = of_hall.map(out).to_vec();
+    let groups = |map: &PoolMap| -> Vec<Vec<TargetId>> {
+        let of = |number| layout(oid(number, "RP_2G1"), map).unwrap().members(0).to_vec();
+        (1..300).map(of).collect()
+    };
+    let stays = |group: &Vec<TargetId>| group.iter().any(|target| of_hall.contains(target));
+    assert!(groups(&map).iter().all(stays), "each group had a member in each hall");
+    map.passed = of_hall.map(|target| PassedSpare { round: 7, target }).to_vec();
+    for group in groups(&map) {
+        assert!(!stays(&group), "{group:?}");
+        // There is another row in the first hall, of one engine.
+        assert_eq!(shared(group[0], &group, &map), 1, "{group:?}");
+    }
+    // Another round's is not meant.
+    map.passed = of_hall.map(|target| PassedSpare { round: 8, target }).to_vec();
+    assert!(groups(&map).iter().all(stays));
+    // As long as there is anybody: two engines cannot hold three members.
+    let mut few = map_of(&[1; 3]);
+    few.outs = vec![out(TargetId(1))];
+    few.passed = vec![PassedSpare { round: 7, target: TargetId(1) }];
+    let members = layout(oid(1, "RP_3G1"), &few).unwrap().members(0).to_vec();
+    assert!(members.contains(&TargetId(1)), "{members:?}");
+}

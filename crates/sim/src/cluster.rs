@@ -30,6 +30,8 @@ pub struct Cluster {
     store: StoreConfig,
     serving: RefCell<Vec<Option<Serving>>>,
     rebuild_after_s: Option<u32>,
+    /// Fault domains of an engine, by its number.
+    domain: fn(usize) -> Vec<String>,
 }
 
 impl Cluster {
@@ -49,9 +51,20 @@ impl Cluster {
         store: StoreConfig,
         rebuild_after_s: Option<u32>,
     ) -> Result<Cluster> {
+        let domain = |at| vec![Cluster::engine_name(at)];
+        Cluster::start_in_domains(spec, store, rebuild_after_s, domain)
+    }
+
+    /// The same, with these fault domains of engines, by their numbers, from the outside in.
+    pub fn start_in_domains(
+        spec: ClusterSpec,
+        store: StoreConfig,
+        rebuild_after_s: Option<u32>,
+        domain: fn(usize) -> Vec<String>,
+    ) -> Result<Cluster> {
         let world = SimWorld::new(spec.seed);
         let serving = RefCell::new((0..spec.engines).map(|_| None).collect());
-        let cluster = Cluster { world, spec, store, serving, rebuild_after_s };
+        let cluster = Cluster { world, spec, store, serving, rebuild_after_s, domain };
         for at in 0..cluster.spec.engines {
             cluster.block_on(cluster.start_engine(at))?;
         }
@@ -80,7 +93,7 @@ impl Cluster {
             listen: String::new(),
             advertise: None,
             join: if at == 0 { Vec::new() } else { vec!["sim:e0".into()] },
-            domain: vec![name.clone()],
+            domain: (self.domain)(at),
             token_file: None,
             admin_token_file: None,
             insecure: false,

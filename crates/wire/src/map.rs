@@ -102,7 +102,9 @@ pub struct OutTarget {
     pub is_drained: bool,
 }
 
-/// A target that had no room to stand in for those that went in a round: the next one does.
+/// A target that had no room to stand in for those that went in a round: the next one does. When it is one of those itself,
+/// it is drained, and keeps no place in its groups as long as there is anybody else: one nearer to the other members
+/// stands in for it, where nobody is as far from them as it was.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct PassedSpare {
     /// See [`OutTarget::round`].
@@ -132,7 +134,7 @@ pub struct PoolMap {
     pub balanced: u8,
     /// What `balanced` becomes together with `outs`.
     pub next_balanced: u8,
-    /// Who stands in for nobody of a round of `outs`, for want of room; ascending.
+    /// Who stands in for nobody of a round of `outs`, for want of room or because it is drained; ascending.
     pub passed: Vec<PassedSpare>,
     /// The same of `next`: what `passed` becomes together with it.
     pub next_passed: Vec<PassedSpare>,
@@ -187,6 +189,30 @@ impl PoolMap {
     pub fn moves_single_members(&self) -> bool {
         let is_balanced = self.balanced.max(self.next_balanced) > 0;
         is_balanced || self.outs.iter().chain(self.next.iter().flatten()).any(|out| out.is_drained)
+    }
+
+    /// Targets that had no room to stand in for others, or have none for those that are about to go.
+    pub fn passed_for_want_of_room(&self) -> impl Iterator<Item = TargetId> + '_ {
+        let next = self.next.as_deref().unwrap_or_default();
+        let of = |passed: &'_ [PassedSpare], outs: &'_ [OutTarget]| {
+            let is_out = |id: TargetId| outs.iter().any(|out| out.target == id);
+            let others = passed.iter().filter(move |passed| !is_out(passed.target));
+            others.map(|passed| passed.target).collect::<Vec<_>>()
+        };
+        of(&self.passed, &self.outs).into_iter().chain(of(&self.next_passed, next))
+    }
+
+    /// The map that this one becomes when what moves has moved, as far as members of groups go.
+    pub fn after_moves(&self) -> Option<PoolMap> {
+        let next = self.next.clone()?;
+        Some(PoolMap {
+            outs: next,
+            passed: self.next_passed.clone(),
+            balanced: self.next_balanced,
+            next: None,
+            next_passed: Vec::new(),
+            ..self.clone()
+        })
     }
 
     /// The placement epoch for new objects.

@@ -1,5 +1,6 @@
 //! `azekura pool exclude|drain|reintegrate|extend`: which targets a pool is on, and what they are to do.
 
+use super::domains;
 use super::estimate::{Estimate, Move};
 use super::rebuild::named;
 use crate::exit::{Failure, Outcome};
@@ -64,6 +65,9 @@ struct AimReport {
     /// With `--dry-run`: what would move, at most, and how long that would take.
     #[serde(skip_serializing_if = "Option::is_none")]
     estimate: Option<Estimate>,
+    /// Members of groups come nearer to each other than they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
 }
 
 /// What targets of a pool hold, and the room that the others have.
@@ -161,6 +165,13 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
             true => Some(estimate(session, &info, &targets, used, aim)?),
             false => None,
         },
+        warning: match aim {
+            TargetAim::Drain => {
+                let pool = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
+                domains::warning(&pool, &targets)?
+            }
+            TargetAim::Exclude | TargetAim::Serve => None,
+        },
     };
     if aim == TargetAim::Drain {
         room.check(&info, &targets)?;
@@ -188,6 +199,9 @@ pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {
                 writeln!(out, "{what} {will} serve pool '{pool}' again when they have what they missed.")
             }
         }?;
+        if let Some(warning) = &report.warning {
+            writeln!(out, "{warning}")?;
+        }
         if let Some(estimate) = &report.estimate {
             let is_most = aim == TargetAim::Serve;
             let most = if is_most { " That is the most: only what has changed comes back." } else { "" };

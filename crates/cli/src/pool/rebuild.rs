@@ -10,9 +10,10 @@ use client::RebuildState;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::{Result, size};
+use types::{Code, Error, Result, TargetId, size};
 use wire::control::{ControlRequest, Name, OpenMode, PoolInfo};
 use wire::map::{DownReason, OutTarget, PoolMap};
+use wire::store::StoreStat;
 
 /// Pause between two looks of `--wait`.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -29,7 +30,7 @@ pub enum RebuildVerb {
     Status {
         /// Label or UUID
         pool: String,
-        /// Wait until nothing moves and nobody catches up
+        /// Wait until nothing moves and nobody catches up; fails where a drain needs further targets
         #[arg(long, short)]
         wait: bool,
     },
@@ -64,6 +65,16 @@ pub struct RebuildReport {
     pub is_balancing: bool,
     /// Targets that had no room to stand in: the next ones do, as far as there are any.
     pub full: Vec<u32>,
+    /// Targets whose drain waits: all others have a part of the same groups already. Not known without asking targets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keeping: Vec<Keeping>,
+}
+
+/// A target that is drained, and has nobody to give some groups to.
+#[derive(Serialize, Clone)]
+pub struct Keeping {
+    pub target: u32,
+    pub groups: u64,
 }
 
 impl RebuildReport {
@@ -86,11 +97,42 @@ impl RebuildReport {
             },
             is_balancing: map.next.is_some() && map.next_balanced != map.balanced,
             full: {
-                let passed = map.passed.iter().chain(&map.next_passed);
-                let full: BTreeSet<u32> = passed.map(|passed| passed.target.0).collect();
+                let full: BTreeSet<u32> = map.passed_for_want_of_room().map(|id| id.0).collect();
                 full.into_iter().collect()
             },
+            keeping: Vec::new(),
         }
+    }
+
+    /// The same, with what targets tell of groups that they cannot give away.
+    pub fn with_kept(
+        self,
+        map: &PoolMap,
+        stats: &[(TargetId, Option<StoreStat>)],
+    ) -> RebuildReport {
+        let is_new = |out: &&OutTarget| out.is_drained && !map.outs.contains(out);
+        let going: BTreeSet<TargetId> =
+            map.next.iter().flatten().filter(is_new).map(|out| out.target).collect();
+        let kept = |(target, stat): &(TargetId, Option<StoreStat>)| {
+            let stat = stat.as_ref()?.catching_up?;
+            // It has compared with all others: what is left is no work that is still to be done.
+            let groups = if stat.targets_left == 0 { stat.units_left } else { 0 };
+            (groups > 0 && going.contains(target)).then_some(Keeping { target: target.0, groups })
+        };
+        RebuildReport { keeping: stats.iter().filter_map(kept).collect(), ..self }
+    }
+
+    /// Why what moves has no end, and what is to be done; `None`: it has one.
+    pub fn waits(&self, pool: &str) -> Option<String> {
+        let one = |of: &Keeping| {
+            let Keeping { target, groups } = of;
+            format!(
+                "target {target} cannot be emptied: all other targets that serve have a part of {groups} of its groups already; \
+                 take in further ones ('azekura pool extend {pool}'), or take it back ('azekura pool reintegrate {pool} --target {target}')"
+            )
+        };
+        let all: Vec<String> = self.keeping.iter().map(one).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// The same of a pool, with what is wanted and has not begun yet.
@@ -175,22 +217,20 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
         RebuildVerb::Stop { pool } => return run_or_stop(session, pool, false),
         RebuildVerb::Start { pool } => return run_or_stop(session, pool, true),
     };
-    let (mut info, mut targets) = look(session, pool)?;
+    let mut seen = look(session, pool)?;
     let progress = spinner(*wait && session.out.shows_progress());
-    while *wait && RebuildReport::of_pool(&info).state == "busy" {
-        progress.set_message(progress_text(&targets));
+    while *wait && seen.rebuild.state == "busy" {
+        if let Some(why) = seen.rebuild.waits(pool) {
+            progress.finish_and_clear();
+            return Err(Error::new(Code::Busy, why).into());
+        }
+        progress.set_message(progress_text(&seen.targets));
         progress.tick();
         std::thread::sleep(LOOK_PAUSE);
-        (info, targets) = look(session, pool)?;
+        seen = look(session, pool)?;
     }
     progress.finish_and_clear();
-    let report = StatusReport {
-        pool: info.label.clone(),
-        map_version: info.map.version,
-        rebuild: RebuildReport::of_pool(&info),
-        is_stopped: info.is_rebuild_stopped,
-        targets,
-    };
+    let report = seen;
     session.out.show(&report, |out| {
         let line =
             report.rebuild.line().unwrap_or_else(|| "all members are in their places".into());
@@ -206,7 +246,11 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
                 ("Map version", report.map_version.to_string()),
             ],
         )?;
-        members::show(&report.targets, false, out)
+        members::show(&report.targets, false, out)?;
+        match report.rebuild.waits(&report.pool) {
+            Some(why) => writeln!(out, "\nWaits: {why}."),
+            None => Ok(()),
+        }
     })
 }
 
@@ -238,10 +282,16 @@ fn run_or_stop(session: &Session, pool: &str, runs: bool) -> Outcome {
 }
 
 /// The pool as the catalog has it, and what is left to compare.
-fn look(session: &Session, pool: &str) -> Result<(PoolInfo, Vec<TargetMembers>)> {
+fn look(session: &Session, pool: &str) -> Result<StatusReport> {
     let info = super::info(session, pool)?;
     let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
     let stats = opened.client().block_on(opened.store_stats())?;
     let targets = stats.iter().filter_map(TargetMembers::of).filter(TargetMembers::is_busy);
-    Ok((info, targets.collect()))
+    Ok(StatusReport {
+        rebuild: RebuildReport::of_pool(&info).with_kept(&info.map, &stats),
+        pool: info.label,
+        map_version: info.map.version,
+        is_stopped: info.is_rebuild_stopped,
+        targets: targets.collect(),
+    })
 }

@@ -5,7 +5,7 @@
 
 use super::Service;
 use super::orders::{Targets, failure};
-use crate::records::{PoolDf, TargetDf};
+use crate::records::{ContPropsDf, PoolDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use std::collections::BTreeSet;
 use types::{Code, Error, PoolId, Rank, Result, TargetId};
@@ -34,7 +34,7 @@ impl Service {
                 return Err(Error::new(Code::NonExist, text));
             }
             if aim != TargetAim::Serve {
-                self.check_rest(&pool.record, targets).await?;
+                self.check_rest(&pool.record, targets, aim).await?;
             }
             let version = pool.record.map_version + 1;
             let mut is_new_map = false;
@@ -96,8 +96,24 @@ impl Service {
         Ok(conts.iter().map(|cont| cont.record.props.rd_fac as usize + 1).max().unwrap_or(1))
     }
 
-    /// `Busy` when those that are left cannot keep the copies apart that containers are to have.
-    pub(super) async fn check_rest(&self, pool: &PoolDf, targets: &[TargetId]) -> Result<()> {
+    /// Members of the widest groups that a pool's containers have where nobody names a class; 1 at least.
+    async fn members_wanted(&self, pool: PoolId) -> Result<usize> {
+        let conts = self.store.conts(pool).await?;
+        let widest = |props: &ContPropsDf| {
+            let classes = [props.oclass, props.dir_oclass, props.file_oclass];
+            classes.iter().map(|class| class.scheme.members()).max()
+        };
+        Ok(conts.iter().filter_map(|cont| widest(&cont.record.props)).max().unwrap_or(1))
+    }
+
+    /// `Busy` when those that are left cannot keep the copies apart that containers are to have, or, where nothing is to stay on
+    /// those that go, are fewer than a group has members.
+    pub(super) async fn check_rest(
+        &self,
+        pool: &PoolDf,
+        targets: &[TargetId],
+        aim: TargetAim,
+    ) -> Result<()> {
         let stays = |target: &&TargetDf| {
             let is_there = target.state == TargetState::Up && target.aim == TargetAim::Serve;
             is_there && !targets.contains(&target.id)
@@ -111,6 +127,16 @@ impl Service {
                  take in others first: 'azekura pool extend'",
                 pool.name(),
                 left.len()
+            );
+            return Err(Error::new(Code::Busy, text));
+        }
+        let count = pool.targets.iter().filter(stays).count();
+        let members = self.members_wanted(pool.id).await?;
+        if aim == TargetAim::Drain && count < members {
+            let text = format!(
+                "pool '{}' would be left with {count} targets that serve, and groups of its containers have {members} members, each on \
+                 another target; take in others first: 'azekura pool extend'",
+                pool.name(),
             );
             return Err(Error::new(Code::Busy, text));
         }

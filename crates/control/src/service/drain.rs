@@ -35,7 +35,7 @@ impl Service {
             });
             if drains {
                 for pool in &pools {
-                    self.check_rest(&pool.record, &of_it(&pool.record)).await?;
+                    self.check_rest(&pool.record, &of_it(&pool.record), TargetAim::Drain).await?;
                 }
             }
             if engine.record.member.drains != drains {

@@ -14,6 +14,7 @@
 //! - A target is drained while it is up: it gives what it has. When it is lost meanwhile, it is out as any other, with what nobody else has.
 //!   One that was drained comes back while no target is missing: what it gave away may be on that one alone, and newer.
 //! - Who has no room is passed over, and only for those that are about to go: where a target stands in already, it stays.
+//! - Who is drained from now on is passed over itself, so that it keeps nothing: somebody nearer to the other members has its place where nobody else can.
 //! - Nobody becomes a member while a target that is to stay is not whole: a group may have had all it knows there.
 
 use super::Service;
@@ -183,8 +184,11 @@ fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Plan> {
     let (round, epoch) = (pool.map_version + 1, pool.placements.last().map_or(0, |set| set.epoch));
     // Some had no room to stand in: they may have some now, or targets were added.
     let is_retried = |out: &OutDf| {
-        let is_passed = pool.passed.iter().any(|passed| passed.round == out.round);
-        is_passed && !out.is_drained && (pool.tries_spares_again || out.epoch < epoch)
+        let lacked_room =
+            |passed: &PassedDf| passed.round == out.round && !is_own(passed, &pool.outs);
+        pool.passed.iter().any(lacked_room)
+            && !out.is_drained
+            && (pool.tries_spares_again || out.epoch < epoch)
     };
     let out = |target: TargetId, is_drained: bool| {
         let before = before(target).unwrap_or(OutDf { target, round, epoch, is_drained });
@@ -209,18 +213,27 @@ fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Plan> {
     let retried: BTreeSet<u32> =
         pool.outs.iter().filter(|out| is_retried(out)).map(|out| out.round).collect();
     let begins = |out: &&OutDf| !pool.outs.contains(out);
-    let lacks_room = |round: u32| pool.next_passed.iter().any(|passed| passed.round == round);
+    let is_passed = |round: u32| pool.next_passed.iter().any(|passed| passed.round == round);
     let was_extended = match &pool.next {
         None => !retried.is_empty(),
-        // Those who are about to go, and find too few who have room.
+        // Those who are about to go, and may find too few who have room, or nobody.
         Some(known) => {
-            known.iter().filter(begins).any(|out| out.epoch < epoch && lacks_room(out.round))
+            known.iter().filter(begins).any(|out| out.epoch < epoch && is_passed(out.round))
         }
     };
     let passed = pool.passed.iter().filter(|passed| {
         !retried.contains(&passed.round) && next.iter().any(|out| out.round == passed.round)
     });
-    let passed = passed.copied().collect();
+    let drained = next.iter().filter(begins).filter(|out| out.is_drained);
+    let drained = drained.map(|out| PassedDf { round: out.round, target: out.target });
+    let mut passed: Vec<PassedDf> = passed.copied().chain(drained).collect();
+    passed.sort_unstable();
+    passed.dedup();
     let is_news = kinds(&next) != kinds(known) || balanced != known_balanced || was_extended;
     is_news.then_some(Plan { outs: next, passed, balanced })
+}
+
+/// True when a target is passed over because it is drained itself.
+fn is_own(passed: &PassedDf, outs: &[OutDf]) -> bool {
+    outs.iter().any(|out| out.round == passed.round && out.target == passed.target)
 }

@@ -230,12 +230,16 @@ fn behind(pool: &mut PoolDf, target: TargetId) -> Result<&mut TargetDf> {
 /// True when nobody is missing that is to stay, and all have what they are to have.
 fn have_all_joined(pool: &PoolDf) -> bool {
     let Some(next) = &pool.next else { return false };
-    // What is to be given away by a target is with that one alone.
-    let mut gives = next.iter().filter(|out| out.is_drained && !pool.outs.contains(out));
     let is_up = |id: TargetId| {
         pool.targets.iter().any(|target| target.id == id && target.state == TargetState::Up)
     };
-    if !gives.all(|out| is_up(out.target)) {
+    // What is to be given away by a target is with that one alone, and it says when there is somebody for all of it.
+    let has_given_all =
+        |target: &TargetDf| target.state == TargetState::Up && target.joined == pool.map_version;
+    let gives = |id: TargetId| {
+        next.iter().any(|out| out.target == id && out.is_drained && !pool.outs.contains(out))
+    };
+    if !pool.targets.iter().filter(|target| gives(target.id)).all(has_given_all) {
         return false;
     }
     // Whoever gives a share of what is alone on it; but one that was drained has given all.

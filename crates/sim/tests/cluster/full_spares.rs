@@ -270,6 +270,49 @@ fn a_drain_without_room_waits_for_it() {
     }
 }
 
+/// What is drained has members of groups that all other targets are in already: the drain is not over, the target says how many
+/// groups there are, and further targets end it. It used to be over at once, and the target went on having them.
+#[test]
+fn a_drain_waits_where_there_are_too_few_others() {
+    for seed in seeds(2) {
+        let spec = ClusterSpec { seed, engines: 5, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(3)).unwrap();
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont = small_pool(&client, 4).await;
+            let class = if seed % 2 == 0 { "RP_4G1" } else { "EC_2P2G1" };
+            let arrays: Vec<ArrayObj> = (1..8).map(|number| array(&cont, class, number)).collect();
+            for (number, array) in (1..).zip(&arrays) {
+                put(array, number).await;
+            }
+            let pool = || Name::Label("p".into());
+            let aim = wire::control::TargetAim::Drain;
+            let drain = ControlRequest::PoolAim { pool: pool(), targets: vec![TargetId(1)], aim };
+            client.control(&drain).await.unwrap();
+            let moves = |map: &PoolMap| map.next.is_some();
+            let lacking = members::await_map(&client, moves).await.unwrap();
+            assert_eq!(lacking, None, "seed {seed}");
+            client.env().sleep(Duration::from_secs(60)).await;
+            let map = members::newest_map(&client).await.unwrap();
+            assert!(map.outs.is_empty() && map.next.is_some(), "seed {seed}: {:?}", map.outs);
+            let stats = cont.pool().store_stats().await.unwrap();
+            let kept = |(target, stat): &(TargetId, Option<wire::store::StoreStat>)| {
+                (target.0, stat.as_ref().unwrap().catching_up.unwrap().units_left)
+            };
+            let kept: Vec<(u32, u64)> = stats.iter().map(kept).filter(|of| of.1 > 0).collect();
+            assert!(matches!(kept[..], [(1, count)] if count >= 7), "seed {seed}: {kept:?}");
+            let extend = ControlRequest::PoolExtend { pool: pool(), targets: vec![TargetId(4)] };
+            client.control(&extend).await.unwrap();
+            let lacking = members::await_map(&client, is_over(&[1])).await.unwrap();
+            assert_eq!(lacking, None, "seed {seed}");
+            cluster.kill_engine(1);
+            for (number, array) in (1..).zip(&arrays) {
+                check(array, number, &format!("seed {seed}, drained")).await;
+            }
+        });
+    }
+}
+
 /// Groups that have one copy left are whole again before others: of the units that come to a target, none of those with two copies
 /// left has all before those with one have, but for a few that are compared at the same time.
 #[test]
