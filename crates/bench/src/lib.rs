@@ -16,6 +16,7 @@ pub mod classes;
 mod clock;
 mod crew;
 pub mod durability;
+pub mod heal;
 pub mod io;
 pub mod ioc;
 pub mod md;

@@ -5,6 +5,7 @@
 
 mod access_paths;
 mod durability;
+mod heal;
 mod ioc;
 mod s4;
 mod store;
@@ -40,6 +41,7 @@ enum BenchVerb {
     Weighted(weighted::WeightedArgs),
     Tier(tier::TierArgs),
     Durability(durability::DurabilityArgs),
+    Heal(heal::HealArgs),
     #[command(hide = true)]
     Suite(SuiteArgs),
 }
@@ -226,6 +228,7 @@ pub fn run(session: &Session, args: &BenchArgs) -> Outcome {
         BenchVerb::Weighted(args) => weighted::run(session, args),
         BenchVerb::Tier(args) => tier::run(session, args),
         BenchVerb::Durability(args) => durability::run(session, args),
+        BenchVerb::Heal(args) => heal::run(session, args),
         BenchVerb::Suite(args) => run_suite(session, args),
     }
 }
