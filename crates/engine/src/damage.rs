@@ -8,12 +8,14 @@
 //! member has whole either stays refused to readers.
 
 use crate::cells::StripeAt;
+use crate::mend::IMAGE_BYTES_MAX;
 use crate::target::{Target, TargetPool};
 use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
+use types::limits::BULK_BYTES_MAX;
 use types::{Code, ContId, Error, Result, TargetId, Unit};
 use vos::{Holder, Segments};
 use wire::cell::of_cell_akey;
@@ -264,12 +266,48 @@ impl Target {
                 return Ok(room);
             }
             let wanted = bytes.saturating_add(IMAGE_SLACK_BYTES);
-            if wanted > types::limits::BULK_BYTES_MAX as u64 || wanted <= room.len() as u64 {
-                let text = format!("the key has {bytes} bytes: too many for one message");
-                return Err(Error::new(Code::RecordTooBig, text));
+            if wanted <= room.len() as u64 {
+                return Err(Error::new(
+                    Code::Proto,
+                    "an image has fewer bytes than it is said to have",
+                ));
+            }
+            if wanted > BULK_BYTES_MAX as u64 {
+                return self.image_in_parts(ctx, member, spot, bytes).await;
             }
             room = vec![0; wanted as usize];
         }
+    }
+
+    /// An image of so many bytes, more than a message has. What its parts are of is told by its checksum, when it is installed.
+    async fn image_in_parts(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        member: TargetId,
+        spot: &Spot,
+        bytes: u64,
+    ) -> Result<Vec<u8>> {
+        if bytes > IMAGE_BYTES_MAX as u64 {
+            let text = format!("the key has {bytes} bytes, more than {IMAGE_BYTES_MAX}");
+            return Err(Error::new(Code::RecordTooBig, text));
+        }
+        let map = ctx.map()?;
+        let Spot { cont, unit, ref dkey, .. } = *spot;
+        let mut image = vec![0; bytes as usize];
+        let mut at = 0;
+        while at < image.len() {
+            let end = image.len().min(at + BULK_BYTES_MAX);
+            let part = &mut image[at..end];
+            let bytes_max = part.len() as u64;
+            let ask = MemberAsk::ImagePart { cont, unit, dkey, at: at as u64, bytes_max };
+            let (now, sent): (u64, usize) =
+                self.ask_member_for_bulk(ctx, &map, member, ask, part).await?;
+            if now != bytes || sent as u64 != bytes_max {
+                return Err(Error::new(Code::Busy, "the key was changed meanwhile"));
+            }
+            at = end;
+        }
+        Ok(image)
     }
 
     async fn mend_own_cell(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: &Spot) -> Result<()> {

@@ -10,6 +10,7 @@ use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
 use transport::Incoming;
+use types::limits::BULK_BYTES_MAX;
 use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::{Cond, Op, Request, Sums, TxId};
@@ -127,6 +128,18 @@ impl Target {
                 if bytes <= bytes_max {
                     *bulk = image;
                 }
+                Ok(wire::encode(&Ok::<u64, Error>(bytes)))
+            }
+            MemberAsk::ImagePart { cont, unit, dkey, at, bytes_max } => {
+                let map = ctx.map()?;
+                if !self.is_member(&map, unit) || !placement::is_live(self.id, &map) {
+                    return Err(Error::bare(Code::Stale));
+                }
+                let image = ctx.shard.dkey_image(cont, unit, dkey).await?;
+                let bytes = image.len() as u64;
+                let from = at.min(bytes) as usize;
+                let part = (bytes_max.min(BULK_BYTES_MAX as u64) as usize).min(image.len() - from);
+                bulk.extend_from_slice(&image[from..from + part]);
                 Ok(wire::encode(&Ok::<u64, Error>(bytes)))
             }
         }

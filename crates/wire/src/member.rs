@@ -87,6 +87,16 @@ pub enum MemberAsk<'a> {
         dkey: &'a [u8],
         bytes_max: u64,
     },
+    /// The same in parts: `bytes_max` bytes of it at most, from `at` on, as the reply's bulk. It is made anew for each part; who puts
+    /// them together finds out by its checksum whether it was another one meanwhile. The reply is the number of all its bytes, `u64`.
+    ImagePart {
+        cont: ContId,
+        unit: Unit,
+        #[serde(with = "serde_bytes", borrow)]
+        dkey: &'a [u8],
+        at: u64,
+        bytes_max: u64,
+    },
 }
 
 /// What a leader has beside units.

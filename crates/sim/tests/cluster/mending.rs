@@ -326,3 +326,34 @@ fn what_all_members_have_damaged_is_refused() {
         assert_eq!(scrub(&client, &pool).await.0, 0);
     });
 }
+
+/// A leader's own key has more bytes than a message: it comes in parts. It used to be refused.
+#[test]
+fn a_large_key_of_the_leader_is_put_right_in_parts() {
+    const BYTES: u64 = 36 << 20;
+    const PIECE: u64 = 4 << 20;
+    let cluster = cluster(12);
+    cluster.block_on(async {
+        let client = cluster.client("c");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let pool = cont.pool().clone();
+        let oid = cont.generate_oid(ObjType::ArrayByte, "RP_2G1".parse().unwrap(), 0, 3).unwrap();
+        let array = ArrayObj { cont: cont.clone(), oid, record_bytes: 1, chunk_records: 2 * BYTES };
+        let mut draw = Draw(21);
+        let data = draw.bytes(BYTES as usize);
+        for at in (0..BYTES).step_by(PIECE as usize) {
+            let piece = &data[at as usize..(at + PIECE) as usize];
+            array.write(&[Recx { index: at, count: PIECE }], &[piece]).await.unwrap();
+        }
+        let leader = placement::layout(oid, &pool.map()).unwrap().members(0)[0];
+        flip_some(&cluster, leader.0 as usize, 3, &mut draw).await;
+        scrub(&client, &pool).await;
+        assert!(stats(&pool).await.iter().any(|stat| stat.mended_count > 0));
+        let mut found = vec![0; BYTES as usize];
+        let all = [Recx { index: 0, count: BYTES }];
+        array.read(&all, &mut [&mut found]).await.unwrap();
+        assert!(found == data, "the bytes differ");
+        assert_eq!(scrub(&client, &pool).await.0, 0, "all is well after it");
+        assert_eq!(members::difference(&client, &cont, oid).await.unwrap(), None);
+    });
+}

@@ -270,6 +270,10 @@ fn orders(visitor: &mut impl Visitor) {
             MemberAsk::Stripes { cont: CONT, unit: UNIT, after: Some(b"d"), count_max: 300 },
         ),
         ("image", MemberAsk::Image { cont: CONT, unit: UNIT, dkey: b"d", bytes_max: 70_000 }),
+        ("image_part", {
+            let (at, bytes_max) = (5, 70_000);
+            MemberAsk::ImagePart { cont: CONT, unit: UNIT, dkey: b"d", at, bytes_max }
+        }),
     ];
     for (name, ask) in asks {
         let asked = MemberRequest { pool, map_version: 4, member: from, newest: epoch, ask };
