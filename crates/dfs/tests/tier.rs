@@ -425,6 +425,48 @@ fn a_small_progressive_file_has_a_short_record_and_may_grow() {
     });
 }
 
+/// A unit with one chunk is gone with it, and so is when that was: the hole was called clean, and after an eviction the file had again what had been
+/// removed.
+#[test]
+fn a_unit_that_was_emptied_is_not_what_the_copy_has() {
+    with_fs(async |_, fs| {
+        let sys = Sys::new(fs.clone());
+        let key = format!("emptied {:?}", fs.superblock().file_class);
+        let file = make(&sys, "/f", b"").await;
+        let mut data = vec![0; 8 * CHUNK + 3];
+        data[8 * CHUNK..].copy_from_slice(b"end");
+        data[4 * CHUNK..5 * CHUNK].copy_from_slice(&noise(1, CHUNK));
+        for at in [4, 8] {
+            let some = &data[at * CHUNK..data.len().min((at + 1) * CHUNK)];
+            fs.write(&file, (at * CHUNK) as u64, some).await.unwrap();
+        }
+        let record = copy(&fs, &file, &key).await;
+        fs.punch_hole(&file, 4 * CHUNK as u64, CHUNK as u64).await.unwrap();
+        data[4 * CHUNK..5 * CHUNK].fill(0);
+        assert_eq!(state(&fs, &file).await, "dirty");
+        evict(&fs, &file, &record).await;
+        assert_eq!(all(&fs, &file).await, data);
+    });
+}
+
+/// A copy that was read between a write in a hole and its removal has what the file has no more.
+#[test]
+fn a_hole_stays_one_whatever_the_copy_has() {
+    with_fs(async |_, fs| {
+        let sys = Sys::new(fs.clone());
+        let key = format!("hole {:?}", fs.superblock().file_class);
+        let file = make(&sys, "/f", b"").await;
+        fs.write(&file, 8 * CHUNK as u64, b"end").await.unwrap();
+        let record = copy(&fs, &file, &key).await;
+        let data = all(&fs, &file).await;
+        COPIES.lock().unwrap().as_mut().unwrap().get_mut(&key).unwrap()[4 * CHUNK + 5] = 1;
+        assert_eq!(evict(&fs, &file, &record).await, 7);
+        assert_eq!(fs.tier_survey(&file).await.unwrap().stub_count(), 7);
+        COPIES.lock().unwrap().as_mut().unwrap().get_mut(&key).unwrap()[4 * CHUNK + 5] = 0;
+        assert_eq!(all(&fs, &file).await, data);
+    });
+}
+
 /// A writer between the copy and the eviction, and one in the middle of it: what it wrote stays.
 #[test]
 fn a_write_that_comes_between_is_never_lost() {

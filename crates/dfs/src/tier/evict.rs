@@ -46,6 +46,7 @@ impl Dfs {
         file.require_regular()?;
         self.require_writable()?;
         let array = file.node.array();
+        let mut evicted = Evicted::default();
         let mut work: Vec<(Unit, Give)> = Vec::new();
         for (at, bytes) in part.chunks_exact(survey.chunk_bytes as usize).enumerate() {
             let chunk = first + at;
@@ -54,6 +55,11 @@ impl Dfs {
             }
             let seen = match survey.chunks[chunk] {
                 Chunk::Stub { .. } => continue,
+                // The copy may have been read while something was there that has been removed since: a hole reads as zeros, whatever the copy has.
+                Chunk::Absent { .. } if bytes.iter().any(|byte| *byte != 0) => {
+                    evicted.changed += 1;
+                    continue;
+                }
                 Chunk::Absent { .. } => Epoch::ZERO,
                 Chunk::Data { epoch, .. } => epoch,
             };
@@ -63,7 +69,6 @@ impl Dfs {
         }
         // A batch is of one unit, so that it is one request.
         work.sort_by_key(|(unit, _)| *unit);
-        let mut evicted = Evicted::default();
         for of_unit in work.chunk_by(|a, b| a.0 == b.0) {
             for some in of_unit.chunks(CHUNKS_PER_BATCH) {
                 self.give_up(some, &mut evicted).await?;

@@ -201,7 +201,11 @@ impl Survey {
             Chunk::Stub { .. } => true,
             Chunk::Data { epoch, back } => back || record.has(group, epoch),
             // What was here may have been removed. With that the keys change, unless the mark beside it stayed.
-            Chunk::Absent { emptied: false } => record.has(group, self.keys_epochs[group as usize]),
+            Chunk::Absent { emptied: false } => match self.keys_epochs[group as usize] {
+                // Nothing is left in the unit, nor of when it went: the copy has it if there was nothing then.
+                Epoch::ZERO => record.has_nothing(group),
+                epoch => record.has(group, epoch),
+            },
             Chunk::Absent { emptied: true } => record.has(group, self.group_epochs[group as usize]),
         }
     }

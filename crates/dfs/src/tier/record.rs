@@ -99,6 +99,11 @@ impl TierRecord {
     pub(crate) fn has(&self, group: u32, epoch: Epoch) -> bool {
         self.synced.get(group as usize).is_some_and(|synced| epoch <= *synced)
     }
+
+    /// True when a group of the object held nothing when the copy was taken.
+    pub(crate) fn has_nothing(&self, group: u32) -> bool {
+        self.synced.get(group as usize) == Some(&Epoch::ZERO)
+    }
 }
 
 fn decode(raw: &[u8]) -> Option<TierRecord> {
@@ -212,5 +217,7 @@ mod tests {
         let record = sample();
         assert!(record.has(0, Epoch(8)) && !record.has(0, Epoch(9)) && record.has(1, Epoch(9)));
         assert!(!record.has(2, Epoch(1)));
+        let record = TierRecord { synced: vec![Epoch(8), Epoch::ZERO], ..record };
+        assert!(!record.has_nothing(0) && record.has_nothing(1) && !record.has_nothing(2));
     }
 }
