@@ -1,6 +1,7 @@
 //! Every call of the disk fails once, in turn: errors, no panic, and nothing acknowledged lost.
 
 use super::model::*;
+use super::places;
 use env::{Rng, SimWorld};
 use std::rc::Rc;
 use types::{Code, CsumKind, Durability};
@@ -123,23 +124,34 @@ async fn fresh_shard(store: &Rc<Store>) {
     store.create_shard(POOL, &config(Durability::Wal)).await.unwrap();
 }
 
+/// Each call of the steps of a seed fails once.
+fn any_one_call_fails(seed: u64, cache: u64, code: Code) {
+    let mut call = 0;
+    while one_call_fails(seed, cache, call, code) {
+        call = places::next(call, seed);
+        assert!(call < 3000, "the steps never finish");
+    }
+    assert!(call > 60, "only {call} calls were made");
+}
+
 #[test]
 fn an_error_of_any_one_call_loses_nothing() {
-    // With all of the index in memory, and with next to nothing.
-    let runs = [
-        (1, u64::MAX, Code::Io),
-        (2, u64::MAX, Code::NoSpace),
-        (4, 0, Code::Io),
-        (5, 0, Code::NoSpace),
-    ];
-    for (seed, cache, code) in runs {
-        let mut call = 0;
-        while one_call_fails(seed, cache, call, code) {
-            call += 1;
-            assert!(call < 3000, "the steps never finish");
-        }
-        assert!(call > 60, "only {call} calls were made");
-    }
+    any_one_call_fails(1, u64::MAX, Code::Io);
+}
+
+#[test]
+fn a_disk_that_is_full_at_any_one_call_loses_nothing() {
+    any_one_call_fails(2, u64::MAX, Code::NoSpace);
+}
+
+#[test]
+fn an_error_of_any_one_call_loses_nothing_with_next_to_no_index_in_memory() {
+    any_one_call_fails(4, 0, Code::Io);
+}
+
+#[test]
+fn a_disk_that_is_full_at_any_one_call_loses_nothing_with_next_to_no_index_in_memory() {
+    any_one_call_fails(5, 0, Code::NoSpace);
 }
 
 /// Reading back with a disk whose reads fail one after the other: an error or the right thing.

@@ -18,6 +18,7 @@ mod memory;
 mod model;
 mod offline;
 mod pages;
+mod places;
 mod random;
 mod raw;
 mod space;
