@@ -4,7 +4,7 @@ use crate::cont::Container;
 use crate::in_doubt::Window;
 use crate::lock::LockBook;
 use crate::patience::Patience;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolState};
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
 use env::Env;
@@ -12,11 +12,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 use transport::{Address, Call, Conn, Dial};
 use types::map::HashMap;
-use types::{ClientId, Code, Error, Result, TargetId};
+use types::{ClientId, Code, Error, PoolId, Result, TargetId};
 use wire::Kind;
 use wire::control::{
     ControlReply, ControlRequest, EngineState, Name, OpenMode, PoolInfo, SystemInfo,
@@ -87,6 +87,8 @@ pub(crate) struct Inner {
     /// One dial of it at a time: handles end with their connection, so there must not be two.
     dialing: futures_util::lock::Mutex<()>,
     targets: RefCell<HashMap<TargetId, Rc<TargetLink>>>,
+    /// Of open pools; some may be closed.
+    pools: RefCell<Vec<Weak<PoolState>>>,
 }
 
 impl Client {
@@ -117,6 +119,7 @@ impl Client {
             control: RefCell::new(None),
             dialing: futures_util::lock::Mutex::default(),
             targets: RefCell::new(HashMap::default()),
+            pools: RefCell::default(),
         }))
     }
 
@@ -308,6 +311,20 @@ impl Client {
         let mut links: Vec<_> = targets.iter().collect();
         links.sort_unstable_by_key(|(target, _)| **target);
         links.into_iter().map(|(_, link)| link.clone()).collect()
+    }
+
+    /// From now on the map of a pool is found by the pool's number.
+    pub(crate) fn note_pool(&self, state: &PoolState) {
+        let mut pools = self.0.pools.borrow_mut();
+        pools.retain(|known| known.strong_count() > 0);
+        pools.push(state.downgrade());
+    }
+
+    /// The newest map of a pool, if it is open.
+    pub(crate) fn pool_state(&self, id: PoolId) -> Option<Rc<PoolState>> {
+        let pools = self.0.pools.borrow();
+        let open = pools.iter().filter_map(Weak::upgrade).filter(|state| state.id == id);
+        open.max_by_key(|state| state.map_version())
     }
 
     /// Engines and versions of the system.

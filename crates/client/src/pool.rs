@@ -222,6 +222,7 @@ impl Pool {
             rooms: RefCell::default(),
             rooms_asked: Cell::new(None),
         });
+        client.note_pool(&state);
         Pool(Rc::new(Inner { client, state, info, handle }))
     }
 

@@ -405,6 +405,9 @@ impl TargetLink {
             match wire::decode::<Result<BatchReply<'_>>>(&answer.body)? {
                 Ok(_) => {}
                 Err(error) if error.code == Code::Closed => return Err(error),
+                Err(error) if is_of_leader(client, &error, pool, unit) => {
+                    self.require_another_leads(client, conn, pool, unit).await?;
+                }
                 Err(error) => {
                     tracing::warn!(
                         "object {} was open but is gone after a restart: {error}",
@@ -470,22 +473,71 @@ impl TargetLink {
         for request in book.reclaims(client.id(), self.id) {
             let body = wire::encode(&Request::Lock(request.clone()));
             let answer = self.call_once(client, conn, &body).await?;
-            if let Err(error) = wire::decode::<Result<LockReply>>(&answer.body)? {
-                tracing::warn!("a lock on object {} is lost: {error}", request.unit.object);
-                book.note_lost(&request);
-            } else if let Some(notice) = book.given_back(&request) {
-                conn.notify(Kind::Notice, &wire::encode(&notice))?;
+            match wire::decode::<Result<LockReply>>(&answer.body)? {
+                Ok(_) => {
+                    if let Some(notice) = book.given_back(&request) {
+                        conn.notify(Kind::Notice, &wire::encode(&notice))?;
+                    }
+                }
+                Err(error) if is_of_leader(client, &error, request.pool, request.unit) => {
+                    self.require_another_leads(client, conn, request.pool, request.unit).await?;
+                }
+                // Its part of the pool was wiped: another member leads, or will before long.
+                Err(error)
+                    if error.code == Code::NonExist
+                        && has_copies(client, request.pool, request.unit) =>
+                {
+                    tracing::debug!("object {}: {error}", request.unit.object);
+                    self.take_map_of(client, conn, request.pool).await;
+                }
+                Err(error) => {
+                    tracing::warn!("a lock on object {} is lost: {error}", request.unit.object);
+                    book.note_lost(&request);
+                }
             }
         }
         Ok(())
     }
 
+    async fn take_map_of(&self, client: &Client, conn: &Conn, pool: PoolId) {
+        if let Some(state) = client.pool_state(pool)
+            && !self.take_newer_map_on(client, conn, &state).await
+        {
+            state.refresh_soon(client);
+        }
+    }
+
+    /// The target says that it does not lead the group of a unit, or has not what it had. It leads no more if the newest map says so, too: what is open and locked
+    /// there is or will be taken to who leads. Else `Stale`: this target will hear of it.
+    async fn require_another_leads(
+        &self,
+        client: &Client,
+        conn: &Conn,
+        pool: PoolId,
+        unit: Unit,
+    ) -> Result<()> {
+        let Some(state) = client.pool_state(pool) else { return Ok(()) };
+        let leads = || crate::moved::leader_of(unit, &state.map()) == Some(self.id);
+        if leads() {
+            self.take_newer_map_on(client, conn, &state).await;
+        }
+        if leads() { Err(Error::bare(Code::Stale)) } else { Ok(()) }
+    }
+
     /// Gets the map from the target, which has said that it knows a newer one. False when that fails.
     async fn take_newer_map(&self, client: &Client, pool: &PoolState) -> bool {
-        let Some(conn) = self.conn.borrow().clone() else { return false };
+        let conn = self.conn.borrow().clone();
+        match conn {
+            Some(conn) => self.take_newer_map_on(client, &conn, pool).await,
+            None => false,
+        }
+    }
+
+    /// The same on a connection.
+    async fn take_newer_map_on(&self, client: &Client, conn: &Conn, pool: &PoolState) -> bool {
         let version = pool.map_version();
         let body = wire::encode(&Request::PoolMap { pool: pool.id });
-        let answer = self.call_once(client, &conn, &body).await;
+        let answer = self.call_once(client, conn, &body).await;
         let map = answer.and_then(|answer| wire::decode::<Result<PoolMap>>(&answer.body)?);
         match map {
             Ok(map) => pool.take(client, map),
@@ -623,4 +675,15 @@ impl TargetLink {
         }
         releases.drain(..told);
     }
+}
+
+/// Others have the object, too.
+fn has_copies(client: &Client, pool: PoolId, unit: Unit) -> bool {
+    let state = client.pool_state(pool);
+    state.is_some_and(|state| !placement::is_alone(unit.object, &state.map()))
+}
+
+/// The error says that another target leads, or is going to: this one has not what it had.
+fn is_of_leader(client: &Client, error: &Error, pool: PoolId, unit: Unit) -> bool {
+    error.code == Code::Stale || error.code == Code::Unreach && has_copies(client, pool, unit)
 }

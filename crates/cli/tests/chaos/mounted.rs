@@ -18,7 +18,20 @@ pub struct Program {
 /// What each script begins and ends with.
 const FRAME: &str = r#"
     mkdir "$T" "$T/mount"
-    trap 'test $? = 0 || tail -n 30 "$T/mount.log" >&2' EXIT
+    failed() {
+        tail -n 30 "$T/mount.log" >&2
+        # Of each directory: whether a name can be made there, here and by somebody else.
+        find "$D" -type d -print | while read -r dir; do
+            name=$dir/probe
+            touch "$name" && rm "$name" || {
+                ls -lid "$dir" || true
+                ls -la "$dir" || true
+                azk fs stat "azk://$POOL/$CONT/${dir#"$T/mount/"}" || true
+                azk fs ls "azk://$POOL/$CONT/${dir#"$T/mount/"}" || true
+            } >&2 2>&1
+        done
+    }
+    trap 'test $? = 0 || failed' EXIT
     azk mount "azk://$POOL/$CONT" "$T/mount" --log "$T/mount.log" > "$T/mounted"
     end() { cd /; umount "$T/mount"; }
     enough() { test -e "$STOP"; }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use transport::SimNet;
 use types::{ContLayout, Durability, Error, ObjType, Oid, TargetId};
 use wire::control::{MemberState, Name, OpenMode, SnapName};
-use wire::map::{DownReason, TargetState};
+use wire::map::{DownReason, PoolMap, TargetState};
 use wire::obj::{AdminOp, AdminReply, Cond, Op, Recx, Request};
 
 async fn open(client: &Client) -> Container {
@@ -208,6 +208,64 @@ fn locks_move_to_the_next_leader() {
             while b.lock(oid, &ask(2), None).await.is_err() {
                 b.client().env().sleep(Duration::from_millis(100)).await;
             }
+        });
+    }
+}
+
+/// Who heard of nothing while his lock's engine was away and another member came to lead finds that engine first when he is back, which tells him that
+/// it does not lead. His lock is not lost for that: he has it at the one who leads.
+#[test]
+fn locks_outlive_a_restart_after_which_another_member_leads() {
+    for seed in seeds(12) {
+        with_two(seed, async |cluster, a, b| {
+            let (oid, _) = object(&a, "RP_2G1");
+            let map = a.pool().map();
+            let leader_in =
+                |map: &PoolMap| placement::layout(oid, map).unwrap().leader(0, map).unwrap();
+            let rank = |target| map.target(target).unwrap().rank.0 as usize;
+            let first = leader_in(&map);
+            let ask = |owner| LockAsk {
+                kind: LockKind::Posix,
+                owner,
+                range: LockRange::WHOLE,
+                mode: LockMode::Exclusive,
+                pid: owner as u32,
+                wait: false,
+            };
+            a.lock(oid, &ask(1), None).await.unwrap();
+            let net = SimNet::of(cluster.world());
+            let node = |rank: usize| format!("e{rank}");
+            // It does not hear of anything, and who led cannot ask what it has missed.
+            (0..3).for_each(|rank| net.cut("a", &node(rank)));
+            cluster.kill_engine(rank(first));
+            let name = Name::Label("p".into());
+            let newest = async || {
+                let pool = b.client().pool_open(&name, OpenMode::ReadOnly).await.unwrap();
+                PoolMap::clone(&pool.map())
+            };
+            let mut looks = 0;
+            let next = loop {
+                let next = leader_in(&newest().await);
+                if next != first {
+                    break next;
+                }
+                looks += 1;
+                assert!(looks < 1000, "seed {seed}: nobody else leads");
+                b.client().env().sleep(Duration::from_millis(50)).await;
+            };
+            net.cut(&node(rank(first)), &node(rank(next)));
+            cluster.start_engine(rank(first)).await.unwrap();
+            net.heal("a", &node(rank(first)));
+            a.client().env().sleep(Duration::from_millis(300)).await;
+            (0..3).for_each(|rank| net.heal("a", &node(rank)));
+            // A look at another's lock is enough to go there.
+            let seen = a.test_lock(oid, &ask(3)).await.unwrap();
+            assert!(seen.is_some(), "seed {seed}: the lock is gone");
+            let refused = b.lock(oid, &ask(2), None).await.unwrap_err().code;
+            assert_eq!(refused, Code::WouldBlock, "seed {seed}");
+            let given_back = a.unlock(oid, LockKind::Posix, 1, LockRange::WHOLE).await;
+            given_back.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(leader_in(&a.pool().map()), next, "seed {seed}");
         });
     }
 }
