@@ -287,6 +287,7 @@ impl<'a> Batch<'a> {
                     }
                     has_asked = true;
                     self.cont.pool().0.state.refresh_briefly(self.cont.client()).await;
+                    self.cont.pool().0.state.require_there()?;
                     if self.map_version() == route.map_version {
                         if !others_have_it {
                             return Err(error);
@@ -515,6 +516,7 @@ impl<'a> Batch<'a> {
                 // A participant was away and the transaction is aborted: try again.
                 Err(error) if error.code == Code::Unreach && !attempt.is_over(client) => {
                     attempt.begin_anew(client);
+                    self.cont.pool().0.state.refresh_soon(client);
                     client.env().sleep(ABSENCE_PAUSE).await;
                 }
                 outcome => break outcome?,

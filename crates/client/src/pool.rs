@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 use types::map::HashMap;
-use types::{ContProps, ObjClass, PoolId, Result, TargetId};
+use types::{Code, ContProps, Error, ObjClass, PoolId, Result, TargetId};
 use uuid::Uuid;
 use wire::admission::AdmissionStat;
 use wire::cache::CacheStat;
@@ -49,6 +49,8 @@ pub(crate) struct PoolState {
     rooms: RefCell<Vec<TargetRoom>>,
     rooms_asked: Cell<Option<Duration>>,
     this: Weak<PoolState>,
+    /// The control service knows of no such pool any more.
+    is_gone: Cell<bool>,
     is_refreshing: Cell<bool>,
 }
 
@@ -71,9 +73,21 @@ impl PoolState {
         self.version.get()
     }
 
+    /// `NonExist` once it is known that the pool is destroyed.
+    pub fn require_there(&self) -> Result<()> {
+        match self.is_gone.get() {
+            true => Err(Error::new(Code::NonExist, format!("pool {} is destroyed", self.id))),
+            false => Ok(()),
+        }
+    }
+
     /// Gets the newest map.
     pub async fn refresh(&self, client: &Client) -> Result<()> {
-        self.take(client, client.pool_map(self.id).await?);
+        let map = client.pool_map(self.id).await;
+        if map.as_ref().is_err_and(|error| error.code == Code::NonExist) {
+            self.is_gone.set(true);
+        }
+        self.take(client, map?);
         Ok(())
     }
 
@@ -213,6 +227,7 @@ impl Pool {
     pub(crate) fn new(client: Client, handle: u64, info: PoolInfo) -> Pool {
         let state = Rc::new_cyclic(|this| PoolState {
             this: this.clone(),
+            is_gone: Cell::new(false),
             is_refreshing: Cell::new(false),
             id: info.id,
             version: Cell::new(info.map.version),

@@ -209,6 +209,7 @@ impl TargetLink {
         let env = client.env();
         let deadline = attempt.deadline;
         loop {
+            pool.require_there()?;
             if attempt.routed_under.is_some_and(|version| version != pool.map_version()) {
                 return Err(Error::bare(Code::Stale));
             }

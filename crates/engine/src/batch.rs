@@ -134,7 +134,7 @@ impl Target {
         header: &Header,
         batch: &Batch<'_>,
     ) -> Result<Seen> {
-        let ctx = self.mapped_shard(batch.pool).await?;
+        let ctx = self.asked_shard(batch.pool).await?;
         check_map(header, &ctx)?;
         self.asked_cont(&ctx, batch.cont).await?;
         self.check_cells(batch)?;

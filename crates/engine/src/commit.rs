@@ -76,7 +76,7 @@ impl Target {
             return Err(Error::new(Code::Proto, "a transaction without parts"));
         };
         let pool = wire::decode::<Batch<'_>>(batch)?.pool;
-        let ctx = self.mapped_shard(pool).await?;
+        let ctx = self.asked_shard(pool).await?;
         loop {
             let (sender, over) = futures_channel::oneshot::channel();
             match self.committing.borrow_mut().get_mut(&tx) {
@@ -289,7 +289,7 @@ impl Target {
             return Err(Error::bare(Code::Proto));
         };
         let pool = batch.pool;
-        let ctx = self.mapped_shard(pool).await?;
+        let ctx = self.asked_shard(pool).await?;
         let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data).await?;
         let target = self.clone();
         self.env.spawn(async move {

@@ -629,6 +629,15 @@ impl Target {
         Ok(ctx)
     }
 
+    /// The same for what clients ask, and for parts of their transactions. `Unreach` where there is no part of the pool: the store was
+    /// wiped, and they ask others once they have a newer map, or the pool is destroyed, and the control service tells them that.
+    pub(crate) async fn asked_shard(&self, pool: PoolId) -> Result<Rc<TargetPool>> {
+        self.mapped_shard(pool).await.map_err(|error| match error.code {
+            Code::NonExist => Error { code: Code::Unreach, ..error },
+            _ => error,
+        })
+    }
+
     /// Makes sure a container is known; shortly after the start, waits to be told of it.
     pub(crate) async fn known_cont(&self, ctx: &TargetPool, cont: ContId) -> Result<()> {
         while !ctx.shard.has_cont(cont) {

@@ -6,7 +6,7 @@ use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
 use transport::SimNet;
 use types::{ContLayout, Durability, Error, ObjType, Oid, TargetId};
-use wire::control::{MemberState, Name, OpenMode, SnapName};
+use wire::control::{ControlRequest, MemberState, Name, OpenMode, SnapName};
 use wire::map::{DownReason, PoolMap, TargetState};
 use wire::obj::{AdminOp, AdminReply, Cond, Op, Recx, Request};
 
@@ -178,6 +178,53 @@ fn who_asks_a_part_made_anew_is_led_to_another_member() {
             };
             let (read, ()) = futures_util::future::join(read(), told).await;
             assert_eq!(&read, b"x", "seed {seed}");
+        });
+    }
+}
+
+/// A target whose store was wiped holds no part of the pool at all, until it is given one. It said to clients that this did not exist, and a
+/// file could not be renamed. A pool that was destroyed does not exist, also for who waits for engines for ever.
+#[test]
+fn who_asks_a_wiped_target_waits_for_another_and_not_for_a_destroyed_pool() {
+    for seed in seeds(4) {
+        with_two(seed, async |cluster, a, b| {
+            let (oid, rank) = object(&a, "RP_2G1");
+            let map = a.pool().map();
+            let leader = a.layout(oid).unwrap().leader(0, &map).unwrap();
+            array(&a, oid).write(&[Recx { index: 0, count: 1 }], &[b"x"]).await.unwrap();
+            let op = AdminOp::DestroyShard { pool: map.pool };
+            let request = Request::Admin { term: 0, op };
+            members::ask(a.client(), &map, leader, &request).await.unwrap();
+            let used = async {
+                let mut read = [0];
+                let whole = [Recx { index: 0, count: 1 }];
+                array(&a, oid).read(&whole, &mut [&mut read]).await.unwrap();
+                assert_eq!(&read, b"x", "seed {seed}");
+                // Groups of one and of another target, in one transaction.
+                let mut batch = b.batch();
+                for number in 0..20 {
+                    let class = "RP_2G1".parse().unwrap();
+                    let of = b.generate_oid(ObjType::KvHashed, class, 0, 1000 + number).unwrap();
+                    batch.op(Op::PunchObj {
+                        unit: of.first_unit(),
+                        cond: Cond::NONE,
+                        besides: b"",
+                    });
+                }
+                batch.run().await.unwrap();
+            };
+            let killed = async {
+                a.client().env().sleep(Duration::from_millis(500)).await;
+                cluster.kill_engine(rank);
+            };
+            futures_util::future::join(used, killed).await;
+            let pool = Name::Label("p".into());
+            let destroy = ControlRequest::PoolDestroy { pool, force: true };
+            cluster.client("admin").control(&destroy).await.unwrap();
+            let mut read = [0];
+            let whole = [Recx { index: 0, count: 1 }];
+            let gone = array(&a, oid).read(&whole, &mut [&mut read]).await.unwrap_err();
+            assert_eq!(gone.code, Code::NonExist, "seed {seed}: {gone}");
         });
     }
 }
