@@ -56,7 +56,7 @@ pub use pool::{ContOpenOptions, Pool, SpaceInfo, TargetSpace};
 pub use rebuild::{RebuildState, lacks_drains};
 pub use sparse::{Hole, Present};
 pub use system::{SystemAddress, SystemEngine, SystemFile};
-pub use transport::{began, for_job};
+pub use transport::for_job;
 pub use tx::{SharedTx, Tx};
 pub use types::{Code, Error, Result};
 pub use wire::lock::{LockHolder, LockKind, LockMode, LockOwner, LockRange};

@@ -4,16 +4,19 @@
 //! and no job changes: Slurm keeps each job's processes in one that is named by the job. Where neither says anything it is the job that
 //! the mount was started in.
 //!
-//! What was found is kept by the thread that asks and when it began, which is looked at once a second at most: a request costs a look into a
-//! table. A number that goes to another thread within this second is taken for the one before.
+//! No thread that serves requests looks itself: files of `/proc` wait for locks of the process that they are about, which it may hold while it waits
+//! for this mount, as in a fault on a mapped file. One thread of this process looks for all, what was found is kept by the thread that asks, and it
+//! is looked again after a second. Until the first answer is there, what a thread asks is the mount's job's; so is, for a second at most, what a thread asks
+//! that has got the number of another one.
 
-use std::cell::RefCell;
+use parking_lot::Mutex;
 use std::io::Read;
-use std::rc::Rc;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use types::map::HashMap;
 
-/// How long a thread is believed to be the one that it was.
+/// How long what was found of a thread is good.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Threads that are remembered; beyond that all are looked at again.
 const KNOWN_MAX: usize = 4096;
@@ -21,51 +24,76 @@ const KNOWN_MAX: usize = 4096;
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
 /// Jobs of the threads that have asked for something.
-#[derive(Default)]
 pub(super) struct CallerJobs {
-    by_thread: RefCell<HashMap<u32, Known>>,
+    by_thread: Mutex<HashMap<u32, Known>>,
+    /// To the thread that looks.
+    looks: Sender<u32>,
 }
 
 struct Known {
-    /// When it began, clock ticks since the boot; 0 when it could not be seen.
-    began: u64,
-    job: Option<Rc<str>>,
-    looked: Duration,
+    job: Option<Arc<str>>,
+    /// When it was last asked to be looked at.
+    asked: Instant,
+    is_looked_at: bool,
+}
+
+/// Of all mounts of this process; nothing when the thread could not be started.
+pub(super) fn of_callers() -> Option<&'static CallerJobs> {
+    static JOBS: OnceLock<Option<CallerJobs>> = OnceLock::new();
+    JOBS.get_or_init(|| {
+        let (looks, asked) = channel();
+        let builder = std::thread::Builder::new().name("azk-jobs".into());
+        builder.spawn(move || look(&asked)).ok()?;
+        Some(CallerJobs { by_thread: Mutex::default(), looks })
+    })
+    .as_ref()
+}
+
+fn look(asked: &Receiver<u32>) {
+    while let Ok(thread) = asked.recv() {
+        if let Some(jobs) = of_callers() {
+            jobs.found(thread, job_of(thread).map(Arc::from));
+        }
+    }
 }
 
 impl CallerJobs {
-    /// The job of a thread at a time of a clock that does not go back; `None`: that of the mount, also for 0, which is the kernel.
-    pub fn of(&self, thread: u32, now: Duration) -> Option<Rc<str>> {
+    /// The job of a thread, as far as it is known; `None`: that of the mount, also for 0, which is the kernel.
+    pub fn of(&self, thread: u32) -> Option<Arc<str>> {
         if thread == 0 {
             return None;
         }
-        let mut by_thread = self.by_thread.borrow_mut();
+        let now = Instant::now();
+        let mut by_thread = self.by_thread.lock();
         if let Some(known) = by_thread.get_mut(&thread) {
-            if now < known.looked + LOOK_PAUSE {
-                return known.job.clone();
+            if !known.is_looked_at && now >= known.asked + LOOK_PAUSE {
+                (known.asked, known.is_looked_at) = (now, self.looks.send(thread).is_ok());
             }
-            if client::began(thread) == Some(known.began) {
-                known.looked = now;
-                return known.job.clone();
-            }
+            return known.job.clone();
         }
         if by_thread.len() >= KNOWN_MAX {
             by_thread.clear();
         }
-        let (began, job) = (client::began(thread).unwrap_or(0), job_of(thread));
-        by_thread.insert(thread, Known { began, job: job.clone(), looked: now });
-        job
+        let is_looked_at = self.looks.send(thread).is_ok();
+        by_thread.insert(thread, Known { job: None, asked: now, is_looked_at });
+        None
+    }
+
+    fn found(&self, thread: u32, job: Option<Arc<str>>) {
+        if let Some(known) = self.by_thread.lock().get_mut(&thread) {
+            (known.job, known.is_looked_at) = (job, false);
+        }
     }
 }
 
-fn job_of(thread: u32) -> Option<Rc<str>> {
+fn job_of(thread: u32) -> Option<String> {
     let environment = read(&format!("/proc/{thread}/environ"));
     let job = environment.as_deref().and_then(job_of_environment);
     let job = job.or_else(|| {
         let groups = read(&format!("/proc/{thread}/cgroup"))?;
         job_of_groups(std::str::from_utf8(&groups).ok()?)
     });
-    job.map(|job| types::job::short(job).into())
+    job.map(types::job::short)
 }
 
 fn read(path: &str) -> Option<Vec<u8>> {
@@ -122,31 +150,40 @@ mod tests {
         }
     }
 
-    /// A thread's number may be another's later: what was found goes with when it began.
+    /// Whoever asks is answered at once, by what is known; a second later it is looked again.
     #[test]
-    fn a_thread_is_looked_at_again_when_it_is_another_one() {
-        let start = |job: &str| {
-            let mut command = Command::new("sleep");
-            command.arg("1000").env("AZEKURA_JOB", job).stdin(Stdio::null());
-            command.spawn().unwrap()
-        };
-        let mut child = start("first");
-        let (thread, jobs) = (child.id(), CallerJobs::default());
+    fn what_is_known_of_a_thread_is_told_at_once_and_looked_at_again() {
+        let mut command = Command::new("sleep");
+        command.arg("1000").env("AZEKURA_JOB", "first").stdin(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let thread = child.id();
         // Until it executes the program its environment is this process's.
         while job_of(thread).as_deref() != Some("first") {
             std::thread::yield_now();
         }
-        let at = |s: u64| jobs.of(thread, Duration::from_secs(s));
-        assert_eq!(at(1).as_deref(), Some("first"));
-        assert_eq!(at(5).as_deref(), Some("first"));
-        jobs.by_thread.borrow_mut().get_mut(&thread).unwrap().job = Some("known".into());
-        assert_eq!(at(9).as_deref(), Some("known"), "it is the same one");
-        jobs.by_thread.borrow_mut().get_mut(&thread).unwrap().began += 1;
-        assert_eq!(at(9).as_deref(), Some("known"), "it is not looked at yet");
-        assert_eq!(at(10).as_deref(), Some("first"));
-        assert_eq!(jobs.of(0, Duration::ZERO), None);
+        let (looks, asked) = channel();
+        let jobs = CallerJobs { by_thread: Mutex::default(), looks };
+        assert_eq!((jobs.of(thread), jobs.of(thread)), (None, None), "nobody has looked");
+        assert_eq!(asked.try_iter().collect::<Vec<_>>(), [thread], "once is enough");
+        jobs.found(thread, job_of(thread).map(Arc::from));
+        assert_eq!(jobs.of(thread).as_deref(), Some("first"));
+        assert_eq!(asked.try_iter().count(), 0);
+        let long_ago = Instant::now().checked_sub(2 * LOOK_PAUSE).unwrap();
+        jobs.by_thread.lock().get_mut(&thread).unwrap().asked = long_ago;
+        assert_eq!(jobs.of(thread).as_deref(), Some("first"));
+        assert_eq!(asked.try_iter().count(), 1, "it may be another thread by now");
+        assert_eq!(jobs.of(0), None);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(at(20), None);
+        jobs.found(thread, job_of(thread).map(Arc::from));
+        assert_eq!(jobs.of(thread), None);
+        // The thread of this process does look.
+        let all = of_callers().unwrap();
+        let this = std::process::id();
+        all.of(this);
+        while all.by_thread.lock().get(&this).unwrap().is_looked_at {
+            std::thread::yield_now();
+        }
+        assert_eq!(all.of(this).map(|job| job.to_string()), job_of(this));
     }
 }

@@ -6,7 +6,7 @@
 //! signal to interrupt a file system that works.
 
 use super::fault::Answer;
-use super::jobs::CallerJobs;
+use super::jobs;
 use super::volume::Volume;
 use super::worker::Worker;
 use crate::low::{
@@ -27,13 +27,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// The file system of one thread of a mount.
 pub struct MountedFs {
     worker: Rc<Worker>,
-    jobs: CallerJobs,
 }
 
 impl MountedFs {
     /// Begins to serve on a thread of a session.
     pub fn start(volume: Arc<Volume>, seat: &WorkerSeat) -> types::Result<MountedFs> {
-        Ok(MountedFs { worker: Worker::start(volume, seat)?, jobs: CallerJobs::default() })
+        Ok(MountedFs { worker: Worker::start(volume, seat)? })
     }
 
     /// The work has a place of its own: futures of many kilobytes inside those that every request
@@ -43,7 +42,8 @@ impl MountedFs {
         req: &Request,
         work: impl Future<Output = Answer<T>>,
     ) -> impl Future<Output = Result<T, Errno>> {
-        let job = self.jobs.of(req.pid(), self.worker.env().now());
+        let job = jobs::of_callers().and_then(|jobs| jobs.of(req.pid()));
+        let job = job.map(|job| Rc::from(&*job));
         let work = Box::pin(client::for_job(job, work));
         async move {
             let given_up = async {
