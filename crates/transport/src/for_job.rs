@@ -31,15 +31,20 @@ struct Current<'a>(&'a mut Option<Rc<str>>);
 impl<'a> Current<'a> {
     fn set(job: &'a mut Option<Rc<str>>) -> Current<'a> {
         let current = Current(job);
-        *current.0 = CURRENT.replace(current.0.take());
+        exchange(current.0);
         current
     }
 }
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
-        *self.0 = CURRENT.replace(self.0.take());
+        exchange(self.0);
     }
+}
+
+/// Exchanges the job that is asked for; nothing in a thread that is ending, where there is none.
+fn exchange(job: &mut Option<Rc<str>>) {
+    let _ = CURRENT.try_with(|current| *job = current.replace(job.take()));
 }
 
 /// Which number stands for which job on a connection.
@@ -56,9 +61,10 @@ impl Numbers {
     /// The number of the job that is asked for now; 0: that of the connection. `tell` is called first with a number that
     /// is to stand for another job from now on; where it fails the number is 0.
     pub fn current(&self, tell: impl FnOnce(u8, &str) -> bool) -> u8 {
-        let Some(job) = CURRENT.take() else { return 0 };
-        let number = self.number_of(&job, tell);
-        CURRENT.set(Some(job));
+        let mut current = None;
+        exchange(&mut current);
+        let number = current.as_ref().map_or(0, |job| self.number_of(job, tell));
+        exchange(&mut current);
         number
     }
 
@@ -99,6 +105,26 @@ mod tests {
             })
         };
         for_job(Some(job.into()), asked).now_or_never().unwrap()
+    }
+
+    /// Preloaded libraries give locks back when a thread ends, after its variables.
+    #[test]
+    fn a_thread_that_is_ending_asks_for_its_connection() {
+        struct Last(Numbers);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                assert_eq!(self.0.current(|_, _| true), 0);
+            }
+        }
+        thread_local! {
+            static LAST: Last = Last(Numbers::default());
+        }
+        let ended = std::thread::spawn(|| {
+            // Made before the other variable, so it goes after it.
+            LAST.with(|_| ());
+            for_job(Some("a".into()), async {}).now_or_never().unwrap();
+        });
+        ended.join().unwrap();
     }
 
     #[test]

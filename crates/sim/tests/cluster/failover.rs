@@ -218,6 +218,7 @@ fn who_asks_a_wiped_target_waits_for_another_and_not_for_a_destroyed_pool() {
                 cluster.kill_engine(rank);
             };
             futures_util::future::join(used, killed).await;
+            cluster.start_engine(rank).await.unwrap();
             let pool = Name::Label("p".into());
             let destroy = ControlRequest::PoolDestroy { pool, force: true };
             cluster.client("admin").control(&destroy).await.unwrap();
