@@ -88,7 +88,7 @@ const MUTANTS: &[Mutant] = &[
         what: "a client has more updates in doubt than a target keeps answers",
         edits: &[Edit {
             path: "crates/client/src/in_doubt.rs",
-            from: "        if doubts.len() >= ANSWERS_KEPT {\n",
+            from: "        if doubts.len() >= UNANSWERED_MAX {\n",
             to: "        if doubts.len() >= usize::MAX {\n",
         }],
     },
