@@ -500,6 +500,7 @@ impl TargetLink {
         Ok(())
     }
 
+    /// Gets a pool's newer map from the target if it has one, else from the control service in the background.
     async fn take_map_of(&self, client: &Client, conn: &Conn, pool: PoolId) {
         if let Some(state) = client.pool_state(pool)
             && !self.take_newer_map_on(client, conn, &state).await
@@ -508,8 +509,8 @@ impl TargetLink {
         }
     }
 
-    /// The target says that it does not lead the group of a unit, or has not what it had. It leads no more if the newest map says so, too: what is open and locked
-    /// there is or will be taken to who leads. Else `Stale`: this target will hear of it.
+    /// The target says that it does not lead the group of a unit, or has not what it had. It leads no more if the newest map says
+    /// so, too: what is open and locked there is or will be taken to who leads. Else `Stale`: this target will hear of it.
     async fn require_another_leads(
         &self,
         client: &Client,
