@@ -23,7 +23,7 @@ const CUT: Duration = Duration::from_secs(7);
 /// How long an engine stands still.
 const STOPPED: Duration = Duration::from_secs(10);
 /// How long a copier waits before its next round.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(400);
 
 fn tree(dir: &Path) {
     for below in ["a", "a/b", "c"] {
@@ -84,7 +84,7 @@ fn copies_survive_engines_that_are_killed_stopped_and_cut_off() {
     let Some(hosts) = Hosts::start(spec) else { return };
     let hosts = &hosts;
     hosts.until_joined();
-    hosts.ok(&["pool", "create", "tank", "--size", "9GiB"]);
+    hosts.ok(&["pool", "create", "tank", "--size", "4GiB"]);
     hosts.ok(&["cont", "create", "tank", "one", "--rd-fac", "1"]);
     hosts.ok(&["cont", "create", "tank", "two", "--rd-fac", "2"]);
     let tree_dir = &hosts.path("tree");

@@ -73,24 +73,10 @@ impl<'a> Blocks<'a> {
                 Ok(())
             }
             Ok(count) => Err(format!("{}: {count} of {} bytes written", self.cont, data.len())),
-            // Some of it may be there, and nothing else.
             Err(error) if error.code == Code::NoSpace && self.work.was_full() => {
                 let found = self.all()?;
                 self.grow(found.len().min(end));
-                if found.len() != self.known.len() {
-                    return Err(format!("{}: a write without room leaves a wrong size", self.cont));
-                }
-                for (at, byte) in found.iter().enumerate() {
-                    let is_new = (from..end).contains(&at) && data[at - from] == *byte;
-                    if *byte != self.known[at] && !is_new {
-                        return Err(format!(
-                            "{}: after a write without room byte {at} is wrong",
-                            self.cont
-                        ));
-                    }
-                }
-                self.known = found;
-                Ok(())
+                self.partly_done("a write", found, from, &data)
             }
             Err(error) => {
                 Err(format!("{}: writing {} bytes at {at}: {error}", self.cont, data.len()))
@@ -102,6 +88,29 @@ impl<'a> Blocks<'a> {
         if self.known.len() < bytes {
             self.known.resize(bytes, 0);
         }
+    }
+
+    /// What is there after something for which there was no room: some of it may be done, and nothing else.
+    fn partly_done(&mut self, what: &str, found: Vec<u8>, from: usize, wanted: &[u8]) -> Outcome {
+        let (cont, known) = (self.cont, &self.known);
+        if found.len() != known.len() {
+            let (found, known) = (found.len(), known.len());
+            return Err(format!("{cont}: {what} without room leaves {found} bytes of {known}"));
+        }
+        let is_new = |at: usize| at >= from && wanted.get(at - from) == Some(&found[at]);
+        let wrong = (0..found.len()).filter(|at| found[*at] != known[*at] && !is_new(*at));
+        let wrong: Vec<usize> = wrong.collect();
+        if let (Some(first), Some(last)) = (wrong.first(), wrong.last()) {
+            let zeros = wrong.iter().filter(|at| found[**at] == 0).count();
+            return Err(format!(
+                "{cont}: after {what} of {} bytes at {from} without room {} bytes from {first} to {last} are wrong, \
+                 {zeros} of them zero",
+                wanted.len(),
+                wrong.len()
+            ));
+        }
+        self.known = found;
+        Ok(())
     }
 
     fn all(&self) -> Outcome<Vec<u8>> {
@@ -142,7 +151,14 @@ impl<'a> Blocks<'a> {
     fn cut(&mut self, size: u64) -> Outcome {
         match self.client.block_on(self.sys.fs().truncate(&self.file, size)) {
             Ok(()) => self.known.resize(size as usize, 0),
-            Err(error) if error.code == Code::NoSpace && self.work.was_full() => {}
+            // Done or not: the size first, and then the times, for which there may be no room.
+            Err(error) if error.code == Code::NoSpace && self.work.was_full() => {
+                let found = self.all()?;
+                if found.len() == size as usize {
+                    self.known.resize(size as usize, 0);
+                }
+                self.same(&found, &self.known, 0)?;
+            }
             Err(error) => return Err(format!("{}: cutting to {size}: {error}", self.cont)),
         }
         Ok(())
@@ -155,7 +171,11 @@ impl<'a> Blocks<'a> {
                 self.known[at as usize..end].fill(0);
                 Ok(())
             }
-            Err(error) if error.code == Code::NoSpace && self.work.was_full() => Ok(()),
+            Err(error) if error.code == Code::NoSpace && self.work.was_full() => {
+                let found = self.all()?;
+                let bytes = bytes.min(found.len() as u64 - at);
+                self.partly_done("a hole", found, at as usize, &vec![0; bytes as usize])
+            }
             Err(error) => Err(format!("{}: a hole of {bytes} at {at}: {error}", self.cont)),
         }
     }
