@@ -24,10 +24,14 @@ pub struct World {
 impl World {
     /// Formats a file system whose directories and files have these classes.
     pub fn new(seed: u64, dir_class: &str, file_class: &str) -> World {
+        World::of(seed, dir_class, file_class, Durability::Memory)
+    }
+
+    /// The same in a pool that keeps what it has so well.
+    pub fn of(seed: u64, dir_class: &str, file_class: &str, durability: Durability) -> World {
         let cluster = Cluster::start(ClusterSpec { seed, engines: 1, targets: 3 }).unwrap();
         let client = cluster.client("first");
         let cont = cluster.block_on(async {
-            let durability = Durability::Memory;
             let first = cluster.container(&client, durability, ContLayout::Posix).await.unwrap();
             let props = ContProps {
                 layout: ContLayout::Posix,

@@ -2,12 +2,14 @@
 //!
 //! The tier is a table in this process that takes copies by hand, as the crate `tier` does over object stores.
 
+#[path = "../harness/mod.rs"]
 mod harness;
+mod killed;
 
 use dfs::sys::Sys;
 use dfs::tier::{
-    Chunk, Mark, Slowdown, SyncPolicy, TierAsk, TierNotice, TierRecord, TierSource, TierState,
-    Upload, Uses, set_tier_source,
+    Chunk, Mark, Slowdown, Survey, SyncPolicy, TierAsk, TierNotice, TierRecord, TierSource,
+    TierState, Upload, Uses, set_tier_source,
 };
 use dfs::{
     Code, CreateOptions, Credentials, Dfs, MountFlags, Obj, OpenFlags, Recx, RenameFlags, XattrMode,
@@ -21,6 +23,8 @@ use types::{Epoch, Error, Result};
 
 const CHUNK: usize = 4096;
 const PART: usize = 4 * CHUNK;
+/// Classes of directories and files that engines are killed with: all in one place, and in several.
+const LAYOUTS_KILLED: [(&str, &str); 2] = [("S1", "S1"), ("SX", "SX+8KiB")];
 
 /// Copies by the key of their manifest.
 static COPIES: Mutex<Option<HashMap<String, Vec<u8>>>> = Mutex::new(None);
@@ -76,40 +80,54 @@ async fn all(fs: &Dfs, file: &Obj) -> Vec<u8> {
 
 /// Takes a copy of the file.
 async fn copy(fs: &Dfs, file: &Obj, key: &str) -> TierRecord {
+    try_copy(fs, file, key).await.unwrap()
+}
+
+async fn try_copy(fs: &Dfs, file: &Obj, key: &str) -> Result<TierRecord> {
     set_tier_source(Arc::new(Table));
-    let before = fs.tier_survey(file).await.unwrap();
-    let data = all(fs, file).await;
-    let after = fs.tier_survey(file).await.unwrap();
+    let before = fs.tier_survey(file).await?;
+    let mut data = vec![0xee; before.size as usize];
+    assert_eq!(fs.read(file, 0, &mut data).await?, data.len());
+    let after = fs.tier_survey(file).await?;
     assert!(before.is_same_content(&after));
     COPIES.lock().unwrap().get_or_insert_default().insert(key.into(), data);
-    let record = TierRecord {
+    let record = record_of(file, key, &before);
+    fs.set_tier_record(file, &record).await?;
+    Ok(record)
+}
+
+/// The record of a copy of all that was seen.
+fn record_of(file: &Obj, key: &str, survey: &Survey) -> TierRecord {
+    TierRecord {
         oid: file.oid(),
         version: 1,
-        size: after.size,
+        size: survey.size,
         part_bytes: PART as u64,
         upload: None,
         manifest_sum: [0; 32],
         tier: "table".into(),
         manifest: key.into(),
-        synced: before.group_epochs,
-    };
-    fs.set_tier_record(file, &record).await.unwrap();
-    record
+        synced: survey.group_epochs.clone(),
+    }
 }
 
 /// Gives up what the copy has; returns how many chunks that were.
 async fn evict(fs: &Dfs, file: &Obj, record: &TierRecord) -> u64 {
-    let survey = fs.tier_survey(file).await.unwrap();
+    try_evict(fs, file, record).await.unwrap()
+}
+
+async fn try_evict(fs: &Dfs, file: &Obj, record: &TierRecord) -> Result<u64> {
+    let survey = fs.tier_survey(file).await?;
     let data = COPIES.lock().unwrap().as_ref().unwrap()[&record.manifest].clone();
     let (mut chunks, mut epoch) = (0, Epoch::ZERO);
     for (at, part) in data.chunks(PART).enumerate() {
         let first = at * PART / survey.chunk_bytes as usize;
-        let evicted = fs.tier_evict(file, &survey, record, first, part).await.unwrap();
+        let evicted = fs.tier_evict(file, &survey, record, first, part).await?;
         chunks += evicted.chunks;
         epoch = epoch.max(evicted.epoch);
     }
-    fs.tier_keep_mtime(file, survey.mtime_ns, epoch).await.unwrap();
-    chunks
+    fs.tier_keep_mtime(file, survey.mtime_ns, epoch).await?;
+    Ok(chunks)
 }
 
 async fn state(fs: &Dfs, file: &Obj) -> String {
