@@ -88,7 +88,7 @@ enum TierVerb {
 struct AddArgs {
     /// Its name: letters, digits, '_', '-', '.' and ':'
     name: String,
-    /// fs:///DIR, s3://BUCKET/PREFIX, swift://CONTAINER/PREFIX, azblob://CONTAINER/PREFIX or webdav://HOST/PATH
+    /// fs:///DIR, s3://BUCKET/PREFIX, swift://CONTAINER/PREFIX, azblob://CONTAINER/PREFIX, gcs://BUCKET/PREFIX or webdav://HOST/PATH
     #[arg(long)]
     url: String,
     /// Where the store answers, a URL
@@ -100,7 +100,7 @@ struct AddArgs {
     /// S3: the bucket is part of the host name
     #[arg(long)]
     virtual_host: bool,
-    /// File with access_key_id = "..." and secret_access_key = "..." (swift: token = "...")
+    /// File with access_key_id = "..." and secret_access_key = "..." (swift: token = "..."; gcs: a service account's key, JSON)
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
     /// Size of the parts that files are cut in: 8MiB to 64MiB

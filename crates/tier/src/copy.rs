@@ -26,6 +26,11 @@ pub(crate) fn trees_prefix(container: &str) -> String {
     format!("{}trees/", container_prefix(container))
 }
 
+/// Where snapshots of a container are; the newest has the greatest name.
+pub(crate) fn snapshots_prefix(container: &str) -> String {
+    format!("{}snapshots/", container_prefix(container))
+}
+
 /// Where manifests and parts of a container are.
 pub(crate) fn files_prefix(container: &str) -> String {
     format!("{}files/", container_prefix(container))
@@ -35,6 +40,21 @@ pub(crate) fn files_prefix(container: &str) -> String {
 pub(crate) fn upload_prefix(container: &str, oid: Oid, version: u64, random: u64) -> String {
     let object = to_hex(&oid.to_bytes());
     format!("{}{object}/{version:012}-{random:016x}", files_prefix(container))
+}
+
+/// The key of a part of an upload.
+pub(crate) fn part_key(upload: &str, at: usize) -> String {
+    format!("{upload}.{at:06}.part")
+}
+
+/// The key of an upload's manifest.
+pub(crate) fn manifest_key(upload: &str) -> String {
+    format!("{upload}.json")
+}
+
+/// Where the part would be if it was sent with the manifest of that key, and not kept from an upload before.
+pub(crate) fn part_key_beside(manifest: &str, at: usize) -> Option<String> {
+    manifest.strip_suffix(".json").map(|upload| part_key(upload, at))
 }
 
 /// The manifest that a file's record names.

@@ -22,7 +22,8 @@ pub const ATTACHED: &str = "azekura.tier";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// `fs:///DIR`, `s3://BUCKET/PREFIX`, `swift://CONTAINER/PREFIX`, `azblob://CONTAINER/PREFIX`, `webdav://HOST/PATH`.
+    /// `fs:///DIR`, `s3://BUCKET/PREFIX`, `swift://CONTAINER/PREFIX`, `azblob://CONTAINER/PREFIX`,
+    /// `gcs://BUCKET/PREFIX`, `webdav://HOST/PATH`.
     pub url: String,
     /// Where the store answers, a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,6 +53,7 @@ pub(crate) enum Kind {
     S3,
     Swift,
     Azblob,
+    Gcs,
     Webdav,
 }
 
@@ -97,8 +99,8 @@ impl Definition {
     pub(crate) fn place(&self) -> Result<Place> {
         let bad = |what: &str| {
             Error::inval(format!(
-                "'{}' {what} (want fs:///DIR, s3://BUCKET/PREFIX, swift://CONTAINER/PREFIX, azblob://CONTAINER/PREFIX or \
-                 webdav://HOST/PATH)",
+                "'{}' {what} (want fs:///DIR, s3://BUCKET/PREFIX, swift://CONTAINER/PREFIX, azblob://CONTAINER/PREFIX, \
+                 gcs://BUCKET/PREFIX or webdav://HOST/PATH)",
                 self.url
             ))
         };
@@ -112,6 +114,7 @@ impl Definition {
             "s3" => Kind::S3,
             "swift" => Kind::Swift,
             "azblob" => Kind::Azblob,
+            "gcs" => Kind::Gcs,
             "webdav" => Kind::Webdav,
             _ => return Err(bad("is of a kind that is not known")),
         };

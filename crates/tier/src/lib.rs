@@ -50,6 +50,6 @@ pub use restore::{Restored, restore, restore_file};
 pub use shown::{Node, OpenFile, Shown};
 pub use snapshot::{Snapshotted, put_snapshot, snapshots, thin_snapshots};
 pub use source::{Counts, Source};
-pub use store::{Checked, Store, wait};
+pub use store::{Checked, Store, give_way, wait};
 pub use sync::{Synced, sync_file};
 pub use tree::{all_snapshots, put_tree, trees};

@@ -28,6 +28,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 const SILENCE_VARIABLE: &str = "AZEKURA_TIER_TIMEOUT";
 /// Where files of the directory back end are until they are whole; below its root.
 const UNFINISHED: &str = ".unfinished";
+/// The least that a thread may ask for of the processors.
+const NICE_MAX: i32 = 19;
 /// Size of the object that a check puts and gets, bytes.
 const CHECK_BYTES: usize = 8 << 20;
 
@@ -40,6 +42,8 @@ pub struct Store {
     url: String,
     part_bytes: u64,
     coding: Coding,
+    /// Gives way to all else that wants a processor.
+    is_patient: bool,
 }
 
 /// An object of a listing.
@@ -67,13 +71,31 @@ pub struct Checked {
 
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
-    let made = RUNTIME.get_or_init(|| {
-        // The one that the rest of the program uses. Whoever was first is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut threads = tokio::runtime::Builder::new_multi_thread();
-        threads.worker_threads(2).thread_name("tier").enable_all().build()
-    });
+    made(RUNTIME.get_or_init(|| threads("tier").build()))
+}
+
+/// Threads that get a processor when nobody else wants it.
+fn patient_runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
+    made(RUNTIME.get_or_init(|| threads("tier-patient").on_thread_start(give_way).build()))
+}
+
+fn threads(name: &str) -> tokio::runtime::Builder {
+    // The one that the rest of the program uses. Whoever was first is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    threads.worker_threads(2).thread_name(name).enable_all();
+    threads
+}
+
+fn made(made: &'static std::io::Result<Runtime>) -> Result<&'static Runtime> {
     made.as_ref().map_err(|error| Error::new(Code::Io, format!("starting threads: {error}")))
+}
+
+/// Has the calling thread run when no other wants its processor.
+pub fn give_way() {
+    // Where that is refused it runs as the others do.
+    let _ = rustix::process::nice(NICE_MAX);
 }
 
 impl Store {
@@ -88,7 +110,7 @@ impl Store {
         let place = definition.place()?;
         let secrets = match &definition.credentials {
             Some(file) => Credentials::read(file)?,
-            None => Credentials::from_env(),
+            None => Credentials::from_env(place.kind == Kind::Gcs)?,
         };
         let key = definition.key_file.as_deref().map(Key::read).transpose()?;
         let coding = Coding { level: definition.zstd_level, key };
@@ -149,6 +171,24 @@ impl Store {
                     .account_key(&need(&secrets.secret_access_key, "secret_access_key")?);
                 Operator::new(builder).map(|made| made.finish())
             }
+            Kind::Gcs => {
+                let mut builder = services::Gcs::default()
+                    .bucket(&place.bucket)
+                    .root(&place.root)
+                    // Nothing but what was named: no other account that this machine may have.
+                    .disable_config_load()
+                    .disable_vm_metadata();
+                builder = match (&secrets.service_account, &secrets.token) {
+                    (Some(account), _) => builder.credential(account.as_base64()),
+                    (None, token) => {
+                        builder.token(need(token, "a service account's key file, or token,")?)
+                    }
+                };
+                if let Some(endpoint) = endpoint {
+                    builder = builder.endpoint(endpoint);
+                }
+                Operator::new(builder).map(|made| made.finish())
+            }
             Kind::Webdav => {
                 let at = format!("https://{}", place.bucket);
                 let mut builder =
@@ -178,12 +218,27 @@ impl Store {
             url: definition.url.clone(),
             part_bytes: definition.part_bytes,
             coding,
+            is_patient: false,
         })
+    }
+
+    /// The same, for work that nobody waits for: what it costs in computing is done when nobody else wants the processor.
+    pub fn patient(&self) -> Store {
+        Store { is_patient: true, ..self.clone() }
+    }
+
+    fn runtime(&self) -> Result<&'static Runtime> {
+        if self.is_patient { patient_runtime() } else { runtime() }
     }
 
     /// Size of the parts that files are cut in, bytes.
     pub fn part_bytes(&self) -> u64 {
         self.part_bytes
+    }
+
+    /// Parts are stored as they are, unless they were put when the tier was another.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.coding.level.is_none() && self.coding.key.is_none()
     }
 
     /// Puts an object; when this returns the store has confirmed that it has it.
@@ -207,7 +262,7 @@ impl Store {
     /// Puts a part of these bytes, encoded as the tier's parts are, and returns its name.
     pub async fn put_part(&self, key: String, bytes: Vec<u8>) -> Result<PartName> {
         let coding = self.coding.clone();
-        let encoded = runtime()?.spawn_blocking(move || part::encode(&bytes, &coding, key));
+        let encoded = self.runtime()?.spawn_blocking(move || part::encode(&bytes, &coding, key));
         let (raw, name) = encoded.await.map_err(ended)??;
         self.put(name.key.clone(), raw).await?;
         Ok(name)
@@ -219,7 +274,7 @@ impl Store {
     pub async fn get_part(&self, name: &PartName) -> Result<Vec<u8>> {
         let raw = self.get(&name.key).await?;
         let (key, of) = (self.coding.key.clone(), name.clone());
-        let decoded = runtime()?.spawn_blocking(move || part::decode(raw, &of, key.as_ref()));
+        let decoded = self.runtime()?.spawn_blocking(move || part::decode(raw, &of, key.as_ref()));
         decoded.await.map_err(ended)?.map_err(|error| error.context(format!("'{}'", name.key)))
     }
 
@@ -360,7 +415,7 @@ impl Store {
         key: String,
         request: impl Future<Output = opendal::Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let done = runtime()?.spawn(request).await;
+        let done = self.runtime()?.spawn(request).await;
         done.map_err(ended)?.map_err(|error| told(&error, &format!("{} at '{key}'", self.url)))
     }
 }

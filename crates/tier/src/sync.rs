@@ -3,7 +3,7 @@
 //! What is read between two looks at the file that are equal is the file as it was in between. Parts that the copy of before
 //! has as they are now are named again, not sent again.
 
-use crate::copy::{manifest_of, parallel, upload_prefix};
+use crate::copy::{manifest_key, manifest_of, parallel, part_key, upload_prefix};
 use crate::manifest::{FileManifest, PartName, to_hex};
 use crate::store::Store;
 use dfs::tier::{Survey, TierRecord, Upload};
@@ -186,7 +186,7 @@ impl<'a> Uploading<'a> {
                     // It was cut: the next look will show it.
                     break;
                 }
-                let key = format!("{}.{:06}.part", self.prefix, self.parts.len());
+                let key = part_key(&self.prefix, self.parts.len());
                 let (at, store) = (self.parts.len(), self.store.clone());
                 self.parts.push(None);
                 going.push(async move { Ok::<_, Error>((at, store.put_part(key, bytes).await?)) });
@@ -241,7 +241,7 @@ impl<'a> Uploading<'a> {
             parts,
         };
         let (raw, manifest_sum) = manifest.encode();
-        let key = format!("{}.json", self.prefix);
+        let key = manifest_key(&self.prefix);
         self.store.put(key.clone(), raw).await?;
         Ok(TierRecord {
             version: manifest.version,

@@ -13,6 +13,7 @@ use dfs::{CreateOptions, Obj, OpenFlags};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
+use tier::part::HEADER_BYTES;
 use tier::{Counts, Source, Store};
 use types::{Error, Result, size};
 use wire::control::OpenMode;
@@ -70,6 +71,8 @@ struct Row {
 }
 
 const RANDOM_BYTES: usize = 4096;
+/// Times that the first bytes of a file are asked for, of which the median is told.
+const FIRST_COUNT: usize = 9;
 
 /// The file, and what it is measured with.
 struct Bench<'a> {
@@ -80,6 +83,8 @@ struct Bench<'a> {
     source: Source,
     args: &'a TierArgs,
     rows: Vec<Row>,
+    /// The tier has a copy of the file.
+    has_copy: bool,
 }
 
 pub fn run(session: &Session, args: &TierArgs) -> Outcome {
@@ -98,7 +103,8 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
     let options = CreateOptions::default();
     let file = remote.wait(&path, remote.sys.open(&path, flags, 0o600, &options))?;
     let rows = Vec::new();
-    let mut bench = Bench { remote: &remote, path, file, store, source, args, rows };
+    let mut bench =
+        Bench { remote: &remote, path, file, store, source, args, rows, has_copy: false };
     let measured = bench.measure(&name);
     let removed = remote.wait(&bench.path, remote.sys.unlink(&bench.path));
     measured?;
@@ -149,6 +155,7 @@ impl Bench<'_> {
         let sync = tier::sync_file(self.remote.dfs(), &self.file, &self.store, tier, &|_| {});
         let sent = self.remote.wait(&self.path, sync)?.sent_bytes;
         self.row("copied to the tier", sent, begin, None, None);
+        self.has_copy = true;
         self.read_in_order("read from the pool")?;
         let begin = Instant::now();
         let evicted = self.evict()?;
@@ -158,6 +165,8 @@ impl Bench<'_> {
         self.evict()?;
         self.source.set_ahead_bytes(0);
         self.read_in_order("read in order, nothing ahead")?;
+        self.evict()?;
+        self.read_first()?;
         self.evict()?;
         self.read_at_random(state)
     }
@@ -180,8 +189,52 @@ impl Bench<'_> {
         let begin = Instant::now();
         self.remote.wait(&self.path, tier::get_parts(&self.store, &names))?;
         self.row("got from the store alone", total, begin, None, None);
+        if let Some(name) = names.first() {
+            let count = self.args.block.min(name.bytes);
+            let first = |bench: &mut Self| {
+                let get = bench.store.get_range(&name.key, HEADER_BYTES as u64, count);
+                bench.remote.wait(&bench.path, get).map(|_| ())
+            };
+            self.median("first block of the store alone", count, first)?;
+        }
         for name in &names {
             self.remote.wait(&self.path, self.store.delete(&name.key))?;
+        }
+        Ok(())
+    }
+
+    /// The first block of a file of which this process knows nothing yet.
+    fn read_first(&mut self) -> Result<()> {
+        let count = self.args.block.min(self.args.size);
+        let mut memory = vec![0; count as usize];
+        self.median("first block of the file", count, |bench| {
+            let read = bench.remote.read(&bench.path, &bench.file, 0, &mut memory);
+            read.map(|_| ())
+        })
+    }
+
+    /// Does something again and again, each time with what it brought back given up before; tells the median.
+    fn median(
+        &mut self,
+        what: &'static str,
+        bytes: u64,
+        mut first: impl FnMut(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let mut times = Vec::with_capacity(FIRST_COUNT);
+        for at in 0..FIRST_COUNT {
+            if at > 0 && self.has_copy {
+                self.evict()?;
+            }
+            let begin = Instant::now();
+            first(self)?;
+            times.push(begin.elapsed());
+        }
+        times.sort_unstable();
+        let median = times[FIRST_COUNT / 2];
+        let now = Instant::now();
+        self.row(what, bytes, now.checked_sub(median).unwrap_or(now), None, None);
+        if let Some(row) = self.rows.last_mut() {
+            row.first_us = Some(median.as_micros() as u64);
         }
         Ok(())
     }

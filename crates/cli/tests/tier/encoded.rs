@@ -161,6 +161,13 @@ fn reads_in_order_are_fetched_ahead_and_others_get_what_they_ask_for() {
         assert_eq!(row["safe_seconds"].is_f64(), row["kind"].as_str().unwrap().contains("write"));
         assert!(row["bytes_s"].as_u64().unwrap() > 0, "{row}");
     }
+    let report = system.json(&[&bench[..], &["foreground"]].concat());
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    for row in rows {
+        let is_beside = row["kind"].as_str().unwrap().contains("moved");
+        assert_eq!(row["moved_bytes"].as_u64().is_some_and(|bytes| bytes > 0), is_beside, "{row}");
+    }
     assert!(system.ok(&["fs", "ls", HOME]).is_empty());
     system.ok(&["tier", "gc", HOME, "--older-than", "0"]);
     assert_eq!(objects(&store(&system), "").len(), 0);

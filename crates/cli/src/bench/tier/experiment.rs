@@ -3,6 +3,8 @@
 //!
 //! A run writes or reads the same number of bytes in files of its own, one for each thread, which are removed after it.
 
+mod beside;
+
 use crate::exit::Outcome;
 use crate::fs::remote::Remote;
 use crate::output::Table;
@@ -54,6 +56,8 @@ pub enum Experiment {
     Depth,
     /// A pool that keeps all, and one that keeps a quarter
     Cache,
+    /// Work on the pool's files alone, and while others are copied, evicted and fetched without a pause
+    Foreground,
 }
 
 /// What a run does.
@@ -69,6 +73,10 @@ enum Kind {
     ReadTier,
     /// Read a second time, after the pool has had to let go of all but a quarter.
     ReadSmallCache,
+    /// As [`Kind::WriteAsync`], while other files are moved.
+    WriteBeside,
+    /// As [`Kind::ReadPool`], while other files are moved.
+    ReadBeside,
 }
 
 impl Kind {
@@ -79,6 +87,8 @@ impl Kind {
             Kind::ReadPool => "read, in the pool",
             Kind::ReadTier => "read, in the tier only",
             Kind::ReadSmallCache => "read again, pool keeps a quarter",
+            Kind::WriteBeside => "write, while others are moved",
+            Kind::ReadBeside => "read, while others are moved",
         }
     }
 }
@@ -106,6 +116,9 @@ struct Row {
     /// Of a write: until the tier had all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     safe_seconds: Option<f64>,
+    /// Of files that were moved meanwhile: copied, given up and brought back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -168,7 +181,7 @@ pub fn run(
     }
     session.out.show(&report, |out| {
         let mut table =
-            Table::new(&["RUN", ">BLOCK", ">THREADS", ">DEPTH", ">RATE", ">SAFE AFTER"]);
+            Table::new(&["RUN", ">BLOCK", ">THREADS", ">DEPTH", ">RATE", ">SAFE AFTER", ">MOVED"]);
         for row in &report.rows {
             table.row(vec![
                 row.kind.to_string(),
@@ -177,6 +190,7 @@ pub fn run(
                 row.depth.to_string(),
                 format!("{}/s", size::format(row.bytes_s)),
                 row.safe_seconds.map_or("-".into(), |seconds| format!("{seconds:.2} s")),
+                row.moved_bytes.map_or("-".into(), size::format),
             ]);
         }
         table.write(out)
@@ -185,7 +199,9 @@ pub fn run(
 
 /// The runs of an experiment.
 fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
-    use Kind::{ReadPool, ReadSmallCache, ReadTier, WriteAsync, WritePosix};
+    use Kind::{
+        ReadBeside, ReadPool, ReadSmallCache, ReadTier, WriteAsync, WriteBeside, WritePosix,
+    };
     let mut cases = Vec::new();
     let mut add = |kinds: &[Kind], block, threads, depth| {
         cases.extend(kinds.iter().map(|&kind| Case { kind, block, threads, depth }));
@@ -211,6 +227,11 @@ fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
                 add(&[ReadPool, ReadSmallCache, ReadTier], block, 1, 1);
             }
         }
+        Experiment::Foreground => {
+            for block in [64 << 10, BLOCK, 4 << 20] {
+                add(&[WriteAsync, WriteBeside, ReadPool, ReadBeside], block, 1, 1);
+            }
+        }
     }
     cases
 }
@@ -218,12 +239,16 @@ fn cases(experiment: Experiment, bytes: u64) -> Vec<Case> {
 /// A curve for each kind of run.
 fn lines(report: &Report) -> Lines {
     let x_label = match report.experiment {
-        Experiment::Block | Experiment::Cache => "doublings of the block size from 4 KiB on",
+        Experiment::Block | Experiment::Cache | Experiment::Foreground => {
+            "doublings of the block size from 4 KiB on"
+        }
         Experiment::Threads => "threads",
         Experiment::Depth => "operations at a time",
     };
     let x = |row: &Row| match report.experiment {
-        Experiment::Block | Experiment::Cache => (row.block as f64 / 4096.0).log2(),
+        Experiment::Block | Experiment::Cache | Experiment::Foreground => {
+            (row.block as f64 / 4096.0).log2()
+        }
         Experiment::Threads => row.threads as f64,
         Experiment::Depth => row.depth as f64,
     };
@@ -312,7 +337,7 @@ impl Bench<'_> {
     fn measured(&self, case: Case, files: u32) -> Result<Row> {
         let Case { kind, block, threads, depth } = case;
         let per_file = self.bytes / files as u64;
-        let mut safe_seconds = None;
+        let (mut safe_seconds, mut moved_bytes) = (None, None);
         let seconds = match kind {
             Kind::WriteAsync | Kind::WritePosix => {
                 self.say(kind == Kind::WritePosix)?;
@@ -322,6 +347,18 @@ impl Bench<'_> {
                     self.sync(files)?;
                 }
                 safe_seconds = Some(begin.elapsed().as_secs_f64());
+                seconds
+            }
+            Kind::WriteBeside | Kind::ReadBeside => {
+                self.say(false)?;
+                let writes = kind == Kind::WriteBeside;
+                if !writes {
+                    let fill = Case { block: BLOCK, depth: 4, threads: 1, ..case };
+                    self.move_all(fill, files, per_file, true)?;
+                }
+                let (seconds, moved) =
+                    self.beside_moves(|| self.move_all(case, files, per_file, writes))?;
+                moved_bytes = Some(moved);
                 seconds
             }
             Kind::ReadPool | Kind::ReadTier | Kind::ReadSmallCache => {
@@ -341,7 +378,17 @@ impl Bench<'_> {
         };
         let bytes = per_file * files as u64;
         let bytes_s = (bytes as f64 / seconds.max(1e-9)) as u64;
-        Ok(Row { kind: kind.word(), block, threads, depth, bytes, seconds, bytes_s, safe_seconds })
+        Ok(Row {
+            kind: kind.word(),
+            block,
+            threads,
+            depth,
+            bytes,
+            seconds,
+            bytes_s,
+            safe_seconds,
+            moved_bytes,
+        })
     }
 
     /// Says when fsync of the runs' files is to return.
