@@ -2,6 +2,7 @@
 
 mod agent;
 mod browse;
+mod describe;
 mod figures;
 mod mount;
 mod snapshot;

@@ -184,7 +184,7 @@ fn manifest(bytes: &[u8]) {
 
 fn tree_seed() -> Vec<u8> {
     let (format, container, label) = (TREE_FORMAT.into(), "c".into(), "home".into());
-    let head = TreeHead { format, container, label, made_ns: 1 };
+    let head = TreeHead { format, container, label, made_ns: 1, directory: None };
     let entry = TreeEntry {
         path: "/".into(),
         kind: EntryKind::Directory,

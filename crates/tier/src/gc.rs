@@ -4,6 +4,7 @@ use crate::copy::{files_prefix, trees_prefix};
 use crate::manifest::{FileManifest, decode_tree};
 use crate::snapshot::snapshots;
 use crate::store::Store;
+use crate::tree::join;
 use dfs::find::Query;
 use dfs::sys::Sys;
 use dfs::{Dfs, FileKind};
@@ -94,15 +95,16 @@ pub async fn gc(
     Ok(collected)
 }
 
-/// Paths of all regular files of a mount, each name of those with several.
+/// Paths of all regular files below a directory of a mount, each name of those with several.
 ///
 /// Errors: `Access` when some directories cannot be read.
-pub(crate) async fn files_named(fs: &Dfs) -> Result<Vec<Vec<u8>>> {
+pub(crate) async fn files_named(fs: &Dfs, directory: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut paths = Vec::new();
     let query = Query { kind: Some(FileKind::Regular), ..Query::default() };
+    let top = Sys::new(fs.clone()).lookup(directory, false).await?;
     let totals = fs
-        .find(&fs.root().await?, &query, |found| {
-            paths.push([b"/", &found.path[..]].concat());
+        .find(&top, &query, |found| {
+            paths.push(join(directory, &found.path));
             Ok(())
         })
         .await?;
@@ -118,7 +120,7 @@ pub(crate) async fn files_named(fs: &Dfs) -> Result<Vec<Vec<u8>>> {
 /// Adds the manifests that files of the container name.
 async fn manifests_in_use(fs: &Dfs, manifests: &mut HashSet<String>) -> Result<()> {
     let sys = Sys::new(fs.clone());
-    for path in files_named(fs).await? {
+    for path in files_named(fs, b"/").await? {
         let record = match sys.lookup(&path, false).await {
             Ok(file) => fs.tier_record(&file).await?,
             Err(error) if error.code == Code::NonExist => {

@@ -120,6 +120,9 @@ pub struct TreeHead {
     pub label: String,
     /// When it was made, nanoseconds since 1970.
     pub made_ns: u64,
+    /// The directory, if it says of one only what is in it; written as paths of entries are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }
 
 /// What is at a path.
@@ -179,6 +182,13 @@ pub fn encode_tree(head: &TreeHead, entries: &[TreeEntry]) -> Vec<u8> {
     raw.extend(serde_json::to_vec(&end).unwrap_or_default());
     raw.push(b'\n');
     raw
+}
+
+/// A tree's head alone, from the first of its bytes; nothing tells whether they are what was put there. `None` when it does not end in them, or is
+/// no head.
+pub fn decode_tree_head(raw: &[u8]) -> Option<TreeHead> {
+    let (head, _) = raw.split_at(raw.iter().position(|&byte| byte == b'\n')?);
+    serde_json::from_slice(head).ok().filter(|head: &TreeHead| head.format == TREE_FORMAT)
 }
 
 /// The inverse. `Csum` for anything that is not a whole tree.
@@ -299,6 +309,7 @@ mod tests {
             container: "c".into(),
             label: "home".into(),
             made_ns: 1,
+            directory: None,
         };
         let entry = TreeEntry {
             path: "/a".into(),
@@ -321,6 +332,13 @@ mod tests {
             lines[0],
             r#"{"format":"azekura-tier-tree-1","container":"c","label":"home","made_ns":1}"#
         );
+        assert_eq!(decode_tree_head(&raw).unwrap(), head);
+        assert_eq!(decode_tree_head(&raw[..lines[0].len()]), None);
+        let of_one = TreeHead { directory: Some("/d".into()), ..head.clone() };
+        let raw_of_one = encode_tree(&of_one, &[]);
+        let start = br#"{"format":"azekura-tier-tree-1","container":"c","label":"home","made_ns":1,"directory":"/d"}"#;
+        assert!(raw_of_one.starts_with(start));
+        assert_eq!(decode_tree(&raw_of_one).unwrap().0, of_one);
         assert_eq!(
             lines[1],
             r#"{"path":"/a","kind":"symlink","mode":511,"uid":1,"gid":2,"mtime_ns":-3,"target":"base64:/w=="}"#

@@ -4,15 +4,19 @@
 //! `snapshots/`. Parts that were copied before are named, not sent again. It stays until it is removed there: [`crate::gc`] keeps all
 //! that snapshots name.
 
-use crate::copy::container_prefix;
+use crate::copy::snapshots_prefix;
 use crate::gc::files_named;
+use crate::manifest::{TreeHead, decode_tree_head, encode_tree, to_text};
 use crate::store::Store;
 use crate::sync::copy_shown;
-use crate::tree::{next_key, write_tree};
+use crate::tree::{describe, head_of, next_key};
 use dfs::sys::Sys;
 use dfs::{CreateOptions, Dfs, OpenFlags};
 use std::collections::HashMap;
-use types::{Error, Result};
+use types::{Code, Error, Result};
+
+/// Bytes that hold a snapshot's head: a label and a path.
+const HEAD_BYTES_MAX: u64 = 16 << 10;
 
 /// What a snapshot cost.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
@@ -24,11 +28,6 @@ pub struct Snapshotted {
     pub sent_bytes: u64,
 }
 
-/// Where snapshots of a container are; the newest has the greatest name.
-pub(crate) fn snapshots_prefix(container: &str) -> String {
-    format!("{}snapshots/", container_prefix(container))
-}
-
 /// Keys of a container's snapshots, the oldest first.
 pub async fn snapshots(store: &Store, container: &str) -> Result<Vec<String>> {
     let listed = store.list(&snapshots_prefix(container)).await?;
@@ -37,18 +36,36 @@ pub async fn snapshots(store: &Store, container: &str) -> Result<Vec<String>> {
     Ok(keys)
 }
 
-/// Writes down what a mount shows that shows a snapshot of the pool. `progress` is told bytes as they are done.
+/// What snapshots say of themselves, the oldest first, with their keys.
+///
+/// Errors: `Csum` for one that says nothing.
+pub async fn snapshot_heads(store: &Store, container: &str) -> Result<Vec<(String, TreeHead)>> {
+    let mut listed = store.list(&snapshots_prefix(container)).await?;
+    listed.sort_by(|a, b| a.key.cmp(&b.key));
+    let mut heads = Vec::with_capacity(listed.len());
+    for one in listed {
+        let start = store.get_range(&one.key, 0, one.bytes.min(HEAD_BYTES_MAX)).await?;
+        let head = decode_tree_head(&start).ok_or_else(|| {
+            Error::new(Code::Csum, format!("'{}' does not begin as snapshots do", one.key))
+        })?;
+        heads.push((one.key, head));
+    }
+    Ok(heads)
+}
+
+/// Writes down what a mount shows that shows a snapshot of the pool, or of that what is in a directory. `progress` is told bytes as they are done.
 ///
 /// Errors: `Access` when something cannot be read: a snapshot is whole or not there.
 pub async fn put_snapshot(
     shown: &Dfs,
     store: &Store,
     tier: &str,
+    directory: Option<&[u8]>,
     progress: &dyn Fn(u64),
 ) -> Result<Snapshotted> {
     let sys = Sys::new(shown.clone());
     let (mut done, mut copies) = (Snapshotted::default(), HashMap::new());
-    for path in files_named(shown).await? {
+    for path in files_named(shown, directory.unwrap_or(b"/")).await? {
         let file = sys.open(&path, OpenFlags::READ, 0, &CreateOptions::default()).await?;
         if copies.contains_key(&file.oid()) {
             continue;
@@ -62,16 +79,26 @@ pub async fn put_snapshot(
     }
     let prefix = snapshots_prefix(&shown.container().info().uuid.to_string());
     let (key, made_ns) = next_key(shown, store, &prefix).await?;
-    write_tree(shown, store, &key, made_ns, Some(&copies)).await?;
+    let described = describe(shown, directory, Some(&copies)).await?;
+    let raw = encode_tree(&head_of(shown, made_ns, directory), &described.entries);
+    store.put(key.clone(), raw).await?;
     done.key = key;
     Ok(done)
 }
 
-/// Removes the oldest snapshots of a container's but `keep`; returns how many. What only they named goes with the next [`crate::gc`].
-pub async fn thin_snapshots(store: &Store, container: &str, keep: usize) -> Result<u64> {
-    let mut keys = snapshots(store, container).await?;
-    let old = keys.len().saturating_sub(keep);
-    for key in keys.drain(..old) {
+/// Removes the oldest snapshots but `keep` of a container, or of a directory of it: others stay. Returns how many. What only they named goes with
+/// the next [`crate::gc`].
+pub async fn thin_snapshots(
+    store: &Store,
+    container: &str,
+    directory: Option<&[u8]>,
+    keep: usize,
+) -> Result<u64> {
+    let directory = directory.map(to_text);
+    let mut heads = snapshot_heads(store, container).await?;
+    heads.retain(|(_, head)| head.directory == directory);
+    let old = heads.len().saturating_sub(keep);
+    for (key, _) in heads.drain(..old) {
         store.delete(&key).await?;
     }
     Ok(old as u64)

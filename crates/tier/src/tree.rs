@@ -1,9 +1,10 @@
 //! Trees: what a container holds, written down beside the copies, so that the store alone restores it.
 
-use crate::copy::trees_prefix;
+use crate::copy::{snapshots_prefix, trees_prefix};
 use crate::manifest::{
     EntryKind, TREE_FORMAT, TreeEntry, TreeHead, encode_tree, to_base64, to_hex, to_text,
 };
+use crate::part;
 use crate::store::Store;
 use dfs::find::Query;
 use dfs::sys::Sys;
@@ -16,40 +17,105 @@ use types::{Code, Oid, Result};
 ///
 /// Not one moment's view: what changes meanwhile is in it as it was before or after.
 pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
+    let described = describe(fs, None, None).await?;
+    Ok((put_described(fs, store, &described).await?, described.without))
+}
+
+/// The same, unless it is what was written down before: `known` remembers that. Returns the key, if there is a new one.
+pub async fn put_tree_if_changed(
+    fs: &Dfs,
+    store: &Store,
+    known: &mut Option<[u8; 32]>,
+) -> Result<Option<String>> {
+    let described = describe(fs, None, None).await?;
+    let head = head_of(fs, 0, None);
+    let now = part::sum(&encode_tree(&head, &described.entries));
+    if known.as_ref() == Some(&now) {
+        return Ok(None);
+    }
+    let key = put_described(fs, store, &described).await?;
+    *known = Some(now);
+    Ok(Some(key))
+}
+
+async fn put_described(fs: &Dfs, store: &Store, described: &Described) -> Result<String> {
     let prefix = trees_prefix(&fs.container().info().uuid.to_string());
     let (key, made_ns) = next_key(fs, store, &prefix).await?;
-    let without = write_tree(fs, store, &key, made_ns, None).await?;
-    Ok((key, without))
+    let raw = encode_tree(&head_of(fs, made_ns, None), &described.entries);
+    store.put(key.clone(), raw).await?;
+    Ok(key)
+}
+
+/// When a container's newest tree was made by its name, or its newest snapshot, nanoseconds since 1970; `None`: there is none.
+pub async fn newest_ns(store: &Store, container: &str, of: Descriptions) -> Result<Option<u64>> {
+    let prefix = match of {
+        Descriptions::Trees => trees_prefix(container),
+        Descriptions::Snapshots => snapshots_prefix(container),
+    };
+    let there = store.list(&prefix).await?;
+    Ok(there.iter().filter_map(|one| time_of(&prefix, &one.key)).max())
+}
+
+/// The kinds of descriptions that a store has of a container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Descriptions {
+    /// The newest state, for restoring all of it.
+    Trees,
+    Snapshots,
 }
 
 /// The key of what is described now, below a prefix, and its time: that of our clock, or later than all there are. Whatever clocks do, the newest has the
 /// greatest name.
 pub(crate) async fn next_key(fs: &Dfs, store: &Store, prefix: &str) -> Result<(String, u64)> {
-    let time_of = |key: &str| {
-        key.strip_prefix(prefix)?.strip_suffix(".jsonl")?.parse::<u64>().ok()?.checked_add(1)
-    };
     let there = store.list(prefix).await?;
-    let after_ns = there.iter().filter_map(|one| time_of(&one.key)).max().unwrap_or(0);
+    let times = there.iter().filter_map(|one| time_of(prefix, &one.key)?.checked_add(1));
+    let after_ns = times.max().unwrap_or(0);
     let made_ns = fs.container().client().env().wall_ns().max(after_ns);
     Ok((format!("{prefix}{made_ns:020}.jsonl"), made_ns))
 }
 
-/// Writes down what a mount shows under a key, with the copies that files' records name, or those of a table by their objects; returns how many
-/// files had no copy.
-pub(crate) async fn write_tree(
+/// The time in the key of a description.
+fn time_of(prefix: &str, key: &str) -> Option<u64> {
+    key.strip_prefix(prefix)?.strip_suffix(".jsonl")?.parse().ok()
+}
+
+pub(crate) fn head_of(fs: &Dfs, made_ns: u64, directory: Option<&[u8]>) -> TreeHead {
+    let info = fs.container().info();
+    TreeHead {
+        format: TREE_FORMAT.into(),
+        container: info.uuid.to_string(),
+        label: info.label.clone(),
+        made_ns,
+        directory: directory.map(to_text),
+    }
+}
+
+/// What a mount shows.
+pub(crate) struct Described {
+    pub entries: Vec<TreeEntry>,
+    /// Files that had no copy.
+    pub without: u64,
+}
+
+/// Looks at all that a mount shows, or at a directory, what is in it, and the directories above it; with the copies that files' records name, or those
+/// of a table by their objects.
+pub(crate) async fn describe(
     fs: &Dfs,
-    store: &Store,
-    key: &str,
-    made_ns: u64,
+    directory: Option<&[u8]>,
     copies: Option<&HashMap<Oid, TierRecord>>,
-) -> Result<u64> {
+) -> Result<Described> {
     let sys = Sys::new(fs.clone());
-    let root = fs.root().await?;
-    let mut found: Vec<(Vec<u8>, Stat)> = vec![(b"/".to_vec(), fs.ostat(&root).await?)];
+    let mut found: Vec<(Vec<u8>, Stat)> = Vec::new();
+    let top = directory.unwrap_or(b"/");
+    for above in above(top) {
+        let dir = sys.lookup(above, false).await?;
+        found.push((above.to_vec(), fs.ostat(&dir).await?));
+    }
     let query = Query { with_stat: true, ..Query::default() };
-    fs.find(&root, &query, |one| {
+    let dir = sys.lookup(top, false).await?;
+    fs.find(&dir, &query, |one| {
         if let Some(stat) = one.stat {
-            found.push(([b"/", &one.path[..]].concat(), stat));
+            found.push((join(top, &one.path), stat));
         }
         Ok(())
     })
@@ -70,15 +136,23 @@ pub(crate) async fn write_tree(
             Err(error) => return Err(error.context(String::from_utf8_lossy(&path))),
         }
     }
-    let info = fs.container().info();
-    let head = TreeHead {
-        format: TREE_FORMAT.into(),
-        container: info.uuid.to_string(),
-        label: info.label.clone(),
-        made_ns,
-    };
-    store.put(key.to_string(), encode_tree(&head, &entries)).await?;
-    Ok(without)
+    Ok(Described { entries, without })
+}
+
+/// The root, and each directory on the way to a path, which ends it.
+fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
+    let on_the_way = slashes.map(|(at, _)| &path[..at]);
+    let last = Some(path).filter(|path| path.len() > 1);
+    [&b"/"[..]].into_iter().chain(on_the_way).chain(last)
+}
+
+/// A path below a directory, which has no slash at its end.
+pub(crate) fn join(directory: &[u8], below: &[u8]) -> Vec<u8> {
+    match directory {
+        b"/" => [b"/", below].concat(),
+        _ => [directory, b"/", below].concat(),
+    }
 }
 
 async fn entry(
@@ -148,4 +222,21 @@ async fn described(store: &Store, kind: &str) -> Result<BTreeMap<String, Vec<Str
     }
     trees.values_mut().for_each(|keys| keys.sort());
     Ok(trees)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_above_a_path_come_from_the_root_down() {
+        let all = |path: &'static str| -> Vec<&str> {
+            above(path.as_bytes()).map(|one| std::str::from_utf8(one).unwrap()).collect()
+        };
+        assert_eq!(all("/"), ["/"]);
+        assert_eq!(all("/a"), ["/", "/a"]);
+        assert_eq!(all("/a/bc/d"), ["/", "/a", "/a/bc", "/a/bc/d"]);
+        assert_eq!(join(b"/", b"x/y"), b"/x/y");
+        assert_eq!(join(b"/a", b"x"), b"/a/x");
+    }
 }

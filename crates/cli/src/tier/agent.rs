@@ -1,5 +1,6 @@
 //! `azekura tier agent`: reaches tiers for others, and moves files as policies say.
 
+use super::describe::{Intervals, keep_described};
 use super::figures::Figures;
 use super::{attached, of_cont};
 use crate::engine::BlockedSignals;
@@ -32,11 +33,13 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(10);
 /// agent, which has the credentials: one for each machine, in the foreground until TERM or INT.
 ///
 /// With --move it also applies the policies of all containers that have a tier ('azekura fs tier policy'), as often as --every says and
-/// at once when a pool fills: one agent of the system suffices for that.
+/// at once when a pool fills, and describes these containers in their tiers, so that the tier alone restores them: one agent of the system suffices
+/// for that.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   azekura tier agent
   azekura tier agent --move --every 5m
+  azekura tier agent --move --describe-every 10m --snapshot-every 1d --snapshot-keep 30
   azekura tier agent --socket $XDG_RUNTIME_DIR/tier.sock --mode 600   # programs: AZEKURA_TIER_AGENT=$XDG_RUNTIME_DIR/tier.sock")]
 pub struct AgentArgs {
     /// Where programs find it; another place than the default is named to them by AZEKURA_TIER_AGENT
@@ -51,6 +54,15 @@ pub struct AgentArgs {
     /// How often, with --move
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration, requires = "moves")]
     every: Duration,
+    /// With --move: describe each container in its tier so often, if it has changed
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, requires = "moves")]
+    describe_every: Duration,
+    /// With --move: make a snapshot of each container in its tier so often
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "moves")]
+    snapshot_every: Option<Duration>,
+    /// Snapshots of all of a container that stay, the newest
+    #[arg(long, value_name = "COUNT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..), requires = "snapshot_every")]
+    snapshot_keep: u32,
     /// Tell Prometheus, at /metrics of this address of the machine itself, what was moved and is dirty
     #[arg(long, value_name = "ADDRESS:PORT", requires = "moves", value_parser = own_address)]
     metrics: Option<SocketAddr>,
@@ -89,11 +101,19 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
     let figures = Figures::default();
     let door = args.metrics.map(|address| figures.serve(address)).transpose()?;
     if args.moves {
-        let (session, every) = (session.clone(), args.every);
-        std::thread::Builder::new()
-            .name("azk-movers".into())
-            .spawn(move || move_all(&session, every, &figures))
-            .map_err(|error| Error::io("starting a thread", error))?;
+        let (of_moves, every) = (session.clone(), args.every);
+        keep_for_all(session, "azk-mover", SEARCH_PAUSE.min(every), move |which| {
+            move_one(&of_moves, which, every, &figures)
+        })?;
+        let intervals = Intervals {
+            describe: args.describe_every,
+            snapshot: args.snapshot_every,
+            snapshot_keep: args.snapshot_keep,
+        };
+        let of_words = session.clone();
+        keep_for_all(session, "azk-describer", SEARCH_PAUSE.min(every), move |which| {
+            keep_described(&of_words, &url_of(which), intervals)
+        })?;
     }
     let Some(signal) = signals.wait_while(|| !server.is_finished())? else {
         agent.hide();
@@ -127,36 +147,48 @@ fn sync_for(session: &Session, ask: &SyncAsk, caller: Caller) -> Result<()> {
 /// A container by the UUIDs of its pool and itself.
 type Which = (Uuid, Uuid);
 
-/// Has a thread move the files of each container with a tier; for ever.
-fn move_all(session: &Session, every: Duration, figures: &Figures) {
-    let mut movers: HashMap<Which, JoinHandle<()>> = HashMap::new();
-    loop {
-        match with_tiers(session) {
-            Ok(found) => {
-                movers.retain(|_, mover| !mover.is_finished());
-                for which in found {
-                    if movers.contains_key(&which) {
-                        continue;
-                    }
-                    let (session, figures) = (session.clone(), figures.clone());
-                    let started =
-                        std::thread::Builder::new().name("azk-mover".into()).spawn(move || {
-                            if let Err(error) = move_one(&session, which, every, &figures) {
-                                tracing::warn!("policies of a container: {error}");
+/// Has a thread do something for each container with a tier, for ever: those that fail begin again after a pause, and new containers are found
+/// after that.
+fn keep_for_all(
+    session: &Session,
+    name: &'static str,
+    pause: Duration,
+    work: impl Fn(Which) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    let (session, work) = (session.clone(), Arc::new(work));
+    let keep = move || {
+        let mut threads: HashMap<Which, JoinHandle<()>> = HashMap::new();
+        loop {
+            match with_tiers(&session) {
+                Ok(found) => {
+                    threads.retain(|_, thread| !thread.is_finished());
+                    for which in found {
+                        if threads.contains_key(&which) {
+                            continue;
+                        }
+                        let work = work.clone();
+                        let one = move || {
+                            if let Err(error) = work(which) {
+                                tracing::warn!("{name} of container {}: {error}", which.1);
                             }
-                        });
-                    match started {
-                        Ok(mover) => drop(movers.insert(which, mover)),
-                        Err(error) => {
-                            tracing::warn!("no thread for a container's policies: {error}")
+                        };
+                        match std::thread::Builder::new().name(name.into()).spawn(one) {
+                            Ok(thread) => drop(threads.insert(which, thread)),
+                            Err(error) => tracing::warn!("no thread for a container: {error}"),
                         }
                     }
                 }
+                Err(error) => tracing::warn!("looking for containers with tiers: {error}"),
             }
-            Err(error) => tracing::warn!("looking for containers with tiers: {error}"),
+            std::thread::sleep(pause);
         }
-        std::thread::sleep(SEARCH_PAUSE.min(every));
-    }
+    };
+    let started = std::thread::Builder::new().name(name.into()).spawn(keep);
+    started.map(|_| ()).map_err(|error| Error::io("starting a thread", error))
+}
+
+fn url_of((pool, cont): Which) -> Url {
+    Url { pool: Name::Uuid(pool), cont: Name::Uuid(cont), path: b"/".to_vec() }
 }
 
 /// All containers that have a tier.
@@ -180,14 +212,12 @@ fn with_tiers(session: &Session) -> Result<Vec<Which>> {
 }
 
 /// Moves the files of one container until that fails.
-fn move_one(
-    session: &Session,
-    (pool, cont): Which,
-    every: Duration,
-    figures: &Figures,
-) -> Result<()> {
-    let url = Url { pool: Name::Uuid(pool), cont: Name::Uuid(cont), path: b"/".to_vec() };
+fn move_one(session: &Session, which: Which, every: Duration, figures: &Figures) -> Result<()> {
+    let url = url_of(which);
+    // Nobody waits for it, and on the same machine there may be who works.
+    tier::give_way();
     let (tier, _, store) = of_cont(session, &url.pool, &url.cont)?;
+    let store = store.patient();
     let mount = session.mount(&url, OpenMode::ReadWrite)?;
     let fs = &mount.dfs;
     mount.client.block_on(async {

@@ -5,12 +5,14 @@ use crate::exit::Outcome;
 use crate::fs::remote::Remote;
 use crate::output::{Table, bar, utc};
 use crate::props::{self, wrong_reply};
-use crate::session::Session;
+use crate::session::{Mount, Session};
 use crate::url::Url;
 use clap::{Args, Subcommand};
+use dfs::FileKind;
+use dfs::sys::Sys;
 use serde::Serialize;
 use tier::manifest::{TreeEntry, TreeHead, decode_tree};
-use tier::{Snapshotted, Store, put_snapshot, snapshots, thin_snapshots};
+use tier::{Snapshotted, Store, put_snapshot, snapshot_heads, thin_snapshots};
 use types::{Code, Error, Result, size};
 use wire::control::{ControlReply, ControlRequest, OpenMode, SnapName};
 
@@ -26,17 +28,18 @@ pub struct SnapshotArgs {
 
 #[derive(Subcommand, Debug)]
 enum SnapshotVerb {
-    /// Write the container down as it is now, and send what the tier does not have of that
+    /// Write a container or directory down as it is now, and send what the tier does not have of that
     ///
     /// 'fs tier sync' before makes it quick: what a file's copy has is named, not sent again.
     #[command(after_help = "Examples:
   azekura tier snapshot create azk://tank/home
+  azekura tier snapshot create azk://tank/home/data        # of one directory
   azekura tier snapshot create azk://tank/home --keep 30   # and remove the oldest beyond 30")]
     Create {
-        /// Container
+        /// Container, or a directory of it
         #[arg(value_name = "URL", value_parser = crate::fs::url_parser())]
         url: Url,
-        /// Snapshots that stay, the newest; what only others named goes with the next 'tier gc'
+        /// Snapshots of the same that stay, the newest; what only others named goes with the next 'tier gc'
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
         keep: Option<u32>,
     },
@@ -81,40 +84,18 @@ pub fn run(session: &Session, args: &SnapshotArgs) -> Outcome {
     }
 }
 
+/// What was made.
 #[derive(Serialize)]
-struct CreateReport {
-    snapshot: String,
-    removed: u64,
+pub(super) struct CreateReport {
+    pub snapshot: String,
+    pub removed: u64,
     #[serde(flatten)]
-    done: Snapshotted,
+    pub done: Snapshotted,
 }
 
 fn create(session: &Session, url: &Url, keep: Option<u32>) -> Outcome {
     let (tier, _, store) = of_cont(session, &url.pool, &url.cont)?;
-    super::install_source(session);
-    let (pool, cont) = (url.pool.clone(), url.cont.clone());
-    // The name has two at a time refused, and tells whose it is if this is killed.
-    let request = ControlRequest::SnapCreate { pool, cont, name: WHILE_SENT.into() };
-    let snap = match props::run(session, request) {
-        Ok(ControlReply::Snap(snap)) => snap,
-        Ok(_) => return Err(wrong_reply().into()),
-        Err(error) if error.code == Code::Exist => {
-            let text = format!(
-                "another 'tier snapshot create' runs, or was killed and left its snapshot of the pool behind; if none runs, remove \
-                 that: azekura cont snapshot destroy {} {} {WHILE_SENT}",
-                url.pool, url.cont
-            );
-            return Err(Error::new(Code::Exist, text).into());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let at = SnapName::Epoch(snap.epoch);
-    let made = put(session, url, &at, &store, &tier, keep);
-    let (pool, cont) = (url.pool.clone(), url.cont.clone());
-    let request = ControlRequest::SnapDestroy { pool, cont, snap: at };
-    let removed = props::run(session, request);
-    let report = made?;
-    removed?;
+    let report = make(session, url, (&tier, &store), keep, session.out.shows_progress())?;
     session.out.show(&report, |out| {
         let CreateReport { snapshot, removed, done } = &report;
         writeln!(
@@ -126,28 +107,93 @@ fn create(session: &Session, url: &Url, keep: Option<u32>) -> Outcome {
     })
 }
 
+/// Makes a snapshot of a container or directory in its tier.
+///
+/// Errors: `Exist` while another one is made of the same container.
+pub(super) fn make(
+    session: &Session,
+    url: &Url,
+    (tier, store): (&str, &Store),
+    keep: Option<u32>,
+    shows: bool,
+) -> Result<CreateReport> {
+    super::install_source(session);
+    let (pool, cont) = (url.pool.clone(), url.cont.clone());
+    // The name has two at a time refused, and tells whose it is if this is killed.
+    let request = ControlRequest::SnapCreate { pool, cont, name: WHILE_SENT.into() };
+    let snap = match props::run(session, request) {
+        Ok(ControlReply::Snap(snap)) => snap,
+        Ok(_) => return Err(wrong_reply()),
+        Err(error) if error.code == Code::Exist => {
+            let text = format!(
+                "another 'tier snapshot create' runs, or was killed and left its snapshot of the pool behind; if none runs, remove \
+                 that: azekura cont snapshot destroy {} {} {WHILE_SENT}",
+                url.pool, url.cont
+            );
+            return Err(Error::new(Code::Exist, text));
+        }
+        Err(error) => return Err(error),
+    };
+    let at = SnapName::Epoch(snap.epoch);
+    let made = put(session, url, &at, (tier, store), keep, shows);
+    let (pool, cont) = (url.pool.clone(), url.cont.clone());
+    let request = ControlRequest::SnapDestroy { pool, cont, snap: at };
+    let removed = props::run(session, request);
+    let report = made?;
+    removed?;
+    Ok(report)
+}
+
 /// Writes down what a snapshot of the pool shows.
 fn put(
     session: &Session,
     url: &Url,
     at: &SnapName,
-    store: &Store,
-    tier: &str,
+    (tier, store): (&str, &Store),
     keep: Option<u32>,
+    shows: bool,
 ) -> Result<CreateReport> {
     let session = Session { snapshot: Some(at.clone()), ..session.clone() };
     let mount = session.mount(url, OpenMode::ReadOnly)?;
-    let shown = bar(session.out.shows_progress());
+    let directory = directory_of(&mount, &url.path)?;
+    let directory = directory.as_deref();
+    let shown = bar(shows);
     let progress = |bytes| shown.inc(bytes);
-    let done = mount.client.block_on(put_snapshot(&mount.dfs, store, tier, &progress));
+    let put = put_snapshot(&mount.dfs, store, tier, directory, &progress);
+    let done = mount.client.block_on(put);
     shown.finish_and_clear();
     let done = done?;
     let container = mount.dfs.container().info().uuid.to_string();
     let removed = match keep {
-        Some(keep) => mount.client.block_on(thin_snapshots(store, &container, keep as usize))?,
+        Some(keep) => {
+            let thin = thin_snapshots(store, &container, directory, keep as usize);
+            mount.client.block_on(thin)?
+        }
         None => 0,
     };
     Ok(CreateReport { snapshot: name_of(&done.key), removed, done })
+}
+
+/// The directory of a path in a container, as descriptions name it; `None`: all of it.
+///
+/// Errors: `NotDir` when it, or something above it, is something else, a symbolic link also: entries are named by the directories they are in.
+fn directory_of(mount: &Mount, path: &[u8]) -> Result<Option<Vec<u8>>> {
+    let sys = Sys::new(mount.dfs.clone());
+    let mut directory = Vec::new();
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        directory.extend_from_slice(b"/");
+        directory.extend_from_slice(name);
+        let named = |error: Error| error.context(String::from_utf8_lossy(&directory));
+        let looked = async { mount.dfs.ostat(&sys.lookup(&directory, false).await?).await };
+        let stat = mount.client.block_on(looked).map_err(named)?;
+        if stat.kind() != FileKind::Directory || name == b"." || name == b".." {
+            return Err(named(Error::new(
+                Code::NotDir,
+                "a snapshot is of a directory, by its own path",
+            )));
+        }
+    }
+    Ok(Some(directory).filter(|path| !path.is_empty()))
 }
 
 /// A snapshot's name: its key without what all have.
@@ -160,24 +206,29 @@ fn name_of(key: &str) -> String {
 struct ListReport {
     snapshot: String,
     made_ns: i64,
+    /// It is of that directory only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directory: Option<String>,
 }
 
 fn list(session: &Session, url: &Url) -> Outcome {
     let (.., store) = of_cont(session, &url.pool, &url.cont)?;
     let mount = session.mount(url, OpenMode::ReadOnly)?;
     let container = mount.dfs.container().info().uuid.to_string();
-    let keys = mount.client.block_on(snapshots(&store, &container))?;
-    let reports: Vec<ListReport> = keys
-        .iter()
-        .map(|key| {
-            let snapshot = name_of(key);
-            ListReport { made_ns: snapshot.parse().unwrap_or(0), snapshot }
+    let heads = mount.client.block_on(snapshot_heads(&store, &container))?;
+    let reports: Vec<ListReport> = heads
+        .into_iter()
+        .map(|(key, head)| {
+            let snapshot = name_of(&key);
+            let made_ns = snapshot.parse().unwrap_or(0);
+            ListReport { snapshot, made_ns, directory: head.directory }
         })
         .collect();
     session.out.show(&reports, |out| {
-        let mut table = Table::new(&["SNAPSHOT", "MADE"]);
+        let mut table = Table::new(&["SNAPSHOT", "MADE", "OF"]);
         for report in &reports {
-            table.row(vec![report.snapshot.clone(), utc(report.made_ns)]);
+            let of = report.directory.clone().unwrap_or_else(|| "/".into());
+            table.row(vec![report.snapshot.clone(), utc(report.made_ns), of]);
         }
         table.write(out)
     })
