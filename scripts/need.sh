@@ -48,14 +48,20 @@ if [[ -n "${CI:-}" ]] && ((EUID == 0)) && ! ldconfig -p | grep 'libisal\.so\.2' 
         echo "need.sh: libisal2 cannot be had; its tests will be skipped" >&2
 fi
 
-# And those of the cold tier against a real object store, Swift; about 20 s of two cores.
-if [[ -n "${CI:-}" ]] && ((EUID == 0)) && ! command -v swift-proxy-server >/dev/null && command -v apt-get >/dev/null; then
-    echo "need.sh: installing swift and memcached"
-    # No servers of their packages: the tests start their own (scripts/swift.sh).
-    { { apt-cache show swift-proxy >/dev/null 2>&1 || apt-get update -qq; } &&
-        RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends \
-            swift-proxy swift-account swift-container swift-object memcached; } </dev/null ||
-        echo "need.sh: swift cannot be had; its tests will be skipped" >&2
+# And those of the cold tier against object stores: Swift, Ceph's gateway with what it needs, and a WebDAV server; about 50 s of two cores. Emulators of Azure and GCS
+# (scripts/store.sh) take longer: their tests are skipped without them.
+if [[ -n "${CI:-}" ]] && ((EUID == 0)) && command -v apt-get >/dev/null; then
+    stores=()
+    command -v swift-proxy-server >/dev/null || stores+=(swift-proxy swift-account swift-container swift-object memcached)
+    command -v radosgw >/dev/null || stores+=(radosgw ceph-mon ceph-osd)
+    command -v rclone >/dev/null || stores+=(rclone)
+    if ((${#stores[@]} > 0)); then
+        echo "need.sh: installing ${stores[*]}"
+        # No servers of their packages: the tests start their own (scripts/swift.sh, radosgw.sh, store.sh).
+        { { apt-cache show swift-proxy >/dev/null 2>&1 || apt-get update -qq; } &&
+            RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive timeout 120 apt-get install -y -qq --no-install-recommends "${stores[@]}"; } </dev/null ||
+            echo "need.sh: ${stores[*]} cannot be had; their tests will be skipped" >&2
+    fi
 fi
 
 if ! command -v cargo >/dev/null; then

@@ -9,7 +9,7 @@ mod policies;
 #[path = "../harness/s3.rs"]
 mod s3;
 mod snapshots;
-mod swift;
+mod stores;
 
 use harness::{System, all_text, noise};
 use std::os::unix::fs::{FileExt, PermissionsExt};
