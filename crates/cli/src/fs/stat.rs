@@ -7,9 +7,9 @@ use crate::exit::Outcome;
 use crate::output::{utc, write_pairs};
 use crate::session::Session;
 use crate::url::Url;
-use dfs::FileKind;
+use dfs::{FileKind, Obj};
 use serde::Serialize;
-use types::size;
+use types::{Result, size};
 use wire::control::OpenMode;
 
 /// Show everything about a file
@@ -49,6 +49,35 @@ struct StatReport {
     copies: Option<ObjectCopies>,
     atime_ns: i64,
     ctime_ns: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<Copied>,
+}
+
+/// The copy that a tier has of a file, or that is on its way there.
+#[derive(Serialize)]
+struct Copied {
+    name: String,
+    /// Where the data are.
+    state: String,
+    /// Of the copy; 0: there is none yet.
+    version: u64,
+}
+
+impl Copied {
+    fn of(remote: &Remote, path: &[u8], file: &Obj) -> Result<Option<Copied>> {
+        let fs = remote.dfs();
+        let Some(record) = remote.wait(path, fs.tier_record(file))? else { return Ok(None) };
+        let state = remote.wait(path, fs.tier_state(file))?.to_string();
+        Ok(Some(Copied { name: record.tier, state, version: record.version }))
+    }
+
+    fn text(&self) -> String {
+        let Copied { name, state, version } = self;
+        match version {
+            0 => format!("{state}; tier '{name}' has nothing yet"),
+            _ => format!("{state}; version {version} is in tier '{name}'"),
+        }
+    }
 }
 
 /// Of a progressive file.
@@ -92,6 +121,10 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
         let beyond = remote.wait(&url.path, remote.dfs().reaches_beyond(&obj))?;
         let first_part =
             beyond.map(|(first_part_bytes, beyond)| FirstPart { first_part_bytes, beyond });
+        let tier = match stat.kind() {
+            FileKind::Regular => Copied::of(&remote, &url.path, &obj)?,
+            _ => None,
+        };
         let report = StatReport {
             entry: EntryReport::of(url.to_string().as_bytes(), &stat, target.as_deref()),
             ino: stat.ino,
@@ -103,6 +136,7 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
             copies,
             atime_ns: stat.atime_ns,
             ctime_ns: stat.ctime_ns,
+            tier,
         };
         reports.push((report, stat));
     }
@@ -129,6 +163,7 @@ pub fn run(session: &Session, args: &StatArgs) -> Outcome {
                 ("Changed", utc(stat.ctime_ns)),
             ];
             pairs.extend(report.first_part.as_ref().map(|first| ("First part", first.text())));
+            pairs.extend(report.tier.as_ref().map(|copied| ("Tier", copied.text())));
             pairs.extend(report.copies.as_ref().map(|copies| ("Copies", copies.summary())));
             pairs.extend(report.file_oclass.clone().map(|class| ("Class of new files", class)));
             pairs.extend(entry.target.clone().map(|target| ("Leads to", target)));

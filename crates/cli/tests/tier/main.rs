@@ -75,6 +75,7 @@ fn a_file_goes_to_the_tier_and_comes_back() {
     put(&system, "a", &data);
     let url = format!("{HOME}/a");
     assert_eq!(state(&system, "a"), "local");
+    assert!(!system.ok(&["fs", "stat", &url]).contains("Tier"));
     let dry = system.json(&["fs", "tier", "evict", "--dry-run", &url]);
     assert_eq!((&dry["bytes"], &dry["dirty_bytes"]), (&0.into(), &(19 * MIB + 5).into()));
 
@@ -95,6 +96,11 @@ fn a_file_goes_to_the_tier_and_comes_back() {
         (&before[0]["size"], &before[0]["mtime_ns"])
     );
     assert_eq!(system.ok(&["fs", "get-attr", &url, "user.azekura.tier"]), "cloud\n");
+    assert_eq!(before[0]["tier"]["state"], "both");
+    let copied = serde_json::json!({ "name": "cold", "state": "cloud", "version": 1 });
+    assert_eq!(after[0]["tier"], copied);
+    let shown = system.ok(&["fs", "stat", &url]);
+    assert!(shown.contains("cloud; version 1 is in tier 'cold'"), "{shown}");
 
     // A reader that may not write gets the bytes and brings nothing back.
     assert_eq!(cat(&system, "a"), data);
