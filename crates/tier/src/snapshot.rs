@@ -44,7 +44,11 @@ pub async fn snapshot_heads(store: &Store, container: &str) -> Result<Vec<(Strin
     listed.sort_by(|a, b| a.key.cmp(&b.key));
     let mut heads = Vec::with_capacity(listed.len());
     for one in listed {
-        let start = store.get_range(&one.key, 0, one.bytes.min(HEAD_BYTES_MAX)).await?;
+        let start = match store.get_range(&one.key, 0, one.bytes.min(HEAD_BYTES_MAX)).await {
+            // It was removed since it was listed.
+            Err(error) if error.code == Code::NonExist => continue,
+            outcome => outcome?,
+        };
         let head = decode_tree_head(&start).ok_or_else(|| {
             Error::new(Code::Csum, format!("'{}' does not begin as snapshots do", one.key))
         })?;
