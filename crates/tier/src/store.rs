@@ -181,7 +181,7 @@ impl Store {
                 builder = match (&secrets.service_account, &secrets.token) {
                     (Some(account), _) => builder.credential(account.as_base64()),
                     (None, token) => {
-                        builder.token(need(token, "a service account's key file, or token,")?)
+                        builder.token(need(token, "a service account's key, or token")?)
                     }
                 };
                 if let Some(endpoint) = endpoint {
