@@ -190,13 +190,13 @@ fn planned(pool: &PoolDf, long: &BTreeSet<TargetId>) -> Option<Plan> {
             && !out.is_drained
             && (pool.tries_spares_again || out.epoch < epoch)
     };
-    let out = |target: TargetId, is_drained: bool| {
-        let before = before(target).unwrap_or(OutDf { target, round, epoch, is_drained });
-        match is_retried(&before) && !is_drained {
-            // In its round as before: who was replaced first stays so.
-            true => OutDf { epoch, ..before },
-            false => OutDf { is_drained, ..before },
+    let out = |target: TargetId, is_drained: bool| match before(target) {
+        None => OutDf { target, round, epoch, is_drained },
+        // In its round as before: who was replaced first stays so.
+        Some(before) if before.is_drained != is_drained || is_retried(&before) => {
+            OutDf { epoch, is_drained, ..before }
         }
+        Some(before) => before,
     };
     let going = gone.iter().filter(|(target, is_drained)| may_go(target, *is_drained));
     let mut next: Vec<OutDf> =

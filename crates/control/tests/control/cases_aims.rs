@@ -381,3 +381,60 @@ fn of_those_who_get_what_is_drained_one_is_not_passed_over() {
     assert!(!passed.is_empty() && passed.len() < others.len(), "{passed:?}");
     assert!(map(&system).next.is_some(), "it waits for room");
 }
+
+/// Others stand in for a target that was lost; then the pool is extended, and it is drained when it is back. The spares that it was to have
+/// were still those of before the extension, and for that the move began anew with each look: it had no end.
+#[test]
+fn a_drain_of_who_was_replaced_before_an_extension_begins_once() {
+    let system = System::new(4);
+    system.pool("tank");
+    let away = of(&map(&system), AWAY);
+    block_on(system.service.engine_is_silent(AWAY, "gone", true, &*system.targets)).unwrap();
+    look(&system);
+    let look_later = || {
+        let (later, after) = (Duration::from_secs(100), Some(Duration::from_secs(60)));
+        block_on(system.service.stand_in(later, after, &*system.targets)).unwrap();
+    };
+    look_later();
+    all_join(&system);
+    assert_eq!(outs(&system), away.iter().map(|id| (*id, false)).collect::<Vec<_>>());
+    system.join(4).unwrap();
+    system.run(R::PoolExtend { pool: label("tank"), targets: Vec::new() }).unwrap();
+    aim(&system, TargetAim::Drain);
+    assert_eq!(block_on(system.service.resume_engine(AWAY, &*system.targets)).unwrap(), []);
+    let pool = system.pools()[0].id;
+    for target in &away {
+        let map_version = map(&system).version;
+        system.run(R::TargetCaughtUp { pool, target: *target, map_version }).unwrap();
+    }
+    look_later();
+    let begun = map(&system);
+    let kinds = |map: &PoolMap| {
+        let next = map.next.iter().flatten();
+        next.map(|out| (out.target, out.is_drained, out.epoch)).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&begun), away.iter().map(|id| (*id, true, 1)).collect::<Vec<_>>());
+    for _ in 0..3 {
+        look_later();
+    }
+    assert_eq!(map(&system), begun, "nothing is new");
+    // One that is to get something has no room: it is passed over, and that is all.
+    let full = of(&begun, Rank(2))[0];
+    system.run(R::TargetFull { pool, target: full, map_version: begun.version }).unwrap();
+    let passed = map(&system);
+    assert_eq!(passed.passed_for_want_of_room().collect::<Vec<_>>(), [full]);
+    look_later();
+    assert_eq!(map(&system), passed);
+    // A further extension counts, once.
+    system.join(5).unwrap();
+    system.run(R::PoolExtend { pool: label("tank"), targets: Vec::new() }).unwrap();
+    look_later();
+    let again = map(&system);
+    assert_eq!(again.passed_for_want_of_room().count(), 0);
+    look_later();
+    assert_eq!(map(&system), again);
+    all_join(&system);
+    assert_eq!(outs(&system), away.iter().map(|id| (*id, true)).collect::<Vec<_>>());
+    look_later();
+    assert_eq!(map(&system).next, None);
+}
