@@ -6,8 +6,10 @@
 //! it is drawn among those that take, by how much they gain. Targets that were added gain all they have. Nothing else moves, groups keep their number, and keys
 //! their groups.
 //!
-//! Which places are given depends on the members that were drawn, or for groups of one member on the object: what
-//! shares all members goes on doing so.
+//! Which places are given depends on the members that were drawn: what shares all members goes on doing so, a name and its file above all.
+//! Where nothing else shares them for a reason it depends on the object ([`Decides`]): groups of one member, and those of arrays behind the
+//! first. In either case places are given at even distances, not by chance each for itself: of a few sets of members, or a few files, about as much
+//! moves as is to.
 
 use crate::domain::Place;
 use crate::draw;
@@ -76,23 +78,86 @@ fn part(of: u128, whole: u128) -> u64 {
     (((of << 40) / whole.max(1)) << 24).min(u64::MAX as u128) as u64
 }
 
-/// The members of a group of which these were drawn, when the shares are as they are to be. `key` decides.
+/// By what it is told which places a group gives, and, with the key, who gets them.
+#[derive(Clone, Copy)]
+pub(crate) enum Decides {
+    /// The set of them, in order; the key is of it.
+    Members(u64),
+    /// Its object, of which this is the number among its like.
+    Object(u64, u64),
+}
+
+impl Decides {
+    /// What decides who gets a place.
+    fn lot(self) -> u64 {
+        match self {
+            Decides::Members(key) => key,
+            Decides::Object(key, number) => hash::mix2(key, number),
+        }
+    }
+
+    /// A place of a group gives when its word is below that part of all words which its target gives. Places of one group are as far apart as can
+    /// be: several would give to the same target, and it can have one.
+    fn word(self, members: &[TargetId], at: usize, epoch: u8) -> u64 {
+        // Each epoch has steps of its own: those who have not given in one are not those who do not in the next.
+        let step = |place: usize| STEPS[(epoch as usize * 5 + place) % STEPS.len()];
+        let first = match self {
+            // Objects with another key begin elsewhere.
+            Decides::Object(key, number) => {
+                hash::mix2(key, epoch.into()).wrapping_add(number.wrapping_mul(step(0)))
+            }
+            Decides::Members(_) => {
+                members.iter().enumerate().fold(hash::mix(epoch.into()), |sum, (place, member)| {
+                    sum.wrapping_add(u64::from(member.0).wrapping_mul(step(place)))
+                })
+            }
+        };
+        first.wrapping_add(u64::MAX / members.len() as u64 * at as u64)
+    }
+}
+
+/// Multiples of each of these, and sums of multiples of several, spread evenly over all words from the first few on: as fractions of 2^64 they
+/// are far from all fractions of small numbers.
+///
+/// Placement of stored objects depends on them.
+const STEPS: [u64; 16] = [
+    0x9e56_51b0_ef95_3637,
+    0x3622_5990_4816_818d,
+    0x4778_4b98_3a87_2ed7,
+    0x9089_f05f_bf88_f8e7,
+    0x6a0c_02bb_9152_575b,
+    0xd04d_1b94_b2e3_3d31,
+    0xc407_9edf_0591_a9f9,
+    0x9651_9dd7_d49d_f4af,
+    0xbb5f_e8e9_53e1_5117,
+    0x8c4a_24f5_d94d_da5d,
+    0x9486_6d05_9958_7e9f,
+    0xbc77_ecd5_19de_60d3,
+    0x69aa_8d70_d665_0dbf,
+    0x9ea3_1916_dd7e_77f9,
+    0x6b94_ce7b_49bf_eb8d,
+    0xb3fc_2e96_0a56_f2cf,
+];
+
+/// The members of a group of which these were drawn, when the shares are as they are to be.
 pub(crate) fn shared(
     drawn: &[TargetId],
-    key: u64,
+    decides: Decides,
     shifts: &[Shift],
     map: &PoolMap,
 ) -> SmallVec<[TargetId; 8]> {
     let mut members: SmallVec<[TargetId; 8]> = SmallVec::from_slice(drawn);
     for Shift { gives, takes } in shifts {
+        let before = members.clone();
         for at in 0..members.len() {
             let Ok(giver) = gives.binary_search_by_key(&members[at], |(id, _)| *id) else {
                 continue;
             };
-            let lot = hash::mix2(hash::mix2(key, members[at].0.into()), takes.epoch.into());
-            if hash::mix(lot) >= gives[giver].1 {
+            if decides.word(&before, at, takes.epoch) >= gives[giver].1 {
                 continue;
             }
+            let lot = hash::mix2(decides.lot(), members[at].0.into());
+            let lot = hash::mix2(lot, takes.epoch.into());
             let Some(winner) = draw::winner(hash::mix2(lot, 1), takes) else { continue };
             if !members.contains(&winner) && is_as_far(&members, at, winner, map) {
                 members[at] = winner;

@@ -18,9 +18,10 @@
 //! ([`wire::map::PassedSpare`]): for those of older versions, which did not, nothing changes.
 
 use crate::domain::Place;
+use crate::share::Decides;
 use crate::{draw, share};
 use smallvec::SmallVec;
-use types::{Oid, TargetId, hash};
+use types::{DkeyKind, Oid, TargetId, hash};
 use wire::map::{OutTarget, PassedSpare, PlacementSet, PoolMap};
 
 /// Groups whose members are not, or are to be others than those that were drawn.
@@ -57,11 +58,11 @@ impl Changed {
         let now = share::shifts(epoch, map.balanced, map);
         let then = map.next.as_ref().map(|_| share::shifts(epoch, map.next_balanced, map));
         for (group, drawn) in drawn.chunks_exact(width).enumerate() {
-            let placed = share::shared(drawn, key_of(object, group, drawn), &now, map);
+            let placed = share::shared(drawn, decides(oid, group, drawn), &now, map);
             let key = key_of(object, group, &placed);
             let members = replaced(&placed, key, keeps_places, (&map.outs, &map.passed), map);
             if let (Some(next), Some(then)) = (&map.next, &then) {
-                let later = share::shared(drawn, key_of(object, group, drawn), then, map);
+                let later = share::shared(drawn, decides(oid, group, drawn), then, map);
                 let key = key_of(object, group, &later);
                 let later = replaced(&later, key, keeps_places, (next, &map.next_passed), map);
                 let joins =
@@ -81,6 +82,21 @@ fn key_of(object: u64, group: usize, members: &[TargetId]) -> u64 {
         1 => hash::mix2(object, group as u64),
         width => members.iter().fold(width as u64, |key, target| hash::mix2(key, target.0.into())),
     }
+}
+
+/// What decides which places of a group are given to targets whose share has grown. Names, which are no numbers, have their files beside
+/// them, in the first group: both go by their members. Nothing else has to be where the rest of an array is.
+fn decides(oid: Oid, group: usize, members: &[TargetId]) -> Decides {
+    let object = oid.placement_key();
+    let key = key_of(object, group, members);
+    if members.len() == 1 {
+        return Decides::Object(key, oid.lo);
+    }
+    if group > 0 && oid.dkey_kind() == DkeyKind::U64 {
+        let of_group = hash::mix2(object, group as u64);
+        return Decides::Object(hash::mix2(key, of_group), oid.lo);
+    }
+    Decides::Members(key)
 }
 
 /// The members of a group of which these were drawn, when those targets are out, and those others are passed over. `key` decides

@@ -140,6 +140,50 @@ fn shares_are_even() {
     }
 }
 
+/// In small pools there are few sets of members, and each gives its places or not: of all of them about as much moves as is to. When each drew
+/// for itself an eighth target got less than four tenths of its share, and others half as much again.
+#[test]
+fn few_sets_of_members_give_their_share() {
+    for old in 4..=12u32 {
+        let map = map_of(&[&vec![1; old as usize], &[1]]);
+        let now = balanced(&map, 1);
+        let (mut seen, mut moved) = (BTreeSet::new(), 0);
+        for number in 0..40 * u64::from(old * old) {
+            let oid = oid(number, "RP_2G1", 0);
+            let before = layout(oid, &map).unwrap().members(0).to_vec();
+            let after = layout(oid, &now).unwrap().members(0).to_vec();
+            if seen.insert(before.clone()) {
+                moved += before.iter().zip(&after).filter(|(old, new)| old != new).count();
+            }
+        }
+        assert_eq!(seen.len() as u32, old * (old - 1));
+        let share = 2.0 * seen.len() as f64 / f64::from(old + 1);
+        let part = moved as f64 / share;
+        assert!((0.7..1.25).contains(&part), "{old} targets and one: {part:.2} of its share");
+    }
+}
+
+/// Files of one directory are beside their names, so that all have the same few first groups. What lies in further groups goes by the file:
+/// it used to move as a whole, or not at all.
+#[test]
+fn files_of_one_directory_give_their_share() {
+    let map = map_of(&[&[1, 1, 1, 1], &[1]]);
+    let now = balanced(&map, 1);
+    let class = "RP_2GX".parse().unwrap();
+    let file =
+        |number| Oid::generate(0, number, ObjType::ArrayByte, class, 0).with_placement_hint(7);
+    let (mut moved, mut firsts) = (0, BTreeSet::new());
+    for number in 0..64 {
+        let (old, new) = (layout(file(number), &map).unwrap(), layout(file(number), &now).unwrap());
+        assert_eq!(old.group_count(), 2);
+        firsts.insert((old.members(0).to_vec(), new.members(0).to_vec()));
+        moved += old.members(1).iter().zip(new.members(1)).filter(|(old, new)| old != new).count();
+    }
+    assert_eq!(firsts.len(), 1, "first groups stay together");
+    let part = moved as f64 / (64.0 * 2.0 / 5.0);
+    assert!((0.8..1.15).contains(&part), "{part:.2} of the share moved");
+}
+
 /// A pool in which each epoch weighs the same six targets anew.
 fn weighed(epochs: &[[u32; 6]]) -> PoolMap {
     let mut map = map_of(&[&[1, 1, 1, 1, 1, 1]]);
