@@ -145,7 +145,6 @@ fn choose(
     (outs, passed): (&[OutTarget], &[PassedSpare]),
     map: &PoolMap,
 ) -> Option<TargetId> {
-    let set: &PlacementSet = map.placements.iter().find(|set| set.epoch == out.epoch)?;
     let place = |target: TargetId| map.engine_of(target).map(Place::of);
     let others = members.iter().enumerate().filter(|(other, _)| *other != at);
     let others: Option<SmallVec<[Place<'_>; 6]>> =
@@ -160,9 +159,15 @@ fn choose(
             && !outs.iter().any(|out| out.target == target)
             && !is_passed(target)
     };
-    let lots = draw::lots(key, set).filter(|lot| is_free(lot.target));
-    let ranked = lots.filter_map(|lot| Some((nearness(lot.target)?, lot)));
     let leaves_anyway = is_passed(out.target);
-    let ranked = ranked.filter(|((depth, _), _)| leaves_anyway || *depth <= shared_max);
-    ranked.min().map(|(_, lot)| lot.target)
+    let best = |set: &PlacementSet| {
+        let lots = draw::lots(key, set).filter(|lot| is_free(lot.target));
+        let ranked = lots.filter_map(|lot| Some((nearness(lot.target)?, lot)));
+        let ranked = ranked.filter(|((depth, _), _)| leaves_anyway || *depth <= shared_max);
+        ranked.min().map(|(_, lot)| lot.target)
+    };
+    // Those that were added since have the places only of what is drained, and that nobody else could have: such groups were made later.
+    let last = if leaves_anyway { u8::MAX } else { out.epoch };
+    let mut sets = map.placements.iter().filter(|set| (out.epoch..=last).contains(&set.epoch));
+    sets.find_map(best)
 }

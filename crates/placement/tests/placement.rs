@@ -6,7 +6,9 @@ use placement::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Code, ContProps, ObjClass, ObjType, Oid, PoolId, Rank, TargetId, hash};
-use wire::map::{DownReason, EngineInfo, PlacementSet, PoolMap, TargetInfo, TargetState};
+use wire::map::{
+    DownReason, EngineInfo, OutTarget, PassedSpare, PlacementSet, PoolMap, TargetInfo, TargetState,
+};
 
 const NORM: u32 = 65_536;
 
@@ -310,6 +312,44 @@ fn classes_are_checked_against_the_container() {
         Err(Code::Redundancy),
         "the same of what follows a first part"
     );
+}
+
+/// A drained target is to be taken away, and placement epochs go on naming it: objects of classes with more members than there are other
+/// targets had one on it. They are refused; of those that fit none has one there, also where targets were added since.
+#[test]
+fn a_class_needs_enough_targets_that_are_not_drained() {
+    let mut map = flat(4);
+    let out = |is_drained| OutTarget { target: TargetId(1), round: 2, epoch: 0, is_drained };
+    let code = |map: &PoolMap, class: &str| {
+        check_class(class.parse().unwrap(), &ContProps::default(), map).map_err(|error| error.code)
+    };
+    map.outs = vec![out(false)];
+    assert_eq!(code(&map, "RP_4G1"), Ok(()), "one that was lost may come back");
+    map.outs = vec![out(true)];
+    map.passed = vec![PassedSpare { round: 2, target: TargetId(1) }];
+    for class in ["RP_4G1", "EC_2P2GX", "RP_5G1"] {
+        assert_eq!(code(&map, class), Err(Code::Redundancy), "{class}");
+    }
+    assert_eq!(code(&map, "RP_3G1"), Ok(()));
+    let mut grown = flat(5);
+    grown.placements.insert(0, map.placements[0].clone());
+    grown.placements[1].epoch = 1;
+    (grown.outs, grown.passed) = (map.outs.clone(), map.passed.clone());
+    assert_eq!(code(&grown, "RP_4G1"), Ok(()));
+    assert_eq!(code(&grown, "RP_5G1"), Err(Code::Redundancy));
+    for (map, class, epoch) in [(&map, "RP_3G1", 0), (&grown, "RP_4G1", 1), (&grown, "EC_2P2G1", 1)]
+    {
+        for number in 0..500 {
+            let oid = oid(number, class, epoch);
+            assert!(
+                !layout(oid, map).unwrap().targets().contains(&TargetId(1)),
+                "{class} {number}"
+            );
+            let is_coded = class.starts_with("EC");
+            let cells = is_coded.then(|| cell_layout(oid, map).unwrap());
+            assert!(cells.is_none_or(|cells| !cells.targets().contains(&TargetId(1))), "{number}");
+        }
+    }
 }
 
 /// A file is made where its name is: on all members of the group, in their order. A hint for the first member alone
