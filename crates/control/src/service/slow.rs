@@ -2,7 +2,7 @@
 //!
 //! A target that has become slow has lost most of its share already, if the pool's shares follow (`reweigh`); what it keeps is read and written at
 //! its pace. One at a time is drained, as an administrator would do it, and like then it stays so until somebody has it serve again. Nobody is drained while another is missing or
-//! moves, or when most are slow: then it is not the device.
+//! moves, where the others have no room for it, or when most are slow: then it is not the device.
 
 use super::Service;
 use super::orders::{Targets, order_each};
@@ -10,10 +10,13 @@ use crate::records::{PoolDf, StageDf};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use types::{PoolId, Result, TargetId};
+use types::{Code, Error, PoolId, Result, TargetId};
 use wire::control::{Name, TargetAim};
 use wire::map::TargetState;
-use wire::obj::AdminOp;
+use wire::obj::{AdminOp, AdminReply};
+
+/// Targets take nothing over once so small a part of their room is left.
+const ROOM_KEPT_PART: u64 = 32;
 
 /// What is known of targets that are slow.
 #[derive(Default)]
@@ -77,7 +80,7 @@ impl Service {
                 .filter(|held| held.aim == TargetAim::Serve)
                 .map(|held| held.id)
                 .collect();
-            let order = || AdminOp::Measure { ask: None, pool: None };
+            let order = || AdminOp::Measure { ask: None, pool: Some(pool.id) };
             let (replies, failures) = order_each(orders, serving.iter().copied(), order).await;
             let answered: BTreeSet<TargetId> = replies.iter().map(|(target, _)| *target).collect();
             let is_slow = |standing: Option<wire::measure::Standing>| {
@@ -91,15 +94,27 @@ impl Service {
                 continue;
             }
             let Some(target) = self.slow.due(now, pool.id, after) else { continue };
-            self.drain_one(&pool, target, orders).await;
+            let used = |reply: &AdminReply| reply.standing.map_or(0, |of| of.used_bytes);
+            let held = replies.iter().map(|(of, reply)| (*of, used(reply))).collect();
+            self.drain_one(&pool, target, &held, orders).await;
         }
         Ok(())
     }
 
-    async fn drain_one(&self, pool: &PoolDf, target: TargetId, orders: &dyn Targets) {
+    async fn drain_one(
+        &self,
+        pool: &PoolDf,
+        target: TargetId,
+        held: &BTreeMap<TargetId, u64>,
+        orders: &dyn Targets,
+    ) {
         let name = Name::Uuid(pool.uuid);
         let is_news = || self.slow.told.borrow_mut().insert((pool.id, target));
-        match self.aim(&name, &[target], TargetAim::Drain, orders).await {
+        let drained = async {
+            check_room(pool, target, held)?;
+            self.aim(&name, &[target], TargetAim::Drain, orders).await
+        };
+        match drained.await {
             Ok(_) => tracing::warn!(
                 pool = %pool.name(), %target,
                 "its devices have stayed slow: it is drained; when they are well again, 'azekura pool reintegrate'"
@@ -109,6 +124,22 @@ impl Service {
             ),
             Err(error) => tracing::debug!(pool = %pool.name(), %target, "not drained: {error}"),
         }
+    }
+}
+
+/// `NoSpace` when other targets that serve have no room for what one of them holds, of those that are here with how many bytes they hold.
+fn check_room(pool: &PoolDf, target: TargetId, held: &BTreeMap<TargetId, u64>) -> Result<()> {
+    let room = pool.shard_scm_bytes + pool.shard_nvme_bytes;
+    // They take nothing over once they have no more than this left.
+    let room = room - room / ROOM_KEPT_PART;
+    let others = held.iter().filter(|(of, _)| **of != target);
+    let free: u64 = others.map(|(_, used)| room.saturating_sub(*used)).sum();
+    match held.get(&target) {
+        Some(used) if *used > free => {
+            let text = format!("it holds {used} bytes, and the others have room for {free}");
+            Err(Error::new(Code::NoSpace, text))
+        }
+        _ => Ok(()),
     }
 }
 

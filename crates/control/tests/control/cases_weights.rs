@@ -296,6 +296,16 @@ fn targets_that_stay_slow_are_drained_where_a_pool_says_so() {
     system.targets.away.borrow_mut().insert(Rank(0));
     assert_eq!(look(210_100), none);
     system.targets.away.borrow_mut().clear();
+    // The others have no room for it: a drain would have no end.
+    let whole_bytes = 1 << 60;
+    for id in 0..6 {
+        system.targets.standings.borrow_mut().entry(TargetId(id)).or_default().used_bytes =
+            whole_bytes;
+    }
+    assert_eq!(look(210_150), none);
+    for id in 0..6 {
+        system.targets.standings.borrow_mut().entry(TargetId(id)).or_default().used_bytes = 1;
+    }
     has_become(&system, 5, true);
     assert_eq!(look(210_200), [3], "who has been slow for longest, and nobody else meanwhile");
     assert_eq!(look(220_000), [3]);
