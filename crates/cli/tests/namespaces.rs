@@ -199,3 +199,47 @@ fn an_engine_starts_with_the_maps_that_others_have_told_it() {
     hosts.until_serves(2);
     assert_eq!(asked_at_two(), newer);
 }
+
+/// The host of the engine that holds the control service, as soon as one does.
+fn leader(hosts: &Hosts) -> usize {
+    loop {
+        let engines = hosts.json(&["system", "list-engines"]);
+        let leads = |at: &usize| {
+            let mut engines = engines.as_array().unwrap().iter();
+            engines.any(|engine| engine["leads"] == true && engine["tcp"] == hosts.reach(*at))
+        };
+        if let Some(at) = (0..ENGINES).find(leads) {
+            return at;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// No other engine hears the one that holds the control service; etcd and clients do. It went on holding it, and called all others
+/// down. Then it gave it up, but a client that asked this one for maps got none that was new, and waited for ever for what it led.
+#[test]
+fn who_hears_no_engine_gives_the_control_service_to_another() {
+    let Some(hosts) = start("down_after_s = 2\n", true) else { return };
+    hosts.ok(&["cont", "create", "tank", "home", "--rd-fac", "1"]);
+    let tree_dir = &hosts.path("tree");
+    tree(tree_dir);
+    let muted = leader(&hosts);
+    hosts.ask_first(muted);
+    let others: Vec<usize> = (0..ENGINES).filter(|at| *at != muted).collect();
+    others.iter().for_each(|other| hosts.cut(muted, *other));
+    let url = "azk://tank/home/tree";
+    hosts.ok(&["fs", "cp", "-rT", "--verify", tree_dir.to_str().unwrap(), url]);
+    hosts.until_down();
+    assert_ne!(leader(&hosts), muted);
+    let engines = hosts.json(&["system", "list-engines"]);
+    for at in 0..ENGINES {
+        let mut engines = engines.as_array().unwrap().iter();
+        let engine = engines.find(|engine| engine["tcp"] == hosts.reach(at)).unwrap();
+        assert_eq!(engine["state"], if at == muted { "down" } else { "up" }, "{engines:?}");
+    }
+    let told = hosts.json(&["system", "events", "--code", "service-deaf"]);
+    assert!(!told.as_array().unwrap().is_empty(), "{told}");
+    others.iter().for_each(|other| hosts.mend(muted, *other));
+    hosts.until_whole();
+    hosts.compare(url, tree_dir);
+}

@@ -1,6 +1,7 @@
 //! The client: identity, connections, control requests.
 
 use crate::cont::Container;
+use crate::control::Ways;
 use crate::in_doubt::Window;
 use crate::lock::LockBook;
 use crate::patience::Patience;
@@ -8,8 +9,6 @@ use crate::pool::{Pool, PoolState};
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
 use env::Env;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::{Rc, Weak};
@@ -31,10 +30,8 @@ use wire::request_id;
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// How long a connection attempt may take; there may be others.
 const DIAL_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a connection attempt is waited for before the next engine is tried beside it.
-const NEXT_DIAL_PAUSE: Duration = Duration::from_millis(300);
 /// How long one engine may take to answer what asks no target, before another is asked.
-const BRIEF_TIME_MAX: Duration = Duration::from_secs(20);
+pub(crate) const BRIEF_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Which system to connect to, and how.
 #[derive(Clone, Debug)]
@@ -83,9 +80,7 @@ pub(crate) struct Inner {
     asked: Cell<u64>,
     /// Updates in doubt, by lane.
     lanes: RefCell<HashMap<u16, Rc<Window>>>,
-    control: RefCell<Option<Conn>>,
-    /// One dial of it at a time: handles end with their connection, so there must not be two.
-    dialing: futures_util::lock::Mutex<()>,
+    ways: Ways,
     targets: RefCell<HashMap<TargetId, Rc<TargetLink>>>,
     /// Of open pools; some may be closed.
     pools: RefCell<Vec<Weak<PoolState>>>,
@@ -95,7 +90,7 @@ impl Client {
     /// Connects from this thread, with an environment of its own.
     pub fn connect(options: ConnectOptions) -> Result<Client> {
         let client = Client::make(Env::real()?, host_identity(), options, true);
-        client.block_on(client.control_conn())?;
+        client.block_on(client.reach_control())?;
         Ok(client)
     }
 
@@ -116,8 +111,7 @@ impl Client {
             next_count: Cell::new(1),
             asked: Cell::new(0),
             lanes: RefCell::default(),
-            control: RefCell::new(None),
-            dialing: futures_util::lock::Mutex::default(),
+            ways: Ways::default(),
             targets: RefCell::new(HashMap::default()),
             pools: RefCell::default(),
         }))
@@ -167,106 +161,9 @@ impl Client {
         self.0.asked.get()
     }
 
-    /// Asks the control service, trying the known engines in turn.
-    pub async fn control(&self, request: &ControlRequest) -> Result<ControlReply> {
-        let body = wire::encode(request);
-        let deadline = self.env().now() + self.0.options.timeout;
-        let request_id = self.next_request();
-        let mut flags = 0;
-        loop {
-            let outcome = match self.control_conn().await {
-                Ok(conn) => {
-                    let left = deadline.saturating_sub(self.env().now());
-                    let call = Call {
-                        kind: Kind::Control,
-                        request_id,
-                        flags,
-                        map_version: 0,
-                        deadline: if request.is_brief() { left.min(BRIEF_TIME_MAX) } else { left },
-                        body: &body,
-                        bulk_out: &[],
-                        bulk_in: &mut [],
-                    };
-                    match conn.call(call).await {
-                        // An engine that stands still: another one may answer.
-                        Err(error) if error.code == Code::TimedOut && request.is_brief() => {
-                            Err(Error::new(Code::Unreach, error.to_string()))
-                        }
-                        outcome => outcome,
-                    }
-                }
-                // Nobody there yet; nothing was asked.
-                Err(error) if error.code == Code::TimedOut => {
-                    Err(Error::new(Code::Unreach, error.to_string()))
-                }
-                Err(error) => Err(error),
-            };
-            let outcome = match outcome {
-                Ok(answer) => match wire::decode::<Result<ControlReply>>(&answer.body)? {
-                    // The engine is stopping, and has given the request up.
-                    Err(error) if error.code == Code::Closed && request.is_repeatable() => {
-                        Err(error)
-                    }
-                    reply => return reply,
-                },
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(reply) => return Ok(reply),
-                Err(error) if error.code == Code::Unreach || error.code == Code::Closed => {
-                    // A control request may have been carried out before the connection broke;
-                    // only those that can be repeated without harm are.
-                    self.0.control.replace(None);
-                    if !request.is_repeatable() || self.env().now() >= deadline {
-                        return Err(error);
-                    }
-                    flags = wire::header::FLAG_RETRY;
-                    self.env().sleep(Duration::from_millis(50)).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn control_conn(&self) -> Result<Conn> {
-        let known = || self.0.control.borrow().as_ref().filter(|conn| !conn.is_broken()).cloned();
-        if let Some(conn) = known() {
-            return Ok(conn);
-        }
-        let _one_dial = self.0.dialing.lock().await;
-        if let Some(conn) = known() {
-            return Ok(conn);
-        }
-        let conn = self.dial_first().await?;
-        self.0.control.replace(Some(conn.clone()));
-        Ok(conn)
-    }
-
-    /// Connects to the first engine that answers. One that is slow to answer is waited for while the
-    /// next ones are tried.
-    async fn dial_first(&self) -> Result<Conn> {
-        let is_usable =
-            |address: &&Address| !(self.0.options.tcp_only && matches!(address, Address::Unix(_)));
-        let mut addresses = self.0.options.system.engines.iter().filter(is_usable);
-        let mut under_way = FuturesUnordered::new();
-        let mut last = Error::new(Code::Unreach, "the system has no engine addresses");
-        loop {
-            let next = addresses.next();
-            let is_last = next.is_none();
-            under_way.extend(next.map(|address| self.dial(address, Service::Control)));
-            let outcome = match is_last {
-                true => under_way.next().await,
-                false => match self.env().timeout(NEXT_DIAL_PAUSE, under_way.next()).await {
-                    Some(outcome) => outcome,
-                    None => continue,
-                },
-            };
-            match outcome {
-                Some(Ok(conn)) => return Ok(conn),
-                Some(Err(error)) => last = error,
-                None => return Err(last),
-            }
-        }
+    /// The ways to the control service.
+    pub(crate) fn ways(&self) -> &Ways {
+        &self.0.ways
     }
 
     /// Connects to a service of the engine at `address`.
@@ -325,6 +222,11 @@ impl Client {
         let pools = self.0.pools.borrow();
         let open = pools.iter().filter_map(Weak::upgrade).filter(|state| state.id == id);
         open.max_by_key(|state| state.map_version())
+    }
+
+    /// The newest maps of the open pools.
+    pub(crate) fn open_pools(&self) -> Vec<Rc<PoolState>> {
+        self.0.pools.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Engines and versions of the system.
@@ -500,7 +402,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.flush();
         if self.owns_env {
-            self.control.take();
+            self.ways.clear();
             self.targets.take();
             self.env.clear();
         }

@@ -18,6 +18,7 @@ mod cells;
 mod chunk_epochs;
 mod client;
 mod cont;
+mod control;
 mod copies;
 mod event;
 mod first_part;

@@ -34,6 +34,10 @@ const DOWN_PAUSE: Duration = Duration::from_secs(1);
 /// In place of a handle: the control service does not know of this one.
 pub(crate) const HANDLE_NONE: u64 = 0;
 
+/// How long the control service may take to tell of a newer map before a target is asked for one.
+const TOLD_PAUSE: Duration = Duration::from_millis(500);
+/// How long that target may take.
+const ASK_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long the catalog is asked for a newer map, when an engine cannot be reached.
 const REFRESH_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -52,6 +56,8 @@ pub(crate) struct PoolState {
     /// The control service knows of no such pool any more.
     is_gone: Cell<bool>,
     is_refreshing: Cell<bool>,
+    /// How often a target was asked for its map in the place of the control service.
+    looks: Cell<usize>,
 }
 
 impl PoolState {
@@ -110,7 +116,8 @@ impl PoolState {
     }
 
     /// Gets the newest map in the background: who only needs it to find an engine that has moved does not
-    /// wait for the catalog.
+    /// wait for the catalog. A target is asked beside, in turn, unless the control service tells of a newer one at once: the engine
+    /// that is asked for that may not reach it.
     pub fn refresh_soon(&self, client: &Client) {
         if self.is_refreshing.replace(true) {
             return;
@@ -118,13 +125,42 @@ impl PoolState {
         let (state, client) = (self.this.clone(), client.clone());
         client.env().clone().spawn(async move {
             let Some(state) = state.upgrade() else { return };
-            match client.env().timeout(REFRESH_TIME_MAX, state.refresh(&client)).await {
-                Some(Err(error)) => tracing::debug!("refreshing the pool map: {error}"),
-                None => tracing::debug!("refreshing the pool map: no answer"),
-                Some(Ok(())) => {}
+            let env = client.env();
+            let told = async {
+                match env.timeout(REFRESH_TIME_MAX, state.refresh(&client)).await {
+                    Some(Err(error)) => tracing::debug!("refreshing the pool map: {error}"),
+                    None => tracing::debug!("refreshing the pool map: no answer"),
+                    Some(Ok(())) => {}
+                }
+            };
+            let known = state.map_version();
+            let mut told = pin!(told);
+            let is_told = env.timeout(TOLD_PAUSE, &mut told).await.is_some();
+            if state.map_version() == known && !state.is_gone.get() {
+                let asked = env.timeout(ASK_TIME_MAX, state.ask_a_target(&client));
+                match is_told {
+                    true => drop(asked.await),
+                    false => drop(join(asked, told).await),
+                }
             }
             state.is_refreshing.set(false);
         });
+    }
+
+    /// Gets the map of a target that is up, of another one each time.
+    async fn ask_a_target(&self, client: &Client) {
+        let map = self.map();
+        let up: Vec<TargetId> = map
+            .targets
+            .iter()
+            .filter(|target| target.state == TargetState::Up)
+            .map(|target| target.id)
+            .collect();
+        let look = self.looks.get();
+        self.looks.set(look.wrapping_add(1));
+        if let Some(target) = up.get(look % up.len().max(1)) {
+            client.target(*target).look_for_map(client, self).await;
+        }
     }
 
     /// Gets the newest map, if that does not take long.
@@ -229,6 +265,7 @@ impl Pool {
             this: this.clone(),
             is_gone: Cell::new(false),
             is_refreshing: Cell::new(false),
+            looks: Cell::new(0),
             id: info.id,
             version: Cell::new(info.map.version),
             map: RefCell::new(Rc::new(info.map.clone())),

@@ -3,8 +3,10 @@
 use crate::client::Client;
 use crate::in_doubt::Doubt;
 use crate::pool::{Pool, PoolState};
+use futures_util::future::{Either, select};
 use futures_util::lock::Mutex;
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Answer, Call, Conn};
@@ -13,7 +15,7 @@ use types::{Code, ContId, Epoch, Error, PoolId, Result, TargetId, Unit};
 use wire::Kind;
 use wire::hello::Service;
 use wire::lock::LockReply;
-use wire::map::PoolMap;
+use wire::map::{PoolMap, TargetState};
 use wire::obj::{Batch, BatchReply, Notice, Op, Request, Sums};
 use wire::request_id::{self, UNANSWERED_MAX};
 
@@ -25,6 +27,9 @@ const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// How long a target of a group of several members is waited for at first; each time twice as long.
 const TRY_TIME_MIN: Duration = Duration::from_secs(3);
+
+/// How often who waits for a target of several looks whether others lead in its place.
+const OUT_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often a client that holds locks looks whether it is still connected.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -213,30 +218,43 @@ impl TargetLink {
             if attempt.routed_under.is_some_and(|version| version != pool.map_version()) {
                 return Err(Error::bare(Code::Stale));
             }
-            let mut used = None;
-            let mut map_version = pool.map_version();
-            let outcome = match self.conn(client, pool).await {
-                Ok(conn) => {
-                    let conn = used.insert(conn);
-                    self.flush_releases_on(conn);
-                    let left = deadline.saturating_sub(env.now());
-                    let left = attempt.try_time.map_or(left, |time| time.min(left));
-                    // Not a newer one that came meanwhile: the target would take it for its own.
-                    map_version = attempt.routed_under.unwrap_or_else(|| pool.map_version());
-                    let call = Call {
-                        kind: Kind::Request,
-                        request_id: attempt.request_id,
-                        flags: attempt.flags,
-                        map_version,
-                        deadline: left,
-                        body: ask.body,
-                        bulk_out: ask.bulk_out,
-                        bulk_in: &mut *ask.bulk_in,
-                    };
-                    conn.call(call).await
-                }
-                Err(error) => Err(error),
+            let used = RefCell::new(None);
+            let sent_under = Cell::new(pool.map_version());
+            let tried = async {
+                let conn = self.conn(client, pool).await?;
+                used.replace(Some(conn.clone()));
+                // Not a newer one that came meanwhile: the target would take it for its own.
+                sent_under.set(attempt.routed_under.unwrap_or_else(|| pool.map_version()));
+                self.flush_releases_on(&conn);
+                let left = deadline.saturating_sub(env.now());
+                let left = attempt.try_time.map_or(left, |time| time.min(left));
+                let call = Call {
+                    kind: Kind::Request,
+                    request_id: attempt.request_id,
+                    flags: attempt.flags,
+                    map_version: sent_under.get(),
+                    deadline: left,
+                    body: ask.body,
+                    bulk_out: ask.bulk_out,
+                    bulk_in: &mut *ask.bulk_in,
+                };
+                conn.call(call).await
             };
+            let outcome = match attempt.try_time {
+                None => Some(tried.await),
+                Some(_) => {
+                    let is_out = self.until_out(client, pool, sent_under.get());
+                    match select(pin!(tried), pin!(is_out)).await {
+                        Either::Left((outcome, _)) => Some(outcome),
+                        Either::Right(_) => None,
+                    }
+                }
+            };
+            let Some(outcome) = outcome else {
+                attempt.flags |= wire::header::FLAG_RETRY;
+                return Err(Error::bare(Code::Stale));
+            };
+            let (used, map_version) = (used.take(), sent_under.get());
             match outcome {
                 Ok(answer) => match answer.body.first() {
                     Some(0) => {
@@ -316,6 +334,33 @@ impl TargetLink {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Ends when the target is not up under a newer map than this: others lead what it led, and it may not know. The map is
+    /// looked for while this waits.
+    async fn until_out(&self, client: &Client, pool: &PoolState, version: u32) {
+        for look in 1u32.. {
+            client.env().sleep(OUT_PAUSE).await;
+            let is_up = || {
+                let map = pool.map();
+                map.target(self.id).is_some_and(|target| target.state == TargetState::Up)
+            };
+            if pool.map_version() != version && !is_up() {
+                return;
+            }
+            // What only takes long is not asked about again and again.
+            if look.is_power_of_two() {
+                pool.refresh_soon(client);
+            }
+        }
+    }
+
+    /// Takes the target's map of a pool, if it is newer.
+    pub async fn look_for_map(&self, client: &Client, pool: &PoolState) {
+        match self.conn(client, pool).await {
+            Ok(conn) => drop(self.take_newer_map_on(client, &conn, pool).await),
+            Err(error) => tracing::debug!("target {}: its pool map: {error}", self.id),
         }
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct ControlHost {
     pub(crate) candidate: RefCell<Option<Candidate>>,
     /// It has given the control service up, because it hears too few, and nobody is known to have taken it since.
     pub(crate) has_given_up: Cell<bool>,
+    /// Who holds it elsewhere, and since when that one has been asked and has not answered.
+    pub(crate) asking: Cell<Option<(Rank, Duration)>>,
     /// Why the catalog cannot be looked at, if it is so.
     pub(crate) away: RefCell<Option<Error>>,
     /// What is gone on with while the catalog is away.
@@ -135,6 +137,7 @@ impl ControlHost {
             role: RefCell::new(role),
             candidate: RefCell::new(None),
             has_given_up: Cell::new(false),
+            asking: Cell::new(None),
             away: RefCell::new(None),
             copy: Copy::open(env, config)?,
             kept_maps: KeptMaps::open(env, config).await?,

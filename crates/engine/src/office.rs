@@ -223,7 +223,11 @@ impl ControlHost {
             }
             Role::Member(addresses) => self.dial_any(&addresses).await?,
             Role::Follower(Some(leader)) => {
-                self.peers.connect(&leader, WireService::Leader).await?
+                let asking = self.asking.get().filter(|(rank, _)| *rank == leader.rank);
+                self.asking.set(asking.or(Some((leader.rank, self.env.now()))));
+                let conn = self.peers.connect(&leader, WireService::Leader).await?;
+                self.asking.take();
+                conn
             }
             Role::Follower(None) => return Err(self.away.borrow().clone().unwrap_or_else(nobody)),
         };

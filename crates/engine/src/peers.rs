@@ -177,14 +177,17 @@ impl Peers {
         Ok(answer)
     }
 
-    /// Which start of an engine answers; `None` when none does.
-    pub async fn ping(&self, engine: &EngineInfo) -> Option<u64> {
-        for address in self.addresses(engine) {
-            if let Some(start) = self.start_of(&address).await {
-                return Some(start);
+    /// Which start of an engine answers within this time; `None` when none does.
+    pub async fn ping(&self, engine: &EngineInfo, limit: Duration) -> Option<u64> {
+        let answers = async {
+            for address in self.addresses(engine) {
+                if let Some(start) = self.start_of(&address).await {
+                    return Some(start);
+                }
             }
-        }
-        None
+            None
+        };
+        self.env.timeout(limit, answers).await?
     }
 
     /// The same at a TCP address.

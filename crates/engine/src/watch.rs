@@ -1,6 +1,7 @@
 //! The holder of the control service looks whether the other engines are there.
 //!
-//! Each is asked every second. One that has given no answer for a while, twice at least, is down; with `failover` its
+//! Each is asked every second. One that has given no answer for a while, twice at least, is down (a question that this engine asked
+//! the holder before it, and got no answer to, counts); with `failover` its
 //! targets are down in all pool maps, too. When it answers again, its targets are asked what they hold. For those that stay away
 //! others come to stand in.
 //! An engine that is slow is down for a moment, which does no harm. But a holder that hears nobody may be the one that is cut off:
@@ -10,7 +11,7 @@
 
 use crate::control_host::{ControlHost, Orders};
 use control::Service;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use std::rc::Rc;
 use std::time::Duration;
 use types::Rank;
@@ -27,6 +28,9 @@ const TIMES_PAUSE: Duration = Duration::from_secs(30);
 const FOLLOW_PAUSE: Duration = Duration::from_secs(20);
 /// A single look that fails says as much about who looks: it may have stood still meanwhile.
 const LOOKS_MIN: u32 = 2;
+/// How long an engine may take to answer a look: two looks fit into the time after which it is down, within these.
+const LOOK_TIME_MIN: Duration = Duration::from_secs(1);
+const LOOK_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// What is known of engines that give no answer.
 #[derive(Default)]
@@ -46,6 +50,17 @@ struct Overdue {
     rank: Rank,
     state: MemberState,
     silent: Duration,
+}
+
+/// What one look at an engine showed.
+struct Look<'a> {
+    engine: &'a EngineInfo,
+    state: MemberState,
+    begun: Duration,
+    /// Which start of it answers.
+    answers: Option<u64>,
+    /// Its machine is heard; `None` where it was not asked.
+    is_heard: Option<bool>,
 }
 
 /// More of the engines that are up are silent than not.
@@ -76,9 +91,15 @@ impl ControlHost {
     /// Keeps up to date which engines answer, and the catalog what containers were used.
     pub(crate) async fn watch_engines(self: &Rc<Self>, service: &Rc<Service>) {
         let mut watch = Watch::default();
+        let mut pause = WATCH_PAUSE;
+        if let Some((rank, since)) = self.unheard_holder() {
+            watch.silent.insert(rank, (since, 1));
+            // Whoever lost its leader waits.
+            pause = Duration::ZERO;
+        }
         let mut save_at = self.env.now() + TIMES_PAUSE;
         while self.holds(service) {
-            self.env.sleep(WATCH_PAUSE).await;
+            self.env.sleep(std::mem::replace(&mut pause, WATCH_PAUSE)).await;
             if self.env.now() >= save_at {
                 self.save_times().await;
                 save_at = self.env.now() + TIMES_PAUSE;
@@ -91,13 +112,13 @@ impl ControlHost {
                 }
             };
             let others = members.iter().filter(|(engine, ..)| engine.rank != self.rank.get());
-            let looks = others.map(|(engine, _, state)| async move {
-                let begun = self.env.now();
-                (engine, *state, begun, self.peers.ping(engine).await)
+            let looks = others.map(|(engine, _, state)| {
+                let was_silent = watch.silent.contains_key(&engine.rank);
+                self.look_at(engine, *state, was_silent)
             });
             // This engine is up, too.
             let (mut up, mut silent, mut overdue) = (1, Vec::new(), Vec::new());
-            for (engine, state, begun, answers) in join_all(looks).await {
+            for Look { engine, state, begun, answers, is_heard } in join_all(looks).await {
                 let rank = engine.rank;
                 self.note_liveness(rank, answers.is_some());
                 up += usize::from(counts(state));
@@ -109,7 +130,7 @@ impl ControlHost {
                         self.welcome(service, &mut watch, rank, state);
                     }
                     None => {
-                        silent.extend(counts(state).then_some(engine));
+                        silent.extend(counts(state).then_some((engine, is_heard)));
                         overdue.extend(self.weigh(&mut watch, rank, state, begun));
                     }
                 }
@@ -174,10 +195,43 @@ impl ControlHost {
         })
     }
 
+    /// One look at an engine, and at its machine beside it where the look before was in vain.
+    async fn look_at<'a>(
+        &self,
+        engine: &'a EngineInfo,
+        state: MemberState,
+        was_silent: bool,
+    ) -> Look<'a> {
+        let begun = self.env.now();
+        let limit = self.look_time();
+        let is_heard = async {
+            match was_silent && counts(state) {
+                true => Some(self.peers.hears(engine).await),
+                false => None,
+            }
+        };
+        let (answers, is_heard) = join(self.peers.ping(engine, limit), is_heard).await;
+        Look { engine, state, begun, answers, is_heard }
+    }
+
+    fn look_time(&self) -> Duration {
+        (self.down_after.saturating_sub(WATCH_PAUSE) / 2).clamp(LOOK_TIME_MIN, LOOK_TIME_MAX)
+    }
+
+    /// The engine that held the control service before this one, and since when it has given this one no answer, if that is
+    /// as long as a look.
+    fn unheard_holder(&self) -> Option<(Rank, Duration)> {
+        let (rank, since) = self.asking.take()?;
+        (self.env.now().saturating_sub(since) >= self.look_time()).then_some((rank, since))
+    }
+
     /// How many machines of silent engines are heard.
-    async fn heard_of(&self, silent: &[&EngineInfo]) -> usize {
-        let heard = join_all(silent.iter().map(|engine| self.peers.hears(engine))).await;
-        heard.into_iter().filter(|is_heard| *is_heard).count()
+    async fn heard_of(&self, silent: &[(&EngineInfo, Option<bool>)]) -> usize {
+        let heard = silent.iter().map(async |(engine, is_heard)| match is_heard {
+            Some(is_heard) => *is_heard,
+            None => self.peers.hears(engine).await,
+        });
+        join_all(heard).await.into_iter().filter(|is_heard| *is_heard).count()
     }
 
     /// It hears only so many of the engines that are up. True when it has given the control service up.

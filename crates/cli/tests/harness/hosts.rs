@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ pub struct HostsSpec {
 pub struct Hosts {
     scratch: tempfile::TempDir,
     spec: HostsSpec,
+    asked_first: AtomicUsize,
     /// Begins the names of the namespaces.
     prefix: String,
     engines: Mutex<Vec<Option<Child>>>,
@@ -81,6 +82,7 @@ impl Hosts {
             prefix: format!("azk{}n{number}", std::process::id()),
             engines: Mutex::new((0..spec.engines).map(|_| None).collect()),
             etcd: Mutex::default(),
+            asked_first: AtomicUsize::new(0),
             etcd_dir: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap(),
             spec,
         };
@@ -302,10 +304,16 @@ impl Hosts {
         ip(&["-n", &self.name(from), "neigh", "del", &address(to), "dev", "eth0"]);
     }
 
-    /// Addresses of all engines.
+    /// Addresses of all engines, the one that is asked first before the others.
     pub fn system(&self) -> String {
-        let all: Vec<String> = (0..self.spec.engines).map(|at| self.reach(at)).collect();
+        let mut all: Vec<String> = (0..self.spec.engines).map(|at| self.reach(at)).collect();
+        all.rotate_left(self.asked_first.load(Ordering::Relaxed));
         format!("tcp://{}", all.join(","))
+    }
+
+    /// From now on clients ask this engine first.
+    pub fn ask_first(&self, at: usize) {
+        self.asked_first.store(at, Ordering::Relaxed);
     }
 
     /// A command of a client that waits for the system as long as it takes.
