@@ -98,6 +98,9 @@ enum Noun {
     Down(system::down::DownArgs),
     Status(system::status::StatusArgs),
     System(system::members::SystemArgs),
+    /// The same as `system support`
+    #[command(hide = true)]
+    Support(support::SupportArgs),
     Engine(engine::EngineArgs),
     Metrics(metrics::MetricsArgs),
     Top(top::TopArgs),
@@ -169,6 +172,7 @@ fn main() -> ExitCode {
         Noun::Down(args) => system::down::run(&session, args),
         Noun::Status(args) => system::status::run(&session, args),
         Noun::System(args) => system::members::run(&session, args),
+        Noun::Support(args) => support::run(&session, args),
         Noun::Engine(args) => engine::run(&session, args),
         Noun::Metrics(args) => metrics::run(&session, args),
         Noun::Top(args) => top::run(&session, args),

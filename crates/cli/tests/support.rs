@@ -119,7 +119,7 @@ fn a_bundle_tells_much_and_no_secrets() {
         assert!(!missing.contains(&token), "{missing}");
     }
     let mut alone = azekura();
-    alone.args(["system", "support", "collect", "--config", "/nonexistent.toml", "--out"]);
+    alone.args(["support", "collect", "--config", "/nonexistent.toml", "--out"]);
     let output =
         alone.arg(system.path("alone.tar")).env("HOME", system.scratch.path()).output().unwrap();
     assert!(output.status.success(), "{}", all_text(&output));

@@ -36,6 +36,9 @@ pub struct Mover {
     uses: HashMap<Oid, Uses>,
     /// The fill level that a policy of the last pass is about; the lowest, if there are several.
     fill: Rc<Cell<Option<Fill>>>,
+    /// The last pass began above a high mark and did not get to the low one: files failed. The next one goes on, although what went may
+    /// be enough to be below the high one.
+    is_relieving: bool,
 }
 
 /// How full a pool is.
@@ -189,6 +192,7 @@ impl Mover {
             known: HashMap::new(),
             uses: HashMap::new(),
             fill: Rc::default(),
+            is_relieving: false,
         }
     }
 
@@ -220,6 +224,8 @@ impl Mover {
             }
         }
         let mut free_bytes = room.free_bytes.saturating_add(moved.evicted_bytes);
+        let goes_on = self.is_relieving;
+        let mut is_relieving = false;
         for Group { policy, stored_bytes, candidates, .. } in groups {
             let before = moved.evicted_bytes;
             let by_rules = candidates.iter().filter(|one| gone.contains(&one.path));
@@ -227,9 +233,13 @@ impl Mover {
             let mut left: Vec<_> =
                 candidates.into_iter().filter(|one| !gone.contains(&one.path)).collect();
             if let Some(fill) = policy.fill {
-                let excess = excess(fill, room.total_bytes, free_bytes);
+                let excess = excess(fill, room.total_bytes, free_bytes, goes_on);
+                let failed_before = moved.failed_files;
                 left = self.relieve(left, excess, Why::Fill, dry_run, &mut moved, told).await;
-                moved.excess_bytes += excess.saturating_sub(moved.evicted_bytes - before);
+                let remaining = excess.saturating_sub(moved.evicted_bytes - before);
+                moved.excess_bytes += remaining;
+                // Where nothing else may go the next pass would find nothing, either.
+                is_relieving |= remaining > 0 && moved.failed_files > failed_before;
             }
             if let Some(max) = policy.cache {
                 let stored_bytes = stored_bytes.saturating_sub(moved.evicted_bytes - before);
@@ -239,6 +249,9 @@ impl Mover {
                 moved.excess_bytes += excess.saturating_sub(moved.evicted_bytes - before);
             }
             free_bytes = free_bytes.saturating_add(moved.evicted_bytes - before);
+        }
+        if !dry_run {
+            self.is_relieving = is_relieving;
         }
         Ok(moved)
     }
@@ -538,13 +551,13 @@ fn in_pool(survey: &Survey) -> u64 {
     there.count() as u64 * survey.chunk_bytes
 }
 
-/// Bytes that have to go from a pool: none below the high mark, else those above the low one.
-fn excess(fill: Fill, total_bytes: u64, free_bytes: u64) -> u64 {
+/// Bytes that have to go from a pool: none below the high mark, unless an earlier pass `goes_on`; else those above the low one.
+fn excess(fill: Fill, total_bytes: u64, free_bytes: u64, goes_on: bool) -> u64 {
     let used = total_bytes.saturating_sub(free_bytes) as u128 * 100;
-    if used < total_bytes as u128 * fill.high as u128 {
+    if !goes_on && used < total_bytes as u128 * fill.high as u128 {
         return 0;
     }
-    ((used - total_bytes as u128 * fill.low as u128) / 100) as u64
+    (used.saturating_sub(total_bytes as u128 * fill.low as u128) / 100) as u64
 }
 
 /// Counts what came of a file, and tells it; returns it unless it is an error.
@@ -591,12 +604,22 @@ mod tests {
     #[test]
     fn what_has_to_go_is_what_is_above_the_low_mark() {
         let fill = Fill { high: 80, low: 50 };
-        assert_eq!(excess(fill, 1000, 201), 0);
-        assert_eq!(excess(fill, 1000, 200), 300);
-        assert_eq!(excess(fill, 1000, 0), 500);
-        assert_eq!(excess(fill, 1000, 2000), 0);
-        assert_eq!(excess(fill, u64::MAX, 0), u64::MAX / 2);
+        let first = |total, free| excess(fill, total, free, false);
+        assert_eq!(first(1000, 201), 0);
+        assert_eq!(first(1000, 200), 300);
+        assert_eq!(first(1000, 0), 500);
+        assert_eq!(first(1000, 2000), 0);
+        assert_eq!(first(u64::MAX, 0), u64::MAX / 2);
         // A pool of nothing is full, and nothing helps.
-        assert_eq!(excess(fill, 0, 0), 0);
+        assert_eq!(first(0, 0), 0);
+    }
+
+    /// A store that failed for most files of a pass left the pool just below the high mark, and there it stayed.
+    #[test]
+    fn a_pass_that_failed_is_gone_on_with_down_to_the_low_mark() {
+        let fill = Fill { high: 80, low: 50 };
+        assert_eq!(excess(fill, 1000, 201, true), 299);
+        assert_eq!(excess(fill, 1000, 500, true), 0);
+        assert_eq!(excess(fill, 1000, 501, true), 0);
     }
 }

@@ -28,6 +28,8 @@ const CLASS: &str = "RP_2GX";
 /// Files, each of so many bytes, written in pieces.
 const FILE_BYTES: u64 = 16 << 20;
 const PIECE_BYTES: usize = 1 << 20;
+/// Directories of the files: what is in one has its first groups beside its names, on few targets.
+const DIRS: u64 = 32;
 /// Writers of the files.
 const WRITERS: u64 = 2;
 /// The engine whose target comes and goes: not the first one, which holds the catalog.
@@ -192,6 +194,9 @@ impl Site {
         let dir = dir.clone();
         let mut files = DfsBackend::connect(&place)?;
         files.make_dir(&dir, Some(CLASS.parse()?))?;
+        for number in 0..DIRS {
+            files.make_dir(&dir_of(&dir, number), Some(CLASS.parse()?))?;
+        }
         Ok(Site { bed, place, dir })
     }
 
@@ -321,9 +326,14 @@ fn write_some(
     Ok(())
 }
 
+/// The directory of a file.
+fn dir_of(dir: &str, number: u64) -> String {
+    format!("{dir}/part{}", number % DIRS)
+}
+
 /// Where a file is.
 fn path(dir: &str, number: u64) -> String {
-    format!("{dir}/file{number}")
+    format!("{}/file{number}", dir_of(dir, number))
 }
 
 /// Runs it. `binary` is the `azekura` command whose engines are measured.

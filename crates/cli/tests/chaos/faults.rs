@@ -95,9 +95,17 @@ impl<'a> Trouble<'a> {
         Ok(Trouble { work, rng, admin, happened: BTreeMap::new(), has_extended: false })
     }
 
-    /// Rounds until its time is over.
+    /// Rounds until its time is over, or the script is.
     pub fn run(&mut self) -> Outcome {
         let begun = Instant::now();
+        for (at, fault) in self.work.plan.script.iter().enumerate() {
+            // The first one holds the catalog.
+            let victim = |at: usize| 1 + at % (self.work.plan.engines.0 - 1);
+            let (engine, other) = (victim(at), victim(at + 1));
+            let (start, length) = (Duration::ZERO, self.length_of(*fault));
+            let event = Event { fault: *fault, engine, other, start, length, is_other_way: false };
+            self.round(&[event])?;
+        }
         while begun.elapsed() < self.work.plan.length {
             let events = self.draw();
             self.round(&events)?;
@@ -130,15 +138,7 @@ impl<'a> Trouble<'a> {
             }
             let engine = engines.remove(self.rng.below(engines.len() as u64) as usize);
             let other = engines[self.rng.below(engines.len() as u64) as usize];
-            let down_ms = 1000 * plan.down_after_s;
-            let length = match fault {
-                Restart => self.time(0, 300),
-                ShortStop => self.time(200, down_ms.saturating_sub(500).max(300)),
-                Stop if self.rng.below(8) == 0 => Duration::from_secs(120),
-                CutClients => self.time(500, 3_000),
-                StandIn | Drain | Exclude | Extend | Fill => Duration::ZERO,
-                _ => self.time(down_ms / 2, down_ms * 3),
-            };
+            let length = self.length_of(fault);
             let start = self.time(0, 3_000);
             let is_other_way = self.rng.below(2) == 1;
             // The holder of the catalog comes back: nobody can stand in for it meanwhile.
@@ -152,6 +152,19 @@ impl<'a> Trouble<'a> {
             }
         }
         events
+    }
+
+    /// How long a fault lasts.
+    fn length_of(&self, fault: Fault) -> Duration {
+        let down_ms = 1000 * self.work.plan.down_after_s;
+        match fault {
+            Restart => self.time(0, 300),
+            ShortStop => self.time(200, down_ms.saturating_sub(500).max(300)),
+            Stop if self.rng.below(8) == 0 => Duration::from_secs(120),
+            CutClients => self.time(500, 3_000),
+            StandIn | Drain | Exclude | Extend | Fill => Duration::ZERO,
+            _ => self.time(down_ms / 2, down_ms * 3),
+        }
     }
 
     fn round(&mut self, events: &[Event]) -> Outcome {

@@ -173,3 +173,16 @@ fn engines_in_trouble_keep_what_they_promise() {
         panic!("{error}\nonce more with the same faults:\n{}", plan.command());
     }
 }
+
+/// Programs notice nothing while all that can be lost is lost and made anew.
+#[test]
+fn programs_go_on_while_copies_are_made_anew() {
+    if std::env::var_os(plan::HEALING).is_none() {
+        println!("SKIPPED: it takes a minute, and {} is not set", plan::HEALING);
+        return;
+    }
+    let plan = Plan::healing(number_from_env("AZEKURA_CHAOS_SEED").unwrap_or(SMOKE_SEED));
+    if let Err(error) = run(&plan) {
+        panic!("{error}\nonce more with the same faults:\n{}", plan.command());
+    }
+}

@@ -1,5 +1,6 @@
 //! What a run is like, drawn from its seed.
 
+use crate::faults::Fault;
 use env::Rng;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,12 @@ pub struct Plan {
     pub has_programs: bool,
     /// It is to be short: little is written, and what takes long is left out.
     pub is_smoke: bool,
+    /// These, one after the other, instead of what the seed would draw.
+    pub script: Vec<Fault>,
 }
+
+/// Has healing under programs tested, which takes a minute.
+pub const HEALING: &str = "AZEKURA_CHAOS_HEALING";
 
 const ONE: Cont = Cont { label: "one", options: &["--rd-fac", "1"] };
 const TWO: Cont = Cont { label: "two", options: &["--rd-fac", "2"] };
@@ -66,6 +72,23 @@ impl Plan {
             has_etcd: false,
             has_programs: false,
             is_smoke: true,
+            script: Vec::new(),
+        }
+    }
+
+    /// All that makes copies anew, once each, beside programs on a mount: a target that is lost, two engines that die one after the other, a
+    /// further engine that takes over its share, and one that is emptied.
+    pub fn healing(seed: u64) -> Plan {
+        Plan {
+            length: Duration::ZERO,
+            engines: (5, 1),
+            budget: 2,
+            conts: vec![TWO],
+            rd_fac: 2,
+            key_classes: &["RP_3G1", "RP_3GX"],
+            has_programs: true,
+            script: vec![Fault::Wipe, Fault::StandIn, Fault::Extend, Fault::Drain],
+            ..Plan::smoke(seed)
         }
     }
 
@@ -91,6 +114,7 @@ impl Plan {
             has_etcd: rng.below(2) == 1,
             has_programs: rng.below(2) == 1,
             is_smoke: false,
+            script: Vec::new(),
         }
     }
 
@@ -109,6 +133,7 @@ impl Plan {
     /// The command that repeats the run: the same faults at the same times.
     pub fn command(&self) -> String {
         let minutes = match self.is_smoke {
+            true if !self.script.is_empty() => format!("{HEALING}=1 "),
             true => String::new(),
             false => format!("AZEKURA_CHAOS_MINUTES={} ", self.length.as_secs() / 60),
         };

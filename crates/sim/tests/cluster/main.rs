@@ -11,6 +11,7 @@ mod failover;
 mod faults;
 mod full_spares;
 mod handles;
+mod healing;
 mod introductions;
 mod late;
 mod locks;
