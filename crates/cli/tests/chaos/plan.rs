@@ -92,9 +92,10 @@ impl Plan {
         }
     }
 
-    /// One of `minutes` minutes of trouble.
+    /// One of `minutes` minutes of trouble. An hour has everything.
     pub fn long(seed: u64, minutes: u64) -> Plan {
         let rng = Rng::new(seed);
+        let has_all = minutes >= 60;
         let is_double = rng.below(2) == 1;
         let some = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
         Plan {
@@ -111,8 +112,8 @@ impl Plan {
             },
             down_after_s: some(&[2, 5]),
             rebuild_after_s: some(&[4, 15, 60]),
-            has_etcd: rng.below(2) == 1,
-            has_programs: rng.below(2) == 1,
+            has_etcd: rng.below(2) == 1 || has_all,
+            has_programs: rng.below(2) == 1 || has_all,
             is_smoke: false,
             script: Vec::new(),
         }
