@@ -272,7 +272,9 @@ fn placement_by_score_is_held_against_others() {
     std::fs::create_dir(&memory).unwrap();
     let plot = system.path("weighted.svg");
     let (dir, file) = (memory.to_str().unwrap(), plot.to_str().unwrap());
-    let args = ["bench", "weighted", "--rounds", "1", "--unit", "100KiB", "--memory", dir];
+    let args = [
+        "bench", "weighted", "--rounds", "1", "--unit", "100KiB", "--watch", "0.2", "--memory", dir,
+    ];
     let output = system.run(&[&args[..], &["--plot", file]].concat());
     let text = harness::all_text(&output);
     let report = std::fs::read_to_string(plot.with_extension("json"));
@@ -281,9 +283,12 @@ fn placement_by_score_is_held_against_others() {
     assert_eq!(output.status.code(), Some(i32::from(missed > 0)), "{text}");
     assert_eq!(report["failures"].as_array().unwrap().len(), 0, "{report}");
     let figures = report["figures"].as_array().unwrap();
-    assert_eq!(figures.len(), 6 * 3 * 2, "{report}");
+    // Sizes, rules, writing and reading; first and second readings; users alone and beside two things.
+    assert_eq!(figures.len(), 6 * 3 * 2 + 2 + 3, "{report}");
     assert!(figures.iter().all(|figure| figure["values"][0].as_f64().unwrap() > 0.0), "{report}");
-    assert!(report["read_ratio"].as_f64().unwrap() > 0.0, "{report}");
+    for ratio in ["read_ratio", "again_ratio", "measuring_ratio", "moving_ratio"] {
+        assert!(report[ratio].as_f64().unwrap() > 0.0, "{report}");
+    }
     assert!(std::fs::read_to_string(&plot).unwrap().contains("score, published"));
     assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
     system.fails(2, &["slow"], &["bench", "weighted", "--slow", "1KiB"]);

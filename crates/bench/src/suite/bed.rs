@@ -29,8 +29,8 @@ pub struct Size {
 pub struct Files {
     pub label: String,
     pub bytes: u64,
-    /// On the first target only.
-    pub one_target: bool,
+    /// On these targets; none: on all.
+    pub targets: Vec<TargetId>,
     pub placement: PlacementRule,
     /// How many engines may be lost.
     pub rd_fac: u8,
@@ -40,7 +40,7 @@ impl Files {
     /// On all targets, which count alike; without copies.
     pub fn new(label: &str, bytes: u64) -> Files {
         let (label, placement) = (label.to_string(), PlacementRule::default());
-        Files { label, bytes, one_target: false, placement, rd_fac: 0 }
+        Files { label, bytes, targets: Vec::new(), placement, rd_fac: 0 }
     }
 }
 
@@ -136,23 +136,23 @@ impl Bed {
 
     /// Makes a pool of `bytes` on all targets, or on the first only, with a file system in it.
     pub fn make_files(&self, label: &str, bytes: u64, one_target: bool) -> Result<Where> {
-        self.make(&Files { one_target, ..Files::new(label, bytes) })
+        let targets = match one_target {
+            true => self.targets.iter().take(1).copied().collect(),
+            false => Vec::new(),
+        };
+        self.make(&Files { targets, ..Files::new(label, bytes) })
     }
 
     /// Makes a pool with a file system in it.
     pub fn make(&self, files: &Files) -> Result<Where> {
         let client = self.client()?;
-        let targets = match files.one_target {
-            true => self.targets.iter().take(1).copied().collect(),
-            false => Vec::new(),
-        };
         let pool = ControlRequest::PoolCreate {
             placement: files.placement,
             label: files.label.clone(),
             bytes: files.bytes,
             scm_percent: SCM_PERCENT,
             durability: self.durability,
-            targets,
+            targets: files.targets.clone(),
         };
         // SAFETY: these calls only return numbers.
         let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };

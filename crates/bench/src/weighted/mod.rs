@@ -6,14 +6,18 @@
 //! the same, and what differs is placement alone. Each file is in a directory of its own: it lies beside its name, and
 //! all files of one directory would be in one place.
 //!
-//! A figure is the bandwidth of one run of one size, by one process that does one thing at a time.
+//! A figure is the bandwidth of one run of one size, by one process that does one thing at a time. Beside that each round reads a file twice from slow devices alone
+//! ([`again`]), and looks what users get while targets are measured and while data move ([`beside`]).
+
+mod again;
+mod beside;
 
 use crate::backend::{Backend, DfsBackend, NewFile};
 use crate::place::Where;
 use crate::report::{Machine, write_json, write_text};
 use crate::suite::Figure;
 use crate::suite::bed::{Bed, Files, Size};
-use crate::suite::collect::{Collector, values};
+use crate::suite::collect::{Collector, median, ratios, values};
 use crate::suite::say;
 use crate::svg::{Bars, Panel};
 use crate::table::{Table, rate};
@@ -21,12 +25,13 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use types::{Durability, Error, ObjClass, PlacementRule, Result};
+use types::{Durability, Error, ObjClass, PlacementRule, Result, TargetId};
 
 const MIB: u64 = 1 << 20;
 /// A call moves so much.
 const TRANSFER_BYTES: usize = 4 << 20;
 const ENGINES: u32 = 3;
+const CLASS: &str = "RP_3G1";
 /// The speeds' ratio for which there is a goal.
 const PUBLISHED_RATIO: u64 = 12;
 
@@ -50,6 +55,17 @@ const KINDS: [Kind; 6] = [
     Kind { files: 100, hundredths: 300, runs: 1, name: "100 x 3", published: (487.5, 525.9) },
 ];
 
+/// Of what slower devices have all is kept in memory when it is read, bytes a second; large pieces from faster ones only at their second reading.
+const KEPT_BELOW_BYTES_S: u64 = 200 * MIB;
+/// Second readings are to be so many times as fast as first ones, and users are to keep so much of their bandwidth.
+const AGAIN_GOAL: f64 = 3.0;
+const USERS_GOAL: f64 = 0.9;
+const FIRST_READ: &str = "slow devices first read";
+const SECOND_READ: &str = "slow devices second read";
+const USERS_ALONE: &str = "users alone";
+const USERS_MEASURING: &str = "users while measuring";
+const USERS_MOVING: &str = "users while moving";
+
 const RULES: [PlacementRule; 3] =
     [PlacementRule::Equal, PlacementRule::Capacity, PlacementRule::Score];
 
@@ -65,6 +81,8 @@ pub struct Options {
     pub slow_bytes_s: u64,
     /// What stands for the paper's gigabyte, bytes; from 100 KiB.
     pub unit_bytes: u64,
+    /// How long users are watched with nothing else going on, and while targets are measured, seconds; 0: they are not.
+    pub watch_s: f64,
     /// A directory in memory for the system.
     pub dir: PathBuf,
     /// Where to write the plot (SVG); the report goes beside it as JSON. `None`: nowhere.
@@ -78,6 +96,7 @@ impl Default for Options {
             fast_bytes_s: 960 * MIB,
             slow_bytes_s: 80 * MIB,
             unit_bytes: MIB / 2,
+            watch_s: 3.0,
             dir: "/dev/shm".into(),
             plot: None,
         }
@@ -96,12 +115,20 @@ impl Options {
         if self.unit_bytes < 100 << 10 || self.unit_bytes > 1 << 30 {
             return Err(Error::inval("unit: want 100KiB to 1GiB"));
         }
+        if self.watch_s != 0.0 && !(0.1..=3600.0).contains(&self.watch_s) {
+            return Err(Error::inval("watch: want 0, or 0.1 to 3,600 seconds"));
+        }
         Ok(())
     }
 
     /// Bytes of each file of a kind.
     fn file_bytes(&self, kind: &Kind) -> u64 {
         self.unit_bytes * kind.hundredths / 100
+    }
+
+    /// Placement by score moves what has equal shares.
+    fn has_moves(&self) -> bool {
+        self.fast_bytes_s >= 2 * self.slow_bytes_s
     }
 
     /// What placement by score is to reach of that by capacity.
@@ -129,6 +156,12 @@ pub struct Report {
     pub write_ratio: Option<f64>,
     /// Deviations of the reading bandwidth, as parts of its mean, by score over those by capacity; geometric mean over the sizes.
     pub deviation_ratio: Option<f64>,
+    /// Bandwidth of second readings from slow devices as a multiple of that of first ones; median over the rounds.
+    pub again_ratio: Option<f64>,
+    /// Users' bandwidth while targets are measured, as a part of what they have alone; median over the rounds.
+    pub measuring_ratio: Option<f64>,
+    /// The same while data move to where scores say.
+    pub moving_ratio: Option<f64>,
     /// Goals that were missed, in words.
     pub missed: Vec<String>,
     /// Measurements that failed: name and error.
@@ -179,6 +212,28 @@ impl Report {
                 missed.push("reading by score is to vary less than by capacity".to_string());
             }
         }
+        let part = |over: &str, under: &str| median(&ratios(&figures, over, under));
+        let again_ratio = part(SECOND_READ, FIRST_READ);
+        if options.slow_bytes_s <= KEPT_BELOW_BYTES_S
+            && again_ratio.is_none_or(|ratio| ratio < AGAIN_GOAL)
+        {
+            missed.push(format!(
+                "second readings from slow devices are to reach {AGAIN_GOAL} x first ones"
+            ));
+        }
+        let measuring_ratio = part(USERS_MEASURING, USERS_ALONE);
+        let moving_ratio = part(USERS_MOVING, USERS_ALONE);
+        for (ratio, what, is_meant) in [
+            (measuring_ratio, "targets are measured", true),
+            // Between devices of one speed nothing moves.
+            (moving_ratio, "data move", options.has_moves()),
+        ] {
+            let is_meant = is_meant && options.watch_s > 0.0;
+            if is_meant && ratio.is_none_or(|ratio| ratio < USERS_GOAL) {
+                missed
+                    .push(format!("users are to keep {USERS_GOAL} x their bandwidth while {what}"));
+            }
+        }
         let (options, machine) = (options.clone(), Machine::here());
         let ratios = (read_ratio, write_ratio, deviation_ratio);
         let (read_ratio, write_ratio, deviation_ratio) = ratios;
@@ -189,6 +244,9 @@ impl Report {
             read_ratio,
             write_ratio,
             deviation_ratio,
+            again_ratio,
+            measuring_ratio,
+            moving_ratio,
             missed,
             failures,
         }
@@ -270,6 +328,9 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
     let largest = KINDS.iter().map(|kind| options.file_bytes(kind) * kind.files).max().unwrap_or(0);
     let pool_bytes = (largest * 24).max(2 << 30);
     say(out, "making three pools; targets are measured for it")?;
+    let slow = slow_targets(&bed)?;
+    let small = |label: &str| Files { rd_fac: 2, ..Files::new(label, 1 << 30) };
+    let again = bed.make(&Files { targets: slow, ..small("again") })?;
     let mut places = Vec::new();
     for rule in RULES {
         let files =
@@ -295,6 +356,37 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
                 say(out, &line)?;
             }
         }
+        match again::twice(&again, options.unit_bytes, round) {
+            Ok((first, second)) => {
+                all.put(FIRST_READ, "MiB/s", first);
+                all.put(SECOND_READ, "MiB/s", second);
+                let text = format!("  slow devices: read {}, again {}", rate(first), rate(second));
+                say(out, &text)?;
+            }
+            Err(error) => all.fail("second readings", &error),
+        }
+        if options.watch_s > 0.0 {
+            let label = format!("moving{round}");
+            let place = bed.make(&small(&label))?;
+            match beside::run(&bed, &label, &place, options) {
+                Ok(of) => {
+                    all.put(USERS_ALONE, "MiB/s", of.alone);
+                    all.put(USERS_MEASURING, "MiB/s", of.measuring);
+                    let mut text = format!(
+                        "  users: {} alone, {} while targets are measured",
+                        rate(of.alone),
+                        rate(of.measuring)
+                    );
+                    if let Some((moving, seconds)) = of.moving {
+                        all.put(USERS_MOVING, "MiB/s", moving);
+                        text += &format!(", {} while data move ({seconds:.1} s)", rate(moving));
+                    }
+                    say(out, &text)?;
+                }
+                Err(error) => all.fail("users", &error),
+            }
+            bed.remove_files(&label)?;
+        }
     }
     drop(bed);
     let report = Report::new(options, all);
@@ -307,6 +399,15 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
             two(report.read_ratio),
             two(report.write_ratio),
             two(report.deviation_ratio)
+        ),
+    )?;
+    say(
+        out,
+        &format!(
+            "second readings from slow devices {} x first ones; users keep {} x while targets are measured, {} x while data move",
+            two(report.again_ratio),
+            two(report.measuring_ratio),
+            two(report.moving_ratio)
         ),
     )?;
     for missed in &report.missed {
@@ -322,11 +423,19 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
     Ok(report)
 }
 
+/// The targets that are held to the lower speed: every other one of each engine.
+fn slow_targets(bed: &Bed) -> Result<Vec<TargetId>> {
+    let client = bed.client()?;
+    let info = client.block_on(client.system_query())?;
+    let of_engine = |targets: Vec<TargetId>| targets.into_iter().skip(1).step_by(2);
+    Ok(info.engines.into_iter().flat_map(|(_, targets, _)| of_engine(targets)).collect())
+}
+
 /// One run: writes the files of a kind, reads them, and removes them; bandwidths of both, MiB/s.
 fn one(options: &Options, kind: &Kind, place: &Where) -> Result<(f64, f64)> {
     let Where::Dfs { dir, .. } = place else { return Err(Error::inval("no file system")) };
     let mut files = DfsBackend::connect(place)?;
-    let class: ObjClass = "RP_3G1".parse()?;
+    let class: ObjClass = CLASS.parse()?;
     files.make_dir(dir, Some(class))?;
     let home = |number: u64| format!("{dir}/d{number}");
     let path = |number: u64| format!("{}/file", home(number));
@@ -381,14 +490,33 @@ mod tests {
             (Options { slow_bytes_s: 1000, ..Options::default() }, "slow"),
             (Options { fast_bytes_s: 2 * MIB, ..Options::default() }, "fast"),
             (Options { unit_bytes: 1, ..Options::default() }, "unit"),
+            (Options { watch_s: -1.0, ..Options::default() }, "watch"),
         ] {
             let error = options.check().unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
     }
 
-    fn report(options: Options, score: &[f64], capacity: &[f64]) -> Report {
+    /// What reads and writes do by score and by capacity; second readings from slow devices as multiples of first ones, and what users keep while targets are
+    /// measured and while data move.
+    fn report_with(
+        options: Options,
+        score: &[f64],
+        capacity: &[f64],
+        beside: Option<[f64; 3]>,
+    ) -> Report {
         let mut all = Collector::default();
+        if let Some([again, measuring, moving]) = beside {
+            for (name, value) in [
+                (FIRST_READ, 80.0),
+                (SECOND_READ, 80.0 * again),
+                (USERS_ALONE, 300.0),
+                (USERS_MEASURING, 300.0 * measuring),
+                (USERS_MOVING, 300.0 * moving),
+            ] {
+                all.put(name, "MiB/s", value);
+            }
+        }
         for kind in &KINDS {
             for (rule, reads) in
                 [(PlacementRule::Score, score), (PlacementRule::Capacity, capacity)]
@@ -400,6 +528,30 @@ mod tests {
             }
         }
         Report::new(&options, all)
+    }
+
+    fn report(options: Options, score: &[f64], capacity: &[f64]) -> Report {
+        report_with(options, score, capacity, Some([3.1, 0.91, 0.92]))
+    }
+
+    #[test]
+    fn second_readings_and_users_have_goals() {
+        let of = |options: &Options, beside| {
+            let missed = report_with(options.clone(), &[9.0, 10.0], &[1.0, 9.0], beside).missed;
+            missed.join("; ")
+        };
+        let usual = Options::default();
+        assert_eq!(of(&usual, Some([3.1, 0.91, 0.92])), "");
+        assert!(of(&usual, Some([2.9, 0.91, 0.92])).contains("second readings"));
+        assert!(of(&usual, Some([3.1, 0.89, 0.92])).contains("targets are measured"));
+        assert!(of(&usual, Some([3.1, 0.91, 0.89])).contains("data move"));
+        assert_eq!(of(&usual, None).split("; ").count(), 3, "nothing was measured");
+        // Nothing is said of what was not to be measured, or is not there.
+        let unwatched = Options { watch_s: 0.0, ..usual.clone() };
+        assert_eq!(of(&unwatched, None).split("; ").count(), 1);
+        let equal = Options { fast_bytes_s: 900 * MIB, slow_bytes_s: 900 * MIB, ..usual };
+        assert!(!of(&equal, None).contains("second") && !of(&equal, None).contains("move"));
+        assert!(of(&equal, None).contains("targets are measured"));
     }
 
     #[test]
