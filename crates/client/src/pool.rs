@@ -446,11 +446,15 @@ impl Pool {
         self.ask_all(&Request::Scrub { pool: self.0.state.id }).await
     }
 
-    /// Asks every target; `None` for one that gives no answer, and at once for one that is known to give none.
+    /// Asks every target; `None` for one that gives no answer, and at once for one that is known to give none. Who was away may be
+    /// back: nobody else tells, as long as nothing else is asked of the pool.
     async fn ask_all<T: DeserializeOwned>(
         &self,
         request: &Request<'_>,
     ) -> Result<Vec<(TargetId, Option<T>)>> {
+        if self.map().targets.iter().any(|target| target.reason.is_some()) {
+            self.0.state.refresh_briefly(&self.0.client).await;
+        }
         let map = self.map();
         let request = wire::encode(request);
         let asked = map.targets.iter().map(|target| {

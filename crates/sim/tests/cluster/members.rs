@@ -133,3 +133,27 @@ fn an_excluded_engine_serves_what_has_no_copy() {
         }
     });
 }
+
+/// A handle of a pool that has seen an engine away hears of it again when it is back, though nothing else is asked of the pool meanwhile.
+/// It used to give no figures of that engine's targets any more.
+#[test]
+fn who_asks_all_targets_hears_of_those_that_are_back() {
+    let cluster = Cluster::start(ClusterSpec { seed: 5, engines: ENGINES, targets: 2 }).unwrap();
+    let client = cluster.client("client");
+    let other = cluster.client("other");
+    cluster.block_on(async {
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let pool = cont.pool();
+        let answers = async || {
+            let stats = pool.store_stats().await.unwrap();
+            stats.iter().filter(|(_, stat)| stat.is_some()).count()
+        };
+        assert_eq!(answers().await, 6);
+        cluster.kill_engine(2);
+        until(&other, Rank(2), (TargetState::Down, Some(DownReason::Silent))).await;
+        assert_eq!(answers().await, 4);
+        cluster.start_engine(2).await.unwrap();
+        until(&other, Rank(2), (TargetState::Up, None)).await;
+        assert_eq!(answers().await, 6);
+    });
+}
