@@ -6,7 +6,8 @@
 //! of it, and the target is a whole member with the next map. Groups with one copy left go before all others. Any other change of the map meanwhile begins it anew:
 //! another leader may have taken over in between.
 //!
-//! A target that is to stand in for another one ([`wire::map::PoolMap::next`]) comes to its new groups in the same way.
+//! A target that is to stand in for another one ([`wire::map::PoolMap::next`]) comes to its new groups in the same way. One that is
+//! behind has its own places first: what it is to have for others may have to wait for room, and meanwhile its groups have a copy less.
 
 use crate::give_way::Urgent;
 use crate::target::{Target, TargetPool};
@@ -127,11 +128,11 @@ impl Joining {
         Ok(())
     }
 
-    /// Notes that an order of a group that this target is catching up with found no room; false when that must not be, for the
-    /// control service may have heard that nothing is missing.
-    pub fn note_full(&self, ctx: &TargetPool) -> bool {
+    /// Notes that an order of a group that this target lacks something of found no room; false when that must not be, for the
+    /// control service may have heard that nothing is missing. `is_awaited`: this target is catching up with that very group.
+    pub fn note_full(&self, ctx: &TargetPool, is_awaited: bool) -> bool {
         let may_be = self.may_miss(ctx);
-        if may_be {
+        if may_be && is_awaited {
             self.is_full.set(true);
         }
         may_be
@@ -265,7 +266,7 @@ impl Target {
         ctx.joining.is_full.set(false);
         ctx.joining.begun.set(ctx.joining.begun.get().or(Some(self.env.now())));
         ctx.joining.try_begun.set(None);
-        let is_lacking = |unit: Unit| self.lacks(&map, unit);
+        let is_lacking = |unit: Unit| self.catches_up_with(&map, unit);
         self.drop_nameless_of_others(ctx, &is_lacking).await?;
         // Nobody else leads.
         let leads = |target: &TargetId| *target != self.id && placement::follows(*target, &map);
@@ -294,7 +295,10 @@ impl Target {
         if ctx.joining.is_full.get() {
             return Err(no_room());
         }
-        let kept = self.units_kept(ctx, &map).await?;
+        let kept = match placement::is_live(self.id, &map) {
+            true => self.units_kept(ctx, &map).await?,
+            false => 0,
+        };
         if kept > 0 {
             ctx.joining.count(|stat| stat.units_left = kept);
             let text = format!(
@@ -514,7 +518,9 @@ impl Target {
                 Err(error) if error.code == Code::NonExist => return Ok(Vec::new()),
                 page => page?,
             };
-            theirs.extend(page.units.into_iter().filter(|(unit, _)| self.lacks(map, *unit)));
+            theirs.extend(
+                page.units.into_iter().filter(|(unit, _)| self.catches_up_with(map, *unit)),
+            );
             after = page.next;
             if after.is_none() {
                 break;
@@ -527,7 +533,7 @@ impl Target {
             let (units, complete) = listed;
             for (unit, epoch) in units.iter().filter(|(unit, _)| !unit.is_cell()) {
                 let is_of_leader = self.leader_of(ctx, *unit).is_ok_and(|of| of == leader)
-                    && self.lacks(map, *unit);
+                    && self.catches_up_with(map, *unit);
                 if !is_of_leader {
                     continue;
                 }

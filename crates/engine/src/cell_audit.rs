@@ -38,6 +38,19 @@ impl Target {
     }
 
     /// True when this target is not to have this cell.
+    /// The cells of a unit that this target puts together while it catches up: as [`Target::catches_up_with`].
+    fn cells_to_mend(&self, map: &PoolMap, unit: Unit) -> Vec<usize> {
+        let mut own = self.own_cells(map, unit);
+        if !placement::is_live(self.id, map) {
+            own.retain(|cell| {
+                let layout = placement::cell_layout(unit.object, map);
+                layout
+                    .is_ok_and(|all| all.members(unit.group as usize).get(*cell) == Some(&self.id))
+            });
+        }
+        own
+    }
+
     pub(crate) fn is_strange_cell(&self, map: &PoolMap, unit: Unit) -> bool {
         let of = Unit { cell: 0, ..unit };
         !self.own_cells(map, of).contains(&(unit.cell as usize - 1))
@@ -121,7 +134,7 @@ impl Target {
         let mut mended = 0;
         for (_, cont, unit, leader) in all {
             let named = self.stripes_at(ctx, map, leader, cont, unit).await?;
-            for cell in self.own_cells(map, unit) {
+            for cell in self.cells_to_mend(map, unit) {
                 mended += self.mend_cells_of(ctx, map, (cont, unit), cell, &named).await?;
             }
         }
@@ -158,7 +171,8 @@ impl Target {
                     data => data?,
                 };
                 let of = StripeAt { unit: cell_unit(unit, cell), ..of };
-                if map.next.is_some() && ctx.shard.stat().is_too_full_to_join() {
+                let joins = map.next.is_some() && placement::is_live(self.id, map);
+                if joins && ctx.shard.stat().is_too_full_to_join() {
                     return Err(crate::catch_up::no_room());
                 }
                 self.keep_cell(ctx, of, &data, None).await?;

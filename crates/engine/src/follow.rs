@@ -198,7 +198,7 @@ impl Target {
                 Err(error)
                     if error.code == Code::NoSpace
                         && self.may_miss(orders.pool, &ctx, sent.order)
-                        && ctx.joining.note_full(&ctx) =>
+                        && ctx.joining.note_full(&ctx, self.awaits_order(&ctx, sent.order)) =>
                 {
                     tracing::warn!(
                         "target {}: an order of target {}: {error}",
@@ -329,14 +329,23 @@ impl Target {
         let (Ok(map), Ok(order)) = (ctx.map(), wire::decode::<Order<'_>>(order)) else {
             return false;
         };
-        if !unit_of(ctx, &order).is_some_and(|unit| self.lacks(&map, unit)) {
+        let Some(unit) = unit_of(ctx, &order).filter(|unit| self.lacks(&map, *unit)) else {
             return false;
-        }
-        let is_trusted = map.target(self.id).is_none_or(|own| own.left == LEFT_UNSURE);
+        };
+        let is_trusted = self.is_member(&map, unit)
+            && map.target(self.id).is_none_or(|own| own.left == LEFT_UNSURE);
         if is_trusted {
             self.tell_that_it_lacks(pool, ctx, map);
         }
         !is_trusted
+    }
+
+    /// True when an order is of a group that this target is catching up with now.
+    fn awaits_order(&self, ctx: &TargetPool, order: &[u8]) -> bool {
+        let (Ok(map), Ok(order)) = (ctx.map(), wire::decode::<Order<'_>>(order)) else {
+            return true;
+        };
+        unit_of(ctx, &order).is_none_or(|unit| self.catches_up_with(&map, unit))
     }
 
     /// True when an order is of a group that this target is to join, and its last room is kept for those that it is a member of.

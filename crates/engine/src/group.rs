@@ -157,6 +157,15 @@ impl Target {
 
     /// The other members of a unit's group that have all of it.
     pub(crate) fn whole_members(&self, map: &PoolMap, unit: Unit) -> SmallVec<[TargetId; 5]> {
+    /// True when this target gets now what it lacks of a unit's group: one that is behind has its own places first, and joins others when
+    /// it is whole.
+    pub(crate) fn catches_up_with(&self, map: &PoolMap, unit: Unit) -> bool {
+        match placement::is_live(self.id, map) {
+            true => self.joins(map, unit),
+            false => self.is_member(map, unit),
+        }
+    }
+
         let Ok(layout) = layout_with(unit, map) else { return SmallVec::new() };
         let is_whole = |target: &TargetId| *target != self.id && placement::is_live(*target, map);
         layout.members(unit.group as usize).iter().copied().filter(is_whole).collect()
