@@ -25,8 +25,9 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// Younger cells may still be named.
 const AGE_MIN: Duration = Duration::from_secs(60);
 
-/// Units whose cells were looked at: with what epoch of theirs, under which map.
-pub(crate) type Audited = BTreeMap<(ContId, Unit), (Epoch, u32)>;
+/// Units whose cells were looked at: with what epoch of theirs, under which map. `None`: they are being looked at. Whoever keeps
+/// a cell takes its unit out: folds change what is named, and no epoch.
+pub(crate) type Audited = BTreeMap<(ContId, Unit), Option<(Epoch, u32)>>;
 
 /// Stripes by dkey and akey.
 type Named = BTreeMap<Vec<u8>, BTreeSet<(Vec<u8>, Stripe)>>;
@@ -304,9 +305,10 @@ impl Target {
                     continue;
                 };
                 let state = (epoch, map.version);
-                if ctx.audited.borrow().get(&(cont, unit)) == Some(&state) {
+                if ctx.audited.borrow().get(&(cont, unit)) == Some(&Some(state)) {
                     continue;
                 }
+                ctx.audited.borrow_mut().insert((cont, unit), None);
                 let named = self.stripes_at(ctx, &map, leader, cont, of).await?;
                 if !self.is_strange_cell(&map, unit) {
                     let cell = unit.cell as usize - 1;
@@ -314,8 +316,8 @@ impl Target {
                 }
                 let (count, is_all) = self.drop_unnamed(ctx, &map, cont, unit, &named).await?;
                 dropped += count;
-                if is_all {
-                    ctx.audited.borrow_mut().insert((cont, unit), state);
+                if is_all && let Some(looked) = ctx.audited.borrow_mut().get_mut(&(cont, unit)) {
+                    *looked = Some(state);
                 }
             }
         }

@@ -102,6 +102,7 @@ impl Target {
         ctx.shard.check(of.cont, &[], &ops)?;
         let epoch = epoch.unwrap_or_else(|| self.tick(ctx));
         let lsn = ctx.shard.apply(of.cont, epoch, &ops, payload, None, &[])?;
+        ctx.audited.borrow_mut().remove(&(of.cont, of.unit));
         self.audit_cells(ctx);
         ctx.shard.durable(lsn).await
     }

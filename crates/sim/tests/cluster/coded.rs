@@ -534,6 +534,42 @@ fn cells_are_named_soon_or_never() {
     });
 }
 
+/// A stripe that is folded again long after it was overwritten in part: a member that was reached meanwhile had looked through its cells
+/// when the old name still stood, nothing that it goes by changes with the fold, and it kept the old cell for good.
+#[test]
+fn cells_of_a_stripe_that_is_folded_late_are_dropped() {
+    let cluster = cluster(3, 4, 600);
+    cluster.block_on(async {
+        let client = cluster.client_without_codes("c");
+        let cont = cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+        let map = members::newest_map(&client).await.unwrap();
+        let members_of = |file: &File| {
+            let layout = placement::cell_layout(file.array.oid, &map).unwrap();
+            layout.members(0).to_vec()
+        };
+        let files = (1..).map(|number| File::new(&cont, "EC_2P1G1", number));
+        // The engine with the catalog is reached by all.
+        let is_apart = |file: &File| !members_of(file).contains(&types::TargetId(0));
+        let mut file = files.into_iter().find(is_apart).unwrap();
+        let members = members_of(&file);
+        let stripe_bytes = 2 * 65_536;
+        file.write(0, stripe_bytes).await;
+        rest(&client, 200).await;
+        let before = used(&client).await;
+        let name = |at: usize| Cluster::engine_name(members[at].0 as usize);
+        let net = transport::SimNet::of(cluster.world());
+        // Who leads does not reach a member that has a cell and no copy: it cannot fold.
+        net.cut(&name(0), &name(2));
+        file.write(0, stripe_bytes / 2 + 1000).await;
+        rest(&client, 100).await;
+        assert!(used(&client).await > before, "it was folded");
+        net.heal(&name(0), &name(2));
+        rest(&client, 300).await;
+        file.check("folded late").await;
+        assert_eq!(used(&client).await, before, "cells of the stripe of before stay");
+    });
+}
+
 /// Where a part of a listing held nothing but cells it told nothing, and that there was more: who asked for few objects at a time
 /// asked for the same ones for ever.
 #[test]
