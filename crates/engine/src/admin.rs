@@ -299,6 +299,7 @@ impl Target {
                 self.failed.borrow_mut().remove(&pool);
                 let ctx = Rc::new(TargetPool::new(&self.env, shard));
                 self.start_scrubber(&ctx);
+                self.watch_pages(pool, &ctx);
                 self.shards.borrow_mut().insert(pool, ctx);
                 Ok(())
             }

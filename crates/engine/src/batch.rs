@@ -304,6 +304,7 @@ impl Target {
         let (mut answer, mut segments) = match outcome {
             Ok(given) => given,
             Err(error) => {
+                let error = self.without_lost_pages(&ctx, error);
                 if error.code == Code::Csum
                     && let Some(read) = read
                 {

@@ -193,17 +193,29 @@ impl Joining {
         self.stat.set(stat);
     }
 
-    fn has_touched(&self, cont: ContId, unit: Unit) -> bool {
+    fn has_touched(&self, ctx: &TargetPool, cont: ContId, unit: Unit) -> bool {
         let touched = self.touched.borrow();
-        if self.doubtful_since.get().is_some() || self.installed.borrow().contains(&(cont, unit)) {
+        let is_installed = || self.installed.borrow().contains(&(cont, unit));
+        if self.doubtful_since.get().is_some()
+            || is_installed()
+            || ctx.shard.lacks_page_of(cont, unit, None)
+        {
             return true;
         }
         touched.as_ref().is_some_and(|touched| touched.newest_of(cont, unit) != Lsn::default())
     }
 
     /// `epoch`: the newest one under the key.
-    fn has_touched_key(&self, cont: ContId, unit: Unit, dkey: &[u8], epoch: Epoch) -> bool {
-        if self.doubtful_since.get().is_some_and(|since| epoch >= since) {
+    fn has_touched_key(
+        &self,
+        ctx: &TargetPool,
+        (cont, unit): (ContId, Unit),
+        dkey: &[u8],
+        epoch: Epoch,
+    ) -> bool {
+        if self.doubtful_since.get().is_some_and(|since| epoch >= since)
+            || ctx.shard.lacks_page_of(cont, unit, Some(dkey))
+        {
             return true;
         }
         let read = [Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() }];
@@ -310,6 +322,7 @@ impl Target {
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
+        self.end_lacking_pages(ctx, &map)?;
         ctx.joining.claimed.set(map.version);
         tracing::info!("target {}: pool {pool}: caught up, {mended} keys mended", self.id);
         let (target, map_version) = (self.id, map.version);
@@ -336,6 +349,11 @@ impl Target {
             return Ok(0);
         }
         let Some(after) = map.after_moves() else { return Ok(0) };
+        if ctx.shard.refuses_objects() {
+            let text = "objects of one copy may have been in damaged pages of the index of what is drained: nobody can get them; destroy \
+                        their containers, or exclude the target ('azekura pool exclude')";
+            return Err(Error::new(Code::Redundancy, text));
+        }
         let mut kept = 0;
         ctx.every_unit(async |_, unit| {
             let is_counted = unit.is_cell() || self.has_cells(&after, unit);
@@ -540,7 +558,7 @@ impl Target {
                 let is_same = theirs.remove(unit) == Some(*epoch);
                 // Epochs do not tell what is folded.
                 let may_differ = unit.object.cells().is_some();
-                if !is_same || may_differ || ctx.joining.has_touched(cont, *unit) {
+                if !is_same || may_differ || ctx.joining.has_touched(ctx, cont, *unit) {
                     differ.insert(*unit);
                 }
             }
@@ -643,7 +661,7 @@ impl Target {
         let mut differ: Vec<Vec<u8>> = Vec::new();
         for (key, epoch) in self.keys_here(ctx, cont, unit).await? {
             let is_same = theirs.remove(&key) == Some(epoch) && unit.object.cells().is_none();
-            if !is_same || ctx.joining.has_touched_key(cont, unit, &key, epoch) {
+            if !is_same || ctx.joining.has_touched_key(ctx, (cont, unit), &key, epoch) {
                 differ.push(key);
             }
         }
@@ -703,7 +721,7 @@ impl Target {
     }
 
     /// Tells the control service something through any engine of the pool, its own first.
-    async fn tell_control(&self, map: &PoolMap, request: &ControlRequest) -> Result<()> {
+    pub(crate) async fn tell_control(&self, map: &PoolMap, request: &ControlRequest) -> Result<()> {
         let body = wire::encode(request);
         let own = map.target(self.id).map(|info| info.rank);
         let mut engines: Vec<_> = map.engines.iter().collect();

@@ -38,7 +38,6 @@ impl Target {
         own_cells(self.id, map, unit)
     }
 
-    /// True when this target is not to have this cell.
     /// The cells of a unit that this target puts together while it catches up: as [`Target::catches_up_with`].
     fn cells_to_mend(&self, map: &PoolMap, unit: Unit) -> Vec<usize> {
         let mut own = self.own_cells(map, unit);
@@ -52,6 +51,7 @@ impl Target {
         own
     }
 
+    /// True when this target is not to have this cell.
     pub(crate) fn is_strange_cell(&self, map: &PoolMap, unit: Unit) -> bool {
         let of = Unit { cell: 0, ..unit };
         !self.own_cells(map, of).contains(&(unit.cell as usize - 1))

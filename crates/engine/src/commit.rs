@@ -290,7 +290,8 @@ impl Target {
         };
         let pool = batch.pool;
         let ctx = self.asked_shard(pool).await?;
-        let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data).await?;
+        let prepared = self.prepare_here(&ctx, tx, coordinator, &batch, data).await;
+        let prepared = prepared.map_err(|error| self.without_lost_pages(&ctx, error))?;
         let target = self.clone();
         self.env.spawn(async move {
             target.env.sleep(DOUBT_TIME).await;

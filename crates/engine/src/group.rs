@@ -63,13 +63,15 @@ impl Target {
     /// The group that a batch changes; `None` when it has one member, or nothing is changed.
     ///
     /// Errors: `Stale` when another target leads one of the groups that it reads or changes, or it changes several: their
-    /// members differ, so that this is a transaction.
+    /// members differ, so that this is a transaction. `Csum` when what it is about was in a damaged page, and others are away.
     pub(crate) fn group_of_batch(
         &self,
         ctx: &TargetPool,
         batch: &Batch<'_>,
     ) -> Result<Option<Group>> {
-        self.group_of_ops(ctx, &batch.checks, &batch.ops)
+        let group = self.group_of_ops(ctx, &batch.checks, &batch.ops)?;
+        self.require_pages(ctx, batch)?;
+        Ok(group)
     }
 
     /// The same for some checks and ops.
@@ -155,8 +157,6 @@ impl Target {
             || (!placement::is_live(self.id, map) && layout.members(group).contains(&self.id))
     }
 
-    /// The other members of a unit's group that have all of it.
-    pub(crate) fn whole_members(&self, map: &PoolMap, unit: Unit) -> SmallVec<[TargetId; 5]> {
     /// True when this target gets now what it lacks of a unit's group: one that is behind has its own places first, and joins others when
     /// it is whole.
     pub(crate) fn catches_up_with(&self, map: &PoolMap, unit: Unit) -> bool {
@@ -166,6 +166,8 @@ impl Target {
         }
     }
 
+    /// The other members of a unit's group that have all of it.
+    pub(crate) fn whole_members(&self, map: &PoolMap, unit: Unit) -> SmallVec<[TargetId; 5]> {
         let Ok(layout) = layout_with(unit, map) else { return SmallVec::new() };
         let is_whole = |target: &TargetId| *target != self.id && placement::is_live(*target, map);
         layout.members(unit.group as usize).iter().copied().filter(is_whole).collect()

@@ -43,6 +43,7 @@ mod leftovers;
 mod link_speed;
 mod links;
 mod locks;
+mod lost_pages;
 mod map_changes;
 mod measure;
 mod mend;

@@ -58,6 +58,20 @@ impl Target {
             return Err(Error::new(Code::Busy, text));
         }
         match ask {
+            MemberAsk::Units { cont, .. } | MemberAsk::CellUnits { cont, .. } => {
+                self.require_pages_for(&ctx, cont, None)?;
+            }
+            MemberAsk::Keys { cont, unit, .. }
+            | MemberAsk::Mend { cont, unit, .. }
+            | MemberAsk::Stripes { cont, unit, .. }
+            | MemberAsk::Digest { cont, unit }
+            | MemberAsk::Image { cont, unit, .. }
+            | MemberAsk::ImagePart { cont, unit, .. } => {
+                self.require_pages_for(&ctx, cont, Some(unit))?;
+            }
+            MemberAsk::Notes | MemberAsk::Answers { .. } => {}
+        }
+        match ask {
             MemberAsk::Units { cont, after, count_max } => {
                 self.await_untold_parts(&ctx, member).await?;
                 let count_max = (count_max as usize).clamp(1, LIST_MAX);

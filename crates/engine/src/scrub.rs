@@ -4,7 +4,8 @@
 //! at the rate the pool wants, and only while the target has nothing better to do; or at once and
 //! as fast as it goes when an operator asks. It goes on after a restart where it was.
 //!
-//! At the end of a pass parity is compared with data ([`crate::parity`]).
+//! At the end of a pass the pages of the index are read and compared with their checksums ([`crate::lost_pages`]), and parity
+//! with data ([`crate::parity`]).
 //!
 //! A block is called damaged when it differs twice in a row. From then on readers are refused
 //! what touches it until it is overwritten; see [`vos::PoolShard::mark_bad`].
@@ -399,6 +400,18 @@ impl Target {
             Ok(None) => {
                 let rate = ctx.scrubber.settings.get().rate.0;
                 let pace = async |bytes| self.scrub_pace(ctx, rate, bytes).await;
+                match ctx.shard.scrub_pages(pace).await {
+                    Ok(0) => {}
+                    Ok(damaged) => {
+                        let text = format!(
+                            "the scrubber has found damage in {damaged} pages of the index"
+                        );
+                        self.tell_of_pages(ctx.shard.pool(), EventCode::DamageFound, &text);
+                    }
+                    Err(error) => {
+                        tracing::warn!(target_id = %self.id, pool = %ctx.shard.pool(), "pages of the index: {error}");
+                    }
+                }
                 match self.compare_parity(ctx, pace).await {
                     Ok(compared) if compared.stripes > 0 => {
                         ctx.mending.count(compared.mended);

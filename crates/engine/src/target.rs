@@ -100,6 +100,9 @@ pub(crate) struct TargetPool {
     /// Cells that nothing names are looked for, and where that was done.
     pub is_auditing_cells: Cell<bool>,
     pub audited: RefCell<Audited>,
+    /// Damaged pages of the index are being given up, and whether the control service is to hear of some.
+    pub is_losing_pages: Cell<bool>,
+    pub is_to_tell_of_pages: Cell<bool>,
 }
 
 /// A client's latest connection.
@@ -149,6 +152,8 @@ impl TargetPool {
             is_looking_for_folds: Cell::new(false),
             is_auditing_cells: Cell::new(false),
             audited: RefCell::default(),
+            is_losing_pages: Cell::new(false),
+            is_to_tell_of_pages: Cell::new(false),
         }
     }
 
@@ -357,6 +362,7 @@ impl Target {
     /// The same for one pool's part.
     pub(crate) fn take_up(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
         self.start_scrubber(ctx);
+        self.watch_pages(pool, ctx);
         self.clone().resume_transactions(pool, ctx);
         self.await_openers(pool, ctx);
         self.reap_orphans(pool, ctx);

@@ -14,6 +14,7 @@ pub mod hostile;
 pub mod linearizable;
 mod local;
 pub mod members;
+pub mod pages;
 pub mod parity;
 pub mod register;
 pub mod serializable;

@@ -16,6 +16,7 @@ use crate::changes;
 use crate::index::extent::Place;
 use crate::index::fragment::ArrayName;
 use crate::index::install::Timeline;
+use crate::index::lost::LostPlace;
 use crate::index::past::{Facts, SweepAt};
 use crate::index::{Effects, Index, new_value};
 use crate::locks::{self, Claim, LockTable};
@@ -339,6 +340,13 @@ impl Contents {
             RecordDf::OpenerTrace { client, process, awaited_s } => {
                 self.trace_opener(client, process, awaited_s);
             }
+            RecordDf::GiveUp { cont, place } => {
+                self.index.give_up(cont, LostPlace::from_durable(&place), &mut effects);
+            }
+            RecordDf::Lost { cont, place } => {
+                self.index.note_lost(cont, LostPlace::from_durable(&place));
+            }
+            RecordDf::CloseLost => self.index.close_lost(),
             RecordDf::HoldsCopies => self.holds_copies = true,
             RecordDf::MovesSingles => self.moves_singles = true,
             RecordDf::Lacks { since } => self.lacks_since = since,
@@ -450,6 +458,7 @@ impl Contents {
             | RecordDf::Opener { .. }
             | RecordDf::OpenerTrace { .. }
             | RecordDf::HoldsCopies
+            | RecordDf::Lost { .. }
             | RecordDf::MovesSingles
             | RecordDf::Lacks { .. } => self.replay(record, &mut Space::default()),
             _ => Err(Error::new(Code::Csum, "a table holds a record of the log")),
@@ -513,6 +522,11 @@ impl Contents {
             add(&RecordDf::Opener { client, holds: true });
             if process.is_some() || awaited_s > 0 {
                 add(&RecordDf::OpenerTrace { client, process, awaited_s });
+            }
+        }
+        for (&cont, container) in &self.index.conts {
+            for place in &container.lost {
+                add(&RecordDf::Lost { cont, place: place.durable() });
             }
         }
         if self.holds_copies {

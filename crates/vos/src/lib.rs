@@ -42,6 +42,7 @@ mod lacking;
 mod listing;
 mod loans;
 mod locks;
+mod lost;
 mod measure;
 pub mod offline;
 mod openers;

@@ -12,6 +12,7 @@ use types::{ClientId, Code, ContId, CsumKind, Epoch, Error, HostProcess, Result,
 use wire::cell::Stripe;
 use wire::obj::{TxId, TxOutcome};
 
+use crate::index::lost::LostPlaceDf;
 use crate::scrub::ScrubProgress;
 use crate::sums::{BadMark, RegionDf, SumPolicy};
 
@@ -317,6 +318,20 @@ pub(crate) enum RecordDf<'a> {
         /// How long it was waited for in vain after restarts, seconds.
         awaited_s: u32,
     },
+    /// A page of a container could not be read and is empty from here on.
+    GiveUp {
+        cont: ContId,
+        #[serde(borrow)]
+        place: LostPlaceDf<'a>,
+    },
+    /// In tables: where such a page was.
+    Lost {
+        cont: ContId,
+        #[serde(borrow)]
+        place: LostPlaceDf<'a>,
+    },
+    /// What others have of such pages is here now.
+    CloseLost,
 }
 
 /// All of a dkey; what was there goes away, and so does its past.
@@ -442,6 +457,7 @@ pub(crate) fn decode_first<'a>(bytes: &mut &'a [u8]) -> Result<RecordDf<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::lost::LostWhatDf;
 
     /// Every kind of record and change, with its bytes.
     fn golden() -> Vec<(RecordDf<'static>, Vec<u8>)> {
@@ -680,6 +696,27 @@ mod tests {
                 },
                 vec![27, 3, 1, 4, 5, 6, 7],
             ),
+            (
+                RecordDf::GiveUp {
+                    cont,
+                    place: LostPlaceDf {
+                        what: LostWhatDf::Bucket { prefix: 64, depth: 3 },
+                        is_open: true,
+                    },
+                },
+                vec![28, 7, 0, 64, 3, 1],
+            ),
+            (
+                RecordDf::Lost {
+                    cont,
+                    place: LostPlaceDf {
+                        what: LostWhatDf::Part { unit, start: b"d", end: None },
+                        is_open: false,
+                    },
+                },
+                vec![29, 7, 1, 1, 2, 3, 4, 1, b'd', 0, 0],
+            ),
+            (RecordDf::CloseLost, vec![30]),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (

@@ -13,13 +13,14 @@ use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 
+use env::AlignedBuf;
 use futures_util::stream::{self, StreamExt};
 use types::{Code, ContId, Epoch, Error, Key, Result, Unit};
 use wire::link::{Link, LinkKind};
 use wire::obj::{Batch, Op, ReadCheck, TxId};
 
 use crate::index::Container;
-use crate::index::page::PageId;
+use crate::index::page::{PageId, PagePlace};
 use crate::pages::decode;
 use crate::shard::PoolShard;
 use crate::space::Space;
@@ -103,12 +104,13 @@ impl PoolShard {
     /// True when everything that these checks and ops touch is in memory.
     pub fn is_resident(&self, cont: ContId, checks: &[ReadCheck<'_>], ops: &[Op<'_>]) -> bool {
         let touch = |container: &Container| self.touch(container, Epoch::ZERO, checks, ops);
-        self.is_whole() || self.missing(cont, 0, &touch).is_empty()
+        self.is_whole() || self.missing(cont, 0, &touch).is_ok_and(|missing| missing.is_empty())
     }
 
-    /// True when all of the index is in memory.
+    /// True when all of the index is in memory, and nothing of it was lost.
     fn is_whole(&self) -> bool {
-        self.state.borrow().index.ledger.absent_count == 0
+        let index = &self.state.borrow().index;
+        index.ledger.absent_count == 0 && !index.has_lost()
     }
 
     /// Loads what these checks and ops touch. When it returns they can be checked, planned,
@@ -161,7 +163,7 @@ impl PoolShard {
         }
         let ticket = self.take_ticket();
         loop {
-            let mut missing = self.missing(cont, ticket.number, touch);
+            let mut missing = self.missing(cont, ticket.number, touch)?;
             if missing.is_empty() {
                 return Ok(());
             }
@@ -211,17 +213,35 @@ impl PoolShard {
     }
 
     /// What is absent of what is touched; everything touched is pinned for the load `ticket`.
-    fn missing(&self, cont: ContId, ticket: u64, touch: &dyn Fn(&Container)) -> Vec<PageId> {
-        let Ok(container) = self.look(cont) else { return Vec::new() };
+    ///
+    /// `Csum` when it may have been in a page that was given up.
+    fn missing(
+        &self,
+        cont: ContId,
+        ticket: u64,
+        touch: &dyn Fn(&Container),
+    ) -> Result<Vec<PageId>> {
+        let Ok(container) = self.look(cont) else { return Ok(Vec::new()) };
         let probe = container.probe.clone();
         probe.on.set(true);
         probe.ticket.set(ticket);
+        probe.refused.set(None);
         touch(&container);
         probe.on.set(false);
+        if let Some(unit) = probe.refused.take() {
+            probe.missed.borrow_mut().clear();
+            return Err(Error::new(
+                Code::Csum,
+                format!(
+                    "object {} may have been in a damaged page of the index of this target, and has no copies",
+                    unit.object
+                ),
+            ));
+        }
         let mut missing = std::mem::take(&mut *probe.missed.borrow_mut());
         missing.sort_unstable();
         missing.dedup();
-        missing
+        Ok(missing)
     }
 
     /// Goes the ways that checks and ops will go.
@@ -312,17 +332,34 @@ impl PoolShard {
             if self.is_closed() {
                 return Err(Error::new(Code::Closed, "the shard is closed"));
             }
-            let index = &mut self.state.borrow_mut().index;
-            let named = |error: Error| error.context(id.to_string());
-            let image = image.map_err(named)?;
-            let (found, body) = decode(&pages.shard, &image).map_err(named)?;
-            if found != (&id).into() {
-                return Err(named(Error::new(Code::Csum, "another page is in its place")));
+            let mut taken = self.take_in(&id, &place, image);
+            if taken.as_ref().is_err_and(|error| error.code == Code::Csum) {
+                // The device may have given it wrong once.
+                taken = self.take_in(&id, &place, pages.read(&place).await);
             }
-            index.take_in(&id, &place, body)?;
+            if let Err(error) = taken {
+                if self.state.borrow_mut().index.place_of(&id).as_ref() != Some(&place) {
+                    // It is not there any more.
+                    continue;
+                }
+                if error.code == Code::Csum {
+                    self.note_damaged(&id);
+                }
+                return Err(error.context(id.to_string()));
+            }
             self.loaded_pages.set(self.loaded_pages.get() + 1);
         }
         Ok(())
+    }
+
+    fn take_in(&self, id: &PageId, place: &PagePlace, image: Result<AlignedBuf>) -> Result<()> {
+        let Some(pages) = &self.pages else { return Ok(()) };
+        let image = image?;
+        let (found, body) = decode(&pages.shard, &image)?;
+        if found != id.into() {
+            return Err(Error::new(Code::Csum, "another page is in its place"));
+        }
+        self.state.borrow_mut().index.take_in(id, place, body)
     }
 
     /// Counts anew which blocks of the data area are in use, page by page; for tools. Nothing else

@@ -12,6 +12,7 @@ use wire::store::AggregationStat;
 use crate::contents::{Contents, pieces_df, sums_df};
 use crate::fold::FoldNotes;
 use crate::index::{Effects, bucket};
+use crate::lost::DamagedPages;
 use crate::pages::PageStore;
 use crate::payload::{BlockSums, Core, Payload, Piece};
 use crate::record::{self, OriginDf, OrphanChange, RecordDf};
@@ -84,6 +85,7 @@ pub struct PoolShard {
     pub(crate) cache: Rc<Cache>,
     pub(crate) loads: Loads,
     pub(crate) loaded_pages: Cell<u64>,
+    pub(crate) damaged: DamagedPages,
     closed: Cell<bool>,
     abandoned: Cell<bool>,
     pub(crate) checkpointing: Cell<bool>,
@@ -137,6 +139,7 @@ impl PoolShard {
             }
             None => (None, None, Vec::new()),
         };
+        let damaged = DamagedPages::new(&state.index.lost);
         let shard = Rc::new_cyclic(|me| PoolShard {
             pool,
             config,
@@ -150,6 +153,7 @@ impl PoolShard {
             cache: cache.clone(),
             loads: Loads::default(),
             loaded_pages: Cell::new(0),
+            damaged,
             closed: Cell::new(false),
             abandoned: Cell::new(false),
             checkpointing: Cell::new(false),

@@ -277,6 +277,9 @@ pub enum ControlRequest {
     },
     /// The maps that the engine that is asked knows, itself, in newer versions than these. Reply: `Maps`.
     EngineMaps { known: Vec<(PoolId, u32)> },
+    /// Under this map a target has lost part of its index, and others may have what it held: it is behind from the next map on, and
+    /// lacks what was acknowledged. `Stale` when that is not the newest map. Reply: `Done`.
+    TargetDamaged { pool: PoolId, target: TargetId, map_version: u32 },
 }
 
 impl ControlRequest {
@@ -313,6 +316,7 @@ impl ControlRequest {
                 | ControlRequest::TargetJoined { .. }
                 | ControlRequest::TargetLacks { .. }
                 | ControlRequest::TargetFull { .. }
+                | ControlRequest::TargetDamaged { .. }
                 | ControlRequest::TargetMeasure { .. }
                 | ControlRequest::CatalogCopy { .. }
                 | ControlRequest::Leave { .. }
@@ -342,6 +346,7 @@ impl ControlRequest {
                 | ControlRequest::TargetJoined { .. }
                 | ControlRequest::TargetLacks { .. }
                 | ControlRequest::TargetFull { .. }
+                | ControlRequest::TargetDamaged { .. }
                 | ControlRequest::TargetMeasure { .. }
                 | ControlRequest::Leave { .. }
         );
@@ -368,6 +373,7 @@ impl ControlRequest {
             | ControlRequest::TargetJoined { .. }
             | ControlRequest::TargetLacks { .. }
             | ControlRequest::TargetFull { .. }
+            | ControlRequest::TargetDamaged { .. }
             | ControlRequest::CatalogCopy { .. }
             | ControlRequest::Leave { .. }
             | ControlRequest::EngineEvents { .. }

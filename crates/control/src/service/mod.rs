@@ -146,6 +146,9 @@ impl Service {
             R::TargetLacks { pool, target, map_version } => {
                 self.target_lacks(pool, target, map_version, orders).await
             }
+            R::TargetDamaged { pool, target, map_version } => {
+                self.target_damaged(pool, target, map_version, orders).await
+            }
             R::TargetFull { pool, target, map_version } => {
                 self.target_full(pool, target, map_version, orders).await
             }

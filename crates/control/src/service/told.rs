@@ -74,6 +74,40 @@ impl Service {
         self.change_under(id, map_version, orders, change).await
     }
 
+    /// A target has lost part of what it held. It lacks what was acknowledged, so it is behind, and others lead.
+    ///
+    /// Errors: `Stale` when it is not in the pool under the newest map.
+    pub(super) async fn target_damaged(
+        &self,
+        id: PoolId,
+        target: TargetId,
+        map_version: u32,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let change = async |pool: &mut PoolDf| {
+            let Some(held) = pool.targets.iter_mut().find(|held| held.id == target) else {
+                return Err(Error::new(
+                    Code::Stale,
+                    format!("target {target} is not in pool {id}"),
+                ));
+            };
+            let is_behind = held.reason == Some(DownReason::Behind);
+            if held.state != TargetState::Up && !is_behind {
+                return Ok(None);
+            }
+            let version = map_version + 1;
+            held.turn(TargetState::Down, Some(DownReason::Behind), version);
+            if held.left == LEFT_UNSURE {
+                held.left = version;
+            }
+            // Who was behind may have told a moment ago that it has caught up.
+            held.since = version;
+            pool.map_version += 1;
+            Ok(Some(format!("target {target} has lost part of its index, and is behind")))
+        };
+        self.change_under(id, map_version, orders, change).await
+    }
+
     /// A target has all that the groups have that it is to join.
     ///
     /// Errors: `Stale` when nothing moves under the newest map.

@@ -15,6 +15,7 @@ mod healing;
 mod introductions;
 mod late;
 mod locks;
+mod lost_pages;
 mod members;
 mod mending;
 mod mutated;

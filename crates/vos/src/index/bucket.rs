@@ -15,6 +15,7 @@ use std::rc::Rc;
 use types::{ContId, Epoch, Key, Unit};
 
 use super::garbage::Garbage;
+use super::lost::LostPlace;
 use super::object::Object;
 use super::page::{Counts, Delta, Ledger, Page, PageId, Probe};
 use super::parts::Parts;
@@ -63,6 +64,8 @@ pub(crate) struct Container {
     pub unswept: BTreeSet<Unit>,
     /// All objects with a past from here on are to be swept.
     pub sweep_from: Option<Unit>,
+    /// Where pages were that could not be read and were given up.
+    pub lost: Vec<LostPlace>,
     pub probe: Rc<Probe>,
 }
 
@@ -102,14 +105,6 @@ impl Bucket {
     }
 }
 
-/// Content of one part, encoded.
-pub(crate) fn encode_part(object: &Object, parts: &Parts, start: &Key) -> Vec<u8> {
-    let mut out = Vec::new();
-    let end = parts.end_of(start);
-    encode_range(parts.cont, parts.unit, object, start, end.as_deref(), &mut out);
-    out
-}
-
 impl Container {
     pub(crate) fn new(id: ContId, probe: &Rc<Probe>) -> Container {
         Container {
@@ -123,6 +118,7 @@ impl Container {
             pasts: BTreeSet::new(),
             unswept: BTreeSet::new(),
             sweep_from: None,
+            lost: Vec::new(),
             probe: probe.clone(),
         }
     }
@@ -204,6 +200,7 @@ impl Container {
         {
             return Some(object);
         }
+        self.note_refused(unit);
         let bucket = self.bucket(unit);
         if !self.probe.reach(&bucket.page, || bucket.id(self.id)) {
             return None;
@@ -252,6 +249,7 @@ impl Container {
 
     /// An object is about to change: what it belongs to, or will when it is made anew.
     pub(crate) fn touch_home(&self, unit: Unit) {
+        self.note_refused(unit);
         let bucket = self.bucket(unit);
         self.probe.reach(&bucket.page, || bucket.id(self.id));
     }
@@ -482,7 +480,7 @@ impl Container {
 
     /// Takes an object with pages of its own, of which nothing is left, out of the container;
     /// returns the change of the memory counted.
-    fn drop_large(&mut self, unit: Unit, ledger: &mut Ledger, effects: &mut Effects) -> i64 {
+    pub fn drop_large(&mut self, unit: Unit, ledger: &mut Ledger, effects: &mut Effects) -> i64 {
         let Some(mut object) = self.large.remove(&unit.list_order()) else { return 0 };
         let before = effects.scm;
         object.forget_facts(effects);

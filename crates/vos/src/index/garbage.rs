@@ -8,10 +8,10 @@
 
 use types::ContId;
 
-use super::bucket::{Container, Objects, encode_part};
+use super::bucket::{Container, Objects};
 use super::object::Object;
 use super::page::{Ledger, Page, PageId, PagePlace};
-use super::parts::Parts;
+use super::parts::{Parts, encode_part};
 use super::snapshot::encode_object;
 use super::{Effects, cost};
 

@@ -11,6 +11,7 @@ pub(crate) mod extent;
 pub(crate) mod fragment;
 pub(crate) mod garbage;
 pub(crate) mod install;
+pub(crate) mod lost;
 pub(crate) mod object;
 pub(crate) mod page;
 pub(crate) mod parts;
@@ -99,8 +100,10 @@ pub(crate) struct Index {
     pub garbage: Garbage,
     /// Looks for what is not in memory.
     pub probe: Rc<Probe>,
-    /// Pages that replay has found damaged. They stay absent.
+    /// Pages that replay has found damaged. They stay absent, or are given up.
     pub lost: BTreeSet<PageId>,
+    /// Pages were given up: see [`lost`].
+    pub has_given_up: bool,
 }
 
 impl Index {

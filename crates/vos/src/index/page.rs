@@ -154,6 +154,8 @@ pub(crate) struct Probe {
     pub on: Cell<bool>,
     /// What was needed and absent.
     pub missed: RefCell<Vec<PageId>>,
+    /// What was needed and may have been in a page that was given up.
+    pub refused: Cell<Option<Unit>>,
     /// Number of the load that looks.
     pub ticket: Cell<u64>,
 }

@@ -10,7 +10,9 @@ use std::rc::Rc;
 
 use types::{ContId, Key, Unit};
 
+use super::object::Object;
 use super::page::{Page, PageId, Probe};
+use super::snapshot::encode_range;
 use crate::ordered::OrdMap;
 
 #[derive(Debug)]
@@ -81,4 +83,12 @@ impl Parts {
             self.probe.reach(page, || self.id(start)).then_some(of)
         })
     }
+}
+
+/// Content of one part, encoded.
+pub(crate) fn encode_part(object: &Object, parts: &Parts, start: &Key) -> Vec<u8> {
+    let mut out = Vec::new();
+    let end = parts.end_of(start);
+    encode_range(parts.cont, parts.unit, object, start, end.as_deref(), &mut out);
+    out
 }

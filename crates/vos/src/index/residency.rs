@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 
 use types::{Code, Error, Result, Unit};
 
-use super::bucket::{Objects, encode_part};
+use super::bucket::Objects;
 use super::object::Object;
 use super::page::{Counts, Delta, IMAGE_BYTES_MORE, Page, PageId, PagePlace};
+use super::parts::encode_part;
 use super::snapshot::encode_object;
 use super::{Effects, Index};
 use crate::record::{RecordDf, decode_first};

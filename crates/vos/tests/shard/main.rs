@@ -14,6 +14,7 @@ mod kinds;
 mod listing;
 mod loans;
 mod log;
+mod lost;
 mod memory;
 mod model;
 mod offline;

@@ -1,0 +1,153 @@
+//! Damaged pages of the index: what they held comes back from other members.
+//!
+//! A page that is damaged says nothing of what it held, so nobody can be asked for that alone. The target gives the page up,
+//! leads nothing from that moment on, and tells the control service, which calls it *behind*, as after a restart: others lead,
+//! and the target compares itself with them and gets what it lacks ([`crate::catch_up`]). Until then nobody may take its word for
+//! what was in that page, and it answers nobody who would.
+//!
+//! Objects of one copy that may have been in the page stay refused: see [`vos::PoolShard::give_up_pages`].
+
+use crate::target::{Target, TargetPool};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Code, ContId, Error, PoolId, Result, Unit, limits};
+use wire::control::ControlRequest;
+use wire::event::{EventCode, Happened};
+use wire::map::PoolMap;
+use wire::obj::{Batch, ListScope, Op};
+
+/// Pause before another try.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Target {
+    /// Looks after damaged pages of a pool's part from now on.
+    pub(crate) fn watch_pages(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        if ctx.shard.conts().into_iter().any(|cont| ctx.shard.lacks_pages_of(cont)) {
+            // It may have ended before it could tell.
+            ctx.is_to_tell_of_pages.set(true);
+            self.lose_pages_soon(pool, ctx);
+        }
+        let (target, of) = (Rc::downgrade(self), Rc::downgrade(ctx));
+        ctx.shard.on_damaged_page(move || {
+            if let (Some(target), Some(ctx)) = (target.upgrade(), of.upgrade()) {
+                target.lose_pages_soon(pool, &ctx);
+            }
+        });
+    }
+
+    fn lose_pages_soon(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) {
+        if ctx.is_losing_pages.replace(true) {
+            return;
+        }
+        let (target, ctx) = (self.clone(), ctx.clone());
+        self.env.spawn(async move {
+            while !target.is_draining() {
+                match target.lose_pages(pool, &ctx).await {
+                    Ok(()) => break,
+                    Err(error) => {
+                        tracing::info!("target {}: a damaged page: {error}", target.id);
+                        target.env.sleep(PAUSE).await;
+                    }
+                }
+            }
+            ctx.is_losing_pages.set(false);
+        });
+    }
+
+    async fn lose_pages(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
+        if ctx.shard.pages_to_give_up() == 0 && !ctx.is_to_tell_of_pages.get() {
+            self.tell_of_pages(
+                pool,
+                EventCode::DamageStays,
+                "of a damaged page of the index others have nothing: what it holds is refused",
+            );
+            return Ok(());
+        }
+        // What was in the page looks from here on as if it had never been.
+        if !ctx.is_to_tell_of_pages.replace(true) {
+            ctx.is_unsure.set(true);
+            ctx.joining.begin(&ctx.shard);
+        }
+        for page in ctx.shard.give_up_pages().await? {
+            let what = format!(
+                "a page of the index is damaged, others are asked for what it held: {page}"
+            );
+            self.tell_of_pages(pool, EventCode::DamageFound, &what);
+        }
+        let map = ctx.map()?;
+        let (target, map_version) = (self.id, map.version);
+        let damaged = ControlRequest::TargetDamaged { pool, target, map_version };
+        self.tell_control(&map, &damaged).await?;
+        ctx.is_to_tell_of_pages.set(ctx.shard.pages_to_give_up() > 0);
+        match ctx.is_to_tell_of_pages.get() {
+            false => Ok(()),
+            true => Err(Error::new(Code::Busy, "there are more")),
+        }
+    }
+
+    pub(crate) fn tell_of_pages(&self, pool: PoolId, code: EventCode, what: &str) {
+        let what = format!("target {}: {what}", self.id);
+        tracing::warn!("{what}");
+        self.events.tell(Happened::new(code, what).of_target(self.id).of_pool(pool));
+    }
+
+    /// What a caller is told who has met a page that is being given up: others are asked in a moment.
+    pub(crate) fn without_lost_pages(&self, ctx: &TargetPool, error: Error) -> Error {
+        match error.code == Code::Csum && ctx.is_losing_pages.get() {
+            true => Error::bare(Code::Stale),
+            false => error,
+        }
+    }
+
+    /// Refuses a batch of groups that this target leads for want of anybody else, where it may not have what they held.
+    pub(crate) fn require_pages(&self, ctx: &TargetPool, batch: &Batch<'_>) -> Result<()> {
+        if !ctx.shard.lacks_pages_of(batch.cont) {
+            return Ok(());
+        }
+        let units = batch.ops.iter().map(Op::unit).chain(batch.checks.iter().map(|of| of.unit));
+        for unit in units.filter(|unit| !ctx.is_of_one(*unit)) {
+            ctx.shard.require_pages_of(batch.cont, unit)?;
+        }
+        // These look at objects that they do not name.
+        let follows = |op: &Op<'_>| {
+            let lists = matches!(op, Op::List { scope: ListScope::Dkeys { follow: true, .. }, .. });
+            lists || matches!(op, Op::FetchLink { .. } | Op::RemoveLink { .. })
+        };
+        match batch.ops.iter().any(follows) {
+            true => Err(lacks_pages()),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a question of another member about what this target cannot tell.
+    pub(crate) fn require_pages_for(
+        &self,
+        ctx: &TargetPool,
+        cont: ContId,
+        unit: Option<Unit>,
+    ) -> Result<()> {
+        match unit {
+            Some(unit) => ctx.shard.require_pages_of(cont, unit),
+            None if ctx.shard.lacks_pages_of(cont) => Err(lacks_pages()),
+            None => Ok(()),
+        }
+    }
+
+    /// At the end of catching up under a map: nothing is missing any more of what was in damaged pages, unless there are groups
+    /// that had nobody else to ask.
+    pub(crate) fn end_lacking_pages(&self, ctx: &TargetPool, map: &PoolMap) -> Result<()> {
+        if !ctx.shard.conts().into_iter().any(|cont| ctx.shard.lacks_pages_of(cont)) {
+            return Ok(());
+        }
+        let has_nobody_whole = |copies| placement::losses(copies, map, |_| true).copies_left == 0;
+        if (2..=limits::COPIES_MAX).any(has_nobody_whole) {
+            return Err(lacks_pages());
+        }
+        ctx.shard.close_lost_pages()
+    }
+}
+
+fn lacks_pages() -> Error {
+    let text = "a page of the index is damaged on this target, and others who may have what it held are away";
+    Error::new(Code::Csum, text)
+}
