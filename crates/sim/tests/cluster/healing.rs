@@ -1,10 +1,11 @@
-//! All that moves copies, together with all that goes wrong meanwhile: engines die and come back, targets lose what they hold, data are
-//! damaged, spares have no room. In the end everything is whole, all members are equal, and nobody holds anything else.
+//! All that moves copies, together with all that goes wrong meanwhile: engines die and come back, targets lose what they hold, data and
+//! pages of the index are damaged, spares have no room. In the end everything is whole, all members are equal, and nobody holds anything else.
 
 use client::{ArrayObj, Client, Container, KvObj};
 use engine::StoreConfig;
 use env::{AlignedBuf, Env, OpenOptions};
 use futures_util::future::join;
+use sim::pages::flip_pages;
 use sim::{Cluster, ClusterSpec, members, parity, seeds};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -254,13 +255,20 @@ impl Site<'_> {
         let damaged = if is_loss { other } else { self.dice(u64::from(ENGINES) + 1) as usize };
         let trouble = async {
             self.pause(0, 6_000).await;
-            match self.dice(3) {
+            match self.dice(4) {
                 _ if !is_second_trouble => {}
                 0 => self.damage(damaged).await,
                 1 => {
                     self.damage(damaged).await;
                     self.pause(0, 3_000).await;
                     self.damage(damaged).await;
+                }
+                // It comes back with pages of its index damaged.
+                2 => {
+                    self.cluster.stop_engine(other).await.unwrap();
+                    self.cluster.kill_engine(other);
+                    flip_pages(self.cluster, other, 1 + self.dice(6)).await.unwrap();
+                    self.cluster.start_engine(other).await.unwrap();
                 }
                 // Nobody is lost beside it, but it is away for a moment.
                 _ => {
@@ -371,16 +379,9 @@ async fn fill(site: &Site<'_>, left: u64) {
     }
 }
 
-/// Asked for by name: some seeds fail still, for reasons of the test or of the store that are not known yet (docs/plan.md).
-const ASKED_FOR: &str = "AZEKURA_SIM_HEALING";
-
 #[test]
 fn all_is_whole_again_whatever_moves_and_breaks() {
-    if std::env::var_os(ASKED_FOR).is_none() {
-        println!("SKIPPED: {ASKED_FOR} is not set");
-        return;
-    }
-    for seed in seeds(3) {
+    for seed in seeds(2) {
         let spec = ClusterSpec { seed, engines: ENGINES as usize + 1, targets: 1 };
         let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(2)).unwrap();
         cluster.block_on(async {
