@@ -4,6 +4,7 @@ mod agent;
 mod browse;
 mod describe;
 mod figures;
+mod held;
 mod mount;
 mod snapshot;
 

@@ -52,4 +52,6 @@ pub use snapshot::{Snapshotted, put_snapshot, snapshot_heads, snapshots, thin_sn
 pub use source::{Counts, Source};
 pub use store::{Checked, Store, give_way, wait};
 pub use sync::{Synced, sync_file};
-pub use tree::{Descriptions, all_snapshots, newest_ns, put_tree, put_tree_if_changed, trees};
+pub use tree::{
+    Descriptions, all_snapshots, newest_ns, put_tree, put_tree_if_changed, thin_trees, trees,
+};

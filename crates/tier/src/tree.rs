@@ -46,6 +46,17 @@ async fn put_described(fs: &Dfs, store: &Store, described: &Described) -> Result
     Ok(key)
 }
 
+/// Removes the oldest trees but `keep` of a container; returns how many. What only they named goes with the next [`crate::gc`].
+pub async fn thin_trees(store: &Store, container: &str, keep: usize) -> Result<u64> {
+    let mut trees = store.list(&trees_prefix(container)).await?;
+    trees.sort_by(|a, b| a.key.cmp(&b.key));
+    let old = trees.len().saturating_sub(keep.max(1));
+    for tree in &trees[..old] {
+        store.delete(&tree.key).await?;
+    }
+    Ok(old as u64)
+}
+
 /// When a container's newest tree was made by its name, or its newest snapshot, nanoseconds since 1970; `None`: there is none.
 pub async fn newest_ns(store: &Store, container: &str, of: Descriptions) -> Result<Option<u64>> {
     let prefix = match of {

@@ -57,6 +57,9 @@ pub struct AgentArgs {
     /// With --move: describe each container in its tier so often, if it has changed
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration, requires = "moves")]
     describe_every: Duration,
+    /// Descriptions of a container that stay when it is described, the newest
+    #[arg(long, value_name = "COUNT", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..), requires = "moves")]
+    describe_keep: u32,
     /// With --move: make a snapshot of each container in its tier so often
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "moves")]
     snapshot_every: Option<Duration>,
@@ -107,6 +110,7 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
         })?;
         let intervals = Intervals {
             describe: args.describe_every,
+            describe_keep: args.describe_keep,
             snapshot: args.snapshot_every,
             snapshot_keep: args.snapshot_keep,
         };

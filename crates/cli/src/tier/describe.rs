@@ -7,7 +7,7 @@ use super::{of_cont, snapshot};
 use crate::session::Session;
 use crate::url::Url;
 use std::time::{Duration, Instant};
-use tier::{Descriptions, Store, newest_ns, put_tree_if_changed};
+use tier::{Descriptions, Store, newest_ns, put_tree_if_changed, thin_trees};
 use types::{Result, size};
 use wire::control::OpenMode;
 
@@ -18,6 +18,8 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals {
     pub describe: Duration,
+    /// Descriptions that stay.
+    pub describe_keep: u32,
     pub snapshot: Option<Duration>,
     /// Snapshots that stay.
     pub snapshot_keep: u32,
@@ -49,6 +51,8 @@ pub fn keep_described(session: &Session, url: &Url, intervals: Intervals) -> Res
             let put = put_tree_if_changed(fs, &store, &mut known);
             if let Some(key) = client.block_on(put)? {
                 tracing::info!("container '{}': described as {key}", fs.container().info().label);
+                let keep = intervals.describe_keep as usize;
+                client.block_on(thin_trees(&store, &container, keep))?;
             }
             describe_at = Instant::now() + intervals.describe;
         }

@@ -1,10 +1,9 @@
 //! `azekura tier snapshot`: containers as they were, in the store; and restoring one file.
 
-use super::{definition, of_cont};
+use super::{definition, held, of_cont};
 use crate::exit::Outcome;
 use crate::fs::remote::Remote;
 use crate::output::{Table, bar, utc};
-use crate::props::{self, wrong_reply};
 use crate::session::{Mount, Session};
 use crate::url::Url;
 use clap::{Args, Subcommand};
@@ -14,10 +13,7 @@ use serde::Serialize;
 use tier::manifest::{TreeEntry, TreeHead, decode_tree};
 use tier::{Snapshotted, Store, put_snapshot, snapshot_heads, thin_snapshots};
 use types::{Code, Error, Result, size};
-use wire::control::{ControlReply, ControlRequest, OpenMode, SnapName};
-
-/// Name of the pool's snapshot that holds still while its data are sent.
-const WHILE_SENT: &str = "azekura-tier-snapshot";
+use wire::control::{OpenMode, SnapName};
 
 /// Keep containers in the store as they are at one moment
 #[derive(Args, Debug)]
@@ -118,30 +114,16 @@ pub(super) fn make(
     shows: bool,
 ) -> Result<CreateReport> {
     super::install_source(session);
-    let (pool, cont) = (url.pool.clone(), url.cont.clone());
-    // The name has two at a time refused, and tells whose it is if this is killed.
-    let request = ControlRequest::SnapCreate { pool, cont, name: WHILE_SENT.into() };
-    let snap = match props::run(session, request) {
-        Ok(ControlReply::Snap(snap)) => snap,
-        Ok(_) => return Err(wrong_reply()),
-        Err(error) if error.code == Code::Exist => {
-            let text = format!(
-                "another 'tier snapshot create' runs, or was killed and left its snapshot of the pool behind; if none runs, remove \
-                 that: azekura cont snapshot destroy {} {} {WHILE_SENT}",
-                url.pool, url.cont
-            );
-            return Err(Error::new(Code::Exist, text));
+    let put = |at: &SnapName| put(session, url, at, (tier, store), keep, shows);
+    match held::with_snapshot(session, url, put)? {
+        Ok(report) => Ok(report),
+        Err((report, error)) => {
+            // Something of it may be newer than the rest.
+            let client = session.connect()?;
+            client.block_on(store.delete(&report.done.key))?;
+            Err(error)
         }
-        Err(error) => return Err(error),
-    };
-    let at = SnapName::Epoch(snap.epoch);
-    let made = put(session, url, &at, (tier, store), keep, shows);
-    let (pool, cont) = (url.pool.clone(), url.cont.clone());
-    let request = ControlRequest::SnapDestroy { pool, cont, snap: at };
-    let removed = props::run(session, request);
-    let report = made?;
-    removed?;
-    Ok(report)
+    }
 }
 
 /// Writes down what a snapshot of the pool shows.

@@ -140,7 +140,7 @@ fn an_agent_describes_and_keeps_snapshots_at_intervals() {
     let socket = system.path("tier.sock");
     let mut agent = system.command(&["tier", "agent", "--socket", socket.to_str().unwrap()]);
     agent.args(["--move", "--every", "1s", "--describe-every", "1s"]);
-    agent.args(["--snapshot-every", "1s", "--snapshot-keep", "2"]);
+    agent.args(["--describe-keep", "2", "--snapshot-every", "1s", "--snapshot-keep", "2"]);
     let mut agent = Running(agent.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let mut until = |what: &str, is_there: &dyn Fn() -> bool| {
         while !is_there() {
@@ -169,4 +169,48 @@ fn an_agent_describes_and_keeps_snapshots_at_intervals() {
     until("the first snapshot", &|| !names().is_empty());
     let first = names()[0].clone();
     until("another in its place", &|| !names().contains(&first) && names().len() == 2);
+    // A description for each change, of which two stay.
+    let trees = || {
+        let all = objects(&store(&system), ".jsonl");
+        let is_tree = |path: &&PathBuf| path.parent().unwrap().ends_with("trees");
+        all.iter().filter(is_tree).cloned().collect::<Vec<PathBuf>>()
+    };
+    for name in ["c", "d"] {
+        let before = trees();
+        put(&system, name, b"one more");
+        until(name, &|| trees().iter().any(|tree| !before.contains(tree)));
+    }
+    until("the older ones are removed", &|| trees().len() == 2);
+}
+
+/// A `tier snapshot create` that was killed left its snapshot of the pool behind, and every later one failed until somebody removed that by hand.
+#[test]
+fn what_a_killed_snapshot_has_left_is_removed_by_the_next() {
+    let system = system();
+    put(&system, "a", &noise(9, 3 * MIB));
+    let name = "azekura-tier-snapshot";
+    system.ok(&["cont", "snapshot", "create", "tank", "home", name]);
+    // As one that lives says.
+    let attrs = |count: &str| {
+        let value = format!("azekura.tier.snapshot=maker {count}");
+        system.ok(&["cont", "set-attr", "tank", "home", &value]);
+    };
+    attrs("1");
+    let second =
+        system.command(&["tier", "snapshot", "create", HOME]).stderr(Stdio::piped()).spawn();
+    let mut second = second.unwrap();
+    let mut count = 1;
+    while second.try_wait().unwrap().is_none() {
+        count += 1;
+        attrs(&count.to_string());
+    }
+    let told = second.wait_with_output().unwrap();
+    assert!(!told.status.success() && all_text(&told).contains("runs"), "{}", all_text(&told));
+    // It is dead.
+    let made = system.json(&["tier", "snapshot", "create", HOME]);
+    assert_eq!(made["files"], 1);
+    let kept = system.json(&["cont", "snapshot", "list", "tank", "home"]);
+    assert_eq!(kept["snapshots"].as_array().unwrap().len(), 0);
+    let attrs = system.ok(&["cont", "get-attr", "tank", "home"]);
+    assert!(!attrs.contains("azekura.tier.snapshot"), "{attrs}");
 }
