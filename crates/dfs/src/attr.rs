@@ -94,14 +94,20 @@ impl Dfs {
 
     /// Attributes of an open object. A file without a name has link count 0.
     pub async fn ostat(&self, obj: &Obj) -> Result<Stat> {
+        self.tier_settled(obj.oid()).await;
+        self.ostat_now(obj).await
+    }
+
+    /// The same, whether something is coming back from a tier or not.
+    pub(crate) async fn ostat_now(&self, obj: &Obj) -> Result<Stat> {
         match self.shared.fetch_node(&obj.node).await? {
             Some((_, found)) => {
                 if !obj.node.is_unlinked() {
                     obj.node.set_inode(found.inode);
-                    return self.stat_found(&found).await;
+                    return self.stat_found_now(&found).await;
                 }
                 // The record of a file that had several names is there as long as it is open.
-                let stat = self.stat_found(&found).await?;
+                let stat = self.stat_found_now(&found).await?;
                 Ok(Stat { nlink: 0, ..stat })
             }
             None => {
@@ -115,7 +121,18 @@ impl Dfs {
         }
     }
 
+    /// What a record and its data tell. While chunks come back from a tier the data are newer than the file, and its time of modification is not put back
+    /// yet: that is waited for, and looked at again.
     pub(crate) async fn stat_found(&self, found: &Found) -> Result<Stat> {
+        if let Some(file) = self.tier_settled(found.inode.oid).await
+            && let Some((_, later)) = self.shared.fetch_node(&file.node).await?
+        {
+            return self.stat_found_now(&later).await;
+        }
+        self.stat_found_now(found).await
+    }
+
+    async fn stat_found_now(&self, found: &Found) -> Result<Stat> {
         let shared = &self.shared;
         let tail = if found.inode.is_dir() {
             shared.merged_tail(found).await?

@@ -9,7 +9,7 @@ use crate::layout::{
     Superblock, root_number, superblock_oid,
 };
 use crate::node::{Location, Node, Obj};
-use crate::tier::Known;
+use crate::tier::{Known, Returns};
 use client::{ArrayObj, Container};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub superblock_oid: Oid,
     /// What is known of the container's tier.
     pub tier: Known,
+    /// What comes back from it.
+    pub returns: RefCell<Returns>,
     numbers: RefCell<std::ops::Range<u64>>,
     numbers_next: Cell<u64>,
     nodes: RefCell<HashMap<Oid, Weak<Node>>>,
@@ -183,6 +185,7 @@ impl Dfs {
                 superblock,
                 superblock_oid: superblock_oid(&cont.info().props),
                 tier,
+                returns: RefCell::default(),
                 numbers: RefCell::new(0..0),
                 numbers_next: Cell::new(NUMBERS_FIRST),
                 nodes: RefCell::new(HashMap::default()),

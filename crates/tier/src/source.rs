@@ -1,41 +1,42 @@
 //! Reading copies for mounts of this process: what `dfs::tier` asks when somebody reads a chunk that is in a tier only.
 //!
-//! Reads that go on where the one before ended are of a file that is read in order: they get whole parts, and the parts behind
-//! them are fetched ahead. Others get the range they ask for and no more, where parts are stored as they are: the
-//! chunks in it have checksums of their own in the pool.
+//! Whoever knows the chunks' checksums gets what it asks for and no more at first, where parts are stored as they are. Reads that go on where the one
+//! before ended are of a file that is read in order: what comes behind them is fetched ahead, in pieces of a part, so that the first of them need not
+//! wait for the last. Encoded parts, and parts for callers who know no checksums, come whole, and are compared with their SHA-256.
+
+mod pieces;
+#[cfg(test)]
+mod tests;
 
 use crate::copy::{manifest_of, part_key_beside};
 use crate::definition::Definition;
-use crate::manifest::FileManifest;
+use crate::manifest::{FileManifest, PartName};
 use crate::part::HEADER_BYTES;
 use crate::store::{Store, start};
 use crate::sync::sync_file;
-use dfs::tier::{TierAsk, TierSource};
+use dfs::tier::{CopyPiece, TierAsk, TierSource};
 use dfs::{Dfs, Obj};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, LocalBoxFuture, Shared};
+use futures_util::future::{BoxFuture, LocalBoxFuture};
+use pieces::{Fetch, Found, Held, Name, Pieces};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Semaphore;
 use types::{Code, Error, Result};
 
 /// Manifests remembered.
 const MANIFESTS_MAX: usize = 64;
-/// Files of which is remembered where they were read.
-const FILES_MAX: usize = 4096;
 /// Bytes that are fetched ahead of a file that is read in order, unless the environment says otherwise.
 const AHEAD_BYTES: u64 = 64 << 20;
-/// The variable that does, a size; 0: nothing is fetched ahead.
+/// Of them so many in one request: requests cost a store more than what they carry when they are small.
+const PIECE_BYTES: u64 = 4 << 20;
+/// The variable that says both, `SIZE` or `SIZE,PIECE`; 0: nothing is fetched ahead.
 const AHEAD_VARIABLE: &str = "AZEKURA_TIER_PREFETCH";
-/// Reads so near each other, in any order, are one reading in order: several threads do it.
-const NEAR_BYTES: u64 = 8 << 20;
 
 /// Finds a tier's definition by its name. Runs on a thread of its own, so it may wait.
 pub type Resolve = Box<dyn Fn(&str) -> Result<Definition> + Send + Sync>;
-
-/// A part that is there or on its way.
-type Fetch = Shared<BoxFuture<'static, Result<Arc<Vec<u8>>>>>;
 
 /// Reads copies from the tiers that their records name.
 #[derive(Clone)]
@@ -45,8 +46,9 @@ struct Inner {
     resolve: Resolve,
     stores: Mutex<HashMap<String, Store>>,
     manifests: Mutex<HashMap<String, Arc<FileManifest>>>,
-    parts: Mutex<Parts>,
+    pieces: Mutex<Pieces>,
     ahead_bytes: AtomicU64,
+    piece_bytes: AtomicU64,
     counts: Mutex<Counts>,
 }
 
@@ -79,78 +81,17 @@ impl Counts {
     }
 }
 
-/// Parts in memory, and where files were read last.
-#[derive(Default)]
-struct Parts {
-    by_name: HashMap<(String, usize), Held>,
-    bytes: u64,
-    /// Grows with each use.
-    clock: u64,
-    /// By manifest: where the last read ended.
-    ends: HashMap<String, u64>,
-}
-
-struct Held {
-    fetch: Fetch,
-    bytes: u64,
-    used: u64,
-    /// Nobody has wanted it yet.
-    is_ahead: bool,
-}
-
-impl Parts {
-    /// Notes a read of a part; true if it goes on with what was read before, and then all of the part counts as read.
-    fn goes_on(&mut self, manifest: &str, read: Range<u64>, part: Range<u64>) -> bool {
-        let end = self.ends.get(manifest).copied();
-        if self.ends.len() >= FILES_MAX && end.is_none() {
-            self.ends.clear();
-        }
-        let near = NEAR_BYTES.max(part.end - part.start);
-        let before = end.filter(|end| read.start <= end + NEAR_BYTES && *end <= read.start + near);
-        let end = before.map_or(read.end, |end| end.max(part.end));
-        self.ends.insert(manifest.to_string(), end);
-        before.is_some()
-    }
-
-    /// A part that is here, used once more; and whether it had been fetched ahead and this is the first use.
-    fn get(&mut self, name: &(String, usize)) -> Option<(Fetch, bool)> {
-        self.clock += 1;
-        let held = self.by_name.get_mut(name)?;
-        held.used = self.clock;
-        Some((held.fetch.clone(), std::mem::take(&mut held.is_ahead)))
-    }
-
-    /// Keeps a part; those least recently used go while there are more than `bytes_max` bytes.
-    fn insert(&mut self, name: (String, usize), held: Held, bytes_max: u64) {
-        self.clock += 1;
-        self.bytes += held.bytes;
-        if let Some(old) = self.by_name.insert(name, Held { used: self.clock, ..held }) {
-            self.bytes -= old.bytes;
-        }
-        while self.bytes > bytes_max && self.by_name.len() > 1 {
-            let oldest = self.by_name.iter().min_by_key(|(_, held)| held.used);
-            let Some(name) = oldest.map(|(name, _)| name.clone()) else { break };
-            self.remove(&name);
-        }
-    }
-
-    fn remove(&mut self, name: &(String, usize)) {
-        if let Some(old) = self.by_name.remove(name) {
-            self.bytes -= old.bytes;
-        }
-    }
-}
-
 impl Source {
     pub fn new(resolve: Resolve) -> Source {
         let named = std::env::var(AHEAD_VARIABLE).ok();
-        let named = named.and_then(|text| types::size::parse(&text).ok());
+        let (ahead, piece) = sizes(named.as_deref().unwrap_or_default());
         Source(Arc::new(Inner {
             resolve,
             stores: Mutex::default(),
             manifests: Mutex::default(),
-            parts: Mutex::default(),
-            ahead_bytes: AtomicU64::new(named.unwrap_or(AHEAD_BYTES)),
+            pieces: Mutex::default(),
+            ahead_bytes: AtomicU64::new(ahead),
+            piece_bytes: AtomicU64::new(piece),
             counts: Mutex::default(),
         }))
     }
@@ -160,6 +101,11 @@ impl Source {
         self.0.ahead_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Says how many bytes of them come in one request.
+    pub fn set_piece_bytes(&self, bytes: u64) {
+        self.0.piece_bytes.store(bytes.max(1), Ordering::Relaxed);
+    }
+
     /// What was read so far.
     pub fn counts(&self) -> Counts {
         *lock(&self.0.counts)
@@ -167,7 +113,7 @@ impl Source {
 
     /// Forgets what is in memory of files' copies.
     pub fn drop_parts(&self) {
-        *lock(&self.0.parts) = Parts::default();
+        *lock(&self.0.pieces) = Pieces::default();
         lock(&self.0.manifests).clear();
     }
 
@@ -203,82 +149,118 @@ impl Source {
         Ok(manifest)
     }
 
-    /// Bytes of the part that a range is in, at least those of the range; and where they begin in the file.
-    async fn read_around(&self, ask: TierAsk, is_whole: bool) -> Result<(u64, Vec<u8>)> {
+    /// Bytes of the part that a range is in, at least those of the range, and all of the part for a caller who knows no sums.
+    async fn read_some(&self, ask: TierAsk, is_whole: bool) -> Result<CopyPiece> {
         let (record, range) = (&ask.record, ask.range);
-        let store = self.store(&record.tier).await?;
-        let guess = if is_whole { None } else { self.guess(&store, &ask) };
-        let (manifest, guessed) = match guess {
-            // Whoever waits for the first bytes does not wait for one after the other.
-            Some((key, bytes)) => {
-                let (manifest, bytes) = futures_util::join!(self.manifest(&store, &ask), bytes);
-                (manifest?, bytes.ok().map(|bytes| (key, bytes)))
-            }
-            None => (self.manifest(&store, &ask).await?, None),
-        };
         let short = || Error::new(Code::Csum, "a file's copy is shorter than its record says");
+        let end = range.index.checked_add(range.count).ok_or_else(short)?;
+        let read = range.index..end;
         let at = usize::try_from(range.index / record.part_bytes).map_err(|_| short())?;
+        let store = self.store(&record.tier).await?;
+        let guess = if is_whole { None } else { self.guess(&store, &ask, at) };
+        let manifest = self.manifest(&store, &ask).await?;
         let part = manifest.parts.get(at).ok_or_else(short)?;
         let from = at as u64 * record.part_bytes;
-        let end = range.index.checked_add(range.count).ok_or_else(short)?;
-        if end > from + part.bytes {
+        let whole = from..from + part.bytes;
+        if end > whole.end {
             return Err(short());
         }
-        let (read, of) = (range.index..end, from..from + part.bytes);
-        let goes_on = lock(&self.0.parts).goes_on(&record.manifest, read, of);
-        let name = (record.manifest.clone(), at);
-        let here = lock(&self.0.parts).get(&name);
-        if goes_on {
-            self.fetch_ahead(&store, &ask, &manifest, at + 1);
+        let file = &record.manifest;
+        let is_mine = guess.is_some_and(|key| key == part.key);
+        // One request asks for so much of it.
+        let in_pieces = !is_whole && part.encoding.is_none();
+        let most = match in_pieces {
+            true => self.piece_bytes(range.count),
+            false => record.part_bytes,
+        };
+        let (lanes, ahead, here) = {
+            let mut pieces = lock(&self.0.pieces);
+            let wanted = if in_pieces { read.clone() } else { whole.clone() };
+            let here = pieces.find(file, &wanted, Some(&part.key));
+            let got_end = here.as_ref().map_or(wanted.end, |found| found.end);
+            let (ahead, lanes) = pieces.reading(file, &read, got_end, most, self.ahead_bytes());
+            (lanes, ahead, here)
+        };
+        let (name, fetch, is_hit) = match here {
+            Some(Found { name, fetch, end, was_ahead }) => {
+                if is_mine {
+                    self.count_miss(range.count);
+                } else {
+                    let mut counts = lock(&self.0.counts);
+                    counts.hits += 1;
+                    counts.hit_bytes += range.count;
+                    counts.ahead_used_bytes += if was_ahead { end - name.1 } else { 0 };
+                }
+                (name, fetch, !is_mine)
+            }
+            None => {
+                let piece = match (in_pieces, ahead > 0) {
+                    (true, true) => range.index..piece_end(range.index, &whole, most).max(end),
+                    (true, false) => read.clone(),
+                    (false, _) => whole.clone(),
+                };
+                self.count_miss(piece.end - piece.start);
+                let (name, fetch) = self.begin(&store, file, part, &whole, piece, None);
+                (name, fetch, false)
+            }
+        };
+        if ahead > 0 {
+            let most = in_pieces.then_some(most);
+            let ahead = Ahead { next: read.end, bytes: ahead, most, lanes };
+            self.fetch_ahead(&store, &ask, &manifest, ahead);
         }
-        if let Some((fetch, was_ahead)) = here {
-            {
-                let mut counts = lock(&self.0.counts);
-                counts.hits += 1;
-                counts.hit_bytes += range.count;
-                counts.ahead_used_bytes += if was_ahead { part.bytes } else { 0 };
-            }
-            if let Ok(bytes) = fetch.await {
-                return Ok((from, bytes.to_vec()));
-            }
+        let outcome = match fetch.await {
             // That may be long ago: now somebody waits for it, and the store is asked again.
-            lock(&self.0.parts).remove(&name);
-        }
-        let is_plain = part.encoding.is_none();
-        if !is_whole && !goes_on && is_plain && range.count < part.bytes {
-            self.count_miss(range.count);
-            if let Some((_, bytes)) = guessed.filter(|(key, _)| *key == part.key) {
-                return Ok((range.index, bytes));
+            Err(_) if is_hit || is_mine => {
+                lock(&self.0.pieces).remove(&name);
+                let piece = if in_pieces { read } else { whole.clone() };
+                self.begin(&store, file, part, &whole, piece.clone(), None)
+                    .1
+                    .await
+                    .map(|bytes| (piece.start, bytes))
             }
-            let start = HEADER_BYTES as u64 + (range.index - from);
-            return Ok((range.index, store.get_range(&part.key, start, range.count).await?));
-        }
-        self.count_miss(part.bytes);
-        match self.begin(&store, &ask, &manifest, at, false).await {
-            Ok(bytes) => Ok((from, bytes.to_vec())),
+            outcome => outcome.map(|bytes| (name.1, bytes)),
+        };
+        match outcome {
+            Ok((from, bytes)) => Ok(CopyPiece { from, bytes }),
             Err(error) => {
                 // The next one asks the store again.
-                lock(&self.0.parts).remove(&name);
+                lock(&self.0.pieces).remove_within(file, &whole);
                 Err(error)
             }
         }
     }
 
-    /// Bytes of a range, got from where its part is in most cases, while nobody knows yet: the manifest is not there. With the key they come from.
-    fn guess<'a>(
-        &self,
-        store: &'a Store,
-        ask: &TierAsk,
-    ) -> Option<(String, impl Future<Output = Result<Vec<u8>>> + use<'a>)> {
+    /// Begins to get a range from where its part is in most cases, while nobody knows yet: the manifest is not there. Whoever waits for the
+    /// first bytes does not wait for one after the other. Returns the key they come from.
+    fn guess(&self, store: &Store, ask: &TierAsk, at: usize) -> Option<String> {
         let (record, range) = (&ask.record, ask.range);
         if !store.is_plain() || lock(&self.0.manifests).contains_key(&record.manifest) {
             return None;
         }
-        let at = usize::try_from(range.index / record.part_bytes).ok()?;
         let key = part_key_beside(&record.manifest, at)?;
         let start = HEADER_BYTES as u64 + range.index % record.part_bytes;
-        let (of, count) = (key.clone(), range.count);
-        Some((key, async move { store.get_range(&of, start, count).await }))
+        let wanted = range.index..range.index + range.count;
+        let mut pieces = lock(&self.0.pieces);
+        if pieces.find(&record.manifest, &wanted, None).is_some() {
+            return None;
+        }
+        let (store, of, count) = (store.clone(), key.clone(), range.count);
+        let fetch = async move { store.get_range(&of, start, count).await.map(Arc::new) };
+        let name = (record.manifest.clone(), range.index);
+        let held = Held::new(fetch.boxed().shared(), key.clone(), wanted.end, false);
+        self.keep(&mut pieces, name, held);
+        Some(key)
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.0.ahead_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most of a part that one request asks for, in units of what callers ask for.
+    fn piece_bytes(&self, unit: u64) -> u64 {
+        let unit = unit.max(1);
+        (self.0.piece_bytes.load(Ordering::Relaxed) / unit).max(1) * unit
     }
 
     fn count_miss(&self, bytes: u64) {
@@ -287,55 +269,118 @@ impl Source {
         counts.miss_bytes += bytes;
     }
 
-    /// Begins to fetch the parts from `next` on that are not here.
-    fn fetch_ahead(&self, store: &Store, ask: &TierAsk, manifest: &FileManifest, next: usize) {
-        let mut left = self.0.ahead_bytes.load(Ordering::Relaxed);
-        for (at, part) in manifest.parts.iter().enumerate().skip(next) {
-            // One part, if anything is fetched ahead at all.
-            if left == 0 || (part.bytes > left && at > next) {
+    /// Begins to fetch what is not here of what comes next.
+    fn fetch_ahead(&self, store: &Store, ask: &TierAsk, manifest: &FileManifest, ahead: Ahead) {
+        let Ahead { next, bytes, most, lanes } = ahead;
+        let (file, part_bytes) = (&ask.record.manifest, ask.record.part_bytes);
+        let upto = next.saturating_add(bytes);
+        let mut at = next;
+        while let Some(part) = manifest.parts.get((at / part_bytes) as usize) {
+            let from = at / part_bytes * part_bytes;
+            let whole = from..from + part.bytes;
+            if at >= whole.end {
                 break;
             }
-            left = left.saturating_sub(part.bytes);
-            let name = (ask.record.manifest.clone(), at);
-            if !lock(&self.0.parts).by_name.contains_key(&name) {
-                lock(&self.0.counts).ahead_bytes += part.bytes;
+            let piece = match most.filter(|_| part.encoding.is_none()) {
+                Some(most) => at..piece_end(at, &whole, most),
+                None => whole.clone(),
+            };
+            // One, if anything is fetched ahead at all.
+            if piece.end > upto && at > next {
+                break;
+            }
+            let here = lock(&self.0.pieces).end_of(file, at);
+            if let Some(end) = here.filter(|_| piece != whole) {
+                at = end;
+                continue;
+            }
+            at = piece.end;
+            if here.is_none() {
+                lock(&self.0.counts).ahead_bytes += piece.end - piece.start;
                 // Nobody waits for it.
-                drop(self.begin(store, ask, manifest, at, true));
+                drop(self.begin(store, file, part, &whole, piece, Some(lanes.clone())));
             }
         }
     }
 
-    /// Begins to fetch a part.
+    /// Begins to fetch a piece of a part, or all of it; what is fetched ahead waits for one of the file's lanes.
     fn begin(
         &self,
         store: &Store,
-        ask: &TierAsk,
-        manifest: &FileManifest,
-        at: usize,
-        is_ahead: bool,
-    ) -> Fetch {
-        let (store, part) = (store.clone(), manifest.parts[at].clone());
-        let bytes = part.bytes;
-        let fetch = async move { store.get_part(&part).await.map(Arc::new) }.boxed().shared();
-        // It goes on whether somebody waits for it or not.
-        start(fetch.clone());
-        let held = Held { fetch: fetch.clone(), bytes, used: 0, is_ahead };
-        let bytes_max = 2 * self.0.ahead_bytes.load(Ordering::Relaxed) + bytes;
-        let name = (ask.record.manifest.clone(), at);
-        lock(&self.0.parts).insert(name, held, bytes_max);
-        fetch
+        file: &str,
+        part: &PartName,
+        whole: &Range<u64>,
+        piece: Range<u64>,
+        lanes: Option<Arc<Semaphore>>,
+    ) -> (Name, Fetch) {
+        let (store, part, is_ahead) = (store.clone(), part.clone(), lanes.is_some());
+        let key = part.key.clone();
+        let (is_all, start_in) = (piece == *whole, piece.start - whole.start);
+        let count = piece.end - piece.start;
+        let fetch = async move {
+            let _lane = match &lanes {
+                Some(lanes) => lanes.acquire().await.ok(),
+                None => None,
+            };
+            let bytes = match is_all {
+                true => store.get_part(&part).await,
+                false => store.get_range(&part.key, HEADER_BYTES as u64 + start_in, count).await,
+            };
+            bytes.map(Arc::new)
+        };
+        let (name, fetch) = ((file.to_string(), piece.start), fetch.boxed().shared());
+        let mut pieces = lock(&self.0.pieces);
+        if is_all {
+            // What is here of it was compared with nothing.
+            pieces.remove_within(file, whole);
+        }
+        self.keep(&mut pieces, name.clone(), Held::new(fetch.clone(), key, piece.end, is_ahead));
+        (name, fetch)
     }
+
+    /// Keeps what is on its way, which goes on whether somebody waits for it or not.
+    fn keep(&self, pieces: &mut Pieces, name: Name, held: Held) {
+        start(held.fetch());
+        pieces.insert(name, held, 2 * self.ahead_bytes());
+    }
+}
+
+/// What is fetched before anybody asks for it.
+struct Ahead {
+    /// From here on in the file.
+    next: u64,
+    bytes: u64,
+    /// In pieces of at most so many bytes; none: in whole parts.
+    most: Option<u64>,
+    /// What each piece waits for.
+    lanes: Arc<Semaphore>,
+}
+
+/// Where a piece ends that begins somewhere in a part: pieces end at multiples of their size.
+fn piece_end(at: u64, part: &Range<u64>, most: u64) -> u64 {
+    let next = (at - part.start) / most + 1;
+    next.checked_mul(most)
+        .and_then(|within| within.checked_add(part.start))
+        .map_or(part.end, |end| end.min(part.end))
+}
+
+/// How much is fetched ahead and how much of that in one request, as the environment has it.
+fn sizes(text: &str) -> (u64, u64) {
+    let (ahead, piece) = text.split_once(',').unwrap_or((text, ""));
+    let size = |text: &str| types::size::parse(text.trim()).ok();
+    let piece = size(piece).filter(|piece| *piece > 0);
+    (size(ahead).unwrap_or(AHEAD_BYTES), piece.unwrap_or(PIECE_BYTES))
 }
 
 impl TierSource for Source {
     fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>> {
         let source = self.clone();
-        async move { source.read_around(ask, true).await.map(|(_, bytes)| bytes) }.boxed()
+        async move { source.read_some(ask, true).await.map(|piece| take(piece.bytes)) }.boxed()
     }
 
-    fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<(u64, Vec<u8>)>> {
+    fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
         let source = self.clone();
-        async move { source.read_around(ask, false).await }.boxed()
+        async move { source.read_some(ask, false).await }.boxed()
     }
 
     fn sync<'a>(
@@ -352,56 +397,11 @@ impl TierSource for Source {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// The bytes, copied only where somebody else has them, too.
+fn take(bytes: Arc<Vec<u8>>) -> Vec<u8> {
+    Arc::try_unwrap(bytes).unwrap_or_else(|shared| shared.to_vec())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn held(bytes: u64) -> Held {
-        let fetch = async { Ok(Arc::new(Vec::new())) }.boxed().shared();
-        Held { fetch, bytes, used: 0, is_ahead: true }
-    }
-
-    fn name(at: usize) -> (String, usize) {
-        ("m".into(), at)
-    }
-
-    #[test]
-    fn what_was_least_recently_used_goes_first() {
-        let mut parts = Parts::default();
-        for at in 0..3 {
-            parts.insert(name(at), held(10), 30);
-        }
-        assert!(parts.get(&name(0)).unwrap().1, "fetched ahead, and used for the first time");
-        assert!(!parts.get(&name(0)).unwrap().1);
-        parts.insert(name(3), held(10), 30);
-        assert!(parts.get(&name(1)).is_none() && parts.get(&name(0)).is_some());
-        assert_eq!(parts.bytes, 30);
-        // One that is larger than all there may be is alone.
-        parts.insert(name(4), held(100), 30);
-        assert_eq!((parts.bytes, parts.by_name.len()), (100, 1));
-        parts.insert(name(4), held(5), 30);
-        parts.remove(&name(4));
-        assert_eq!((parts.bytes, parts.by_name.len()), (0, 0));
-    }
-
-    #[test]
-    fn reading_in_order_is_told_from_reading_about() {
-        let mut parts = Parts::default();
-        let mut read = |file: &str, from: u64, to: u64| {
-            let part = from / 100 * 100;
-            parts.goes_on(file, from << 20..to << 20, part << 20..(part + 100) << 20)
-        };
-        assert!(!read("m", 0, 1), "the first read may be the only one");
-        assert!(read("m", 1, 2));
-        assert!(read("m", 50, 51), "another thread, in the same part");
-        assert!(read("m", 100, 101), "the next part");
-        assert!(!read("m", 500, 501));
-        assert!(!read("m", 300, 301));
-        assert!(read("m", 301, 302));
-        assert!(!read("other", 301, 302));
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

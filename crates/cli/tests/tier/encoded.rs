@@ -133,16 +133,18 @@ fn reads_in_order_are_fetched_ahead_and_others_get_what_they_ask_for() {
     let pool = row("read from the pool");
     assert_eq!((&pool["hits"], &pool["misses"]), (&0.into(), &0.into()));
     let ahead = row("read in order");
-    // The first block alone, then its whole part; the others were fetched ahead, the last has but a chunk that stayed.
-    assert_eq!((&ahead["misses"], &ahead["hits"]), (&2.into(), &3.into()), "{ahead}");
+    // The first block alone, then the rest of its piece; the others were fetched ahead, the last chunk for nothing: it stayed in the pool.
     let bytes = |value: &serde_json::Value| value.as_u64().unwrap();
-    assert_eq!(bytes(&ahead["miss_bytes"]), 9 << 20);
-    assert_eq!(bytes(&ahead["ahead_used_bytes"]), 24 << 20);
+    assert_eq!((bytes(&ahead["misses"]), bytes(&ahead["miss_bytes"])), (2, 4 << 20), "{ahead}");
+    // Pieces of 4 MiB; a block may be asked for once more when its piece goes back into the pool just then.
+    assert!(bytes(&ahead["hits"]) >= 7, "{ahead}");
+    let used = [&ahead["ahead_bytes"], &ahead["ahead_used_bytes"]].map(bytes);
+    assert_eq!(used, [29 << 20, 28 << 20], "{ahead}");
     let alone = row("read in order, nothing ahead");
     assert_eq!((&alone["ahead_bytes"], &alone["hits"]), (&0.into(), &0.into()), "{alone}");
-    assert_eq!(bytes(&alone["miss_bytes"]), 33 << 20);
+    assert_eq!((bytes(&alone["misses"]), bytes(&alone["miss_bytes"])), (32, 32 << 20), "{alone}");
     let random = row("read at random");
-    assert!(bytes(&random["miss_bytes"]) <= 4 * (8 << 20), "{random}");
+    assert!(bytes(&random["miss_bytes"]) <= 4 << 20, "a chunk each: {random}");
     assert!(system.ok(&["fs", "ls", HOME]).is_empty());
     system.ok(&["tier", "gc", HOME, "--older-than", "0"]);
     assert_eq!(objects(&store(&system), "").len(), 0);

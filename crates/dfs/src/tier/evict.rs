@@ -117,6 +117,11 @@ impl Dfs {
     /// Puts a file's mtime back to what it was before chunks went or came at `epoch`; a change of the data since
     /// then still shows.
     pub async fn tier_keep_mtime(&self, file: &Obj, mtime_ns: i64, epoch: Epoch) -> Result<()> {
+        self.keep_times(file, &Times { mtime_ns, noted: None }, epoch).await
+    }
+
+    /// The same with what was found before: an mtime that somebody has set since stays.
+    pub(super) async fn keep_times(&self, file: &Obj, before: &Times, epoch: Epoch) -> Result<()> {
         let shared = &self.shared;
         if epoch == Epoch::ZERO {
             return Ok(());
@@ -124,6 +129,9 @@ impl Dfs {
         let Some((location, found)) = shared.fetch_node(&file.node).await? else {
             return Ok(());
         };
+        let now = (found.inode.mtime_ns, found.inode.mtime_epoch);
+        let is_set = before.noted.is_some_and(|noted| noted != now);
+        let mtime_ns = if is_set { found.inode.mtime_ns } else { before.mtime_ns };
         let kept = shared
             .update_inode(location.parent, &location.name, found, |found| {
                 let mtime_epoch = found.inode.mtime_epoch.max(epoch);
@@ -136,4 +144,37 @@ impl Dfs {
             other => other.map(|_| ()),
         }
     }
+
+    /// A file's time of modification before chunks of it come back: that of the last change, whoever brings others back at this moment.
+    pub(super) async fn times(&self, file: &Obj) -> Result<Times> {
+        let shared = &self.shared;
+        let Some((_, found)) = shared.fetch_node(&file.node).await? else {
+            // Nobody can ask for it any more.
+            return Ok(Times { mtime_ns: file.node.inode().mtime_ns, noted: None });
+        };
+        let tail = shared.tail(&found).await?;
+        let (inode, mut newest) = (found.inode, shared.data_epoch(&found, &tail));
+        if newest > inode.mtime_epoch {
+            // A change, or what somebody else has just brought back and has not put the time back for.
+            let survey = self.survey_now(file).await?;
+            let came_back = |chunk: &Chunk| matches!(chunk, Chunk::Data { epoch, back: true } if *epoch == newest);
+            if survey.chunks.iter().any(came_back) {
+                let changes = survey.chunks.iter().filter_map(|chunk| match chunk {
+                    Chunk::Data { epoch, back: false } => Some(*epoch),
+                    _ => None,
+                });
+                newest = changes.max().unwrap_or(Epoch::ZERO);
+            }
+        }
+        // Of a file with several names each change of the inode notes what the data tell, and that may be half of a return.
+        let noted = (!inode.hard).then_some((inode.mtime_ns, inode.mtime_epoch));
+        Ok(Times { mtime_ns: inode.mtime_with(newest), noted })
+    }
+}
+
+/// When a file was modified, before chunks of it go or come.
+pub(super) struct Times {
+    mtime_ns: i64,
+    /// What the inode said of that.
+    noted: Option<(i64, Epoch)>,
 }

@@ -19,6 +19,7 @@ mod marks;
 mod notice;
 mod recall;
 mod record;
+mod returns;
 mod uses;
 
 pub use evict::Evicted;
@@ -26,6 +27,7 @@ pub use marks::{MARK_BYTES_MAX, Mark, Marks, SyncPolicy};
 pub(crate) use notice::Known;
 pub use notice::{Slowdown, TierNotice};
 pub use record::{Stub, TierRecord, Upload};
+pub use returns::Returns;
 pub use uses::{USES_DAYS, Uses, day_of};
 
 use crate::entry::{Place, reply_kind};
@@ -39,6 +41,7 @@ use client::ArrayObj;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture, try_join_all};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use types::{Code, ContId, Epoch, Error, Oid, Result, Unit};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, Recx};
@@ -78,17 +81,38 @@ impl TierAsk {
     }
 }
 
+/// Bytes of a file's copy.
+#[derive(Clone, Debug)]
+pub struct CopyPiece {
+    /// Where in the file they begin.
+    pub from: u64,
+    pub bytes: Arc<Vec<u8>>,
+}
+
+impl CopyPiece {
+    /// Their range in the file.
+    fn range(&self) -> Range<u64> {
+        self.from..self.from.saturating_add(self.bytes.len() as u64)
+    }
+
+    /// True when it has all of a range of the file.
+    fn covers(&self, range: &Range<u64>) -> bool {
+        let mine = self.range();
+        mine.start <= range.start && range.end <= mine.end
+    }
+}
+
 /// Whoever reads copies: the way from this library to object stores.
 pub trait TierSource: Send + Sync {
     /// The bytes of a whole part, whose range is asked for; `Csum` when they are not those that were put there.
     fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>>;
 
-    /// Bytes of the part that a range is in, at least those of the range, and where they begin in the file. Whoever asks
-    /// compares them with what the pool knows of them.
-    fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<(u64, Vec<u8>)>> {
+    /// Bytes of the part that a range is in, at least those of the range. Whoever asks compares them with what the pool knows of
+    /// them, and asks for the whole part when they differ.
+    fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
         let part = ask.whole_part();
         let read = self.read(TierAsk { range: part, ..ask });
-        async move { Ok((part.index, read.await?)) }.boxed()
+        async move { Ok(CopyPiece { from: part.index, bytes: Arc::new(read.await?) }) }.boxed()
     }
 
     /// Has the tier, given by its name, take all of a file that it does not have; `file` is open for reading and writing.
@@ -364,15 +388,22 @@ impl Dfs {
         Ok(self.tier_state(obj).await?.to_string().into_bytes())
     }
 
-    /// Looks at all chunks of a file. Not one moment's view: two that are equal are.
+    /// Looks at all chunks of a file, when those that this mount's readers have brought are back in the pool. Not one moment's view: two that
+    /// are equal are.
     ///
     /// Errors: `FileTooBig` for a file of more than 4 Mi chunks.
     pub async fn tier_survey(&self, file: &Obj) -> Result<Survey> {
         file.require_regular()?;
+        self.tier_settled(file.oid()).await;
+        self.survey_now(file).await
+    }
+
+    /// The same without waiting.
+    async fn survey_now(&self, file: &Obj) -> Result<Survey> {
         let array = file.node.array();
         let (oid, chunk_bytes) = (array.oid, array.chunk_records);
         // Before it is asked whether there is anything beyond a first part: what is there is marked first.
-        let stat = self.ostat(file).await?;
+        let stat = self.ostat_now(file).await?;
         let (group_epochs, keys_epochs) = self.group_epochs(&array).await?;
         let count = stat.size.div_ceil(chunk_bytes);
         if count > CHUNKS_MAX {

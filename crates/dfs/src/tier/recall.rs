@@ -1,16 +1,24 @@
-//! Bringing chunks back from the copy before anybody reads or changes them.
+//! Bringing chunks back from the copy.
 //!
-//! Whoever reads copies hands out a part, or a range of one; of these bytes each stub takes its own, if they are those of its checksum, in a
-//! batch that checks that the stub is still the one that was seen. Where nothing can be written (a snapshot, a mount to
+//! Whoever reads copies hands out pieces of them; of a piece each stub takes its own bytes, if they are those of its checksum.
+//! A reader has them then, and a task behind it ([`Returns`](super::Returns)) puts all that came along into the pool; a writer waits until the pool has what it changes.
+//! Each chunk goes back in a batch that checks that the stub is still the one that was seen. Where nothing can be written (a snapshot, a mount to
 //! read only) the bytes go to the reader and no further.
 
-use super::{CLEAN, Chunk, DATA, Stub, TierAsk, TierRecord, dkey_of, source};
+use super::returns::Next;
+use super::{CLEAN, Chunk, CopyPiece, DATA, Stub, TierAsk, TierRecord, dkey_of, source};
 use crate::entry::reply_kind;
 use crate::flags::MountFlags;
 use crate::fs::{Dfs, inline};
 use crate::node::Obj;
+use crate::share::SharedObj;
+use futures_util::future::join;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use types::{Code, Epoch, Error, Result, Unit};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Code, Epoch, Error, Oid, Result, Unit};
 use wire::obj::{
     Cond, FetchIod, FetchWant, Fetched, Op, OpReply, ReadCheck, ReadScope, Recx, UpdateIod,
     UpdateValue,
@@ -19,15 +27,32 @@ use wire::obj::{
 /// Times that an operation is run again after chunks were brought back: somebody may take them away just as often.
 const TRIES_MAX: usize = 16;
 
-/// Chunks that are put back at the same time.
-const RESTORES_MAX: usize = 8;
+/// Chunks of a piece that are put back at the same time.
+const CHUNKS_GOING_MAX: usize = 4;
+
+/// Pieces that are put back at the same time, while the next one is fetched.
+const PIECES_GOING_MAX: usize = 4;
+
+/// A piece of which nothing was read for so long is put back though it is the newest: longer than a reader in order is with a chunk, and short for
+/// whoever looks at the file next.
+const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// A stub that was found.
+#[derive(Clone, Copy)]
 struct Seen {
     chunk: u64,
     unit: Unit,
     epoch: Epoch,
     stub: Stub,
+}
+
+impl Seen {
+    /// The chunk's bytes in a piece of the copy, if they are those that were given up.
+    fn of<'a>(&self, piece: &'a CopyPiece, chunk_bytes: u64) -> Option<&'a [u8]> {
+        let at = usize::try_from((self.chunk * chunk_bytes).checked_sub(piece.from)?).ok()?;
+        let bytes = piece.bytes.get(at..)?.get(..self.stub.bytes as usize)?;
+        (Stub::of(bytes) == self.stub).then_some(bytes)
+    }
 }
 
 impl Dfs {
@@ -55,62 +80,111 @@ impl Dfs {
         }
     }
 
-    /// After a read met a stub: reads with what is missing brought back, or, where nothing can be written or the pool is full, with the
-    /// missing bytes from the tier. Returns what [`client::ArrayObj::read`] does.
+    /// After a read met a stub: reads with what is missing from the tier, which goes back into the pool behind the reader where that can be.
+    /// Returns what [`client::ArrayObj::read`] does.
     pub(crate) async fn read_tiered(
         &self,
         file: &Obj,
         ranges: &[Recx],
         memory: &mut [&mut [u8]],
     ) -> Result<u64> {
+        let chunk_bytes = file.node.array().chunk_records;
+        let pieces = self.cut_at_chunks(file, ranges);
+        let mut chunks: Vec<u64> = pieces.iter().map(|piece| piece.index / chunk_bytes).collect();
+        chunks.sort_unstable();
+        chunks.dedup();
+        // Who waits for the first bytes does not wait for one answer after the other. The record is asked for again where it is missed.
+        let (stubs, _) = join(self.stubs(file, &chunks), self.known_record(file)).await;
+        let stubs: HashMap<u64, Seen> = stubs?.into_iter().map(|seen| (seen.chunk, seen)).collect();
+        let mut size_min = 0;
+        for (piece, mut room) in pieces.iter().zip(cut_memory(&pieces, memory)?) {
+            let seen = stubs.get(&(piece.index / chunk_bytes)).copied();
+            size_min = size_min.max(self.read_piece(file, *piece, seen, &mut room).await?);
+        }
+        Ok(size_min)
+    }
+
+    /// Reads a range within a chunk, of which a stub may have been seen.
+    async fn read_piece(
+        &self,
+        file: &Obj,
+        range: Recx,
+        mut seen: Option<Seen>,
+        room: &mut [&mut [u8]],
+    ) -> Result<u64> {
         let array = file.node.array();
-        if self.may_restore() {
-            match self.with_data(file, ranges, async || array.read(ranges, memory).await).await {
-                // Where there is no room for them the bytes can be read all the same.
-                Err(error) if error.code == Code::NoSpace => {}
+        let chunk = range.index / array.chunk_records;
+        let mut tries = 0;
+        let seen = loop {
+            if let Some(seen) = seen {
+                break seen;
+            }
+            match array.read(&[range], room).await {
+                Err(error) if error.code == Code::Inval && tries < TRIES_MAX => {
+                    tries += 1;
+                    let unit = array.unit_of(chunk + 1, 0).await?;
+                    seen = self.fetch_stub(unit, chunk).await?;
+                    // None: it came back just now, or it was about something else.
+                    if seen.is_none() && tries > 1 {
+                        return Err(error);
+                    }
+                }
                 outcome => return outcome,
             }
-        }
-        let record = self.require_record(file).await?;
-        let mut all = Vec::new();
-        let mut around: Option<(u64, Vec<u8>)> = None;
-        for piece in self.cut_at_chunks(file, ranges) {
-            let mut bytes = vec![0; piece.count as usize];
-            match array.read(&[piece], &mut [&mut bytes]).await {
-                Err(error) if error.code == Code::Inval => {}
-                outcome => {
-                    outcome?;
-                    all.extend_from_slice(&bytes);
-                    continue;
-                }
-            }
-            let chunk = piece.index / array.chunk_records;
-            let seen = self.stubs(file, &[chunk]).await?;
-            let Some(seen) = seen.first() else {
-                // It came back just now.
-                array.read(&[piece], &mut [&mut bytes]).await?;
-                all.extend_from_slice(&bytes);
-                continue;
-            };
-            let start = chunk * array.chunk_records;
-            let range = Recx { index: start, count: seen.stub.bytes as u64 };
-            let (from, bytes) = match around.take().filter(|around| covers(around, range)) {
-                Some(around) => around,
-                None => self.read_around(&record, range).await?,
-            };
-            let whole = verified(seen, &bytes, start - from, &record)?;
-            let within = (piece.index - start) as usize;
-            let end = within + piece.count as usize;
-            all.extend_from_slice(whole.get(within..end).ok_or_else(|| damaged(&record))?);
-            around = Some((from, bytes));
-        }
-        let mut rest = &all[..];
-        for room in memory {
+        };
+        let piece = self.piece_of(file, &seen).await?;
+        let bytes = seen.of(&piece, array.chunk_records);
+        let within = (range.index % array.chunk_records) as usize;
+        let bytes = bytes.and_then(|bytes| bytes.get(within..)?.get(..range.count as usize));
+        let mut rest = bytes.ok_or_else(reply_kind)?;
+        for room in room {
             let (mine, others) = rest.split_at_checked(room.len()).ok_or_else(reply_kind)?;
             room.copy_from_slice(mine);
             rest = others;
         }
-        array.size().await
+        if self.may_restore() {
+            self.return_behind(file, piece).await;
+        }
+        // The chunk with the end of the file has no stub.
+        Ok((chunk + 1) * array.chunk_records)
+    }
+
+    /// Has a piece put back into the pool behind the caller, who waits only where too much is on its way already.
+    async fn return_behind(&self, file: &Obj, piece: CopyPiece) {
+        let added = self.shared.returns.borrow().add(file.share(), piece);
+        if let Some(mut run) = added.run {
+            let (fs, file) = (self.clone(), file.clone());
+            self.shared.cont.client().env().spawn(async move {
+                let env = fs.shared.cont.client().env();
+                loop {
+                    match run.next() {
+                        // What cannot be put back (there is no room, an engine is away) stays where it is. Who needs it there is told.
+                        Next::Pieces(pieces) => drop(fs.put_all_back(&file, &pieces).await),
+                        Next::Pause(nudge) => drop(env.timeout(READ_PAUSE, nudge).await),
+                        Next::Over => break,
+                    }
+                }
+            });
+        }
+        if let Some(wait) = added.wait {
+            // Given up is as good as done.
+            let _ = wait.await;
+        }
+    }
+
+    /// Waits until what this mount's readers have brought of a file is in the pool; returns how the file is known if there was something.
+    pub(crate) async fn tier_settled(&self, oid: Oid) -> Option<Obj> {
+        let pending = self.shared.returns.borrow().pending(oid);
+        let (file, done): (SharedObj, _) = pending?;
+        let file = self.attach(&file);
+        // Given up is as good as done.
+        let _ = done.await;
+        Some(file)
+    }
+
+    /// Has this mount and another one, which serve the same callers, know of each other's chunks that come back.
+    pub fn share_tier_returns(&self, returns: &super::Returns) {
+        self.shared.returns.replace(returns.clone());
     }
 
     /// Brings all of the file back; returns how many bytes that were.
@@ -134,15 +208,63 @@ impl Dfs {
             && cont.at() == Epoch::ZERO
     }
 
-    async fn require_record(&self, file: &Obj) -> Result<TierRecord> {
+    async fn require_record(&self, file: &Obj) -> Result<Arc<TierRecord>> {
         let record = self.tier_record(file).await?.filter(|record| record.version > 0);
-        record.ok_or_else(|| {
+        let record = record.map(Arc::new).ok_or_else(|| {
             Error::new(
                 Code::Io,
                 "the file's data are in a tier, but which copy has them is not known any more: the file was removed while \
                  it is open, or its attributes are damaged",
             )
-        })
+        })?;
+        self.shared.returns.borrow().keep_record(&record);
+        Ok(record)
+    }
+
+    /// The file's record, or an older one.
+    async fn known_record(&self, file: &Obj) -> Result<Arc<TierRecord>> {
+        let known = self.shared.returns.borrow().record(file.oid());
+        match known {
+            Some(record) => Ok(record),
+            None => self.require_record(file).await,
+        }
+    }
+
+    /// A piece of the copy in which the chunk of a stub is as it was given up.
+    async fn piece_of(&self, file: &Obj, seen: &Seen) -> Result<CopyPiece> {
+        let chunk_bytes = file.node.array().chunk_records;
+        let index = seen.chunk * chunk_bytes;
+        let end = index.checked_add(seen.stub.bytes as u64).ok_or_else(reply_kind)?;
+        let here = self.shared.returns.borrow().find(file.oid(), &(index..end));
+        if let Some(piece) = here.filter(|piece| seen.of(piece, chunk_bytes).is_some()) {
+            return Ok(piece);
+        }
+        let ask = |record: &Arc<TierRecord>| TierAsk {
+            cont: self.shared.cont.id(),
+            record: (**record).clone(),
+            range: Recx { index, count: end - index },
+        };
+        let fits = |piece: &CopyPiece| seen.of(piece, chunk_bytes).is_some();
+        let mut record = self.known_record(file).await?;
+        let mut found = source().read_around(ask(&record)).await;
+        if !found.as_ref().is_ok_and(fits) {
+            // That may have been the record of an older copy.
+            let now = self.require_record(file).await?;
+            if now != record {
+                record = now;
+                found = source().read_around(ask(&record)).await;
+            }
+        }
+        let piece = found?;
+        if fits(&piece) {
+            return Ok(piece);
+        }
+        // Bytes that were damaged on their way: the whole part has a checksum of its own.
+        let ask = ask(&record);
+        let part = ask.whole_part();
+        let bytes = source().read(TierAsk { range: part, ..ask }).await?;
+        let piece = CopyPiece { from: part.index, bytes: Arc::new(bytes) };
+        if fits(&piece) { Ok(piece) } else { Err(damaged(&record)) }
     }
 
     /// Brings back what of the ranges is in the tier only; returns how many chunks that were.
@@ -163,69 +285,88 @@ impl Dfs {
         if wanted.is_empty() {
             return Ok(0);
         }
-        let record = self.require_record(file).await?;
         if !self.may_restore() {
             return Err(Error::bare(Code::ReadOnly));
         }
-        let mtime_ns = self.ostat(file).await?.mtime_ns;
-        let (mut count, mut newest) = (0, Epoch::ZERO);
-        let outcome = loop {
-            let Some(first) = wanted.first() else { break Ok(count) };
-            let to = (first.chunk * chunk_bytes / record.part_bytes + 1) * record.part_bytes;
-            let index = first.chunk * chunk_bytes;
-            let mut of_part = wanted.iter().filter(|seen| (seen.chunk + 1) * chunk_bytes <= to);
-            let last = of_part.next_back().map_or(first.chunk, |seen| seen.chunk);
-            let range = Recx { index, count: (last + 1) * chunk_bytes - index };
-            match self.restore_around(file, &record, range, &mut newest).await {
-                Ok((restored, end)) => {
-                    count += restored;
-                    wanted.retain(|seen| seen.chunk * chunk_bytes >= end);
+        // What readers have brought already; and their times are put back.
+        if self.tier_settled(file.oid()).await.is_some() {
+            wanted = self.stubs(file, &chunks).await?;
+        }
+        let times = self.times(file).await?;
+        let (mut count, newest) = (0, Cell::new(Epoch::ZERO));
+        let mut going = FuturesUnordered::new();
+        let mut outcome = Ok(());
+        // After a failure those that are on their way come to their end: the file's time of modification is put back for them.
+        while let Some(first) = wanted.first().filter(|_| outcome.is_ok()) {
+            match self.piece_of(file, first).await {
+                Ok(piece) => {
+                    // Others of it that do not fit are asked for by themselves.
+                    wanted.retain(|seen| seen.of(&piece, chunk_bytes).is_none());
+                    going.push(self.put_back(file, piece, &newest));
                 }
-                Err(error) => break Err(error),
+                Err(error) => outcome = Err(error),
             }
-        };
-        self.tier_keep_mtime(file, mtime_ns, newest).await?;
+            while going.len() >= PIECES_GOING_MAX
+                && let Some(done) = going.next().await
+            {
+                match done {
+                    Ok(restored) => count += restored,
+                    Err(error) => outcome = Err(error),
+                }
+            }
+        }
+        while let Some(done) = going.next().await {
+            match done {
+                Ok(restored) => count += restored,
+                Err(error) => outcome = Err(error),
+            }
+        }
+        self.keep_times(file, &times, newest.get()).await?;
+        outcome.map(|()| count)
+    }
+
+    /// Puts pieces back into the pool, one after the other, and the file's time of modification.
+    async fn put_all_back(&self, file: &Obj, pieces: &[CopyPiece]) -> Result<()> {
+        let times = self.times(file).await?;
+        let (mut outcome, newest) = (Ok(()), Cell::new(Epoch::ZERO));
+        for piece in pieces {
+            if outcome.is_ok() {
+                outcome = self.put_back(file, piece.clone(), &newest).await.map(|_| ());
+            }
+        }
+        self.keep_times(file, &times, newest.get()).await?;
         outcome
     }
 
-    /// Brings back the chunks of a range within a part, and those beside it whose bytes come along; returns how many, and where
-    /// in the file the bytes ended.
-    async fn restore_around(
-        &self,
-        file: &Obj,
-        record: &TierRecord,
-        range: Recx,
-        newest: &mut Epoch,
-    ) -> Result<(usize, u64)> {
+    /// Puts those chunks of a piece back that have stubs which it fits; returns how many.
+    async fn put_back(&self, file: &Obj, piece: CopyPiece, newest: &Cell<Epoch>) -> Result<usize> {
         let chunk_bytes = file.node.array().chunk_records;
-        let (from, bytes) = self.read_around(record, range).await?;
-        let end = from + bytes.len() as u64;
-        let chunks: Vec<u64> = (from.div_ceil(chunk_bytes)..end / chunk_bytes).collect();
+        let whole = piece.range();
+        let chunks: Vec<u64> =
+            (whole.start.div_ceil(chunk_bytes)..whole.end / chunk_bytes).collect();
         let stubs = self.stubs(file, &chunks).await?;
         let mut going = FuturesUnordered::new();
         let (mut count, mut rest) = (0, stubs.into_iter());
-        // After a failure those that are on their way come to their end: the file's time of modification is put back for them.
         let mut failed = Ok(());
         loop {
-            while going.len() < RESTORES_MAX
+            while going.len() < CHUNKS_GOING_MAX
                 && failed.is_ok()
                 && let Some(seen) = rest.next()
             {
-                match verified(&seen, &bytes, seen.chunk * chunk_bytes - from, record) {
-                    Ok(whole) => going.push(self.restore_chunk(seen, whole)),
-                    Err(error) => failed = Err(error),
+                if let Some(bytes) = seen.of(&piece, chunk_bytes) {
+                    going.push(self.restore_chunk(seen, bytes));
                 }
             }
             match going.next().await {
                 None => break,
                 Some(Ok(epoch)) => {
-                    *newest = epoch.max(*newest);
+                    newest.set(epoch.max(newest.get()));
                     count += 1;
                 }
                 Some(Err(error)) => failed = Err(error),
             }
         }
-        failed.map(|()| (count, end))
+        failed.map(|()| count)
     }
 
     /// Puts a chunk's bytes where its stub is; returns the epoch, or [`Epoch::ZERO`] when there was no need.
@@ -251,17 +392,6 @@ impl Dfs {
         }
     }
 
-    /// Bytes of the copy, at least those of a range within a part; and where in the file they begin.
-    async fn read_around(&self, record: &TierRecord, range: Recx) -> Result<(u64, Vec<u8>)> {
-        let cont = self.shared.cont.id();
-        let ask = TierAsk { cont, record: record.clone(), range };
-        let around = source().read_around(ask).await?;
-        match covers(&around, range) {
-            true => Ok(around),
-            false => Err(damaged(record)),
-        }
-    }
-
     /// The stubs among some chunks.
     async fn stubs(&self, file: &Obj, chunks: &[u64]) -> Result<Vec<Seen>> {
         let array = file.node.array();
@@ -273,13 +403,23 @@ impl Dfs {
         }
         let mut found = Vec::new();
         for (unit, of_unit) in by_unit {
+            if let [chunk] = of_unit[..] {
+                found.extend(self.fetch_stub(unit, chunk).await?);
+                continue;
+            }
             for some in of_unit.chunks(super::CHUNKS_PER_REQUEST) {
-                for (chunk, state) in some.iter().zip(self.probe_chunks(unit, some).await?) {
-                    if matches!(state, Chunk::Stub { .. })
-                        && let Some(seen) = self.fetch_stub(unit, *chunk).await?
-                    {
-                        found.push(seen);
+                let states = self.probe_chunks(unit, some).await?;
+                let are_stubs = some.iter().zip(states);
+                let stubs = are_stubs.filter(|(_, state)| matches!(state, Chunk::Stub { .. }));
+                let stubs: Vec<u64> = stubs.map(|(chunk, _)| *chunk).collect();
+                match self.fetch_stubs(unit, &stubs).await {
+                    // One of them came back just now.
+                    Err(error) if error.code == Code::Inval => {
+                        for chunk in stubs {
+                            found.extend(self.fetch_stub(unit, chunk).await?);
+                        }
                     }
+                    outcome => found.extend(outcome?),
                 }
             }
         }
@@ -289,26 +429,42 @@ impl Dfs {
 
     /// A chunk's stub; `None` when its bytes are back. `Io` when it is something else.
     async fn fetch_stub(&self, unit: Unit, chunk: u64) -> Result<Option<Seen>> {
-        let key = dkey_of(chunk);
-        let mut batch = self.shared.cont.batch();
-        let want = FetchWant::Single { bytes_max: 64, inline_bytes_max: 64 };
-        let iods = vec![FetchIod { akey: DATA, want }];
-        batch.op_of_unit(Op::Fetch { unit, dkey: &key, cond: Cond::NONE, iods });
-        let result = match batch.run().await {
-            Err(error) if error.code == Code::Inval => return Ok(None),
-            outcome => outcome?,
-        };
-        let replies = result.replies()?;
-        let Some(OpReply::Fetched(iods)) = replies.first() else { return Err(reply_kind()) };
-        let Some(iod) = iods.first() else { return Err(reply_kind()) };
-        match iod.value {
-            Fetched::Absent => Ok(None),
-            Fetched::Inline(raw) => match Stub::decode(raw) {
-                Some(stub) => Ok(Some(Seen { chunk, unit, epoch: iod.epoch, stub })),
-                None => Err(Error::new(Code::Io, "a chunk of a file holds what is no data of it")),
-            },
-            _ => Err(reply_kind()),
+        match self.fetch_stubs(unit, &[chunk]).await {
+            Err(error) if error.code == Code::Inval => Ok(None),
+            outcome => Ok(outcome?.pop()),
         }
+    }
+
+    /// Stubs of chunks of a unit, without those of which there is nothing. `Inval` when one of them is back, `Io` when one is something else.
+    async fn fetch_stubs(&self, unit: Unit, chunks: &[u64]) -> Result<Vec<Seen>> {
+        if chunks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<[u8; 8]> = chunks.iter().map(|&chunk| dkey_of(chunk)).collect();
+        let mut batch = self.shared.cont.batch();
+        for dkey in &keys {
+            let want = FetchWant::Single { bytes_max: 64, inline_bytes_max: 64 };
+            let iods = vec![FetchIod { akey: DATA, want }];
+            batch.op_of_unit(Op::Fetch { unit, dkey, cond: Cond::NONE, iods });
+        }
+        let result = batch.run().await?;
+        let mut found = Vec::with_capacity(chunks.len());
+        for (&chunk, reply) in chunks.iter().zip(result.replies()?) {
+            let OpReply::Fetched(iods) = reply else { return Err(reply_kind()) };
+            let Some(iod) = iods.first() else { return Err(reply_kind()) };
+            match iod.value {
+                Fetched::Absent => {}
+                Fetched::Inline(raw) => match Stub::decode(raw) {
+                    Some(stub) => found.push(Seen { chunk, unit, epoch: iod.epoch, stub }),
+                    None => {
+                        let text = "a chunk of a file holds what is no data of it";
+                        return Err(Error::new(Code::Io, text));
+                    }
+                },
+                _ => return Err(reply_kind()),
+            }
+        }
+        Ok(found)
     }
 
     /// Ranges cut where chunks begin.
@@ -327,18 +483,26 @@ impl Dfs {
     }
 }
 
-/// True when bytes from somewhere in a file on have all of a range.
-fn covers((from, bytes): &(u64, Vec<u8>), range: Recx) -> bool {
-    let end = range.index.saturating_add(range.count);
-    *from <= range.index && end <= from.saturating_add(bytes.len() as u64)
-}
-
-/// The bytes of a part that belong to a stub, if they are those that were given up.
-fn verified<'a>(seen: &Seen, part: &'a [u8], at: u64, record: &TierRecord) -> Result<&'a [u8]> {
-    let at = at as usize;
-    let bytes = part.get(at..).and_then(|rest| rest.get(..seen.stub.bytes as usize));
-    let bytes = bytes.filter(|bytes| Stub::of(bytes) == seen.stub);
-    bytes.ok_or_else(|| damaged(record))
+/// Memory cut as ranges are, which it has room for together.
+fn cut_memory<'a>(ranges: &[Recx], memory: &'a mut [&mut [u8]]) -> Result<Vec<Vec<&'a mut [u8]>>> {
+    let mut rest = memory.iter_mut().map(|piece| &mut **piece);
+    let mut now: &mut [u8] = &mut [];
+    let mut cut = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let (mut left, mut rooms) = (range.count as usize, Vec::with_capacity(1));
+        while left > 0 {
+            if now.is_empty() {
+                now = rest.next().ok_or_else(reply_kind)?;
+                continue;
+            }
+            let count = left.min(now.len());
+            let (mine, others) = std::mem::take(&mut now).split_at_mut(count);
+            rooms.push(mine);
+            (now, left) = (others, left - count);
+        }
+        cut.push(rooms);
+    }
+    Ok(cut)
 }
 
 fn damaged(record: &TierRecord) -> Error {
@@ -346,4 +510,22 @@ fn damaged(record: &TierRecord) -> Error {
         Code::Csum,
         format!("tier '{}' does not give back the bytes that were put there", record.tier),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_cut_where_ranges_end() {
+        let (mut a, mut b, mut c) = ([1, 2, 3], [], [4, 5]);
+        let mut memory: Vec<&mut [u8]> = vec![&mut a, &mut b, &mut c];
+        let range = |count| Recx { index: 0, count };
+        let ranges = [range(1), range(3), range(0), range(1)];
+        let cut = cut_memory(&ranges, &mut memory).unwrap();
+        let told: Vec<Vec<Vec<u8>>> =
+            cut.iter().map(|rooms| rooms.iter().map(|room| room.to_vec()).collect()).collect();
+        assert_eq!(told, [vec![vec![1]], vec![vec![2, 3], vec![4]], vec![], vec![vec![5]]]);
+        assert!(cut_memory(&[range(6)], &mut memory).is_err());
+    }
 }

@@ -14,6 +14,7 @@ enum Verb {
     Copy,
     Evict,
     Fetch,
+    Read,
 }
 
 impl Verb {
@@ -37,13 +38,21 @@ impl Verb {
                 try_evict(fs, file, &record).await.map(|_| ())
             }
             Verb::Fetch => fs.tier_fetch(file).await.map(|_| ()),
+            Verb::Read => {
+                // By chunks, while those before go back into the pool.
+                let size = fs.size(file).await?;
+                for at in (0..size).step_by(CHUNK) {
+                    fs.read(file, at, &mut [0; CHUNK]).await?;
+                }
+                fs.tier_survey(file).await.map(|_| ())
+            }
         }
     }
 
     fn then(self) -> &'static str {
         match self {
             Verb::Evict => "cloud",
-            Verb::Copy | Verb::Fetch => "both",
+            Verb::Copy | Verb::Fetch | Verb::Read => "both",
         }
     }
 }
@@ -58,10 +67,11 @@ fn an_engine_killed_at_each_sync_loses_nothing() {
     for (seed, (dir_class, file_class)) in LAYOUTS_KILLED.iter().enumerate() {
         let world = World::of(seed as u64, dir_class, file_class, Durability::Wal);
         world.cluster.block_on(async {
-            for verb in [Verb::Copy, Verb::Evict, Verb::Fetch] {
+            for verb in [Verb::Copy, Verb::Evict, Verb::Fetch, Verb::Read] {
                 let kills = at_each_sync(&world, verb, file_class).await;
                 // Copies write two records; the others a batch or a chunk at a time, and the time of modification.
-                let least = if verb == Verb::Fetch { 12 } else { 4 };
+                let brings = matches!(verb, Verb::Fetch | Verb::Read);
+                let least = if brings { 12 } else { 4 };
                 assert!(kills >= least, "{verb:?}, {file_class}: {kills} kills");
             }
         });
@@ -81,7 +91,7 @@ async fn at_each_sync(world: &World, verb: Verb, file_class: &str) -> u32 {
             let file = make(&Sys::new(fs.clone()), &name, &data).await;
             if verb != Verb::Copy {
                 let record = copy(&fs, &file, &key).await;
-                if verb == Verb::Fetch {
+                if matches!(verb, Verb::Fetch | Verb::Read) {
                     assert_eq!(evict(&fs, &file, &record).await, 9);
                 }
             }

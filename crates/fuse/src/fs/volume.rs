@@ -45,6 +45,8 @@ pub struct Volume {
     /// The snapshot that is shown; zero: the present.
     at: Epoch,
     mount: Vec<u8>,
+    /// Chunks of files that come back from a tier, whichever thread has asked for them.
+    returns: dfs::tier::Returns,
     /// Questions each thread has asked of the engines.
     pub(super) requests: Vec<AtomicU64>,
 }
@@ -72,6 +74,7 @@ impl Volume {
             mode: cont.mode(),
             at: cont.at(),
             mount: dfs.to_global(),
+            returns: dfs::tier::Returns::default(),
             requests: (0..options.threads).map(|_| AtomicU64::new(0)).collect(),
             options,
         })
@@ -83,7 +86,9 @@ impl Volume {
         let pool = client::Pool::attach(&client, self.pool.clone());
         let cont = Container::attach(&pool, self.cont.clone(), self.mode);
         let cont = if self.at == Epoch::ZERO { cont } else { cont.at_epoch(self.at) };
-        Dfs::from_global(&cont, &self.mount, dfs::Credentials::root())
+        let dfs = Dfs::from_global(&cont, &self.mount, dfs::Credentials::root())?;
+        dfs.share_tier_returns(&self.returns);
+        Ok(dfs)
     }
 
     /// The letters of a thread; each thread takes its own once.
