@@ -39,7 +39,7 @@ test: ## Everything a change must pass; stops at the first failure
 	$${CARGO_TARGET_DIR:-target}/debug/fuzz --seconds $(FUZZ_SECONDS)
 
 test-long: test ## The same with release code, more random cases and long fuzzing
-	PROPTEST_CASES=4096 AZEKURA_SIM_SEEDS=500 AZEKURA_SWARM_SEEDS=5000 AZEKURA_CRASH_SEEDS=20000 AZEKURA_ALL_FLIPS=1 AZEKURA_ALL_PLACES=1 AZEKURA_KILL_ROUNDS=100 AZEKURA_CHAOS_MINUTES=5 AZEKURA_CHAOS_HEALING=1 AZEKURA_AWAY_MINUTES=5 $(CARGO) test --release --workspace --no-fail-fast
+	PROPTEST_CASES=4096 AZEKURA_SIM_SEEDS=500 AZEKURA_SIM_HOURS=24 AZEKURA_SWARM_SEEDS=5000 AZEKURA_CRASH_SEEDS=20000 AZEKURA_ALL_FLIPS=1 AZEKURA_ALL_PLACES=1 AZEKURA_KILL_ROUNDS=100 AZEKURA_CHAOS_MINUTES=5 AZEKURA_CHAOS_HEALING=1 AZEKURA_AWAY_MINUTES=5 $(CARGO) test --release --workspace --no-fail-fast
 	$(CARGO) run --release --quiet -p fuzz -- --seconds $(FUZZ_SECONDS_LONG)
 	scripts/fuzz-guided.sh
 

@@ -19,6 +19,8 @@ pub struct TargetMeasures {
     measures: Option<MeasuresReport>,
     /// How fast it and other engines reach each other; `null`: not known, and it does not count in the score.
     network: Option<NetworkReport>,
+    /// How fast clients reach it, as they have seen it; `null`: none has told.
+    clients: Option<NetworkReport>,
     /// `free * min((read * 1.02 + write) / 2.01, network)`, KB²/s; `null`: not measured yet.
     score: Option<u64>,
     /// Why there is nothing, where a target gave no answer or could not be measured.
@@ -48,7 +50,7 @@ struct NetworkReport {
     /// UTC, of the oldest link.
     at: String,
     age_s: u64,
-    /// Engines at the other end.
+    /// Engines, or clients, at the other end.
     links: u32,
     /// Of the link in the middle; least and most of all.
     speed: Speed,
@@ -73,7 +75,7 @@ fn age_of(at_ns: u64) -> Duration {
 
 impl TargetMeasures {
     pub fn of(target: TargetId, rank: u32, standing: &Standing) -> TargetMeasures {
-        let Standing { free_bytes, measures, network, .. } = *standing;
+        let Standing { free_bytes, measures, network, clients, .. } = *standing;
         let score_of = |of: Measures| {
             score(Measured {
                 free_kb: free_bytes / 1000,
@@ -88,6 +90,7 @@ impl TargetMeasures {
             free_bytes: Some(free_bytes),
             measures: measures.map(MeasuresReport::of),
             network: network.map(NetworkReport::of),
+            clients: clients.map(NetworkReport::of),
             score: measures.map(score_of),
             error: None,
         }
@@ -101,6 +104,7 @@ impl TargetMeasures {
             free_bytes: None,
             measures: None,
             network: None,
+            clients: None,
             score: None,
             error,
         }
@@ -134,6 +138,12 @@ impl MeasuresReport {
     }
 }
 
+/// The link in the middle, with the spread of all.
+fn links(of: Option<&NetworkReport>) -> String {
+    let text = |of: &NetworkReport| format!("{}, {} old", mb_s(of.speed), age(of.age_s));
+    of.map_or_else(|| "-".into(), text)
+}
+
 /// A speed with its spread, MB/s.
 fn mb_s(speed: Speed) -> String {
     format!("{} ({} to {})", speed.kb_s / 1000, speed.kb_s_min / 1000, speed.kb_s_max / 1000)
@@ -158,6 +168,7 @@ pub fn show(all: &[TargetMeasures], out: &mut dyn Write) -> std::io::Result<()> 
         ">4K WRITES/s",
         ">MEMORY MB/s",
         ">NETWORK MB/s",
+        ">CLIENTS MB/s",
         ">AGE",
         ">SCORE",
     ]);
@@ -170,16 +181,14 @@ pub fn show(all: &[TargetMeasures], out: &mut dyn Write) -> std::io::Result<()> 
                 of.random_reads_s.to_string(),
                 of.random_writes_s.to_string(),
                 mb_s(of.memory),
-                target.network.as_ref().map_or_else(
-                    || "-".into(),
-                    |of| format!("{}, {} old", mb_s(of.speed), age(of.age_s)),
-                ),
+                links(target.network.as_ref()),
+                links(target.clients.as_ref()),
                 age(of.age_s),
                 target.score.map_or_else(|| "-".into(), |score| format!("{:.3e}", score as f64)),
             ],
             None => {
                 let why = if target.error.is_some() { "failed" } else { "not measured" };
-                [why, "-", "-", "-", "-", "-", "-", "-"].map(String::from)
+                [why, "-", "-", "-", "-", "-", "-", "-", "-"].map(String::from)
             }
         });
         table.row(row);

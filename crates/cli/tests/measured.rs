@@ -20,6 +20,13 @@ fn what_is_measured_is_kept_shown_and_used() {
     system.fails(3, &["engine 7"], &["system", "measure", "--rank", "7"]);
     let first = system.json(&["system", "measure", "--size", "8MiB"]);
     assert_eq!(first.as_array().unwrap().len(), 2);
+    // From here to each target.
+    for of in first.as_array().unwrap() {
+        let clients = &of["clients"];
+        assert_eq!(clients["links"], 1, "{of}");
+        assert!(clients["speed"]["kb_s_min"].as_u64().unwrap() > 0, "{of}");
+        assert!(clients["age_s"].is_u64(), "{of}");
+    }
     let before: Vec<Value> = first.as_array().unwrap().iter().map(measured).cloned().collect();
     // Not again, without --now, and not forgotten by a restart.
     system.ok(&["down"]);
@@ -53,6 +60,8 @@ fn what_is_measured_is_kept_shown_and_used() {
     assert_eq!(weights(&pool), of);
     for of in pool["measures"].as_array().unwrap() {
         measured(of);
+        // Each command is a client of its own.
+        assert!(of["clients"]["links"].as_u64().unwrap() >= 1, "{of}");
     }
     assert_eq!(system.ok(&["pool", "get-prop", "tank", "placement"]), "score\n");
     system.fails(2, &["fixed"], &["pool", "set-prop", "tank", "durability=memory"]);

@@ -26,6 +26,7 @@ pub mod fuzz;
 mod health;
 mod in_doubt;
 mod kv;
+mod link_speed;
 mod lock;
 mod moved;
 mod object;

@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::in_doubt::Doubt;
+use crate::link_speed::SeenTransfers;
 use crate::pool::{Pool, PoolState};
 use futures_util::future::{Either, select};
 use futures_util::lock::Mutex;
@@ -62,6 +63,8 @@ pub(crate) struct TargetLink {
     notices: RefCell<Vec<Vec<u8>>>,
     /// The target is nearly full, as far as is known.
     is_short: Cell<bool>,
+    /// What tells how fast it is reached.
+    seen: SeenTransfers,
     /// A task looks after the connection while locks are held.
     is_kept: Cell<bool>,
 }
@@ -187,6 +190,7 @@ impl TargetLink {
             releases: RefCell::new(Vec::new()),
             notices: RefCell::new(Vec::new()),
             is_short: Cell::new(false),
+            seen: SeenTransfers::default(),
             is_kept: Cell::new(false),
         }
     }
@@ -220,6 +224,7 @@ impl TargetLink {
             }
             let used = RefCell::new(None);
             let sent_under = Cell::new(pool.map_version());
+            let begun = env.now();
             let tried = async {
                 let conn = self.conn(client, pool).await?;
                 used.replace(Some(conn.clone()));
@@ -259,6 +264,11 @@ impl TargetLink {
                 Ok(answer) => match answer.body.first() {
                     Some(0) => {
                         self.is_short.set(answer.is_short);
+                        if let Some(conn) = &used {
+                            let sent: usize = ask.bulk_out.iter().map(|part| part.len()).sum();
+                            let bytes = (sent + answer.bulk_bytes) as u64;
+                            client.note_transfer(&self.seen, conn, bytes, begun);
+                        }
                         return Ok(answer);
                     }
                     _ => {

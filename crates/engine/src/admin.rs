@@ -4,7 +4,7 @@ use crate::target::{Target, TargetPool};
 use crate::tokens::not_for_clients;
 use std::rc::Rc;
 use transport::{Incoming, Responder};
-use types::{Code, Error, PoolId, Result, Unit};
+use types::{ClientId, Code, Error, PoolId, Result, Unit};
 use wire::event::{EventCode, Happened};
 use wire::map::PoolMap;
 use wire::measure::Standing;
@@ -28,10 +28,18 @@ async fn take_room(responder: &Responder, bytes: usize) -> Result<()> {
 
 impl Target {
     /// Serves requests that are neither batches nor parts of a transaction's first phase.
-    pub(crate) async fn serve_admin(self: Rc<Self>, is_admin: bool, incoming: Incoming) {
-        let is_probe = matches!(wire::decode::<Request<'_>>(&incoming.body), Ok(Request::Probe));
-        if is_admin && is_probe {
-            return self.serve_probe(incoming).await;
+    pub(crate) async fn serve_admin(
+        self: Rc<Self>,
+        client: ClientId,
+        is_admin: bool,
+        incoming: Incoming,
+    ) {
+        let probe = match wire::decode::<Request<'_>>(&incoming.body) {
+            Ok(Request::Probe { seen }) => Some(seen),
+            _ => None,
+        };
+        if let Some(seen) = probe {
+            return self.serve_probe(client, seen, incoming).await;
         }
         let (asked, responder) = (&incoming.body, &incoming.responder);
         let body = match self.clone().admin_body(is_admin, asked, responder).await {
@@ -139,7 +147,7 @@ impl Target {
             | Request::Orders(_)
             | Request::Member(_)
             | Request::Cell(_)
-            | Request::Probe
+            | Request::Probe { .. }
             | Request::Lock(_) => Err(Error::new(Code::Proto, "not an administrative request")),
         }
     }
@@ -163,6 +171,7 @@ impl Target {
             groups: self.groups_lacking(ctx),
             measures: self.store.measures().await,
             network: self.links.network(),
+            clients: self.client_links.network(),
         })
     }
 
@@ -187,8 +196,9 @@ impl Target {
             if ask.is_some_and(|ask| !ask.once || self.links.network().is_none()) {
                 self.probe_links().await;
             }
-            let network = self.links.network();
-            let standing = Some(Standing { used_bytes, network, ..self.stand(ask).await? });
+            let (network, clients) = (self.links.network(), self.client_links.network());
+            let standing = self.stand(ask).await?;
+            let standing = Some(Standing { used_bytes, network, clients, ..standing });
             return Ok(AdminReply { standing, ..AdminReply::default() });
         }
         let made = match op {

@@ -85,6 +85,8 @@ impl Target {
         };
         let now = self.env.now();
         self.last_batch.set(Some(now));
+        let now_ns = self.env.wall_ns();
+        batch.ops.iter().for_each(|op| ctx.last_asked.note(batch.cont, op.unit(), now_ns));
         let deadline = now + patience(&header);
         let begun = Begun::new(&batch, now, bulk.remaining() as u64);
         let (caller, waited) = (caller.clone(), Cell::default());

@@ -9,7 +9,7 @@
 //! A target that is to stand in for another one ([`wire::map::PoolMap::next`]) comes to its new groups in the same way. One that is
 //! behind has its own places first: what it is to have for others may have to wait for room, and meanwhile its groups have a copy less.
 
-use crate::give_way::Urgent;
+use crate::give_way::{self, Urgent};
 use crate::target::{Target, TargetPool};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::{Cell, RefCell};
@@ -23,7 +23,7 @@ use wire::Kind;
 use wire::control::{ControlReply, ControlRequest};
 use wire::hello::Service;
 use wire::map::{DownReason, OutTarget, PoolMap, TargetInfo};
-use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
+use wire::member::{KeyList, ListedUnit, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::{Cond, Op, Request, TxId, TxOutcome};
 use wire::order::Order;
 use wire::store::CatchUpStat;
@@ -80,6 +80,8 @@ pub(crate) struct Joining {
 struct Differing {
     /// Members that have all of it.
     copies_left: usize,
+    /// When it was last used, if it only moves, seconds since 1970.
+    used_s: u32,
     cont: ContId,
     unit: Unit,
     leader: TargetId,
@@ -527,7 +529,8 @@ impl Target {
         leader: TargetId,
         cont: ContId,
     ) -> Result<Vec<Differing>> {
-        let mut theirs: BTreeMap<Unit, Epoch> = BTreeMap::new();
+        let is_move = give_way::lacks_nothing(map);
+        let mut theirs: BTreeMap<Unit, ListedUnit> = BTreeMap::new();
         let mut after = None;
         loop {
             let ask = MemberAsk::Units { cont, after, count_max: LIST_COUNT };
@@ -536,15 +539,16 @@ impl Target {
                 Err(error) if error.code == Code::NonExist => return Ok(Vec::new()),
                 page => page?,
             };
-            theirs.extend(
-                page.units.into_iter().filter(|(unit, _)| self.catches_up_with(map, *unit)),
-            );
+            let wanted =
+                page.units.into_iter().filter(|listed| self.catches_up_with(map, listed.unit));
+            theirs.extend(wanted.map(|listed| (listed.unit, listed)));
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
-        let mut differ: BTreeSet<Unit> = BTreeSet::new();
+        let used_s = |listed: ListedUnit| if is_move { listed.used_s() } else { 0 };
+        let mut differ: BTreeMap<Unit, u32> = BTreeMap::new();
         let mut after = None;
         while ctx.shard.holds_copies() {
             let listed = ctx.shard.list_units(cont, after, LIST_COUNT as usize).await?;
@@ -555,11 +559,12 @@ impl Target {
                 if !is_of_leader {
                     continue;
                 }
-                let is_same = theirs.remove(unit) == Some(*epoch);
+                let listed = theirs.remove(unit);
+                let is_same = listed.is_some_and(|listed| listed.newest == *epoch);
                 // Epochs do not tell what is folded.
                 let may_differ = unit.object.cells().is_some();
                 if !is_same || may_differ || ctx.joining.has_touched(ctx, cont, *unit) {
-                    differ.insert(*unit);
+                    differ.insert(*unit, listed.map_or(0, used_s));
                 }
             }
             after = units.last().map(|(unit, _)| *unit);
@@ -568,23 +573,24 @@ impl Target {
             }
         }
         // What is left is not here at all.
-        differ.extend(theirs.into_keys());
+        differ.extend(theirs.into_iter().map(|(unit, listed)| (unit, used_s(listed))));
         ctx.joining.count(|stat| stat.units_left += differ.len() as u64);
-        let with_copies = |unit: Unit| {
+        let with_copies = |(unit, used_s): (Unit, u32)| {
             let copies_left = self.copies_left(map, unit);
-            Differing { copies_left, cont, unit, leader }
+            Differing { copies_left, used_s, cont, unit, leader }
         };
         Ok(differ.into_iter().map(with_copies).collect())
     }
 
-    /// Compares units key by key, those with the fewest copies left first; how many keys were mended.
+    /// Compares units key by key, those with the fewest copies left first, and of what only moves what nobody has used for the longest time; how many
+    /// keys were mended.
     async fn compare_units(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         mut differ: Vec<Differing>,
     ) -> Result<u64> {
-        differ.sort_unstable_by_key(|of| (of.copies_left, of.cont, of.unit));
+        differ.sort_unstable_by_key(|of| (of.copies_left, of.used_s, of.cont, of.unit));
         ctx.joining.try_begun.set(Some(self.env.now()));
         let compared = differ.into_iter().map(|Differing { cont, unit, leader, .. }| async move {
             if ctx.joining.is_full.get() {

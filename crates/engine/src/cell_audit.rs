@@ -8,6 +8,7 @@
 //! map that this target knows, does not name it. Who keeps a cell for somebody with a newer map takes that first.
 
 use crate::cells::{StripeAt, cells_of};
+use crate::give_way;
 use crate::target::{Target, TargetPool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use types::{Code, ContId, Epoch, Error, Result, TargetId, Unit};
 use wire::cell::{Stripe, StripeList, cell_unit, of_cell_akey};
 use wire::map::PoolMap;
-use wire::member::{MemberAsk, UnitList};
+use wire::member::{ListedUnit, MemberAsk, UnitList};
 use wire::obj::{Cond, Op};
 
 /// Units or dkeys asked for at once.
@@ -83,8 +84,9 @@ impl Target {
                 && self.leads(ctx, *unit)
                 && !own_cells(member, &map, *unit).is_empty()
         };
-        let units = found.into_iter().filter(|(unit, _)| is_meant(unit)).collect();
-        Ok(UnitList { units, next })
+        let meant = found.into_iter().filter(|(unit, _)| is_meant(unit));
+        let listed = |(unit, newest)| ctx.last_asked.listed(cont, unit, newest);
+        Ok(UnitList { units: meant.map(listed).collect(), next })
     }
 
     /// Stripes of some dkeys of a unit.
@@ -123,17 +125,19 @@ impl Target {
         ctx: &Rc<TargetPool>,
         map: &Rc<PoolMap>,
     ) -> Result<u64> {
+        let is_move = give_way::lacks_nothing(map);
         let mut all = Vec::new();
         for cont in ctx.shard.conts() {
             let units = self.units_with_cells(ctx, map, cont).await?.into_iter();
-            all.extend(
-                units.map(|(unit, (leader, _))| (cells_to_spare(map, unit), cont, unit, leader)),
-            );
+            all.extend(units.map(|(unit, (leader, listed))| {
+                let used_s = if is_move { listed.used_s() } else { 0 };
+                (cells_to_spare(map, unit), used_s, cont, unit, leader)
+            }));
         }
-        // What the next loss would take goes first.
+        // What the next loss would take goes first; if nothing is lost, what nobody has used for the longest time.
         all.sort_unstable();
         let mut mended = 0;
-        for (_, cont, unit, leader) in all {
+        for (_, _, cont, unit, leader) in all {
             let named = self.stripes_at(ctx, map, leader, cont, unit).await?;
             for cell in self.cells_to_mend(map, unit) {
                 mended += self.mend_cells_of(ctx, map, (cont, unit), cell, &named).await?;
@@ -184,13 +188,13 @@ impl Target {
         Ok(mended)
     }
 
-    /// Units of which this target has or is to have cells, with who leads them, and their newest epochs.
+    /// Units of which this target has or is to have cells, with who leads them, and what that target tells of them.
     pub(crate) async fn units_with_cells(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &Rc<PoolMap>,
         cont: ContId,
-    ) -> Result<BTreeMap<Unit, (TargetId, Epoch)>> {
+    ) -> Result<BTreeMap<Unit, (TargetId, ListedUnit)>> {
         let mut all = BTreeMap::new();
         let leaders = map.targets.iter().map(|info| info.id);
         for leader in leaders.filter(|target| placement::follows(*target, map)) {
@@ -210,7 +214,7 @@ impl Target {
                     Err(error) if error.code == Code::NonExist => UnitList::default(),
                     page => page?,
                 };
-                all.extend(page.units.into_iter().map(|(unit, epoch)| (unit, (leader, epoch))));
+                all.extend(page.units.into_iter().map(|listed| (listed.unit, (leader, listed))));
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -299,12 +303,12 @@ impl Target {
             }
             for unit in units {
                 let of = Unit { cell: 0, ..unit };
-                let Some((leader, epoch)) = led.get(&of).copied() else {
+                let Some((leader, listed)) = led.get(&of).copied() else {
                     // Removed as a whole.
                     dropped += self.drop_unnamed(ctx, &map, cont, unit, &Named::new()).await?.0;
                     continue;
                 };
-                let state = (epoch, map.version);
+                let state = (listed.newest, map.version);
                 if ctx.audited.borrow().get(&(cont, unit)) == Some(&Some(state)) {
                     continue;
                 }

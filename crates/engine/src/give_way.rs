@@ -68,9 +68,16 @@ impl Target {
 
     /// Lets clients have the rest of the time.
     pub(crate) async fn give_way(&self, turn: Option<Turn<'_>>) {
-        let Some(turn) = turn.filter(|_| self.has_clients()) else { return };
+        let Some(turn) = turn else { return };
         let took = self.env.now().saturating_sub(turn.begun);
-        self.env.sleep(pause(took, turn.share)).await;
+        self.let_clients_go_on(took, turn.share).await;
+    }
+
+    /// Lets clients, if there are any, have the rest of the time after something of which `share` percent of it are.
+    pub(crate) async fn let_clients_go_on(&self, took: Duration, share: u32) {
+        if self.has_clients() {
+            self.env.sleep(pause(took, share)).await;
+        }
     }
 
     fn has_clients(&self) -> bool {
@@ -85,7 +92,7 @@ fn pause(took: Duration, share: u32) -> Duration {
 }
 
 /// True when all that moves is still where it was.
-fn lacks_nothing(map: &PoolMap) -> bool {
+pub(crate) fn lacks_nothing(map: &PoolMap) -> bool {
     let stays = |target| map.outs.iter().any(|out| out.target == target && out.is_drained);
     map.next.is_some()
         && map.targets.iter().all(|target| target.state == TargetState::Up || stays(target.id))

@@ -39,6 +39,7 @@ mod group;
 mod home;
 mod jobs;
 mod kept_maps;
+mod last_asked;
 mod leftovers;
 mod link_speed;
 mod links;

@@ -25,6 +25,9 @@ const FIRST_STEP_MS: u32 = 250;
 /// Most that a step may take, milliseconds: engines wait ten seconds for each other, and there are two steps and two quarters.
 const STEP_MS_MAX: u32 = 3_000;
 
+/// Beside clients what is measured takes so much of the time, percent: with some transfers under way at once it has the device nearly for itself then.
+const SHARE_BESIDE_CLIENTS: u32 = 10;
+
 impl Target {
     /// Measures, if that is asked for, and tells what is known then. `Busy` while another measurement runs.
     pub(crate) async fn stand(self: &Rc<Self>, ask: Option<MeasureAsk>) -> Result<Standing> {
@@ -45,7 +48,12 @@ impl Target {
             return Err(Error::new(Code::Busy, text));
         }
         let ask = MeasureAsk { step_ms_max: ask.step_ms_max.clamp(1, STEP_MS_MAX), ..ask };
-        let outcome = self.store.measure(&self.env, ask).await;
+        let outcome = self
+            .store
+            .measure(&self.env, ask, &|took| {
+                Box::pin(self.let_clients_go_on(took, SHARE_BESIDE_CLIENTS))
+            })
+            .await;
         self.is_measuring.set(false);
         outcome.map_err(|error| error.context(format!("target {}", self.id)))
     }

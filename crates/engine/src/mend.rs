@@ -202,8 +202,9 @@ impl Target {
         let (found, complete) = ctx.shard.list_units(cont, after, count_max).await?;
         let next = if complete { None } else { found.last().map(|(unit, _)| *unit) };
         let is_meant = |unit: &Unit| !unit.is_cell() && self.leads_for(ctx, *unit, member);
-        let units = found.into_iter().filter(|(unit, _)| is_meant(unit)).collect();
-        Ok(UnitList { units, next })
+        let meant = found.into_iter().filter(|(unit, _)| is_meant(unit));
+        let listed = |(unit, newest)| ctx.last_asked.listed(cont, unit, newest);
+        Ok(UnitList { units: meant.map(listed).collect(), next })
     }
 
     /// Sends some keys whole to some followers of a group that this target leads; ends when they have them.

@@ -18,7 +18,8 @@ use crate::events::Teller;
 use crate::figures::{OpCounts, RequestCounts};
 use crate::follow::Followed;
 use crate::jobs::Jobs;
-use crate::link_speed::Links;
+use crate::last_asked::LastAsked;
+use crate::link_speed::{ClientLinks, Links};
 use crate::locks::Locks;
 use crate::map_changes::MapChanges;
 use crate::opens::{Handle, Opens};
@@ -87,6 +88,8 @@ pub(crate) struct TargetPool {
     pub joining: Joining,
     /// Groups that lack members.
     pub census: Census,
+    /// What clients have used of what this target leads.
+    pub last_asked: LastAsked,
     /// Clients of the engine before this one that may still tell what they hold open.
     pub awaited: RefCell<HashSet<ClientId>>,
     /// It was opened again, and the map does not say so yet: of groups of several members it leads none, for it may have or lack
@@ -145,6 +148,7 @@ impl TargetPool {
             suspects: Suspects::default(),
             joining: Joining::default(),
             census: Census::default(),
+            last_asked: LastAsked::default(),
             awaited: RefCell::new(HashSet::default()),
             is_unsure: Cell::new(false),
             inherits_until: Cell::new(Duration::ZERO),
@@ -227,6 +231,7 @@ pub struct Target {
     pub(crate) streaming: Peers,
     /// How fast other engines are reached.
     pub(crate) links: Rc<Links>,
+    pub(crate) client_links: ClientLinks,
     /// Parts in doubt whose coordinators are being asked, and decisions that participants are being told.
     pub(crate) resolving: RefCell<HashSet<TxId>>,
     /// Transactions this target coordinates right now, by its own ids.
@@ -310,6 +315,7 @@ impl Target {
             peers: Peers::new(env.clone(), host.clone(), token.clone()).watching(&links),
             streaming: Peers::new(env.clone(), host, token).watching(&links),
             links,
+            client_links: ClientLinks::default(),
             resolving: RefCell::default(),
             started: env.now(),
             id,
@@ -576,8 +582,10 @@ impl Target {
             }
             RequestKind::Other => {
                 let target = self.clone();
-                let is_admin = caller.is_admin;
-                self.spawn_counted(async move { target.serve_admin(is_admin, incoming).await });
+                let (client, is_admin) = (caller.client, caller.is_admin);
+                self.spawn_counted(async move {
+                    target.serve_admin(client, is_admin, incoming).await;
+                });
             }
         }
     }

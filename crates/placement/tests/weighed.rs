@@ -110,3 +110,26 @@ proptest! {
         prop_assert!((10.5..13.7).contains(&ratio), "{ratio}");
     }
 }
+
+/// Who leads serves all reads of its group and has them in its memory. Leaders go by weight; of groups from before the weights changed, too, once the
+/// pool is balanced.
+#[test]
+fn leaders_follow_weights_that_change() {
+    let weighed = pool(30);
+    let mut map = weighed.clone();
+    map.placements[0].weights.iter_mut().for_each(|(_, weight)| *weight = 65_536);
+    map.placements.push(PlacementSet { epoch: 1, ..weighed.placements[0].clone() });
+    let fast_part = |map: &PoolMap| {
+        let counts = counts(map, "RP_3G1", 0..20_000);
+        let fast = counts.iter().filter(|(target, _)| is_fast(**target));
+        fast.map(|(_, count)| *count as f64).sum::<f64>() / 20_000.0
+    };
+    let fair = 12.0 / 13.0;
+    assert!((fast_part(&weighed) - fair).abs() < 0.02, "{}", fast_part(&weighed));
+    assert!((fast_part(&map) - 0.5).abs() < 0.02, "{}", fast_part(&map));
+    map.balanced = 1;
+    map.next_balanced = 1;
+    // A little less than is fair: what would go to a member of the same group stays.
+    let followed = fast_part(&map);
+    assert!((0.84..fair + 0.02).contains(&followed), "{followed}");
+}

@@ -114,8 +114,9 @@ impl Prey {
             | Request::Admin { .. }
             | Request::Orders(_)
             | Request::Member(_)
-            | Request::Cell(_)
-            | Request::Probe => return Ok(None),
+            | Request::Cell(_) => return Ok(None),
+            // Of no pool.
+            Request::Probe { .. } => {}
         }
         Ok(Some(wire::encode(&request)))
     }

@@ -28,6 +28,8 @@ pub struct SimNet {
     delay_min: Cell<Duration>,
     delay_max: Cell<Duration>,
     break_ppm: Cell<u32>,
+    /// How much longer everything from and to a node travels.
+    far: RefCell<BTreeMap<String, Duration>>,
     /// Pieces that take much longer than others, per million.
     tail_ppm: Cell<u32>,
     /// Bulk pieces still to be damaged, by sender and receiver.
@@ -47,6 +49,7 @@ impl Default for SimNet {
             delay_max: Cell::new(Duration::from_micros(200)),
             break_ppm: Cell::new(0),
             tail_ppm: Cell::new(0),
+            far: RefCell::default(),
             flips: RefCell::default(),
             cuts: RefCell::default(),
             listeners: RefCell::default(),
@@ -95,6 +98,18 @@ impl SimNet {
     pub fn set_delay(&self, min: Duration, max: Duration) {
         self.delay_min.set(min);
         self.delay_max.set(max.max(min));
+    }
+
+    /// Sets how much longer all that goes to a node or comes from it travels. As no more than some is under way at a time, that makes its links slow.
+    pub fn set_far(&self, node: &str, longer: Duration) {
+        self.far.borrow_mut().insert(node.into(), longer);
+    }
+
+    /// How much longer pieces travel between two nodes.
+    fn longer(&self, pipe: &Pipe) -> Duration {
+        let far = self.far.borrow();
+        let of = |node: &String| far.get(node).copied().unwrap_or_default();
+        if far.is_empty() { Duration::ZERO } else { of(&pipe.from) + of(&pipe.to) }
     }
 
     /// Sets how many of a million pieces travel up to a thousand times as long as others may.
@@ -444,7 +459,7 @@ impl SimStream {
         }
         let count = piece.len();
         self.net.damage(pipe, &mut piece);
-        let arrival = env.now() + self.net.delay(node.world());
+        let arrival = env.now() + self.net.delay(node.world()) + self.net.longer(pipe);
         let arrival = arrival.max(pipe.arrival_last.get());
         pipe.arrival_last.set(arrival);
         node.world().trace(count as u64);

@@ -2,7 +2,8 @@
 //!
 //! What is measured is what a target does with a device: transfers of 1 MiB, some at a time, past the page cache where the
 //! file system allows it, and writes until they are on stable storage. The bytes are random, for devices that compress. Each
-//! step has its time, so that a slow device takes no longer than a fast one, only fewer bytes.
+//! step has its time, so that a slow device takes no longer than a fast one, only fewer bytes. Between transfers whoever measures may let others go on;
+//! that is part of the step's time, and of no speed.
 //!
 //! The result is a sealed fact on the device of index and log: it belongs to the devices and moves with them. One that is damaged
 //! or of another version is forgotten: it can be measured again.
@@ -11,7 +12,7 @@ use crate::sealed;
 use crate::store::{Store, read_sealed, write_sealed};
 use crate::tier::Place;
 use env::{AlignedBuf, Disk, Env, File, OpenOptions};
-use futures_util::future::join_all;
+use futures_util::future::{LocalBoxFuture, join_all};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -44,6 +45,9 @@ const RANDOM_PART: u32 = 4;
 /// Copied in memory, bytes: more than caches of processors hold for one core.
 const MEMORY_BYTES: usize = 16 << 20;
 
+/// Lets others go on, after transfers that took so long.
+pub(crate) type Rest<'a> = dyn Fn(Duration) -> LocalBoxFuture<'a, ()> + 'a;
+
 /// Decodes what was measured before.
 pub(crate) fn decode(raw: &[u8]) -> Result<Measures> {
     sealed::unseal(FACT_MAGIC, FACT_VERSION, raw)
@@ -73,14 +77,15 @@ impl Store {
     /// Measures the data devices, one after the other. One call at a time.
     ///
     /// `NoSpace` when too little is free.
-    pub async fn measure(&self, env: &Env, ask: MeasureAsk) -> Result<Measures> {
+    pub async fn measure(&self, env: &Env, ask: MeasureAsk, rest: &Rest<'_>) -> Result<Measures> {
         let places: Vec<&Place> = self.data_places().collect();
         let count = places.len().max(1) as u32;
         let step = Duration::from_millis(ask.step_ms_max.max(1).into()) / count;
         let mut all = Measures { is_direct: true, ..Measures::default() };
         for place in places {
             let bytes = bytes_for(place, ask.bytes).await?;
-            let scratch = Scratch { env, disk: &place.disk, path: &place.root.join(SCRATCH) };
+            let path = &place.root.join(SCRATCH);
+            let scratch = Scratch { env, disk: &place.disk, path, rest };
             let one = scratch.measure(bytes, step).await;
             let removed = scratch.remove().await;
             let one = one.map_err(|error| error.context(format!("measuring {}", place.name)))?;
@@ -179,13 +184,14 @@ impl Slices {
 }
 
 /// The file that is written and read.
-struct Scratch<'a> {
+struct Scratch<'a, 'r> {
     env: &'a Env,
     disk: &'a Rc<dyn Disk>,
     path: &'a Path,
+    rest: &'a Rest<'r>,
 }
 
-impl Scratch<'_> {
+impl Scratch<'_, '_> {
     async fn remove(&self) -> Result<()> {
         remove(self.disk, self.path).await
     }
@@ -229,22 +235,34 @@ impl Scratch<'_> {
         let group = PIECES_AT_ONCE * PIECE_BYTES;
         let slice = (bytes / SLICES).max(group) / group * group;
         let mut at = 0;
-        while at < bytes && slices.time < limit {
+        let until = self.env.now() + limit;
+        let is_over = || self.env.now() >= until;
+        while at < bytes && !is_over() {
             let end = (at + slice).min(bytes);
-            let begun = self.env.now();
-            let from = at;
-            while at < end {
+            let (from, mut took) = (at, Duration::ZERO);
+            while at == from || at < end && !is_over() {
+                let begun = self.env.now();
                 let places = (0..PIECES_AT_ONCE).map(|nth| at + nth * PIECE_BYTES);
                 bufs = transfer(file, write, places, bufs).await?;
                 at += group;
+                took += self.rested(begun).await;
             }
             if write {
                 // Each slice for itself, so that the time holds where the page cache takes it all.
+                let begun = self.env.now();
                 file.sync().await?;
+                took += self.rested(begun).await;
             }
-            slices.add(at - from, self.env.now().saturating_sub(begun));
+            slices.add(at - from, took);
         }
         Ok(())
+    }
+
+    /// Lets others go on after transfers that began then; how long these took.
+    async fn rested(&self, begun: Duration) -> Duration {
+        let took = self.env.now().saturating_sub(begun);
+        (self.rest)(took).await;
+        took
     }
 
     /// Transfers at random places a second.
@@ -258,10 +276,11 @@ impl Scratch<'_> {
         let mut seed = self.env.random_u64();
         let mut bufs = buffers(RANDOM_AT_ONCE, RANDOM_BYTES, seed)?;
         let blocks = bytes / RANDOM_BYTES;
-        let begun = self.env.now();
+        let until = self.env.now() + limit;
         let (mut count, mut time) = (0, Duration::ZERO);
         // By count, too: a clock may stand still.
-        while time < limit && count < blocks {
+        while (count == 0 || self.env.now() < until) && count < blocks {
+            let begun = self.env.now();
             let places: Vec<u64> = (0..RANDOM_AT_ONCE)
                 .map(|_| {
                     seed = hash::mix(seed.wrapping_add(1));
@@ -273,7 +292,7 @@ impl Scratch<'_> {
                 file.sync().await?;
             }
             count += RANDOM_AT_ONCE;
-            time = self.env.now().saturating_sub(begun);
+            time += self.rested(begun).await;
         }
         Ok(per_s(count, time))
     }
@@ -341,6 +360,7 @@ mod tests {
     use super::*;
     use crate::tier::{DataDevice, Devices};
     use crate::{Store, StoreOptions};
+    use env::{DiskFaults, SimWorld};
 
     const ASK: MeasureAsk = MeasureAsk { bytes: 8 << 20, step_ms_max: 2000, once: false };
 
@@ -352,7 +372,7 @@ mod tests {
         let store = open();
         let before = env.block_on(store.standing()).unwrap();
         assert!(before.measures.is_none() && before.free_bytes > 0);
-        let made = env.block_on(store.measure(&env, ASK)).unwrap();
+        let made = env.block_on(store.measure(&env, ASK, &|_| Box::pin(async {}))).unwrap();
         env.block_on(store.keep_measures(&made)).unwrap();
         assert_eq!(made.bytes, ASK.bytes);
         for speed in [made.read, made.write, made.memory] {
@@ -385,7 +405,7 @@ mod tests {
         let devices = Devices { scm: path("scm"), nvme };
         let store =
             env.block_on(Store::open_with(&env, &devices, StoreOptions::default())).unwrap();
-        let made = env.block_on(store.measure(&env, ASK)).unwrap();
+        let made = env.block_on(store.measure(&env, ASK, &|_| Box::pin(async {}))).unwrap();
         env.block_on(store.keep_measures(&made)).unwrap();
         assert_eq!(made.bytes, 2 * ASK.bytes);
         let standing = env.block_on(store.standing()).unwrap();
@@ -401,7 +421,7 @@ mod tests {
         let path = dir.path().join("small");
         std::fs::File::create(&path).unwrap().set_len(48 << 20).unwrap();
         let store = env.block_on(Store::open(&env, &path)).unwrap();
-        let error = env.block_on(store.measure(&env, ASK)).unwrap_err();
+        let error = env.block_on(store.measure(&env, ASK, &|_| Box::pin(async {}))).unwrap_err();
         assert_eq!(error.code, Code::NoSpace);
         assert!(error.text.contains("small"), "{error}");
         env.clear();
@@ -415,5 +435,35 @@ mod tests {
         let want = Speed { kb_s: 500_000, kb_s_min: 333_333, kb_s_max: 1_000_000 };
         assert_eq!(slices.speed(), want);
         assert_eq!(per_s(3, Duration::ZERO), 3_000_000);
+    }
+
+    /// Beside clients a measurement stops after each few transfers. It takes no longer for that, and what it finds is what the device does.
+    #[test]
+    fn others_go_on_between_transfers() {
+        let measured = |part: u32| {
+            let world = SimWorld::new(3);
+            let env = world.node("n");
+            let latency = Duration::from_millis(5);
+            let faults = DiskFaults {
+                latency_min: latency,
+                latency_max: latency,
+                space_bytes: 8 << 30,
+                ..DiskFaults::default()
+            };
+            world.disk("n").set_faults(faults);
+            world.block_on(async {
+                let store = Store::open(&env, Path::new("/d")).await.unwrap();
+                let begun = env.now();
+                let ask = MeasureAsk { bytes: 128 << 20, step_ms_max: 300, once: false };
+                let made = store.measure(&env, ask, &|took| Box::pin(env.sleep(took * part))).await;
+                (made.unwrap(), env.now() - begun)
+            })
+        };
+        let ((alone, alone_took), (beside, beside_took)) = (measured(0), measured(9));
+        let about = |a: u64, b: u64| a * 10 < b * 11 && b * 10 < a * 11;
+        assert!(about(alone.read.kb_s, beside.read.kb_s), "{alone:?} {beside:?}");
+        assert!(about(alone.random_reads_s, beside.random_reads_s), "{alone:?} {beside:?}");
+        assert!(beside.bytes * 4 < alone.bytes, "{alone:?} {beside:?}");
+        assert!(beside_took < alone_took * 3, "{alone_took:?} {beside_took:?}");
     }
 }

@@ -54,12 +54,20 @@ pub struct MeasureAsk {
     pub once: bool,
 }
 
-/// How fast a target and other engines reach each other.
+/// How fast a client reaches a target, as it sees that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SeenSpeed {
+    pub speed: Speed,
+    /// It was probed. If not, it is the best of what was read and written anyway: devices had to do with that, too.
+    pub is_probed: bool,
+}
+
+/// How fast a target and other engines, or clients, reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Network {
     /// When the oldest of what counts here was measured, nanoseconds since 1970.
     pub at_ns: u64,
-    /// Engines at the other end.
+    /// Engines, or clients, at the other end.
     pub link_count: u32,
     /// Of the link in the middle, both ways together; least and most of all of them.
     pub speed: Speed,
@@ -76,4 +84,6 @@ pub struct Standing {
     pub used_bytes: u64,
     /// `None`: there is no other engine, or none was reached yet.
     pub network: Option<Network>,
+    /// Of clients, as they have seen it; `None`: none has told.
+    pub clients: Option<Network>,
 }

@@ -110,10 +110,27 @@ pub struct Notes {
     pub decisions: Vec<TxId>,
 }
 
-/// Units with the newest epoch of anything in each.
+/// A unit in a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ListedUnit {
+    pub unit: Unit,
+    /// The newest epoch of anything in it.
+    pub newest: Epoch,
+    /// When clients last wanted something of it, about, seconds since 1970; 0: the target does not remember.
+    pub asked_s: u32,
+}
+
+impl ListedUnit {
+    /// When it was last used, read or written, as far as is known, seconds since 1970.
+    pub fn used_s(&self) -> u32 {
+        self.asked_s.max(u32::try_from(self.newest.0 / 1_000_000_000).unwrap_or(u32::MAX))
+    }
+}
+
+/// Units of a target.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnitList {
-    pub units: Vec<(Unit, Epoch)>,
+    pub units: Vec<ListedUnit>,
     /// Where to go on; `None`: these are all.
     pub next: Option<Unit>,
 }

@@ -599,8 +599,11 @@ pub enum Request<'a> {
     Cell(#[serde(borrow)] crate::cell::CellRequest<'a>),
     /// What of a pool's data is in this engine's memory. The reply is a [`crate::cache::CacheStat`].
     CacheStat { pool: PoolId },
-    /// From a target to another, to learn how fast it is reached: what comes with it goes back.
-    Probe,
+    /// To learn how fast a target is reached: what comes with it goes back. The reply is `()`.
+    Probe {
+        /// What a client has found out before; the target keeps it for people to see.
+        seen: Option<crate::measure::SeenSpeed>,
+    },
 }
 
 impl Request<'_> {
@@ -614,7 +617,6 @@ impl Request<'_> {
             | Request::Admin { .. }
             | Request::Orders(_)
             | Request::Member(_)
-            | Request::Probe
             | Request::Cell(_) => true,
             Request::Batch(_)
             | Request::Commit { .. }
@@ -628,6 +630,7 @@ impl Request<'_> {
             | Request::Verify(_)
             | Request::ScrubStat { .. }
             | Request::Scrub { .. }
+            | Request::Probe { .. }
             | Request::PoolMap { .. } => false,
         }
     }

@@ -25,6 +25,8 @@ pub struct StoreStat {
     pub measures: Option<Measures>,
     /// How fast other engines are reached from it.
     pub network: Option<Network>,
+    /// How fast clients reach it, as they have seen it.
+    pub clients: Option<Network>,
 }
 
 impl StoreStat {
@@ -32,7 +34,8 @@ impl StoreStat {
     pub fn standing(&self) -> Standing {
         let data = self.devices.iter().filter(|device| device.role != DeviceRole::Scm);
         let free_bytes = data.map(|device| device.free_bytes).sum();
-        Standing { free_bytes, measures: self.measures, used_bytes: 0, network: self.network }
+        let (measures, network, clients) = (self.measures, self.network, self.clients);
+        Standing { free_bytes, measures, used_bytes: 0, network, clients }
     }
 }
 

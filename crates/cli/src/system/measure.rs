@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use types::{Code, Error, Rank, Result, TargetId, size};
 use wire::control::{ControlReply, ControlRequest};
-use wire::measure::MeasureAsk;
+use wire::map::EngineInfo;
+use wire::measure::{MeasureAsk, Standing};
 
 /// Most time for each of writing and reading, milliseconds.
 const STEP_MS: u32 = 3_000;
@@ -20,7 +21,8 @@ const STEP_MS: u32 = 3_000;
 ///
 /// Each target writes a file of its own beside its data, reads it, and removes it: one after the other and 4 KiB at random places,
 /// past the page cache where the file system allows it. That takes eight seconds for a target at most; targets of one machine are
-/// measured one after the other. They serve meanwhile. Those that were measured before are only shown, unless --now is given.
+/// measured one after the other. They serve meanwhile, and while clients work what is measured has a tenth of the time. Targets that were measured
+/// before are only shown, unless --now is given. The network is probed with some MiB each way: between engines, and from here to each target.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   azekura system measure
@@ -50,22 +52,23 @@ pub fn run(session: &Session, args: &MeasureArgs) -> Outcome {
             return Err(Error::new(Code::NonExist, text).into());
         }
     }
-    let mut hosts: BTreeMap<&str, Vec<(Rank, TargetId)>> = BTreeMap::new();
+    let mut hosts: BTreeMap<&str, Vec<(EngineInfo, TargetId)>> = BTreeMap::new();
     for (engine, targets, _) in &system.engines {
         if args.rank.is_empty() || args.rank.contains(&engine.rank.0) {
-            let of = targets.iter().map(|target| (engine.rank, *target));
+            let of = targets.iter().map(|target| (engine.clone(), *target));
             hosts.entry(&engine.host).or_default().extend(of);
         }
     }
     let ask = MeasureAsk { bytes: args.size, step_ms_max: STEP_MS, once: !args.now };
     let progress = spinner(session.out.shows_progress());
-    let of_host = |targets: &Vec<(Rank, TargetId)>| {
+    let of_host = |targets: &Vec<(EngineInfo, TargetId)>| {
         let (client, targets, progress) = (client.clone(), targets.clone(), progress.clone());
         async move {
             let mut measured = Vec::new();
-            for (rank, target) in targets {
+            for (engine, target) in targets {
+                let rank = engine.rank;
                 progress.set_message(format!("measuring target {target}"));
-                let answer = measure(&client, target, ask).await;
+                let answer = measure(&client, (&engine, target), ask).await;
                 measured.push(match answer {
                     Ok(standing) => TargetMeasures::of(target, rank.0, &standing),
                     Err(error) => TargetMeasures::failed(target, rank.0, error.to_string()),
@@ -90,12 +93,30 @@ pub fn run(session: &Session, args: &MeasureArgs) -> Outcome {
     }
 }
 
+/// How a target stands then. Its link from here is probed when everything is measured anew, or no client has told of one.
 async fn measure(
     client: &Client,
-    target: TargetId,
+    (engine, target): (&EngineInfo, TargetId),
     ask: MeasureAsk,
-) -> Result<wire::measure::Standing> {
-    match client.control(&ControlRequest::TargetMeasure { target, ask: Some(ask) }).await? {
+) -> Result<Standing> {
+    let probe = async || {
+        if let Err(error) = client.probe_link(engine, target).await {
+            tracing::info!("target {target}: the link from here: {error}");
+        }
+    };
+    if !ask.once {
+        probe().await;
+    }
+    let standing = stand(client, target, Some(ask)).await?;
+    if standing.clients.is_some() {
+        return Ok(standing);
+    }
+    probe().await;
+    stand(client, target, None).await
+}
+
+async fn stand(client: &Client, target: TargetId, ask: Option<MeasureAsk>) -> Result<Standing> {
+    match client.control(&ControlRequest::TargetMeasure { target, ask }).await? {
         ControlReply::Standing(standing) => Ok(standing),
         _ => Err(wrong_reply()),
     }

@@ -114,7 +114,7 @@ fn reweigh(system: &System, is_trial: bool) -> Reweighed {
 fn stands(system: &System, target: u32, free_bytes: u64, used_bytes: u64, kb_s: u64) {
     let speed = Speed { kb_s, kb_s_min: kb_s, kb_s_max: kb_s };
     let measures = Some(Measures { read: speed, write: speed, ..Measures::default() });
-    let standing = Standing { free_bytes, measures, used_bytes, network: None };
+    let standing = Standing { free_bytes, measures, used_bytes, network: None, clients: None };
     system.targets.standings.borrow_mut().insert(TargetId(target), standing);
 }
 

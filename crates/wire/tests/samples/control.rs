@@ -300,6 +300,7 @@ fn replies(visitor: &mut impl Visitor) {
             measures,
             used_bytes: 17,
             network: Some(super::obj::network()),
+            clients: None,
         }),
     );
     let shares = vec![TargetShare { target: TargetId(8), now: 65_536, then: 19 }];

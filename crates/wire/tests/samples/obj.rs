@@ -12,7 +12,7 @@ use wire::lock::{
     LockHolder, LockKind, LockMode, LockOp, LockOwner, LockRange, LockReply, LockRequest,
 };
 use wire::measure::{MeasureAsk, Measures, Network, Past, Speed, Standing};
-use wire::member::{KeyList, MemberAsk, MemberRequest, Notes, UnitList};
+use wire::member::{KeyList, ListedUnit, MemberAsk, MemberRequest, Notes, UnitList};
 use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, HealShare, Scrub, ScrubRate, ScrubStat};
@@ -221,7 +221,9 @@ fn requests(visitor: &mut impl Visitor) {
     request("store_stat", Request::StoreStat { pool: POOL });
     request("pool_map", Request::PoolMap { pool: POOL });
     request("verify", Request::Verify(batch(vec![])));
-    request("probe", Request::Probe);
+    request("probe", Request::Probe { seen: None });
+    let seen = wire::measure::SeenSpeed { speed: network().speed, is_probed: true };
+    request("probe.seen", Request::Probe { seen: Some(seen) });
     request("cache_stat", Request::CacheStat { pool: POOL });
     request("scrub_stat", Request::ScrubStat { pool: POOL });
     request("scrub", Request::Scrub { pool: POOL });
@@ -279,7 +281,8 @@ fn orders(visitor: &mut impl Visitor) {
         let asked = MemberRequest { pool, map_version: 4, member: from, newest: epoch, ask };
         visitor.message(&format!("request.member.{name}"), Request::Member(asked));
     }
-    let units = UnitList { units: vec![(UNIT, epoch)], next: Some(UNIT) };
+    let listed = ListedUnit { unit: UNIT, newest: epoch, asked_s: 300 };
+    let units = UnitList { units: vec![listed], next: Some(UNIT) };
     visitor.message("reply.member.units", units);
     let keys = vec![(serde_bytes::ByteBuf::from(b"d".to_vec()), epoch)];
     visitor.message("reply.member.keys", KeyList { keys, complete: true });
@@ -413,6 +416,7 @@ fn admin(visitor: &mut impl Visitor) {
             measures: Some(measures()),
             used_bytes: 81,
             network: Some(network()),
+            clients: Some(network()),
         }),
     };
     visitor.message("admin_reply", Reply::Ok(reply));
@@ -624,5 +628,6 @@ fn store_stat() -> StoreStat {
         caught_up: Some(CatchUpStat { units_mended: 27, ..CatchUpStat::default() }),
         measures: Some(measures()),
         network: Some(network()),
+        clients: None,
     }
 }
