@@ -2,15 +2,42 @@
 
 mod harness;
 
-use harness::{System, all_text, noise};
+use harness::{System, all_text, azekura_at, noise};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+/// A build of another commit, from which engines are upgraded to this one.
+const BEFORE: &str = "AZEKURA_UPGRADE_FROM";
+
+/// The program of the engines before: another build where there is one, else a copy of this one.
+fn program_before(system: &System) -> PathBuf {
+    if let Some(other) = std::env::var_os(BEFORE) {
+        return PathBuf::from(other);
+    }
+    println!("SKIPPED: another build: {BEFORE} is not set; a copy of this one is upgraded");
+    let copy = system.path("azekura-before");
+    fs::copy(env!("CARGO_BIN_EXE_azekura"), &copy).unwrap();
+    copy
+}
+
+/// What the engines run.
+fn programs(system: &System) -> BTreeSet<PathBuf> {
+    system.pids().iter().map(|pid| fs::read_link(format!("/proc/{pid}/exe")).unwrap()).collect()
+}
+
 #[test]
 fn engines_are_upgraded_one_by_one_under_work() {
-    let system = System::up(3, 1);
+    let system = System::none();
+    let old = program_before(&system);
+    let mut up = azekura_at(&old);
+    let up = up.arg("--system").arg(system.dir()).args(["up", "--engines", "3", "--targets", "1"]);
+    let up = up.output().unwrap();
+    assert!(up.status.success(), "{}", all_text(&up));
+    let (old, new) = (old.canonicalize().unwrap(), Path::new(env!("CARGO_BIN_EXE_azekura")));
+    assert_eq!(programs(&system), BTreeSet::from([old]));
     system.ok(&["pool", "create", "tank", "--size", "900MiB"]);
     system.ok(&["cont", "create", "tank", "home", "--rd-fac", "1"]);
     let plan = system.json(&["system", "upgrade", "--plan"]);
@@ -51,6 +78,7 @@ fn engines_are_upgraded_one_by_one_under_work() {
     let after: BTreeSet<u64> = system.pids().into_iter().collect();
     assert_eq!(after.len(), 3);
     assert!(before.is_disjoint(&after), "{before:?} {after:?}");
+    assert_eq!(programs(&system), BTreeSet::from([new.canonicalize().unwrap()]));
     let back = system.path("back");
     system.ok(&["fs", "cp", "-rT", "azk://tank/home", back.to_str().unwrap()]);
     for round in 0..rounds {

@@ -14,7 +14,12 @@ use std::process::{Command, Output, Stdio};
 
 /// The program under test, without the caller's environment.
 pub fn azekura() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_azekura"));
+    azekura_at(Path::new(env!("CARGO_BIN_EXE_azekura")))
+}
+
+/// Another build of it, likewise.
+pub fn azekura_at(program: &Path) -> Command {
+    let mut command = Command::new(program);
     for name in ["AZEKURA_SYSTEM", "AZEKURA_TOKEN_FILE", "AZEKURA_LOG"] {
         command.env_remove(name);
     }
