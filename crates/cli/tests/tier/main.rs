@@ -437,16 +437,18 @@ fn programs_that_know_no_stores_read_through_an_agent() {
     put(&system, "a", &data);
     evicted();
     let socket = system.path("tier.sock");
-    let preloaded = |program: &str, args: &[&str]| {
+    let command = |program: &str, args: &[&str]| {
         let mut command = Command::new(program);
         command
             .args(args)
             .env("LD_PRELOAD", &library)
             .env("AZEKURA_SYSTEM", system.dir())
             .env("AZEKURA_INTERCEPT", format!("{HOME}=/azekura-tier-test"))
-            .env("AZEKURA_TIER_AGENT", &socket)
-            .stdin(Stdio::null());
-        command.output().unwrap()
+            .env("AZEKURA_TIER_AGENT", &socket);
+        command
+    };
+    let preloaded = |program: &str, args: &[&str]| {
+        command(program, args).stdin(Stdio::null()).output().unwrap()
     };
     let refused = preloaded("cat", &["/azekura-tier-test/a"]);
     assert!(!refused.status.success());
@@ -463,8 +465,18 @@ fn programs_that_know_no_stores_read_through_an_agent() {
     }
     let read = preloaded("cat", &["/azekura-tier-test/a"]);
     assert!(read.stdout == data, "{}", String::from_utf8_lossy(&read.stderr));
-    // It came back into the pool, as for every other writer.
-    assert_eq!(state(&system, "a"), "both");
+    // It comes back into the pool behind a program that stays, as for every other reader.
+    evicted();
+    let script = "import os,select,sys\nf=os.open(sys.argv[1],os.O_RDONLY)\ndata=os.pread(f,1<<25,0)\n\
+        while not select.select([0],[],[],0.05)[0]: os.pread(f,1<<25,0)\nsys.stdout.buffer.write(data)";
+    let mut staying = command("python3", &["-c", script, "/azekura-tier-test/a"]);
+    let mut staying = staying.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    while state(&system, "a") != "both" {
+        assert!(staying.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    drop(staying.stdin.take());
+    assert!(staying.wait_with_output().unwrap().stdout == data);
     evicted();
     // Writing into the middle of a chunk needs the rest of it.
     let script = "import os,sys; f=os.open(sys.argv[1],os.O_RDWR); os.pwrite(f,b'changed',9000000); os.close(f)";
