@@ -25,6 +25,7 @@ impl Target {
         if ctx.shard.conts().into_iter().any(|cont| ctx.shard.lacks_pages_of(cont)) {
             // It may have ended before it could tell.
             ctx.is_to_tell_of_pages.set(true);
+            ctx.has_unnamed_blocks.set(true);
             self.lose_pages_soon(pool, ctx);
         }
         let (target, of) = (Rc::downgrade(self), Rc::downgrade(ctx));
@@ -51,7 +52,36 @@ impl Target {
                 }
             }
             ctx.is_losing_pages.set(false);
+            target.find_unnamed_blocks(&ctx).await;
         });
+    }
+
+    /// Gives back what only pages that were given up named: what they held comes again, and needs the room.
+    async fn find_unnamed_blocks(self: &Rc<Self>, ctx: &TargetPool) {
+        if !ctx.has_unnamed_blocks.get() || ctx.is_counting_blocks.replace(true) {
+            return;
+        }
+        while ctx.has_unnamed_blocks.replace(false) && !self.is_draining() {
+            match ctx.shard.reclaim_unnamed().await {
+                Ok(0) => {}
+                Ok(bytes) => {
+                    tracing::info!("target {}: {bytes} bytes of damaged pages are free", self.id);
+                }
+                // Another page: when it is given up it is done once more.
+                Err(error) if error.code == Code::Csum => {
+                    tracing::warn!(
+                        "target {}: blocks of damaged pages stay in use until 'azekura vos repair': {error}",
+                        self.id
+                    );
+                }
+                Err(error) => {
+                    tracing::info!("target {}: blocks of damaged pages: {error}", self.id);
+                    ctx.has_unnamed_blocks.set(true);
+                    self.env.sleep(PAUSE).await;
+                }
+            }
+        }
+        ctx.is_counting_blocks.set(false);
     }
 
     async fn lose_pages(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
@@ -68,6 +98,7 @@ impl Target {
             ctx.is_unsure.set(true);
             ctx.joining.begin(&ctx.shard);
         }
+        ctx.has_unnamed_blocks.set(true);
         for page in ctx.shard.give_up_pages().await? {
             let what = format!(
                 "a page of the index is damaged, others are asked for what it held: {page}"
@@ -142,6 +173,10 @@ impl Target {
         let has_nobody_whole = |copies| placement::losses(copies, map, |_| true).copies_left == 0;
         if (2..=limits::COPIES_MAX).any(has_nobody_whole) {
             return Err(lacks_pages());
+        }
+        if ctx.has_unnamed_blocks.get() || ctx.is_counting_blocks.get() {
+            // After a restart nothing else would tell that it has to be done.
+            return Err(Error::new(Code::Busy, "blocks of damaged pages are still looked for"));
         }
         ctx.shard.close_lost_pages()
     }

@@ -106,6 +106,9 @@ pub(crate) struct TargetPool {
     /// Damaged pages of the index are being given up, and whether the control service is to hear of some.
     pub is_losing_pages: Cell<bool>,
     pub is_to_tell_of_pages: Cell<bool>,
+    /// Blocks that only such pages named are to be found, and somebody is at it.
+    pub has_unnamed_blocks: Cell<bool>,
+    pub is_counting_blocks: Cell<bool>,
 }
 
 /// A client's latest connection.
@@ -158,6 +161,8 @@ impl TargetPool {
             audited: RefCell::default(),
             is_losing_pages: Cell::new(false),
             is_to_tell_of_pages: Cell::new(false),
+            has_unnamed_blocks: Cell::new(false),
+            is_counting_blocks: Cell::new(false),
         }
     }
 

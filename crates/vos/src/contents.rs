@@ -347,6 +347,9 @@ impl Contents {
                 self.index.note_lost(cont, LostPlace::from_durable(&place));
             }
             RecordDf::CloseLost => self.index.close_lost(),
+            RecordDf::Reclaim { runs } => {
+                runs.iter().for_each(|&(first, count)| space.release(first, count));
+            }
             RecordDf::HoldsCopies => self.holds_copies = true,
             RecordDf::MovesSingles => self.moves_singles = true,
             RecordDf::Lacks { since } => self.lacks_since = since,

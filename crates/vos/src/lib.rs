@@ -64,6 +64,7 @@ mod sectors;
 mod segments;
 mod shard;
 mod space;
+mod space_count;
 mod store;
 mod stripe;
 mod sums;

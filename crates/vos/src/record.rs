@@ -332,6 +332,8 @@ pub(crate) enum RecordDf<'a> {
     },
     /// What others have of such pages is here now.
     CloseLost,
+    /// Blocks of the data area that nothing referred to any more, one reference each: first block and count.
+    Reclaim { runs: Vec<(u64, u64)> },
 }
 
 /// All of a dkey; what was there goes away, and so does its past.
@@ -717,6 +719,7 @@ mod tests {
                 vec![29, 7, 1, 1, 2, 3, 4, 1, b'd', 0, 0],
             ),
             (RecordDf::CloseLost, vec![30]),
+            (RecordDf::Reclaim { runs: vec![(3, 5)] }, vec![31, 1, 3, 5]),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (

@@ -23,7 +23,6 @@ use crate::index::Container;
 use crate::index::page::{PageId, PagePlace};
 use crate::pages::decode;
 use crate::shard::PoolShard;
-use crate::space::Space;
 use crate::view::View;
 use crate::{Lsn, check};
 
@@ -360,53 +359,6 @@ impl PoolShard {
             return Err(Error::new(Code::Csum, "another page is in its place"));
         }
         self.state.borrow_mut().index.take_in(id, place, body)
-    }
-
-    /// Counts anew which blocks of the data area are in use, page by page; for tools. Nothing else
-    /// may use the shard meanwhile.
-    pub(crate) async fn counted_space(&self) -> Result<Space> {
-        let mut space = Space::new(self.core.space.borrow().bytes());
-        self.state.borrow().claim_prepared(&mut space)?;
-        self.core.loans.borrow().runs().try_for_each(|run| space.claim(run))?;
-        for cont in self.conts() {
-            let mut at = Some(0);
-            while let Some(hash) = at {
-                self.ready_bucket(cont, hash).await?;
-                let container = self.look(cont)?;
-                let (bucket, next) = container.bucket_at(hash);
-                for object in bucket.objects.values() {
-                    object.claim_all(&mut space)?;
-                }
-                at = next;
-            }
-            let large: Vec<Unit> = self.look(cont)?.large_from(0).collect();
-            for unit in large {
-                let mut start = Some(Key::default());
-                while let Some(from) = start {
-                    self.ready_part(cont, unit, &from).await?;
-                    let container = self.look(cont)?;
-                    let object = container.whole(unit);
-                    let Some((object, parts)) =
-                        object.and_then(|object| Some((object, object.parts.as_ref()?)))
-                    else {
-                        break;
-                    };
-                    if from.is_empty() {
-                        object.claim_past(&mut space)?;
-                    }
-                    start = parts.end_of(&from);
-                    object.claim(&from, start.as_deref(), &mut space)?;
-                }
-            }
-        }
-        let garbage = self.state.borrow().index.garbage.pages.clone();
-        for (id, place) in garbage {
-            let Some(pages) = &self.pages else { break };
-            let image = pages.read(&place).await?;
-            let (_, body) = decode(&pages.shard, &image)?;
-            crate::index::residency::claim_garbage(&id, body, &mut space)?;
-        }
-        Ok(space)
     }
 
     /// Counted bytes of the index that are in memory.

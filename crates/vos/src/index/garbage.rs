@@ -6,7 +6,7 @@
 //!
 //! Blocks come back without a record of their own: a restart finds the same garbage and loads it again.
 
-use types::ContId;
+use types::{ContId, Result};
 
 use super::bucket::{Container, Objects};
 use super::object::Object;
@@ -14,6 +14,7 @@ use super::page::{Ledger, Page, PageId, PagePlace};
 use super::parts::{Parts, encode_part};
 use super::snapshot::encode_object;
 use super::{Effects, cost};
+use crate::space::Space;
 
 #[derive(Debug, Default)]
 pub(crate) struct Garbage {
@@ -110,6 +111,14 @@ impl Garbage {
             self.take_object(object, cost::OBJECT);
         }
         scm
+    }
+
+    /// Marks what is in memory and still to be released in an allocator.
+    pub(crate) fn claim(&self, space: &mut Space) -> Result<()> {
+        let small = self.small.iter().flat_map(|objects| objects.values());
+        small
+            .chain(self.objects.iter().map(|(object, _)| object))
+            .try_for_each(|object| object.claim_all(space))
     }
 
     /// Releases up to `dkeys_max` dkeys (an object counts as one more); false when none are left.

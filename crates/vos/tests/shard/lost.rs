@@ -3,11 +3,12 @@
 use super::model::*;
 use env::{AlignedBuf, Env, OpenOptions, SimWorld};
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 use types::{Code, Durability, Epoch, ObjClass, ObjType, Oid, Unit};
-use vos::{PoolShard, PoolShardConfig, Store};
+use vos::{PoolShard, PoolShardConfig, Segments, Store};
 use wire::obj::*;
 
 const BLOCK: usize = 4096;
@@ -209,4 +210,132 @@ fn the_page_of_what_is_in_memory_is_written_anew() {
         assert_eq!(keys(&shard, large()).await.unwrap().len(), KEYS as usize);
     });
     world.clear();
+}
+
+/// What a unit holds in the data area: five blocks, with 14,000 bytes.
+async fn set_data(shard: &PoolShard, epoch: u64, unit: Unit, fill: u8) {
+    for (index, count) in [(0, 9_000), (9_000, 5_000)] {
+        let data: Vec<u8> = (0..count).map(|at| fill.wrapping_add(at as u8)).collect();
+        let recxs = vec![Recx { index, count: count as u64 }];
+        let value = UpdateValue::Array { record_bytes: 1, recxs };
+        let iods = vec![UpdateIod { akey: b"a", cond: Cond::NONE, value }];
+        let ops = [Op::Update { unit, dkey: &1u64.to_le_bytes(), cond: Cond::NONE, iods }];
+        let lsn = write(shard, epoch, &ops, &data, None).await.unwrap();
+        shard.durable(lsn).await.unwrap();
+    }
+}
+
+async fn data_of(shard: &PoolShard, unit: Unit) -> Vec<u8> {
+    let recxs = vec![Recx { index: 0, count: 14_000 }];
+    let iods = [FetchIod { akey: b"a", want: FetchWant::Array { record_bytes: 1, recxs } }];
+    let dkey = 1u64.to_le_bytes();
+    let touched = [Op::Fetch { unit, dkey: &dkey, cond: Cond::NONE, iods: iods.to_vec() }];
+    shard.ready(CONT, &[], &touched).await.unwrap();
+    let mut segments = Segments::cached();
+    let view = shard.view(CONT).unwrap();
+    view.fetch(unit, &dkey, Cond::AKEY_FETCH, &iods, &mut segments).unwrap();
+    drop(view);
+    segments.load().await.unwrap();
+    checked_data(&segments)
+}
+
+async fn punch(shard: &PoolShard, epoch: u64, unit: Unit) {
+    let punch = [Op::PunchObj { unit, cond: Cond::NONE, besides: b"" }];
+    write(shard, epoch, &punch, b"", None).await.unwrap();
+}
+
+/// Blocks that only damaged pages named stayed in use, so that in a full pool what they held found no room to come back.
+#[test]
+fn blocks_of_pages_that_were_given_up_are_free_again_while_others_write() {
+    const UNITS: u64 = 240;
+    for seed in 0..4 {
+        let world = SimWorld::new(seed);
+        world.block_on(async {
+            let config = PoolShardConfig { nvme_bytes: 16 << 20, ..CONFIG };
+            let mut env = world.node("a");
+            let (store, shard) = fresh(&env, &config).await.unwrap();
+            let empty = shard.stat().nvme_free_bytes;
+            for number in 0..UNITS {
+                set(&shard, 1 + number, shared(number), 7).await;
+                set_data(&shard, 1_000 + number, shared(number), number as u8).await;
+            }
+            for key in 0..KEYS {
+                set(&shard, 2_000 + key, large(), key).await;
+            }
+            shard.checkpoint().await.unwrap();
+            drop((store, shard));
+            assert!(flip(&env).await > 3);
+            let (_, store, shard) = open_again(&world).await;
+            assert!(shard.scrub_pages(async |_| ()).await.unwrap() > 3);
+            shard.give_up_pages().await.unwrap();
+            let mut there = BTreeMap::new();
+            for number in 0..UNITS {
+                if !keys(&shard, shared(number)).await.unwrap().is_empty() {
+                    there.insert(number, number as u8);
+                }
+            }
+            let lost = UNITS - there.len() as u64;
+            assert!(lost > 0 && !there.is_empty());
+            let used_before = empty - shard.stat().nvme_free_bytes;
+            // Some are written again, some go, some come, while blocks are counted.
+            let writes = async {
+                for round in 0..60 {
+                    let number = round * 7 % UNITS;
+                    if round % 3 == 0 {
+                        punch(&shard, 5_000 + round, shared(number)).await;
+                        there.remove(&number);
+                    } else {
+                        let fill = (round + 100) as u8;
+                        set_data(&shard, 5_000 + round, shared(number), fill).await;
+                        there.insert(number, fill);
+                    }
+                }
+            };
+            let (reclaimed, ()) = futures_util::future::join(shard.reclaim_unnamed(), writes).await;
+            let reclaimed = reclaimed.unwrap();
+            // Some were written again meanwhile, which changes nothing of what was lost.
+            assert!(
+                reclaimed >= lost * 5 * 4096 && reclaimed <= used_before,
+                "{reclaimed} of {lost}"
+            );
+            assert_eq!(shard.reclaim_unnamed().await.unwrap(), 0, "nothing is left");
+            shard.durable(shard.last_lsn()).await.unwrap();
+            let (mut store, mut shard) = (store, shard);
+            for round in 0..3 {
+                let free = shard.stat().nvme_free_bytes;
+                // What is written into all that is free is in nobody else's blocks.
+                for number in 0..free / (5 * 4096) * 9 / 10 {
+                    set_data(&shard, 9_000, shared(50_000 + number), 0xee).await;
+                }
+                for (&number, &fill) in &there {
+                    let found = data_of(&shard, shared(number)).await;
+                    let same = found.iter().enumerate().all(|(at, byte)| {
+                        let at = if at < 9_000 { at } else { at - 9_000 };
+                        *byte == fill.wrapping_add(at as u8)
+                    });
+                    assert!(found.len() == 14_000 && same, "round {round}: object {number}");
+                }
+                for number in 0..free / (5 * 4096) * 9 / 10 {
+                    punch(&shard, 9_001, shared(50_000 + number)).await;
+                }
+                shard.durable(shard.last_lsn()).await.unwrap();
+                if round == 1 {
+                    shard.checkpoint().await.unwrap();
+                }
+                drop((store, shard));
+                (env, store, shard) = open_again(&world).await;
+            }
+            for &number in there.keys() {
+                punch(&shard, 10_000, shared(number)).await;
+            }
+            shard.durable(shard.last_lsn()).await.unwrap();
+            while shard.stat().nvme_free_bytes < empty {
+                let before = shard.stat().nvme_free_bytes;
+                env.sleep(Duration::from_secs(1)).await;
+                assert!(shard.stat().nvme_free_bytes > before, "{before} of {empty}");
+            }
+            drop((store, shard));
+        });
+        world.clear();
+    }
 }
