@@ -2,7 +2,7 @@
 //!
 //! `golden/messages.hex` holds the wire version and one line per sample, `name = hex`. The test
 //! fails when an encoding differs, when a sample is missing, or when the file holds one that
-//! nobody makes. Story: two builds that disagree by one field order read each other's garbage
+//! nobody makes. Every variant, and something in every list and optional field, must be in a sample, so that no change of a form goes unnoticed. Story: two builds that disagree by one field order read each other's garbage
 //! without an error, because the serializer writes no names.
 //!
 //! After an intended change: bump `WIRE_VERSION`, then run with `AZEKURA_GOLDEN=write`. Writing
@@ -11,7 +11,7 @@
 
 mod samples;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 const VERSION_NAME: &str = "wire_version";
@@ -134,4 +134,46 @@ fn a_change_of_one_byte_is_noticed() {
     assert_eq!(differences(&made, &made), (Vec::new(), Vec::new()));
     let (_, parsed) = parse(&render(&made));
     assert_eq!(parsed, made);
+}
+
+/// Types of the crate that are in no message.
+const NOT_SENT: &[&str] = &["Severity"];
+
+#[test]
+fn every_form_has_a_sample() {
+    let seen = samples::seen();
+    let mut missing = seen.missing();
+    let unseen = sent_types().into_iter().filter(|name| !seen.types.contains(name.as_str()));
+    missing.extend(unseen.filter(|name| !NOT_SENT.contains(&name.as_str())));
+    assert!(
+        missing.is_empty(),
+        "no sample in tests/samples has these, so golden bytes would not notice when their form changes:\n{}",
+        missing.join("\n")
+    );
+}
+
+/// Names of the structs and enums of this crate that can be decoded. Those that are `transparent` have no form of their own.
+fn sent_types() -> BTreeSet<String> {
+    let sources = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap();
+    let mut found = BTreeSet::new();
+    for source in sources {
+        let text = std::fs::read_to_string(source.unwrap().path()).unwrap();
+        let mut attributes = String::new();
+        for line in text.lines() {
+            let declared = ["pub struct ", "pub enum ", "struct ", "enum "];
+            if let Some(rest) = declared.iter().find_map(|word| line.strip_prefix(word)) {
+                let name = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+                if attributes.contains("Deserialize") && !attributes.contains("transparent") {
+                    found.insert(name.to_string());
+                }
+            }
+            match line.starts_with("#[") || (line.starts_with(' ') && !attributes.is_empty()) {
+                true => attributes.push_str(line),
+                false if line.starts_with(")]") || line.starts_with("///") => {}
+                false => attributes.clear(),
+            }
+        }
+    }
+    assert!(found.len() > 100, "the declarations were not found: {found:?}");
+    found
 }

@@ -65,6 +65,22 @@ pub fn map() -> PoolMap {
     }
 }
 
+/// A map with targets that are down for every reason.
+fn map_of_reasons() -> PoolMap {
+    use DownReason::*;
+    let target = |(id, reason)| TargetInfo {
+        id: TargetId(id),
+        rank: Rank(2),
+        state: TargetState::Down,
+        since: 1,
+        reason: Some(reason),
+        left: 2,
+        incarnation: 3,
+    };
+    let reasons = [Silent, Stopped, Behind, Lost, Excluded];
+    PoolMap { targets: (4..).zip(reasons).map(target).collect(), ..map() }
+}
+
 fn props() -> ContProps {
     ContProps {
         layout: ContLayout::Posix,
@@ -282,6 +298,17 @@ fn requests(visitor: &mut impl Visitor) {
     request("engine_jobs", EngineJobs { target: TargetId(3), with_clients: true });
     request("engine_maps", EngineMaps { known: vec![(PoolId(5), 24), (PoolId(6), 25)] });
     request("engine_events", EngineEvents { after: 17, since_ns: 18 });
+    let serve = |aim| PoolAim { pool: label("tank"), targets: Vec::new(), aim };
+    request("pool_aim.serve", serve(TargetAim::Serve));
+    request("pool_aim.exclude", serve(TargetAim::Exclude));
+    for (name, placement) in
+        [("equal", types::PlacementRule::Equal), ("score", types::PlacementRule::Score)]
+    {
+        let (durability, targets) = (Durability::Wal, Vec::new());
+        let (label, bytes, scm_percent) = ("tank".into(), 10 << 30, 6);
+        let create = PoolCreate { label, bytes, scm_percent, durability, placement, targets };
+        request(&format!("pool_create.{name}"), create);
+    }
     request("rollback", Rollback { pool, cont, snap: SnapName::Epoch(Epoch(6)), force: true });
 }
 
@@ -348,13 +375,39 @@ fn replies(visitor: &mut impl Visitor) {
             leader: Some(Rank(2)),
         }),
     );
+    let states = [
+        MemberState::Up,
+        MemberState::Down,
+        MemberState::Stopped,
+        MemberState::Excluded,
+        MemberState::Joining,
+    ];
+    let member = |(rank, state)| {
+        let why = String::new();
+        Member { rank: Rank(rank), state, why, since: 4, changed_ns: 9, drains: false }
+    };
+    reply(
+        "system.states",
+        System(SystemInfo {
+            uuid: uuid(6),
+            version: "0.1.0".into(),
+            engines: Vec::new(),
+            members: (1..).zip(states).map(member).collect(),
+            members_version: 5,
+            pool_count: 1,
+            leader: None,
+        }),
+    );
     reply("pool", Pool(pool(Durability::Wal)));
     reply("pools", Pools(vec![pool(Durability::Relaxed), pool(Durability::Memory)]));
     reply("pool_opened", PoolOpened { handle: 13, pool: pool(Durability::Wal) });
     reply("map", Map(map()));
+    reply("map.reasons", Map(map_of_reasons()));
     let entries = vec![("pool/1".to_string(), b"{}".to_vec())];
     reply("catalog_copy", CatalogCopy { generation: 9, entries, is_complete: true });
     reply("cont", Cont(cont()));
+    let plain = ContProps { layout: ContLayout::Plain, ..props() };
+    reply("cont.plain", Cont(ContInfo { props: plain, ..cont() }));
     reply("conts", Conts(vec![cont()]));
     reply("cont_opened", ContOpened { handle: 14, pool: PoolId(5), cont: cont() });
     reply("oids", Oids(15));

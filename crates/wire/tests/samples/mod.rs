@@ -5,9 +5,12 @@
 
 mod control;
 mod obj;
+mod seen;
 
+use seen::{Looking, Seen};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use types::{ClientId, Oid, TargetId};
+use types::{ClientId, Code, Oid, TargetId};
 use wire::header::{FLAG_REMOTE_BULK, FLAG_RETRY};
 use wire::hello::{Challenge, Hello, HelloReply, ProvenHello, RemoteRange, Service};
 use wire::link::{LINK_BYTES, Link, LinkKind};
@@ -26,6 +29,8 @@ pub trait Visitor {
 pub trait Decoded {
     /// Decodes `bytes` and asserts that the message equals `self`.
     fn assert_decodes(&self, name: &str, bytes: &[u8]);
+    /// Decodes `bytes` and notes what is in them.
+    fn look(bytes: &[u8], seen: &RefCell<Seen>);
 }
 
 macro_rules! decoded {
@@ -35,12 +40,28 @@ macro_rules! decoded {
                 let back: $owned = wire::decode(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert_eq!(&back, self, "{name}");
             }
+
+            fn look(bytes: &[u8], seen: &RefCell<Seen>) {
+                let mut decoder = postcard::Deserializer::from_bytes(bytes);
+                let place = stringify!($owned).to_string();
+                let looking = Looking { inner: &mut decoder, seen, place };
+                let back = <$owned as serde::Deserialize>::deserialize(looking);
+                back.map(|_| ()).expect("a sample decodes");
+            }
         })+
         $(impl Decoded for $borrowed<'_> {
             fn assert_decodes(&self, name: &str, bytes: &[u8]) {
                 let back: $borrowed<'_> =
                     wire::decode(bytes).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert_eq!(&back, self, "{name}");
+            }
+
+            fn look(bytes: &[u8], seen: &RefCell<Seen>) {
+                let mut decoder = postcard::Deserializer::from_bytes(bytes);
+                let place = stringify!($borrowed).to_string();
+                let looking = Looking { inner: &mut decoder, seen, place };
+                let back = <$borrowed<'_> as serde::Deserialize>::deserialize(looking);
+                back.map(|_| ()).expect("a sample decodes");
             }
         })+
     };
@@ -51,12 +72,13 @@ use wire::cache::CacheStat;
 use wire::cell::StripeList;
 use wire::control::{ControlReply, ControlRequest};
 use wire::lock::LockReply;
+use wire::map::PoolMap;
 use wire::member::{KeyList, Notes, UnitList};
 use wire::obj::{
-    AdminReply, BatchReply, Notice, ObjectList, PoolShardStat, Prepared, Request, TxOutcome,
+    AdminReply, BatchReply, Notice, ObjectList, PoolShardStat, Prepared, Request, TxId, TxOutcome,
     TxReply,
 };
-use wire::order::OrdersDone;
+use wire::order::{Order, OrdersDone};
 use wire::scrub::ScrubStat;
 use wire::stale::{NewerMap, decode_refusal, encode_refusal};
 use wire::store::StoreStat;
@@ -65,8 +87,9 @@ decoded!(
     owned: RemoteRange, Challenge, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
         Reply<TxOutcome>, Reply<PoolShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
         Reply<LockReply>,
-        Reply<()>, Reply<ScrubStat>, Reply<CacheStat>, OrdersDone, UnitList, KeyList, Notes, StripeList;
-    borrowed: Hello, ProvenHello, Request, BatchReply, TxReply, Prepared
+        Reply<()>, Reply<ScrubStat>, Reply<CacheStat>, OrdersDone, UnitList, KeyList, Notes, StripeList, Reply<u64>, Reply<PoolMap>,
+        Vec<TxId>, Vec<Code>, NewerMap;
+    borrowed: Hello, ProvenHello, Request, BatchReply, TxReply, Prepared, Order
 );
 
 fn visit(visitor: &mut impl Visitor) {
@@ -76,6 +99,52 @@ fn visit(visitor: &mut impl Visitor) {
     control::visit(visitor);
     obj::visit(visitor);
     refusals(visitor);
+    visitor.message("codes", codes());
+}
+
+/// All codes of errors.
+fn codes() -> Vec<Code> {
+    use Code::*;
+    vec![
+        NonExist,
+        Exist,
+        Inval,
+        NoSpace,
+        NoPerm,
+        Busy,
+        Stale,
+        TimedOut,
+        Unreach,
+        TxRestart,
+        NotSupported,
+        Io,
+        KeyTooBig,
+        RecordTooBig,
+        NotEmpty,
+        Proto,
+        Version,
+        Csum,
+        Closed,
+        NotDir,
+        IsDir,
+        NameTooLong,
+        TooManyLinks,
+        CrossDevice,
+        Access,
+        FileTooBig,
+        ReadOnly,
+        NoAttr,
+        Range,
+        Canceled,
+        BadHandle,
+        LinkMax,
+        Redundancy,
+        NoMem,
+        WouldBlock,
+        Deadlock,
+        NoLocks,
+        NoData,
+    ]
 }
 
 /// Refusals for an old map, with the way to a newer one.
@@ -91,6 +160,9 @@ fn refusals(visitor: &mut impl Visitor) {
     ] {
         let error = types::Error::new(types::Code::Stale, "an old map");
         let body = encode_refusal(&error, newer.as_ref());
+        if let Some(newer) = &newer {
+            visitor.message(&format!("newer_map.{name}"), newer.clone());
+        }
         visitor.raw(&format!("refusal.{name}"), body, &move |bytes| {
             let expected = (error.clone(), newer.clone());
             assert_eq!(decode_refusal(bytes).expect("a golden refusal decodes"), expected);
@@ -173,6 +245,24 @@ fn hellos(visitor: &mut impl Visitor) {
     let refused = types::Error::new(types::Code::Version, "upgrade the older");
     visitor.message("hello_reply.error", Reply::<HelloReply>::Err(refused));
     visitor.message("remote_range", RemoteRange { address: 0x7fff_0000_2000, bytes: 65_536 });
+}
+
+/// What is in all samples.
+pub fn seen() -> Seen {
+    struct Looker(RefCell<Seen>);
+    impl Visitor for Looker {
+        fn message<T>(&mut self, _: &str, message: T)
+        where
+            T: serde::Serialize + Decoded + PartialEq + std::fmt::Debug,
+        {
+            T::look(&wire::encode(&message), &self.0);
+        }
+        // What is in these no serializer reads, or it is in a message of its own as well.
+        fn raw(&mut self, _: &str, _: Vec<u8>, _: &dyn Fn(&[u8])) {}
+    }
+    let mut looker = Looker(RefCell::default());
+    visit(&mut looker);
+    looker.0.into_inner()
 }
 
 /// All samples, encoded.

@@ -235,12 +235,26 @@ fn requests(visitor: &mut impl Visitor) {
     locks(visitor);
 }
 
+/// What the samples of orders are called.
+const ORDERS: [&str; 10] = [
+    "apply",
+    "prepare",
+    "decide",
+    "decision",
+    "forget_decision",
+    "install",
+    "install_part",
+    "install_facts",
+    "answers",
+    "fold",
+];
+
 fn orders(visitor: &mut impl Visitor) {
     let origin = Some(OrderOrigin { tx: TX, of: UNIT, reply: b"reply" });
     let ops = vec![Op::PunchObj { unit: UNIT, cond: Cond::NONE, besides: b"" }];
     let (sums, epoch) = (Sums { kind: CsumKind::Crc32c, bytes: b"sums" }, Epoch(7));
     let (orphaned, adopted) = (vec![UNIT], vec![Unit::NIL]);
-    let orders = [
+    let orders: [Order<'_>; ORDERS.len()] = [
         Order::Apply { cont: CONT, epoch, ops: ops.clone(), sums, origin, orphaned, adopted },
         Order::Prepare { tx: TX.part(1), coordinator: UNIT, batch: batch(ops) },
         Order::Decide { tx: TX, outcome: TxOutcome::Committed(epoch) },
@@ -253,6 +267,9 @@ fn orders(visitor: &mut impl Visitor) {
         Order::Fold { cont: CONT, unit: UNIT, dkey: b"d", akey: b"a", stripe: STRIPE, count: 300 },
     ];
     let encoded: Vec<Vec<u8>> = orders.iter().map(wire::encode).collect();
+    for (name, order) in ORDERS.iter().zip(orders) {
+        visitor.message(&format!("order.{name}"), order);
+    }
     let at = |order| OrderAt { number: 9, order: Bytes::new(order), bulk_bytes: 5 };
     let orders = encoded.iter().map(|order| at(order)).collect();
     let (pool, from) = (POOL, TargetId(3));
@@ -289,7 +306,10 @@ fn orders(visitor: &mut impl Visitor) {
     visitor.message("reply.orders", OrdersDone { number: 6, is_short: true, newest: epoch });
     let txs = vec![TxId { client: types::ClientId(3), seq: 4 }];
     let notes = Notes { conts: vec![CONT], parts: txs.clone(), decisions: txs };
+    visitor.message("reply.member.answers", notes.parts.clone());
     visitor.message("reply.member.notes", notes);
+    visitor.message("reply.member.digest", Reply::Ok(1u64 << 40));
+    visitor.message("reply.pool_map", Reply::Ok(control::map()));
     for (name, ask) in [("put", CellAsk::Put), ("get", CellAsk::Get { at: 5, bytes: 300 })] {
         let cell = CellRequest {
             pool,
@@ -383,6 +403,10 @@ fn admin(visitor: &mut impl Visitor) {
     after.version += 1;
     after.targets[0].since = after.version;
     order("change_map", AdminOp::ChangeMap(before.change_to(&after).expect("nothing has left")));
+    let (engines, placements) = (Vec::new(), Vec::new());
+    let before = wire::map::PoolMap { engines, placements, ..before };
+    let change = before.change_to(&after).expect("nothing has left");
+    order("change_map.engines", AdminOp::ChangeMap(change));
     let scrub = Scrub { version: 9, rate: ScrubRate(1 << 26), heal_share: HealShare(40) };
     order("set_scrub", AdminOp::SetScrub { pool: POOL, scrub });
     let cache = DataCache { version: 9, bytes_max: 1 << 34, object_bytes_max: 1 << 27 };
@@ -565,6 +589,10 @@ fn replies(visitor: &mut impl Visitor) {
     };
     visitor.message("scrub_stat", Reply::Ok(stat));
     visitor.message("store_stat", Reply::Ok(store_stat()));
+    let device = |role| DeviceStat { role, ..DeviceStat::default() };
+    let devices = [DeviceRole::Both, DeviceRole::Scm].map(device).into();
+    let stat = StoreStat { devices, clients: Some(network()), ..StoreStat::default() };
+    visitor.message("store_stat.clients", Reply::Ok(stat));
     let stat = CacheStat {
         version: 9,
         limit_bytes: 1,
