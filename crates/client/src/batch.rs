@@ -7,6 +7,8 @@
 use crate::cont::{Container, Members};
 use crate::sums;
 use crate::target::{Ask, Attempt};
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use smallvec::SmallVec;
 use std::time::Duration;
 use transport::Answer;
@@ -26,6 +28,9 @@ pub(crate) const LEADER_PAUSE: Duration = Duration::from_millis(200);
 
 /// Times that data are asked for again, or sent again, after they differed from their sums.
 const MISMATCH_RETRIES: u32 = 2;
+
+/// What a batch has brought, and the room for what it fetched.
+type WithRoom<'a> = (BatchResult, Vec<&'a mut [u8]>);
 
 /// What of a batch one target carries out, and its whole group with it.
 struct Part {
@@ -227,22 +232,29 @@ impl<'a> Batch<'a> {
     ///
     /// Errors: those of the conditions (`Exist`, `NonExist`, `NotEmpty`); `TxRestart` when a
     /// check failed or a two-phase commit lost a conflict: read again and build a new batch.
-    pub async fn run(mut self) -> Result<BatchResult> {
-        self.run_until_done().await
+    ///
+    /// Boxed, so that it is compiled here once: as part of a future of others it would be made again in each crate and program
+    /// that calls one of these.
+    pub fn run(mut self) -> LocalBoxFuture<'a, Result<BatchResult>> {
+        async move { self.run_until_done().await }.boxed_local()
     }
 
     /// The same; gives back the room for what was fetched, too.
-    pub(crate) async fn run_with_room(mut self) -> Result<(BatchResult, Vec<&'a mut [u8]>)> {
-        let result = self.run_until_done().await?;
-        Ok((result, self.bulk_in))
+    pub(crate) fn run_with_room(mut self) -> LocalBoxFuture<'a, Result<WithRoom<'a>>> {
+        async move {
+            let result = self.run_until_done().await?;
+            Ok((result, self.bulk_in))
+        }
+        .boxed_local()
     }
 
+    // What is rare is boxed here and below: a future is as large as the largest thing it may do, and is moved as it is made.
     async fn run_until_done(&mut self) -> Result<BatchResult> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         if !self.unplaced.is_empty() {
-            self.place_late().await?;
+            Box::pin(self.place_late()).await?;
         }
         let mut attempt = Attempt::new(self.cont.client());
         if self.takes_cells {
@@ -254,7 +266,7 @@ impl<'a> Batch<'a> {
                 // Somebody with a newer map made one of the objects.
                 Err(error) if error.code == Code::Stale && !has_learned => {
                     has_learned = true;
-                    if !self.learn().await {
+                    if !Box::pin(self.learn()).await {
                         return Err(error);
                     }
                     continue;
@@ -275,7 +287,7 @@ impl<'a> Batch<'a> {
             let outcome = match &route.parts[..] {
                 [] => return Ok(BatchResult::nothing()),
                 [part] => self.run_on_one(part.leader, &mut attempt).await,
-                _ => self.run_on_several(&route, &mut attempt).await,
+                _ => Box::pin(self.run_on_several(&route, &mut attempt)).await,
             };
             match outcome {
                 Err(error) if self.map_version() == route.map_version => {
@@ -308,7 +320,11 @@ impl<'a> Batch<'a> {
 
     /// Runs a batch on one target that is the only one to be asked, once: what goes wrong is an error at once, for there is
     /// another way.
-    pub(crate) async fn run_once(mut self, time_max: Duration) -> Result<BatchResult> {
+    pub(crate) fn run_once(self, time_max: Duration) -> LocalBoxFuture<'a, Result<BatchResult>> {
+        self.run_at_once(time_max).boxed_local()
+    }
+
+    async fn run_at_once(mut self, time_max: Duration) -> Result<BatchResult> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -367,7 +383,7 @@ impl<'a> Batch<'a> {
     async fn run_on_one(&mut self, target: TargetId, attempt: &mut Attempt) -> Result<BatchResult> {
         let answer = match self.ask_one(target, attempt).await {
             Err(error) if error.code == Code::Csum => {
-                self.ask_again(target, attempt, error).await?
+                Box::pin(self.ask_again(target, attempt, error)).await?
             }
             outcome => outcome?,
         };

@@ -250,6 +250,11 @@ impl Container {
     /// the pool extended, and told its id. True if the epoch is known then. Whoever is asked first may not have heard of it either,
     /// but nobody waits long for an id that was not made here.
     pub async fn learn(&self, oid: Oid) -> bool {
+        // What is rare is boxed: a future is as large as the largest thing it may do, and is moved as it is made.
+        placement::knows_epoch(oid, &self.0.pool.map()) || Box::pin(self.learn_late(oid)).await
+    }
+
+    async fn learn_late(&self, oid: Oid) -> bool {
         let state = &self.0.pool.0.state;
         let mut pause = LEARN_PAUSE;
         while !placement::knows_epoch(oid, &state.map()) {

@@ -110,7 +110,7 @@ impl ArrayObj {
 
     /// Before anything is written to records below `end`: sees to the mark where it has to be.
     pub(crate) async fn mark_if_beyond(&self, end: u64) -> Result<()> {
-        if self.wants_mark(end)? { self.mark().await } else { Ok(()) }
+        if self.wants_mark(end)? { Box::pin(self.mark()).await } else { Ok(()) }
     }
 
     /// Marks a progressive array as one that reaches beyond its first part.

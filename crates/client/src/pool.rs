@@ -165,7 +165,8 @@ impl PoolState {
 
     /// Gets the newest map, if that does not take long.
     pub async fn refresh_briefly(&self, client: &Client) {
-        match client.env().timeout(REFRESH_WAIT_MAX, self.refresh(client)).await {
+        // Rare and large.
+        match client.env().timeout(REFRESH_WAIT_MAX, Box::pin(self.refresh(client))).await {
             Some(Err(error)) => tracing::debug!("refreshing the pool map: {error}"),
             None => tracing::debug!("refreshing the pool map: no answer"),
             Some(Ok(())) => {}
@@ -376,7 +377,9 @@ impl Pool {
         if state.rooms_asked.get().is_none_or(|asked| asked + ROOM_AGE_MAX <= now) {
             // Others go on with what was known meanwhile.
             state.rooms_asked.set(Some(now));
-            if let Some(Ok(space)) = client.env().timeout(ROOM_TIME_MAX, self.query()).await {
+            if let Some(Ok(space)) =
+                client.env().timeout(ROOM_TIME_MAX, Box::pin(self.query())).await
+            {
                 let hints = state.hints();
                 let takes = |target: &&TargetSpace| hints.takes(target.target);
                 let rooms = space.targets.iter().filter(takes).filter_map(|target| {

@@ -225,33 +225,38 @@ impl TargetLink {
             let used = RefCell::new(None);
             let sent_under = Cell::new(pool.map_version());
             let begun = env.now();
-            let tried = async {
-                let conn = self.conn(client, pool).await?;
-                used.replace(Some(conn.clone()));
-                // Not a newer one that came meanwhile: the target would take it for its own.
-                sent_under.set(attempt.routed_under.unwrap_or_else(|| pool.map_version()));
-                self.flush_releases_on(&conn);
-                let left = deadline.saturating_sub(env.now());
-                let left = attempt.try_time.map_or(left, |time| time.min(left));
-                let call = Call {
-                    kind: Kind::Request,
-                    request_id: attempt.request_id,
-                    flags: attempt.flags,
-                    map_version: sent_under.get(),
-                    deadline: left,
-                    body: ask.body,
-                    bulk_out: ask.bulk_out,
-                    bulk_in: &mut *ask.bulk_in,
-                };
-                conn.call(call).await
-            };
-            let outcome = match attempt.try_time {
-                None => Some(tried.await),
-                Some(_) => {
-                    let is_out = self.until_out(client, pool, sent_under.get());
-                    match select(pin!(tried), pin!(is_out)).await {
-                        Either::Left((outcome, _)) => Some(outcome),
-                        Either::Right(_) => None,
+            let outcome = {
+                let mut tried = pin!(async {
+                    let conn = match self.known_conn() {
+                        Some(conn) => conn,
+                        None => Box::pin(self.connect(client, pool)).await?,
+                    };
+                    used.replace(Some(conn.clone()));
+                    // Not a newer one that came meanwhile: the target would take it for its own.
+                    sent_under.set(attempt.routed_under.unwrap_or_else(|| pool.map_version()));
+                    self.flush_releases_on(&conn);
+                    let left = deadline.saturating_sub(env.now());
+                    let left = attempt.try_time.map_or(left, |time| time.min(left));
+                    let call = Call {
+                        kind: Kind::Request,
+                        request_id: attempt.request_id,
+                        flags: attempt.flags,
+                        map_version: sent_under.get(),
+                        deadline: left,
+                        body: ask.body,
+                        bulk_out: ask.bulk_out,
+                        bulk_in: &mut *ask.bulk_in,
+                    };
+                    conn.call(call).await
+                });
+                match attempt.try_time {
+                    None => Some(tried.as_mut().await),
+                    Some(_) => {
+                        let is_out = self.until_out(client, pool, sent_under.get());
+                        match select(tried.as_mut(), pin!(is_out)).await {
+                            Either::Left((outcome, _)) => Some(outcome),
+                            Either::Right(_) => None,
+                        }
                     }
                 }
             };
@@ -301,7 +306,8 @@ impl TargetLink {
                         }
                         match error.code {
                             Code::Stale => {
-                                if !has_newer && !self.take_newer_map(client, pool).await {
+                                if !has_newer && !Box::pin(self.take_newer_map(client, pool)).await
+                                {
                                     pool.refresh_soon(client);
                                     env.sleep(attempt.pause).await;
                                     attempt.pause = (attempt.pause * 2).min(RECONNECT_PAUSE_MAX);
@@ -368,7 +374,7 @@ impl TargetLink {
 
     /// Takes the target's map of a pool, if it is newer.
     pub async fn look_for_map(&self, client: &Client, pool: &PoolState) {
-        match self.conn(client, pool).await {
+        match self.connect(client, pool).await {
             Ok(conn) => drop(self.take_newer_map_on(client, &conn, pool).await),
             Err(error) => tracing::debug!("target {}: its pool map: {error}", self.id),
         }
@@ -380,11 +386,15 @@ impl TargetLink {
         self.conn.borrow_mut().take_if(|conn| used.as_ref().is_some_and(|used| conn.is_same(used)));
     }
 
-    async fn conn(&self, client: &Client, pool: &PoolState) -> Result<Conn> {
-        if !self.owes_moved.get()
-            && let Some(conn) = self.conn.borrow().as_ref().filter(|conn| !conn.is_broken())
-        {
-            return Ok(conn.clone());
+    /// The connection, if there is one and nothing has to be told on it first.
+    fn known_conn(&self) -> Option<Conn> {
+        let conn = self.conn.borrow();
+        conn.as_ref().filter(|conn| !self.owes_moved.get() && !conn.is_broken()).cloned()
+    }
+
+    async fn connect(&self, client: &Client, pool: &PoolState) -> Result<Conn> {
+        if let Some(conn) = self.known_conn() {
+            return Ok(conn);
         }
         let _one_dial = self.dialing.lock().await;
         let known = self.conn.borrow().as_ref().filter(|conn| !conn.is_broken()).cloned();
@@ -654,7 +664,7 @@ impl TargetLink {
                     state.refresh_soon(&client);
                 }
                 if (broken || link.owes_moved.get())
-                    && let Err(error) = link.conn(&client, &state).await
+                    && let Err(error) = link.connect(&client, &state).await
                 {
                     tracing::debug!("target {}: {error}", link.id);
                 }

@@ -188,7 +188,7 @@ impl Dfs {
             return Ok(None);
         }
         let place = self.shared.place_of(at.location.parent, &at.location.name, &at.inode);
-        let default = self.shared.fetch_xattr(place, &xattr_akey(DEFAULT)).await?;
+        let default = Box::pin(self.shared.fetch_xattr(place, &xattr_akey(DEFAULT))).await?;
         Ok(default.and_then(|raw| inherited(&raw, mode).map(|inherited| (raw, inherited))))
     }
 

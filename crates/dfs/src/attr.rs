@@ -125,7 +125,7 @@ impl Dfs {
     /// yet: that is waited for, and looked at again.
     pub(crate) async fn stat_found(&self, found: &Found) -> Result<Stat> {
         if let Some(file) = self.tier_settled(found.inode.oid).await
-            && let Some((_, later)) = self.shared.fetch_node(&file.node).await?
+            && let Some((_, later)) = Box::pin(self.shared.fetch_node(&file.node)).await?
         {
             return self.stat_found_now(&later).await;
         }
@@ -135,7 +135,7 @@ impl Dfs {
     async fn stat_found_now(&self, found: &Found) -> Result<Stat> {
         let shared = &self.shared;
         let tail = if found.inode.is_dir() {
-            shared.merged_tail(found).await?
+            Box::pin(shared.merged_tail(found)).await?
         } else {
             shared.tail(found).await?
         };

@@ -65,7 +65,7 @@ impl Dfs {
                     return Err(Error::bare(Code::TooManyLinks));
                 }
                 let how = WalkHow { follow: true, open: false, links };
-                let mut walked = self.walk(vec![at], &found.target, how).await?;
+                let mut walked = Box::pin(self.walk(vec![at], &found.target, how)).await?;
                 links = walked.links;
                 let Some(top) = walked.steps.pop() else {
                     return Err(Error::bare(Code::Inval));
@@ -117,7 +117,7 @@ impl Dfs {
                 return Ok(None);
             }
             // That the name is taken is the better answer.
-            let taken = self.shared.fetch_entry(at.oid, name, false).await?.is_some();
+            let taken = Box::pin(self.shared.fetch_entry(at.oid, name, false)).await?.is_some();
             return Err(if taken { Code::Exist.into() } else { error });
         }
         match self.create_file(at, name, flags, mode, options).await {
@@ -223,7 +223,7 @@ impl Dfs {
         }
         if found.inode.is_regular() && !flags.has(OpenFlags::PATH) && !opened {
             let oid = found.inode.oid;
-            if !shared.register_open(location.parent, &location.name, oid).await? {
+            if !Box::pin(shared.register_open(location.parent, &location.name, oid)).await? {
                 return Ok(None);
             }
             opened = true;
@@ -238,7 +238,7 @@ impl Dfs {
         let obj = Obj::new(node, flags);
         if flags.has(OpenFlags::TRUNC) && found.inode.is_regular() {
             let tail = shared.tail(&found).await?;
-            self.truncate_node(&obj.node, 0, Some(tail)).await?;
+            Box::pin(self.truncate_node(&obj.node, 0, Some(tail))).await?;
         }
         Ok(Some(obj))
     }
@@ -320,7 +320,8 @@ impl Dfs {
         let at = Step::of(parent);
         if let Err(error) = self.may_create(&at) {
             let searchable = self.check_access(&parent.node.inode(), Access::EXECUTE).is_ok();
-            let taken = searchable && self.shared.fetch_entry(at.oid, name, false).await?.is_some();
+            let taken = searchable
+                && Box::pin(self.shared.fetch_entry(at.oid, name, false)).await?.is_some();
             return Err(if taken { Code::Exist.into() } else { error });
         }
         Ok(at)

@@ -119,7 +119,9 @@ impl Shared {
     /// handle if it holds the file.
     pub async fn fetch_entry(&self, dir: Oid, name: &[u8], open: bool) -> Result<Option<Found>> {
         match self.fetch_link(dir, name, open).await? {
-            Some(found) if found.inode.hard => self.fetch_record(found).await,
+            // What is rare is boxed, here and elsewhere on the way of each operation: a future is as large as the largest thing it
+            // may do, and is moved as it is made.
+            Some(found) if found.inode.hard => Box::pin(self.fetch_record(found)).await,
             other => Ok(other),
         }
     }
@@ -177,7 +179,7 @@ impl Shared {
         let array = self.array(&found.inode);
         match found.tail {
             Some(tail) => Ok(Tail { end: array.size_from_tail(&tail), ..tail }),
-            None => self.merged_tail(found).await,
+            None => Box::pin(self.merged_tail(found)).await,
         }
     }
 

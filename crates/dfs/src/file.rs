@@ -47,12 +47,12 @@ impl Dfs {
         let array = file.node.array();
         let size_min = match array.read(ranges, memory).await {
             Err(error) if error.code == Code::Inval => {
-                self.read_tiered(file, ranges, memory).await?
+                Box::pin(self.read_tiered(file, ranges, memory)).await?
             }
             outcome => outcome?,
         };
         if file.node.set_atime_due(false) {
-            self.touch_atime(file).await?;
+            Box::pin(self.touch_atime(file)).await?;
         }
         if size_min >= end {
             return Ok(room);
@@ -202,7 +202,7 @@ impl Dfs {
         if self.is_privileged() || mode_without_privileges(mode) == mode {
             return Ok(());
         }
-        self.drop_privileges(file).await
+        Box::pin(self.drop_privileges(file)).await
     }
 
     /// Takes the set-user-id bit, and the set-group-id bit of a file that its group may execute,

@@ -60,11 +60,11 @@ impl Dfs {
         if let Removed::Gone(_) = self.remove_file(parent, name).await? {
             return Ok(());
         }
-        match self.rmdir(parent, name).await {
+        match Box::pin(self.rmdir(parent, name)).await {
             Err(error) if error.code == Code::NotEmpty && force => {}
             other => return other,
         }
-        self.remove_tree(parent, name).await
+        Box::pin(self.remove_tree(parent, name)).await
     }
 
     fn check_remove(&self, parent: &Obj, name: &[u8]) -> Result<Inode> {
@@ -84,7 +84,7 @@ impl Dfs {
             let mut batch = shared.cont.batch();
             if sticky {
                 // Whose file it is must be known before it goes.
-                let found = shared.fetch_entry(oid, name, false).await?;
+                let found = Box::pin(shared.fetch_entry(oid, name, false)).await?;
                 let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
                 self.check_sticky(&dir, &found.inode)?;
                 batch.check(ReadCheck {
@@ -105,21 +105,21 @@ impl Dfs {
             if removed {
                 shared.note_unlinked(&inode, oid, name);
                 if linked == Linked::Elsewhere {
-                    shared.free_file(inode.oid).await?;
+                    Box::pin(shared.free_file(inode.oid)).await?;
                 }
                 return Ok(Removed::Gone(Gone { changed_ns, ..Gone::from_inode(&inode) }));
             }
             if inode.is_dir() {
                 return Ok(Removed::Directory);
             }
-            let found = shared.fetch_entry(oid, name, false).await?;
+            let found = Box::pin(shared.fetch_entry(oid, name, false)).await?;
             let found = found.ok_or_else(|| Error::bare(Code::NonExist))?;
             if !found.inode.hard {
                 // Replaced since.
                 return Err(Error::bare(Code::TxRestart));
             }
             let gone = Gone::from_inode(&found.inode);
-            self.unlink_hard(oid, name, found).await?;
+            Box::pin(self.unlink_hard(oid, name, found)).await?;
             Ok(Removed::Gone(gone))
         })
         .await

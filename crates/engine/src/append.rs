@@ -13,6 +13,7 @@ use crate::opens::Handle;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
 use futures_util::lock::Mutex;
+use std::pin::pin;
 use std::rc::Rc;
 use transport::IncomingBulk;
 use types::{Code, Epoch, Error, Result, Unit};
@@ -139,7 +140,7 @@ impl Target {
             return Ok((bulk.read_to_vec().await?, Some(staged)));
         }
         let mut slot = Some(self.enter(ask, bytes).await?.ok_or_else(|| Error::bare(Code::Busy))?);
-        let data = at_clients_pace(&self.env, &mut slot, bulk.read_to_vec()).await?;
+        let data = at_clients_pace(&self.env, &mut slot, pin!(bulk.read_to_vec())).await?;
         if let Some(slot) = slot {
             slot.finish();
         }
@@ -174,7 +175,7 @@ impl Target {
             Data::Here(data, staged) => (data, staged),
             Data::There(mut bulk) => {
                 let mut slot = self.enter(ask, append.count).await?;
-                let data = at_clients_pace(&self.env, &mut slot, bulk.read_to_vec()).await?;
+                let data = at_clients_pace(&self.env, &mut slot, pin!(bulk.read_to_vec())).await?;
                 if let Some(slot) = slot {
                     slot.finish();
                 }

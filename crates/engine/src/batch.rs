@@ -16,6 +16,7 @@ use crate::session::Session;
 use crate::streams::{Bulk, Sent};
 use crate::target::{Target, TargetPool};
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Incoming, IncomingBulk, Responder};
@@ -93,7 +94,9 @@ impl Target {
         let ask = Ask { caller, header, ctx, responder, deadline, begun, waited };
         match Append::of(&batch) {
             Ok(None) => {}
-            Ok(Some(append)) => return self.receive_append(ask, body, append, bulk).await,
+            Ok(Some(append)) => {
+                return Box::pin(self.receive_append(ask, body, append, bulk)).await;
+            }
             Err(error) => return self.answer_error(ask.responder, 0, error).await,
         }
         let data = match self.receive_data(&ask, &batch, bulk).await {
@@ -202,7 +205,7 @@ impl Target {
             let entered = gate.enter(&ask.caller.job, bytes, left, abandoned);
             slot = Some(wait(&self.env, &ask.waited, entered).await?);
         }
-        let receive = self.receive_payload(&ask.ctx, batch, bulk);
+        let receive = pin!(self.receive_payload(&ask.ctx, batch, bulk));
         let payload = at_clients_pace(&self.env, &mut slot, receive).await?;
         Ok(Data::Here(payload, slot))
     }
@@ -261,7 +264,7 @@ impl Target {
         }
         match data {
             Data::There(bulk) => {
-                let receive = self.receive_payload(&ask.ctx, batch, bulk);
+                let receive = pin!(self.receive_payload(&ask.ctx, batch, bulk));
                 let payload = at_clients_pace(&self.env, &mut slot, receive).await?;
                 self.run_batch(ask, batch, payload, slot).await
             }
@@ -310,7 +313,7 @@ impl Target {
                 if error.code == Code::Csum
                     && let Some(read) = read
                 {
-                    self.mend_for_reader(&ctx, read).await;
+                    Box::pin(self.mend_for_reader(&ctx, read)).await;
                 }
                 let refusal = self.refusal(ctx.shard.pool(), &header, &error);
                 self.send(responder, version, &refusal, &[]).await;
@@ -353,9 +356,9 @@ impl Target {
         match segments.sums() {
             Ok(sums) => wire::encode_into(&sums.as_wire(), &mut answer),
             Err(bad) => {
-                let error = self.found_damage(&ctx, &bad, FoundBy::Reader).await;
+                let error = Box::pin(self.found_damage(&ctx, &bad, FoundBy::Reader)).await;
                 if let Some(read) = read {
-                    self.mend_for_reader(&ctx, read).await;
+                    Box::pin(self.mend_for_reader(&ctx, read)).await;
                 }
                 return self.answer_failure(responder, version, error).await;
             }
@@ -363,7 +366,7 @@ impl Target {
         responder.set_bulk_credit(ctx.admission.writers.credit());
         responder.set_short(ctx.shard.stat().is_short());
         let slices = segments.slices();
-        let send = self.send(responder, version, &answer, &slices);
+        let send = pin!(self.send(responder, version, &answer, &slices));
         at_clients_pace(&self.env, &mut slot, send).await;
         if let Some(slot) = slot {
             slot.finish();

@@ -60,7 +60,8 @@ impl Target {
             let akeys = vec![serde_bytes::Bytes::new(&name)];
             let (unit, cond) = (cell_unit(of.unit, cell), Cond::NONE);
             let op = Op::PunchAkeys { unit, dkey: of.dkey, cond, akeys };
-            ctx.shard.ready(batch.cont, &[], &[op]).await?;
+            // Rare and large.
+            Box::pin(ctx.shard.ready(batch.cont, &[], &[op])).await?;
         }
         Ok(())
     }

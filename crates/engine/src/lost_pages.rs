@@ -171,7 +171,8 @@ impl Target {
             return Ok(());
         }
         let has_nobody_whole = |copies| placement::losses(copies, map, |_| true).copies_left == 0;
-        if (2..=limits::COPIES_MAX).any(has_nobody_whole) {
+        let may_be_here = |copies: &usize| ctx.shard.may_have_groups_of(*copies);
+        if (2..=limits::COPIES_MAX).filter(may_be_here).any(has_nobody_whole) {
             return Err(lacks_pages());
         }
         if ctx.has_unnamed_blocks.get() || ctx.is_counting_blocks.get() {

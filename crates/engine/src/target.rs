@@ -567,11 +567,12 @@ impl Target {
         caller: &Rc<Session>,
         incoming: Incoming,
     ) {
+        // Boxed: all of them in one future would be copied with each layer above.
         match kind {
-            RequestKind::Batch => self.receive_batch(caller, incoming).await,
-            RequestKind::Commit => self.receive_commit(caller, incoming).await,
-            RequestKind::Prepare => self.receive_prepare(incoming).await,
-            RequestKind::Orders => self.receive_orders(incoming).await,
+            RequestKind::Batch => Box::pin(self.receive_batch(caller, incoming)).await,
+            RequestKind::Commit => Box::pin(self.receive_commit(caller, incoming)).await,
+            RequestKind::Prepare => Box::pin(self.receive_prepare(incoming)).await,
+            RequestKind::Orders => Box::pin(self.receive_orders(incoming)).await,
             RequestKind::Lock => {
                 // A clean stop does not wait for those who wait.
                 let (target, client) = (self.clone(), caller.client);

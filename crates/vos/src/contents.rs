@@ -347,6 +347,7 @@ impl Contents {
                 self.index.note_lost(cont, LostPlace::from_durable(&place));
             }
             RecordDf::CloseLost => self.index.close_lost(),
+            RecordDf::CopiesSeen { bits } => self.index.copies_seen = bits,
             RecordDf::Reclaim { runs } => {
                 runs.iter().for_each(|&(first, count)| space.release(first, count));
             }
@@ -462,6 +463,7 @@ impl Contents {
             | RecordDf::OpenerTrace { .. }
             | RecordDf::HoldsCopies
             | RecordDf::Lost { .. }
+            | RecordDf::CopiesSeen { .. }
             | RecordDf::MovesSingles
             | RecordDf::Lacks { .. } => self.replay(record, &mut Space::default()),
             _ => Err(Error::new(Code::Csum, "a table holds a record of the log")),
@@ -532,6 +534,7 @@ impl Contents {
                 add(&RecordDf::Lost { cont, place: place.durable() });
             }
         }
+        add(&RecordDf::CopiesSeen { bits: self.index.copies_seen });
         if self.holds_copies {
             add(&RecordDf::HoldsCopies);
         }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use types::{Code, ContId, Error, Key, Result, Unit};
 
 use crate::Lsn;
+use crate::index::lost::copies_bit;
 use crate::index::page::{PageId, PagePlace};
 use crate::pages::decode;
 use crate::record::RecordDf;
@@ -179,6 +180,11 @@ impl PoolShard {
         let state = self.state.borrow();
         let container = state.index.conts.get(&cont).filter(|_| state.index.has_given_up);
         container.is_some_and(|container| container.lost.iter().any(|place| place.is_open))
+    }
+
+    /// True when there are groups of so many copies here, or were once: also what was lost may have been of one.
+    pub fn may_have_groups_of(&self, copies: usize) -> bool {
+        self.state.borrow().index.copies_seen & copies_bit(copies) != 0
     }
 
     /// True when something of a unit was in such a page; with a dkey, something of that.

@@ -334,6 +334,8 @@ pub(crate) enum RecordDf<'a> {
     CloseLost,
     /// Blocks of the data area that nothing referred to any more, one reference each: first block and count.
     Reclaim { runs: Vec<(u64, u64)> },
+    /// In tables: numbers of copies that groups here have, or had once, a bit each. Tables without it are of earlier builds.
+    CopiesSeen { bits: u32 },
 }
 
 /// All of a dkey; what was there goes away, and so does its past.
@@ -720,6 +722,7 @@ mod tests {
             ),
             (RecordDf::CloseLost, vec![30]),
             (RecordDf::Reclaim { runs: vec![(3, 5)] }, vec![31, 1, 3, 5]),
+            (RecordDf::CopiesSeen { bits: 12 }, vec![32, 12]),
         ];
         let changes: Vec<(ChangeDf<'static>, &[u8])> = vec![
             (

@@ -239,6 +239,8 @@ pub(crate) fn restore(
 ) -> Result<(Contents, Space, Vec<Run>)> {
     let mut state = Contents::default();
     state.index.ledger.paged = true;
+    // Any, as long as nothing else is said.
+    state.index.copies_seen = u32::MAX;
     let mut pages = table.pages.iter();
     let mut next = |claim: &mut dyn FnMut(&PagePlace) -> Result<()>| -> Result<Page> {
         let page = pages.next().ok_or_else(|| bad("it lacks pages"))?.page()?;

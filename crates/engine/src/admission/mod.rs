@@ -19,7 +19,7 @@ pub(crate) use gate::{Gate, Slot, Staged};
 use env::Env;
 use std::cell::Cell;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use wire::admission as settings;
@@ -72,13 +72,12 @@ impl Admission {
 pub(crate) async fn at_clients_pace<W: Future>(
     env: &Env,
     slot: &mut Option<Slot>,
-    work: W,
+    mut work: Pin<&mut W>,
 ) -> W::Output {
     if slot.is_none() {
         return work.await;
     }
-    let mut work = pin!(work);
-    if let Some(output) = env.timeout(CLIENT_PACE_MAX, &mut work).await {
+    if let Some(output) = env.timeout(CLIENT_PACE_MAX, work.as_mut()).await {
         return output;
     }
     if let Some(slot) = slot.take() {

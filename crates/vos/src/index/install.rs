@@ -45,6 +45,7 @@ pub(crate) struct DkeyContents {
 impl Index {
     /// Makes a dkey what an image says; it must be in memory. No effect when the container is not there.
     pub(crate) fn install(&mut self, install: &InstallDf<'_>, effects: &mut Effects) {
+        self.note_copies(install.unit);
         let Some(container) = self.conts.get_mut(&install.cont) else { return };
         let is_empty = install.changes.is_empty() && install.past.is_empty();
         if is_empty && container.whole(install.unit).is_none() {

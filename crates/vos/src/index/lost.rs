@@ -101,6 +101,10 @@ fn is_inside(unit: Unit, prefix: u64, depth: u8) -> bool {
             == 0
 }
 
+pub(crate) fn copies_bit(copies: usize) -> u32 {
+    1 << copies.min(31)
+}
+
 /// True for units that no other target has.
 pub(crate) fn is_of_one_copy(unit: Unit) -> bool {
     !unit.is_cell() && unit.object.is_alone()
@@ -211,6 +215,15 @@ impl Index {
         }
         self.count(&delta);
         self.note_lost(cont, place);
+    }
+
+    /// Notes of how many copies a unit is one.
+    pub(crate) fn note_copies(&mut self, unit: Unit) {
+        if !unit.object.is_alone()
+            && let Ok(class) = unit.object.class()
+        {
+            self.copies_seen |= copies_bit(class.scheme.copies());
+        }
     }
 
     /// The image of a page in memory is damaged: the next checkpoint is to write another one.

@@ -104,6 +104,8 @@ pub(crate) struct Index {
     pub lost: BTreeSet<PageId>,
     /// Pages were given up: see [`lost`].
     pub has_given_up: bool,
+    /// Numbers of copies that groups here have, or had once, a bit each.
+    pub copies_seen: u32,
 }
 
 impl Index {
@@ -150,6 +152,9 @@ impl Index {
         change: &ChangeDf<'_>,
         effects: &mut Effects,
     ) {
+        if let Some((unit, ..)) = new_value(change) {
+            self.note_copies(unit);
+        }
         if self.is_lost(cont, change) {
             return;
         }
