@@ -145,6 +145,10 @@ fn what_others_have_of_damaged_pages_can_be_installed_again() {
         // As it is after a restart in the middle.
         let (_, _store, shard) = open_again(&world).await;
         assert!(shard.lacks_pages_of(CONT));
+        assert!(
+            shard.may_have_groups_of(2) && !shard.may_have_groups_of(3),
+            "it had of two copies only"
+        );
         assert_eq!(refused(&shard).await, before);
         let mut installed = 0;
         for unit in (0..SHARED).map(shared).chain([large()]) {
