@@ -164,7 +164,8 @@ impl Target {
                     continue;
                 }
                 let of = StripeAt { cont, unit, dkey, akey, stripe: *stripe };
-                let data = self.restore_cell(ctx, of, cell, (0, stripe.cell_bytes)).await;
+                // Where it only moves, whoever had it up to now has it whole: one is read, and not as many as make a stripe.
+                let data = self.read_part(ctx, of, cell, (0, stripe.cell_bytes)).await;
                 let data = match data {
                     // Named no more.
                     Err(error) if error.code == Code::Stale => continue,
@@ -180,8 +181,10 @@ impl Target {
                 if joins && ctx.shard.stat().is_too_full_to_join() {
                     return Err(crate::catch_up::no_room());
                 }
+                let turn = self.wait_for_turn(ctx).await;
                 self.keep_cell(ctx, of, &data, None).await?;
                 ctx.joining.count(|stat| stat.bytes_mended += data.len() as u64);
+                self.give_way(turn).await;
                 mended += 1;
             }
         }

@@ -63,7 +63,16 @@ impl Target {
                     self.keep_cell(&ctx, of, &data, None).await?;
                     Ok(None)
                 }
-                CellAsk::Get { at, bytes } => self.read_cell(&ctx, of, at, bytes).await.map(Some),
+                CellAsk::Get { at, bytes } if joins(&ctx, from, unit)? => {
+                    let turn = self.wait_for_turn(&ctx).await;
+                    let data = self.read_cell(&ctx, of, at, bytes).await;
+                    self.give_way(turn).await;
+                    data.map(Some)
+                }
+                CellAsk::Get { at, bytes } => {
+                    self.note_client();
+                    self.read_cell(&ctx, of, at, bytes).await.map(Some)
+                }
             }
         };
         let outcome = outcome.await;
@@ -251,7 +260,7 @@ impl Target {
         Ok(try_join_all(read).await?.concat())
     }
 
-    async fn read_part(
+    pub(crate) async fn read_part(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         of: StripeAt<'_>,
@@ -325,6 +334,21 @@ impl Target {
             false => Error::new(Code::Io, format!("{text} are left")),
         }
     }
+}
+
+/// True when a target asks for cells of a unit only because it comes to have some: nobody lacks what it gets. Whoever has a part of the group
+/// already asks for somebody who reads, or mends.
+fn joins(ctx: &TargetPool, asker: TargetId, unit: Unit) -> Result<bool> {
+    let map = ctx.map()?;
+    if map.next.is_none() {
+        return Ok(false);
+    }
+    let layout = placement::cell_layout(unit.object, &map)?;
+    let group = unit.group as usize;
+    if group >= layout.group_count() || layout.members(group).contains(&asker) {
+        return Ok(false);
+    }
+    Ok(layout.joiners(group).any(|joiner| joiner == asker))
 }
 
 /// The code of a unit's stripes.

@@ -2,6 +2,9 @@
 //!
 //! That is what comes of drains, returns and balance. What lost copies are made anew from does not wait: until it is there, the next
 //! loss may be one too many. A move waits for seconds at most, so nobody takes its leader for silent.
+//!
+//! Copies are sent by the leader of their group, who has their clients. Cells are fetched: whoever is asked for one gives way to its own
+//! clients while it reads it, and who comes to have it while it writes it.
 
 use crate::target::{Target, TargetPool};
 use futures_util::lock::MutexGuard;
@@ -78,6 +81,11 @@ impl Target {
         if self.has_clients() {
             self.env.sleep(pause(took, share)).await;
         }
+    }
+
+    /// Somebody wants something of this target, or others have to read from it for somebody.
+    pub(crate) fn note_client(&self) {
+        self.last_batch.set(Some(self.env.now()));
     }
 
     fn has_clients(&self) -> bool {
