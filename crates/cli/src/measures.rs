@@ -115,6 +115,11 @@ impl TargetMeasures {
         self.target
     }
 
+    /// What it is worth; `None`: not measured.
+    pub fn score(&self) -> Option<u64> {
+        self.score
+    }
+
     /// Why there is nothing.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()

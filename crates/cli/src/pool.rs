@@ -2,6 +2,7 @@
 
 pub mod aims;
 mod balance;
+mod balance_status;
 mod cache;
 mod domains;
 pub mod estimate;
@@ -120,9 +121,9 @@ enum PoolVerb {
     ///
     /// With placement 'capacity' or 'score' targets are weighed again by how they stand now. Where a share has grown, groups of older objects give
     /// members their places there, and no more of them than that takes. It goes on in the background; users notice no stop. To have it done by
-    /// itself: 'azekura pool set-prop POOL balance=auto'.
+    /// itself: 'azekura pool set-prop POOL balance=auto'. With a pool and no verb: 'start'.
     #[command(
-        after_help = "Examples:\n  azekura pool balance tank --dry-run\n  azekura pool balance tank\n  azekura pool rebuild status tank --wait"
+        after_help = "Examples:\n  azekura pool balance start tank --dry-run\n  azekura pool balance start tank\n  azekura pool balance status tank --wait\n  azekura pool balance stop tank"
     )]
     Balance(balance::BalanceArgs),
     /// Give up what a target held that is down, and make its part of the pool anew, empty

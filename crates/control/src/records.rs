@@ -284,11 +284,20 @@ pub struct BalanceDf {
     /// A target whose devices have been slow for so long is drained, seconds; 0: never.
     #[serde(default)]
     pub drain_slow_after_s: u32,
+    /// An administrator has stopped it: no balance begins, by itself or for what was added, until somebody begins one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_stopped: bool,
 }
 
 impl Default for BalanceDf {
     fn default() -> BalanceDf {
-        BalanceDf { is_auto: false, threshold_percent: 15, interval_s: 600, drain_slow_after_s: 0 }
+        BalanceDf {
+            is_auto: false,
+            threshold_percent: 15,
+            interval_s: 600,
+            drain_slow_after_s: 0,
+            is_stopped: false,
+        }
     }
 }
 

@@ -156,7 +156,10 @@ fn take_map(pool: &mut PoolDf, map: &PoolMap, notes: &mut Vec<String>) {
         pool.passed = map.passed.iter().map(passed).collect();
         pool.next_passed = map.next_passed.iter().map(passed).collect();
         (pool.balanced, pool.next_balanced) = (map.balanced, map.next_balanced);
-        pool.balance_wanted = pool.balance_wanted.max(map.next_balanced);
+        pool.balance_wanted = match pool.balance.is_stopped {
+            true => pool.balanced,
+            false => pool.balance_wanted.max(map.next_balanced),
+        };
     }
     pool.map_version = map.version;
 }

@@ -1,17 +1,59 @@
 //! `azekura pool balance`: shares of targets by what they are worth now, and what is there moved to where these say.
 
+use super::balance_status;
 use super::estimate::{Estimate, Move};
 use crate::exit::{Failure, Outcome};
 use crate::props::{self, wrong_reply};
 use crate::session::Session;
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
-use types::TargetId;
-use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo};
+use types::{Error, TargetId};
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode, PoolInfo, Subject};
+
+/// What is to be done; a pool alone: `start`.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct BalanceArgs {
+    #[command(subcommand)]
+    verb: Option<BalanceVerb>,
+    #[command(flatten)]
+    start: Option<StartArgs>,
+}
+
+#[derive(Subcommand, Debug)]
+enum BalanceVerb {
+    /// Show what is to move, how far that is and how fast, and how full targets are, now and then
+    ///
+    /// Bytes that are left follow from shares: which groups move is chance, so they are about right.
+    #[command(
+        after_help = "Examples:\n  azekura pool balance status tank\n  azekura pool balance status tank --wait\n  azekura pool balance status tank --json | jq .bytes_left"
+    )]
+    Status {
+        /// Label or UUID
+        pool: String,
+        /// Wait until nothing of it moves, and nothing is about to
+        #[arg(long, short)]
+        wait: bool,
+    },
+    /// Weigh targets again, and give them their share of what is there, now
+    #[command(
+        after_help = "Examples:\n  azekura pool balance start tank --dry-run\n  azekura pool balance start tank\n  azekura pool balance start tank --keep-weights"
+    )]
+    Start(StartArgs),
+    /// Give up a balance that is under way, and begin none until 'start', by itself ('balance=auto') neither
+    ///
+    /// Nothing else stops: copies that were lost are made anew, what is drained is taken over, and targets come back. To stop these, too:
+    /// 'azekura pool rebuild stop'.
+    #[command(after_help = "Example:\n  azekura pool balance stop tank")]
+    Stop {
+        /// Label or UUID
+        pool: String,
+    },
+}
 
 /// Which pool, and how.
 #[derive(Args, Debug)]
-pub struct BalanceArgs {
+struct StartArgs {
     /// Label or UUID
     pool: String,
     /// Show what the shares would be, and change nothing
@@ -31,6 +73,9 @@ struct BalanceReport {
     has_new_shares: bool,
     /// Data move, or would.
     moves: bool,
+    /// All that moves has been stopped ('rebuild stop'): it begins when that ends.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    waits_for_rebuild: bool,
     shares: Vec<ShareReport>,
     /// Of what is placed by the newest shares, as much as would move, percent.
     moved_percent: f64,
@@ -49,6 +94,25 @@ struct ShareReport {
 }
 
 pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
+    match (&args.verb, &args.start) {
+        (Some(BalanceVerb::Status { pool, wait }), _) => balance_status::run(session, pool, *wait),
+        (Some(BalanceVerb::Stop { pool }), _) => stop(session, pool),
+        (Some(BalanceVerb::Start(args)), _) | (None, Some(args)) => start(session, args),
+        (None, None) => Err(Error::inval("no pool is named; see 'azekura pool list'").into()),
+    }
+}
+
+fn stop(session: &Session, pool: &str) -> Outcome {
+    let props = [("balance_stopped".to_string(), "yes".to_string())].into();
+    let subject = Subject::Pool(Name::parse(pool));
+    props::run(session, ControlRequest::SetProps { subject, props })?;
+    session.out.done(&format!(
+        "No balance of pool '{pool}' begins until 'azekura pool balance start {pool}'; one that was under way is given up. Whoever stands in \
+         for others, or comes back, goes on."
+    ))
+}
+
+fn start(session: &Session, args: &StartArgs) -> Outcome {
     let before = super::info(session, &args.pool)?;
     let name = Name::Uuid(before.uuid);
     let mut report = BalanceReport {
@@ -56,6 +120,7 @@ pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
         dry_run: args.dry_run,
         has_new_shares: false,
         moves: false,
+        waits_for_rebuild: false,
         shares: Vec::new(),
         moved_percent: 0.0,
         estimate: None,
@@ -95,6 +160,7 @@ pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
         let client = session.connect()?;
         let after = client.block_on(client.pool_query(&name))?;
         report.moves = after.balance_wanted > after.map.balanced;
+        report.waits_for_rebuild = report.moves && after.is_rebuild_stopped;
     }
     session.out.show(&report, |out| {
         if report.has_new_shares {
@@ -115,8 +181,11 @@ pub fn run(session: &Session, args: &BalanceArgs) -> Outcome {
                 }
             }
             (true, true, false) => writeln!(out, "Targets that were added would get their share."),
+            (false, true, _) if report.waits_for_rebuild => {
+                writeln!(out, "It begins with 'azekura pool rebuild start {label}'.")
+            }
             (false, true, _) => {
-                writeln!(out, "Begun. See 'azekura pool rebuild status {label} --wait'.")
+                writeln!(out, "Begun. See 'azekura pool balance status {label} --wait'.")
             }
             (_, false, _) => writeln!(out, "All targets of pool '{label}' have their share."),
         }

@@ -68,6 +68,11 @@ impl TargetMembers {
         self.catching_up.and_then(|stat| stat.left_ms())
     }
 
+    /// Groups known to differ that it has still to compare.
+    pub fn groups_left(&self) -> u64 {
+        self.catching_up.map_or(0, |stat| stat.units_left)
+    }
+
     /// Keys that it has got since it began.
     pub fn keys_mended(&self) -> u64 {
         self.catching_up.map_or(0, |stat| stat.keys_mended)

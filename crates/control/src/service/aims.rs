@@ -143,16 +143,18 @@ impl Service {
         Ok(())
     }
 
-    /// Has targets that were added come to take over their share.
-    pub(super) async fn balance(&self, name: &Name) -> Result<ControlReply> {
+    /// Has targets that were added come to take over their share. `by_hand`: an administrator wants it, so it is not stopped any more.
+    pub(super) async fn balance(&self, name: &Name, by_hand: bool) -> Result<ControlReply> {
         let mut attempts = Attempts::new();
         loop {
             attempts.next()?;
             let mut pool = self.ready_pool(name).await?;
             let newest = pool.record.placements.last().map_or(0, |set| set.epoch);
-            if pool.record.balance_wanted == newest {
+            let is_stopped = pool.record.balance.is_stopped;
+            if (is_stopped && !by_hand) || (!is_stopped && pool.record.balance_wanted == newest) {
                 return Ok(ControlReply::Done);
             }
+            pool.record.balance.is_stopped = false;
             pool.record.balance_wanted = newest;
             if self.store.commit(Tx::new().replace(&pool)).await? {
                 return Ok(ControlReply::Done);

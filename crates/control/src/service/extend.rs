@@ -112,6 +112,10 @@ impl Service {
             let epoch = next_epoch(&pool.record)?;
             pool.record.placements.push(PlacementDf { epoch, weights });
             pool.record.map_version += 1;
+            if pool.record.balance.is_auto && !pool.record.balance.is_stopped {
+                // Now, and not when shares are looked at next.
+                pool.record.balance_wanted = epoch;
+            }
             if self.store.commit(Tx::new().replace(&pool)).await? {
                 return Ok(());
             }

@@ -137,7 +137,7 @@ impl Service {
             R::SystemDrain { rank, drains } => self.drain(rank, drains, orders).await,
             R::PoolAim { pool, targets, aim } => self.aim(&pool, &targets, aim, orders).await,
             R::PoolExtend { pool, targets } => self.pool_extend(&pool, &targets, orders).await,
-            R::PoolBalance { pool } => self.balance(&pool).await,
+            R::PoolBalance { pool } => self.balance(&pool, true).await,
             R::PoolReweigh { pool, is_trial } => self.reweigh(&pool, is_trial, orders).await,
             R::PoolRebuild { pool, runs } => self.rebuild(&pool, runs).await,
             R::TargetCaughtUp { pool, target, map_version } => {

@@ -17,7 +17,7 @@ use wire::obj::AdminOp;
 use wire::scrub::ScrubRate;
 
 /// What can be changed of a pool.
-const POOL_PROPS: [&str; 13] = [
+const POOL_PROPS: [&str; 14] = [
     "label",
     admission::MAX_WRITERS,
     admission::MAX_READERS,
@@ -28,6 +28,7 @@ const POOL_PROPS: [&str; 13] = [
     BALANCE,
     BALANCE_THRESHOLD,
     BALANCE_INTERVAL,
+    BALANCE_STOPPED,
     DRAIN_SLOW_AFTER,
     CACHE_MAX,
     CACHE_FILE_MAX,
@@ -44,6 +45,8 @@ const BALANCE: &str = "balance";
 const BALANCE_THRESHOLD: &str = "balance_threshold";
 /// How long it stays as it is after a change, seconds.
 const BALANCE_INTERVAL: &str = "balance_interval_s";
+/// Whether an administrator has stopped it: `yes` or `no`. A balance that is under way is given up with `yes`.
+const BALANCE_STOPPED: &str = "balance_stopped";
 /// A target whose devices have been slow for so long is drained, seconds.
 const DRAIN_SLOW_AFTER: &str = "drain_slow_after_s";
 /// Most that an engine keeps of the pool's data in memory: `off` or a size.
@@ -92,6 +95,7 @@ impl Service {
                 let admission = self.admission(pool.id).await?.unwrap_or_default();
                 let scrub = pool.scrub.settings().rate.to_string();
                 let balance = if pool.balance.is_auto { "auto" } else { "manual" };
+                let stopped = if pool.balance.is_stopped { "yes" } else { "no" };
                 let mut props = vec![
                     ("label", pool.label),
                     (SCRUB, scrub),
@@ -100,6 +104,7 @@ impl Service {
                     (BALANCE, balance.to_string()),
                     (BALANCE_THRESHOLD, pool.balance.threshold_percent.to_string()),
                     (BALANCE_INTERVAL, pool.balance.interval_s.to_string()),
+                    (BALANCE_STOPPED, stopped.to_string()),
                     (DRAIN_SLOW_AFTER, pool.balance.drain_slow_after_s.to_string()),
                     (CACHE_MAX, pool.cache.bytes_max.to_string()),
                     (CACHE_FILE_MAX, pool.cache.object_bytes_max.to_string()),
@@ -136,9 +141,10 @@ impl Service {
             let id = pool.record.id;
             let held = self.store.admission(id).await?;
             let wanted = admission::changed(held.as_ref(), props)?;
-            let before = (pool.record.placement, pool.record.balance);
+            let weighed = |pool: &PoolDf| (pool.placement, pool.balance, pool.balance_wanted);
+            let before = weighed(&pool.record);
             set_balance(&mut pool.record, props)?;
-            let is_weighed = before != (pool.record.placement, pool.record.balance);
+            let is_weighed = before != weighed(&pool.record);
             let label = props.get("label").filter(|label| **label != pool.record.label);
             let mut tx = Tx::new();
             // Set again, it is sent again: so an operator mends a target that missed it.
@@ -302,6 +308,17 @@ fn set_balance(pool: &mut PoolDf, props: &BTreeMap<String, String>) -> Result<()
     }
     if let Some(seconds) = number(props, DRAIN_SLOW_AFTER, 0..=31_536_000)? {
         pool.balance.drain_slow_after_s = seconds;
+    }
+    if let Some(text) = props.get(BALANCE_STOPPED) {
+        pool.balance.is_stopped = match text.as_str() {
+            "yes" => true,
+            "no" => false,
+            _ => return Err(wrong(BALANCE_STOPPED, text, "'yes' or 'no'")),
+        };
+    }
+    if pool.balance.is_stopped {
+        // Only what comes to its share is given up by this: who stands in for others, or comes back, does so whatever is wanted here.
+        pool.balance_wanted = pool.balanced;
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ impl Service {
     pub async fn follow_worth(&self, now: Duration, orders: &dyn Targets) -> Result<()> {
         for pool in self.store.pools().await? {
             let pool = pool.record;
-            if pool.stage != StageDf::Ready || !pool.balance.is_auto {
+            if pool.stage != StageDf::Ready || !pool.balance.is_auto || pool.balance.is_stopped {
                 continue;
             }
             let last = pool.placements.last().map_or(0, |set| set.epoch);
@@ -69,7 +69,7 @@ impl Service {
             };
             if pool.balance_wanted != last {
                 // Targets that were added, or shares that were changed by hand.
-                self.balance(&Name::Uuid(pool.uuid)).await?;
+                self.balance(&Name::Uuid(pool.uuid), false).await?;
             }
             // Those that are missing or leave say little about the shares to come.
             let serves = pool
@@ -116,7 +116,8 @@ impl Service {
         loop {
             attempts.next()?;
             let mut pool = self.ready_pool(&Name::Uuid(seen.uuid)).await?;
-            if pool.record.placements != seen.placements {
+            let was_stopped = is_balanced && pool.record.balance.is_stopped;
+            if pool.record.placements != seen.placements || was_stopped {
                 return Ok(());
             }
             let epoch = next_epoch(&pool.record)?;

@@ -5,7 +5,7 @@ use futures_executor::block_on;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Code, Durability, PlacementRule, Rank, TargetId};
-use wire::control::{ControlReply, ControlRequest as R, PoolInfo, Reweighed, Subject};
+use wire::control::{ControlReply, ControlRequest as R, PoolInfo, Reweighed, Subject, TargetAim};
 use wire::measure::{MeasureAsk, Measures, Network, Past, Speed, Standing};
 
 fn wanted(name: &str, placement: PlacementRule, durability: Durability, targets: &[u32]) -> R {
@@ -318,10 +318,81 @@ fn targets_that_were_added_get_their_share_by_themselves() {
     let system = System::new(2);
     made(&system, wanted("tank", PlacementRule::Equal, Durability::Wal, &[0, 1]));
     set(&system, &[("balance", "auto")]);
-    made(&system, R::PoolExtend { pool: label("tank"), targets: Vec::new() });
-    assert_eq!(pool_now(&system).balance_wanted, 0);
-    block_on(system.service.follow_worth(Duration::ZERO, &*system.targets)).unwrap();
+    made(&system, R::PoolExtend { pool: label("tank"), targets: vec![TargetId(2)] });
     assert_eq!(pool_now(&system).balance_wanted, 1);
+    set(&system, &[("balance_stopped", "yes")]);
+    made(&system, R::PoolExtend { pool: label("tank"), targets: Vec::new() });
+    assert_eq!(pool_now(&system).balance_wanted, 0, "it is stopped");
+    // Where it was set later it is found out later.
+    set(&system, &[("balance_stopped", "no")]);
+    block_on(system.service.follow_worth(Duration::ZERO, &*system.targets)).unwrap();
+    assert_eq!(pool_now(&system).balance_wanted, 2);
+}
+
+fn look_at_moves(system: &System, seconds: u64) -> PoolInfo {
+    let (now, after) = (Duration::from_secs(seconds), Some(Duration::from_secs(60)));
+    block_on(system.service.stand_in(now, after, &*system.targets)).unwrap();
+    pool_now(system)
+}
+
+/// Who wanted no data to move for a while could only stop all of it, and with it what lost copies are made anew from.
+#[test]
+fn a_balance_is_stopped_and_what_heals_goes_on() {
+    let system = System::new(4);
+    made(&system, wanted("tank", PlacementRule::Equal, Durability::Wal, &[0, 1, 2, 3, 4, 5]));
+    made(&system, R::PoolExtend { pool: label("tank"), targets: Vec::new() });
+    let begin = || system.run(R::PoolBalance { pool: label("tank") }).unwrap();
+    let is_moving = |pool: &PoolInfo| (pool.map.next.is_some(), pool.map.next_balanced);
+    begin();
+    assert_eq!(is_moving(&look_at_moves(&system, 0)), (true, 1));
+    set(&system, &[("balance_stopped", "yes")]);
+    assert_eq!(pool_now(&system).balance_wanted, 0);
+    assert_eq!(is_moving(&look_at_moves(&system, 0)), (false, 0), "it is given up");
+
+    // Nor does it begin by itself; when somebody begins it, it is not stopped any more.
+    let follow = |seconds: u64| {
+        let now = Duration::from_secs(seconds);
+        block_on(system.service.follow_worth(now, &*system.targets)).unwrap();
+        pool_now(&system).balance_wanted
+    };
+    set(&system, &[("balance", "auto")]);
+    assert_eq!(follow(0), 0);
+    let props = || match system.run(R::GetProps { subject: Subject::Pool(label("tank")) }).unwrap()
+    {
+        ControlReply::Props(props) => props["balance_stopped"].clone(),
+        _ => panic!("not properties"),
+    };
+    assert_eq!(props(), "yes");
+    begin();
+    assert_eq!((props(), follow(0)), ("no".into(), 1));
+
+    // A drain goes on without it.
+    let aim = R::PoolAim { pool: label("tank"), targets: vec![TargetId(0)], aim: TargetAim::Drain };
+    system.run(aim).unwrap();
+    let both = look_at_moves(&system, 0);
+    assert_eq!(is_moving(&both), (true, 1));
+    let drained = |pool: &PoolInfo| -> Vec<TargetId> {
+        pool.map.next.iter().flatten().map(|out| out.target).collect()
+    };
+    assert_eq!(drained(&both), [TargetId(0)]);
+    set(&system, &[("balance_stopped", "yes")]);
+    let alone = look_at_moves(&system, 0);
+    assert_eq!((is_moving(&alone), drained(&alone)), ((true, 0), vec![TargetId(0)]));
+    let serve =
+        R::PoolAim { pool: label("tank"), targets: vec![TargetId(0)], aim: TargetAim::Serve };
+    system.run(serve).unwrap();
+    assert_eq!(is_moving(&look_at_moves(&system, 0)), (false, 0));
+
+    // What is lost is made anew whether it is stopped or not, and a balance that is begun meanwhile waits for that.
+    system.targets.away.borrow_mut().insert(Rank(2));
+    block_on(system.service.engine_is_silent(Rank(2), "gone", true, &*system.targets)).unwrap();
+    look_at_moves(&system, 100);
+    let healing = look_at_moves(&system, 200);
+    assert_eq!(drained(&healing), [TargetId(4), TargetId(5)]);
+    begin();
+    assert_eq!(look_at_moves(&system, 201).map, healing.map);
+    set(&system, &[("balance_stopped", "yes")]);
+    assert_eq!(look_at_moves(&system, 202).map, healing.map, "nothing of it is given up");
 }
 
 #[test]
@@ -334,6 +405,7 @@ fn wrong_settings_of_balance_change_nothing() {
         ("balance", "on", "'auto' or 'manual'"),
         ("balance_threshold", "0", "a number from 1 to 1000"),
         ("balance_interval_s", "1h", "a number from 0"),
+        ("balance_stopped", "true", "'yes' or 'no'"),
     ] {
         let props = BTreeMap::from([
             ("label".to_string(), "other".to_string()),

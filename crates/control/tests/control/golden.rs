@@ -108,6 +108,7 @@ fn records_are_frozen() {
                 threshold_percent: 16,
                 interval_s: 601,
                 drain_slow_after_s: 602,
+                is_stopped: false,
             },
             scrub: ScrubDf { revision: 3, rate: 4096, heal_share: 31 },
             cache: CacheDf { revision: 4, bytes_max: 8192, object_bytes_max: 2048 },
