@@ -32,9 +32,11 @@ fn kill(dir: &Path) {
 
 #[test]
 fn a_system_goes_on_after_its_catalog_was_lost() {
-    let system = System::up(3, 1);
+    let system = System::none();
+    system.ok(&["up", "--engines", "3", "--targets", "2", "--rate-max", "400MiB,20MiB"]);
     let dirs: Vec<PathBuf> = (0..3).map(|at| system.dir().join(format!("engine{at}"))).collect();
-    system.ok(&["pool", "create", "tank", "--size", "384MiB"]);
+    let create = ["pool", "create", "tank", "--size", "256MiB", "--targets", "0,1,2,3"];
+    system.ok(&[&create[..], &["--placement", "score"]].concat());
     system.ok(&["cont", "create", "tank", "home", "--rd-fac", "1"]);
     let put = |round: usize| {
         let file = system.path("file");
@@ -49,10 +51,34 @@ fn a_system_goes_on_after_its_catalog_was_lost() {
         }
     };
     (0..10).for_each(put);
+    // Weights by speed, shares that have moved to a second epoch, and further ones that have not: placing an object by other ones than it
+    // was placed by would be losing it.
+    system.ok(&["pool", "extend", "tank"]);
+    system.ok(&["pool", "balance", "start", "tank", "--keep-weights"]);
+    assert_eq!(system.json(&["pool", "balance", "status", "tank", "--wait"])["state"], "even");
+    system.ok(&["pool", "set-prop", "tank", "placement=equal"]);
+    system.ok(&["pool", "rebuild", "stop", "tank"]);
+    system.ok(&["pool", "balance", "start", "tank"]);
+    system.ok(&["pool", "balance", "stop", "tank"]);
+    system.ok(&["pool", "rebuild", "start", "tank"]);
+    (10..14).for_each(put);
+    let shares = || {
+        let status = system.json(&["pool", "balance", "status", "tank"]);
+        let of = |name: &str| {
+            let targets = status["targets"].as_array().unwrap();
+            targets.iter().map(|target| target[name].clone()).collect::<Vec<_>>()
+        };
+        let epochs = ["balanced_epoch", "newest_epoch", "is_stopped"].map(|of| status[of].clone());
+        (epochs, of("share_percent"), of("share_percent_then"))
+    };
+    let placed = shares();
+    assert_eq!(serde_json::json!(placed.0), serde_json::json!([1, 2, true]), "{placed:?}");
+    assert_ne!(placed.1, placed.2, "devices differ");
+    system.ok(&["cont", "create", "tank", "last"]);
     let uuid = system.json(&["system", "query"])["uuid"].clone();
-    dirs[1..].iter().for_each(|dir| wait_for_copy(dir, "home"));
+    dirs[1..].iter().for_each(|dir| wait_for_copy(dir, "last"));
 
-    // All that is left of engine 0 is its target and its configuration.
+    // All that is left of engine 0 is its targets and its configuration.
     kill(&dirs[0]);
     for entry in fs::read_dir(&dirs[0]).unwrap() {
         let path = entry.unwrap().path();
@@ -77,17 +103,17 @@ fn a_system_goes_on_after_its_catalog_was_lost() {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let report = system.json(&args);
     assert_eq!((&report["rank"], &report["system"]), (&0.into(), &uuid), "{report}");
-    assert_eq!((&report["pools"], &report["containers"]), (&1.into(), &1.into()), "{report}");
+    assert_eq!((&report["pools"], &report["containers"]), (&1.into(), &2.into()), "{report}");
     assert!(report["notes"].to_string().contains("gave no answer"), "{report}");
     system.fails(4, &["holds a system already"], &recover(&["--force"]));
 
     system.ok(&["up", "--wait", "600"]);
     let query = system.json(&["system", "query"]);
     assert_eq!((&query["uuid"], query["engines"].as_array().unwrap().len()), (&uuid, 3), "{query}");
-    check(0..10);
+    check(0..14);
     // No number of an object is given out twice.
-    (10..20).for_each(put);
-    check(0..20);
+    (14..24).for_each(put);
+    check(0..24);
     system.ok(&["cont", "create", "tank", "more"]);
     let is_up = |target: &serde_json::Value| target["state"] == "up";
     while !system.json(&["pool", "query", "tank"])["targets"].as_array().unwrap().iter().all(is_up)
@@ -95,4 +121,10 @@ fn a_system_goes_on_after_its_catalog_was_lost() {
         thread::sleep(Duration::from_millis(200));
     }
     assert!(system.ok(&["fs", "check", "azk://tank/home"]).contains("no problems"));
+    // Weights, epochs, and how far data have moved to them are what they were; they move on when somebody wants it.
+    assert_eq!(shares(), placed);
+    system.ok(&["pool", "balance", "start", "tank", "--keep-weights"]);
+    let even = system.json(&["pool", "balance", "status", "tank", "--wait"]);
+    assert_eq!((&even["state"], &even["balanced_epoch"]), (&"even".into(), &2.into()), "{even}");
+    check(0..24);
 }
