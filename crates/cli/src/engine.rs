@@ -1,14 +1,14 @@
 //! `azekura engine`: one engine in the foreground.
 //!
-//! Invariant: `TERM` and `INT` are blocked before any thread exists, so only the main thread
-//! takes them, at a place of its choosing. The first one drains and stops; a second one ends
-//! the process at once.
+//! Invariant: `TERM`, `INT` and `HUP` are blocked before any thread exists, so only the main thread
+//! takes them, at a place of its choosing. The first `TERM` or `INT` drains and stops; a second one ends
+//! the process at once. With `HUP` the configuration is read again.
 
 use crate::engine_settings::{Settings, save};
 use crate::exit::Outcome;
 use crate::session::{Session, absolute};
 use crate::system::process::PidFile;
-use engine::{Engine, EngineConfig};
+use engine::{Engine, EngineConfig, EngineHandle};
 use std::path::{Path, PathBuf};
 use types::{Error, Result};
 
@@ -18,7 +18,8 @@ pub const STOPS_WITH_ALL: &str = "stops-with-all";
 /// Run one engine in the foreground.
 ///
 /// Logs to standard error (filter: AZEKURA_LOG, as 'debug' or 'engine=trace,info'). TERM or INT
-/// finish what is in progress and stop; a second one ends it at once.
+/// finish what is in progress and stop; a second one ends it at once. HUP has it read its configuration again and serve the targets that were
+/// added ('azekura system reload').
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   azekura engine --config /etc/azekura/engine.toml
@@ -57,7 +58,7 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
         return session.out.done(&format!("Written to {}.", path.display()));
     }
     let config = EngineConfig { dir: absolute(&config.dir)?, ..config };
-    let signals = BlockedSignals::block()?;
+    let signals = BlockedSignals::block_with(&[libc::SIGHUP])?;
     engine::rights::take_descriptors();
     // Of what is kept the engine's own threads tell.
     engine::rights::give_up(&config)?;
@@ -67,16 +68,24 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     let handle = Engine::start(config)?;
     let pid_file = PidFile::write(&dir)?;
     tracing::info!("engine {} serves at {} and {}", handle.rank, handle.tcp, handle.unix.display());
-    let Some(signal) = signals.wait_while(|| !handle.is_finished())? else {
-        drop(pid_file);
-        // It tells why, unless it was asked to.
-        return Ok(handle.stop()?);
+    let signal = loop {
+        match signals.wait_while(|| !handle.is_finished())? {
+            None => {
+                drop(pid_file);
+                // It tells why, unless it was asked to.
+                return Ok(handle.stop()?);
+            }
+            Some(libc::SIGHUP) => reread(args.config.as_deref(), &handle),
+            Some(signal) => break signal,
+        }
     };
     tracing::info!("signal {signal}: stopping");
     let second = std::thread::Builder::new().name("azk-signals".into()).spawn(move || {
-        if let Ok(signal) = signals.wait() {
-            tracing::warn!("signal {signal} again: ending at once");
-            std::process::exit(1);
+        while let Ok(signal) = signals.wait() {
+            if signal != libc::SIGHUP {
+                tracing::warn!("signal {signal} again: ending at once");
+                std::process::exit(1);
+            }
         }
     });
     if let Err(error) = second {
@@ -90,18 +99,43 @@ pub fn run(session: &Session, args: &EngineArgs) -> Outcome {
     Ok(outcome?)
 }
 
+/// Reads an engine's configuration again, and has it serve the targets that were added. With a mistake in it, it goes on as before.
+fn reread(path: Option<&Path>, handle: &EngineHandle) {
+    let Some(path) = path else {
+        tracing::warn!("signal HUP: there is no configuration file to read again");
+        return;
+    };
+    let read = || {
+        let config = EngineConfig::read(path)?;
+        crate::config::check(&config)?;
+        Ok::<_, Error>(EngineConfig { dir: absolute(&config.dir)?, ..config })
+    };
+    match read() {
+        Ok(config) => {
+            tracing::info!("signal HUP: {} is read again", path.display());
+            handle.grow(config);
+        }
+        Err(error) => tracing::error!("signal HUP: {error}; the engine goes on as it was"),
+    }
+}
+
 /// True when whoever stops the engine stops all others, too (`down`). Takes the note of it away.
 fn stops_with_all(dir: &Path) -> bool {
     std::fs::remove_file(dir.join(STOPS_WITH_ALL)).is_ok()
 }
 
-/// `TERM` and `INT`, blocked in every thread made afterwards.
+/// `TERM`, `INT` and others if wanted, blocked in every thread made afterwards.
 #[derive(Clone, Copy)]
 pub struct BlockedSignals(libc::sigset_t);
 
 impl BlockedSignals {
-    /// Blocks them; call before there are other threads.
+    /// Blocks `TERM` and `INT`; call before there are other threads.
     pub fn block() -> Result<BlockedSignals> {
+        BlockedSignals::block_with(&[])
+    }
+
+    /// The same with further signals.
+    pub fn block_with(more: &[i32]) -> Result<BlockedSignals> {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set it is given; the other calls get that set.
         let (set, result) = unsafe {
@@ -109,6 +143,9 @@ impl BlockedSignals {
             let mut set = set.assume_init();
             libc::sigaddset(&mut set, libc::SIGTERM);
             libc::sigaddset(&mut set, libc::SIGINT);
+            for signal in more {
+                libc::sigaddset(&mut set, *signal);
+            }
             (set, libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()))
         };
         match result {

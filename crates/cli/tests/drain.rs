@@ -149,7 +149,40 @@ fn a_system_gets_more_engines() {
     };
     let (new, before) = objects();
     assert_eq!(new, 0);
+    // It is said what is to come; it is begun, and stopped before anything moves.
+    let balance = |verb: &[&str]| system.json(&[&["pool", "balance"], verb].concat());
+    let status = || balance(&["status", "tank"]);
+    let due = status();
+    let state = (&due["state"], &due["is_stopped"], &due["is_auto"], &due["newest_epoch"]);
+    assert_eq!(state, (&"due".into(), &false.into(), &false.into(), &1.into()), "{due}");
+    let number = |of: &serde_json::Value, name: &str| of[name].as_f64().unwrap();
+    let part = &due["targets"][2];
+    assert_eq!((number(part, "used_bytes"), number(part, "share_percent")), (0.0, 0.0), "{due}");
+    assert!(number(&due, "bytes_left") > 0.0 && number(part, "share_percent_then") > 33.0, "{due}");
+    assert!(number(&due["fill"], "spread") > number(&due["fill_then"], "spread"), "{due}");
+    system.ok(&["pool", "rebuild", "stop", "tank"]);
+    let begun = balance(&["start", "tank", "--keep-weights"]);
+    assert_eq!((&begun["moves"], &begun["waits_for_rebuild"]), (&true.into(), &true.into()));
+    let wanted = status();
+    assert_eq!((&wanted["state"], &wanted["wanted_epoch"]), (&"wanted".into(), &1.into()));
+    assert!(wanted["waits"].as_str().unwrap().contains("rebuild start"), "{wanted}");
+    system.ok(&["pool", "balance", "stop", "tank"]);
+    system.ok(&["pool", "rebuild", "start", "tank"]);
+    assert_eq!(system.json(&["pool", "rebuild", "status", "tank", "--wait"])["state"], "idle");
+    let stopped = status();
+    let state = (&stopped["state"], &stopped["is_stopped"], &stopped["balanced_epoch"]);
+    assert_eq!(state, (&"due".into(), &true.into(), &0.into()), "{stopped}");
+    assert_eq!(system.ok(&["pool", "get-prop", "tank", "balance_stopped"]), "yes\n");
+    let text = system.ok(&["pool", "balance", "status", "tank"]);
+    assert!(text.contains("due, stopped") && text.contains("SHARE"), "{text}");
+    system.fails(3, &["'away'"], &["pool", "balance", "status", "away"]);
+    system.fails(2, &["POOL"], &["pool", "balance"]);
+    assert_eq!(objects().0, 0);
     system.ok(&["pool", "balance", "tank"]);
+    assert_eq!(system.ok(&["pool", "get-prop", "tank", "balance_stopped"]), "no\n");
+    let even = balance(&["status", "tank", "--wait"]);
+    let state = (&even["state"], &even["is_stopped"], &even["balanced_epoch"], &even["bytes_left"]);
+    assert_eq!(state, (&"even".into(), &false.into(), &1.into(), &0.into()), "{even}");
     let report = system.json(&["pool", "rebuild", "status", "tank", "--wait"]);
     assert_eq!(report["is_balancing"], false, "{report}");
     let mut count = 0;
@@ -237,4 +270,69 @@ fn shares_follow_speeds() {
     assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
     let props = system.json(&["pool", "get-prop", "tank"]);
     assert_eq!((&props["placement"], &props["balance"]), (&"score".into(), &"manual".into()));
+}
+
+/// A device comes to an engine that runs: its configuration is read again, the new target is measured, pools take it in, and data come by
+/// themselves. It had to be made anew, with an empty directory, before.
+#[test]
+fn a_running_engine_gets_a_device() {
+    let system = System::up(2, 1);
+    system.ok(&["pool", "create", "tank", "--size", "512MiB"]);
+    system.ok(&["pool", "set-prop", "tank", "balance=auto"]);
+    system.ok(&["cont", "create", "tank", "double", "--rd-fac", "1"]);
+    system.ok(&["cont", "create", "tank", "single"]);
+    let dir = system.path("tree");
+    tree(&dir, 13);
+    let urls = ["azk://tank/double/tree", "azk://tank/single/tree"];
+    for url in urls {
+        system.ok(&["fs", "cp", "-rT", "--verify", dir.to_str().unwrap(), url]);
+    }
+    let pids = system.pids();
+    let config = system.dir().join("engine0/engine.toml");
+    let before = std::fs::read_to_string(&config).unwrap();
+    let write = |device: &Path| {
+        let text = format!("{before}\n[[target]]\ndevice = \"{}\"\n", device.display());
+        std::fs::write(&config, text).unwrap();
+    };
+    let reload = ["system", "reload", "--config", config.to_str().unwrap()];
+    assert!(system.ok(&reload).contains("already"));
+    // What another engine uses is refused, and nothing has changed by that.
+    write(&system.dir().join("engine1/target0"));
+    system.fails(2, &["in use"], &reload);
+    let targets = || system.json(&["system", "list-engines"])[0]["targets"].clone();
+    assert_eq!(targets(), serde_json::json!([0]));
+    write(&system.dir().join("engine0/added"));
+    let report = system.json(&reload);
+    assert_eq!((&report["rank"], &report["added"]), (&0.into(), &serde_json::json!([2])));
+    assert_eq!(targets(), serde_json::json!([0, 2]));
+    assert_eq!(system.pids(), pids, "nobody was started again");
+    // What the engine is worth has grown.
+    let measured = system.json(&["system", "measure", "--rank", "0", "--size", "8MiB"]);
+    assert_eq!(measured[1]["target"], 2, "{measured}");
+    assert!(measured.as_array().unwrap().iter().all(|of| of["score"].as_u64().unwrap() > 0));
+
+    let extended = system.json(&["pool", "extend", "tank", "--rank", "0"]);
+    assert_eq!(extended["added"], serde_json::json!([2]), "{extended}");
+    let even = system.json(&["pool", "balance", "status", "tank", "--wait"]);
+    assert_eq!((&even["state"], &even["balanced_epoch"]), (&"even".into(), &1.into()), "{even}");
+    let query = system.json(&["pool", "query", "tank"]);
+    assert!(query["space"]["targets"][2]["objects"].as_u64().unwrap() > 0, "{query}");
+    let check = || {
+        for url in urls {
+            let back = system.path("got");
+            system.ok(&["fs", "cp", "-rT", url, back.to_str().unwrap()]);
+            let diff = std::process::Command::new("diff").arg("-r").args([&dir, &back]).output();
+            let diff = diff.unwrap();
+            assert!(diff.status.success(), "{url}: {}", String::from_utf8_lossy(&diff.stdout));
+            std::fs::remove_dir_all(back).unwrap();
+        }
+    };
+    check();
+    // It is the engine's, also when that starts again; none may go.
+    system.ok(&["down"]);
+    system.ok(&["up"]);
+    assert_eq!(targets(), serde_json::json!([0, 2]));
+    check();
+    std::fs::write(&config, &before).unwrap();
+    system.fails(2, &["none may go"], &reload);
 }

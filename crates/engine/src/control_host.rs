@@ -39,6 +39,8 @@ const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
 const ALONE_AFTER: Duration = Duration::from_secs(3);
 /// How long an engine that stops waits until others know.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long it tries to tell the system of further targets.
+const GROW_TIME_MAX: Duration = Duration::from_secs(10);
 const JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// How long a target of another engine may take to take a new map before it is left to ask others for it.
 const MAP_TIME_MAX: Duration = Duration::from_secs(2);
@@ -74,9 +76,13 @@ pub(crate) struct ControlHost {
     /// What this engine has noticed.
     pub(crate) events: Rc<Book>,
     join: JoinInfo,
+    /// How many targets it has: more may come while it runs.
+    target_count: Cell<u32>,
     pub(crate) rank: Cell<Rank>,
     targets: RefCell<Vec<TargetId>>,
     inboxes: RefCell<Vec<(TargetId, Inbox)>>,
+    /// Those of its targets that cannot be served, and why.
+    failed: RefCell<Vec<(TargetId, Error)>>,
     /// Engines that did not answer when last asked.
     silent: RefCell<HashSet<Rank>>,
     /// Whom orders to targets go to.
@@ -151,9 +157,11 @@ impl ControlHost {
                 // Added when it joins.
                 system: None,
             },
+            target_count: Cell::new(target_count),
             rank: Cell::new(Rank(0)),
             targets: RefCell::new(Vec::new()),
             inboxes: RefCell::new(Vec::new()),
+            failed: RefCell::new(Vec::new()),
             silent: RefCell::new(HashSet::default()),
             owners: Owners::default(),
             running: RefCell::default(),
@@ -208,9 +216,27 @@ impl ControlHost {
         }
     }
 
-    /// Learns the way to the target threads.
-    pub fn attach(self: &Rc<Self>, inboxes: Vec<(TargetId, Inbox)>) {
-        self.inboxes.replace(inboxes);
+    /// Learns the way to further target threads, and which of them cannot be served.
+    pub fn attach(&self, inboxes: Vec<(TargetId, Inbox)>, failed: Vec<(TargetId, Error)>) {
+        self.inboxes.borrow_mut().extend(inboxes);
+        self.failed.borrow_mut().extend(failed);
+    }
+
+    /// Has the system know more targets of this engine than before; all their numbers, in the order of its configuration. Those that it
+    /// had keep theirs.
+    ///
+    /// Errors: `Busy` while the engine's targets are not announced yet, those of the control service; then it has as many as before.
+    pub async fn grow(self: &Rc<Self>, target_count: u32) -> Result<Vec<TargetId>> {
+        if !self.is_introduced.get() {
+            let text = "the engine has not told the system of its targets yet; try again";
+            return Err(Error::new(Code::Busy, text));
+        }
+        let before = self.target_count.replace(target_count);
+        if let Err(error) = self.join_system(GROW_TIME_MAX).await {
+            self.target_count.set(before);
+            return Err(error);
+        }
+        Ok(self.targets.borrow().clone())
     }
 
     /// Tells the system that the targets serve now, so that they are told their pools.
@@ -290,6 +316,16 @@ impl ControlHost {
         }
     }
 
+    /// The way to a target for who comes to it; `None` when it is not here.
+    ///
+    /// Errors: why it cannot be served.
+    pub(crate) fn door_of(&self, target: TargetId) -> Result<Option<Inbox>> {
+        match self.failed.borrow().iter().find(|(failed, _)| *failed == target) {
+            Some((_, error)) => Err(error.clone()),
+            None => Ok(self.inbox_of(target)),
+        }
+    }
+
     fn inbox_of(&self, target: TargetId) -> Option<Inbox> {
         let inboxes = self.inboxes.borrow();
         inboxes.iter().find(|(id, _)| *id == target).map(|(_, inbox)| inbox.clone())
@@ -297,6 +333,11 @@ impl ControlHost {
 
     pub(crate) fn own_inboxes(&self) -> Vec<Inbox> {
         self.inboxes.borrow().iter().map(|(_, inbox)| inbox.clone()).collect()
+    }
+
+    /// The same with their targets.
+    pub(crate) fn own_targets(&self) -> Vec<(TargetId, Inbox)> {
+        self.inboxes.borrow().clone()
     }
 
     pub(crate) fn note_liveness(&self, rank: Rank, answers: bool) {
@@ -311,7 +352,7 @@ impl ControlHost {
     /// The engine's record in the copy of the catalog, if it is there as the configuration has it.
     pub(crate) async fn own_record(&self) -> Option<(Rank, Vec<TargetId>)> {
         let (info, targets) = self.copy.service.engine(self.join.engine).await.ok()??;
-        (targets.len() == self.join.target_count as usize).then_some((info.rank, targets))
+        (targets.len() == self.target_count.get() as usize).then_some((info.rank, targets))
     }
 
     /// Joins the system. One that has been in it does without when nobody answers.
@@ -349,7 +390,8 @@ impl ControlHost {
     }
 
     async fn join_system(self: &Rc<Self>, limit: Duration) -> Result<()> {
-        let join = JoinInfo { system: self.home.system(), ..self.join.clone() };
+        let (system, target_count) = (self.home.system(), self.target_count.get());
+        let join = JoinInfo { system, target_count, ..self.join.clone() };
         let request = ControlRequest::Join(join);
         let deadline = self.env.now() + limit;
         let reply = loop {

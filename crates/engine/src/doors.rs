@@ -1,39 +1,21 @@
 //! Who comes to an engine: callers are accepted on the control thread, show a secret, and are handed to whom they are for.
 
 use crate::control_host::ControlHost;
-use crate::process::{Inbox, Order};
+use crate::process::Order;
 use crate::tokens::{Caller, Tokens};
 use env::Env;
 use std::rc::Rc;
 use std::time::Duration;
 use transport::{Acceptor, HelloInfo};
-use types::{Code, Error, Result, TargetId};
+use types::{Code, Error};
 use wire::event::{EventCode, Happened};
 use wire::hello::Service;
-
-/// The targets of an engine, for who comes to them.
-pub(crate) struct Doors {
-    pub inboxes: Vec<(TargetId, Inbox)>,
-    /// Those that cannot be served, and why.
-    pub failed: Vec<(TargetId, Error)>,
-}
-
-impl Doors {
-    /// The way to a target; `None` when it is not here.
-    fn of(&self, id: TargetId) -> Result<Option<&Inbox>> {
-        match self.failed.iter().find(|(failed, _)| *failed == id) {
-            Some((_, error)) => Err(error.clone()),
-            None => Ok(self.inboxes.iter().find(|(known, _)| *known == id).map(|(_, i)| i)),
-        }
-    }
-}
 
 /// Accepts connections for ever and hands each to whom it is for.
 pub(crate) async fn accept_all(
     env: &Env,
     acceptor: Acceptor,
     control: Rc<ControlHost>,
-    doors: Doors,
     tokens: Tokens,
 ) {
     loop {
@@ -60,7 +42,7 @@ pub(crate) async fn accept_all(
         }
         match incomer.hello().service {
             Service::Control | Service::Leader => control.clone().adopt(incomer.into_handoff()),
-            Service::Target(id) => match doors.of(id) {
+            Service::Target(id) => match control.door_of(id) {
                 Err(error) => incomer.refuse(error),
                 Ok(Some(inbox)) => {
                     if inbox.unbounded_send(Order::Adopt(incomer.into_handoff())).is_err() {

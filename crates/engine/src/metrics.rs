@@ -3,7 +3,7 @@
 use crate::control_host::ControlHost;
 use crate::figures::{OP_KINDS, OpFigures, PoolFigures, REQUEST_KINDS, TargetFigures};
 use crate::office::Role;
-use crate::process::{Inbox, Order};
+use crate::process::Order;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -50,7 +50,6 @@ impl ControlHost {
 /// Answers all who ask, for ever; those who ask meanwhile get one text.
 pub(crate) async fn answer_all(
     control: Rc<ControlHost>,
-    inboxes: Vec<(TargetId, Inbox)>,
     mut asked: mpsc::UnboundedReceiver<Asker>,
 ) {
     while let Some(first) = asked.next().await {
@@ -58,7 +57,7 @@ pub(crate) async fn answer_all(
         while let Ok(more) = asked.try_recv() {
             askers.push(more);
         }
-        let of_targets = inboxes.iter().map(|(id, inbox)| {
+        let of_targets = control.own_targets().into_iter().map(|(id, inbox)| {
             let control = &control;
             async move {
                 let (sender, figures) = oneshot::channel();
@@ -67,7 +66,7 @@ pub(crate) async fn answer_all(
                     true => control.env.timeout(TARGET_TIME_MAX, figures).await,
                     false => None,
                 };
-                (*id, figures.and_then(Result::ok))
+                (id, figures.and_then(Result::ok))
             }
         });
         let targets = join_all(of_targets).await;

@@ -5,22 +5,22 @@
 
 use crate::config::EngineConfig;
 use crate::control_host::ControlHost;
-use crate::cores;
-use crate::decay::Habit;
-use crate::doors::{Doors, accept_all};
+use crate::doors::accept_all;
 use crate::events::{Book, Teller};
 use crate::figures::TargetFigures;
 use crate::gossip::KnownMaps;
+use crate::growth::Growth;
 use crate::measure;
 use crate::metrics;
 use crate::metrics_door::{Limits, MetricsDoor};
 use crate::rights;
 use crate::summed_line;
-use crate::target::Target;
+use crate::target_start::{Starter, TargetThread, refuser};
 use env::Env;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select, select_all};
+use futures_util::stream;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,6 +74,7 @@ pub struct EngineHandle {
     /// The TCP address of its figures, if it tells them.
     pub metrics: Option<SocketAddr>,
     stop: Option<oneshot::Sender<bool>>,
+    grow: mpsc::UnboundedSender<EngineConfig>,
     control: Option<JoinHandle<Result<()>>>,
 }
 
@@ -83,6 +84,7 @@ impl Engine {
     pub fn start(config: EngineConfig) -> Result<EngineHandle> {
         let (ready_sender, ready) = std::sync::mpsc::channel();
         let (stop_sender, stop) = oneshot::channel();
+        let (grow, grown) = mpsc::unbounded();
         let control = std::thread::Builder::new()
             .name("azk-control".into())
             .spawn(move || {
@@ -90,7 +92,7 @@ impl Engine {
                     rights::tell_kept(&path);
                 }
                 let env = Env::real()?;
-                let outcome = env.block_on(run(env.clone(), config, &ready_sender, stop));
+                let outcome = env.block_on(run(env.clone(), config, &ready_sender, stop, grown));
                 // Tasks that still wait hold the catalog and connections.
                 env.clear();
                 if let Err(error) = &outcome {
@@ -115,6 +117,7 @@ impl Engine {
             unix,
             metrics,
             stop: Some(stop_sender),
+            grow,
             control: Some(control),
         })
     }
@@ -124,6 +127,13 @@ impl EngineHandle {
     /// True once the engine has ended, asked to or not. [`EngineHandle::stop`] tells why.
     pub fn is_finished(&self) -> bool {
         self.control.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Has the engine serve the targets that this configuration has more than the one that it was started with. What comes of it is in
+    /// its log and among its events.
+    pub fn grow(&self, config: EngineConfig) {
+        // One that has ended serves none.
+        let _ = self.grow.unbounded_send(config);
     }
 
     /// Tells the system that it leaves, refuses new requests, finishes those in progress, flushes and stops.
@@ -165,6 +175,7 @@ async fn run(
     config: EngineConfig,
     ready: &Ready,
     stop: oneshot::Receiver<bool>,
+    grown: mpsc::UnboundedReceiver<EngineConfig>,
 ) -> Result<()> {
     if config.is_exposed()? {
         tracing::warn!(
@@ -204,20 +215,27 @@ async fn run(
             }
             let _door = metrics.and_then(|listener| tell_figures(&env, listener, &serving));
             let asked = serving.control.as_ref().map(|control| control.asked_to_stop());
-            let (ended, with_all) = {
-                let ended = std::pin::pin!(serving.target_ended());
-                // A handle that was dropped means: stop as well.
-                let asked = std::pin::pin!(async {
-                    match asked {
-                        Some(asked) => match select(stop, asked).await {
-                            Either::Left((with_all, _)) | Either::Right((with_all, _)) => with_all,
-                        },
-                        None => stop.await,
+            // A handle that was dropped means: stop as well.
+            let mut asked = std::pin::pin!(async {
+                match asked {
+                    Some(asked) => match select(stop, asked).await {
+                        Either::Left((with_all, _)) | Either::Right((with_all, _)) => with_all,
+                    },
+                    None => stop.await,
+                }
+            });
+            let mut grown = grown.chain(stream::pending());
+            let (ended, with_all) = loop {
+                let config = {
+                    let ended = std::pin::pin!(serving.target_ended());
+                    match select(asked.as_mut(), select(ended, grown.next())).await {
+                        Either::Left((with_all, _)) => break (None, with_all.unwrap_or(false)),
+                        Either::Right((Either::Left((id, _)), _)) => break (Some(id), false),
+                        Either::Right((Either::Right((config, _)), _)) => config,
                     }
-                });
-                match select(asked, ended).await {
-                    Either::Left((with_all, _)) => (None, with_all.unwrap_or(false)),
-                    Either::Right((id, _)) => (Some(id), false),
+                };
+                if let Some(config) = config {
+                    serving.take_config(&env, config).await;
                 }
             };
             if let (Some(id), Some(control)) = (ended, &serving.control) {
@@ -255,7 +273,7 @@ fn tell_figures(
 ) -> Option<MetricsDoor> {
     let control = serving.control.clone()?;
     let (askers, asked) = mpsc::unbounded();
-    env.spawn(metrics::answer_all(control, serving.inboxes.clone(), asked));
+    env.spawn(metrics::answer_all(control, asked));
     if let Ok(address) = listener.local_addr() {
         tracing::info!("metrics at http://{address}/metrics");
     }
@@ -282,13 +300,15 @@ struct Parts {
 
 /// An engine that serves, from the inside.
 pub struct Serving {
-    rank: Rank,
-    inboxes: Vec<(TargetId, Inbox)>,
+    pub(crate) rank: Rank,
+    pub(crate) inboxes: Vec<(TargetId, Inbox)>,
     threads: Vec<JoinHandle<()>>,
     /// Ends with the target's thread.
     alive: Vec<(TargetId, oneshot::Receiver<()>)>,
     /// `None` in tests that have no control service.
-    control: Option<std::rc::Rc<ControlHost>>,
+    pub(crate) control: Option<std::rc::Rc<ControlHost>>,
+    /// What further targets are started with; `None` in these tests.
+    pub(crate) growth: Option<Growth>,
 }
 
 /// Starts an engine whose targets are tasks of a simulated environment. It listens at
@@ -334,48 +354,26 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     let (rank, ids) = control.membership();
     tracing::info!("engine {rank} at {tcp}: targets {ids:?}");
     let incarnation = env.random_u64();
-    let mut inboxes = Vec::new();
-    let mut threads = Vec::new();
-    let mut alive = Vec::new();
+    let starter =
+        Starter { env: env.clone(), engine, host, token, incarnation, events: teller, in_threads };
+    let mut serving = Serving {
+        rank,
+        inboxes: Vec::new(),
+        threads: Vec::new(),
+        alive: Vec::new(),
+        control: Some(control.clone()),
+        growth: None,
+    };
     let mut failed: Vec<(TargetId, Error)> = Vec::new();
     for (number, id) in ids.iter().enumerate().take(config.targets.len()) {
-        let owner = vos::Owner { engine: *engine.as_bytes(), number: number as u32 };
-        let start = TargetStart {
-            id: *id,
-            devices: config.devices(number),
-            options: vos::StoreOptions {
-                owner: Some(owner),
-                inline_bytes_max: config.inline_bytes_max(),
-                aggregate: config.store.aggregation.unwrap_or(true),
-                discard: config.store.discard,
-                metadata_cache: config.metadata_cache(),
-                data_cache: config.data_cache() / config.targets.len() as u64,
-                target_count: config.targets.len() as u32,
-                bytes_per_s_max: config.targets[number].rate_max.map(|rate| rate.0),
-            },
-            host: host.clone(),
-            token: token.clone(),
-            incarnation,
-            events: teller.clone(),
-            cores: config.targets[number].cores.clone(),
-            habit: config.measure_habit(),
-        };
-        let started = match in_threads {
-            true => start.in_thread().await.map(|(inbox, thread, life)| {
-                threads.push(thread);
-                alive.push((*id, life));
-                inbox
-            }),
-            false => start.in_task(&env).await,
-        };
-        match started {
-            Ok(inbox) => inboxes.push((*id, inbox)),
+        match starter.start(&config, number, *id).await {
+            Ok(started) => serving.take_in(*id, started),
             // Damage costs one target; what the configuration has wrong is for who wrote it.
             Err(error) if matches!(error.code, Code::Csum | Code::Io) => {
                 tracing::error!("{error}; the other targets of this engine are served");
                 let happened = Happened::new(EventCode::TargetUnserved, error.to_string());
                 events.note(happened.of_target(*id));
-                inboxes.push((*id, refuser(&env, error.clone())));
+                serving.inboxes.push((*id, refuser(&env, error.clone())));
                 failed.push((*id, error));
             }
             Err(error) => return Err(error),
@@ -386,22 +384,32 @@ async fn serve(parts: Parts, ready: impl FnOnce(Rank)) -> Result<Serving> {
     {
         return Err(error);
     }
-    control.attach(inboxes.clone());
-    let accepting = (env.clone(), control.clone(), inboxes.clone());
+    control.attach(serving.inboxes.clone(), failed);
+    let accepting = (env.clone(), control.clone());
     env.spawn(async move {
-        let (env, control, inboxes) = accepting;
-        accept_all(&env, acceptor, control, Doors { inboxes, failed }, tokens).await;
+        let (env, control) = accepting;
+        accept_all(&env, acceptor, control, tokens).await;
     });
     control.clone().introduce();
     let version = env!("CARGO_PKG_VERSION");
-    let what =
-        format!("engine {rank} at {tcp}, version {version}, serves {} targets", inboxes.len());
+    let count = serving.inboxes.len();
+    let what = format!("engine {rank} at {tcp}, version {version}, serves {count} targets");
     events.note(Happened::new(EventCode::EngineStarted, what));
+    serving.growth = Some(Growth::new(starter, config));
     ready(rank);
-    Ok(Serving { rank, inboxes, threads, alive, control: Some(control) })
+    Ok(serving)
 }
 
 impl Serving {
+    /// Takes in a target that has been started.
+    pub(crate) fn take_in(&mut self, id: TargetId, (inbox, thread): (Inbox, Option<TargetThread>)) {
+        self.inboxes.push((id, inbox));
+        if let Some(TargetThread { handle, life }) = thread {
+            self.threads.push(handle);
+            self.alive.push((id, life));
+        }
+    }
+
     /// Waits until a target's thread ends, which it does only by failing as long as nobody stops
     /// it.
     async fn target_ended(&mut self) -> TargetId {
@@ -455,173 +463,6 @@ impl Serving {
         tracing::info!("engine {}: stopped", self.rank);
         outcome
     }
-}
-
-/// What a target needs to start.
-struct TargetStart {
-    id: TargetId,
-    devices: vos::Devices,
-    options: vos::StoreOptions,
-    host: String,
-    token: Vec<u8>,
-    incarnation: u64,
-    events: Teller,
-    /// Where its thread runs; empty: anywhere.
-    cores: Vec<usize>,
-    /// How it measures its devices by itself.
-    habit: Option<Habit>,
-}
-
-type Opened = oneshot::Sender<Result<()>>;
-
-impl TargetStart {
-    /// Starts the target in a thread of its own; returns when it has opened its device.
-    async fn in_thread(self) -> Result<(Inbox, JoinHandle<()>, oneshot::Receiver<()>)> {
-        let (inbox, orders) = mpsc::unbounded();
-        let (opened_sender, opened) = oneshot::channel();
-        let (alive, life) = oneshot::channel::<()>();
-        let id = self.id;
-        // The environment's own threads, if it makes any, belong to the same cores.
-        let real = |cores: &[usize]| cores::bind(cores).and_then(|()| Env::real());
-        let body = move || match real(&self.cores) {
-            Ok(env) => {
-                env.block_on(self.live(env.clone(), opened_sender, orders));
-                env.clear();
-            }
-            // The control thread gives up with us.
-            Err(error) => drop(opened_sender.send(Err(error.context(format!("target {id}"))))),
-        };
-        let thread = std::thread::Builder::new()
-            .name(format!("azk-target-{id}"))
-            .spawn(move || {
-                // Dropped when the thread ends, by a panic too.
-                let _alive = alive;
-                body();
-            })
-            .map_err(|error| Error::io("starting a target thread", error))?;
-        Self::opened(id, opened.await)?;
-        Ok((inbox, thread, life))
-    }
-
-    /// Starts the target as a task; returns when it has opened its device.
-    async fn in_task(self, env: &Env) -> Result<Inbox> {
-        let (inbox, orders) = mpsc::unbounded();
-        let (opened_sender, opened) = oneshot::channel();
-        let id = self.id;
-        env.spawn(self.live(env.clone(), opened_sender, orders));
-        Self::opened(id, opened.await)?;
-        Ok(inbox)
-    }
-
-    fn opened(id: TargetId, outcome: Result<Result<()>, oneshot::Canceled>) -> Result<()> {
-        outcome.unwrap_or_else(|_| {
-            Err(Error::new(Code::Io, format!("target {id} ended while starting")))
-        })
-    }
-
-    /// The target's whole life.
-    async fn live(self, env: Env, opened: Opened, mut orders: mpsc::UnboundedReceiver<Order>) {
-        let id = self.id;
-        let opened_store = vos::Store::open_with(&env, &self.devices, self.options).await;
-        let target = match opened_store {
-            Ok(store) => {
-                if let Err(error) = store.clear_measuring().await {
-                    tracing::warn!("target {id}: {error}");
-                }
-                let (host, token, events) = (self.host, self.token, self.events.clone());
-                Target::open(env.clone(), id, store, host, token, self.incarnation, events).await
-            }
-            Err(error) => Err(error),
-        };
-        let target = match target {
-            Ok(target) => target,
-            Err(error) => {
-                let scm = self.devices.scm.display();
-                let error = error.context(format!("target {id} on {scm}"));
-                // If the control thread is gone, nobody waits for the reason.
-                let _ = opened.send(Err(error));
-                return;
-            }
-        };
-        let _ = opened.send(Ok(()));
-        if let Some(habit) = self.habit {
-            let watched = std::rc::Rc::downgrade(&target);
-            env.spawn(Target::watch_devices(env.clone(), watched, habit));
-            let watched = std::rc::Rc::downgrade(&target);
-            env.spawn(Target::watch_links(env.clone(), watched, habit.every));
-        }
-        if env.sim_node().is_none() {
-            env.spawn(Target::watch_condition(env.clone(), std::rc::Rc::downgrade(&target)));
-        }
-        while let Some(order) = orders.next().await {
-            match order {
-                Order::Adopt(handoff) => target.adopt(handoff),
-                Order::Admin(term, op, answer) => {
-                    let target = target.clone();
-                    env.spawn(async move {
-                        // Whoever asked may have given up waiting.
-                        let _ = answer.send(target.admin(term, op).await);
-                    });
-                }
-                Order::Measure(ask, answer) => {
-                    let target = target.clone();
-                    env.spawn(async move {
-                        // Whoever asked may have given up waiting.
-                        let _ = answer.send(target.stand(Some(ask)).await);
-                    });
-                }
-                Order::Figures(answer) => {
-                    let target = target.clone();
-                    env.spawn(async move {
-                        // Whoever asked may have given up waiting.
-                        let _ = answer.send(target.figures().await);
-                    });
-                }
-                Order::Jobs(with_clients, answer) => {
-                    // Whoever asked may have given up waiting.
-                    let _ = answer.send(target.told_jobs(with_clients));
-                }
-                Order::KnownMaps(round, answer) => {
-                    // Whoever asked may have given up waiting.
-                    let _ = answer.send(target.known_maps(round));
-                }
-                Order::NewerMaps(known, answer) => {
-                    // Whoever asked may have given up waiting.
-                    let _ = answer.send(target.newer_maps(&known));
-                }
-                Order::TakeMaps(maps) => target.take_newer_maps(&maps),
-                Order::Drain(answer) => {
-                    let _ = answer.send(target.drain().await);
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// Answers the control service for a target that cannot be served.
-fn refuser(env: &Env, error: Error) -> Inbox {
-    let (inbox, mut orders) = mpsc::unbounded();
-    env.spawn(async move {
-        while let Some(order) = orders.next().await {
-            match order {
-                Order::Adopt(handoff) => drop(handoff),
-                Order::Figures(answer) => drop(answer),
-                Order::Jobs(_, answer) => drop(answer),
-                Order::KnownMaps(_, answer) => drop(answer),
-                Order::NewerMaps(_, answer) => drop(answer),
-                Order::TakeMaps(maps) => drop(maps),
-                Order::Measure(_, answer) => drop(answer.send(Err(error.clone()))),
-                // Whoever asked may have given up waiting.
-                Order::Admin(.., answer) => drop(answer.send(Err(error.clone()))),
-                Order::Drain(answer) => {
-                    let _ = answer.send(Ok(()));
-                    return;
-                }
-            }
-        }
-    });
-    inbox
 }
 
 fn host_name() -> String {
@@ -694,7 +535,8 @@ pub(crate) fn parse_identity(text: &str, target_count: usize) -> Result<Uuid> {
             format!("written by a newer release (format {version}); upgrade this one"),
         ));
     }
-    if targets.parse() != Ok(target_count) {
+    // Further ones may have come since; how many there are now the catalog knows.
+    if !targets.parse().is_ok_and(|made: usize| made <= target_count) {
         return Err(Error::inval(format!(
             "the engine was made with {targets} targets, the configuration has {target_count}"
         )));
@@ -715,8 +557,9 @@ mod tests {
         assert_eq!(second.code, Code::Busy);
         drop(first);
         assert_eq!(Identity::load(dir.path(), 2).unwrap().uuid, uuid);
-        let changed = Identity::load(dir.path(), 3).err().unwrap();
-        assert!(changed.to_string().contains("2 targets"), "{changed}");
+        assert_eq!(Identity::load(dir.path(), 3).unwrap().uuid, uuid, "one was added");
+        let fewer = Identity::load(dir.path(), 1).err().unwrap();
+        assert!(fewer.to_string().contains("2 targets"), "{fewer}");
     }
 
     /// With a flipped bit in its UUID an engine once came back as another one, without its targets.
@@ -749,6 +592,7 @@ mod tests {
             threads: Vec::new(),
             alive,
             control: None,
+            growth: None,
         };
         let short = Duration::from_millis(1);
         assert_eq!(env.block_on(env.timeout(short, serving.target_ended())), None);

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::time::Duration;
 use transport::Address;
-use types::{ContLayout, Durability, Result};
+use types::{Code, ContLayout, Durability, Result};
 use uuid::Uuid;
 
 /// Shape of a simulated cluster.
@@ -29,6 +29,8 @@ pub struct Cluster {
     spec: ClusterSpec,
     store: StoreConfig,
     serving: RefCell<Vec<Option<Serving>>>,
+    /// Targets that each engine has got since it began.
+    added: RefCell<Vec<usize>>,
     rebuild_after_s: Option<u32>,
     /// Fault domains of an engine, by its number.
     domain: fn(usize) -> Vec<String>,
@@ -64,7 +66,8 @@ impl Cluster {
     ) -> Result<Cluster> {
         let world = SimWorld::new(spec.seed);
         let serving = RefCell::new((0..spec.engines).map(|_| None).collect());
-        let cluster = Cluster { world, spec, store, serving, rebuild_after_s, domain };
+        let added = RefCell::new(vec![0; spec.engines]);
+        let cluster = Cluster { world, spec, store, serving, added, rebuild_after_s, domain };
         for at in 0..cluster.spec.engines {
             cluster.block_on(cluster.start_engine(at))?;
         }
@@ -81,13 +84,11 @@ impl Cluster {
         format!("e{at}")
     }
 
-    /// Starts (again) an engine on its node and its node's disk.
-    pub async fn start_engine(&self, at: usize) -> Result<()> {
-        let name = Self::engine_name(at);
-        let targets = (0..self.spec.targets)
+    fn config(&self, at: usize) -> EngineConfig {
+        let targets = (0..self.spec.targets + self.added.borrow()[at])
             .map(|target| TargetConfig::on(format!("/target{target}")))
             .collect();
-        let config = EngineConfig {
+        EngineConfig {
             // Only an engine in a process keeps something there.
             dir: "/".into(),
             listen: String::new(),
@@ -105,7 +106,31 @@ impl Cluster {
             catalog: CatalogConfig::default(),
             store: self.store.clone(),
             targets,
+        }
+    }
+
+    /// Gives an engine that runs, and is not killed meanwhile, a further target.
+    pub async fn grow_engine(&self, at: usize) -> Result<()> {
+        self.added.borrow_mut()[at] += 1;
+        let Some(mut serving) = self.serving.borrow_mut()[at].take() else { return Ok(()) };
+        let env = self.world.node(&Self::engine_name(at));
+        let grown = loop {
+            match serving.grow(self.config(at)).await {
+                // It has started a moment ago.
+                Err(error) if error.code == Code::Busy => {
+                    env.sleep(Duration::from_millis(100)).await;
+                }
+                grown => break grown,
+            }
         };
+        self.serving.borrow_mut()[at] = Some(serving);
+        grown.map(|_| ())
+    }
+
+    /// Starts (again) an engine on its node and its node's disk.
+    pub async fn start_engine(&self, at: usize) -> Result<()> {
+        let name = Self::engine_name(at);
+        let config = self.config(at);
         let env = self.world.node(&name);
         let serving = serve_simulated(env, &name, config, Uuid::from_u128(at as u128 + 1)).await?;
         self.serving.borrow_mut()[at] = Some(serving);

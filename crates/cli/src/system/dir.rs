@@ -226,7 +226,8 @@ impl SystemDir {
                     self.path.display()
                 )));
             }
-            if config.targets.len() != setup.targets as usize {
+            // Further ones may have been added since: 'system reload'.
+            if config.targets.len() < setup.targets as usize {
                 return Err(Error::inval(format!(
                     "{}: {} targets, but the system was made with {} each",
                     path.display(),

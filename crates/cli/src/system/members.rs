@@ -23,6 +23,7 @@ type Reached = (EngineInfo, Vec<TargetId>, bool);
   azekura system measure --now
   azekura system stop --engine 2
   azekura system upgrade --plan
+  azekura system reload --config /etc/azekura/engine.toml
   azekura system erase --config /etc/azekura/engine.toml
   azekura system migrate-catalog --config /etc/azekura/engine.toml --to etcd://host1:2379,host2:2379,host3:2379
   azekura system recover --config /etc/azekura/engine.toml --from /var/lib/azekura/engine1
@@ -76,6 +77,7 @@ enum SystemVerb {
     /// One that stops alone tells the others first: what it led others lead at once, and clients do not wait where
     /// there are copies. With --all none tells, and nothing has to catch up at the next start.
     Stop(super::stop::StopArgs),
+    Reload(super::reload::ReloadArgs),
     Upgrade(super::upgrade::UpgradeArgs),
     Measure(super::measure::MeasureArgs),
     Events(super::events::EventsArgs),
@@ -127,6 +129,7 @@ pub fn run(session: &Session, args: &SystemArgs) -> Outcome {
         SystemVerb::Measure(measure) => return super::measure::run(session, measure),
         SystemVerb::Events(events) => return super::events::run(session, events),
         SystemVerb::Stop(stop) => return super::stop::run(session, stop),
+        SystemVerb::Reload(reload) => return super::reload::run(session, reload),
         SystemVerb::Upgrade(upgrade) => return super::upgrade::run(session, upgrade),
         SystemVerb::Erase(erase) => return super::erase::run(session, erase),
         SystemVerb::MigrateCatalog(migrate) => return super::catalog::run(session, migrate),

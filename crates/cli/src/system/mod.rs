@@ -23,6 +23,7 @@ pub mod measure;
 pub mod members;
 pub mod process;
 pub mod recover;
+pub mod reload;
 pub mod status;
 pub mod stop;
 pub mod up;

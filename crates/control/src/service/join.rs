@@ -17,7 +17,8 @@ use wire::obj::AdminOp;
 const TARGETS_MAX: u32 = 4096;
 
 impl Service {
-    /// Gives a new engine its rank and targets, and a known one the same again.
+    /// Gives a new engine its rank and targets, and a known one the same again, with further targets where it has more than before. Those
+    /// it had keep their numbers; no pool is on the new ones until it is extended.
     ///
     /// A new address goes into the maps of all pools the engine has targets in, and these maps to
     /// the targets of the *other* engines: this one cannot take orders before it has its
@@ -48,23 +49,27 @@ impl Service {
                 }
                 continue;
             };
-            let known = engine.record.targets.len();
-            if known != join.target_count as usize {
+            let known = engine.record.targets.len() as u32;
+            let Some(added) = join.target_count.checked_sub(known) else {
                 return Err(Error::inval(format!(
-                    "engine {} (rank {}) joined with {known} targets before and now has {}: the \
-                     number of targets may not change; set it back or use a new directory",
+                    "engine {} (rank {}) joined with {known} targets before and now has {}: targets \
+                     may come to an engine, but none may go; set it back or use a new directory",
                     join.engine, engine.record.rank, join.target_count
                 )));
-            }
+            };
             let has_moved = engine.record.update(&join.info);
             let was_away =
                 matches!(engine.record.member.state, MemberState::Stopped | MemberState::Down);
             let is_back =
                 was_away && self.starts.borrow().has_left.get(&join.engine) != Some(&join.start);
-            if !has_moved && !is_back {
+            if !has_moved && !is_back && added == 0 {
                 return Ok(joined(&engine.record, uuid));
             }
             let rank = engine.record.rank;
+            if added > 0 {
+                engine.record.targets.extend(new_targets(&mut system.record, added)?);
+                system.record.members_version += 1;
+            }
             if is_back {
                 // Up it is when its targets have been told what they hold.
                 system.record.members_version += 1;
@@ -91,6 +96,17 @@ impl Service {
             if self.store.commit(tx).await? {
                 if has_moved {
                     tracing::info!(engine = %join.engine, %rank, "engine has a new address");
+                }
+                if added > 0 {
+                    let new = &engine.record.targets[known as usize..];
+                    tracing::info!(engine = %join.engine, %rank, targets = ?new, "engine has further targets");
+                    let numbers: Vec<String> = new.iter().map(TargetId::to_string).collect();
+                    let what = format!(
+                        "engine {rank} at {} has {added} further targets: {}",
+                        engine.record.tcp,
+                        numbers.join(", ")
+                    );
+                    self.tell(Happened::new(EventCode::EngineJoined, what).of_engine(rank));
                 }
                 self.push_maps(&affected, Some(rank), orders).await?;
                 return Ok(joined(&engine.record, uuid));
@@ -184,13 +200,25 @@ fn check(join: &JoinInfo) -> Result<()> {
     Ok(())
 }
 
-fn new_engine(join: &JoinInfo, system: &mut crate::SystemDf) -> Result<EngineDf> {
+fn used_up() -> Error {
+    Error::inval("the system has no target numbers left; make a new system")
+}
+
+/// Numbers that no target has had.
+fn new_targets(
+    system: &mut crate::SystemDf,
+    count: u32,
+) -> Result<impl Iterator<Item = TargetId> + use<>> {
     let first = system.target_next;
-    let used_up = || Error::inval("the system has no target numbers left; make a new system");
-    let end = first.checked_add(join.target_count).ok_or_else(used_up)?;
+    let end = first.checked_add(count).ok_or_else(used_up)?;
+    system.target_next = end;
+    Ok((first..end).map(TargetId))
+}
+
+fn new_engine(join: &JoinInfo, system: &mut crate::SystemDf) -> Result<EngineDf> {
+    let targets = new_targets(system, join.target_count)?;
     let rank = system.rank_next;
     system.members_version += 1;
-    system.target_next = end;
     system.rank_next = rank.checked_add(1).ok_or_else(used_up)?;
     let mut engine = EngineDf {
         version: RECORD_VERSION,
@@ -199,7 +227,7 @@ fn new_engine(join: &JoinInfo, system: &mut crate::SystemDf) -> Result<EngineDf>
         unix: String::new(),
         host: String::new(),
         domain: Vec::new(),
-        targets: (first..end).map(TargetId).collect(),
+        targets: targets.collect(),
         member: MemberDf {
             why: "it joined".into(),
             since: system.members_version,

@@ -31,9 +31,9 @@ fn an_engine_gets_the_same_rank_and_targets_for_ever() {
 #[test]
 fn bad_engines_are_refused() {
     let system = System::new(1);
-    let mut grown = engine_info(0);
-    grown.target_count = 4;
-    assert_eq!(system.fails(R::Join(grown), "may not change"), Code::Inval);
+    let mut shrunk = engine_info(0);
+    shrunk.target_count = 1;
+    assert_eq!(system.fails(R::Join(shrunk), "none may go"), Code::Inval);
     for target_count in [0, 5000] {
         let bad = wire::control::JoinInfo { target_count, ..engine_info(1) };
         assert_eq!(system.fails(R::Join(bad), "1 to 4096"), Code::Inval);
@@ -45,6 +45,32 @@ fn bad_engines_are_refused() {
     mute.info.unix.clear();
     assert_eq!(system.fails(R::Join(mute), "reach"), Code::Inval);
     assert_eq!(block_on(system.service.engines()).unwrap().len(), 1);
+}
+
+/// An engine was held to the devices that it had when it joined first: one more meant another engine. It keeps its targets and gets further
+/// ones, which pools take in when they are extended.
+#[test]
+fn an_engine_gets_further_targets_and_keeps_those_it_had() {
+    let system = System::new(2);
+    let pool = system.pool("tank");
+    let grown = || wire::control::JoinInfo { target_count: 4, ..engine_info(0) };
+    let ControlReply::Joined { rank, targets, .. } = system.run(R::Join(grown())).unwrap() else {
+        panic!("not joined");
+    };
+    let ids = |of: [u32; 4]| of.map(TargetId).to_vec();
+    assert_eq!((rank, targets), (Rank(0), ids([0, 1, 4, 5])), "others have 2 and 3");
+    assert_eq!(system.pools()[0].map.targets, pool.map.targets, "no pool is on them");
+    // Neither a restart of it nor one of the catalog gives it more.
+    let system = system.restarted();
+    let ControlReply::Joined { targets, .. } = system.run(R::Join(grown())).unwrap() else {
+        panic!("not joined");
+    };
+    assert_eq!(targets, ids([0, 1, 4, 5]));
+    assert_eq!(system.fails(R::Join(engine_info(0)), "none may go"), Code::Inval);
+    let ControlReply::Joined { targets, .. } = system.join(7).unwrap() else {
+        panic!("not joined");
+    };
+    assert_eq!(targets, [6, 7].map(TargetId), "numbers are given out once");
 }
 
 /// An engine with the directory and the devices of one system was taken into another by a wrong address, as a new one.

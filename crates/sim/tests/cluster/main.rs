@@ -11,6 +11,7 @@ mod day;
 mod failover;
 mod faults;
 mod full_spares;
+mod growing;
 mod handles;
 mod healing;
 mod introductions;
