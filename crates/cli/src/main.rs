@@ -32,6 +32,7 @@ mod system;
 mod tier;
 mod top;
 mod url;
+mod version;
 mod vos;
 
 use clap::error::ErrorKind;
@@ -118,6 +119,7 @@ enum Noun {
     Vos(vos::VosArgs),
     Doctor(doctor::DoctorArgs),
     Completion(completion::CompletionArgs),
+    Version(version::VersionArgs),
     Help(help::HelpArgs),
 }
 
@@ -189,6 +191,7 @@ fn main() -> ExitCode {
         Noun::Vos(args) => vos::run(&session, args),
         Noun::Doctor(args) => doctor::run(&session, args),
         Noun::Completion(args) => completion::run::<Cli>(args),
+        Noun::Version(args) => version::run(&session, args),
         Noun::Help(args) => help::run::<Cli>(args),
     };
     match outcome {

@@ -5,9 +5,16 @@ mod harness;
 use harness::{System, all_text, azekura_at, noise};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
+
+/// Pause between two looks at something.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A build of another commit, from which engines are upgraded to this one.
 const BEFORE: &str = "AZEKURA_UPGRADE_FROM";
@@ -26,6 +33,73 @@ fn program_before(system: &System) -> PathBuf {
 /// What the engines run.
 fn programs(system: &System) -> BTreeSet<PathBuf> {
     system.pids().iter().map(|pid| fs::read_link(format!("/proc/{pid}/exe")).unwrap()).collect()
+}
+
+/// A program of another wire version cannot work beside the engines that still run: nothing stops. It used to be found out when the first engine had been started
+/// with it, and looked at in vain for ten minutes.
+fn other_messages_are_refused(system: &System) {
+    assert!(system.ok(&["version"]).contains(&format!("wire version {}", wire::WIRE_VERSION)));
+    let later = system.path("azekura-later");
+    let says = format!(r#"{{"version":"9.0.0","wire_version":{}}}"#, wire::WIRE_VERSION + 1);
+    fs::write(&later, format!("#!/bin/sh\necho '{says}'\n")).unwrap();
+    fs::set_permissions(&later, fs::Permissions::from_mode(0o755)).unwrap();
+    let later = later.to_str().unwrap();
+    let with = ["system", "upgrade", "--program", later];
+    system.fails(1, &["nothing was stopped", "wire version", "system stop --all"], &with);
+    let ran = system.path("ran");
+    let touch = format!("touch {}", ran.display());
+    system.fails(1, &["nothing was stopped"], &[&with[..], &["--restart", &touch]].concat());
+    assert!(!ran.exists());
+    let plan = system.ok(&[&with[..], &["--plan"]].concat());
+    assert!(plan.contains("It cannot be done") && plan.contains("9.0.0"), "{plan}");
+    // One that does not say what it speaks is of before it could.
+    fs::write(later, "#!/bin/sh\nexit 2\n").unwrap();
+    system.fails(2, &["does not say which wire version"], &with);
+}
+
+/// An engine that its command has started with other messages ends the work at once, however long it may wait.
+fn one_that_speaks_otherwise_ends_the_work(system: &System, rank: u32, address: &str) {
+    let (stopped, listens) = (system.path("stopped"), system.path("listens"));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stopped.exists() {
+                thread::sleep(PAUSE);
+            }
+            let listener = TcpListener::bind(address);
+            fs::write(&listens, "").unwrap();
+            let listener = listener.unwrap();
+            let mut frame = wire::Header::new(wire::Kind::Challenge, 0, &[], 0).encode();
+            frame[4..6].copy_from_slice(&(wire::WIRE_VERSION + 1).to_le_bytes());
+            for stream in listener.incoming() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Who has called may have gone meanwhile.
+                let _ = stream.unwrap().write_all(&frame);
+            }
+        });
+        let restart = format!(
+            "'{}' --system '{}' system stop --engine $AZEKURA_RANK && touch '{}' && while ! test -e '{}'; do sleep 0.05; done",
+            env!("CARGO_BIN_EXE_azekura"),
+            system.dir().display(),
+            stopped.display(),
+            listens.display()
+        );
+        let rank = rank.to_string();
+        let args = ["system", "upgrade", "--engine", &rank, "--wait", "60", "--restart", &restart];
+        let done = system.run(&args);
+        is_over.store(true, Ordering::Relaxed);
+        // Wakes the one that listens, if it came so far.
+        fs::write(&stopped, "").unwrap();
+        while !listens.exists() {
+            thread::sleep(PAUSE);
+        }
+        let _ = TcpStream::connect(address);
+        assert_eq!(done.status.code(), Some(1), "{}", all_text(&done));
+        let text = all_text(&done);
+        assert!(text.contains("another wire version") && text.contains("--engine 2"), "{text}");
+    });
 }
 
 #[test]
@@ -55,6 +129,9 @@ fn engines_are_upgraded_one_by_one_under_work() {
     assert!(plan["not_whole"].as_array().unwrap().is_empty(), "{plan}");
     assert!(system.ok(&["system", "upgrade", "--plan"]).contains("All is whole"));
     let before: BTreeSet<u64> = system.pids().into_iter().collect();
+    assert_eq!(plan["program"]["wire_version"], wire::WIRE_VERSION, "{plan}");
+    other_messages_are_refused(&system);
+    assert_eq!(system.pids().into_iter().collect::<BTreeSet<u64>>(), before);
 
     let is_over = AtomicBool::new(false);
     let rounds = thread::scope(|scope| {
@@ -104,10 +181,11 @@ fn engines_are_upgraded_one_by_one_under_work() {
         &["--restart failed", "--engine 2"],
         &["system", "upgrade", "--engine", "2", "--restart", "exit 3"],
     );
-    // An engine is away: nothing begins.
-    system.ok(&["system", "stop", "--engine", "2"]);
+    let address = told.split_whitespace().nth(1).unwrap();
+    one_that_speaks_otherwise_ends_the_work(&system, 2, address);
+    // That engine is away: nothing begins.
     while system.run(&["pool", "health", "tank"]).status.success() {
-        thread::sleep(std::time::Duration::from_millis(50));
+        thread::sleep(PAUSE);
     }
     system.fails(7, &["not all is whole"], &["system", "upgrade"]);
     let plan = system.json(&["system", "upgrade", "--plan"]);

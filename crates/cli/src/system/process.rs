@@ -164,9 +164,14 @@ pub fn detach(command: &mut Command) {
     }
 }
 
-/// Starts the engine of `dir` in the background: own session, standard streams to its log.
+/// This program, for what it starts.
+pub fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|error| Error::io("finding the azekura program", error))
+}
+
+/// Starts the engine of `dir` in the background, with a program: own session, standard streams to its log.
 /// Returns the process and where in the log it begins.
-pub fn spawn(dir: &Path) -> Result<(Child, u64)> {
+pub fn spawn(dir: &Path, program: &Path) -> Result<(Child, u64)> {
     let log_path = dir.join("engine.log");
     let opening = |error| Error::io(format!("opening {}", log_path.display()), error);
     if fs::metadata(&log_path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
@@ -174,9 +179,7 @@ pub fn spawn(dir: &Path) -> Result<(Child, u64)> {
     }
     let log = File::options().create(true).append(true).open(&log_path).map_err(opening)?;
     let log_start = log.metadata().map_err(opening)?.len();
-    let program =
-        std::env::current_exe().map_err(|error| Error::io("finding the azekura program", error))?;
-    let mut command = Command::new(&program);
+    let mut command = Command::new(program);
     command
         .arg("engine")
         .arg("--config")

@@ -3,7 +3,7 @@
 
 use super::dir::{Setup, SystemDir};
 use super::etcd;
-use super::process::{Running, log_tail, spawn};
+use super::process::{Running, log_tail, own_program, spawn};
 use crate::exit::Outcome;
 use crate::output::warn_line;
 use crate::session::Session;
@@ -228,7 +228,7 @@ impl Start<'_> {
     fn start_if_down(&mut self, index: usize) -> Result<()> {
         let is_started = self.started.iter().any(|engine| engine.index as usize == index);
         if !is_started && self.running(index).is_none() {
-            let (child, log_start) = spawn(&self.system.engine(index as u32))?;
+            let (child, log_start) = spawn(&self.system.engine(index as u32), &own_program()?)?;
             self.started.push(Starting { index: index as u32, child, log_start });
         }
         Ok(())

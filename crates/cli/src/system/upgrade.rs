@@ -1,13 +1,14 @@
 //! `azekura system upgrade`: engines start again with another program, one after the other, each when all data are whole.
 
 use super::dir::SystemDir;
-use super::process::{Running, log_tail, spawn};
+use super::process::{Running, log_tail, own_program, spawn};
 use super::stop::stop_engine;
 use crate::exit::Outcome;
 use crate::output::{spinner, warn_line};
 use crate::pool::health::HealthReport;
 use crate::pool::rebuild::RebuildReport;
-use crate::session::Session;
+use crate::session::{Session, absolute};
+use crate::version::Versions;
 use client::{Client, HealthState};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,9 @@ use wire::map::EngineInfo;
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// Looks in a row that must find all whole: the first may come before anybody has noticed that an engine was away.
 const WHOLE_LOOKS: u32 = 4;
+/// What is done where engines cannot be upgraded one by one.
+const ALL_AT_ONCE: &str = "between wire versions all engines are stopped first ('azekura system stop --all' of the program before), then all are \
+     started with the new one";
 /// Lines of a failed engine's log that are shown.
 const LOG_LINES_SHOWN: usize = 8;
 
@@ -27,11 +31,13 @@ const LOG_LINES_SHOWN: usize = 8;
 ///
 /// The engine that leads is the last one. Each step waits until the engine answers and all pools are whole: where there are copies nobody
 /// notices. Files without copies wait for their engine. Nothing begins unless all is whole. An engine of this machine's own system
-/// ('azekura up') is started with the program that runs this command; all others by the command of '--restart'.
+/// ('azekura up') is started with the program that runs this command, or that of '--program'; all others by the command of '--restart'. Programs
+/// of another wire version do not understand the engines that still run: they are refused before anything stops.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   azekura system upgrade --plan
   azekura system upgrade                       # engines that 'azekura up' started here, with this program
+  azekura system upgrade --program /opt/azekura-1.2/bin/azekura
   azekura system upgrade --restart 'ssh \"$AZEKURA_HOST\" systemctl restart azekura-engine'
   azekura system upgrade --engine 2 --engine 0 --wait 3600")]
 pub struct UpgradeArgs {
@@ -45,6 +51,10 @@ pub struct UpgradeArgs {
     /// AZEKURA_ADDRESS in its environment
     #[arg(long, value_name = "COMMAND")]
     restart: Option<String>,
+    /// The new program, a file on this machine [default: this one]. Engines of this machine's own system start with it; with '--restart' it is only
+    /// asked which messages it speaks
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Seconds to wait in each step until the engine answers and all pools are whole
     #[arg(long = "wait", value_name = "SECONDS", default_value_t = 600)]
     wait_s: u64,
@@ -54,8 +64,8 @@ pub struct UpgradeArgs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum How {
-    /// By this command: the directory of an engine that `azekura up` made on this machine.
-    Here(PathBuf),
+    /// By this command: the directory of an engine that `azekura up` made on this machine, and the program.
+    Here(PathBuf, PathBuf),
     /// By the command of `--restart`.
     Restart,
     /// Not at all: it is on another machine, or something else runs it, and there is no `--restart`.
@@ -75,8 +85,21 @@ struct Step {
     took_s: Option<f64>,
 }
 
+/// What engines are started with.
+#[derive(Serialize)]
+struct Program {
+    path: PathBuf,
+    #[serde(flatten)]
+    versions: Versions,
+}
+
 #[derive(Serialize)]
 struct Report {
+    /// `null`: only the command of `--restart` knows it.
+    program: Option<Program>,
+    /// Why it cannot be done with this program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
     /// In this order.
     steps: Vec<Step>,
     /// `POOL/CONTAINER` of those whose files without copies wait while their engine starts again.
@@ -93,7 +116,11 @@ struct Pools {
 }
 
 pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
-    let client = session.connect()?;
+    let client = session.connect().map_err(|error| match error.code {
+        Code::Version => error.context(ALL_AT_ONCE),
+        _ => error,
+    })?;
+    let program = new_program(args)?;
     let info = client.block_on(client.system_query())?;
     let known = |rank: &u32| info.engines.iter().any(|(engine, ..)| engine.rank.0 == *rank);
     if let Some(rank) = args.engines.iter().find(|rank| !known(rank)) {
@@ -106,9 +133,13 @@ pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
     let leads = |engine: &EngineInfo| info.leader == Some(engine.rank);
     engines.sort_by_key(|engine| (leads(engine), engine.domain.clone(), engine.rank));
     let system = session.system_dir().ok().map(SystemDir::at);
-    let hows: Vec<How> = engines.iter().map(|engine| how(engine, args, system.as_ref())).collect();
+    let path = program.as_ref().map(|program| program.path.as_path());
+    let hows: Vec<How> =
+        engines.iter().map(|engine| how(engine, args, system.as_ref(), path)).collect();
     let pools = look(&client)?;
     let mut report = Report {
+        refused: program.as_ref().and_then(refusal),
+        program,
         steps: engines
             .iter()
             .zip(&hows)
@@ -119,6 +150,9 @@ pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
     };
     if args.plan {
         return session.out.show(&report, |out| show_plan(&report, out));
+    }
+    if let Some(why) = &report.refused {
+        return Err(Error::new(Code::Version, format!("nothing was stopped: {why}")).into());
     }
     if let Some(line) = report.not_whole.first() {
         let text = format!("nothing was started again: not all is whole: {line}");
@@ -132,7 +166,7 @@ pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
         .into());
     }
     let _held = match &system {
-        Some(system) if hows.iter().any(|how| matches!(how, How::Here(_))) => Some(system.lock()?),
+        Some(system) if hows.iter().any(|how| matches!(how, How::Here(..))) => Some(system.lock()?),
         _ => None,
     };
     let progress = spinner(session.out.shows_progress());
@@ -181,18 +215,45 @@ pub fn run(session: &Session, args: &UpgradeArgs) -> Outcome {
     })
 }
 
+/// What engines are to start with, as far as it is known: it is asked what it speaks.
+fn new_program(args: &UpgradeArgs) -> Result<Option<Program>> {
+    let path = match (&args.program, &args.restart) {
+        (Some(path), _) => absolute(path)?,
+        (None, None) => own_program()?,
+        (None, Some(_)) => return Ok(None),
+    };
+    let versions = Versions::of(&path)?;
+    Ok(Some(Program { path, versions }))
+}
+
+/// Why a program cannot work beside engines of the one before: these speak as this program does, for it has asked them something.
+fn refusal(new: &Program) -> Option<String> {
+    let (then, now) = (new.versions.wire_version, Versions::own().wire_version);
+    let path = new.path.display();
+    (then != now).then(|| {
+        format!(
+            "{path} speaks wire version {then}, and the engines that run speak {now}: {ALL_AT_ONCE}"
+        )
+    })
+}
+
 /// How an engine is to be started again.
-fn how(engine: &EngineInfo, args: &UpgradeArgs, system: Option<&SystemDir>) -> How {
+fn how(
+    engine: &EngineInfo,
+    args: &UpgradeArgs,
+    system: Option<&SystemDir>,
+    program: Option<&Path>,
+) -> How {
     if args.restart.is_some() {
         return How::Restart;
     }
     let dir = Path::new(&engine.unix).parent().filter(|_| engine.host == env::host_identity());
-    match (dir, system) {
-        (Some(dir), Some(system))
+    match (dir, system, program) {
+        (Some(dir), Some(system), Some(program))
             if dir.parent() == Some(&system.path)
                 && system.setup().is_ok_and(|setup| setup.is_some()) =>
         {
-            How::Here(dir.to_path_buf())
+            How::Here(dir.to_path_buf(), program.to_path_buf())
         }
         _ => How::Unknown,
     }
@@ -200,7 +261,7 @@ fn how(engine: &EngineInfo, args: &UpgradeArgs, system: Option<&SystemDir>) -> H
 
 fn step(engine: &EngineInfo, how: &How, leads: bool) -> Step {
     let how = match how {
-        How::Here(_) => "here",
+        How::Here(..) => "here",
         How::Restart => "restart",
         How::Unknown => "unknown",
     };
@@ -209,6 +270,10 @@ fn step(engine: &EngineInfo, how: &How, leads: bool) -> Step {
 }
 
 fn show_plan(report: &Report, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    if let Some(Program { path, versions }) = &report.program {
+        let Versions { version, wire_version } = versions;
+        writeln!(out, "With {}: version {version}, wire version {wire_version}", path.display())?;
+    }
     for (at, step) in report.steps.iter().enumerate() {
         let leads = if step.leads { ", which leads" } else { "" };
         let how = match step.how {
@@ -227,6 +292,9 @@ fn show_plan(report: &Report, out: &mut dyn std::io::Write) -> std::io::Result<(
     }
     for cont in &report.waits {
         writeln!(out, "Files of {cont} without copies wait while their engine starts again.")?;
+    }
+    if let Some(why) = &report.refused {
+        return writeln!(out, "It cannot be done: {why}.");
     }
     match report.not_whole.is_empty() {
         true => writeln!(out, "All is whole: it can begin."),
@@ -263,13 +331,13 @@ fn restart(
     args: &UpgradeArgs,
     give_up_at: Instant,
 ) -> Result<()> {
-    let dir = match (how, &args.restart) {
-        (How::Here(dir), _) => dir,
+    let (dir, program) = match (how, &args.restart) {
+        (How::Here(dir, program), _) => (dir, program),
         (_, Some(command)) => return restart_by(command, engine),
         _ => return Err(Error::inval("--restart is missing")),
     };
     stop_engine(client, engine, false, give_up_at.saturating_duration_since(Instant::now()))?;
-    let (mut child, log_start) = spawn(dir)?;
+    let (mut child, log_start) = spawn(dir, program)?;
     while Running::find(dir).is_none() {
         if let Ok(Some(status)) = child.try_wait() {
             let said = log_tail(dir, log_start, LOG_LINES_SHOWN);
@@ -316,9 +384,17 @@ fn wait_whole(
 ) -> Result<()> {
     let mut looks = 0;
     loop {
-        // While the engine that leads starts again nobody may answer: that is not the end of it.
-        let problem = match client.block_on(client.engine_query(engine)).and_then(|_| look(client))
+        let answered = client.block_on(client.engine_query(engine));
+        if let Err(error) = &answered
+            && error.code == Code::Version
         {
+            let text = format!(
+                "it was started with a program of another wire version ({error}); start it with the one before: {ALL_AT_ONCE}"
+            );
+            return Err(Error::new(Code::Version, text));
+        }
+        // While the engine that leads starts again nobody may answer: that is not the end of it.
+        let problem = match answered.and_then(|_| look(client)) {
             Ok(pools) => pools.not_whole.into_iter().next(),
             Err(error) => Some(error.to_string()),
         };
