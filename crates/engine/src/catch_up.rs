@@ -34,6 +34,8 @@ const LIST_COUNT: u32 = 1024;
 /// for each member that catches up.
 const UNITS_AT_ONCE: usize = 16;
 const MEND_COUNT: usize = 8;
+/// Fewer where these would have more bytes, by those that have come: beside clients a leader sends little at a time, and is to answer before nobody waits for it.
+const MEND_BYTES: u64 = 1 << 20;
 /// Pauses before another try: the first, and where doubling ends.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -78,7 +80,7 @@ pub(crate) struct Joining {
 
 /// A unit that differs from its leader's.
 struct Differing {
-    /// Members that have all of it.
+    /// Members that have all of it; as many as can be, if all have that are to have it.
     copies_left: usize,
     /// When it was last used, if it only moves, seconds since 1970.
     used_s: u32,
@@ -576,7 +578,7 @@ impl Target {
         differ.extend(theirs.into_iter().map(|(unit, listed)| (unit, used_s(listed))));
         ctx.joining.count(|stat| stat.units_left += differ.len() as u64);
         let with_copies = |(unit, used_s): (Unit, u32)| {
-            let copies_left = self.copies_left(map, unit);
+            let copies_left = self.copies_left_of_lacking(map, unit).unwrap_or(usize::MAX);
             Differing { copies_left, used_s, cont, unit, leader }
         };
         Ok(differ.into_iter().map(with_copies).collect())
@@ -674,20 +676,18 @@ impl Target {
         differ.extend(theirs.into_keys());
         // In a fixed order, so that simulated runs repeat.
         differ.sort_unstable();
-        let mut lots = differ.chunks(MEND_COUNT).peekable();
-        if lots.peek().is_none() {
-            let dkeys = Vec::new();
-            let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: true };
-            let () = self.ask_member(ctx, map, leader, ask).await?;
-        }
-        while let Some(lot) = lots.next() {
+        let mut left = &differ[..];
+        loop {
+            let (lot, later) = left.split_at(mend_count(ctx.joining.stat.get()).min(left.len()));
             let dkeys = lot.iter().map(|key| serde_bytes::Bytes::new(key)).collect();
-            let with_facts = lots.peek().is_none();
-            let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts };
+            let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: later.is_empty() };
             let () = self.ask_member(ctx, map, leader, ask).await?;
             ctx.joining.count(|stat| stat.keys_mended += lot.len() as u64);
+            if later.is_empty() {
+                return Ok(differ.len() as u64);
+            }
+            left = later;
         }
-        Ok(differ.len() as u64)
     }
 
     /// Asks another target something as a member of its groups.
@@ -751,6 +751,15 @@ impl Target {
             }
         }
         Err(last)
+    }
+}
+
+/// Keys that are asked for together, by how large those are that have come.
+fn mend_count(stat: CatchUpStat) -> usize {
+    let of_each = stat.bytes_mended / stat.keys_mended.max(1);
+    match MEND_BYTES.checked_div(of_each) {
+        Some(count) => (count as usize).clamp(1, MEND_COUNT),
+        None => MEND_COUNT,
     }
 }
 

@@ -9,6 +9,7 @@
 
 use crate::cells::{StripeAt, cells_of};
 use crate::give_way;
+use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -181,10 +182,14 @@ impl Target {
                 if joins && ctx.shard.stat().is_too_full_to_join() {
                     return Err(crate::catch_up::no_room());
                 }
-                let turn = self.wait_for_turn(ctx).await;
+                let is_lost = !give_way::lacks_nothing(map);
+                let until = self.env.now() + TURNS_TIME_MAX;
+                let mut turn = self.wait_for_turn(ctx, is_lost, until).await;
                 self.keep_cell(ctx, of, &data, None).await?;
                 ctx.joining.count(|stat| stat.bytes_mended += data.len() as u64);
-                self.give_way(turn).await;
+                if let Some(turn) = &mut turn {
+                    turn.note(data.len());
+                }
                 mended += 1;
             }
         }

@@ -4,6 +4,7 @@
 //! has it damaged), as many others as there are data cells tell what is in it.
 
 use crate::damage::Spot;
+use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
 use erasure::Code as Coding;
 use futures_util::future::{join_all, try_join_all};
@@ -64,9 +65,12 @@ impl Target {
                     Ok(None)
                 }
                 CellAsk::Get { at, bytes } if joins(&ctx, from, unit)? => {
-                    let turn = self.wait_for_turn(&ctx).await;
+                    let until = self.env.now() + TURNS_TIME_MAX;
+                    let mut turn = self.wait_for_turn(&ctx, false, until).await;
                     let data = self.read_cell(&ctx, of, at, bytes).await;
-                    self.give_way(turn).await;
+                    if let Some(turn) = &mut turn {
+                        turn.note(bytes as usize);
+                    }
                     data.map(Some)
                 }
                 CellAsk::Get { at, bytes } => {

@@ -1,23 +1,32 @@
-//! Moves give way to clients: what nobody lacks is moved in a part of the time only while a leader has other things to do.
+//! What moves gives way to clients: while a leader has other things to do it sends a little at a time, and rests in between.
 //!
-//! That is what comes of drains, returns and balance. What lost copies are made anew from does not wait: until it is there, the next
-//! loss may be one too many. A move waits for seconds at most, so nobody takes its leader for silent.
+//! That holds for drains, returns and balance, and for what lost copies are made anew from as long as two are left. Groups with one copy
+//! left have twice the part of the time, and do not stand in line with the others: the next loss would be one too many. With nobody else
+//! there nothing waits. Nobody waits for longer than who asked for it does.
+//!
+//! What is small goes together: a turn is as many lots as make up [`TURN_BYTES`], by how large those of the last one were, so that the rest between two
+//! turns is one of bytes and not of round trips.
 //!
 //! Copies are sent by the leader of their group, who has their clients. Cells are fetched: whoever is asked for one gives way to its own
 //! clients while it reads it, and who comes to have it while it writes it.
 
 use crate::target::{Target, TargetPool};
-use futures_util::lock::MutexGuard;
 use std::cell::Cell;
 use std::time::Duration;
 use wire::map::{PoolMap, TargetState};
 
 /// A leader of which clients wanted something so lately has other things to do.
 const LATELY: Duration = Duration::from_millis(100);
-/// Longest wait for others that move something, and longest pause after a move.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Pause between two looks whether something goes first.
+/// What is sent in a turn, bytes, about: with the key that makes it so many.
+pub(crate) const TURN_BYTES: usize = 1 << 20;
+/// Most lots that are sent together.
+const LOTS_MAX: usize = 16;
+/// Longest rest after a turn.
+const REST_MAX: Duration = Duration::from_secs(1);
+/// Longest pause between two looks whether a turn may begin.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+/// Longest wait for what goes first, and pause between two looks whether it has gone.
+const URGENT_WAIT_MAX: Duration = Duration::from_secs(1);
 const URGENT_PAUSE: Duration = Duration::from_millis(5);
 
 /// What goes before all others: images of groups of which one member is left.
@@ -41,45 +50,121 @@ impl Drop for UrgentOne<'_> {
     }
 }
 
-/// The right to move something beside what clients want.
+/// Who moves something beside clients.
+#[derive(Default)]
+pub(crate) struct Lines {
+    moves: Line,
+    /// What one copy is left of has a line of its own: it does not wait while another one rests.
+    last_copies: Line,
+}
+
+/// Moves of one kind: some lots in a turn, then a rest.
+#[derive(Default)]
+struct Line {
+    /// Of the turn that is under way: since when it is, the lots in it, those that are not over yet, and their bytes.
+    begun: Cell<Duration>,
+    lots: Cell<usize>,
+    under_way: Cell<usize>,
+    bytes: Cell<usize>,
+    /// Lots of a turn; none: one.
+    lots_max: Cell<usize>,
+    /// Nothing begins before.
+    rests_until: Cell<Duration>,
+}
+
+impl Line {
+    /// True when a lot may go: it is part of a turn then, until [`Line::leave`].
+    fn enter(&self, now: Duration) -> bool {
+        if self.under_way.get() == 0 {
+            if now < self.rests_until.get() {
+                return false;
+            }
+            self.begun.set(now);
+            self.lots.set(0);
+            self.bytes.set(0);
+        } else if self.lots.get() >= self.lots_max.get() {
+            return false;
+        }
+        self.lots.set(self.lots.get() + 1);
+        self.under_way.set(self.under_way.get() + 1);
+        true
+    }
+
+    /// A lot of so many bytes is over. With the last one of a turn the rest begins.
+    fn leave(&self, now: Duration, bytes: usize, share: u32) {
+        self.under_way.set(self.under_way.get() - 1);
+        self.bytes.set(self.bytes.get() + bytes);
+        if self.under_way.get() == 0 {
+            let of_each = (self.bytes.get() / self.lots.get().max(1)).max(1);
+            self.lots_max.set((TURN_BYTES / of_each).clamp(1, LOTS_MAX));
+            let took = now.saturating_sub(self.begun.get());
+            self.rests_until.set(now + rest(took, share));
+        }
+    }
+
+    /// How long it is of no use to look again.
+    fn pause(&self, now: Duration) -> Duration {
+        self.rests_until.get().saturating_sub(now).max(LOOK_PAUSE)
+    }
+}
+
+/// The right to move something beside what clients want, until it is dropped.
 pub(crate) struct Turn<'a> {
-    _own: Option<MutexGuard<'a, ()>>,
-    begun: Duration,
+    target: &'a Target,
+    line: &'a Line,
     /// Of the time, percent.
     share: u32,
+    bytes: usize,
+}
+
+impl Turn<'_> {
+    /// Notes what was sent.
+    pub fn note(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.line.leave(self.target.env.now(), self.bytes, self.share);
+    }
 }
 
 impl Target {
     /// Lets what groups with one copy left are made whole from go first, for a second at most.
     pub(crate) async fn wait_for_urgent(&self, urgent: &Urgent) {
-        let until = self.env.now() + TURN_WAIT_MAX;
+        let until = self.env.now() + URGENT_WAIT_MAX;
         while urgent.0.get() > 0 && self.env.now() < until {
             self.env.sleep(URGENT_PAUSE).await;
         }
     }
 
-    /// `None`: there is nobody to give way to, or no reason.
-    pub(crate) async fn wait_for_turn(&self, ctx: &TargetPool) -> Option<Turn<'_>> {
-        let share = u32::from(ctx.scrubber.heal_share().clamp(1, 100));
-        let can_wait = ctx.map().is_ok_and(|map| lacks_nothing(&map));
-        if share == 100 || !can_wait || !self.has_clients() {
-            return None;
+    /// `None`: there is nobody to give way to, no reason, or no time left. `is_last`: of what is to be sent one copy is left.
+    pub(crate) async fn wait_for_turn(
+        &self,
+        ctx: &TargetPool,
+        is_last: bool,
+        until: Duration,
+    ) -> Option<Turn<'_>> {
+        let share = share_of(ctx.scrubber.heal_share().into(), is_last);
+        let line = if is_last { &self.moving.last_copies } else { &self.moving.moves };
+        while share < 100 && self.has_clients() {
+            let now = self.env.now();
+            if now >= until {
+                return None;
+            }
+            if line.enter(now) {
+                return Some(Turn { target: self, line, share, bytes: 0 });
+            }
+            self.env.sleep(line.pause(now)).await;
         }
-        let own = self.env.timeout(TURN_WAIT_MAX, self.moving.lock()).await;
-        Some(Turn { _own: own, begun: self.env.now(), share })
-    }
-
-    /// Lets clients have the rest of the time.
-    pub(crate) async fn give_way(&self, turn: Option<Turn<'_>>) {
-        let Some(turn) = turn else { return };
-        let took = self.env.now().saturating_sub(turn.begun);
-        self.let_clients_go_on(took, turn.share).await;
+        None
     }
 
     /// Lets clients, if there are any, have the rest of the time after something of which `share` percent of it are.
     pub(crate) async fn let_clients_go_on(&self, took: Duration, share: u32) {
         if self.has_clients() {
-            self.env.sleep(pause(took, share)).await;
+            self.env.sleep(rest(took, share)).await;
         }
     }
 
@@ -94,9 +179,15 @@ impl Target {
     }
 }
 
-/// How long others have their turn after a move.
-fn pause(took: Duration, share: u32) -> Duration {
-    (took * (100 - share) / share).min(PAUSE_MAX)
+/// What a move has of the time beside clients, percent.
+fn share_of(heal_share: u32, is_last: bool) -> u32 {
+    let share = heal_share.clamp(1, 100);
+    if is_last { (2 * share).min(100) } else { share }
+}
+
+/// How long others have their turn after something of which `share` percent of the time are.
+fn rest(took: Duration, share: u32) -> Duration {
+    (took * (100 - share) / share).min(REST_MAX)
 }
 
 /// True when all that moves is still where it was.
@@ -110,13 +201,54 @@ pub(crate) fn lacks_nothing(map: &PoolMap) -> bool {
 mod tests {
     use super::*;
 
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
     #[test]
     fn the_rest_of_the_time_is_for_others() {
-        let ms = Duration::from_millis;
-        assert_eq!(pause(ms(10), 25), ms(30));
-        assert_eq!(pause(ms(10), 50), ms(10));
-        assert_eq!(pause(ms(10), 100), ms(0));
-        assert_eq!(pause(ms(10), 1), ms(990));
-        assert_eq!(pause(ms(5_000), 25), PAUSE_MAX);
+        assert_eq!(rest(MS(10), 25), MS(30));
+        assert_eq!(rest(MS(10), 50), MS(10));
+        assert_eq!(rest(MS(10), 100), MS(0));
+        assert_eq!(rest(MS(10), 1), MS(990));
+        assert_eq!(rest(MS(5_000), 25), REST_MAX);
+    }
+
+    #[test]
+    fn what_one_copy_is_left_of_has_twice_the_time() {
+        assert_eq!((share_of(25, false), share_of(25, true)), (25, 50));
+        assert_eq!((share_of(60, false), share_of(60, true)), (60, 100));
+        assert_eq!((share_of(0, false), share_of(200, true)), (1, 100));
+    }
+
+    #[test]
+    fn what_is_large_goes_one_by_one_and_rests() {
+        let line = Line::default();
+        assert!(line.enter(MS(1)));
+        assert!(!line.enter(MS(1)), "nobody knows yet how large they are");
+        line.leave(MS(11), TURN_BYTES, 25);
+        assert!(!line.enter(MS(40)));
+        assert_eq!(line.pause(MS(21)), MS(20));
+        assert!(line.enter(MS(41)));
+        assert!(!line.enter(MS(41)));
+    }
+
+    #[test]
+    fn what_is_small_goes_together_as_long_as_it_is() {
+        let line = Line::default();
+        assert!(line.enter(MS(0)));
+        line.leave(MS(1), TURN_BYTES / 4, 50);
+        assert!((0..4).all(|_| line.enter(MS(2))));
+        assert!(!line.enter(MS(2)), "they make up a turn");
+        for at in 3..7 {
+            assert!(!line.enter(MS(at)));
+            line.leave(MS(at), TURN_BYTES / 2, 50);
+        }
+        // It took from 2 to 6.
+        assert!(!line.enter(MS(9)) && line.enter(MS(10)));
+        assert!(line.enter(MS(10)), "two halves");
+        assert!(!line.enter(MS(10)));
+        line.leave(MS(11), 0, 50);
+        line.leave(MS(11), 0, 50);
+        assert!((0..LOTS_MAX).all(|_| line.enter(MS(20))));
+        assert!(!line.enter(MS(20)));
     }
 }

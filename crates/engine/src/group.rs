@@ -180,6 +180,11 @@ impl Target {
         members.iter().filter(|target| placement::is_live(**target, map)).count()
     }
 
+    /// How many members have all of a unit of which others lack something; `None`: nobody does, so that it only moves.
+    pub(crate) fn copies_left_of_lacking(&self, map: &PoolMap, unit: Unit) -> Option<usize> {
+        left_of_lacking(self.copies_left(map, unit), self.group_width(map, unit))
+    }
+
     /// How many members a unit's group is to have.
     pub(crate) fn group_width(&self, map: &PoolMap, unit: Unit) -> usize {
         layout_with(unit, map).map_or(0, |layout| layout.members(unit.group as usize).len())
@@ -201,5 +206,24 @@ impl Target {
     pub(crate) fn is_strange(&self, map: &PoolMap, unit: Unit) -> bool {
         let layout = layout_with(unit, map);
         layout.is_ok_and(|all| !all.everyone(unit.group as usize).contains(&self.id))
+    }
+}
+
+/// See [`Target::copies_left_of_lacking`].
+fn left_of_lacking(left: usize, width: usize) -> Option<usize> {
+    (left < width).then_some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What lives once only moves, and does not go before what has one copy left of several: it used to.
+    #[test]
+    fn a_group_lacks_something_when_a_member_is_not_whole() {
+        assert_eq!(left_of_lacking(1, 1), None);
+        assert_eq!(left_of_lacking(3, 3), None);
+        assert_eq!(left_of_lacking(1, 2), Some(1));
+        assert_eq!(left_of_lacking(0, 1), Some(0));
     }
 }

@@ -4,6 +4,7 @@
 //! what it found here.
 
 use crate::damage::Spot;
+use crate::give_way::TURN_BYTES;
 use crate::group::Group;
 use crate::streams::Sent;
 use crate::target::{Target, TargetPool};
@@ -18,12 +19,24 @@ use wire::order::{Order, OrderOrigin};
 
 /// Who waits for a decision looks so often whether the engine is stopping.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
+/// What is left of a lot after so long is sent without more waiting, for whoever asked waits for an answer.
+pub(crate) const TURNS_TIME_MAX: Duration = Duration::from_secs(5);
 /// Images with more bytes are sent in parts of so many.
 const PART_BYTES: usize = 8 << 20;
 /// Largest image of a key: both ends have it in memory.
 pub(crate) const IMAGE_BYTES_MAX: usize = 1 << 30;
 /// Most units or keys in an answer.
 const LIST_MAX: usize = 4096;
+
+/// Keys of a unit that are to be sent whole.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'a> {
+    pub cont: ContId,
+    pub unit: Unit,
+    pub dkeys: &'a [&'a serde_bytes::Bytes],
+    /// With what is known of the unit itself, after the last key.
+    pub with_facts: bool,
+}
 
 impl Target {
     /// Serves a question of another target.
@@ -87,15 +100,8 @@ impl Target {
             }
             MemberAsk::Mend { cont, unit, dkeys, with_facts } => {
                 let to_member = Group { of: unit, followers: [member].into_iter().collect() };
-                let is_last = self.copies_left(&*ctx.map()?, unit) <= 1;
-                let urgent = &ctx.joining.urgent;
-                let _urgent = is_last.then(|| urgent.begin());
-                if !is_last {
-                    self.wait_for_urgent(urgent).await;
-                }
-                let turn = self.wait_for_turn(&ctx).await;
-                self.mend(pool, &ctx, &to_member, (cont, unit), &dkeys, with_facts).await?;
-                self.give_way(turn).await;
+                let what = Keys { cont, unit, dkeys: &dkeys, with_facts };
+                self.mend_in_turns(pool, &ctx, &to_member, what).await?;
                 Ok(wire::encode(&Ok::<(), Error>(())))
             }
             MemberAsk::Notes => {
@@ -207,18 +213,64 @@ impl Target {
         Ok(UnitList { units: meant.map(listed).collect(), next })
     }
 
+    /// Sends some keys to a follower that asks for them, and beside clients only a little at a time; what has one copy left goes first.
+    async fn mend_in_turns(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        to: &Group,
+        mut what: Keys<'_>,
+    ) -> Result<()> {
+        let left = self.copies_left_of_lacking(&*ctx.map()?, what.unit);
+        let is_last = left.is_some_and(|left| left <= 1);
+        let urgent = &ctx.joining.urgent;
+        let _urgent = is_last.then(|| urgent.begin());
+        if !is_last {
+            self.wait_for_urgent(urgent).await;
+        }
+        let until = self.env.now() + TURNS_TIME_MAX;
+        loop {
+            let mut turn = self.wait_for_turn(ctx, is_last, until).await;
+            let bytes_max = if turn.is_some() { TURN_BYTES } else { usize::MAX };
+            let (count, bytes) = self.mend_up_to(pool, ctx, to, what, bytes_max).await?;
+            if let Some(turn) = &mut turn {
+                turn.note(bytes);
+            }
+            drop(turn);
+            what.dkeys = &what.dkeys[count..];
+            if what.dkeys.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Sends some keys whole to some followers of a group that this target leads; ends when they have them.
     pub(crate) async fn mend(
         self: &Rc<Self>,
         pool: PoolId,
         ctx: &Rc<TargetPool>,
         to: &Group,
-        (cont, unit): (ContId, Unit),
-        dkeys: &[&serde_bytes::Bytes],
-        with_facts: bool,
+        what: Keys<'_>,
     ) -> Result<()> {
+        self.mend_up_to(pool, ctx, to, what, usize::MAX).await.map(|_| ())
+    }
+
+    /// The same of as many of the keys as make up so many bytes, one at least; how many they are, and their bytes.
+    async fn mend_up_to(
+        self: &Rc<Self>,
+        pool: PoolId,
+        ctx: &Rc<TargetPool>,
+        to: &Group,
+        what: Keys<'_>,
+        bytes_max: usize,
+    ) -> Result<(usize, usize)> {
+        let Keys { cont, unit, dkeys, with_facts } = what;
         let mut sent = Vec::with_capacity(dkeys.len() + 1);
+        let (mut count, mut bytes) = (0, 0);
         for dkey in dkeys {
+            if bytes >= bytes_max {
+                break;
+            }
             let mut is_mended = false;
             let image = loop {
                 let watch = ctx.streams.watch();
@@ -241,9 +293,10 @@ impl Target {
                 }
             };
             self.must_lead(ctx, unit, to)?;
+            (count, bytes) = (count + 1, bytes + image.len());
             sent.extend(self.ship_image(pool, ctx, to, (cont, unit, dkey), image)?);
         }
-        if with_facts {
+        if with_facts && count == dkeys.len() {
             let facts = loop {
                 let watch = ctx.streams.watch();
                 let facts = ctx.shard.unit_facts(cont, unit).await?;
@@ -258,7 +311,7 @@ impl Target {
         for sent in sent {
             sent.settled().await?;
         }
-        Ok(())
+        Ok((count, bytes))
     }
 
     /// Sends an image, in parts when it is large: in one step, so that nothing comes between them.

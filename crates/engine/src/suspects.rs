@@ -7,6 +7,7 @@
 //!
 //! Members that were started again in between know no such thing, and compare everything ([`crate::catch_up`]).
 
+use crate::mend::Keys;
 use crate::streams::Given;
 use crate::target::{Target, TargetPool};
 use std::cell::{Cell, RefCell};
@@ -280,7 +281,8 @@ impl Target {
         }
         let all: Vec<&serde_bytes::Bytes> =
             all.iter().map(|key| serde_bytes::Bytes::new(key)).collect();
-        self.mend(pool, ctx, &group, (cont, unit), &all, true).await
+        let what = Keys { cont, unit, dkeys: &all, with_facts: true };
+        self.mend(pool, ctx, &group, what).await
     }
 
     /// Gets what the leader has of some places, and the first time its notes and answers.

@@ -17,6 +17,7 @@ use crate::damage::Mending;
 use crate::events::Teller;
 use crate::figures::{OpCounts, RequestCounts};
 use crate::follow::Followed;
+use crate::give_way::Lines;
 use crate::jobs::Jobs;
 use crate::last_asked::LastAsked;
 use crate::link_speed::{ClientLinks, Links};
@@ -276,7 +277,7 @@ pub struct Target {
     /// When clients last wanted something of objects.
     pub(crate) last_batch: Cell<Option<Duration>>,
     /// Moves that give way to clients go one after the other.
-    pub(crate) moving: futures_util::lock::Mutex<()>,
+    pub(crate) moving: Lines,
     /// Its devices are being measured.
     pub(crate) is_measuring: Cell<bool>,
     /// What was measured of them last.
@@ -351,7 +352,7 @@ impl Target {
             term: Cell::new(0),
             is_introduced: Cell::new(false),
             last_batch: Cell::default(),
-            moving: futures_util::lock::Mutex::default(),
+            moving: Lines::default(),
             is_measuring: Cell::new(false),
             measures,
             events,

@@ -144,8 +144,7 @@ pub fn estimate(
         TargetAim::Serve => (&others[..], targets),
     };
     let to: Vec<(TargetId, f64)> = to.iter().map(part).collect();
-    let gives_way = aim != TargetAim::Exclude;
-    Estimate::of(session, info, used, &Move { from, to: &to, gives_way })
+    Estimate::of(session, info, used, &Move { from, to: &to, gives_way: true })
 }
 
 pub fn run(session: &Session, some: &SomeTargets, aim: TargetAim) -> Outcome {

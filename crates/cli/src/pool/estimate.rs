@@ -1,7 +1,7 @@
 //! How long it takes to move data of a pool, from what was measured of its targets' devices and links.
 //!
 //! Each of those that get something writes its part, each of those that give reads its part, all at the same time: the slowest
-//! tells. That is a move with nobody else there. Beside clients moves of what nobody lacks have a part of the time (`heal_share`).
+//! tells. That is a move with nobody else there. Beside clients moves have a part of the time (`heal_share`).
 
 use super::members::time_text;
 use crate::exit::Failure;
@@ -19,7 +19,7 @@ pub struct Estimate {
     pub move_bytes: Option<u64>,
     /// With nobody else there, seconds; `null`: not all targets were measured ('azekura system measure').
     pub idle_s: Option<u64>,
-    /// Beside clients that are busy all the time, seconds; as `idle_s` for what lost copies are made anew from.
+    /// Beside clients that are busy all the time, seconds; half of that where one copy is left.
     pub busy_s: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ pub struct Move<'a> {
     pub from: &'a [TargetId],
     /// With their parts of it, in any unit.
     pub to: &'a [(TargetId, f64)],
-    /// It waits for clients: nobody lacks what moves.
+    /// It waits for clients.
     pub gives_way: bool,
 }
 

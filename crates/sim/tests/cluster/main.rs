@@ -11,6 +11,7 @@ mod day;
 mod failover;
 mod faults;
 mod full_spares;
+mod give_way;
 mod growing;
 mod handles;
 mod healing;
