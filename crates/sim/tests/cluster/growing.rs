@@ -99,7 +99,7 @@ fn an_engine_gets_a_target_and_data_come_to_it() {
             }
             let is_over = |map: &PoolMap| map.balanced == 1 && map.next.is_none();
             let mut round = 2;
-            while !is_over(&*members::newest_map(&client).await.unwrap()) {
+            while !is_over(&members::newest_map(&client).await.unwrap()) {
                 round += 1;
                 assert!(round < 200, "seed {seed}: it has no end");
                 work.write(round).await;
