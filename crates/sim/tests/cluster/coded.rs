@@ -1,13 +1,13 @@
 //! Arrays with erasure codes: stripes are folded into cells, read while members are away, put together again elsewhere, and nothing
 //! of what is overwritten or removed stays.
 
-use client::{ArrayObj, Client, Container, KvObj};
+use client::{ArrayObj, Client, Container};
 use engine::StoreConfig;
 use sim::{Cluster, ClusterSpec, members, seeds};
 use std::time::Duration;
 use types::{Code, ContLayout, ContProps, Durability, ObjType, Oid, Rank};
 use wire::cell::{Stripe, cell_akey, cell_unit, coined};
-use wire::control::{ControlRequest, Name, OpenMode, SnapName, Subject, TargetAim};
+use wire::control::{ControlRequest, Name, OpenMode, SnapName, TargetAim};
 use wire::map::PoolMap;
 use wire::obj::{Cond, Op, Recx, UpdateIod, UpdateValue};
 
@@ -674,71 +674,5 @@ fn the_scrubber_compares_parity_with_data() {
                 assert_eq!(members::await_whole(&client).await.unwrap(), None);
             }
         });
-    }
-}
-
-/// Cells moved at full speed beside clients: who was to have one fetched it from all others of its stripe, whatever these had to do.
-#[test]
-fn cells_that_move_give_way_to_clients() {
-    const STRIPE: u64 = 2 * (64 << 10);
-    const STRIPES: u64 = 48;
-    for seed in seeds(2) {
-        let time_of = |share: &str, is_busy: bool| {
-            let cluster = cluster(seed, 5, 60);
-            cluster.block_on(async {
-                let client = cluster.client("c");
-                let cont = container_of(&cluster, &client, 64 << 10).await;
-                let map = members::newest_map(&client).await.unwrap();
-                let leaving = map.targets.iter().find(|held| held.rank == Rank(3)).unwrap().id;
-                // Whole stripes, all under one key: next to nothing but cells moves.
-                let has_it = |file: &File| {
-                    let layout = placement::cell_layout(file.array.oid, &map).unwrap();
-                    layout.members(0).contains(&leaving)
-                };
-                let all = (10..).map(|number| File::new(&cont, "EC_2P1G1", number));
-                let mut files: Vec<File> = all.filter(has_it).take(3).collect();
-                for file in &mut files {
-                    file.array.chunk_records = STRIPES * STRIPE;
-                    for number in 0..STRIPES {
-                        file.write(number * STRIPE, STRIPE).await;
-                    }
-                }
-                let oid = cont.generate_oid(ObjType::KvHashed, "SX".parse().unwrap(), 0, 1);
-                let others = KvObj { object: cont.object(oid.unwrap()) };
-                for key in 0..60u64 {
-                    others.put(None, Cond::NONE, &key.to_le_bytes(), b"value").await.unwrap();
-                }
-                let pool = || Name::Label("p".into());
-                let props = [("heal_share".to_string(), share.to_string())].into();
-                let subject = Subject::Pool(pool());
-                client.control(&ControlRequest::SetProps { subject, props }).await.unwrap();
-                let begun = client.env().now();
-                let (targets, aim) = (vec![leaving], TargetAim::Drain);
-                let drain = ControlRequest::PoolAim { pool: pool(), targets, aim };
-                client.control(&drain).await.unwrap();
-                let is_over = async || {
-                    let map = members::newest_map(&client).await.unwrap();
-                    map.next.is_none() && map.outs.iter().any(|out| out.target == leaving)
-                };
-                let mut asked = 0u64;
-                while !is_over().await {
-                    let key = (asked % 60).to_le_bytes();
-                    match is_busy {
-                        true => drop(others.get(None, &key).await.unwrap()),
-                        false => client.env().sleep(Duration::from_millis(1)).await,
-                    }
-                    asked += 1;
-                }
-                let took = client.env().now() - begun;
-                for file in &files {
-                    file.check(&format!("seed {seed}, share {share}")).await;
-                }
-                took
-            })
-        };
-        let (alone, all, little) = (time_of("2", false), time_of("100", true), time_of("2", true));
-        println!("seed {seed}: {alone:?} alone, {all:?} with all of it, {little:?} with 2 %");
-        assert!(little > all * 3, "seed {seed}: {little:?} with 2 %, {all:?} with all of it");
-        assert!(little > alone * 3, "seed {seed}: {little:?} beside clients, {alone:?} alone");
     }
 }
