@@ -17,7 +17,7 @@ pub struct JoinInfo {
     pub engine: Uuid,
     /// How to reach it; its `rank` is not used.
     pub info: crate::map::EngineInfo,
-    /// Number of targets; may not change.
+    /// Number of targets; may grow, never shrinks.
     pub target_count: u32,
     /// Which start of it this is; random.
     pub start: u64,
