@@ -28,7 +28,7 @@ quickstart: ## Build, start a system, store and read back a tree, mount it, show
 	scripts/quickstart.sh $(BIN)
 
 build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so,libazekura_intercept.so}
-	$(CARGO) build --release -p cli -p capi -p ioc -p intercept
+	$(if $(DEBUG),CARGO_PROFILE_RELEASE_DEBUG=line-tables-only) $(CARGO) build --release -p cli -p capi -p ioc -p intercept
 
 # The fuzzer is the one that `cargo test` builds for its tests: `cargo build` would make it anew, with fewer features of its libraries.
 test: ## Everything a change must pass; stops at the first failure

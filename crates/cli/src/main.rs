@@ -35,6 +35,7 @@ mod url;
 mod version;
 mod vos;
 
+use allocator as _;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use names::shape::Shape;
@@ -45,11 +46,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use types::Error;
-
-/// An index in many small pieces, made and dropped on several threads, is what it is good at:
-/// `docs/decisions/2026-11-21-allocator.md`.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const AFTER_HELP: &str = "\
 The system is the one --system names, else the one of the environment variable AZEKURA_SYSTEM,

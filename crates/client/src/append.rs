@@ -9,6 +9,7 @@
 
 use crate::array::{ArrayObj, DATA};
 use crate::lock::LockAsk;
+use async_recursion::async_recursion as boxed;
 use std::time::Duration;
 use types::{Code, Epoch, Error, Result, Unit, limits};
 use wire::lock::{LockKind, LockMode, LockRange};
@@ -21,6 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 impl ArrayObj {
     /// Writes `memory` behind the last record of an array of one-byte records; returns where it
     /// went. Up to [`limits::BULK_BYTES_MAX`] are one piece that no other append divides.
+    #[boxed(?Send)]
     pub async fn append(&self, memory: &[&[u8]]) -> Result<u64> {
         self.cont.learn(self.oid).await;
         if self.record_bytes != 1 {

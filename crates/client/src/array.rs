@@ -9,6 +9,7 @@ use crate::cells::{Whole, parts_of};
 use crate::cont::Container;
 use crate::first_part::{end_of, fetch_mark, is_marked};
 use crate::tx::Tx;
+use async_recursion::async_recursion as boxed;
 use futures_util::future::{try_join, try_join_all};
 use smallvec::SmallVec;
 use types::{Code, Error, Oid, Result, Unit, limits};
@@ -140,11 +141,13 @@ impl ArrayObj {
     }
 
     /// Writes `ranges` from `memory`; both are cut independently and have equal total length.
+    #[boxed(?Send)]
     pub async fn write(&self, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
         self.write_in(None, ranges, memory).await
     }
 
     /// The same inside a transaction.
+    #[boxed(?Send)]
     pub async fn write_in(&self, tx: Option<&Tx>, ranges: &[Recx], memory: &[&[u8]]) -> Result<()> {
         self.cont.learn(self.oid).await;
         let mut loads = self.loads(ranges, memory.iter().copied(), usize::MAX)?;
@@ -237,12 +240,14 @@ impl ArrayObj {
     ///
     /// Returns a lower bound of the array's size in records: when it is at least the end of the
     /// ranges all of them lie inside the array; otherwise [`ArrayObj::size`] tells.
+    #[boxed(?Send)]
     pub async fn read(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
         self.read_in(None, ranges, memory).await
     }
 
     /// [`ArrayObj::read`], and the array's size; in one request where one target has all there is
     /// to know, as it has of most small files.
+    #[boxed(?Send)]
     pub async fn read_and_size(&self, ranges: &[Recx], memory: &mut [&mut [u8]]) -> Result<u64> {
         self.cont.learn(self.oid).await;
         let memory = memory.iter_mut().map(|piece| &mut **piece);
@@ -401,6 +406,7 @@ impl ArrayObj {
     }
 
     /// Asks all shards that may hold something; returns their tails merged (size in `end`, `dkey_max` unused).
+    #[boxed(?Send)]
     pub async fn stat(&self) -> Result<Tail> {
         self.cont.learn(self.oid).await;
         let mut merged = Tail::default();
@@ -413,11 +419,13 @@ impl ArrayObj {
     }
 
     /// Size: one past the last written record.
+    #[boxed(?Send)]
     pub async fn size(&self) -> Result<u64> {
         Ok(self.stat().await?.end)
     }
 
     /// Cuts or extends the array to `size` records. New records read as zero.
+    #[boxed(?Send)]
     pub async fn set_size(&self, size: u64) -> Result<()> {
         self.cont.learn(self.oid).await;
         if size > i64::MAX as u64 {
@@ -483,6 +491,7 @@ impl ArrayObj {
     }
 
     /// Removes the object from all its shards.
+    #[boxed(?Send)]
     pub async fn destroy(&self) -> Result<()> {
         self.cont.learn(self.oid).await;
         self.cont.object(self.oid).punch(Cond::NONE).await

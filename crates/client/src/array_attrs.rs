@@ -4,6 +4,7 @@
 use crate::array::ArrayObj;
 use crate::cont::Container;
 use crate::object::FetchedValue;
+use async_recursion::async_recursion as boxed;
 use types::{Code, Error, ObjType, Oid, Result};
 use wire::obj::{Cond, FetchIod, FetchWant, UpdateIod, UpdateValue};
 
@@ -35,6 +36,7 @@ impl ArrayObj {
     ///
     /// Errors: `Exist` when the object is an array already; `Inval` for a zero size or an id of
     /// another type.
+    #[boxed(?Send)]
     pub async fn create(
         cont: &Container,
         oid: Oid,
@@ -51,6 +53,7 @@ impl ArrayObj {
     }
 
     /// Opens an array by its id. `NonExist` when [`ArrayObj::create`] did not make it.
+    #[boxed(?Send)]
     pub async fn open(cont: &Container, oid: Oid) -> Result<ArrayObj> {
         require_attrs(oid)?;
         let want = FetchWant::Single { bytes_max: 64, inline_bytes_max: 64 };

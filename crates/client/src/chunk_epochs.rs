@@ -1,6 +1,7 @@
 //! When parts of arrays were changed last: what has to be copied again.
 
 use crate::array::{ArrayObj, DATA};
+use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
 use types::{Code, Epoch, Error, Result, Unit};
@@ -23,6 +24,7 @@ impl ArrayObj {
     /// that comes later has a greater epoch.
     ///
     /// Errors: `FileTooBig` for ranges beyond the largest offset.
+    #[boxed(?Send)]
     pub async fn part_epochs(&self, ranges: &[Recx]) -> Result<Vec<ChunkPart>> {
         self.cont.learn(self.oid).await;
         let mut parts = Vec::new();

@@ -8,6 +8,7 @@ use crate::patience::Patience;
 use crate::pool::{Pool, PoolState};
 use crate::system::SystemAddress;
 use crate::target::TargetLink;
+use async_recursion::async_recursion as boxed;
 use env::Env;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -230,6 +231,7 @@ impl Client {
     }
 
     /// Engines and versions of the system.
+    #[boxed(?Send)]
     pub async fn system_query(&self) -> Result<SystemInfo> {
         match self.control(&ControlRequest::SystemQuery).await? {
             ControlReply::System(info) => Ok(info),
@@ -238,6 +240,7 @@ impl Client {
     }
 
     /// How an engine does. One try.
+    #[boxed(?Send)]
     pub async fn engine_query(&self, engine: &EngineInfo) -> Result<EngineState> {
         match self.ask_engine(engine, &ControlRequest::EngineQuery).await? {
             ControlReply::Engine(state) => Ok(state),
@@ -247,6 +250,7 @@ impl Client {
 
     /// Has an engine stop, and returns when it has begun to; `with_all`: all others do, too, so that nobody goes on
     /// without it. One try.
+    #[boxed(?Send)]
     pub async fn engine_stop(&self, engine: &EngineInfo, with_all: bool) -> Result<()> {
         self.ask_engine(engine, &ControlRequest::EngineStop { with_all }).await.map(|_| ())
     }
@@ -254,6 +258,7 @@ impl Client {
     /// What jobs, and with `with_clients` also clients, do at a target of an engine. One try.
     ///
     /// Errors: `NoPerm` for clients that ask for clients; `NonExist`, `TimedOut`, those of reaching the engine.
+    #[boxed(?Send)]
     pub async fn engine_jobs(
         &self,
         engine: &EngineInfo,
@@ -271,6 +276,7 @@ impl Client {
     /// fit into one answer. One try.
     ///
     /// Errors: `NoPerm` without the secret of administrators, and those of reaching the engine.
+    #[boxed(?Send)]
     pub async fn engine_events(
         &self,
         engine: &EngineInfo,
@@ -316,6 +322,7 @@ impl Client {
     }
 
     /// Makes a pool of `bytes` over all targets.
+    #[boxed(?Send)]
     pub async fn pool_create(&self, request: ControlRequest) -> Result<PoolInfo> {
         match self.control(&request).await? {
             ControlReply::Pool(info) => Ok(info),
@@ -323,6 +330,7 @@ impl Client {
         }
     }
 
+    #[boxed(?Send)]
     pub async fn pool_list(&self) -> Result<Vec<PoolInfo>> {
         match self.control(&ControlRequest::PoolList).await? {
             ControlReply::Pools(pools) => Ok(pools),
@@ -333,6 +341,7 @@ impl Client {
     /// A pool as the catalog knows it now.
     ///
     /// Errors: `NonExist`, and those of asking the control service.
+    #[boxed(?Send)]
     pub async fn pool_query(&self, pool: &Name) -> Result<PoolInfo> {
         match self.control(&ControlRequest::PoolQuery(pool.clone())).await? {
             ControlReply::Pool(pool) => Ok(pool),
@@ -341,6 +350,7 @@ impl Client {
     }
 
     /// Removes a pool; with `force` even one in use.
+    #[boxed(?Send)]
     pub async fn pool_destroy(&self, pool: Name, force: bool) -> Result<()> {
         self.control(&ControlRequest::PoolDestroy { pool, force }).await.map(|_| ())
     }
@@ -348,6 +358,7 @@ impl Client {
     /// Opens a container of a pool in one round trip to one engine. To open the pool, too, it takes `pool_mode`.
     ///
     /// Errors as [`Client::pool_open`] and [`Pool::cont_open`]; they name which of the two could not be opened.
+    #[boxed(?Send)]
     pub async fn open(
         &self,
         pool: &Name,
@@ -358,6 +369,7 @@ impl Client {
         Pool::open_both(self, (pool, pool_mode), (cont, mode)).await
     }
 
+    #[boxed(?Send)]
     pub async fn pool_open(&self, pool: &Name, mode: OpenMode) -> Result<Pool> {
         match self.control(&ControlRequest::PoolOpen { pool: pool.clone(), mode }).await? {
             ControlReply::PoolOpened { handle, pool } => Ok(Pool::new(self.clone(), handle, pool)),

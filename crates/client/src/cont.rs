@@ -7,6 +7,7 @@ use crate::first_part::KnownMarks;
 use crate::object::Object;
 use crate::pool::{HANDLE_NONE, Pool};
 use crate::target::Ask;
+use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
 use placement::Layout;
 use smallvec::SmallVec;
@@ -128,6 +129,7 @@ impl Container {
     }
 
     /// Reserves `count` object numbers that nobody else gets; returns the first.
+    #[boxed(?Send)]
     pub async fn alloc_oids(&self, count: u64) -> Result<u64> {
         let request =
             ControlRequest::AllocOids { pool: self.0.pool.info().id, cont: self.id(), count };
@@ -195,6 +197,7 @@ impl Container {
     /// The same for an object of which all that takes room will be there: elsewhere when that target
     /// is nearly full and another one has more room. Whether it is near, too. Asks nobody while there
     /// is room.
+    #[boxed(?Send)]
     pub async fn roomy_hint_near(&self, unit: Unit) -> Result<(u32, bool)> {
         if !unit.object.is_alone() {
             return self.hint_near(unit, ObjClass::S1);
@@ -331,6 +334,7 @@ impl Container {
     }
 
     /// What the targets that hold the object say of their space, one for each unit.
+    #[boxed(?Send)]
     pub async fn space_of(&self, oid: Oid) -> Result<Vec<PoolShardStat>> {
         let units = self.units(oid).await?;
         let asked = units
@@ -448,6 +452,7 @@ impl Container {
     }
 
     /// Units that `target` holds, in [`Unit::list_order`] from after `after`.
+    #[boxed(?Send)]
     pub async fn list_objects(
         &self,
         target: TargetId,
@@ -461,6 +466,7 @@ impl Container {
 
     /// Objects of the container, whatever targets they are on, in [`Oid::list_order`] from after
     /// `after`: some `count_max` of them, each once. Asks all [`Container::listers`] at once.
+    #[boxed(?Send)]
     pub async fn list_all_objects(&self, after: Option<Oid>, count_max: u32) -> Result<Objects> {
         let from = after.map(Unit::last_of);
         let listers = self.listers();
@@ -484,6 +490,7 @@ impl Container {
 
     /// One page of the objects whose home is `target` and that live only until their last open handle goes: some
     /// `count_max` of them, from after `after`.
+    #[boxed(?Send)]
     pub async fn list_orphans(
         &self,
         target: TargetId,
@@ -508,6 +515,7 @@ impl Container {
     }
 
     /// Gives the handle back and waits for the answer.
+    #[boxed(?Send)]
     pub async fn close(self) -> Result<()> {
         self.client().flush();
         if self.0.handle == HANDLE_NONE {

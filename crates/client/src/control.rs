@@ -8,6 +8,7 @@
 //! something, or gives a handle that could stand in the way of the same request, is with one engine at a time.
 
 use crate::client::{BRIEF_TIME_MAX, Client};
+use async_recursion::async_recursion as boxed;
 use futures_util::StreamExt;
 use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
@@ -121,6 +122,7 @@ struct Sent<'a> {
 
 impl Client {
     /// Asks the control service, trying the known engines in turn.
+    #[boxed(?Send)]
     pub async fn control(&self, request: &ControlRequest) -> Result<ControlReply> {
         let body = wire::encode(request);
         let deadline = self.env().now() + self.options().timeout;

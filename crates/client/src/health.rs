@@ -4,6 +4,7 @@
 //! for the worst of them that these allow.
 
 use crate::client::{Client, unexpected};
+use async_recursion::async_recursion as boxed;
 use std::collections::BTreeSet;
 use types::{ContLayout, Rank, Result, TargetId};
 use wire::control::{ContInfo, ControlReply, ControlRequest, Name, PoolInfo, SystemInfo};
@@ -121,6 +122,7 @@ impl Client {
     /// How a pool does.
     ///
     /// Errors: those of asking the control service.
+    #[boxed(?Send)]
     pub async fn pool_health(&self, pool: &PoolInfo) -> Result<PoolHealth> {
         let request = ControlRequest::ContList(Name::Uuid(pool.uuid));
         let conts = match self.control(&request).await? {

@@ -3,6 +3,7 @@
 
 use crate::object::{Anchor, FetchedValue, Object};
 use crate::tx::Tx;
+use async_recursion::async_recursion as boxed;
 use types::{Code, Error, Key, Result};
 use wire::obj::{Cond, FetchIod, FetchWant, UpdateIod, UpdateValue};
 
@@ -19,6 +20,7 @@ pub struct KvObj {
 
 impl KvObj {
     /// Stores a value. `DKEY_INSERT` and `DKEY_UPDATE` conditions apply to the key.
+    #[boxed(?Send)]
     pub async fn put(&self, tx: Option<&Tx>, cond: Cond, key: &[u8], value: &[u8]) -> Result<()> {
         let small = value.len() <= INLINE_BYTES_MAX;
         let update = if small {
@@ -32,6 +34,7 @@ impl KvObj {
     }
 
     /// Reads a value; `None` when the key is absent.
+    #[boxed(?Send)]
     pub async fn get(&self, tx: Option<&Tx>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut room_bytes = 0;
         loop {
@@ -57,6 +60,7 @@ impl KvObj {
     }
 
     /// Size of a value; `None` when the key is absent.
+    #[boxed(?Send)]
     pub async fn size(&self, tx: Option<&Tx>, key: &[u8]) -> Result<Option<u64>> {
         let iods = vec![FetchIod {
             akey: VALUE,
@@ -73,16 +77,19 @@ impl KvObj {
     }
 
     /// Removes a key. With `Cond::PUNCH` it must exist.
+    #[boxed(?Send)]
     pub async fn remove(&self, tx: Option<&Tx>, cond: Cond, key: &[u8]) -> Result<()> {
         self.object.punch_dkeys(tx, cond, &[key]).await
     }
 
     /// Lists keys from `anchor` on.
+    #[boxed(?Send)]
     pub async fn list(&self, anchor: &mut Anchor, count_max: u32) -> Result<Vec<Key>> {
         self.object.list_dkeys(None, anchor, count_max).await
     }
 
     /// Removes the object with all its keys.
+    #[boxed(?Send)]
     pub async fn destroy(&self) -> Result<()> {
         self.object.punch(Cond::NONE).await
     }

@@ -2,6 +2,7 @@
 //! anyway once a minute. So who only works needs no probe, and who does not work tells nothing.
 
 use crate::client::Client;
+use async_recursion::async_recursion as boxed;
 use std::cell::Cell;
 use std::time::Duration;
 use transport::{Call, Conn, PROBE_BYTES, PROBE_SLICES, probed_speed, transfer_kb_s};
@@ -63,6 +64,7 @@ impl Client {
     /// that, in the place of the one that the client may have: what it holds open there is told again.
     ///
     /// Errors: `Unreach`, `Closed` and `TimedOut` when there is no answer.
+    #[boxed(?Send)]
     pub async fn probe_link(&self, engine: &EngineInfo, target: TargetId) -> Result<Speed> {
         let mut last = Error::bare(Code::Unreach);
         for address in self.addresses(engine) {

@@ -14,6 +14,7 @@ use crate::batch::LEADER_PAUSE;
 use crate::client::Client;
 use crate::cont::Container;
 use crate::target::{Ask, Attempt};
+use async_recursion::async_recursion as boxed;
 use futures_util::future::{Either, select};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -343,6 +344,7 @@ impl Container {
     /// Errors: `WouldBlock` (with `wait` unset); `Deadlock` for a [`LockKind::Posix`] wait that
     /// would never end, as far as one target knows; `NoLocks`; `Canceled` by `interrupt`; `Io`,
     /// once, when what the owner held on the object was lost.
+    #[boxed(?Send)]
     pub async fn lock(
         &self,
         oid: Oid,
@@ -421,6 +423,7 @@ impl Container {
 
     /// Holds what a shared owner holds, too, which outlives then the client that took it. Of `ask` only
     /// kind, owner and process count. `NonExist` when the owner holds nothing.
+    #[boxed(?Send)]
     pub async fn join_lock(&self, oid: Oid, ask: &LockAsk) -> Result<()> {
         self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());
@@ -439,6 +442,7 @@ impl Container {
     }
 
     /// Holds no more what a shared owner holds; other processes may.
+    #[boxed(?Send)]
     pub async fn part_lock(&self, oid: Oid, kind: LockKind, owner: u64) -> Result<()> {
         let key = self.lock_key(oid, kind, owner);
         self.client().options().locks.cleared(key, LockRange::WHOLE);
@@ -449,6 +453,7 @@ impl Container {
 
     /// Unlocks a range of an object. Asks nobody when the owner holds nothing of it, unless it is
     /// a shared one.
+    #[boxed(?Send)]
     pub async fn unlock(
         &self,
         oid: Oid,
@@ -487,6 +492,7 @@ impl Container {
 
     /// Who would be in the way of a lock; `None`: nobody. Like the others of its kind, a lock of
     /// the same owner is not.
+    #[boxed(?Send)]
     pub async fn test_lock(&self, oid: Oid, ask: &LockAsk) -> Result<Option<LockHolder>> {
         self.learn(oid).await;
         let target = Cell::new(self.layout(oid)?.home());

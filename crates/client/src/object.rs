@@ -6,6 +6,8 @@
 
 use crate::cont::Container;
 use crate::tx::Tx;
+use async_recursion::async_recursion as boxed;
+use futures_util::future::LocalBoxFuture;
 use types::{Code, Epoch, Error, Key, Oid, Result, Unit};
 use wire::obj::{
     Cond, FetchIod, Fetched, ListScope, Listed, ObjectStat, Op, OpReply, QueryFlags, ReadScope,
@@ -133,17 +135,19 @@ impl Object {
     ///
     /// Errors: `Exist`, `NonExist` from conditions; `Inval` for a record size that differs from
     /// that of existing records; `NoSpace`; `KeyTooBig`.
-    pub async fn update(
-        &self,
-        tx: Option<&Tx>,
+    pub fn update<'a>(
+        &'a self,
+        tx: Option<&'a Tx>,
         cond: Cond,
-        dkey: &[u8],
-        iods: Vec<UpdateIod<'_>>,
-        data: &[&[u8]],
-    ) -> Result<Epoch> {
-        self.cont.learn(self.oid).await;
-        let unit = self.cont.known_unit_of(self.oid, dkey)?;
-        self.write(tx, Op::Update { unit, dkey, cond, iods }, data).await
+        dkey: &'a [u8],
+        iods: Vec<UpdateIod<'a>>,
+        data: &'a [&'a [u8]],
+    ) -> LocalBoxFuture<'a, Result<Epoch>> {
+        Box::pin(async move {
+            self.cont.learn(self.oid).await;
+            let unit = self.cont.known_unit_of(self.oid, dkey)?;
+            self.write(tx, Op::Update { unit, dkey, cond, iods }, data).await
+        })
     }
 
     async fn write(&self, tx: Option<&Tx>, op: Op<'_>, data: &[&[u8]]) -> Result<Epoch> {
@@ -160,44 +164,48 @@ impl Object {
     }
 
     /// Reads akeys of a dkey into `room`, which is filled in the order of iods and ranges.
-    pub async fn fetch(
-        &self,
-        tx: Option<&Tx>,
+    pub fn fetch<'a, 'room>(
+        &'a self,
+        tx: Option<&'a Tx>,
         cond: Cond,
-        dkey: &[u8],
-        iods: Vec<FetchIod<'_>>,
-        room: &mut [&mut [u8]],
-    ) -> Result<Vec<FetchedValue>> {
-        self.cont.learn(self.oid).await;
-        let akeys: Vec<&[u8]> = iods.iter().map(|iod| iod.akey).collect();
-        let unit = self.cont.known_unit_of(self.oid, dkey)?;
-        let mut batch = self.cont.batch();
-        batch.op_of_unit(Op::Fetch { unit, dkey, cond, iods });
-        for piece in room.iter_mut() {
-            batch.bulk_in(piece);
-        }
-        let result = batch.run().await?;
-        let replies = result.replies()?;
-        let Some(OpReply::Fetched(found)) = replies.first() else {
-            return Err(wrong_answer());
-        };
-        if found.len() != akeys.len() {
-            return Err(wrong_answer());
-        }
-        if let Some(tx) = tx {
-            for (akey, iod) in akeys.iter().zip(found) {
-                tx.saw(unit, ReadScope::Akey(dkey, akey), iod.epoch);
+        dkey: &'a [u8],
+        iods: Vec<FetchIod<'a>>,
+        room: &'a mut [&'room mut [u8]],
+    ) -> LocalBoxFuture<'a, Result<Vec<FetchedValue>>> {
+        Box::pin(async move {
+            self.cont.learn(self.oid).await;
+            let akeys: Vec<&[u8]> = iods.iter().map(|iod| iod.akey).collect();
+            let unit = self.cont.known_unit_of(self.oid, dkey)?;
+            let mut batch = self.cont.batch();
+            batch.op_of_unit(Op::Fetch { unit, dkey, cond, iods });
+            for piece in room.iter_mut() {
+                batch.bulk_in(piece);
             }
-        }
-        Ok(found.iter().map(|iod| fetched_value(&iod.value)).collect())
+            let result = batch.run().await?;
+            let replies = result.replies()?;
+            let Some(OpReply::Fetched(found)) = replies.first() else {
+                return Err(wrong_answer());
+            };
+            if found.len() != akeys.len() {
+                return Err(wrong_answer());
+            }
+            if let Some(tx) = tx {
+                for (akey, iod) in akeys.iter().zip(found) {
+                    tx.saw(unit, ReadScope::Akey(dkey, akey), iod.epoch);
+                }
+            }
+            Ok(found.iter().map(|iod| fetched_value(&iod.value)).collect())
+        })
     }
 
     /// Removes the whole object. With conditions, atomically over all its shards.
+    #[boxed(?Send)]
     pub async fn punch(&self, cond: Cond) -> Result<()> {
         self.punch_in(None, cond).await
     }
 
     /// The same inside a transaction.
+    #[boxed(?Send)]
     pub async fn punch_in(&self, tx: Option<&Tx>, cond: Cond) -> Result<()> {
         self.cont.learn(self.oid).await;
         let op = |unit| Op::PunchObj { unit, cond, besides: b"" };
@@ -213,6 +221,7 @@ impl Object {
     }
 
     /// Removes dkeys; together or not at all.
+    #[boxed(?Send)]
     pub async fn punch_dkeys(&self, tx: Option<&Tx>, cond: Cond, dkeys: &[&[u8]]) -> Result<()> {
         self.cont.learn(self.oid).await;
         let mut by_unit: Vec<(Unit, Vec<&serde_bytes::Bytes>)> = Vec::new();
@@ -238,6 +247,7 @@ impl Object {
     }
 
     /// Removes akeys of a dkey.
+    #[boxed(?Send)]
     pub async fn punch_akeys(
         &self,
         tx: Option<&Tx>,
@@ -284,6 +294,7 @@ impl Object {
     }
 
     /// Lists dkeys from `anchor` on, moving it. An answer may be empty before the end.
+    #[boxed(?Send)]
     pub async fn list_dkeys(
         &self,
         tx: Option<&Tx>,
@@ -407,6 +418,7 @@ impl Object {
     }
 
     /// Lists akeys of a dkey.
+    #[boxed(?Send)]
     pub async fn list_akeys(
         &self,
         tx: Option<&Tx>,
@@ -422,6 +434,7 @@ impl Object {
     }
 
     /// Lists the written ranges of an array akey, with record size and epoch.
+    #[boxed(?Send)]
     pub async fn list_recxs(
         &self,
         tx: Option<&Tx>,
@@ -449,6 +462,7 @@ impl Object {
 
     /// Finds the least or greatest dkey, akey, recx; what is not to be found is given.
     /// `None` when there is nothing. Integer keys only for `DKEY` and `AKEY` (`Inval` else).
+    #[boxed(?Send)]
     pub async fn query(
         &self,
         tx: Option<&Tx>,
@@ -494,6 +508,7 @@ impl Object {
     }
 
     /// Facts about each unit of the object.
+    #[boxed(?Send)]
     pub async fn stat(&self) -> Result<Vec<(Unit, ObjectStat)>> {
         self.cont.learn(self.oid).await;
         let mut stats = Vec::new();

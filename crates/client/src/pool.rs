@@ -3,6 +3,7 @@
 use crate::client::{Client, unexpected};
 use crate::cont::{Container, Members};
 use crate::target::Ask;
+use async_recursion::async_recursion as boxed;
 use futures_util::future::{Either, join, select, try_join_all};
 use placement::HintTable;
 use serde::de::DeserializeOwned;
@@ -88,6 +89,7 @@ impl PoolState {
     }
 
     /// Gets the newest map.
+    #[boxed(?Send)]
     pub async fn refresh(&self, client: &Client) -> Result<()> {
         let map = client.pool_map(self.id).await;
         if map.as_ref().is_err_and(|error| error.code == Code::NonExist) {
@@ -347,6 +349,7 @@ impl Pool {
     }
 
     /// Asks every target for its space. Targets that do not answer count as absent.
+    #[boxed(?Send)]
     pub async fn query(&self) -> Result<SpaceInfo> {
         let map = self.map();
         let stats = self.ask_all(&Request::PoolShardStat { pool: self.0.state.id }).await?;
@@ -412,11 +415,13 @@ impl Pool {
 
     /// Asks every target for its devices, its log and its aggregation; `None` for one that gives
     /// no answer.
+    #[boxed(?Send)]
     pub async fn store_stats(&self) -> Result<Vec<(TargetId, Option<StoreStat>)>> {
         self.ask_all(&Request::StoreStat { pool: self.0.state.id }).await
     }
 
     /// Asks one target for its space.
+    #[boxed(?Send)]
     pub async fn query_one(&self, target: TargetId) -> Result<PoolShardStat> {
         let request = wire::encode(&Request::PoolShardStat { pool: self.0.state.id });
         let ask = Ask { body: &request, bulk_out: &[], bulk_in: &mut [] };
@@ -427,17 +432,20 @@ impl Pool {
 
     /// Asks every target how bulk transfers of the pool are admitted there; `None` for one that
     /// gives no answer.
+    #[boxed(?Send)]
     pub async fn admission(&self) -> Result<Vec<(TargetId, Option<AdmissionStat>)>> {
         self.ask_all(&Request::AdmissionStat { pool: self.0.state.id }).await
     }
 
     /// Asks every target what of its data is in its engine's memory; `None` for one that gives no answer.
+    #[boxed(?Send)]
     pub async fn cache_stats(&self) -> Result<Vec<(TargetId, Option<CacheStat>)>> {
         self.ask_all(&Request::CacheStat { pool: self.0.state.id }).await
     }
 
     /// Asks every target how its data are checked and what is known to be damaged; `None` for one that
     /// gives no answer.
+    #[boxed(?Send)]
     pub async fn scrub_stat(&self) -> Result<Vec<(TargetId, Option<ScrubStat>)>> {
         self.ask_all(&Request::ScrubStat { pool: self.0.state.id }).await
     }
@@ -445,6 +453,7 @@ impl Pool {
     /// Has every target check all its data now, as fast as it goes. Returns the number of the pass,
     /// which is over when [`ScrubStat::passes`] has reached it; `None` for a target that gives no
     /// answer.
+    #[boxed(?Send)]
     pub async fn scrub(&self) -> Result<Vec<(TargetId, Option<u64>)>> {
         self.ask_all(&Request::Scrub { pool: self.0.state.id }).await
     }
@@ -509,6 +518,7 @@ impl Pool {
     }
 
     /// The properties that can be changed, by name.
+    #[boxed(?Send)]
     pub async fn props(&self) -> Result<BTreeMap<String, String>> {
         let request = ControlRequest::GetProps { subject: Subject::Pool(self.name()) };
         match self.0.client.control(&request).await? {
@@ -518,12 +528,14 @@ impl Pool {
     }
 
     /// Changes properties by name, all or none: `label`, `ioc_max_writers`, …
+    #[boxed(?Send)]
     pub async fn set_props(&self, props: BTreeMap<String, String>) -> Result<()> {
         let request = ControlRequest::SetProps { subject: Subject::Pool(self.name()), props };
         self.0.client.control(&request).await.map(|_| ())
     }
 
     /// Makes a container. An empty label is none; a nil UUID lets the system choose.
+    #[boxed(?Send)]
     pub async fn cont_create(
         &self,
         label: &str,
@@ -545,11 +557,13 @@ impl Pool {
     }
 
     /// Opens a container.
+    #[boxed(?Send)]
     pub async fn cont_open(&self, cont: &Name, mode: OpenMode) -> Result<Container> {
         self.cont_open_with(cont, mode, ContOpenOptions::default()).await
     }
 
     /// The same, with options.
+    #[boxed(?Send)]
     pub async fn cont_open_with(
         &self,
         cont: &Name,
@@ -567,6 +581,7 @@ impl Pool {
         }
     }
 
+    #[boxed(?Send)]
     pub async fn cont_list(&self) -> Result<Vec<ContInfo>> {
         match self.0.client.control(&ControlRequest::ContList(self.name())).await? {
             ControlReply::Conts(conts) => Ok(conts),
@@ -574,6 +589,7 @@ impl Pool {
         }
     }
 
+    #[boxed(?Send)]
     pub async fn cont_query(&self, cont: &Name) -> Result<ContInfo> {
         let request = ControlRequest::ContQuery(self.name(), cont.clone());
         match self.0.client.control(&request).await? {
@@ -583,12 +599,14 @@ impl Pool {
     }
 
     /// Removes a container; with `force` even one in use.
+    #[boxed(?Send)]
     pub async fn cont_destroy(&self, cont: Name, force: bool) -> Result<()> {
         let request = ControlRequest::ContDestroy { pool: self.name(), cont, force };
         self.0.client.control(&request).await.map(|_| ())
     }
 
     /// Gives the handle back and waits for the answer.
+    #[boxed(?Send)]
     pub async fn close(self) -> Result<()> {
         if self.0.handle == HANDLE_NONE {
             return Ok(());

@@ -1,6 +1,7 @@
 //! Holes in arrays: making them, and finding them.
 
 use crate::array::{ArrayObj, data_iod, dkey_of};
+use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
 use types::{Code, Error, Result, Unit};
@@ -15,6 +16,7 @@ const PAGE: u32 = 8192;
 
 impl ArrayObj {
     /// Makes a hole. The size stays unless the hole reaches the end.
+    #[boxed(?Send)]
     pub async fn punch(&self, ranges: &[Recx]) -> Result<()> {
         self.cont.learn(self.oid).await;
         // What of which chunk; 0 records: all of it.
@@ -98,6 +100,7 @@ impl ArrayObj {
 
     /// The first written record at or after `from`, and the end of the written range around it;
     /// `None` when there is none. Filled records count as unwritten.
+    #[boxed(?Send)]
     pub async fn next_run(&self, from: u64) -> Result<Option<Recx>> {
         self.cont.learn(self.oid).await;
         let mut at = from;
@@ -120,6 +123,7 @@ impl ArrayObj {
 
     /// Written ranges from the start of `within` up to the position returned beside them, which is
     /// its end unless there are very many. Asks all shards that may hold something once.
+    #[boxed(?Send)]
     pub async fn runs(&self, within: Recx) -> Result<(Vec<Recx>, u64)> {
         self.cont.learn(self.oid).await;
         let chunk_records = self.chunk_records;
@@ -151,6 +155,7 @@ impl ArrayObj {
     }
 
     /// What each shard that may hold something knows of the array's end.
+    #[boxed(?Send)]
     pub async fn stat_shards(&self) -> Result<Vec<(Unit, Tail)>> {
         if !self.cont.may_reach_beyond(self.oid)
             && let Some(tail) = self.tail_of_first().await?
@@ -170,6 +175,7 @@ impl ArrayObj {
 
     /// Makes the array end at `size` at least. Unlike [`ArrayObj::set_size`] it takes nothing away
     /// that somebody appends meanwhile.
+    #[boxed(?Send)]
     pub async fn extend(&self, size: u64) -> Result<()> {
         self.cont.learn(self.oid).await;
         let Some(last) = size.checked_sub(1) else { return Ok(()) };

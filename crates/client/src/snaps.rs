@@ -3,6 +3,7 @@
 use crate::client::unexpected;
 use crate::cont::Container;
 use crate::pool::Pool;
+use async_recursion::async_recursion as boxed;
 use types::{Code, Epoch, Error, Result};
 use wire::control::{ControlReply, ControlRequest, Name, SnapInfo, SnapName};
 
@@ -11,6 +12,7 @@ impl Pool {
     ///
     /// It shows everything acknowledged before the call, and nothing that begins after it.
     /// `Exist` when the name is taken, `Busy` while another is being made.
+    #[boxed(?Send)]
     pub async fn snap_create(&self, cont: &Name, name: &str) -> Result<SnapInfo> {
         let (pool, cont, name) = (self.name(), cont.clone(), name.to_string());
         let request = ControlRequest::SnapCreate { pool, cont, name };
@@ -21,6 +23,7 @@ impl Pool {
     }
 
     /// The snapshots of a container, oldest first, and to which it is being rolled back.
+    #[boxed(?Send)]
     pub async fn snap_list(&self, cont: &Name) -> Result<(Vec<SnapInfo>, Option<Epoch>)> {
         let request = ControlRequest::SnapList(self.name(), cont.clone());
         match self.client().control(&request).await? {
@@ -30,6 +33,7 @@ impl Pool {
     }
 
     /// Removes a snapshot. The space that only it needs comes back in the background.
+    #[boxed(?Send)]
     pub async fn snap_destroy(&self, cont: &Name, snap: &SnapName) -> Result<()> {
         let (pool, cont, snap) = (self.name(), cont.clone(), snap.clone());
         let request = ControlRequest::SnapDestroy { pool, cont, snap };
@@ -39,6 +43,7 @@ impl Pool {
     /// Makes a container what a snapshot shows; with `force` even while it is open. What came
     /// after the snapshot is lost, except to later snapshots. Nobody can use the container
     /// meanwhile. May be called again to wait for one that is under way.
+    #[boxed(?Send)]
     pub async fn roll_back(&self, cont: &Name, snap: &SnapName, force: bool) -> Result<()> {
         let (pool, cont, snap) = (self.name(), cont.clone(), snap.clone());
         let request = ControlRequest::Rollback { pool, cont, snap, force };
@@ -50,6 +55,7 @@ impl Container {
     /// The container as a snapshot shows it, to read only.
     ///
     /// `NonExist` when it has no such snapshot.
+    #[boxed(?Send)]
     pub async fn at_snapshot(&self, snap: &SnapName) -> Result<Container> {
         let (snaps, _) = self.pool().snap_list(&self.name()).await?;
         let found = snaps.iter().find(|one| match snap {

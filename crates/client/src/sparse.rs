@@ -2,6 +2,7 @@
 
 use crate::array::{ArrayObj, DATA, Load, Memory, runs};
 use crate::tx::Tx;
+use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join_all;
 use smallvec::SmallVec;
 use types::{Code, Error, Result};
@@ -34,6 +35,7 @@ pub struct Present {
 impl ArrayObj {
     /// Reads what there is of `ranges` into `memory`; memory of holes, and of what lies beyond the
     /// end, keeps its bytes.
+    #[boxed(?Send)]
     pub async fn read_present(
         &self,
         tx: Option<&Tx>,

@@ -5,6 +5,7 @@
 //! run the whole transaction again. As in DAOS, reads do not see the transaction's own writes.
 
 use crate::cont::Container;
+use async_recursion::async_recursion as boxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{Code, Epoch, Error, Result, Unit};
 use wire::obj::{Op, ReadCheck, ReadScope};
@@ -142,6 +143,7 @@ impl Tx {
     ///
     /// Errors: `TxRestart` when something read has changed or another transaction was in the
     /// way; conditions of the writes fail with their own codes and leave the transaction failed.
+    #[boxed(?Send)]
     pub async fn commit(&self) -> Result<Epoch> {
         let (checks, writes) = {
             let mut gathered = self.shared.lock();

@@ -5,6 +5,7 @@
 
 use crate::catalog::{Catalog, Change, Compare, Versioned};
 use crate::embedded::EmbeddedCatalog;
+use async_recursion::async_recursion as boxed;
 use futures_util::future::LocalBoxFuture;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,6 +22,7 @@ impl CatalogCopy {
     }
 
     /// Makes it hold this and nothing else, at once. Errors are those of where it is kept.
+    #[boxed(?Send)]
     pub async fn replace(&self, entries: Vec<(String, Vec<u8>)>) -> Result<()> {
         let mut wanted: BTreeMap<String, Vec<u8>> = entries.into_iter().collect();
         let mut changes = Vec::new();

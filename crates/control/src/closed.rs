@@ -6,6 +6,7 @@
 use crate::catalog::Catalog;
 use crate::keys;
 use crate::records::{self, RECORD_VERSION, SystemDf};
+use async_recursion::async_recursion as boxed;
 use serde::{Deserialize, Serialize};
 use types::{Error, Result};
 use uuid::Uuid;
@@ -46,6 +47,7 @@ impl ClosedDf {
 ///
 /// A catalog that is found empty by an engine of a system is not that system's: it would be begun anew, beside the data that
 /// there are.
+#[boxed(?Send)]
 pub async fn check_system(catalog: &dyn Catalog, known: Option<Uuid>) -> Result<()> {
     let Some(known) = known else { return Ok(()) };
     let stored = catalog.get(keys::SYSTEM).await?;
@@ -61,6 +63,7 @@ pub async fn check_system(catalog: &dyn Catalog, known: Option<Uuid>) -> Result<
 }
 
 /// `Inval` when no service may work on the catalog; else errors as [`Catalog::get`].
+#[boxed(?Send)]
 pub async fn check_open(catalog: &dyn Catalog) -> Result<()> {
     match catalog.get(keys::CLOSED).await? {
         Some(stored) => Err(records::decode::<ClosedDf>(keys::CLOSED, &stored.bytes)?.error()),

@@ -9,6 +9,7 @@ use crate::keys;
 use crate::records::{
     self, AdmissionDf, ContDf, EngineDf, OidsDf, PoolDf, RECORD_VERSION, SnapsDf, SystemDf, TimesDf,
 };
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
@@ -69,10 +70,12 @@ impl Store {
         found.into_iter().map(|(key, stored)| loaded(key, stored)).collect()
     }
 
+    #[boxed(?Send)]
     pub async fn system(&self) -> Result<Option<Loaded<SystemDf>>> {
         self.load(keys::SYSTEM.to_string()).await
     }
 
+    #[boxed(?Send)]
     pub async fn engine(&self, uuid: Uuid) -> Result<Option<Loaded<EngineDf>>> {
         self.load(keys::engine(uuid)).await
     }
@@ -82,6 +85,7 @@ impl Store {
     }
 
     /// All engines, by rank.
+    #[boxed(?Send)]
     pub async fn engines(&self) -> Result<Vec<EngineDf>> {
         let all = self.loaded_engines().await?;
         let mut engines: Vec<EngineDf> = all.into_iter().map(|loaded| loaded.record).collect();
@@ -89,25 +93,30 @@ impl Store {
         Ok(engines)
     }
 
+    #[boxed(?Send)]
     pub async fn pool(&self, id: PoolId) -> Result<Option<Loaded<PoolDf>>> {
         self.load(keys::pool(id)).await
     }
 
     /// All pools, by number.
+    #[boxed(?Send)]
     pub async fn pools(&self) -> Result<Vec<Loaded<PoolDf>>> {
         self.load_all(keys::POOLS).await
     }
 
     /// Settings of admission of a pool; `None` when they were never changed.
+    #[boxed(?Send)]
     pub async fn admission(&self, id: PoolId) -> Result<Option<Loaded<AdmissionDf>>> {
         self.load(keys::pool_admission(id)).await
     }
 
+    #[boxed(?Send)]
     pub async fn cont(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<ContDf>>> {
         self.load(keys::cont(pool, id)).await
     }
 
     /// All containers of a pool, by number.
+    #[boxed(?Send)]
     pub async fn conts(&self, pool: PoolId) -> Result<Vec<Loaded<ContDf>>> {
         self.load_all(&keys::conts(pool)).await
     }
@@ -123,15 +132,18 @@ impl Store {
     }
 
     /// When a container was used; `None` when nobody has opened it.
+    #[boxed(?Send)]
     pub async fn times(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<TimesDf>>> {
         self.load(keys::times(pool, id)).await
     }
 
+    #[boxed(?Send)]
     pub async fn oids(&self, pool: PoolId, id: ContId) -> Result<Option<Loaded<OidsDf>>> {
         self.load(keys::oids(pool, id)).await
     }
 
     /// The number behind a label or UUID key.
+    #[boxed(?Send)]
     pub async fn number(&self, key: &str) -> Result<Option<u64>> {
         let Some(stored) = self.asked().get(key).await? else { return Ok(None) };
         let text = std::str::from_utf8(&stored.bytes).ok();
@@ -141,6 +153,7 @@ impl Store {
     }
 
     /// Raw values under a prefix, by the rest of their keys.
+    #[boxed(?Send)]
     pub async fn raw(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>> {
         let found = self.asked().list(prefix).await?;
         Ok(found
@@ -150,6 +163,7 @@ impl Store {
     }
 
     /// False: something the transaction relied on has changed.
+    #[boxed(?Send)]
     pub async fn commit(&self, tx: Tx) -> Result<bool> {
         let outcome = self.asked().commit(&tx.compares, &tx.changes).await;
         let is_of_use_only = tx.changes.iter().all(|change| {

@@ -13,6 +13,7 @@ use crate::layout::xattr_akey;
 use crate::node::Obj;
 use crate::walk::Step;
 use crate::xattr::XattrMode;
+use async_recursion::async_recursion as boxed;
 use types::{Code, Error, Result};
 
 /// Name of the attribute.
@@ -212,6 +213,7 @@ impl Dfs {
     ///
     /// Errors: `Inval` for bytes that are no ACL; `NoPerm` for who is not the owner; those of
     /// [`Dfs::setxattr`].
+    #[boxed(?Send)]
     pub async fn set_access_acl(
         &self,
         obj: &Obj,

@@ -8,6 +8,7 @@ use crate::fs::Dfs;
 use crate::inode::{FileKind, Inode, S_IFMT, S_ISGID};
 use crate::node::{Location, Obj};
 use crate::sys::TRIES_MAX;
+use async_recursion::async_recursion as boxed;
 use types::limits::check_name;
 use types::{Code, Epoch, Error, Oid, Result};
 use wire::obj::Tail;
@@ -77,6 +78,7 @@ pub struct StatFs {
 
 impl Dfs {
     /// Attributes of an entry; symbolic links are not followed.
+    #[boxed(?Send)]
     pub async fn stat(&self, parent: &Obj, name: &[u8]) -> Result<Stat> {
         let dir = parent.require_dir()?;
         check_name(name)?;
@@ -93,6 +95,7 @@ impl Dfs {
     }
 
     /// Attributes of an open object. A file without a name has link count 0.
+    #[boxed(?Send)]
     pub async fn ostat(&self, obj: &Obj) -> Result<Stat> {
         self.tier_settled(obj.oid()).await;
         self.ostat_now(obj).await
@@ -145,6 +148,7 @@ impl Dfs {
 
     /// Whether the caller may do all of `want` with an entry; symbolic links are followed.
     /// Errors: `Access`, `ReadOnly`, `NonExist` and the like.
+    #[boxed(?Send)]
     pub async fn access(&self, parent: &Obj, name: &[u8], want: Access) -> Result<()> {
         let obj = self.lookup_rel(parent, name, OpenFlags::PATH).await?;
         self.oaccess(&obj, want)
@@ -169,6 +173,7 @@ impl Dfs {
     }
 
     /// Changes permission bits of an entry; symbolic links are followed.
+    #[boxed(?Send)]
     pub async fn chmod(&self, parent: &Obj, name: &[u8], mode: u32) -> Result<()> {
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         self.setattr_named(parent, name, OpenFlags::PATH, &set).await
@@ -194,6 +199,7 @@ impl Dfs {
 
     /// Changes owner and group of an entry; `None` leaves one alone. With `follow`, symbolic
     /// links are followed.
+    #[boxed(?Send)]
     pub async fn chown(
         &self,
         parent: &Obj,
@@ -213,6 +219,7 @@ impl Dfs {
     /// caller does not own the object; `Access` for times set to now without write permission;
     /// `Inval` for other type bits; `NotSupported` for the mode of a symbolic link; `IsDir` or
     /// `Inval` for the size of what is no regular file.
+    #[boxed(?Send)]
     pub async fn setattr(&self, obj: &Obj, set: &SetAttr) -> Result<Stat> {
         self.require_writable()?;
         let shared = &self.shared;
@@ -356,6 +363,7 @@ impl Dfs {
 
     /// Sets the access time of an object to the present, as reading does; nothing else changes,
     /// whoever asks. For mounts that decide themselves when: see [`Stat::is_atime_due`].
+    #[boxed(?Send)]
     pub async fn touch_atime(&self, obj: &Obj) -> Result<()> {
         let shared = &self.shared;
         if self.require_writable().is_err() {
@@ -383,6 +391,7 @@ impl Dfs {
     }
 
     /// The target of a symbolic link. Errors: `Inval` for anything else.
+    #[boxed(?Send)]
     pub async fn readlink(&self, obj: &Obj) -> Result<Vec<u8>> {
         if !obj.node.inode().is_symlink() {
             return Err(Error::bare(Code::Inval));
@@ -393,6 +402,7 @@ impl Dfs {
     }
 
     /// The target of the symbolic link at an entry, in one round trip.
+    #[boxed(?Send)]
     pub async fn readlink_at(&self, parent: &Obj, name: &[u8]) -> Result<Vec<u8>> {
         let dir = parent.require_dir()?;
         check_name(name)?;
@@ -407,6 +417,7 @@ impl Dfs {
     }
 
     /// Space, asked of all targets.
+    #[boxed(?Send)]
     pub async fn statfs(&self) -> Result<StatFs> {
         let found = self.shared.cont.pool().query().await?;
         let space = found.total;

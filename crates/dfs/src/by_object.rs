@@ -14,6 +14,7 @@ use crate::inode::{FileKind, Inode, epoch_ns};
 use crate::node::{Location, Obj};
 use crate::share::SharedObj;
 use crate::walk::Step;
+use async_recursion::async_recursion as boxed;
 use types::limits::check_name;
 use types::{Code, Error, Key, Oid, Result};
 use wire::obj::{Op, Recx, Tail};
@@ -57,6 +58,7 @@ pub struct Renamed {
 impl Dfs {
     /// An entry, to be named only, and its attributes. One round trip for files on the entry's
     /// target; directories and striped files need a second. Symbolic links are not followed.
+    #[boxed(?Send)]
     pub async fn lookup_stat(&self, parent: &Obj, name: &[u8]) -> Result<(Obj, Stat)> {
         let dir = parent.require_dir()?;
         check_name(name)?;
@@ -70,6 +72,7 @@ impl Dfs {
 
     /// Makes a file and opens it, or without `EXCL` opens the one that is there; symbolic links
     /// are not followed. Making takes one round trip.
+    #[boxed(?Send)]
     pub async fn create_stat(
         &self,
         parent: &Obj,
@@ -109,6 +112,7 @@ impl Dfs {
     ///
     /// Errors: `NonExist` when it has no name, or another than it was last seen under; the
     /// caller should look the path up again.
+    #[boxed(?Send)]
     pub async fn open_obj(&self, obj: &Obj, flags: OpenFlags, held: bool) -> Result<(Obj, Stat)> {
         let shared = &self.shared;
         let oid = obj.oid();
@@ -176,6 +180,7 @@ impl Dfs {
 
     /// Attributes of an object; `NonExist` when its entry, as far as is known, names it no more
     /// (renamed or removed by somebody else).
+    #[boxed(?Send)]
     pub async fn stat_named(&self, obj: &Obj) -> Result<Stat> {
         match self.shared.fetch_node(&obj.node).await? {
             Some((_, found)) => {
@@ -188,6 +193,7 @@ impl Dfs {
 
     /// [`Dfs::read`] of a range that probably reaches the end of the file: asks for the size at the
     /// same time.
+    #[boxed(?Send)]
     pub async fn read_to_end(&self, file: &Obj, offset: u64, memory: &mut [u8]) -> Result<usize> {
         file.require_regular()?;
         if !file.flags.has(OpenFlags::READ) {
@@ -207,6 +213,7 @@ impl Dfs {
     }
 
     /// [`Dfs::readdirplus`], each entry also as an object to be named only.
+    #[boxed(?Send)]
     pub async fn readdir_objs(
         &self,
         dir: &Obj,
@@ -226,16 +233,19 @@ impl Dfs {
     }
 
     /// [`Dfs::unlink`], telling what lost its name.
+    #[boxed(?Send)]
     pub async fn unlink_told(&self, parent: &Obj, name: &[u8]) -> Result<Removed> {
         self.unlink_inode(parent, name).await
     }
 
     /// [`Dfs::rmdir`], telling what lost its name.
+    #[boxed(?Send)]
     pub async fn rmdir_told(&self, parent: &Obj, name: &[u8]) -> Result<Removed> {
         self.rmdir_inode(parent, name).await
     }
 
     /// [`Dfs::rename`], telling what moved and what was replaced.
+    #[boxed(?Send)]
     pub async fn rename_told(
         &self,
         parent: &Obj,

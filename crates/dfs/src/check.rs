@@ -19,6 +19,7 @@ use crate::fs::{Dfs, Shared, fetch_inode, inline};
 use crate::inode::{Inode, S_IFDIR, S_IFREG};
 use crate::layout::{INODE, MARKER, PARENT, RECORD};
 use crate::node::Obj;
+use async_recursion::async_recursion as boxed;
 use client::ArrayObj;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Code, DkeyKind, Epoch, Oid, Result};
@@ -127,12 +128,14 @@ struct Checker<'a> {
 
 impl Dfs {
     /// Checks the whole file system. The caller must be privileged (`NoPerm` otherwise), and alone.
+    #[boxed(?Send)]
     pub async fn check(&self, mend: Mend) -> Result<CheckReport> {
         self.check_into(mend, b"").await
     }
 
     /// [`Dfs::check`]; leaked objects get their names in `/lost+found/HOME`, or with `home` empty in
     /// `/lost+found` itself.
+    #[boxed(?Send)]
     pub async fn check_into(&self, mend: Mend, home: &[u8]) -> Result<CheckReport> {
         if !home.is_empty() {
             types::limits::check_name(home)?;

@@ -13,6 +13,7 @@ use crate::layout::{INODE, MARKER, PARENT};
 use crate::node::{Location, Obj};
 use crate::walk::{Step, WalkHow};
 use crate::xattr::{is_bulk, xattr_iod};
+use async_recursion::async_recursion as boxed;
 use client::Batch;
 use std::cell::Cell;
 use types::limits::{PATH_BYTES_MAX, SYMLINK_DEPTH_MAX, check_name};
@@ -29,6 +30,7 @@ impl Dfs {
     /// are ignored when the file exists. Errors: `Exist` with `CREATE` and `EXCL`; `NonExist`
     /// also when the directory was removed; `IsDir` for a directory opened for writing;
     /// `TooManyLinks` for a symbolic link with `NOFOLLOW`; `Access`.
+    #[boxed(?Send)]
     pub async fn open(
         &self,
         parent: &Obj,
@@ -329,6 +331,7 @@ impl Dfs {
 
     /// Makes a directory. `class` is the class of its object; `None`: as set on the parent, then
     /// the container's.
+    #[boxed(?Send)]
     pub async fn mkdir(
         &self,
         parent: &Obj,
@@ -364,6 +367,7 @@ impl Dfs {
     }
 
     /// Makes a symbolic link. `target` has 1 to 4,095 bytes and need not exist.
+    #[boxed(?Send)]
     pub async fn symlink(&self, parent: &Obj, name: &[u8], target: &[u8]) -> Result<Obj> {
         if target.is_empty() {
             return Err(Error::new(Code::NonExist, "a symbolic link must point somewhere"));
@@ -379,6 +383,7 @@ impl Dfs {
     ///
     /// Errors: `Inval` for directories and symbolic links, `NoPerm` for device nodes unless the
     /// caller is the superuser.
+    #[boxed(?Send)]
     pub async fn mknod(&self, parent: &Obj, name: &[u8], mode: u32, node: NodeKind) -> Result<Obj> {
         match node.kind {
             FileKind::Regular => {

@@ -11,6 +11,7 @@ use crate::fs::{Dfs, Shared};
 use crate::inode::{FileKind, Inode};
 use crate::layout::{INODE, MARKER};
 use crate::node::Obj;
+use async_recursion::async_recursion as boxed;
 use types::{Code, Error, Key, Oid, Result, hash};
 use wire::obj::{ListScope, Listed, Op, OpReply};
 
@@ -244,6 +245,7 @@ impl DirEntry {
 impl Dfs {
     /// The next entries of a directory, at most `count_max`, and `anchor` moved behind them.
     /// The end may come with entries or without: ask [`DirAnchor::is_end`].
+    #[boxed(?Send)]
     pub async fn readdir(
         &self,
         dir: &Obj,
@@ -258,6 +260,7 @@ impl Dfs {
     /// entry's target, one more per target for directories, striped and moved files, one for each
     /// hard-linked file.
     /// Entries that vanish meanwhile are left out.
+    #[boxed(?Send)]
     pub async fn readdirplus(
         &self,
         dir: &Obj,
@@ -275,6 +278,7 @@ impl Dfs {
     }
 
     /// All entries. For directories of unknown size prefer [`Dfs::readdir`].
+    #[boxed(?Send)]
     pub async fn list(&self, dir: &Obj) -> Result<Vec<DirEntry>> {
         let mut all = Vec::new();
         let mut anchor = DirAnchor::start();
@@ -285,12 +289,14 @@ impl Dfs {
     }
 
     /// Shards of a directory: its units, each of which is listed by itself.
+    #[boxed(?Send)]
     pub async fn shard_count(&self, dir: &Obj) -> Result<u32> {
         dir.require_dir()?;
         Ok(self.shared.cont.units(dir.oid()).await?.len() as u32)
     }
 
     /// Anchors for `parts` readers that together list every entry once.
+    #[boxed(?Send)]
     pub async fn split(&self, dir: &Obj, parts: u32) -> Result<Vec<DirAnchor>> {
         dir.require_dir()?;
         let shards = self.shared.cont.units(dir.oid()).await?.len();
@@ -298,6 +304,7 @@ impl Dfs {
     }
 
     /// An anchor that makes a listing begin with `name`, or where it would be.
+    #[boxed(?Send)]
     pub async fn anchor_at(&self, dir: &Obj, name: &[u8]) -> Result<DirAnchor> {
         dir.require_dir()?;
         types::limits::check_name(name)?;

@@ -10,6 +10,7 @@ use crate::fs::{Shared, fetch_inode, inline};
 use crate::inode::Inode;
 use crate::layout::{INODE, RECORD, ROOT};
 use crate::node::{Location, Node};
+use async_recursion::async_recursion as boxed;
 use std::time::Duration;
 use types::{Code, Epoch, Error, Oid, Result};
 use wire::obj::{Cond, Fetched, Op, OpReply, ReadCheck, ReadScope, Tail};
@@ -172,6 +173,7 @@ impl Shared {
 
     /// The file's size and newest data epoch, with no further question where the entry's
     /// target knows all there is to know.
+    #[boxed(?Send)]
     pub async fn tail(&self, found: &Found) -> Result<Tail> {
         if !found.inode.is_regular() {
             return Ok(Tail::default());

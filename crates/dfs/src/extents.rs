@@ -4,6 +4,7 @@ use crate::file::FILE_BYTES_MAX;
 use crate::flags::{AllocateFlags, OpenFlags};
 use crate::fs::Dfs;
 use crate::node::Obj;
+use async_recursion::async_recursion as boxed;
 use futures_util::future::try_join;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use types::{Code, Error, Result};
@@ -21,6 +22,7 @@ impl Dfs {
     /// of the range unless `KEEP_SIZE`.
     ///
     /// Errors: `NotSupported` for other flags; `Inval` for no bytes; `FileTooBig`; `BadHandle`.
+    #[boxed(?Send)]
     pub async fn fallocate(
         &self,
         file: &Obj,
@@ -83,6 +85,7 @@ impl Dfs {
 
     /// `SEEK_DATA`: the first byte of data at or after `offset`. `NoData` (`ENXIO`) at or beyond the
     /// end of the file, and when only a hole follows.
+    #[boxed(?Send)]
     pub async fn seek_data(&self, file: &Obj, offset: u64) -> Result<u64> {
         let array = self.readable_array(file, offset)?;
         let (size, run) = try_join(array.size(), array.next_run(offset)).await?;
@@ -94,6 +97,7 @@ impl Dfs {
 
     /// `SEEK_HOLE`: the first byte of a hole at or after `offset`; the end of the file counts as
     /// one. `NoData` (`ENXIO`) at or beyond the end.
+    #[boxed(?Send)]
     pub async fn seek_hole(&self, file: &Obj, offset: u64) -> Result<u64> {
         let array = self.readable_array(file, offset)?;
         let (size, run) = try_join(array.size(), array.next_run(offset)).await?;
@@ -121,6 +125,7 @@ impl Dfs {
     /// goes, and returns how many. Holes stay holes. Not one atomic change.
     ///
     /// Errors: `BadHandle`; `Inval` for ranges of one file that overlap; `FileTooBig`; `NoSpace`.
+    #[boxed(?Send)]
     pub async fn copy_range(
         &self,
         from: &Obj,

@@ -7,6 +7,7 @@ use crate::flags::{Access, OpenFlags};
 use crate::fs::Dfs;
 use crate::inode::{FileKind, Inode, S_ISGID, S_ISUID};
 use crate::node::{Node, Obj};
+use async_recursion::async_recursion as boxed;
 use client::ArrayObj;
 use std::rc::Rc;
 use types::{Code, DkeyKind, Error, Oid, Result};
@@ -18,6 +19,7 @@ pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 impl Dfs {
     /// Reads from `offset`; returns how many bytes there were. Fewer than asked for only at the
     /// end of the file.
+    #[boxed(?Send)]
     pub async fn read(&self, file: &Obj, offset: u64, memory: &mut [u8]) -> Result<usize> {
         let bytes = memory.len();
         self.readv(file, &[Recx { index: offset, count: bytes as u64 }], &mut [memory]).await
@@ -29,6 +31,7 @@ impl Dfs {
     ///
     /// Errors: `BadHandle` when not open for reading, `IsDir`, `Inval` for total lengths that
     /// differ.
+    #[boxed(?Send)]
     pub async fn readv(
         &self,
         file: &Obj,
@@ -63,6 +66,7 @@ impl Dfs {
     }
 
     /// Writes at `offset`, or with `APPEND` at the end; returns the number of bytes, always all.
+    #[boxed(?Send)]
     pub async fn write(&self, file: &Obj, offset: u64, memory: &[u8]) -> Result<usize> {
         let count = memory.len() as u64;
         self.writev(file, &[Recx { index: offset, count }], &[memory]).await
@@ -72,6 +76,7 @@ impl Dfs {
     /// equal total length. With `APPEND` all goes to the end of the file, in order.
     ///
     /// Errors: `BadHandle` when not open for writing; `FileTooBig`; `NoSpace`.
+    #[boxed(?Send)]
     pub async fn writev(&self, file: &Obj, ranges: &[Recx], memory: &[&[u8]]) -> Result<usize> {
         file.require_regular()?;
         if !file.flags.has(OpenFlags::WRITE) {
@@ -97,6 +102,7 @@ impl Dfs {
     /// Writes behind the end of the file, however it was opened for writing, and returns where
     /// that was. Up to 32 MiB are one piece: whoever else appends, they neither overlap nor leave
     /// gaps.
+    #[boxed(?Send)]
     pub async fn append(&self, file: &Obj, memory: &[&[u8]]) -> Result<u64> {
         self.require_open_for_writing(file)?;
         self.slow_down(memory.iter().map(|piece| piece.len() as u64).sum()).await?;
@@ -106,6 +112,7 @@ impl Dfs {
     }
 
     /// Size of an open file, bytes.
+    #[boxed(?Send)]
     pub async fn size(&self, file: &Obj) -> Result<u64> {
         file.require_regular()?;
         file.node.array().size().await
@@ -113,6 +120,7 @@ impl Dfs {
 
     /// Of a file with a progressive class the size of its first part, bytes, and whether it has grown beyond it;
     /// `None` for all else.
+    #[boxed(?Send)]
     pub async fn reaches_beyond(&self, obj: &Obj) -> Result<Option<(u64, bool)>> {
         let first = obj.oid().first_part_bytes().filter(|_| obj.kind() == FileKind::Regular);
         let Some(bytes) = first else { return Ok(None) };
@@ -122,6 +130,7 @@ impl Dfs {
     /// Size of a regular file by its id, bytes; `chunk_bytes` of 0 is the file system's.
     ///
     /// Errors: `Inval` for an id that is no file's.
+    #[boxed(?Send)]
     pub async fn size_of(&self, oid: Oid, chunk_bytes: u64) -> Result<u64> {
         let own = crate::flags::check_chunk_bytes(chunk_bytes)? as u64;
         if oid.dkey_kind() != DkeyKind::U64 || oid.class().is_err() {
@@ -134,6 +143,7 @@ impl Dfs {
 
     /// Cuts or extends a file; new bytes read as zero. Errors: `BadHandle` when not open for
     /// writing and not permitted to write either.
+    #[boxed(?Send)]
     pub async fn truncate(&self, file: &Obj, size: u64) -> Result<()> {
         file.require_regular()?;
         self.require_writable()?;
@@ -152,6 +162,7 @@ impl Dfs {
 
     /// DAOS's punch: a hole, but one that reaches the end of the file cuts the file at `offset`
     /// instead. `bytes` of `u64::MAX` means "truncate to `offset`, in either direction".
+    #[boxed(?Send)]
     pub async fn punch(&self, file: &Obj, offset: u64, bytes: u64) -> Result<()> {
         if bytes == u64::MAX {
             return self.truncate(file, offset).await;
@@ -173,6 +184,7 @@ impl Dfs {
 
     /// Makes `bytes` from `offset` a hole; the size stays as it is (Linux's
     /// `FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`).
+    #[boxed(?Send)]
     pub async fn punch_hole(&self, file: &Obj, offset: u64, bytes: u64) -> Result<()> {
         file.require_regular()?;
         self.require_writable()?;
@@ -207,6 +219,7 @@ impl Dfs {
 
     /// Takes the set-user-id bit, and the set-group-id bit of a file that its group may execute,
     /// from a file, whoever asks: for mounts whose kernel tells when.
+    #[boxed(?Send)]
     pub async fn drop_privileges(&self, file: &Obj) -> Result<()> {
         let shared = &self.shared;
         let without = |inode: &Inode| {

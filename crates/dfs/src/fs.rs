@@ -10,6 +10,7 @@ use crate::layout::{
 };
 use crate::node::{Location, Node, Obj};
 use crate::tier::{Known, Returns};
+use async_recursion::async_recursion as boxed;
 use client::{ArrayObj, Container};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -65,6 +66,7 @@ impl Dfs {
     /// those of the container's properties.
     ///
     /// Errors: `Exist` when there is one already; `Inval` for a container of another layout.
+    #[boxed(?Send)]
     pub async fn format(cont: &Container, options: &FormatOptions) -> Result<()> {
         require_posix(cont)?;
         let props = &cont.info().props;
@@ -125,6 +127,7 @@ impl Dfs {
     ///
     /// Errors: `NonExist` when it was never formatted; `Inval` for a container of another layout;
     /// `Version` when it was made by a newer version.
+    #[boxed(?Send)]
     pub async fn mount(cont: &Container, flags: MountFlags, cred: Credentials) -> Result<Dfs> {
         require_posix(cont)?;
         let oid = superblock_oid(&cont.info().props);
@@ -196,6 +199,7 @@ impl Dfs {
     }
 
     /// [`Dfs::mount`], after [`Dfs::format`] if nobody has formatted the container yet.
+    #[boxed(?Send)]
     pub async fn mount_or_format(
         cont: &Container,
         flags: MountFlags,
@@ -260,6 +264,7 @@ impl Dfs {
         self.shared.prefix.borrow()
     }
 
+    #[boxed(?Send)]
     pub async fn root(&self) -> Result<Obj> {
         let inode = self.shared.fetch_root().await?.inode;
         Ok(Obj::new(self.shared.node(self.shared.root_location(), inode), OpenFlags::READ_WRITE))

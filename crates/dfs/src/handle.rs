@@ -21,6 +21,7 @@ use crate::layout::Superblock;
 use crate::node::{Location, Obj};
 use crate::share::SharedObj;
 use crate::tier::Known;
+use async_recursion::async_recursion as boxed;
 use client::Container;
 use types::{Error, Key, Oid, Result};
 use wire::obj::Op;
@@ -83,6 +84,7 @@ impl Dfs {
 
     /// An open object from bytes; `flags` replace those it was opened with. `Inval` for bytes of
     /// another container or version.
+    #[boxed(?Send)]
     pub async fn obj_from_global(&self, raw: &[u8], flags: Option<OpenFlags>) -> Result<Obj> {
         let uuid = self.shared.cont.info().uuid.into_bytes();
         let shared = SharedObj::from_global(uuid, raw)?;
@@ -92,6 +94,7 @@ impl Dfs {
 
     /// [`Dfs::attach`], with an open handle of its own registered for a regular file: for another
     /// process, which may keep the file open longer than whoever described it.
+    #[boxed(?Send)]
     pub async fn attach_open(&self, described: &SharedObj) -> Result<Obj> {
         let shared = &self.shared;
         let inode = described.inode;

@@ -12,6 +12,7 @@ use crate::fs::Dfs;
 use crate::inode::{FileKind, Inode};
 use crate::node::Obj;
 use crate::xattr::XattrMode;
+use async_recursion::async_recursion as boxed;
 use types::{Code, Error, ObjClass, ObjType, Result, size};
 
 /// Class of the file, or of files made in the directory.
@@ -106,6 +107,7 @@ impl Dfs {
     ///
     /// Errors: `NotDir`; those of [`client::Container::generate_oid`] for a class that cannot be had; `Inval` for a
     /// chunk size that is none; `NoPerm` for who does not own the directory.
+    #[boxed(?Send)]
     pub async fn change_layout(&self, dir: &Obj, change: LayoutChange) -> Result<()> {
         dir.require_dir()?;
         self.require_writable()?;

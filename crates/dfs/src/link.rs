@@ -12,6 +12,7 @@ use crate::inode::Inode;
 use crate::layout::{INODE, RECORD};
 use crate::node::Obj;
 use crate::xattr::xattr_iod;
+use async_recursion::async_recursion as boxed;
 use types::limits::{LINK_COUNT_MAX, check_name};
 use types::{Code, Error, Oid, Result};
 use wire::obj::{Cond, Op, ReadCheck, ReadScope};
@@ -20,6 +21,7 @@ impl Dfs {
     /// Gives the file (`parent`, `name`) a further name. Symbolic links are not followed.
     ///
     /// Errors: `NoPerm` for a directory; `LinkMax` at 65,000 names; `Exist`; `NonExist`; `Access`.
+    #[boxed(?Send)]
     pub async fn link(
         &self,
         parent: &Obj,
@@ -35,6 +37,7 @@ impl Dfs {
 
     /// The same for a file that is known already: its first name, if it has none. `NonExist` when
     /// it has lost the name it was last seen under.
+    #[boxed(?Send)]
     pub async fn link_obj(&self, obj: &Obj, new_parent: &Obj, new_name: &[u8]) -> Result<()> {
         self.link_open(obj, new_parent, new_name).await
     }

@@ -7,6 +7,7 @@
 use crate::flags::OpenFlags;
 use crate::fs::Dfs;
 use crate::node::Obj;
+use async_recursion::async_recursion as boxed;
 use client::{LockAsk, LockHolder, LockInterrupt, LockKind, LockMode, LockRange};
 use types::{Code, Error, Result};
 
@@ -16,6 +17,7 @@ impl Dfs {
     /// Errors: `WouldBlock` unless the request waits; `Deadlock`; `NoLocks`; `Canceled` after an
     /// interrupt; `Io`, once, when what the owner held was lost while its engine was away;
     /// `BadHandle` for a range lock of a kind the file is not open for.
+    #[boxed(?Send)]
     pub async fn lock(
         &self,
         obj: &Obj,
@@ -37,6 +39,7 @@ impl Dfs {
     }
 
     /// Unlocks. Asks nobody when the owner holds nothing on the object.
+    #[boxed(?Send)]
     pub async fn unlock(
         &self,
         obj: &Obj,
@@ -48,6 +51,7 @@ impl Dfs {
     }
 
     /// Unlocks all that an owner holds on an object, of whatever kind, and forgets what was lost.
+    #[boxed(?Send)]
     pub async fn unlock_owner(&self, obj: &Obj, owner: u64) -> Result<()> {
         for kind in [LockKind::Flock, LockKind::Posix] {
             match self.unlock(obj, kind, owner, LockRange::WHOLE).await {
@@ -72,16 +76,19 @@ impl Dfs {
 
     /// Holds what a shared owner holds, too; of `ask` kind, owner and process count. `NonExist` when that
     /// is nothing.
+    #[boxed(?Send)]
     pub async fn join_lock(&self, obj: &Obj, ask: &LockAsk) -> Result<()> {
         self.shared.cont.join_lock(obj.oid(), ask).await
     }
 
     /// Holds no more what a shared owner holds; other processes may.
+    #[boxed(?Send)]
     pub async fn part_lock(&self, obj: &Obj, kind: LockKind, owner: u64) -> Result<()> {
         self.shared.cont.part_lock(obj.oid(), kind, owner).await
     }
 
     /// Who would be in the way of a lock; `None`: nobody.
+    #[boxed(?Send)]
     pub async fn test_lock(&self, obj: &Obj, ask: &LockAsk) -> Result<Option<LockHolder>> {
         self.shared.cont.test_lock(obj.oid(), ask).await
     }

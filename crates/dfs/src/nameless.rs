@@ -11,6 +11,7 @@ use crate::fs::Dfs;
 use crate::inode::{Inode, S_IFREG};
 use crate::node::{Location, Obj};
 use crate::walk::Step;
+use async_recursion::async_recursion as boxed;
 use types::limits::check_name;
 use types::{Code, Error, Key, Result};
 use wire::obj::Op;
@@ -20,6 +21,7 @@ impl Dfs {
     /// when it is closed. `parent` says who may, and where a name would be.
     ///
     /// Errors: `Inval` unless it is opened for writing; `NotDir`; `Access`; `ReadOnly`.
+    #[boxed(?Send)]
     pub async fn tmpfile(
         &self,
         parent: &Obj,
@@ -55,6 +57,7 @@ impl Dfs {
     /// Gives an open file a further name, or its first (`linkat` with `AT_EMPTY_PATH`).
     ///
     /// Errors: those of [`Dfs::link`]; `NonExist` for a file that has lost its last name.
+    #[boxed(?Send)]
     pub async fn link_open(&self, file: &Obj, new_parent: &Obj, new_name: &[u8]) -> Result<()> {
         let shared = &self.shared;
         if !file.node.is_unlinked() {

@@ -13,6 +13,7 @@ use crate::fs::{Dfs, inline};
 use crate::inode::{Inode, S_ISVTX, epoch_ns};
 use crate::layout::{INODE, MARKER, RECORD};
 use crate::node::Obj;
+use async_recursion::async_recursion as boxed;
 use client::Batch;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use types::limits::check_name;
@@ -32,6 +33,7 @@ impl Dfs {
     /// Removes a name of a file. The file goes with its last name, or when nobody has it open.
     ///
     /// Errors: `IsDir` for a directory, `NonExist`, `Access`, `NoPerm` in a sticky directory.
+    #[boxed(?Send)]
     pub async fn unlink(&self, parent: &Obj, name: &[u8]) -> Result<()> {
         self.unlink_inode(parent, name).await.map(|_| ())
     }
@@ -45,6 +47,7 @@ impl Dfs {
     }
 
     /// Removes an empty directory. Errors: `NotEmpty`, `NotDir`, `NonExist`, `Access`.
+    #[boxed(?Send)]
     pub async fn rmdir(&self, parent: &Obj, name: &[u8]) -> Result<()> {
         self.rmdir_inode(parent, name).await.map(|_| ())
     }
@@ -56,6 +59,7 @@ impl Dfs {
     }
 
     /// Removes a file or an empty directory; with `force` also a directory and all below it.
+    #[boxed(?Send)]
     pub async fn remove(&self, parent: &Obj, name: &[u8], force: bool) -> Result<()> {
         if let Removed::Gone(_) = self.remove_file(parent, name).await? {
             return Ok(());

@@ -22,6 +22,7 @@ use crate::layout::{INODE, MARKER, PARENT, RECORD};
 use crate::node::{Location, Obj};
 use crate::remove::{drop_name, less_one_name, punch_dir};
 use crate::xattr::{is_bulk, xattr_iod};
+use async_recursion::async_recursion as boxed;
 use client::Batch;
 use types::limits::check_name;
 use types::{Code, Epoch, Error, Key, Oid, Result, Unit};
@@ -51,6 +52,7 @@ impl Dfs {
     /// onto itself or onto another name of the same file does nothing. Errors: `NonExist`;
     /// `IsDir` file onto directory; `NotDir` directory onto file; `NotEmpty`; `Inval` for a
     /// directory moved below itself, or both flags; `Access`; `NoPerm` in sticky directories.
+    #[boxed(?Send)]
     pub async fn rename(
         &self,
         parent: &Obj,

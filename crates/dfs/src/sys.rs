@@ -13,6 +13,7 @@ use crate::inode::FileKind;
 use crate::node::Obj;
 use crate::path;
 use crate::xattr::XattrMode;
+use async_recursion::async_recursion as boxed;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -133,6 +134,7 @@ impl Sys {
     }
 
     /// Opens, or with `CREATE` makes, a file; opens anything else.
+    #[boxed(?Send)]
     pub async fn open(
         &self,
         path: &[u8],
@@ -156,6 +158,7 @@ impl Sys {
     }
 
     /// Opens an existing object to name it in other calls. `follow` a symbolic link or open it.
+    #[boxed(?Send)]
     pub async fn lookup(&self, path: &[u8], follow: bool) -> Result<Obj> {
         let nofollow = if follow { OpenFlags::NONE } else { OpenFlags::NOFOLLOW };
         let flags = OpenFlags::PATH | nofollow;
@@ -173,11 +176,13 @@ impl Sys {
         }
     }
 
+    #[boxed(?Send)]
     pub async fn mkdir(&self, path: &[u8], mode: u32) -> Result<()> {
         self.mkdir_of(path, mode, None).await
     }
 
     /// Makes a directory of a class; `None`: as [`Dfs::mkdir`].
+    #[boxed(?Send)]
     pub async fn mkdir_of(&self, path: &[u8], mode: u32, class: Option<ObjClass>) -> Result<()> {
         self.named(path, Code::Exist, async |dir, name| {
             self.fs.mkdir(dir, name, mode, class).await.map(|_| ())
@@ -187,11 +192,13 @@ impl Sys {
 
     /// Makes a directory and all that are missing above it. What is there already is fine if it
     /// is a directory.
+    #[boxed(?Send)]
     pub async fn mkdir_p(&self, path: &[u8], mode: u32) -> Result<()> {
         self.mkdir_p_of(path, mode, None).await
     }
 
     /// [`Sys::mkdir_p`] with a class for those that are made.
+    #[boxed(?Send)]
     pub async fn mkdir_p_of(&self, path: &[u8], mode: u32, class: Option<ObjClass>) -> Result<()> {
         path::check(path)?;
         let ends = (1..=path.len())
@@ -212,6 +219,7 @@ impl Sys {
     }
 
     /// Makes a special or empty regular file.
+    #[boxed(?Send)]
     pub async fn mknod(&self, path: &[u8], mode: u32, node: NodeKind) -> Result<()> {
         self.named(path, Code::Exist, async |dir, name| {
             self.fs.mknod(dir, name, mode, node).await.map(|_| ())
@@ -220,6 +228,7 @@ impl Sys {
     }
 
     /// Makes a symbolic link at `path` that leads to `target`.
+    #[boxed(?Send)]
     pub async fn symlink(&self, target: &[u8], path: &[u8]) -> Result<()> {
         self.named(path, Code::Exist, async |dir, name| {
             self.fs.symlink(dir, name, target).await.map(|_| ())
@@ -228,6 +237,7 @@ impl Sys {
     }
 
     /// Gives a file a further name.
+    #[boxed(?Send)]
     pub async fn link(&self, path: &[u8], new_path: &[u8]) -> Result<()> {
         self.named(path, Code::NoPerm, async |dir, name| {
             self.named(new_path, Code::Exist, async |new_dir, new_name| {
@@ -239,11 +249,13 @@ impl Sys {
     }
 
     /// The target of a symbolic link.
+    #[boxed(?Send)]
     pub async fn readlink(&self, path: &[u8]) -> Result<Vec<u8>> {
         self.named(path, Code::Inval, async |dir, name| self.fs.readlink_at(dir, name).await).await
     }
 
     /// Removes a name of a file.
+    #[boxed(?Send)]
     pub async fn unlink(&self, path: &[u8]) -> Result<()> {
         if path::wants_dir(path) {
             let is_dir = self.stat(path).await?.is_dir();
@@ -259,6 +271,7 @@ impl Sys {
     }
 
     /// Removes an empty directory.
+    #[boxed(?Send)]
     pub async fn rmdir(&self, path: &[u8]) -> Result<()> {
         let refused = match path::split_last(path).1 {
             Some(b".") => Code::Inval,
@@ -272,6 +285,7 @@ impl Sys {
     }
 
     /// Removes a file or directory; with `force` with all below it.
+    #[boxed(?Send)]
     pub async fn remove(&self, path: &[u8], force: bool) -> Result<()> {
         let done = self
             .named(path, Code::Busy, async |dir, name| self.fs.remove(dir, name, force).await)
@@ -281,6 +295,7 @@ impl Sys {
     }
 
     /// Renames; see [`Dfs::rename`].
+    #[boxed(?Send)]
     pub async fn rename(&self, path: &[u8], new_path: &[u8], flags: RenameFlags) -> Result<()> {
         path::check(path)?;
         path::check(new_path)?;
@@ -304,6 +319,7 @@ impl Sys {
     }
 
     /// Attributes; symbolic links are followed.
+    #[boxed(?Send)]
     pub async fn stat(&self, path: &[u8]) -> Result<Stat> {
         if !path::wants_dir(path)
             && let Some(stat) =
@@ -334,6 +350,7 @@ impl Sys {
     }
 
     /// Attributes; a symbolic link's own.
+    #[boxed(?Send)]
     pub async fn lstat(&self, path: &[u8]) -> Result<Stat> {
         if path::wants_dir(path) {
             return self.stat(path).await;
@@ -345,21 +362,25 @@ impl Sys {
     }
 
     /// Whether the caller may do all of `want`.
+    #[boxed(?Send)]
     pub async fn access(&self, path: &[u8], want: Access) -> Result<()> {
         self.fs.oaccess(&self.lookup(path, true).await?, want)
     }
 
     /// Changes attributes; symbolic links are followed if `follow`.
+    #[boxed(?Send)]
     pub async fn setattr(&self, path: &[u8], set: &SetAttr, follow: bool) -> Result<Stat> {
         self.with_named(path, follow, async |obj| self.fs.setattr(obj, set).await).await
     }
 
+    #[boxed(?Send)]
     pub async fn chmod(&self, path: &[u8], mode: u32) -> Result<()> {
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         self.setattr(path, &set, true).await.map(|_| ())
     }
 
     /// Changes owner and group; `None` leaves one alone.
+    #[boxed(?Send)]
     pub async fn chown(
         &self,
         path: &[u8],
@@ -372,6 +393,7 @@ impl Sys {
     }
 
     /// Changes times; `None` leaves one alone.
+    #[boxed(?Send)]
     pub async fn utimens(
         &self,
         path: &[u8],
@@ -384,17 +406,20 @@ impl Sys {
     }
 
     /// Cuts or extends a file.
+    #[boxed(?Send)]
     pub async fn truncate(&self, path: &[u8], size: u64) -> Result<()> {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
         self.setattr(path, &set, true).await.map(|_| ())
     }
 
     /// All entries of a directory.
+    #[boxed(?Send)]
     pub async fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
         self.fs.list(&self.lookup(path, true).await?).await
     }
 
     /// Sets an extended attribute.
+    #[boxed(?Send)]
     pub async fn setxattr(
         &self,
         path: &[u8],
@@ -408,21 +433,25 @@ impl Sys {
     }
 
     /// The value of an extended attribute.
+    #[boxed(?Send)]
     pub async fn getxattr(&self, path: &[u8], name: &[u8], follow: bool) -> Result<Vec<u8>> {
         self.with_named(path, follow, async |obj| self.fs.getxattr(obj, name).await).await
     }
 
     /// The names of all extended attributes.
+    #[boxed(?Send)]
     pub async fn listxattr(&self, path: &[u8], follow: bool) -> Result<Vec<Vec<u8>>> {
         self.with_named(path, follow, async |obj| self.fs.listxattr(obj).await).await
     }
 
     /// Removes an extended attribute.
+    #[boxed(?Send)]
     pub async fn removexattr(&self, path: &[u8], name: &[u8], follow: bool) -> Result<()> {
         self.with_named(path, follow, async |obj| self.fs.removexattr(obj, name).await).await
     }
 
     /// The whole content of a file.
+    #[boxed(?Send)]
     pub async fn read_file(&self, path: &[u8]) -> Result<Vec<u8>> {
         let file = self.open(path, OpenFlags::READ, 0, &CreateOptions::default()).await?;
         let size = self.fs.size(&file).await?;
@@ -434,17 +463,20 @@ impl Sys {
     }
 
     /// Makes a file, or replaces its content.
+    #[boxed(?Send)]
     pub async fn write_file(&self, path: &[u8], data: &[u8], mode: u32) -> Result<()> {
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
         let file = self.open(path, flags, mode, &CreateOptions::default()).await?;
         self.fs.write(&file, 0, data).await.map(|_| ())
     }
 
+    #[boxed(?Send)]
     pub async fn statfs(&self) -> Result<StatFs> {
         self.fs.statfs().await
     }
 
     /// The directory and last name of a path, for calls on [`Sys::fs`].
+    #[boxed(?Send)]
     pub async fn split(&self, path: &[u8]) -> Result<(Obj, Key)> {
         self.named(path, Code::Inval, async |dir, name| Ok((dir.clone(), Key::new(name)))).await
     }

@@ -12,6 +12,7 @@ use crate::inode::Inode;
 use crate::layout::{MARKER, PARENT};
 use crate::node::{Location, Obj};
 use crate::path;
+use async_recursion::async_recursion as boxed;
 use types::limits::SYMLINK_DEPTH_MAX;
 use types::{Code, Epoch, Error, Key, Oid, Result};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply};
@@ -199,6 +200,7 @@ impl Dfs {
 
     /// Opens what an absolute path names. Like [`Dfs::open`] without `CREATE`: `EXCL` has no
     /// meaning, `NOFOLLOW` opens a symbolic link itself only with `PATH`.
+    #[boxed(?Send)]
     pub async fn lookup(&self, path: &[u8], flags: OpenFlags) -> Result<Obj> {
         let path = path::strip_prefix(path, &self.prefix()).to_vec();
         if path.first() != Some(&b'/') {
@@ -213,6 +215,7 @@ impl Dfs {
     }
 
     /// Opens what a path names, seen from a directory.
+    #[boxed(?Send)]
     pub async fn lookup_rel(&self, parent: &Obj, path: &[u8], flags: OpenFlags) -> Result<Obj> {
         parent.require_dir()?;
         self.lookup_from(vec![Step::of(parent)], path, flags).await

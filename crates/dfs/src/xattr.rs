@@ -14,6 +14,7 @@ use crate::layout::{INODE, XATTR_PREFIX, xattr_akey};
 use crate::layout_attr::LayoutAttr;
 use crate::node::Obj;
 use crate::tier;
+use async_recursion::async_recursion as boxed;
 use types::limits::{INLINE_BYTES_MAX, NAME_BYTES_MAX, XATTR_BYTES_MAX};
 use types::{Code, Error, Oid, Result};
 use wire::obj::{
@@ -62,6 +63,7 @@ impl Dfs {
     /// over 64 KiB; `Exist` or `NoAttr` as `mode` says; `NoPerm` for `user.` attributes of what
     /// is neither file nor directory and for `trusted.` ones unless superuser; `Access`; `Inval` for a
     /// default ACL that is none; those of [`crate::layout_attr`] for its attributes.
+    #[boxed(?Send)]
     pub async fn setxattr(
         &self,
         obj: &Obj,
@@ -90,6 +92,7 @@ impl Dfs {
     }
 
     /// Removes an extended attribute. Errors: `NoAttr`, and those of [`Dfs::setxattr`].
+    #[boxed(?Send)]
     pub async fn removexattr(&self, obj: &Obj, name: &[u8]) -> Result<()> {
         if let Some(attr) = LayoutAttr::of(name) {
             return self.set_layout_attr(obj, attr, None, XattrMode::Set).await;
@@ -164,6 +167,7 @@ impl Dfs {
     }
 
     /// The value of an extended attribute. Errors: `NoAttr`, `Access`.
+    #[boxed(?Send)]
     pub async fn getxattr(&self, obj: &Obj, name: &[u8]) -> Result<Vec<u8>> {
         check_xattr_name(name)?;
         if let Some(attr) = LayoutAttr::of(name) {
@@ -181,6 +185,7 @@ impl Dfs {
     }
 
     /// The names of all extended attributes, in no order.
+    #[boxed(?Send)]
     pub async fn listxattr(&self, obj: &Obj) -> Result<Vec<Vec<u8>>> {
         let shared = &self.shared;
         let (location, found) = self.read_place(obj).await?;

@@ -16,6 +16,7 @@ use crate::metrics_door::{Limits, MetricsDoor};
 use crate::rights;
 use crate::summed_line;
 use crate::target_start::{Starter, TargetThread, refuser};
+use async_recursion::async_recursion as boxed;
 use env::Env;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
@@ -313,6 +314,7 @@ pub struct Serving {
 
 /// Starts an engine whose targets are tasks of a simulated environment. It listens at
 /// `sim:NAME`; `engine` is its identity, which must be the same after a restart.
+#[boxed(?Send)]
 pub async fn serve_simulated(
     env: Env,
     name: &str,
@@ -427,6 +429,7 @@ impl Serving {
 
     /// Tells the system that the engine leaves, refuses new requests, finishes those in progress, flushes and stops
     /// the targets.
+    #[boxed(?Send)]
     pub async fn stop(self) -> Result<()> {
         if let Some(control) = &self.control {
             control.say_farewell().await;
@@ -435,6 +438,7 @@ impl Serving {
     }
 
     /// The same where all engines stop, so that nobody could go on without this one.
+    #[boxed(?Send)]
     pub async fn stop_with_all(self) -> Result<()> {
         tracing::info!("engine {}: draining", self.rank);
         if let Some(control) = &self.control {

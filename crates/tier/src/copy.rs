@@ -2,6 +2,7 @@
 
 use crate::manifest::{FileManifest, PartName, to_hex};
 use crate::store::Store;
+use async_recursion::async_recursion as boxed;
 use dfs::tier::TierRecord;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -77,6 +78,7 @@ pub(crate) async fn part_bytes(store: &Store, name: &PartName) -> Result<Vec<u8>
 }
 
 /// Puts parts without a file, as many at a time as a copy has on its way: for measurements, below `test/`.
+#[boxed(?Send)]
 pub async fn put_parts(store: &Store, parts: Vec<Vec<u8>>) -> Result<Vec<PartName>> {
     let begun_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |at| at.as_nanos());
     let put = |(at, bytes)| store.put_part(format!("test/{begun_ns:x}/{at}"), bytes);
@@ -85,6 +87,7 @@ pub async fn put_parts(store: &Store, parts: Vec<Vec<u8>>) -> Result<Vec<PartNam
 }
 
 /// Gets parts in the same way, and drops their bytes; returns how many there were.
+#[boxed(?Send)]
 pub async fn get_parts(store: &Store, names: &[PartName]) -> Result<u64> {
     let parts = stream::iter(names).map(|name| store.get_part(name));
     let mut parts = parts.buffered(parallel(store.part_bytes()));

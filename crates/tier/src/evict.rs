@@ -2,6 +2,7 @@
 
 use crate::copy::{manifest_of, parallel, part_bytes};
 use crate::store::Store;
+use async_recursion::async_recursion as boxed;
 use dfs::tier::Chunk;
 use dfs::{Dfs, Obj};
 use futures_util::StreamExt;
@@ -19,6 +20,7 @@ pub struct Eviction {
 /// Gives up the chunks of a file that its copy has, each part after it was read back and compared.
 ///
 /// Errors: `NonExist` for a file without a copy; `Csum` when the copy is damaged: the chunks stay.
+#[boxed(?Send)]
 pub async fn evict_file(
     fs: &Dfs,
     file: &Obj,

@@ -5,6 +5,7 @@ use crate::manifest::{FileManifest, decode_tree};
 use crate::snapshot::snapshots;
 use crate::store::Store;
 use crate::tree::join;
+use async_recursion::async_recursion as boxed;
 use dfs::find::Query;
 use dfs::sys::Sys;
 use dfs::{Dfs, FileKind};
@@ -26,6 +27,7 @@ pub struct Collected {
 /// `age_s` seconds: younger objects may be of an upload that runs. With `dry_run` only counts.
 ///
 /// Errors: `Busy` for a container with snapshots, which may show files as their copies were; `Csum` when a manifest that is in use cannot be read: then nothing is removed.
+#[boxed(?Send)]
 pub async fn gc(
     fs: &Dfs,
     store: &Store,

@@ -4,6 +4,7 @@
 
 use crate::mover::{Move, Moved, Mover, Room};
 use crate::policy::Fill;
+use async_recursion::async_recursion as boxed;
 use dfs::Dfs;
 use dfs::tier::Slowdown;
 use futures_util::future::{Either, select};
@@ -19,6 +20,7 @@ const SLOW_NS: u64 = 10_000_000_000;
 const PAUSE_US_MAX: f64 = 1_000_000.0;
 
 /// How full the pool of a mount is, as its data see it.
+#[boxed(?Send)]
 pub async fn room(fs: &Dfs) -> Result<Room> {
     let total = fs.container().pool().query().await?.total;
     Ok(match total.nvme_bytes {
@@ -31,6 +33,7 @@ pub async fn room(fs: &Dfs) -> Result<Room> {
 /// writers are slowed down, the more the fuller the pool is.
 ///
 /// Errors: those of the walk over the container's names, and when the pool cannot be asked.
+#[boxed(?Send)]
 pub async fn keep_moving(
     mut mover: Mover,
     fs: &Dfs,

@@ -9,6 +9,7 @@ use crate::evict::evict_file;
 use crate::policy::{Action, Facts, Fill, Policy};
 use crate::store::Store;
 use crate::sync::sync_file;
+use async_recursion::async_recursion as boxed;
 use dfs::sys::Sys;
 use dfs::tier::{Chunk, Marks, Survey, Uses, day_of};
 use dfs::{Dfs, DirAnchor, FileKind, Obj, OpenFlags, Stat};
@@ -204,6 +205,7 @@ impl Mover {
     /// Does what is due; with `dry_run` only says what that is. `told` hears of every file that is moved or cannot be.
     ///
     /// Errors: those of the walk; a file that fails is counted and does not end the pass.
+    #[boxed(?Send)]
     pub async fn pass(
         &mut self,
         room: Room,

@@ -5,6 +5,7 @@ use crate::manifest::{
     EntryKind, FileManifest, TreeEntry, from_base64, from_hex, from_text, to_text,
 };
 use crate::store::Store;
+use async_recursion::async_recursion as boxed;
 use dfs::sys::Sys;
 use dfs::{CreateOptions, Dfs, Obj, OpenFlags, SetAttr, SetTime, XattrMode};
 use futures_util::StreamExt;
@@ -28,6 +29,7 @@ pub struct Restored {
 ///
 /// Errors: `NotEmpty` for a file system with entries. A file whose copy is damaged is named, and the others are restored: nothing that
 /// differs is written as if it were whole.
+#[boxed(?Send)]
 pub async fn restore(
     fs: &Dfs,
     store: &Store,
@@ -99,6 +101,7 @@ pub async fn restore(
 /// Makes one file of a tree, under another path or its own; returns its bytes.
 ///
 /// Errors: `NonExist` when the tree has no such file, or no copy of it; `Exist`; those of [`restore`].
+#[boxed(?Send)]
 pub async fn restore_file(
     fs: &Dfs,
     store: &Store,

@@ -5,6 +5,7 @@
 
 use crate::manifest::{EntryKind, FileManifest, TreeEntry, from_base64, from_hex, from_text};
 use crate::source::Source;
+use async_recursion::async_recursion as boxed;
 use dfs::tier::{TierAsk, TierRecord, TierSource};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -149,6 +150,7 @@ impl Shown {
     /// Opens a file of the store that is the source's tier of that name.
     ///
     /// Errors: `IsDir` for what is no file; `Csum` for a damaged manifest; those of the store.
+    #[boxed(?Send)]
     pub async fn open(&self, source: &Source, tier: &str, at: usize) -> Result<OpenFile> {
         let node = self.nodes.get(at);
         let named = node.and_then(|node| Some((node, node.manifest.as_ref()?)));
@@ -177,6 +179,7 @@ impl OpenFile {
     /// Reads from an offset on; fewer bytes than there is room for are the end of the file.
     ///
     /// Errors: `Csum` when a part is not what was put there: never other bytes.
+    #[boxed(?Send)]
     pub async fn read(&self, source: &Source, offset: u64, memory: &mut [u8]) -> Result<usize> {
         let end = self.record.size.min(offset.saturating_add(memory.len() as u64));
         let (mut at, mut rest) = (offset, memory);

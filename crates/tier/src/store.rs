@@ -8,6 +8,7 @@ use crate::definition::{Definition, Kind};
 use crate::key::Key;
 use crate::manifest::PartName;
 use crate::part::{self, Coding};
+use async_recursion::async_recursion as boxed;
 use futures_util::TryStreamExt;
 use opendal::layers::{RetryLayer, TimeoutLayer};
 use opendal::{ErrorKind, Operator, services};
@@ -242,6 +243,7 @@ impl Store {
     }
 
     /// Puts an object; when this returns the store has confirmed that it has it.
+    #[boxed]
     pub async fn put(&self, key: String, bytes: Vec<u8>) -> Result<()> {
         let (operator, dir) = (self.operator.clone(), self.dir.clone());
         self.run(key.clone(), async move {
@@ -279,12 +281,14 @@ impl Store {
     }
 
     /// All bytes of an object. `NonExist` when there is none.
+    #[boxed]
     pub async fn get(&self, key: &str) -> Result<Vec<u8>> {
         let (operator, of) = (self.operator.clone(), key.to_string());
         self.run(key.to_string(), async move { Ok(operator.read(&of).await?.to_vec()) }).await
     }
 
     /// Bytes of an object, from an offset on. `Csum` when others than so many come.
+    #[boxed]
     pub async fn get_range(&self, key: &str, from: u64, count: u64) -> Result<Vec<u8>> {
         let (operator, of) = (self.operator.clone(), key.to_string());
         let read = async move { operator.read_with(&of).range(from..from + count).await };
@@ -303,12 +307,14 @@ impl Store {
     }
 
     /// Removes an object; no error when there is none.
+    #[boxed]
     pub async fn delete(&self, key: &str) -> Result<()> {
         let (operator, of) = (self.operator.clone(), key.to_string());
         self.run(key.to_string(), async move { operator.delete(&of).await }).await
     }
 
     /// All objects below a prefix, which ends in `/`, in no order.
+    #[boxed]
     pub async fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
         let (operator, of) = (self.operator.clone(), prefix.to_string());
         let listed = self.run(prefix.to_string(), async move {
@@ -375,6 +381,7 @@ impl Store {
     }
 
     /// Puts, gets, looks at, lists and removes an object, and measures that. `Csum` when other bytes come back.
+    #[boxed]
     pub async fn check(&self, key: &str) -> Result<Checked> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let bytes: Vec<u8> = std::iter::repeat_with(|| {

@@ -6,6 +6,7 @@
 use crate::copy::{manifest_key, manifest_of, parallel, part_key, upload_prefix};
 use crate::manifest::{FileManifest, PartName, to_hex};
 use crate::store::Store;
+use async_recursion::async_recursion as boxed;
 use dfs::tier::{Survey, TierRecord, Upload};
 use dfs::{Dfs, Obj};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -31,6 +32,7 @@ pub struct Synced {
 ///
 /// Errors: `Busy` for a file that is written all the time; those of the store; as for extended attributes (the file's record
 /// is one).
+#[boxed(?Send)]
 pub async fn sync_file(
     fs: &Dfs,
     file: &Obj,

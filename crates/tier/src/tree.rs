@@ -6,6 +6,7 @@ use crate::manifest::{
 };
 use crate::part;
 use crate::store::Store;
+use async_recursion::async_recursion as boxed;
 use dfs::find::Query;
 use dfs::sys::Sys;
 use dfs::tier::TierRecord;
@@ -16,6 +17,7 @@ use types::{Code, Oid, Result};
 /// Writes down what the container holds now; returns the key, and how many files had no copy.
 ///
 /// Not one moment's view: what changes meanwhile is in it as it was before or after.
+#[boxed(?Send)]
 pub async fn put_tree(fs: &Dfs, store: &Store) -> Result<(String, u64)> {
     let described = describe(fs, None, None).await?;
     Ok((put_described(fs, store, &described).await?, described.without))
@@ -212,11 +214,13 @@ async fn entry(
 }
 
 /// Keys of all trees in a store, by the UUID of their container, the oldest first.
+#[boxed(?Send)]
 pub async fn trees(store: &Store) -> Result<BTreeMap<String, Vec<String>>> {
     described(store, "trees").await
 }
 
 /// The same of all snapshots.
+#[boxed(?Send)]
 pub async fn all_snapshots(store: &Store) -> Result<BTreeMap<String, Vec<String>>> {
     described(store, "snapshots").await
 }

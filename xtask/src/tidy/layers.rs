@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Layers from the bottom up; the index is the layer's number.
 const LAYERS: [&[&str]; 8] = [
-    &["types"],
+    &["types", "allocator"],
     &["wire", "placement", "codec", "erasure", "admit"],
     &["env", "transport"],
     &["vos", "control"],

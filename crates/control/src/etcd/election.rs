@@ -5,6 +5,7 @@
 
 use super::session::{LeaderDf, Session};
 use super::{EtcdCatalog, EtcdConfig, Job, Queued, Served, serve};
+use async_recursion::async_recursion as boxed;
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_channel::oneshot;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -60,6 +61,7 @@ impl Candidate {
 
     /// Stands no more; whoever is the writer gives up the lease, so that another can take over at
     /// once. Ends when that is done.
+    #[boxed(?Send)]
     pub async fn leave(&mut self) {
         let _ = self.jobs.send((0, Instant::now(), Job::Leave));
         let _ = (&mut self.ended).await;

@@ -16,6 +16,7 @@ pub use election::{Candidate, ElectionNews};
 pub use gateway::EtcdAccess;
 
 use crate::catalog::{Catalog, Change, Compare, Versioned};
+use async_recursion::async_recursion as boxed;
 use futures_channel::oneshot;
 use futures_util::future::LocalBoxFuture;
 use session::Session;
@@ -100,6 +101,7 @@ impl EtcdCatalog {
     /// Errors: `Busy` while another engine is, `Unreach` when no member can be reached, `NoPerm` when etcd refuses
     /// the user, `Version` when another version of this program wrote the catalog, `Inval` for settings
     /// without a meaning, `Io` otherwise.
+    #[boxed(?Send)]
     pub async fn open(config: EtcdConfig) -> Result<EtcdCatalog> {
         let (jobs, queue) = mpsc::channel();
         let (opened, is_open) = oneshot::channel();

@@ -4,6 +4,7 @@ use super::stores::serve_order;
 use super::{Service, Targets};
 use crate::keys;
 use crate::records::StageDf;
+use async_recursion::async_recursion as boxed;
 use types::{ContId, Durability, PoolId, Result, TargetId};
 use uuid::Uuid;
 use wire::control::ControlReply;
@@ -38,12 +39,14 @@ impl Service {
     }
 
     /// An engine by its identity; `None` when it has never joined.
+    #[boxed(?Send)]
     pub async fn engine(&self, uuid: Uuid) -> Result<Option<(EngineInfo, Vec<TargetId>)>> {
         let found = self.store.engine(uuid).await?;
         Ok(found.map(|found| (found.record.info(), found.record.targets)))
     }
 
     /// True when there is such a container, ready for use.
+    #[boxed(?Send)]
     pub async fn has_cont(&self, pool: PoolId, cont: ContId) -> Result<bool> {
         let found = self.store.cont(pool, cont).await?;
         Ok(found.is_some_and(|found| found.record.stage == StageDf::Ready))
@@ -52,6 +55,7 @@ impl Service {
     /// For an engine that starts while the catalog is away, over a copy of it: tells its own targets
     /// what they need to serve what they hold. Nothing is made on devices: it may have been removed since
     /// the copy was made. Pools in memory come back empty, as they do anyway.
+    #[boxed(?Send)]
     pub async fn introduce(&self, targets: &[TargetId], orders: &dyn Targets) -> Result<()> {
         for pool in self.store.pools().await? {
             let pool = pool.record;

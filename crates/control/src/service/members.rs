@@ -13,6 +13,7 @@
 use super::{Service, Targets};
 use crate::records::{EngineDf, MemberDf, TargetDf};
 use crate::store::{Attempts, Loaded, Tx};
+use async_recursion::async_recursion as boxed;
 use types::map::HashMap;
 use types::{Code, Error, Rank, Result, TargetId};
 use uuid::Uuid;
@@ -31,6 +32,7 @@ pub(super) struct Starts {
 
 impl Service {
     /// All engines with their targets and states, by rank: whom orders may have to reach.
+    #[boxed(?Send)]
     pub async fn members(&self) -> Result<Vec<(EngineInfo, Vec<TargetId>, MemberState)>> {
         let engines = self.store.engines().await?.into_iter();
         Ok(engines.map(|engine| (engine.info(), engine.targets, engine.member.state)).collect())
@@ -38,6 +40,7 @@ impl Service {
 
     /// An engine has given no answer for long. With `fails_over` its targets are down, and all others are told.
     /// Nothing happens unless it is up or joining.
+    #[boxed(?Send)]
     pub async fn engine_is_silent(
         &self,
         rank: Rank,
@@ -82,6 +85,7 @@ impl Service {
 
     /// One that has stopped stays away: its targets are down in all maps, also where nobody could go on without them
     /// at first.
+    #[boxed(?Send)]
     pub async fn engine_stays_away(&self, rank: Rank, orders: &dyn Targets) -> Result<()> {
         let change = Change::new(MemberState::Stopped, "stopped", true);
         self.change_member(rank, &[MemberState::Stopped], change, orders).await

@@ -37,6 +37,7 @@ use crate::catalog::Catalog;
 use crate::keys;
 use crate::records::{ContDf, EngineDf, PoolDf, StageDf, SystemDf};
 use crate::store::{Attempts, Loaded, Store, Tx};
+use async_recursion::async_recursion as boxed;
 use handles::{Handles, Owner};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -123,6 +124,7 @@ impl Service {
     ///
     /// Run it to its end even when the caller has gone: a creation that is dropped half-way keeps
     /// its label until the next [`Service::resume`] undoes it.
+    #[boxed(?Send)]
     pub async fn handle(
         &self,
         session: SessionId,
@@ -224,12 +226,14 @@ impl Service {
     }
 
     /// All engines with their targets, by rank: whom orders may have to reach.
+    #[boxed(?Send)]
     pub async fn engines(&self) -> Result<Vec<(EngineInfo, Vec<TargetId>)>> {
         let engines = self.store.engines().await?;
         Ok(engines.into_iter().map(|engine| (engine.info(), engine.targets)).collect())
     }
 
     /// Identity of the system, chosen now if it has none yet.
+    #[boxed(?Send)]
     pub async fn system_uuid(&self) -> Result<Uuid> {
         Ok(self.system().await?.record.uuid)
     }

@@ -21,6 +21,7 @@ use super::Service;
 use super::orders::Targets;
 use crate::records::{OutDf, PassedDf, PoolDf, StageDf, TargetDf};
 use crate::store::{Loaded, Tx};
+use async_recursion::async_recursion as boxed;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -37,6 +38,7 @@ impl Service {
     /// are up again. Without `after` only for those that an administrator named. `now` is a clock that only ever grows.
     ///
     /// Errors: those of the catalog.
+    #[boxed(?Send)]
     pub async fn stand_in(
         &self,
         now: Duration,

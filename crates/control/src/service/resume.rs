@@ -11,6 +11,7 @@ use super::orders::Targets;
 use super::{Service, check_stage};
 use crate::records::{ContDf, PoolDf, StageDf};
 use crate::store::{Attempts, Tx};
+use async_recursion::async_recursion as boxed;
 use futures_util::future::join_all;
 use types::{Code, ContId, Error, PoolId, Rank, Result, TargetId};
 use wire::obj::AdminOp;
@@ -21,12 +22,14 @@ impl Service {
     ///
     /// Answers which targets failed, and how; they are resumed when their engine joins
     /// again. Fails only when the catalog does.
+    #[boxed(?Send)]
     pub async fn resume(&self, orders: &dyn Targets) -> Result<Vec<(TargetId, Error)>> {
         self.resume_where(orders, |rank| orders.reachable(rank)).await
     }
 
     /// For an engine that has joined, *after* it got its answer and can take orders: as
     /// [`Service::resume`], for its targets.
+    #[boxed(?Send)]
     pub async fn resume_engine(
         &self,
         rank: Rank,

@@ -8,6 +8,7 @@ use super::orders::Targets;
 use super::weights::{next_epoch, weigh_again};
 use crate::records::{PlacementDf, PoolDf, StageDf};
 use crate::store::{Attempts, Tx};
+use async_recursion::async_recursion as boxed;
 use placement::{change_percent, least_left_percent};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ impl Service {
     /// ever grows.
     ///
     /// Errors: those of the catalog. A pool with targets that do not tell how they stand is left as it is.
+    #[boxed(?Send)]
     pub async fn follow_worth(&self, now: Duration, orders: &dyn Targets) -> Result<()> {
         for pool in self.store.pools().await? {
             let pool = pool.record;

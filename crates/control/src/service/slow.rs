@@ -7,6 +7,7 @@
 use super::Service;
 use super::orders::{Targets, order_each};
 use crate::records::{PoolDf, StageDf};
+use async_recursion::async_recursion as boxed;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -66,6 +67,7 @@ impl Service {
     /// another holder of the service the time begins anew.
     ///
     /// Errors: those of the catalog.
+    #[boxed(?Send)]
     pub async fn drain_slow(&self, now: Duration, orders: &dyn Targets) -> Result<()> {
         for pool in self.store.pools().await? {
             let pool = pool.record;

@@ -12,6 +12,7 @@ use super::{Owner, Service};
 use crate::keys;
 use crate::records::{ContDf, RECORD_VERSION, StageDf, TimesDf};
 use crate::store::{Loaded, Tx};
+use async_recursion::async_recursion as boxed;
 use std::cell::RefCell;
 use types::map::HashMap;
 use types::{ContId, PoolId, Result};
@@ -134,6 +135,7 @@ impl Service {
 
     /// Brings the times of containers to the catalog: to be called every now and then, and before
     /// the service ends. Does nothing when nothing has happened. Errors are the catalog's.
+    #[boxed(?Send)]
     pub async fn save_times(&self) -> Result<()> {
         loop {
             let unsaved = self.times.unsaved();

@@ -1,5 +1,6 @@
 //! Filling a new object with what an old one holds, while that may change.
 
+use async_recursion::async_recursion as boxed;
 use client::ArrayObj;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::Cell;
@@ -54,6 +55,7 @@ impl Copy {
 
     /// Brings the new object up to date. When none of the old one's units has changed since [`Copy::seen`], they are equal: what
     /// is read is read after the units were looked at, and a unit that was empty then is not read.
+    #[boxed(?Send)]
     pub async fn pass(&mut self, on_bytes: &dyn Fn(u64)) -> Result<()> {
         let now = self.source.stat_shards().await?;
         let is_same = |(a, b): (&(Unit, Tail), &(Unit, Tail))| a.0 == b.0 && a.1.epoch == b.1.epoch;

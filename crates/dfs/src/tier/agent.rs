@@ -20,6 +20,7 @@ use super::{TierAsk, TierRecord, TierSource};
 use crate::flags::OpenFlags;
 use crate::fs::Dfs;
 use crate::node::{Location, Obj};
+use async_recursion::async_recursion as boxed;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
@@ -75,6 +76,7 @@ impl SyncAsk {
     /// The file, in a mount of its container.
     ///
     /// Errors: `NonExist` when it has lost that name meanwhile.
+    #[boxed(?Send)]
     pub async fn file(&self, fs: &Dfs) -> Result<Obj> {
         types::limits::check_name(&self.name)?;
         let found = fs.shared.fetch_entry(self.dir, &self.name, false).await?;

@@ -4,6 +4,7 @@ use super::{Chunk, DATA, Stub, Survey, TierRecord, dkey_of};
 use crate::fs::{Dfs, inline};
 use crate::inode::Inode;
 use crate::node::Obj;
+use async_recursion::async_recursion as boxed;
 use types::{Code, Epoch, Result, Unit};
 use wire::obj::{Cond, Op, ReadCheck, ReadScope};
 
@@ -35,6 +36,7 @@ impl Dfs {
     /// ([`Survey::may_go`]) stay as they are.
     ///
     /// To be followed by [`Dfs::tier_keep_mtime`].
+    #[boxed(?Send)]
     pub async fn tier_evict(
         &self,
         file: &Obj,
@@ -116,6 +118,7 @@ impl Dfs {
 
     /// Puts a file's mtime back to what it was before chunks went or came at `epoch`; a change of the data since
     /// then still shows.
+    #[boxed(?Send)]
     pub async fn tier_keep_mtime(&self, file: &Obj, mtime_ns: i64, epoch: Epoch) -> Result<()> {
         self.keep_times(file, &Times { mtime_ns, noted: None }, epoch).await
     }

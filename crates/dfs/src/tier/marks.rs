@@ -11,6 +11,7 @@ use crate::inode::FileKind;
 use crate::layout::{MARKER, PARENT, xattr_akey};
 use crate::node::Obj;
 use crate::xattr::Change;
+use async_recursion::async_recursion as boxed;
 use types::limits::INLINE_BYTES_MAX;
 use types::{Code, Error, Oid, Result};
 use wire::obj::{Cond, FetchIod, FetchWant, Fetched, Op, OpReply, ReadCheck, ReadScope};
@@ -93,6 +94,7 @@ impl Dfs {
     /// The marks that a directory or file has itself.
     ///
     /// Errors: `Access` for what the caller may not read.
+    #[boxed(?Send)]
     pub async fn tier_marks(&self, obj: &Obj) -> Result<Marks> {
         self.check_access(&obj.node.inode(), Access::READ)?;
         match obj.kind() {
@@ -106,6 +108,7 @@ impl Dfs {
 
     /// The marks that count for an object: its own and those of the directories above it. Of a file with several names those
     /// above the one it was opened by.
+    #[boxed(?Send)]
     pub async fn tier_marks_for(&self, obj: &Obj) -> Result<Marks> {
         let mut marks = Marks::default();
         let mut dir = obj.oid();
@@ -129,6 +132,7 @@ impl Dfs {
     /// Sets a mark of a directory, or pins a file; `None` takes it away.
     ///
     /// Errors: `NoPerm` unless the caller owns it; `RecordTooBig`; `Inval` for a mark that a file or something else cannot have.
+    #[boxed(?Send)]
     pub async fn set_tier_mark(&self, obj: &Obj, mark: Mark, value: Option<&[u8]>) -> Result<()> {
         self.require_writable()?;
         if value.is_some_and(|value| value.len() > MARK_BYTES_MAX) {

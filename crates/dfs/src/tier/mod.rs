@@ -37,6 +37,7 @@ use crate::inode::FileKind;
 use crate::layout::xattr_akey;
 use crate::node::Obj;
 use crate::xattr::Change;
+use async_recursion::async_recursion as boxed;
 use client::ArrayObj;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture, try_join_all};
@@ -313,6 +314,7 @@ impl Survey {
 
 impl Dfs {
     /// What is known of the file's copy; `None` when it has none.
+    #[boxed(?Send)]
     pub async fn tier_record(&self, file: &Obj) -> Result<Option<TierRecord>> {
         if file.kind() != FileKind::Regular {
             return Ok(None);
@@ -343,6 +345,7 @@ impl Dfs {
     }
 
     /// Notes what is known of the file's copy. Errors: as for extended attributes; `Inval` for another file's record.
+    #[boxed(?Send)]
     pub async fn set_tier_record(&self, file: &Obj, record: &TierRecord) -> Result<()> {
         file.require_regular()?;
         if record.oid != file.oid() {
@@ -359,6 +362,7 @@ impl Dfs {
     }
 
     /// Where the file's data are.
+    #[boxed(?Send)]
     pub async fn tier_state(&self, file: &Obj) -> Result<TierState> {
         let Some(record) = self.tier_record(file).await? else { return Ok(TierState::Local) };
         let now = self.shared.now_ns() as u64;
@@ -392,6 +396,7 @@ impl Dfs {
     /// are equal are.
     ///
     /// Errors: `FileTooBig` for a file of more than 4 Mi chunks.
+    #[boxed(?Send)]
     pub async fn tier_survey(&self, file: &Obj) -> Result<Survey> {
         file.require_regular()?;
         self.tier_settled(file.oid()).await;

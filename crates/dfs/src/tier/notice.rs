@@ -12,6 +12,7 @@ use crate::fs::{Dfs, Shared, inline};
 use crate::inode::FileKind;
 use crate::layout::SUPERBLOCK;
 use crate::node::Obj;
+use async_recursion::async_recursion as boxed;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -142,17 +143,20 @@ impl Known {
 
 impl Dfs {
     /// The container's tier, as its files' users are told of it; `None`: it has none, or nobody has said so yet.
+    #[boxed(?Send)]
     pub async fn tier_notice(&self) -> Result<Option<TierNotice>> {
         self.shared.look_at_notice().await?;
         Ok(self.shared.tier.notice.borrow().clone())
     }
 
     /// Says which tier the container has.
+    #[boxed(?Send)]
     pub async fn set_tier_notice(&self, notice: &TierNotice) -> Result<()> {
         self.put_notice(NOTICE, &notice.encode()).await
     }
 
     /// Slows writers down, all that use the container. They notice within a second.
+    #[boxed(?Send)]
     pub async fn set_tier_slowdown(&self, slow: Slowdown) -> Result<()> {
         self.put_notice(SLOW, &slow.encode()).await
     }
@@ -186,6 +190,7 @@ impl Dfs {
     /// with [`SyncPolicy::Posix`] in the container's tier, too.
     ///
     /// Errors: those of the tier: the data are in the pool, and not in the tier; `Unreach` where this process reaches none.
+    #[boxed(?Send)]
     pub async fn fsync(&self, obj: &Obj) -> Result<()> {
         self.sync();
         if obj.kind() != FileKind::Regular || obj.is_unlinked() || self.require_writable().is_err()

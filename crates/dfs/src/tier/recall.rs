@@ -12,6 +12,7 @@ use crate::flags::MountFlags;
 use crate::fs::{Dfs, inline};
 use crate::node::Obj;
 use crate::share::SharedObj;
+use async_recursion::async_recursion as boxed;
 use futures_util::future::join;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::cell::Cell;
@@ -190,6 +191,7 @@ impl Dfs {
     /// Brings all of the file back; returns how many bytes that were.
     ///
     /// Errors: `Unreach` when nobody in this process reads tiers; `Csum` when the copy is damaged; `ReadOnly`; `NoSpace`.
+    #[boxed(?Send)]
     pub async fn tier_fetch(&self, file: &Obj) -> Result<u64> {
         file.require_regular()?;
         self.require_writable()?;

@@ -9,6 +9,7 @@ use crate::inode::FileKind;
 use crate::layout::xattr_akey;
 use crate::node::Obj;
 use crate::xattr::Change;
+use async_recursion::async_recursion as boxed;
 use types::{Code, Error, Result};
 use wire::obj::Cond;
 
@@ -75,6 +76,7 @@ impl Uses {
 
 impl Dfs {
     /// What is noted of a file's uses; nothing for one that has no name any more.
+    #[boxed(?Send)]
     pub async fn tier_uses(&self, file: &Obj) -> Result<Uses> {
         let shared = &self.shared;
         let found = match file.kind() {
@@ -97,6 +99,7 @@ impl Dfs {
     }
 
     /// Notes a file's uses. Errors: as for extended attributes.
+    #[boxed(?Send)]
     pub async fn set_tier_uses(&self, file: &Obj, uses: Uses) -> Result<()> {
         file.require_regular()?;
         let value = uses.encode();
