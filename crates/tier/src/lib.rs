@@ -48,7 +48,9 @@ pub use mover::{Dirty, Move, Moved, Mover, Room, Why};
 pub use policy::{Action, CacheMax, Facts, Fill, Policy, Rule, UsesRange, age};
 pub use restore::{Restored, restore, restore_file};
 pub use shown::{Node, OpenFile, Shown};
-pub use snapshot::{Snapshotted, put_snapshot, snapshot_heads, snapshots, thin_snapshots};
+pub use snapshot::{
+    Prepared, Snapshotted, prepare_snapshot, snapshot_heads, snapshots, thin_snapshots,
+};
 pub use source::{Counts, Source};
 pub use store::{Checked, Store, give_way, wait};
 pub use sync::{Synced, sync_file};

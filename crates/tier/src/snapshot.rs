@@ -1,12 +1,12 @@
 //! Snapshots in a store: a container as it was at one moment.
 //!
-//! A snapshot of the pool holds still while what the tier does not have is copied from it; then it is written down as a tree is, below
-//! `snapshots/`. Parts that were copied before are named, not sent again. It stays until it is removed there: [`crate::gc`] keeps all
-//! that snapshots name.
+//! A snapshot of the pool holds still while what the tier does not have is copied from it, and its names are read ([`prepare_snapshot`]); when it is known that
+//! it was there all the time they are written down as a tree is, below `snapshots/` ([`Prepared::put`]). Parts that were copied before are named, not sent again.
+//! It stays until it is removed there: [`crate::gc`] keeps all that snapshots name.
 
 use crate::copy::snapshots_prefix;
 use crate::gc::files_named;
-use crate::manifest::{TreeHead, decode_tree_head, encode_tree, to_text};
+use crate::manifest::{TreeEntry, TreeHead, decode_tree_head, encode_tree, to_text};
 use crate::store::Store;
 use crate::sync::copy_shown;
 use crate::tree::{describe, head_of, next_key};
@@ -26,6 +26,13 @@ pub struct Snapshotted {
     pub files: u64,
     /// Bytes that were sent for it: what had changed since files were last copied.
     pub sent_bytes: u64,
+}
+
+/// What a snapshot is to say, of files that are in the store by now.
+pub struct Prepared {
+    entries: Vec<TreeEntry>,
+    directory: Option<Vec<u8>>,
+    done: Snapshotted,
 }
 
 /// Keys of a container's snapshots, the oldest first.
@@ -57,16 +64,17 @@ pub async fn snapshot_heads(store: &Store, container: &str) -> Result<Vec<(Strin
     Ok(heads)
 }
 
-/// Writes down what a mount shows that shows a snapshot of the pool, or of that what is in a directory. `progress` is told bytes as they are done.
+/// Sends what the tier does not have of what a mount shows that shows a snapshot of the pool, or of that what is in a directory. `progress` is told bytes as
+/// they are done.
 ///
 /// Errors: `Access` when something cannot be read: a snapshot is whole or not there.
-pub async fn put_snapshot(
+pub async fn prepare_snapshot(
     shown: &Dfs,
     store: &Store,
     tier: &str,
     directory: Option<&[u8]>,
     progress: &dyn Fn(u64),
-) -> Result<Snapshotted> {
+) -> Result<Prepared> {
     let sys = Sys::new(shown.clone());
     let (mut done, mut copies) = (Snapshotted::default(), HashMap::new());
     for path in files_named(shown, directory.unwrap_or(b"/")).await? {
@@ -81,13 +89,19 @@ pub async fn put_snapshot(
         done.sent_bytes += synced.sent_bytes;
         copies.insert(file.oid(), record);
     }
-    let prefix = snapshots_prefix(&shown.container().info().uuid.to_string());
-    let (key, made_ns) = next_key(shown, store, &prefix).await?;
-    let described = describe(shown, directory, Some(&copies)).await?;
-    let raw = encode_tree(&head_of(shown, made_ns, directory), &described.entries);
-    store.put(key.clone(), raw).await?;
-    done.key = key;
-    Ok(done)
+    let entries = describe(shown, directory, Some(&copies)).await?.entries;
+    Ok(Prepared { entries, directory: directory.map(<[u8]>::to_vec), done })
+}
+
+impl Prepared {
+    /// Writes it down; `shown` is the mount that it was prepared from.
+    pub async fn put(self, shown: &Dfs, store: &Store) -> Result<Snapshotted> {
+        let prefix = snapshots_prefix(&shown.container().info().uuid.to_string());
+        let (key, made_ns) = next_key(shown, store, &prefix).await?;
+        let head = head_of(shown, made_ns, self.directory.as_deref());
+        store.put(key.clone(), encode_tree(&head, &self.entries)).await?;
+        Ok(Snapshotted { key, ..self.done })
+    }
 }
 
 /// Removes the oldest snapshots but `keep` of a container, or of a directory of it: others stay. Returns how many. What only they named goes with

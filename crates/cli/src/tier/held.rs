@@ -2,7 +2,7 @@
 //!
 //! Whoever makes it says so again and again, in an attribute of the container. When that does not change for a while its maker has been killed, and whoever wants to make the next one
 //! removes what it left. No clocks are compared: the attribute is looked at until it changes or the time is over. A maker that was only slow finds its snapshot gone at
-//! the end, and what it wrote does not count.
+//! the end, before it has written anything down that counts.
 
 use crate::props::{self, wrong_reply};
 use crate::session::Session;
@@ -25,12 +25,13 @@ const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// Does some work on a snapshot of the pool that is there only meanwhile.
 ///
-/// Errors: `Exist` while another one is made of the same container; `Canceled` when somebody has removed it before the work was done, with what the work returned.
+/// Errors: `Exist` while another one is made of the same container; `Canceled` when somebody has removed it before the work was done: some of what was read may be newer than
+/// the rest.
 pub fn with_snapshot<T>(
     session: &Session,
     url: &Url,
     work: impl FnOnce(&SnapName) -> Result<T>,
-) -> Result<std::result::Result<T, (T, Error)>> {
+) -> Result<T> {
     let at = take(session, url)?;
     let (stop, stopped) = mpsc::channel::<()>();
     let done = std::thread::scope(|scope| {
@@ -42,13 +43,14 @@ pub fn with_snapshot<T>(
         done
     });
     let removed = destroy(session, url, at);
-    match (done?, removed) {
-        (done, Ok(())) => Ok(Ok(done)),
-        (done, Err(error)) if error.code == Code::NonExist => {
+    match removed {
+        // Whatever was said of what was read: it was not there any more.
+        Err(error) if error.code == Code::NonExist => {
             let text = "the pool's snapshot was removed before all of it was sent; make it again";
-            Ok(Err((done, Error::new(Code::Canceled, text))))
+            Err(Error::new(Code::Canceled, text))
         }
-        (_, Err(error)) => Err(error),
+        Err(error) => done.and(Err(error)),
+        Ok(()) => done,
     }
 }
 

@@ -11,7 +11,7 @@ use dfs::FileKind;
 use dfs::sys::Sys;
 use serde::Serialize;
 use tier::manifest::{TreeEntry, TreeHead, decode_tree};
-use tier::{Snapshotted, Store, put_snapshot, snapshot_heads, thin_snapshots};
+use tier::{Prepared, Snapshotted, Store, prepare_snapshot, snapshot_heads, thin_snapshots};
 use types::{Code, Error, Result, size};
 use wire::control::{OpenMode, SnapName};
 
@@ -105,7 +105,7 @@ fn create(session: &Session, url: &Url, keep: Option<u32>) -> Outcome {
 
 /// Makes a snapshot of a container or directory in its tier.
 ///
-/// Errors: `Exist` while another one is made of the same container.
+/// Errors: `Exist` while another one is made of the same container; `Canceled` when that took this one for dead.
 pub(super) fn make(
     session: &Session,
     url: &Url,
@@ -114,46 +114,37 @@ pub(super) fn make(
     shows: bool,
 ) -> Result<CreateReport> {
     super::install_source(session);
-    let put = |at: &SnapName| put(session, url, at, (tier, store), keep, shows);
-    match held::with_snapshot(session, url, put)? {
-        Ok(report) => Ok(report),
-        Err((report, error)) => {
-            // Something of it may be newer than the rest.
-            let client = session.connect()?;
-            client.block_on(store.delete(&report.done.key))?;
-            Err(error)
-        }
-    }
-}
-
-/// Writes down what a snapshot of the pool shows.
-fn put(
-    session: &Session,
-    url: &Url,
-    at: &SnapName,
-    (tier, store): (&str, &Store),
-    keep: Option<u32>,
-    shows: bool,
-) -> Result<CreateReport> {
-    let session = Session { snapshot: Some(at.clone()), ..session.clone() };
-    let mount = session.mount(url, OpenMode::ReadOnly)?;
-    let directory = directory_of(&mount, &url.path)?;
-    let directory = directory.as_deref();
-    let shown = bar(shows);
-    let progress = |bytes| shown.inc(bytes);
-    let put = put_snapshot(&mount.dfs, store, tier, directory, &progress);
-    let done = mount.client.block_on(put);
-    shown.finish_and_clear();
-    let done = done?;
-    let container = mount.dfs.container().info().uuid.to_string();
+    let prepare = |at: &SnapName| prepare(session, url, at, (tier, store), shows);
+    let (mount, directory, prepared) = held::with_snapshot(session, url, prepare)?;
+    let done = mount.client.block_on(prepared.put(&mount.dfs, store))?;
     let removed = match keep {
         Some(keep) => {
-            let thin = thin_snapshots(store, &container, directory, keep as usize);
+            let container = mount.dfs.container().info().uuid.to_string();
+            let thin = thin_snapshots(store, &container, directory.as_deref(), keep as usize);
             mount.client.block_on(thin)?
         }
         None => 0,
     };
     Ok(CreateReport { snapshot: name_of(&done.key), removed, done })
+}
+
+/// Sends what the tier does not have of what a snapshot of the pool shows; returns the mount that shows it, and the directory that it is of.
+fn prepare(
+    session: &Session,
+    url: &Url,
+    at: &SnapName,
+    (tier, store): (&str, &Store),
+    shows: bool,
+) -> Result<(Mount, Option<Vec<u8>>, Prepared)> {
+    let session = Session { snapshot: Some(at.clone()), ..session.clone() };
+    let mount = session.mount(url, OpenMode::ReadOnly)?;
+    let directory = directory_of(&mount, &url.path)?;
+    let shown = bar(shows);
+    let progress = |bytes| shown.inc(bytes);
+    let prepare = prepare_snapshot(&mount.dfs, store, tier, directory.as_deref(), &progress);
+    let prepared = mount.client.block_on(prepare);
+    shown.finish_and_clear();
+    Ok((mount, directory, prepared?))
 }
 
 /// The directory of a path in a container, as descriptions name it; `None`: all of it.

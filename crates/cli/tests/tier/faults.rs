@@ -22,7 +22,13 @@ fn faulty() -> (System, S3) {
 }
 
 /// Starts a command of which the `step`th request is held; `None` when it gets to its end without so many.
-fn until_held(system: &System, s3: &S3, step: u64, is_done: bool, args: &[&str]) -> Option<Child> {
+pub fn until_held(
+    system: &System,
+    s3: &S3,
+    step: u64,
+    is_done: bool,
+    args: &[&str],
+) -> Option<Child> {
     {
         let mut state = s3.state();
         let request = state.request_count + step;
@@ -43,7 +49,7 @@ fn until_held(system: &System, s3: &S3, step: u64, is_done: bool, args: &[&str])
     }
 }
 
-fn release(s3: &S3) {
+pub fn release(s3: &S3) {
     let mut state = s3.state();
     (state.hold, state.is_held) = (None, false);
 }
