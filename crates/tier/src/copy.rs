@@ -63,13 +63,17 @@ pub(crate) async fn manifest_of(store: &Store, record: &TierRecord) -> Result<Fi
     let raw = store.get(&record.manifest).await?;
     let manifest = FileManifest::decode(&raw, Some(&record.manifest_sum))
         .map_err(|error| error.context(&record.manifest))?;
-    if (manifest.size, manifest.part_bytes) != (record.size, record.part_bytes) {
-        return Err(Error::new(
-            types::Code::Csum,
-            format!("the manifest '{}' is not that of the file", record.manifest),
-        ));
-    }
+    check_fits(&manifest, record)?;
     Ok(manifest)
+}
+
+/// `Csum` unless the manifest is of a file as the record has it.
+pub(crate) fn check_fits(manifest: &FileManifest, record: &TierRecord) -> Result<()> {
+    if (manifest.size, manifest.part_bytes) == (record.size, record.part_bytes) {
+        return Ok(());
+    }
+    let text = format!("the manifest '{}' is not that of the file", record.manifest);
+    Err(Error::new(types::Code::Csum, text))
 }
 
 /// A part's bytes, compared with its sum.

@@ -8,7 +8,7 @@ mod pieces;
 #[cfg(test)]
 mod tests;
 
-use crate::copy::{manifest_of, part_key_beside};
+use crate::copy::{check_fits, manifest_of, part_key_beside};
 use crate::definition::Definition;
 use crate::manifest::{FileManifest, PartName};
 use crate::part::HEADER_BYTES;
@@ -42,10 +42,13 @@ pub type Resolve = Box<dyn Fn(&str) -> Result<Definition> + Send + Sync>;
 #[derive(Clone)]
 pub struct Source(Arc<Inner>);
 
+/// A manifest's key, and the sum that a record has of it: who names a key and knows no sum may not read what others have.
+type ManifestName = (String, [u8; 32]);
+
 struct Inner {
     resolve: Resolve,
     stores: Mutex<HashMap<String, Store>>,
-    manifests: Mutex<HashMap<String, Arc<FileManifest>>>,
+    manifests: Mutex<HashMap<ManifestName, Arc<FileManifest>>>,
     pieces: Mutex<Pieces>,
     ahead_bytes: AtomicU64,
     piece_bytes: AtomicU64,
@@ -137,7 +140,10 @@ impl Source {
 
     async fn manifest(&self, store: &Store, ask: &TierAsk) -> Result<Arc<FileManifest>> {
         let record = &ask.record;
-        if let Some(manifest) = lock(&self.0.manifests).get(&record.manifest).cloned() {
+        let name = (record.manifest.clone(), record.manifest_sum);
+        let known = lock(&self.0.manifests).get(&name).cloned();
+        if let Some(manifest) = known {
+            check_fits(&manifest, record)?;
             return Ok(manifest);
         }
         let manifest = Arc::new(manifest_of(store, record).await?);
@@ -145,7 +151,7 @@ impl Source {
         if manifests.len() >= MANIFESTS_MAX {
             manifests.clear();
         }
-        manifests.insert(record.manifest.clone(), manifest.clone());
+        manifests.insert(name, manifest.clone());
         Ok(manifest)
     }
 
@@ -235,11 +241,19 @@ impl Source {
     /// first bytes does not wait for one after the other. Returns the key they come from.
     fn guess(&self, store: &Store, ask: &TierAsk, at: usize) -> Option<String> {
         let (record, range) = (&ask.record, ask.range);
-        if !store.is_plain() || lock(&self.0.manifests).contains_key(&record.manifest) {
+        let name = (record.manifest.clone(), record.manifest_sum);
+        if !store.is_plain() || lock(&self.0.manifests).contains_key(&name) {
+            return None;
+        }
+        let within = range.index % record.part_bytes;
+        let left = record.size.saturating_sub(range.index - within);
+        let part_bytes = record.part_bytes.min(left);
+        if within == 0 && range.count >= part_bytes {
+            // What is here of a whole part was compared with its sum, which the manifest has.
             return None;
         }
         let key = part_key_beside(&record.manifest, at)?;
-        let start = HEADER_BYTES as u64 + range.index % record.part_bytes;
+        let start = HEADER_BYTES as u64 + within;
         let wanted = range.index..range.index + range.count;
         let mut pieces = lock(&self.0.pieces);
         if pieces.find(&record.manifest, &wanted, None).is_some() {

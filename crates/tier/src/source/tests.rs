@@ -144,6 +144,12 @@ fn whole_parts_are_proved_by_their_sum_whatever_is_here_of_them() {
         block_on(copied.source.read(ask))
     };
     assert_eq!(read().unwrap_err().code, Code::Csum);
+    // A range that is all of a part once was taken for one that had been compared.
+    let all = Recx { index: 0, count: PART as u64 };
+    let ask = TierAsk { cont: ContId::default(), record: copied.record.clone(), range: all };
+    copied.source.drop_parts();
+    assert_eq!(block_on(copied.source.read_around(ask)).err().map(|it| it.code), Some(Code::Csum));
+    assert_eq!(read().unwrap_err().code, Code::Csum);
     std::fs::write(&part, &whole).unwrap();
     assert!(read().unwrap() == copied.data[..PART]);
     copied.check(0);
@@ -154,6 +160,29 @@ fn whole_parts_are_proved_by_their_sum_whatever_is_here_of_them() {
     assert_eq!(block_on(copied.read(9)).unwrap_err().code, Code::NonExist);
     std::fs::rename(copied.dir.path().join("away"), &part).unwrap();
     copied.check(9);
+}
+
+/// What somebody else had read was handed to whoever named its key.
+#[test]
+fn a_key_without_its_sum_opens_nothing() {
+    let copied = Copied::of(16, 9);
+    let read = |record: TierRecord, index: usize| {
+        let range = Recx { index: (index * MIB) as u64, count: MIB as u64 };
+        block_on(copied.source.read_around(TierAsk { cont: ContId::default(), record, range }))
+    };
+    let mut of_none = copied.record.clone();
+    of_none.manifest_sum[0] ^= 1;
+    for is_read in [false, true] {
+        if is_read {
+            copied.check(3);
+        }
+        assert_eq!(read(of_none.clone(), 3).unwrap_err().code, Code::Csum, "read: {is_read}");
+        for part_bytes in [PART / 2, PART * 2] {
+            let other = TierRecord { part_bytes: part_bytes as u64, ..copied.record.clone() };
+            assert_eq!(read(other, 3).unwrap_err().code, Code::Csum, "parts of {part_bytes}");
+        }
+    }
+    copied.check(3);
 }
 
 #[test]
