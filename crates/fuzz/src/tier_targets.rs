@@ -28,6 +28,7 @@ pub fn all() -> Vec<Target> {
             vec![[&s2_chunks::chunk_head(b"some bytes").0[..], b"some bytes"].concat()]
         }),
         target("tier-ask", ask, || vec![ask_seed()]),
+        target("tier-ask-some", ask_some, || vec![ask_seed()]),
         target("tier-sync-ask", sync_ask, || vec![sync_seed()]),
         target("tier-stub", stub, || vec![Stub::of(b"chunk").encode().to_vec()]),
         target("tier-part", tier_part, part_seeds),
@@ -74,6 +75,14 @@ fn ask(bytes: &[u8]) {
     if let Ok(ask) = agent::decode_ask(bytes) {
         let again = agent::encode_ask(&ask).expect("what was read is short enough").split_off(8);
         let again = agent::decode_ask(&again).expect("what we write can be read");
+        assert_eq!((again.cont, again.range, again.record), (ask.cont, ask.range, ask.record));
+    }
+}
+
+fn ask_some(bytes: &[u8]) {
+    if let Ok(ask) = agent::decode_ask_some(bytes) {
+        let again = agent::encode_ask_some(&ask).expect("what was read is short enough");
+        let again = agent::decode_ask_some(&again[8..]).expect("what we write can be read");
         assert_eq!((again.cont, again.range, again.record), (ask.cont, ask.range, ask.record));
     }
 }

@@ -4,7 +4,7 @@
 //! bounded time. The agent has a tier take a file of the pool for who may write that file; else it writes nothing.
 
 use dfs::tier::TierSource;
-use dfs::tier::agent::{Ask, SyncAsk, answer, receive};
+use dfs::tier::agent::{Ask, SyncAsk, answer, answer_some, receive};
 use std::fs::Permissions;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -115,6 +115,12 @@ fn serve_one(mut stream: UnixStream, source: &dyn TierSource, syncs: &Syncs) -> 
             let read = futures_executor::block_on(source.read(ask));
             read.map_err(|error| error.context(format!("tier '{tier}'")))
         }
+        Ok(Ask::ReadSome(ask)) => {
+            let tier = ask.record.tier.clone();
+            let read = futures_executor::block_on(source.read_around(ask));
+            let read = read.map_err(|error| error.context(format!("tier '{tier}'")));
+            return answer_some(&mut stream, &read);
+        }
         Err(error) => Err(error),
     };
     answer(&mut stream, &outcome)
@@ -151,8 +157,8 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dfs::tier::agent::AgentSource;
-    use dfs::tier::{TierAsk, TierRecord};
+    use dfs::tier::agent::{AgentSource, decode_ask_some, encode_ask_some};
+    use dfs::tier::{CopyPiece, TierAsk, TierRecord};
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
     use std::io::{Read, Write};
@@ -178,6 +184,14 @@ mod tests {
                 }
             }
             .boxed()
+        }
+
+        /// From a KiB before the range to its end.
+        fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
+            let Recx { index, count } = ask.range;
+            let range = Recx { index: index - 1024, count: count + 1024 };
+            let read = self.read(TierAsk { range, ..ask });
+            async move { Ok(CopyPiece { from: range.index, bytes: Arc::new(read.await?) }) }.boxed()
         }
     }
 
@@ -210,8 +224,7 @@ mod tests {
         assert!(nobody.to_string().contains("azekura tier agent"), "{nobody}");
         let agent = Agent::bind(&path, 0o600).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let syncs: Syncs = Arc::new(|_, _| Err(Error::new(Code::Access, "not yours")));
-        std::thread::spawn(move || agent.serve(&(Arc::new(Told) as Arc<dyn TierSource>), &syncs));
+        serve(agent);
         let callers: Vec<_> = (0..100)
             .map(|number| {
                 let part = number % 2;
@@ -239,6 +252,61 @@ mod tests {
             assert!(told.is_empty() || told[0] == 1, "{told:?}");
         }
         assert!(futures_executor::block_on(caller.read(ask(1))).is_ok());
+    }
+
+    fn serve(agent: Agent) {
+        let syncs: Syncs = Arc::new(|_, _| Err(Error::new(Code::Access, "not yours")));
+        std::thread::spawn(move || agent.serve(&(Arc::new(Told) as Arc<dyn TierSource>), &syncs));
+    }
+
+    /// A program that had asked for 4 KiB of a part once waited for all of it, for nothing else could be asked for.
+    #[test]
+    fn some_of_a_part_comes_without_the_rest_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tier.sock");
+        serve(Agent::bind(&path, 0o600).unwrap());
+        let caller = AgentSource::at(&path);
+        let some = |index, count| TierAsk { range: Recx { index, count }, ..ask(0) };
+        let read = |ask| futures_executor::block_on(caller.read_around(ask));
+        let piece = read(some(PART_BYTES + 4096, 4096)).unwrap();
+        let told = content(&some(PART_BYTES + 3072, 5120));
+        assert!(piece.from == PART_BYTES + 3072 && *piece.bytes == told);
+        assert_eq!(read(some(2 * PART_BYTES + 4096, 10)).unwrap_err().code, Code::NonExist);
+        // What no part has is not asked of the store.
+        for (index, count) in [(4096, PART_BYTES), (4096, 0), (0, PART_BYTES + 1), (5, u64::MAX)] {
+            let refused = encode_ask_some(&some(index, count)).unwrap();
+            assert_eq!(decode_ask_some(&refused[8..]).unwrap_err().code, Code::Proto);
+        }
+        let last = encode_ask_some(&some(PART_BYTES - 1, 1)).unwrap();
+        assert_eq!(decode_ask_some(&last[8..]).unwrap().range.count, 1);
+    }
+
+    /// An agent that runs on from before an upgrade knows of whole parts only.
+    #[test]
+    fn an_older_agent_gives_the_whole_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tier.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let older = std::thread::spawn(move || {
+            let mut asked = Vec::new();
+            while asked.len() < 2 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut magic = [0; 4];
+                stream.read_exact(&mut magic).unwrap();
+                asked.push(magic);
+                let outcome = match &magic {
+                    b"AZA1" => Ok(content(&ask(1))),
+                    _ => Err(Error::new(Code::Proto, "no ask of a tier")),
+                };
+                answer(&mut stream, &outcome).unwrap();
+            }
+            asked
+        });
+        let range = Recx { index: PART_BYTES + 4096, count: 4096 };
+        let read = AgentSource::at(&path).read_around(TierAsk { range, ..ask(1) });
+        let piece = futures_executor::block_on(read).unwrap();
+        assert!(piece.from == PART_BYTES && *piece.bytes == content(&ask(1)));
+        assert_eq!(older.join().unwrap(), [*b"AZA2", *b"AZA1"]);
     }
 
     #[test]

@@ -5,18 +5,18 @@
 //!
 //! | | bytes | field |
 //! |---|---|---|
-//! | ask | 4 | magic: `AZA1` to read, `AZS1` to sync |
+//! | ask | 4 | magic: `AZA1` to read a part, `AZA2` to read some of one, `AZS1` to sync |
 //! | | 4 | length of what follows |
 //! | | n | to read: container, range and record of the file, as the wire format has them; to sync: UUIDs of pool and container, the file's directory, name and object |
 //! | answer | 1 | 0: data follow; 1: an error |
 //! | | 4 | length of what follows |
-//! | | n | the bytes (none of a sync, which is done then), or the error in the wire format |
+//! | | n | the bytes (of some of a part first 8 that say where in the file they begin; none of a sync, which is done then), or the error in the wire format |
 //!
 //! Numbers have their least significant byte first. An agent reads nothing but what the record of a file names, and proves that it
-//! is that by the record's checksum; a caller compares each chunk with its stub's as always. It has a tier take what a file has in the pool, and only for
-//! who may write the file.
+//! is that by the record's checksum; a caller compares each chunk with its stub's as always. Of some of a part there is no checksum in the store: whose
+//! chunks differ asks for the whole part. It has a tier take what a file has in the pool, and only for who may write the file.
 
-use super::{TierAsk, TierRecord, TierSource};
+use super::{CopyPiece, TierAsk, TierRecord, TierSource};
 use crate::flags::OpenFlags;
 use crate::fs::Dfs;
 use crate::node::{Location, Obj};
@@ -27,6 +27,7 @@ use futures_util::future::{BoxFuture, LocalBoxFuture};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use types::{Code, ContId, Error, Key, Oid, Result};
 use wire::obj::Recx;
@@ -37,6 +38,7 @@ pub const SOCKET_VARIABLE: &str = "AZEKURA_TIER_AGENT";
 pub const SOCKET_DEFAULT: &str = "/run/azekura/tier.sock";
 
 const MAGIC: &[u8; 4] = b"AZA1";
+const SOME_MAGIC: &[u8; 4] = b"AZA2";
 const SYNC_MAGIC: &[u8; 4] = b"AZS1";
 /// Most of an ask: the record of a file with as many groups as there can be.
 const ASK_BYTES_MAX: u32 = 1 << 20;
@@ -53,8 +55,10 @@ const ERROR_FOLLOWS: u8 = 1;
 /// What a caller wants.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// Bytes of a file's copy.
+    /// A part of a file's copy.
     Read(TierAsk),
+    /// Bytes of a part, at least those of the range.
+    ReadSome(TierAsk),
     /// That the tier takes what it does not have of a file.
     Sync(SyncAsk),
 }
@@ -108,12 +112,23 @@ impl AgentSource {
 
 impl TierSource for AgentSource {
     fn read(&self, ask: TierAsk) -> BoxFuture<'static, Result<Vec<u8>>> {
-        let alone = format!(
-            "the data are in tier '{}', which this program cannot reach; run 'azekura tier agent', or bring the data back with \
-             'azekura fs tier fetch'",
-            ask.record.tier
-        );
-        self.asked(encode_ask(&ask), alone, Some(AGENT_PAUSE_MAX))
+        self.asked(encode_ask(&ask), alone(&ask), Some(AGENT_PAUSE_MAX))
+    }
+
+    fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
+        let asked = self.asked(encode_ask_some(&ask), alone(&ask), Some(AGENT_PAUSE_MAX));
+        let (agent, part) = (AgentSource::at(&self.socket), ask.whole_part());
+        async move {
+            match asked.await {
+                // An agent of before this could be asked hangs up on it, in most cases after a word.
+                Err(error) if matches!(error.code, Code::Proto | Code::Io) => {
+                    let read = agent.read(TierAsk { range: part, ..ask });
+                    Ok(CopyPiece { from: part.index, bytes: Arc::new(read.await?) })
+                }
+                answer => piece_of(answer?),
+            }
+        }
+        .boxed()
     }
 
     fn sync<'a>(
@@ -138,6 +153,15 @@ impl TierSource for AgentSource {
         let asked = self.asked(Ok(encode_sync(&ask)), alone, None);
         async move { asked.await.map(|_| ()) }.boxed_local()
     }
+}
+
+/// What is said to who asks for bytes where there is no agent.
+fn alone(ask: &TierAsk) -> String {
+    format!(
+        "the data are in tier '{}', which this program cannot reach; run 'azekura tier agent', or bring the data back with \
+         'azekura fs tier fetch'",
+        ask.record.tier
+    )
 }
 
 impl AgentSource {
@@ -212,7 +236,18 @@ fn read_body(stream: &mut impl Read, length: u32, most: u32) -> Result<Vec<u8>> 
 ///
 /// Errors: `Inval` for a record that no file can have.
 pub fn encode_ask(ask: &TierAsk) -> Result<Vec<u8>> {
-    Ok(message(MAGIC, &wire::encode(&(ask.cont, ask.range, ask.record.encode()?))))
+    Ok(message(MAGIC, &body_of(ask)?))
+}
+
+/// The bytes of an ask for some of a part.
+///
+/// Errors: as for [`encode_ask`].
+pub fn encode_ask_some(ask: &TierAsk) -> Result<Vec<u8>> {
+    Ok(message(SOME_MAGIC, &body_of(ask)?))
+}
+
+fn body_of(ask: &TierAsk) -> Result<Vec<u8>> {
+    Ok(wire::encode(&(ask.cont, ask.range, ask.record.encode()?)))
 }
 
 fn message(magic: &[u8; 4], body: &[u8]) -> Vec<u8> {
@@ -240,12 +275,41 @@ pub fn decode_sync(body: &[u8]) -> Result<SyncAsk> {
 ///
 /// Errors: `Proto` for what is none.
 pub fn decode_ask(body: &[u8]) -> Result<TierAsk> {
-    let (cont, range, record) = wire::decode::<(ContId, Recx, Vec<u8>)>(body)?;
-    let record = TierRecord::decode(&record)?;
-    if record.part_bytes == 0 || range.index % record.part_bytes != 0 {
+    let ask = ask_of(body)?;
+    if ask.record.part_bytes == 0 || ask.range.index % ask.record.part_bytes != 0 {
         return Err(Error::new(Code::Proto, "no part of the copy begins there"));
     }
-    Ok(TierAsk { cont, record, range })
+    Ok(ask)
+}
+
+/// What an ask for some of a part says, without magic and length.
+///
+/// Errors: `Proto` for what is none.
+pub fn decode_ask_some(body: &[u8]) -> Result<TierAsk> {
+    let ask = ask_of(body)?;
+    let Recx { index, count } = ask.range;
+    let within = index.checked_rem(ask.record.part_bytes);
+    let end = within.and_then(|within| within.checked_add(count));
+    // As much at once as an answer can have: whatever a record says, nobody has more fetched than that.
+    let most = ask.record.part_bytes.min(ANSWER_BYTES_MAX as u64);
+    if count == 0 || count > most || end.is_none_or(|end| end > ask.record.part_bytes) {
+        return Err(Error::new(Code::Proto, "no part of the copy has that range"));
+    }
+    Ok(ask)
+}
+
+fn ask_of(body: &[u8]) -> Result<TierAsk> {
+    let (cont, range, record) = wire::decode::<(ContId, Recx, Vec<u8>)>(body)?;
+    Ok(TierAsk { cont, record: TierRecord::decode(&record)?, range })
+}
+
+/// What an answer with some of a part says.
+fn piece_of(mut answer: Vec<u8>) -> Result<CopyPiece> {
+    let from = answer.first_chunk().map(|from| u64::from_le_bytes(*from));
+    let short = || Error::new(Code::Proto, "the tier's agent does not say what its answer is");
+    let from = from.ok_or_else(short)?;
+    answer.drain(..size_of::<u64>());
+    Ok(CopyPiece { from, bytes: Arc::new(answer) })
 }
 
 /// Reads an ask from a caller.
@@ -256,31 +320,38 @@ pub fn receive(stream: &mut UnixStream) -> Result<Ask> {
     let mut head = [0; 8];
     stream.read_exact(&mut head).map_err(failed)?;
     let [magic @ .., a, b, c, d] = head;
-    if magic != *MAGIC && magic != *SYNC_MAGIC {
-        return Err(Error::new(Code::Proto, "no ask of a tier"));
-    }
-    let body = read_body(stream, u32::from_le_bytes([a, b, c, d]), ASK_BYTES_MAX)?;
-    match magic == *MAGIC {
-        true => decode_ask(&body).map(Ask::Read),
-        false => decode_sync(&body).map(Ask::Sync),
-    }
+    let read: fn(&[u8]) -> Result<Ask> = match &magic {
+        MAGIC => |body| decode_ask(body).map(Ask::Read),
+        SOME_MAGIC => |body| decode_ask_some(body).map(Ask::ReadSome),
+        SYNC_MAGIC => |body| decode_sync(body).map(Ask::Sync),
+        _ => return Err(Error::new(Code::Proto, "no ask of a tier")),
+    };
+    read(&read_body(stream, u32::from_le_bytes([a, b, c, d]), ASK_BYTES_MAX)?)
 }
 
 /// Answers a caller.
 pub fn answer(stream: &mut UnixStream, outcome: &Result<Vec<u8>>) -> Result<()> {
-    let encoded;
-    let (tag, body) = match outcome {
-        Ok(data) => (DATA_FOLLOWS, data),
-        Err(error) => {
-            encoded = wire::encode(error);
-            (ERROR_FOLLOWS, &encoded)
-        }
-    };
-    let length = u32::try_from(body.len()).ok().filter(|length| *length <= ANSWER_BYTES_MAX);
+    match outcome {
+        Ok(data) => send(stream, DATA_FOLLOWS, &[data]),
+        Err(error) => send(stream, ERROR_FOLLOWS, &[&wire::encode(error)]),
+    }
+}
+
+/// Answers a caller that asked for some of a part.
+pub fn answer_some(stream: &mut UnixStream, outcome: &Result<CopyPiece>) -> Result<()> {
+    match outcome {
+        Ok(piece) => send(stream, DATA_FOLLOWS, &[&piece.from.to_le_bytes(), &piece.bytes]),
+        Err(error) => send(stream, ERROR_FOLLOWS, &[&wire::encode(error)]),
+    }
+}
+
+fn send(stream: &mut UnixStream, tag: u8, body: &[&[u8]]) -> Result<()> {
+    let length: usize = body.iter().map(|some| some.len()).sum();
+    let length = u32::try_from(length).ok().filter(|length| *length <= ANSWER_BYTES_MAX);
     let length = length
         .ok_or_else(|| Error::new(Code::FileTooBig, "a part that is too large to pass on"))?;
     let failed = |error| Error::io("answering a caller", error);
     stream.write_all(&[tag]).map_err(failed)?;
     stream.write_all(&length.to_le_bytes()).map_err(failed)?;
-    stream.write_all(body).map_err(failed)
+    body.iter().try_for_each(|some| stream.write_all(some).map_err(failed))
 }
