@@ -218,7 +218,11 @@ fn report(remote: &Remote, path: &[u8], file: &Obj) -> Result<FileReport> {
     let state = remote.wait(path, fs.tier_state(file))?;
     let size = remote.wait(path, fs.size(file))?;
     let (mut away, mut dirty_bytes, mut dirty_since_ns) = (0, 0, None);
-    if state != TierState::Both {
+    if fs.tier_chunks(file, size).is_err() {
+        // One such file once was all that was told of a directory: an error.
+        let mtime_ns = remote.wait(path, fs.ostat(file))?.mtime_ns;
+        (dirty_bytes, dirty_since_ns) = (size, u64::try_from(mtime_ns).ok());
+    } else if state != TierState::Both {
         let survey = remote.wait(path, fs.tier_survey(file))?;
         let record = remote.wait(path, fs.tier_record(file))?;
         away = survey.stub_count() as u64 * survey.chunk_bytes;
@@ -412,8 +416,9 @@ fn fetch(session: &Session, paths: &Paths) -> Outcome {
     let mut totals = Totals::default();
     for url in &paths.urls {
         let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
-        each(session, &remote, url, "fetch", &mut totals, |path, file, _| {
-            remote.wait(path, remote.dfs().tier_fetch(file))
+        each(session, &remote, url, "fetch", &mut totals, |path, file, shown| {
+            let progress = |bytes| shown.inc(bytes);
+            remote.wait(path, remote.dfs().tier_fetch(file, &progress))
         })?;
     }
     show(session, &totals, "brought back")
@@ -428,9 +433,15 @@ fn wait(session: &Session, paths: &Paths) -> Outcome {
                 match remote.lookup(&path, true) {
                     Err(error) if error.code == Code::NonExist && path != url.path => continue,
                     file => {
-                        let state = remote.wait(&path, remote.dfs().tier_state(&file?))?;
-                        let is_safe = matches!(state, TierState::Both | TierState::Cloud);
-                        unsafe_count += u64::from(!is_safe);
+                        let (file, fs) = (file?, remote.dfs());
+                        let state = remote.wait(&path, fs.tier_state(&file))?;
+                        if matches!(state, TierState::Both | TierState::Cloud) {
+                            continue;
+                        }
+                        // Nobody has to wait for what never comes.
+                        let may_go = async { fs.tier_chunks(&file, fs.size(&file).await?) };
+                        remote.wait(&path, may_go)?;
+                        unsafe_count += 1;
                     }
                 }
             }

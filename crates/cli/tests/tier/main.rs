@@ -405,7 +405,21 @@ fn a_mount_brings_back_what_is_read() {
     system.ok(&["fs", "tier", "evict", &url]);
     assert_eq!(std::fs::read(dir.join("a")).unwrap(), data);
     drop(file);
+    // One that is larger than a copy can be once was all that was told of a directory, and waited for for ever.
+    let size = (4 << 40) + 1;
+    std::fs::File::create(dir.join("huge")).unwrap().set_len(size).unwrap();
+    std::fs::write(dir.join("small"), "small").unwrap();
     system.ok(&["umount", dir.to_str().unwrap()]);
+    let output = system.run(&["fs", "tier", "sync", HOME]);
+    let text = all_text(&output);
+    assert!(output.status.code() == Some(1) && text.contains("larger chunks"), "{text}");
+    let status = system.json(&["fs", "tier", "status", HOME]);
+    let states = [1, 2].map(|at| status[at]["state"].as_str().unwrap());
+    assert_eq!(states, ["local", "both"], "{status}");
+    assert_eq!(status[1]["dirty_bytes"], size);
+    let output = system.run(&["fs", "tier", "wait", HOME]);
+    assert!(!output.status.success(), "{}", all_text(&output));
+    assert!(all_text(&output).contains("larger chunks"), "{}", all_text(&output));
 }
 
 /// A process that ends with the value.

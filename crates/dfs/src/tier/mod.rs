@@ -375,7 +375,11 @@ impl Dfs {
         if record.version == 0 {
             return Ok(TierState::Dirty);
         }
-        let survey = self.tier_survey(file).await?;
+        let survey = match self.tier_survey(file).await {
+            // It has grown since it was copied.
+            Err(error) if error.code == Code::FileTooBig => return Ok(TierState::Dirty),
+            survey => survey?,
+        };
         Ok(match (survey.is_all_clean(&record), survey.stub_count()) {
             (false, _) => TierState::Dirty,
             (true, 0) => TierState::Both,
@@ -390,6 +394,21 @@ impl Dfs {
         }
         self.check_access(&obj.node.inode(), Access::READ)?;
         Ok(self.tier_state(obj).await?.to_string().into_bytes())
+    }
+
+    /// How many chunks the file has when it is of that size.
+    ///
+    /// Errors: `FileTooBig` for more than 4 Mi: there is no copy of such a file.
+    pub fn tier_chunks(&self, file: &Obj, size: u64) -> Result<u64> {
+        match size.div_ceil(file.node.array().chunk_records) {
+            count if count <= CHUNKS_MAX => Ok(count),
+            count => Err(Error::new(
+                Code::FileTooBig,
+                format!(
+                    "a file of {count} chunks; at most {CHUNKS_MAX} go to a tier: give it larger chunks"
+                ),
+            )),
+        }
     }
 
     /// Looks at all chunks of a file, when those that this mount's readers have brought are back in the pool. Not one moment's view: two that
@@ -410,15 +429,7 @@ impl Dfs {
         // Before it is asked whether there is anything beyond a first part: what is there is marked first.
         let stat = self.ostat_now(file).await?;
         let (group_epochs, keys_epochs) = self.group_epochs(&array).await?;
-        let count = stat.size.div_ceil(chunk_bytes);
-        if count > CHUNKS_MAX {
-            return Err(Error::new(
-                Code::FileTooBig,
-                format!(
-                    "a file of {count} chunks; at most {CHUNKS_MAX} go to a tier: give it larger chunks"
-                ),
-            ));
-        }
+        let count = self.tier_chunks(file, stat.size)?;
         let mut groups = Vec::with_capacity(count as usize);
         let mut by_unit: Vec<Vec<u64>> = vec![Vec::new(); group_epochs.len()];
         let split = split_chunk(&array, stat.size).await?;

@@ -72,7 +72,7 @@ impl Dfs {
                 Err(error) if error.code == Code::Inval && tries < TRIES_MAX => {
                     tries += 1;
                     // None left: somebody else was faster, or it was about something else.
-                    if self.recall(file, ranges).await? == 0 && tries > 1 {
+                    if self.recall(file, ranges, &|_| {}).await? == 0 && tries > 1 {
                         return Err(error);
                     }
                 }
@@ -188,18 +188,18 @@ impl Dfs {
         self.shared.returns.replace(returns.clone());
     }
 
-    /// Brings all of the file back; returns how many bytes that were.
+    /// Brings all of the file back; returns how many bytes that were. `progress` is told bytes as they are back.
     ///
     /// Errors: `Unreach` when nobody in this process reads tiers; `Csum` when the copy is damaged; `ReadOnly`; `NoSpace`.
     #[boxed(?Send)]
-    pub async fn tier_fetch(&self, file: &Obj) -> Result<u64> {
+    pub async fn tier_fetch(&self, file: &Obj, progress: &dyn Fn(u64)) -> Result<u64> {
         file.require_regular()?;
         self.require_writable()?;
         if self.tier_record(file).await?.is_none() {
             return Ok(0);
         }
         let size = self.size(file).await?;
-        let count = self.recall(file, &[Recx { index: 0, count: size }]).await?;
+        let count = self.recall(file, &[Recx { index: 0, count: size }], progress).await?;
         Ok(count as u64 * file.node.array().chunk_records)
     }
 
@@ -270,7 +270,7 @@ impl Dfs {
     }
 
     /// Brings back what of the ranges is in the tier only; returns how many chunks that were.
-    async fn recall(&self, file: &Obj, ranges: &[Recx]) -> Result<usize> {
+    async fn recall(&self, file: &Obj, ranges: &[Recx], progress: &dyn Fn(u64)) -> Result<usize> {
         let chunk_bytes = file.node.array().chunk_records;
         let count: u64 = ranges.iter().map(|range| range.count.div_ceil(chunk_bytes) + 1).sum();
         if count > super::CHUNKS_MAX {
@@ -298,6 +298,13 @@ impl Dfs {
         let (mut count, newest) = (0, Cell::new(Epoch::ZERO));
         let mut going = FuturesUnordered::new();
         let mut outcome = Ok(());
+        let mut done = |restored: Result<usize>, outcome: &mut Result<()>| match restored {
+            Ok(restored) => {
+                count += restored;
+                progress(restored as u64 * chunk_bytes);
+            }
+            Err(error) => *outcome = Err(error),
+        };
         // After a failure those that are on their way come to their end: the file's time of modification is put back for them.
         while let Some(first) = wanted.first().filter(|_| outcome.is_ok()) {
             match self.piece_of(file, first).await {
@@ -309,19 +316,13 @@ impl Dfs {
                 Err(error) => outcome = Err(error),
             }
             while going.len() >= PIECES_GOING_MAX
-                && let Some(done) = going.next().await
+                && let Some(restored) = going.next().await
             {
-                match done {
-                    Ok(restored) => count += restored,
-                    Err(error) => outcome = Err(error),
-                }
+                done(restored, &mut outcome);
             }
         }
-        while let Some(done) = going.next().await {
-            match done {
-                Ok(restored) => count += restored,
-                Err(error) => outcome = Err(error),
-            }
+        while let Some(restored) = going.next().await {
+            done(restored, &mut outcome);
         }
         self.keep_times(file, &times, newest.get()).await?;
         outcome.map(|()| count)

@@ -37,7 +37,7 @@ impl Verb {
                 let record = fs.tier_record(file).await?.expect("it has a copy");
                 try_evict(fs, file, &record).await.map(|_| ())
             }
-            Verb::Fetch => fs.tier_fetch(file).await.map(|_| ()),
+            Verb::Fetch => fs.tier_fetch(file, &|_| {}).await.map(|_| ()),
             Verb::Read => {
                 // By chunks, while those before go back into the pool.
                 let size = fs.size(file).await?;

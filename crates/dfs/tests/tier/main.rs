@@ -171,7 +171,11 @@ fn a_file_goes_and_comes_back_as_it_was() {
         let mut some = vec![0; 2 * PART];
         let got = fs.read_to_end(&file, 2 * PART as u64, &mut some).await.unwrap();
         assert_eq!(some[..got], data[2 * PART..]);
-        assert_eq!(fs.tier_fetch(&file).await.unwrap(), 4 * CHUNK as u64);
+        let told = std::cell::RefCell::new(Vec::new());
+        let fetch = fs.tier_fetch(&file, &|bytes| told.borrow_mut().push(bytes)).await;
+        assert_eq!(fetch.unwrap(), 4 * CHUNK as u64);
+        let told = told.into_inner();
+        assert!(told.iter().sum::<u64>() == 4 * CHUNK as u64 && !told.is_empty(), "{told:?}");
         assert_eq!(state(&fs, &file).await, "both");
         assert_eq!(all(&fs, &file).await, data);
         assert_eq!(fs.ostat(&file).await.unwrap().mtime_ns, before.mtime_ns);
@@ -288,7 +292,7 @@ fn who_may_not_write_reads_through() {
         let open = open.open(b"/f", OpenFlags::READ, 0, &CreateOptions::default()).await.unwrap();
         assert_eq!(all(&reader, &open).await, want);
         assert_eq!(fs.tier_survey(&file).await.unwrap().stub_count(), stubs);
-        assert_eq!(reader.tier_fetch(&open).await.unwrap_err().code, Code::ReadOnly);
+        assert_eq!(reader.tier_fetch(&open, &|_| {}).await.unwrap_err().code, Code::ReadOnly);
     });
 }
 

@@ -394,8 +394,9 @@ pub fn pin(session: &Session, urls: &[Url]) -> Outcome {
         let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
         let obj = remote.lookup(&url.path, true)?;
         remote.wait(&url.path, remote.dfs().set_tier_mark(&obj, Mark::Pin, Some(b"1")))?;
-        each(session, &remote, url, "pin", &mut totals, |path, file, _| {
-            remote.wait(path, remote.dfs().tier_fetch(file))
+        each(session, &remote, url, "pin", &mut totals, |path, file, shown| {
+            let progress = |bytes| shown.inc(bytes);
+            remote.wait(path, remote.dfs().tier_fetch(file, &progress))
         })?;
     }
     super::show(session, &totals, "brought back")

@@ -62,7 +62,7 @@ impl Place<'_> {
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
-            moved += remote.wait(&path, fs.tier_fetch(&file))?;
+            moved += remote.wait(&path, fs.tier_fetch(&file, &|_| {}))?;
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
