@@ -230,6 +230,9 @@ struct ContReport {
     created_ns: u64,
     opened_ns: u64,
     changed_ns: u64,
+    /// Where its files have their copies, as 'query' tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<String>,
 }
 
 impl ContReport {
@@ -254,6 +257,7 @@ impl ContReport {
             created_ns: info.created_ns,
             opened_ns: info.opened_ns,
             changed_ns: info.changed_ns,
+            tier: None,
         }
     }
 }
@@ -405,7 +409,9 @@ fn list(session: &Session, pool: &str) -> Outcome {
 }
 
 fn query(session: &Session, which: &Which) -> Outcome {
-    let report = ContReport::of(&info(session, which)?);
+    let info = info(session, which)?;
+    let tier = crate::tier::name_of_cont(session, &Name::parse(&which.pool), &info)?;
+    let report = ContReport { tier, ..ContReport::of(&info) };
     session.out.show(&report, |out| {
         let last_opened = match report.opened_ns {
             0 => "never".to_string(),
@@ -428,6 +434,7 @@ fn query(session: &Session, which: &Which) -> Outcome {
                 ("Compared on arrival", if report.server_verify { "yes" } else { "no" }.into()),
                 ("Open handles", report.handles.to_string()),
                 ("Snapshots", report.snapshots.to_string()),
+                ("Tier", report.tier.clone().unwrap_or_else(|| "none".into())),
                 ("Created", utc(report.created_ns as i64)),
                 ("Last opened", last_opened),
                 ("Closed or changed", utc(report.changed_ns as i64)),

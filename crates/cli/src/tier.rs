@@ -26,7 +26,7 @@ use tier::{
 };
 use types::{Code, ContLayout, ContProps, Error, Result, size};
 use uuid::Uuid;
-use wire::control::{ControlReply, ControlRequest, Name, OpenMode, Subject};
+use wire::control::{ContInfo, ControlReply, ControlRequest, Name, OpenMode, Subject};
 
 /// Keep copies of files in object stores (S3, Swift, a directory, ...).
 #[derive(Args, Debug)]
@@ -54,10 +54,15 @@ enum TierVerb {
         name: String,
     },
     /// Forget a tier; what is in the store stays there
+    ///
+    /// What containers have there only cannot be read then, until a tier of that name is there again.
     #[command(after_help = "Example:\n  azekura tier remove cold")]
     Remove {
         /// Its name
         name: String,
+        /// Though containers have their copies there
+        #[arg(long)]
+        force: bool,
     },
     /// Say in which tier the files of a container have their copies
     #[command(after_help = "Example:\n  azekura tier attach cold azk://tank/home")]
@@ -184,8 +189,11 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
         }
         TierVerb::List => list(session),
         TierVerb::Test { name } => test(session, name),
-        TierVerb::Remove { name } => {
+        TierVerb::Remove { name, force } => {
             definition(session, name)?;
+            if !force {
+                refuse_if_used(session, name)?;
+            }
             let attrs = BTreeMap::from([(attr_name(name)?, None)]);
             props::run(session, ControlRequest::SetAttrs { subject: Subject::System, attrs })?;
             session.out.done(&format!("Tier '{name}' is forgotten; what is in the store stays."))
@@ -225,9 +233,19 @@ pub fn definition(session: &Session, name: &str) -> Result<Definition> {
     })
 }
 
-/// The tier that attributes of a container name.
-fn attached(attrs: &mut BTreeMap<String, Vec<u8>>) -> Option<String> {
-    attrs.remove(tier::ATTACHED).and_then(|raw| String::from_utf8(raw).ok())
+/// Errors: `Busy` when containers have the tier.
+fn refuse_if_used(session: &Session, name: &str) -> Result<()> {
+    let all = agent::with_tiers(session)?;
+    let users: Vec<String> =
+        all.into_iter().filter(|(.., tier)| tier == name).map(|(_, url, _)| url).collect();
+    if users.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "tier '{name}' has copies of files of {}, which could not be read without it; --force forgets it all the same",
+        users.join(", ")
+    );
+    Err(Error::new(Code::Busy, text))
 }
 
 /// Notes a container's tier.
@@ -239,12 +257,21 @@ pub fn attach(session: &Session, tier: &str, pool: &Name, cont: &Name) -> Result
     props::run(session, ControlRequest::SetAttrs { subject, attrs }).map(|_| ())
 }
 
-/// The tier of a container, opened. `NoAttr` when it has none.
-pub fn of_cont(session: &Session, pool: &Name, cont: &Name) -> Result<(String, Definition, Store)> {
+/// The name of a container's tier, if it has one.
+pub fn name_of_cont(session: &Session, pool: &Name, cont: &ContInfo) -> Result<Option<String>> {
+    attached_to(session, pool, &Name::Uuid(cont.uuid))
+}
+
+fn attached_to(session: &Session, pool: &Name, cont: &Name) -> Result<Option<String>> {
     let subject = Subject::Cont(pool.clone(), cont.clone());
     let reply = props::run(session, ControlRequest::GetAttrs { subject })?;
     let ControlReply::Attrs(mut attrs) = reply else { return Err(props::wrong_reply()) };
-    let name = attached(&mut attrs);
+    Ok(attrs.remove(tier::ATTACHED).and_then(|raw| String::from_utf8(raw).ok()))
+}
+
+/// The tier of a container, opened. `NoAttr` when it has none.
+pub fn of_cont(session: &Session, pool: &Name, cont: &Name) -> Result<(String, Definition, Store)> {
+    let name = attached_to(session, pool, cont)?;
     let name = name.ok_or_else(|| {
         Error::new(
             Code::NoAttr,

@@ -2,7 +2,7 @@
 
 use super::describe::{Intervals, keep_described};
 use super::figures::Figures;
-use super::{attached, of_cont};
+use super::{name_of_cont, of_cont};
 use crate::engine::BlockedSignals;
 use crate::exit::Outcome;
 use crate::props;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use tier::{Agent, Caller, Moved, Mover, Syncs, keep_moving};
 use types::{Code, Error, Result, size};
 use uuid::Uuid;
-use wire::control::{ControlReply, ControlRequest, Name, OpenMode, Subject};
+use wire::control::{ControlReply, ControlRequest, Name, OpenMode};
 
 /// Pause before containers are looked for again.
 const SEARCH_PAUSE: Duration = Duration::from_secs(10);
@@ -166,7 +166,7 @@ fn keep_for_all(
             match with_tiers(&session) {
                 Ok(found) => {
                     threads.retain(|_, thread| !thread.is_finished());
-                    for which in found {
+                    for (which, ..) in found {
                         if threads.contains_key(&which) {
                             continue;
                         }
@@ -195,8 +195,8 @@ fn url_of((pool, cont): Which) -> Url {
     Url { pool: Name::Uuid(pool), cont: Name::Uuid(cont), path: b"/".to_vec() }
 }
 
-/// All containers that have a tier.
-fn with_tiers(session: &Session) -> Result<Vec<Which>> {
+/// All containers that have a tier, each with its URL for people and the tier's name.
+pub(super) fn with_tiers(session: &Session) -> Result<Vec<(Which, String, String)>> {
     let client = session.connect()?;
     let mut found = Vec::new();
     for pool in client.block_on(client.pool_list())? {
@@ -204,11 +204,13 @@ fn with_tiers(session: &Session) -> Result<Vec<Which>> {
         let reply = props::run(session, ControlRequest::ContList(name.clone()))?;
         let ControlReply::Conts(conts) = reply else { return Err(props::wrong_reply()) };
         for cont in conts {
-            let subject = Subject::Cont(name.clone(), Name::Uuid(cont.uuid));
-            let reply = props::run(session, ControlRequest::GetAttrs { subject })?;
-            let ControlReply::Attrs(mut attrs) = reply else { return Err(props::wrong_reply()) };
-            if attached(&mut attrs).is_some() {
-                found.push((pool.uuid, cont.uuid));
+            if let Some(tier) = name_of_cont(session, &name, &cont)? {
+                let named = |label: &str, uuid: Uuid| match label {
+                    "" => uuid.to_string(),
+                    label => label.to_string(),
+                };
+                let (of, at) = (named(&pool.label, pool.uuid), named(&cont.label, cont.uuid));
+                found.push(((pool.uuid, cont.uuid), format!("azk://{of}/{at}"), tier));
             }
         }
     }

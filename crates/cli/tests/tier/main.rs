@@ -280,6 +280,12 @@ fn wrong_words_are_told_what_is_right() {
     system.ok(&["tier", "remove", "t"]);
     system.fails(3, &["no tier 't'"], &["tier", "remove", "t"]);
     assert_eq!(system.json(&["tier", "list"]).as_array().unwrap().len(), 0);
+    // One that a container has once was forgotten as easily, and with it what was there only.
+    system.ok(&with_keys);
+    system.ok(&["tier", "attach", "t", HOME]);
+    system.fails(7, &["azk://tank/home", "--force"], &["tier", "remove", "t"]);
+    assert_eq!(system.json(&["cont", "query", "tank", "home"])["tier"], "t");
+    system.ok(&["tier", "remove", "t", "--force"]);
 }
 
 /// What the reader in `docs/tier.md` makes of a file in the store of [`system`]; `None` without Python.
