@@ -41,6 +41,9 @@ pub struct TierArgs {
     /// Bytes that are fetched ahead
     #[arg(long, default_value = "64MiB", value_parser = size::parse)]
     ahead: u64,
+    /// Bytes of them that one request asks for [default: AZEKURA_TIER_PREFETCH, or 4MiB]
+    #[arg(long, value_parser = size::parse)]
+    piece: Option<u64>,
     /// Reads of 4 KiB at random
     #[arg(long, default_value_t = 32)]
     random: u32,
@@ -88,15 +91,19 @@ struct Bench<'a> {
 }
 
 pub fn run(session: &Session, args: &TierArgs) -> Outcome {
-    if args.size == 0 || args.block == 0 {
-        return Err(Error::inval("--size and --block are not 0").into());
+    if args.size == 0 || args.block == 0 || args.piece == Some(0) {
+        return Err(Error::inval("--size, --block and --piece are not 0").into());
     }
     let url = &args.url;
     if let Some(what) = args.experiment {
-        return experiment::run(session, url, what, args.size, args.ahead, args.plot.as_deref());
+        let sizes = experiment::Sizes { moved: args.size, ahead: args.ahead, piece: args.piece };
+        return experiment::run(session, url, what, sizes, args.plot.as_deref());
     }
     let (name, _, store) = of_cont(session, &url.pool, &url.cont)?;
     let source = crate::tier::install_source(session);
+    if let Some(bytes) = args.piece {
+        source.set_piece_bytes(bytes);
+    }
     let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
     let path = url::join(&url.path, format!(".bench-tier-{}", std::process::id()).as_bytes());
     let flags = OpenFlags::READ_WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
@@ -150,6 +157,7 @@ impl Bench<'_> {
             self.remote.write(&self.path, &self.file, at, &block[..count as usize])?;
             at += count;
         }
+        self.read_in_order("read before it was copied")?;
         self.store_alone()?;
         let begin = Instant::now();
         let sync = tier::sync_file(self.remote.dfs(), &self.file, &self.store, tier, &|_| {});

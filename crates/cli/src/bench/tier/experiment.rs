@@ -145,19 +145,32 @@ struct Bench<'a> {
     bytes: u64,
 }
 
-/// Runs an experiment below a directory of a container with a tier. `bytes` are written or read in each run, `ahead_bytes` fetched ahead.
+/// Of an experiment, bytes.
+pub struct Sizes {
+    /// Written or read in each run.
+    pub moved: u64,
+    /// Fetched ahead.
+    pub ahead: u64,
+    /// Of these in one request, if not the usual ones.
+    pub piece: Option<u64>,
+}
+
+/// Runs an experiment below a directory of a container with a tier.
 pub fn run(
     session: &Session,
     url: &Url,
     experiment: Experiment,
-    bytes: u64,
-    ahead_bytes: u64,
+    sizes: Sizes,
     plot: Option<&Path>,
 ) -> Outcome {
+    let bytes = sizes.moved;
     let plot = plot.map(absolute).transpose()?;
     let (tier, _, store) = of_cont(session, &url.pool, &url.cont)?;
     let source = crate::tier::install_source(session);
-    source.set_ahead_bytes(ahead_bytes);
+    source.set_ahead_bytes(sizes.ahead);
+    if let Some(piece) = sizes.piece {
+        source.set_piece_bytes(piece);
+    }
     let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
     let dir = url::join(&url.path, format!(".bench-tier-{}", std::process::id()).as_bytes());
     remote.wait(&dir, remote.sys.mkdir(&dir, 0o700))?;
