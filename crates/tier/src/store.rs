@@ -487,6 +487,35 @@ fn told(error: &opendal::Error, what: &str) -> Error {
 mod tests {
     use super::*;
     use futures_util::future::FutureExt;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_bucket_is_in_the_path_or_in_the_name_of_the_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = dir.path().join("keys");
+        std::fs::write(&keys, "access_key_id = \"id\"\nsecret_access_key = \"hush\"\n").unwrap();
+        std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o600)).unwrap();
+        for (virtual_host, at) in [
+            (false, "https://s3.example.org/bucket/some/prefix/a/b?"),
+            (true, "https://bucket.s3.example.org/some/prefix/a/b?"),
+        ] {
+            let definition = Definition {
+                url: "s3://bucket/some/prefix".into(),
+                endpoint: Some("https://s3.example.org".into()),
+                region: Some("eu-test-1".into()),
+                virtual_host,
+                credentials: Some(keys.clone()),
+                part_bytes: crate::PART_BYTES_DEFAULT,
+                zstd_level: None,
+                key_file: None,
+            };
+            let store = Store::open(&definition).unwrap();
+            let signed = store.operator.presign_read("a/b", Duration::from_secs(60));
+            let signed = runtime().unwrap().block_on(signed).unwrap().uri().to_string();
+            assert!(signed.starts_with(at) && signed.contains("eu-test-1"), "{signed}");
+            assert!(!signed.contains("hush"), "{signed}");
+        }
+    }
 
     #[test]
     fn a_directory_is_a_store() {

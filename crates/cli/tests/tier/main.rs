@@ -345,6 +345,16 @@ fn an_s3_store_with_faults() {
     assert!(s3.state().objects.is_empty() && s3.state().request_count >= 4);
     let signed = |text: &String| text.contains("Credential=myid/") && !text.contains("hush");
     assert!(s3.state().authorizations.iter().all(signed));
+    // With credentials of the environment, in another region.
+    let add = ["tier", "add", "env", "--url", "s3://bucket/env", "--endpoint", &s3.endpoint];
+    for args in [&[&add[..], &["--region", "eu-test-1"]].concat()[..], &["tier", "test", "env"]] {
+        let mut command = system.command(args);
+        command.env("AWS_ACCESS_KEY_ID", "envid").env("AWS_SECRET_ACCESS_KEY", "envkey");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", all_text(&output));
+    }
+    let last = s3.state().authorizations.last().cloned().unwrap();
+    assert!(last.contains("Credential=envid/") && last.contains("/eu-test-1/s3/"), "{last}");
 
     system.ok(&["tier", "attach", "s3", HOME]);
     let data = noise(6, 17 * MIB);
