@@ -94,7 +94,8 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
     let agent = Arc::new(Agent::bind(&socket, args.mode)?);
     session.out.done(&format!("Tiers are read at {}.", socket.display()))?;
     let serving = agent.clone();
-    let source: Arc<dyn TierSource> = Arc::new(super::source(session));
+    // Its own mounts read by it, too: a file of which only some is back is sent with the rest of its parts.
+    let source: Arc<dyn TierSource> = Arc::new(super::install_source(session));
     let syncing = session.clone();
     let syncs: Syncs = Arc::new(move |ask, caller| sync_for(&syncing, ask, caller));
     let server = std::thread::Builder::new()
