@@ -164,13 +164,13 @@ impl Object {
     }
 
     /// Reads akeys of a dkey into `room`, which is filled in the order of iods and ranges.
-    pub fn fetch<'a, 'room>(
+    pub fn fetch<'a>(
         &'a self,
         tx: Option<&'a Tx>,
         cond: Cond,
         dkey: &'a [u8],
         iods: Vec<FetchIod<'a>>,
-        room: &'a mut [&'room mut [u8]],
+        room: &'a mut [&mut [u8]],
     ) -> LocalBoxFuture<'a, Result<Vec<FetchedValue>>> {
         Box::pin(async move {
             self.cont.learn(self.oid).await;
