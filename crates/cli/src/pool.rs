@@ -9,6 +9,7 @@ pub mod estimate;
 pub mod health;
 mod members;
 pub mod rebuild;
+pub mod room;
 mod store;
 
 use crate::damaged::{self, DamagedObject};
@@ -459,12 +460,13 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
     let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
     let space = opened.client().block_on(opened.query())?;
     let client = opened.client();
-    let health = HealthReport::of(&info, &client.block_on(client.pool_health(&info))?);
+    let health = client.block_on(client.pool_health(&info))?;
     let is_missing = |target: &TargetInfo| target.state != TargetState::Up;
     let are_missing = info.map.targets.iter().any(is_missing);
     if verbose || info.map.next.is_some() || are_missing {
         let stats = members::counted_stats(&opened)?;
         report.rebuild = report.rebuild.with_kept(&info.map, &stats);
+        report.rebuild = report.rebuild.with_room(&info, &space, &stats, &health);
         report.groups = are_missing.then(|| members::groups_of(&stats));
         report.members = Some(stats.iter().filter_map(TargetMembers::of).collect());
         if verbose {
@@ -492,7 +494,7 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         report.damaged = damaged::objects(session, &opened, &scrub);
     }
     report.scrub = Some(scrub);
-    report.health = Some(health);
+    report.health = Some(HealthReport::of(&info, &health));
     session.out.show(&report, |out| {
         write_pairs(
             out,
@@ -553,6 +555,9 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         }
         if let Some(why) = report.rebuild.waits(&info.label) {
             writeln!(out, "It waits: {why}.")?;
+        }
+        if let Some(text) = report.rebuild.room_text(&info.label) {
+            writeln!(out, "Room: {text}")?;
         }
         let down = info.map.targets.iter().filter(|target| target.state == TargetState::Down);
         for target in down {

@@ -97,6 +97,7 @@ fn repeats(code: EventCode) -> bool {
         | EventCode::RebuildBegun
         | EventCode::RebuildEnded
         | EventCode::SpareFull
+        | EventCode::RoomLacking
         | EventCode::PoolNearFull
         | EventCode::PoolFull
         | EventCode::PoolRoom

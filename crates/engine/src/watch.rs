@@ -85,6 +85,9 @@ impl ControlHost {
             if let Err(error) = service.drain_slow(self.env.now(), &orders).await {
                 tracing::warn!("looking which targets have become slow: {error}");
             }
+            if let Err(error) = service.retry_spares(&orders).await {
+                tracing::warn!("looking whether targets have room again: {error}");
+            }
         }
     }
 

@@ -58,6 +58,23 @@ pub fn losses(width: usize, map: &PoolMap, answers: impl Fn(Rank) -> bool) -> Lo
     }
 }
 
+/// Lost targets some of whose places in groups of so many members nobody has taken, for others had no room.
+pub fn lost_for_want_of_room(width: usize, map: &PoolMap) -> Vec<TargetId> {
+    let is_out = |id: TargetId| map.outs.iter().any(|out| out.target == id);
+    // What is drained is passed over itself, and somebody has what it gave.
+    let lacks = |out: &&wire::map::OutTarget| {
+        let passed = map.passed.iter().filter(|passed| passed.round == out.round);
+        !out.is_drained && passed.into_iter().any(|passed| !is_out(passed.target))
+    };
+    let lost: Vec<TargetId> = map.outs.iter().filter(lacks).map(|out| out.target).collect();
+    if lost.is_empty() {
+        return lost;
+    }
+    let with_room = PoolMap { passed: Vec::new(), ..map.clone() };
+    let left = |map: &PoolMap| losses(width, map, |_| true).copies_left;
+    if left(map) < left(&with_room) { lost } else { Vec::new() }
+}
+
 /// How late a member left: who leads when nobody is whole. `None`: it has nothing.
 fn rank_of(target: &TargetInfo, map: &PoolMap) -> Option<u32> {
     match target.holds_its_part() {

@@ -1,6 +1,6 @@
 //! Targets that stand in for others, against plain statements of what is promised.
 
-use placement::{is_live, layout, losses};
+use placement::{is_live, layout, losses, lost_for_want_of_room};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use types::{ObjType, Oid, PoolId, Rank, TargetId, hash};
@@ -313,6 +313,7 @@ fn who_has_no_room_is_passed_over() {
     }
     assert!(moved > 5, "{moved}");
     assert_eq!(losses(2, &passed, |_| true).copies_left, 2);
+    assert_eq!(lost_for_want_of_room(2, &passed), [], "others have its places");
     // Another round knows nothing of it.
     let mut other = map.clone();
     other.passed = vec![PassedSpare { round: 8, target: full }];
@@ -335,6 +336,15 @@ fn who_has_no_room_is_passed_over() {
         assert_eq!(members(&passed, number), drawn);
     }
     assert_eq!(losses(2, &passed, |_| true).copies_left, 1);
+    assert_eq!(lost_for_want_of_room(2, &passed), [TargetId(1)]);
+    assert_eq!(lost_for_want_of_room(1, &passed), [], "one copy waits for its target");
+    // One is full: pairs find another one, and groups of five may have nobody else.
+    passed.passed.truncate(1);
+    assert_eq!(lost_for_want_of_room(2, &passed), []);
+    assert_eq!(lost_for_want_of_room(5, &passed), [TargetId(1)]);
+    // What is drained is with somebody.
+    passed.outs[0].is_drained = true;
+    assert_eq!(lost_for_want_of_room(5, &passed), []);
 }
 
 /// Where too few domains are left nobody stands in for what is lost, for it may come back. What is drained is taken away: whoever is

@@ -90,8 +90,11 @@ codes! {
     RebuildBegun, "rebuild-begun", Info, "Nothing; 'azekura pool rebuild status' shows how far it is.";
     RebuildEnded, "rebuild-ended", Info, "Nothing.";
     SpareFull, "spare-full", Warning,
-        "Make room on the target that is named, or add targets ('azekura pool extend'); then \
-         'azekura pool rebuild stop' and 'start' try all of them anew.";
+        "Make room on the target that is named, or add targets ('azekura pool extend'): it is \
+         tried again by itself, at once after 'azekura pool rebuild stop' and 'start'.";
+    RoomLacking, "room-lacking", Warning,
+        "Add targets ('azekura pool extend'), or remove what is not needed; it goes on by itself \
+         then. What finds no place has a copy less until there is room, and what is drained waits.";
     PoolNearFull, "pool-near-full", Warning,
         "Remove what is not needed, or add targets ('azekura pool extend').";
     PoolFull, "pool-full", Error,

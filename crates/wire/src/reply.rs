@@ -239,6 +239,11 @@ const SHORT_BYTES_MAX: u64 = 64 << 30;
 const JOIN_PART: u64 = 32;
 const JOIN_BYTES_MAX: u64 = 16 << 30;
 
+/// What who takes over what others held leaves free of so many bytes.
+pub fn kept_when_joining(bytes: u64) -> u64 {
+    (bytes / JOIN_PART).min(JOIN_BYTES_MAX)
+}
+
 impl PoolShardStat {
     /// Bytes that data of new files may take: none where the index has no room for a file more.
     pub fn available_bytes(&self) -> u64 {
@@ -263,7 +268,7 @@ impl PoolShardStat {
 
     /// So little is left that a target should not take over what others held: who has groups there goes on writing.
     pub fn is_too_full_to_join(&self) -> bool {
-        let full = |free, bytes: u64| free < (bytes / JOIN_PART).min(JOIN_BYTES_MAX);
+        let full = |free, bytes: u64| free < kept_when_joining(bytes);
         let index_is_full = full(self.scm_free_bytes, self.scm_bytes);
         index_is_full && !self.tiers_share_room || full(self.nvme_free_bytes, self.nvme_bytes)
     }

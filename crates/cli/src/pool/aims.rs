@@ -3,19 +3,16 @@
 use super::domains;
 use super::estimate::{Estimate, Move};
 use super::rebuild::named;
+use super::room::{Room, weigh};
 use crate::exit::{Failure, Outcome};
 use crate::props::{self, wrong_reply};
 use crate::session::Session;
 use clap::Args;
 use serde::Serialize;
-use std::time::Duration;
 use types::{Code, Error, Rank, Result, TargetId, size};
 use wire::control::{
     ControlReply, ControlRequest, MemberState, Name, OpenMode, PoolInfo, TargetAim,
 };
-
-/// What a target holds is not known when it does not say so within this time.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Some targets of a pool.
 #[derive(Args, Debug)]
@@ -68,58 +65,6 @@ struct AimReport {
     /// Members of groups come nearer to each other than they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     warning: Option<String>,
-}
-
-/// What targets of a pool hold, and the room that the others have.
-pub struct Room {
-    /// Of the targets that are meant, bytes; `None`: one gave no answer.
-    pub used: Option<u64>,
-    /// Free on the others, bytes.
-    pub free: u64,
-}
-
-/// Asks all targets of a pool what they hold, for some that are to be emptied.
-pub fn weigh(session: &Session, info: &PoolInfo, targets: &[TargetId]) -> Result<Room> {
-    let pool = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
-    let (mut used, mut free): (Option<u64>, u64) = (Some(0), 0);
-    for target in &info.map.targets {
-        let is_meant = targets.contains(&target.id);
-        let client = pool.client();
-        let stat = match placement::is_live(target.id, &info.map) {
-            true => {
-                client.block_on(client.env().timeout(ANSWER_TIME_MAX, pool.query_one(target.id)))
-            }
-            // Nobody waits for one that is gone.
-            false => None,
-        };
-        match (is_meant, stat.and_then(Result::ok)) {
-            (true, Some(stat)) => {
-                let all = stat.scm_bytes + stat.nvme_bytes;
-                let held = all.saturating_sub(stat.scm_free_bytes + stat.nvme_free_bytes);
-                used = used.map(|used| used + held);
-            }
-            (true, None) => used = None,
-            (false, Some(stat)) => free += stat.scm_free_bytes + stat.nvme_free_bytes,
-            (false, None) => {}
-        }
-    }
-    Ok(Room { used, free })
-}
-
-impl Room {
-    /// `NoSpace` where the others have no room for what these targets hold.
-    pub fn check(&self, info: &PoolInfo, targets: &[TargetId]) -> Result<()> {
-        let Some(used) = self.used.filter(|used| *used > self.free) else { return Ok(()) };
-        let numbers: Vec<u32> = targets.iter().map(|id| id.0).collect();
-        let text = format!(
-            "{} of pool '{}': there are {}, and the others have {} left; take in further targets first: 'azekura pool extend'",
-            named(&numbers),
-            info.label,
-            size::format(used),
-            size::format(self.free)
-        );
-        Err(Error::new(Code::NoSpace, text))
-    }
 }
 
 /// How long it takes until targets have done what is wanted of them, with what they hold. What comes back to some is no more than that.

@@ -1,12 +1,13 @@
 //! `azekura pool rebuild`: which targets others stand in for, and how far those are that come to.
 
 use super::members::{self, TargetMembers};
+use super::room::{self, Lacking};
 use crate::exit::Outcome;
 use crate::output::{spinner, write_pairs};
 use crate::props;
 use crate::session::Session;
 use clap::Subcommand;
-use client::RebuildState;
+use client::{PoolHealth, RebuildState, SpaceInfo};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -68,6 +69,12 @@ pub struct RebuildReport {
     /// Targets whose drain waits: all others have a part of the same groups already. Not known without asking targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keeping: Vec<Keeping>,
+    /// What is still to move, and has no room. Not known without asking targets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacking: Option<Lacking>,
+    /// Lost targets that nobody stands in for in some groups, for want of room. Not known without asking for containers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unplaced: Vec<u32>,
 }
 
 /// A target that is drained, and has nobody to give some groups to.
@@ -101,7 +108,39 @@ impl RebuildReport {
                 full.into_iter().collect()
             },
             keeping: Vec::new(),
+            lacking: None,
+            unplaced: Vec::new(),
         }
+    }
+
+    /// The same, with what there is no room for, as its targets tell.
+    pub fn with_room(
+        self,
+        info: &PoolInfo,
+        space: &SpaceInfo,
+        stats: &[(TargetId, Option<StoreStat>)],
+        health: &PoolHealth,
+    ) -> RebuildReport {
+        let unplaced = placement::lost_for_want_of_room(health.members, &info.map);
+        RebuildReport {
+            lacking: Lacking::of(info, space, stats, health.has_copies()),
+            unplaced: unplaced.iter().map(|target| target.0).collect(),
+            ..self
+        }
+    }
+
+    /// What there is no room for, and what is to be done, sentences; `None`: there is room.
+    pub fn room_text(&self, pool: &str) -> Option<String> {
+        let lacking = self.lacking.map(|lacking| lacking.sentence(pool));
+        let unplaced = (!self.unplaced.is_empty()).then(|| {
+            format!(
+                "some groups of {} have a copy less, for the others had no room; remove what is not needed, or take in further targets \
+                 ('azekura pool extend {pool}'): it is tried again by itself then",
+                named(&self.unplaced)
+            )
+        });
+        let all: Vec<String> = lacking.into_iter().chain(unplaced).collect();
+        (!all.is_empty()).then(|| format!("{}.", all.join("; ")))
     }
 
     /// The same, with what targets tell of groups that they cannot give away.
@@ -247,8 +286,11 @@ pub fn run(session: &Session, verb: &RebuildVerb) -> Outcome {
             ],
         )?;
         members::show(&report.targets, false, out)?;
-        match report.rebuild.waits(&report.pool) {
-            Some(why) => writeln!(out, "\nWaits: {why}."),
+        if let Some(why) = report.rebuild.waits(&report.pool) {
+            writeln!(out, "\nWaits: {why}.")?;
+        }
+        match report.rebuild.room_text(&report.pool) {
+            Some(text) => writeln!(out, "\nRoom: {text}"),
             None => Ok(()),
         }
     })
@@ -285,10 +327,17 @@ fn run_or_stop(session: &Session, pool: &str, runs: bool) -> Outcome {
 fn look(session: &Session, pool: &str) -> Result<StatusReport> {
     let info = super::info(session, pool)?;
     let opened = session.open_pool(&Name::Uuid(info.uuid), OpenMode::ReadOnly)?;
-    let stats = opened.client().block_on(opened.store_stats())?;
+    let client = opened.client();
+    let stats = client.block_on(opened.store_stats())?;
     let targets = stats.iter().filter_map(TargetMembers::of).filter(TargetMembers::is_busy);
+    let mut rebuild = RebuildReport::of_pool(&info).with_kept(&info.map, &stats);
+    if room::may_lack(&info) {
+        let space = client.block_on(opened.query())?;
+        let health = client.block_on(client.pool_health(&info))?;
+        rebuild = rebuild.with_room(&info, &space, &stats, &health);
+    }
     Ok(StatusReport {
-        rebuild: RebuildReport::of_pool(&info).with_kept(&info.map, &stats),
+        rebuild,
         pool: info.label,
         map_version: info.map.version,
         is_stopped: info.is_rebuild_stopped,

@@ -3,6 +3,7 @@
 use crate::exit::Outcome;
 use crate::pool::aims;
 use crate::pool::estimate::Estimate;
+use crate::pool::room;
 use crate::props;
 use crate::session::Session;
 use serde::Serialize;
@@ -42,17 +43,17 @@ pub fn run(session: &Session, rank: u32, undo: bool, dry_run: bool) -> Outcome {
         if targets.is_empty() {
             continue;
         }
-        let room = aims::weigh(session, &info, &targets)?;
+        let found = room::weigh(session, &info, &targets)?;
         if !undo {
-            room.check(&info, &targets)?;
+            found.check(&info, &targets)?;
         }
         pools.push(Part {
             pool: info.label.clone(),
             targets: targets.iter().map(|id| id.0).collect(),
-            used_bytes: room.used,
-            free_bytes_elsewhere: room.free,
+            used_bytes: found.used,
+            free_bytes_elsewhere: found.free,
             estimate: match dry_run {
-                true => Some(aims::estimate(session, &info, &targets, room.used, aim)?),
+                true => Some(aims::estimate(session, &info, &targets, found.used, aim)?),
                 false => None,
             },
         });

@@ -97,7 +97,7 @@ impl Service {
     }
 
     /// Members of the widest groups that a pool's containers have where nobody names a class; 1 at least.
-    async fn members_wanted(&self, pool: PoolId) -> Result<usize> {
+    pub(super) async fn members_wanted(&self, pool: PoolId) -> Result<usize> {
         let conts = self.store.conts(pool).await?;
         let widest = |props: &ContPropsDf| {
             let classes = [props.oclass, props.dir_oclass, props.file_oclass];

@@ -112,7 +112,8 @@ impl Service {
             let epoch = next_epoch(&pool.record)?;
             pool.record.placements.push(PlacementDf { epoch, weights });
             pool.record.map_version += 1;
-            if pool.record.balance.is_auto && !pool.record.balance.is_stopped {
+            let follows = pool.record.balance.is_auto && !pool.record.balance.is_stopped;
+            if follows && self.has_room_for_shares(&pool.record, orders).await {
                 // Now, and not when shares are looked at next.
                 pool.record.balance_wanted = epoch;
             }

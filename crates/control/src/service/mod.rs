@@ -22,6 +22,7 @@ mod pool;
 mod props;
 mod resume;
 mod reweigh;
+mod room;
 mod slow;
 mod snaps;
 mod stores;
@@ -67,6 +68,7 @@ pub struct Service {
     /// The map of each pool that targets were told last.
     told_last: RefCell<HashMap<PoolId, Rc<PoolMap>>>,
     newest: reweigh::Newest,
+    room: room::Looks,
     slow: slow::Slow,
     /// Who keeps what happens.
     teller: RefCell<Option<Teller>>,
@@ -105,6 +107,7 @@ impl Service {
             missing: RefCell::default(),
             told_last: RefCell::default(),
             newest: RefCell::default(),
+            room: room::Looks::default(),
             slow: slow::Slow::default(),
             teller: RefCell::default(),
         }
@@ -139,7 +142,10 @@ impl Service {
             R::SystemDrain { rank, drains } => self.drain(rank, drains, orders).await,
             R::PoolAim { pool, targets, aim } => self.aim(&pool, &targets, aim, orders).await,
             R::PoolExtend { pool, targets } => self.pool_extend(&pool, &targets, orders).await,
-            R::PoolBalance { pool } => self.balance(&pool, true).await,
+            R::PoolBalance { pool } => {
+                self.require_room_for_shares(&pool, orders).await?;
+                self.balance(&pool, true).await
+            }
             R::PoolReweigh { pool, is_trial } => self.reweigh(&pool, is_trial, orders).await,
             R::PoolRebuild { pool, runs } => self.rebuild(&pool, runs).await,
             R::TargetCaughtUp { pool, target, map_version } => {

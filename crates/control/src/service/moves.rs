@@ -131,6 +131,7 @@ impl Service {
                 "others stand in for targets {then:?} from when they have what those had; up to now for {now:?}"
             );
             self.push_maps(std::slice::from_ref(&pool.record), None, orders).await?;
+            self.look_at_room(&pool.record, orders).await;
         }
         Ok(())
     }

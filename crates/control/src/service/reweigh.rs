@@ -69,7 +69,7 @@ impl Service {
                 }
                 *since
             };
-            if pool.balance_wanted != last {
+            if pool.balance_wanted != last && self.has_room_for_shares(&pool, orders).await {
                 // Targets that were added, or shares that were changed by hand.
                 self.balance(&Name::Uuid(pool.uuid), false).await?;
             }

@@ -8,16 +8,14 @@ use super::Service;
 use super::orders::{Targets, order_each};
 use crate::records::{PoolDf, StageDf};
 use async_recursion::async_recursion as boxed;
+use placement::{Filled, room_without};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::{Code, Error, PoolId, Result, TargetId};
 use wire::control::{Name, TargetAim};
-use wire::map::TargetState;
+use wire::map::{PoolMap, TargetState};
 use wire::obj::{AdminOp, AdminReply};
-
-/// Targets take nothing over once so small a part of their room is left.
-const ROOM_KEPT_PART: u64 = 32;
 
 /// What is known of targets that are slow.
 #[derive(Default)]
@@ -97,8 +95,11 @@ impl Service {
             }
             let Some(target) = self.slow.due(now, pool.id, after) else { continue };
             let used = |reply: &AdminReply| reply.standing.map_or(0, |of| of.used_bytes);
-            let held = replies.iter().map(|(of, reply)| (*of, used(reply))).collect();
-            self.drain_one(&pool, target, &held, orders).await;
+            let bytes = pool.shard_bytes();
+            let filled =
+                |(of, reply): &(TargetId, AdminReply)| Filled::of_sum(*of, used(reply), bytes);
+            let filled: Vec<Filled> = replies.iter().map(filled).collect();
+            self.drain_one(&pool, target, &filled, orders).await;
         }
         Ok(())
     }
@@ -107,13 +108,13 @@ impl Service {
         &self,
         pool: &PoolDf,
         target: TargetId,
-        held: &BTreeMap<TargetId, u64>,
+        filled: &[Filled],
         orders: &dyn Targets,
     ) {
         let name = Name::Uuid(pool.uuid);
         let is_news = || self.slow.told.borrow_mut().insert((pool.id, target));
         let drained = async {
-            check_room(pool, target, held)?;
+            check_room(&self.map(pool).await?, target, filled)?;
             self.aim(&name, &[target], TargetAim::Drain, orders).await
         };
         match drained.await {
@@ -129,20 +130,15 @@ impl Service {
     }
 }
 
-/// `NoSpace` when other targets that serve have no room for what one of them holds, of those that are here with how many bytes they hold.
-fn check_room(pool: &PoolDf, target: TargetId, held: &BTreeMap<TargetId, u64>) -> Result<()> {
-    let room = pool.shard_scm_bytes + pool.shard_nvme_bytes;
-    // They take nothing over once they have no more than this left.
-    let room = room - room / ROOM_KEPT_PART;
-    let others = held.iter().filter(|(of, _)| **of != target);
-    let free: u64 = others.map(|(_, used)| room.saturating_sub(*used)).sum();
-    match held.get(&target) {
-        Some(used) if *used > free => {
-            let text = format!("it holds {used} bytes, and the others have room for {free}");
-            Err(Error::new(Code::NoSpace, text))
-        }
-        _ => Ok(()),
+/// `NoSpace` when other targets that serve have no room for what one of them holds.
+fn check_room(map: &PoolMap, target: TargetId, filled: &[Filled]) -> Result<()> {
+    let room = room_without(map, &[target], filled);
+    if room.lacking == 0 {
+        return Ok(());
     }
+    let text =
+        format!("it holds {} bytes, and the others have room for {}", room.moving, room.free);
+    Err(Error::new(Code::NoSpace, text))
 }
 
 /// Nothing of a pool is missing, and nothing moves.

@@ -12,6 +12,7 @@ mod cases_members;
 mod cases_moved;
 mod cases_pool;
 mod cases_props;
+mod cases_room;
 mod cases_snaps;
 mod cases_stores;
 mod cases_times;

@@ -29,6 +29,7 @@ mod patience;
 mod progressive;
 mod rebuild;
 mod replicas;
+mod room;
 mod slow_devices;
 mod snapshots;
 mod stores;
