@@ -47,10 +47,12 @@ pub(crate) struct Recent(VecDeque<(u64, Place)>);
 
 impl Recent {
     /// Notes what an order changes, by the number that its leader gives it. Of two members each has what the other has, or is
-    /// compared with it.
+    /// compared with it; while places change hands there is a third, who is to come.
     pub fn note(&mut self, ctx: &TargetPool, number: u64, order: &Order<'_>) {
+        let is_moving = ctx.map().is_ok_and(|map| map.next.is_some());
+        let least = if is_moving { 2 } else { 3 };
         let mut note = |place: Place| {
-            if place.1.object.class().is_ok_and(|class| class.scheme.copies() > 2) {
+            if place.1.object.class().is_ok_and(|class| class.scheme.copies() >= least) {
                 self.0.push_back((number, place));
             }
         };
