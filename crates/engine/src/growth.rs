@@ -3,12 +3,16 @@
 //! Their devices are opened once before anybody is told, so that a mistake in what was written changes nothing. Then the system gives
 //! them numbers, and they are started as at the engine's start. Those that it had go on meanwhile. No pool is on the new ones
 //! until it is extended.
+//!
+//! Further targets may share data devices with those that are there where these are directories. What else is a device was cut when the
+//! first of them was made, and no part of it is left.
 
 use crate::config::EngineConfig;
 use crate::measure::measure_first;
-use crate::process::Serving;
+use crate::process::{Order, Serving};
 use crate::target_start::{Starter, refuser};
 use env::Env;
+use std::path::Path;
 use types::{Code, Error, Result, TargetId};
 use wire::event::{EventCode, Happened};
 
@@ -55,19 +59,24 @@ impl Serving {
     /// Serves the targets that a configuration has more than the one before; their numbers. What else is different in it waits for a
     /// restart.
     ///
-    /// Errors: `Inval` when those that were there are not the same any more, those of opening the devices and of joining; then nothing
+    /// Errors: `Inval` when those that were there are not the same any more, or would have to share what was cut already, those of opening the devices and of joining; then nothing
     /// has changed. A target that fails after that is refused, as at a start.
     pub async fn grow(&mut self, config: EngineConfig) -> Result<Vec<TargetId>> {
         let (Some(control), Some(growth)) = (self.control.clone(), self.growth.as_ref()) else {
             return Err(Error::new(Code::NotSupported, "an engine without a control service"));
         };
         let before = growth.config.targets.len();
-        check_kept(&growth.config, &config)?;
+        let shared = check_kept(&growth.config, &config)?;
         let numbers = before..config.targets.len();
         if numbers.is_empty() {
             return Ok(Vec::new());
         }
         let starter = &growth.starter;
+        for device in shared.iter().flat_map(|of| &of.devices) {
+            if !device.takes_further_parts(&starter.env).await? {
+                return Err(no_part_left(&device.path));
+            }
+        }
         for number in numbers.clone() {
             let (devices, options) =
                 (config.devices(number), starter.store_options(&config, number));
@@ -92,6 +101,11 @@ impl Serving {
         let inboxes = new.iter().map(|(id, (inbox, _))| (*id, inbox.clone())).collect();
         new.into_iter().for_each(|(id, started)| self.take_in(id, started));
         control.attach(inboxes, failed);
+        for Shared { number, devices } in shared {
+            let counts = devices.iter().map(|device| device.part_count).collect();
+            // A target that has ended counts no room.
+            let _ = self.inboxes[number].1.unbounded_send(Order::ShareDevices(counts));
+        }
         if let Some(growth) = &mut self.growth {
             growth.config = config;
         }
@@ -99,8 +113,16 @@ impl Serving {
     }
 }
 
-/// `Inval` when a configuration is not the other one with further targets behind those that are there.
-fn check_kept(before: &EngineConfig, after: &EngineConfig) -> Result<()> {
+/// A target that is there already, and its data devices, some of which further ones share from now on.
+#[derive(PartialEq, Eq, Debug)]
+struct Shared {
+    number: usize,
+    devices: Vec<vos::DataDevice>,
+}
+
+/// `Inval` when a configuration is not the other one with further targets behind those that are there; else those that get others beside
+/// them on their data devices.
+fn check_kept(before: &EngineConfig, after: &EngineConfig) -> Result<Vec<Shared>> {
     if before.dir != after.dir {
         let text = format!(
             "the configuration is of the engine in {}, this one is in {}",
@@ -109,17 +131,46 @@ fn check_kept(before: &EngineConfig, after: &EngineConfig) -> Result<()> {
         );
         return Err(Error::inval(text));
     }
-    for number in 0..before.targets.len() {
-        let is_same =
-            number < after.targets.len() && before.devices(number) == after.devices(number);
-        if !is_same {
-            return Err(Error::inval(format!(
-                "target number {number} has other devices than before; further [[target]] sections go behind those that are there, with devices \
-                 of their own"
-            )));
+    let mut shared = Vec::new();
+    for (number, target) in before.targets.iter().enumerate() {
+        let had = before.devices(number);
+        let has = (number < after.targets.len()).then(|| after.devices(number));
+        let Some(has) = has.filter(|has| has.scm == had.scm && are_same_parts(has, &had)) else {
+            let mut text = format!(
+                "target number {number} has other devices than before; further [[target]] sections go behind those that are there, with \
+                 devices of their own"
+            );
+            if target.device.is_none() && target.nvme.is_empty() {
+                text.push_str(
+                    ": what is under [store] nvme goes to targets in turn, so each more or less there changes who has what; leave it as it is, \
+                     and give the further targets 'nvme' themselves",
+                );
+            }
+            return Err(Error::inval(text));
+        };
+        if has != had {
+            shared.push(Shared { number, devices: has.nvme });
         }
     }
-    Ok(())
+    Ok(shared)
+}
+
+/// The same parts of the same data devices, of however many parts.
+fn are_same_parts(one: &vos::Devices, other: &vos::Devices) -> bool {
+    let places = |of: &vos::Devices| {
+        let place = |device: &vos::DataDevice| (device.path.clone(), device.part);
+        of.nvme.iter().map(place).collect::<Vec<_>>()
+    };
+    places(one) == places(other)
+}
+
+fn no_part_left(device: &Path) -> Error {
+    Error::inval(format!(
+        "{} under [store] nvme is no directory: it was cut into parts when its first target was made, one for each that was to share it, and none \
+         is left. Give the further [[target]] sections 'nvme' of their own beside 'scm', on another device or partition, and leave [store] nvme as \
+         it is",
+        device.display()
+    ))
 }
 
 #[cfg(test)]
@@ -147,12 +198,29 @@ mod tests {
         assert!(refused(&before, &first).contains("target number 0"));
         let elsewhere = EngineConfig { dir: "/f".into(), ..two.clone() };
         assert!(refused(&before, &elsewhere).contains("/f"));
-        // A further target that shares the engine's data devices would cut them anew.
-        let sharing = |count: usize| {
+        // What is shared changes hands in no other way than that others come to it.
+        let sharing = |count: usize, nvme: &str| {
             let targets: String =
                 (0..count).map(|at| format!("[[target]]\nscm = '/s{at}'\n")).collect();
-            config(&format!("store = {{ nvme = ['/n'] }}\n{targets}"))
+            config(&format!("store = {{ nvme = [{nvme}] }}\n{targets}"))
         };
-        assert!(refused(&sharing(1), &sharing(2)).contains("target number 0"));
+        let parts = |path: &str, part: u32, part_count: u32| {
+            vec![vos::DataDevice { path: path.into(), part, part_count }]
+        };
+        let one = Shared { number: 0, devices: parts("/n", 0, 3) };
+        assert_eq!(check_kept(&sharing(1, "'/n'"), &sharing(3, "'/n'")).unwrap(), [one]);
+        let second = Shared { number: 1, devices: parts("/n", 1, 3) };
+        let before = sharing(2, "'/n'");
+        assert_eq!(check_kept(&before, &sharing(3, "'/n'")).unwrap()[1], second);
+        // Of two devices the first gets a second part.
+        let first = Shared { number: 0, devices: parts("/n", 0, 2) };
+        let before = sharing(2, "'/n', '/m'");
+        assert_eq!(check_kept(&before, &sharing(3, "'/n', '/m'")).unwrap(), [first]);
+        // A further device for a further target.
+        assert_eq!(check_kept(&sharing(1, "'/n'"), &sharing(2, "'/n', '/m'")).unwrap(), []);
+        let text = refused(&sharing(2, "'/n'"), &sharing(3, "'/n', '/m'"));
+        assert!(text.contains("target number 1") && text.contains("'nvme' themselves"), "{text}");
+        let text = refused(&sharing(1, "'/n', '/m'"), &sharing(2, "'/n', '/m'"));
+        assert!(text.contains("target number 0") && text.contains("in turn"), "{text}");
     }
 }

@@ -55,6 +55,8 @@ pub(crate) enum Order {
     NewerMaps(Arc<Vec<(PoolId, u32)>>, oneshot::Sender<Vec<PoolMap>>),
     /// Take maps that another engine has told.
     TakeMaps(Arc<Vec<PoolMap>>),
+    /// So many targets have parts of each of its data devices from now on.
+    ShareDevices(Vec<u32>),
     /// Finish what is in progress, flush, stop.
     Drain(oneshot::Sender<Result<()>>),
 }

@@ -210,6 +210,7 @@ impl TargetStart {
                     let _ = answer.send(target.newer_maps(&known));
                 }
                 Order::TakeMaps(maps) => target.take_newer_maps(&maps),
+                Order::ShareDevices(counts) => target.store.share_data_devices(&counts),
                 Order::Drain(answer) => {
                     let _ = answer.send(target.drain().await);
                     return;
@@ -231,6 +232,7 @@ pub(crate) fn refuser(env: &Env, error: Error) -> Inbox {
                 Order::KnownMaps(_, answer) => drop(answer),
                 Order::NewerMaps(_, answer) => drop(answer),
                 Order::TakeMaps(maps) => drop(maps),
+                Order::ShareDevices(counts) => drop(counts),
                 Order::Measure(_, answer) => drop(answer.send(Err(error.clone()))),
                 // Whoever asked may have given up waiting.
                 Order::Admin(.., answer) => drop(answer.send(Err(error.clone()))),

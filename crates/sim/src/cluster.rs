@@ -42,7 +42,7 @@ impl Cluster {
         Cluster::start_with(spec, StoreConfig::default())
     }
 
-    /// Starts all engines, their stores with these settings.
+    /// Starts all engines, their stores with these settings. Where there are data devices among them, targets share these.
     pub fn start_with(spec: ClusterSpec, store: StoreConfig) -> Result<Cluster> {
         Cluster::start_healing(spec, store, None)
     }
@@ -85,9 +85,15 @@ impl Cluster {
     }
 
     fn config(&self, at: usize) -> EngineConfig {
-        let targets = (0..self.spec.targets + self.added.borrow()[at])
-            .map(|target| TargetConfig::on(format!("/target{target}")))
-            .collect();
+        let shares = !self.store.nvme.is_empty();
+        let target = |number| {
+            let path = format!("/target{number}");
+            match shares {
+                true => TargetConfig { scm: Some(path.into()), ..TargetConfig::default() },
+                false => TargetConfig::on(path),
+            }
+        };
+        let targets = (0..self.spec.targets + self.added.borrow()[at]).map(target).collect();
         EngineConfig {
             // Only an engine in a process keeps something there.
             dir: "/".into(),

@@ -54,11 +54,11 @@ pub(crate) fn decode(raw: &[u8]) -> Result<Measures> {
 }
 
 impl Store {
-    /// What is known of the data devices.
+    /// What is known of the data devices. Where several targets have the room of one directory each counts its part of it.
     pub async fn standing(&self) -> Result<Standing> {
         let mut free_bytes = 0;
         for place in self.data_places() {
-            free_bytes += place.room().await?.free_bytes;
+            free_bytes += place.own_room().await?.free_bytes;
         }
         Ok(Standing { free_bytes, measures: self.measures().await, ..Standing::default() })
     }

@@ -251,6 +251,11 @@ impl Store {
         self.places.target
     }
 
+    /// So many targets have parts of each of its data devices from now on: others have come.
+    pub fn share_data_devices(&self, counts: &[u32]) {
+        self.places.share(counts);
+    }
+
     /// The device of index and log.
     pub(crate) fn index_place(&self) -> &Place {
         &self.places.scm
@@ -297,13 +302,13 @@ impl Store {
         Ok(())
     }
 
-    /// The devices with their room, that of index and log first.
+    /// The devices with their room, that of index and log first. Of a directory that targets share each has its part.
     pub async fn device_stats(&self) -> Result<Vec<DeviceStat>> {
         let first = if self.places.nvme.is_empty() { DeviceRole::Both } else { DeviceRole::Scm };
         let data = self.places.nvme.iter().map(|place| (place, DeviceRole::Nvme));
         let mut stats = Vec::new();
         for (place, role) in std::iter::once((&self.places.scm, first)).chain(data) {
-            let Room { total_bytes, free_bytes } = place.room().await?;
+            let Room { total_bytes, free_bytes } = place.own_room().await?;
             stats.push(DeviceStat { name: place.name.clone(), role, total_bytes, free_bytes });
         }
         Ok(stats)

@@ -8,7 +8,11 @@
 //! Making a target on several devices is not atomic: the scm superblock is written first, as
 //! *unfinished*, then those of the data devices, then the scm one again. Until then nothing is
 //! stored, and the next open goes on where this one stopped.
+//!
+//! Several targets may share a data device. A raw one is cut into equal parts when the first of them is made, and stays so. In a
+//! directory each has a sub-directory, and further targets may come later: one that was alone there stays where it was.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -59,6 +63,15 @@ impl Devices {
 impl DataDevice {
     pub fn whole(path: &Path) -> DataDevice {
         DataDevice { path: path.to_path_buf(), part: 0, part_count: 1 }
+    }
+
+    /// Further targets can have parts of it while others are served from theirs: it is a directory. Errors: those of the device.
+    pub async fn takes_further_parts(&self, env: &Env) -> Result<bool> {
+        match env.disk().list(&self.path).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.code == Code::NotDir => Ok(false),
+            Err(error) => Err(error.context(format!("data device {}", self.path.display()))),
+        }
     }
 }
 
@@ -117,6 +130,8 @@ pub(crate) struct Place {
     pub name: String,
     /// A device of its own.
     pub is_raw: bool,
+    /// Targets that have the room of one directory together.
+    sharing: Cell<u32>,
     _lock: Box<dyn Lock>,
 }
 
@@ -130,6 +145,13 @@ impl Place {
     /// Room of the device, or of the file system it is on.
     pub(crate) async fn room(&self) -> Result<Room> {
         self.disk.room(&self.root).await
+    }
+
+    /// Its part of that, where targets share a directory: together they have the room once.
+    pub(crate) async fn own_room(&self) -> Result<Room> {
+        let (room, sharing) = (self.room().await?, u64::from(self.sharing.get().max(1)));
+        let Room { total_bytes, free_bytes } = room;
+        Ok(Room { total_bytes: total_bytes / sharing, free_bytes: free_bytes / sharing })
     }
 
     /// What it says of itself; `None` when it holds nothing.
@@ -166,6 +188,12 @@ impl Places {
     pub(crate) fn tiers_share_room(&self) -> bool {
         self.nvme.is_empty() && !self.scm.is_raw
     }
+
+    /// So many targets have parts of each of the data devices from now on.
+    pub(crate) fn share(&self, counts: &[u32]) {
+        let dirs = self.nvme.iter().zip(counts).filter(|(place, _)| !place.is_raw);
+        dirs.for_each(|(place, count)| place.sharing.set(*count));
+    }
 }
 
 /// How devices are opened.
@@ -193,6 +221,26 @@ async fn make_dir(disk: &Rc<dyn Disk>, path: &Path) -> Result<()> {
     }
 }
 
+/// Where a part of a directory is: the first one in the directory itself, where its target was there before others came.
+async fn part_root(disk: &Rc<dyn Disk>, path: &Path, part: Part) -> Result<PathBuf> {
+    if part.count == 1 {
+        return Ok(path.to_path_buf());
+    }
+    let below = path.join(format!("part.{}", part.number));
+    if part.number > 0 || holds_superblock(disk, &below).await? {
+        return Ok(below);
+    }
+    Ok(if holds_superblock(disk, path).await? { path.to_path_buf() } else { below })
+}
+
+async fn holds_superblock(disk: &Rc<dyn Disk>, dir: &Path) -> Result<bool> {
+    match disk.list(dir).await {
+        Ok(entries) => Ok(entries.iter().any(|entry| entry.name == "superblock")),
+        Err(error) if error.code == Code::NonExist => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens one device; a directory is made if it is missing and `make` says so.
 pub(crate) async fn open_place(
     disk: &Rc<dyn Disk>,
@@ -211,6 +259,7 @@ pub(crate) async fn open_place(
             root: PathBuf::from("/"),
             name,
             is_raw: true,
+            sharing: Cell::new(1),
             _lock: raw.lock,
         });
     }
@@ -223,18 +272,16 @@ pub(crate) async fn open_place(
         }
         make_dir(disk, path).await?;
     }
-    let mut root = path.to_path_buf();
-    if part.count > 1 {
-        root = root.join(format!("part.{}", part.number));
-        if make {
-            make_dir(disk, &root).await?;
-        }
+    let root = part_root(disk, path, part).await?;
+    if make && root != path {
+        make_dir(disk, &root).await?;
     }
     let lock = disk
         .lock(&root.join("lock"), &note)
         .await
         .map_err(|error| error.context(format!("{name} is in use by another engine")))?;
-    Ok(Place { disk: disk.clone(), root, name, is_raw: false, _lock: lock })
+    let sharing = Cell::new(part.count);
+    Ok(Place { disk: disk.clone(), root, name, is_raw: false, sharing, _lock: lock })
 }
 
 const WHOLE: Part = Part { number: 0, count: 1 };

@@ -1,13 +1,15 @@
 //! Real engines whose targets have devices of two tiers.
 
 use client::{ArrayObj, Client, ConnectOptions, SystemAddress};
-use engine::{Engine, EngineConfig, EngineHandle};
+use engine::{Engine, EngineConfig, EngineHandle, event_log};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 use transport::Address;
 use types::{Code, ContLayout, ContProps, Durability, ObjType};
 use uuid::Uuid;
 use wire::control::{ControlRequest, Name, OpenMode};
+use wire::event::EventCode;
 use wire::obj::Recx;
 
 /// Two targets that share one raw data device, and a third with two directories of its own.
@@ -94,4 +96,50 @@ fn an_engine_serves_from_several_devices_and_knows_them_again() {
     std::fs::remove_dir_all(dir.path().join("n3")).unwrap();
     let missing = Engine::start(config(dir.path(), false)).err().expect("a device is gone");
     assert!(missing.to_string().contains("/n3 is not there"), "{missing}");
+}
+
+/// A device that is cut already has no part for a further target. It is said what to do, nothing has changed, and with that done the target comes.
+#[test]
+fn a_device_that_is_cut_takes_no_further_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let raw = std::fs::File::create(dir.path().join("raw")).unwrap();
+    raw.set_len(256 << 20).unwrap();
+    let before = config(dir.path(), false);
+    let with = |device: Option<&str>| {
+        let nvme = device.map(|name| dir.path().join(name)).into_iter().collect();
+        let scm = Some(dir.path().join("s3"));
+        let mut config = before.clone();
+        config.targets.push(engine::TargetConfig { scm, nvme, ..Default::default() });
+        config
+    };
+    let engine = Engine::start(before.clone()).unwrap();
+    let client = connect(&engine);
+    let target_count = || {
+        let info = client.block_on(client.system_query()).unwrap();
+        info.engines.iter().map(|(_, targets, _)| targets.len()).sum::<usize>()
+    };
+    let pause = || std::thread::sleep(Duration::from_millis(20));
+    engine.grow(with(None));
+    let refused = loop {
+        let events = event_log::read_dir(&dir.path().join("e")).unwrap();
+        let found = events.into_iter().find(|of| of.known() == Some(EventCode::TargetUnserved));
+        match found {
+            Some(event) => break event.what,
+            None => pause(),
+        }
+    };
+    assert!(refused.contains("raw under [store] nvme is no directory"), "{refused}");
+    assert!(refused.contains("'nvme' of their own"), "{refused}");
+    assert_eq!(target_count(), 3);
+    assert!(!dir.path().join("s3").exists(), "it was made before that was looked at");
+    engine.grow(with(Some("n4")));
+    while target_count() == 3 {
+        pause();
+    }
+    drop(client);
+    engine.stop().unwrap();
+    // Nor when the engine starts.
+    let refused = Engine::start(with(None)).err().expect("a device that is cut was cut anew");
+    assert!(refused.to_string().contains("cut into 2 parts"), "{refused}");
+    Engine::start(with(Some("n4"))).unwrap().stop().unwrap();
 }

@@ -212,6 +212,96 @@ fn a_raw_device_is_shared_in_parts_and_cut_in_one_way_only() {
     world.clear();
 }
 
+/// Further targets come to a directory that one has had alone: it stays where it is, under its new name, and each counts a part of the room
+/// that is one for all of them.
+#[test]
+fn a_directory_takes_further_targets() {
+    let world = SimWorld::new(5);
+    let mut env = world.node("a");
+    let split = |n: u32, count| Devices {
+        scm: format!("/s{n}").into(),
+        nvme: vec![part("/shared", n, count)],
+    };
+    let faults = DiskFaults { space_bytes: 1 << 30, ..DiskFaults::default() };
+    world.disk("a").set_faults(faults);
+    let rngs: Vec<Rng> = (0..3).map(Rng::new).collect();
+    let mut models: Vec<Model> = (0..3).map(|_| Model::default()).collect();
+    for count in 1..=3u32 {
+        world.block_on(async {
+            let mut stores: Vec<Rc<Store>> = Vec::new();
+            // Those that were there are open when another one comes, as they were before.
+            for n in 0..count {
+                let parts = if n + 1 < count { count - 1 } else { count };
+                let store = open(&env, &split(n, parts)).await.unwrap();
+                if n + 1 == count {
+                    let shard = store.create_shard(POOL, &config(Durability::Wal)).await.unwrap();
+                    shard.durable(shard.create_cont(CONT).unwrap()).await.unwrap();
+                }
+                stores.push(store);
+            }
+            stores.iter().for_each(|store| store.share_data_devices(&[count]));
+            let all = 1u64 << 30;
+            for store in &stores {
+                let free = store.standing().await.unwrap().free_bytes;
+                assert!(free <= all / u64::from(count), "{free} of {count}");
+                assert!(free > all / u64::from(count + 1), "{free} of {count}");
+                let devices = store.device_stats().await.unwrap();
+                assert_eq!(devices[1].total_bytes, all / u64::from(count));
+            }
+            let device = &split(0, count).nvme[0];
+            assert!(device.takes_further_parts(&env).await.unwrap());
+        });
+        world.kill("a");
+        world.disk("a").crash();
+        env = world.node("a");
+        world.block_on(async {
+            for n in 0..count {
+                let store = open(&env, &split(n, count)).await.unwrap();
+                let free = store.standing().await.unwrap().free_bytes;
+                assert!(free <= (1 << 30) / u64::from(count), "{free} of {count}");
+                let shard = store.create_shard(POOL, &config(Durability::Wal)).await.unwrap();
+                let (model, rng) = (&mut models[n as usize], &rngs[n as usize]);
+                compare(&shard, model).await;
+                for step in 0..60u64 {
+                    let epoch = u64::from(count) * 100 + step;
+                    let step = Step::random(rng);
+                    let got = run(&shard, epoch, &step).await.map_err(|error| error.code);
+                    assert_eq!(got.map(|_| ()), model.run(epoch, &step));
+                    if let Ok(lsn) = got {
+                        shard.durable(lsn).await.unwrap();
+                    }
+                }
+            }
+        });
+        world.kill("a");
+        env = world.node("a");
+    }
+    world.block_on(async {
+        let names = |path: &'static str| {
+            let env = env.clone();
+            async move {
+                let listed = env.disk().list(Path::new(path)).await.unwrap();
+                listed.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+            }
+        };
+        let there = names("/shared").await;
+        assert!(!there.contains(&"part.0".to_string()), "the first one has moved: {there:?}");
+        // It goes alone, too.
+        vos::erase::erase(&env, &split(0, 3), None).await.unwrap();
+        assert!(!names("/shared").await.contains(&"superblock".to_string()));
+        assert_eq!(open(&env, &split(1, 3)).await.unwrap().shards(), [POOL]);
+        // A directory of somebody else is no part.
+        open(&env, &Devices::one(Path::new("/other"))).await.unwrap();
+        let other = Devices { scm: "/s9".into(), nvme: vec![part("/other", 0, 2)] };
+        refused(open(&env, &other).await, Code::Inval, &["/other", "is empty"]);
+        make_raw(&env, "/raw", 64 << 20).await;
+        assert!(!part("/raw", 0, 1).takes_further_parts(&env).await.unwrap());
+        let gone = part("/gone", 0, 1).takes_further_parts(&env).await.unwrap_err();
+        assert_eq!(gone.code, Code::NonExist, "{gone}");
+    });
+    world.clear();
+}
+
 #[test]
 fn a_pool_that_a_tier_has_no_room_for_is_refused() {
     let world = SimWorld::new(5);
