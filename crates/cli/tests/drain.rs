@@ -160,6 +160,8 @@ fn a_system_gets_more_engines() {
     assert_eq!((number(part, "used_bytes"), number(part, "share_percent")), (0.0, 0.0), "{due}");
     assert!(number(&due, "bytes_left") > 0.0 && number(part, "share_percent_then") > 33.0, "{due}");
     assert!(number(&due["fill"], "spread") > number(&due["fill_then"], "spread"), "{due}");
+    let of_share = [number(&due["of_share"], "least"), number(&due["of_share_then"], "spread")];
+    assert!(of_share[0] == 0.0 && of_share[1] < 1.0, "{due}");
     system.ok(&["pool", "rebuild", "stop", "tank"]);
     let begun = balance(&["start", "tank", "--keep-weights"]);
     assert_eq!((&begun["moves"], &begun["waits_for_rebuild"]), (&true.into(), &true.into()));
@@ -315,6 +317,10 @@ fn a_running_engine_gets_a_device() {
     assert_eq!(extended["added"], serde_json::json!([2]), "{extended}");
     let even = system.json(&["pool", "balance", "status", "tank", "--wait"]);
     assert_eq!((&even["state"], &even["balanced_epoch"]), (&"even".into(), &1.into()), "{even}");
+    // All of them have something, and it is told how that and their scores differ.
+    assert!(even["of_share"]["least"].as_f64().unwrap() > 0.0, "{even}");
+    assert_eq!(even["of_share"], even["of_share_then"], "{even}");
+    assert!(even["scores"]["least"].as_f64().unwrap() > 0.0, "{even}");
     let query = system.json(&["pool", "query", "tank"]);
     assert!(query["space"]["targets"][2]["objects"].as_u64().unwrap() > 0, "{query}");
     let check = || {

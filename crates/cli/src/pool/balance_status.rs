@@ -61,6 +61,9 @@ struct TargetPart {
     /// Of the pool's room there, percent.
     fill_percent: f64,
     fill_percent_then: f64,
+    /// What it has, of what is its share by these; percent. `null`: it has no share.
+    of_share_percent: Option<f64>,
+    of_share_percent_then: Option<f64>,
     /// What its devices and links are worth; `null`: not measured.
     score: Option<u64>,
 }
@@ -93,6 +96,11 @@ struct BalanceStatus {
     /// Percent of the pool's room on each target.
     fill: Spread,
     fill_then: Spread,
+    /// What targets have, percent of what is their share: fill over weight, the same everywhere once what is there lies as shares say.
+    of_share: Spread,
+    of_share_then: Spread,
+    /// Of targets' scores; a pool's room is taken when it is made, so what moves in it does not change them. `null`: none is known.
+    scores: Option<Spread>,
     /// Targets that gave no answer.
     silent: Vec<u32>,
     targets: Vec<TargetPart>,
@@ -160,6 +168,8 @@ fn parts(
             true => held.used_bytes,
             false => (all * share(&then)) as u64,
         };
+        let whole = Some(all * share(&then)).filter(|whole| *whole >= 1.0);
+        let of_share = |bytes: u64| whole.map(|whole| bytes as f64 * 100.0 / whole);
         TargetPart {
             target: target.0,
             rank: map.target(target).map(|target| target.rank.0),
@@ -169,6 +179,8 @@ fn parts(
             used_bytes_then,
             fill_percent: percent(held.used_bytes, held.total_bytes),
             fill_percent_then: percent(used_bytes_then, held.total_bytes),
+            of_share_percent: of_share(held.used_bytes),
+            of_share_percent_then: of_share(used_bytes_then),
             score: scores.get(&target).copied(),
         }
     };
@@ -233,6 +245,7 @@ fn look(session: &Session, pool: &str) -> Result<BalanceStatus> {
     let bytes_moved = members.iter().map(|of| of.bytes_mended()).sum();
     let left: Option<Vec<u64>> = members.iter().map(|of| of.left_ms()).collect();
     let targets = parts(&info, &held, &scores, bytes_moved);
+    let scored: Vec<f64> = targets.iter().filter_map(|of| of.score).map(|of| of as f64).collect();
     let missing = |of: &TargetPart| of.used_bytes_then.saturating_sub(of.used_bytes);
     let is_stopped = is("balance_stopped", "yes");
     Ok(BalanceStatus {
@@ -250,6 +263,9 @@ fn look(session: &Session, pool: &str) -> Result<BalanceStatus> {
         left_s: left.and_then(|left| left.into_iter().max()).map(|ms| ms.div_ceil(1000)),
         fill: Spread::of(targets.iter().map(|of| of.fill_percent)),
         fill_then: Spread::of(targets.iter().map(|of| of.fill_percent_then)),
+        of_share: Spread::of(targets.iter().filter_map(|of| of.of_share_percent)),
+        of_share_then: Spread::of(targets.iter().filter_map(|of| of.of_share_percent_then)),
+        scores: (!scored.is_empty()).then(|| Spread::of(scored.iter().copied())),
         silent,
         targets,
         pool: info.label,
@@ -303,7 +319,13 @@ fn write(of: &BalanceStatus, out: &mut dyn Write) -> std::io::Result<()> {
         ("Balance", format!("{state}{stopped} ({how})")),
         ("Moves", moves_line(of)),
         ("Fill", format!("{} now, {} then", spread(of.fill), spread(of.fill_then))),
+        (
+            "Of their share",
+            format!("{} now, {} then", spread(of.of_share), spread(of.of_share_then)),
+        ),
     ];
+    let scores = |of: Spread| format!("{:.3e} to {:.3e}", of.least, of.most);
+    pairs.extend(of.scores.map(|of| ("Scores", scores(of))));
     pairs.extend(of.waits.clone().map(|why| ("Waits", why)));
     if !of.silent.is_empty() {
         pairs.push(("No answer", super::rebuild::named(&of.silent)));
@@ -311,10 +333,21 @@ fn write(of: &BalanceStatus, out: &mut dyn Write) -> std::io::Result<()> {
     write_pairs(out, &pairs)?;
     writeln!(out)?;
     let mut table = Table::new(&[
-        ">TARGET", ">RANK", ">SHARE", ">THEN", ">USED", ">THEN", ">FILL", ">THEN", ">SCORE",
+        ">TARGET",
+        ">RANK",
+        ">SHARE",
+        ">THEN",
+        ">USED",
+        ">THEN",
+        ">FILL",
+        ">THEN",
+        ">OF SHARE",
+        ">THEN",
+        ">SCORE",
     ]);
     for part in &of.targets {
         let percent = |of: f64| format!("{of:.1} %");
+        let or_none = |of: Option<f64>| of.map_or("-".into(), percent);
         table.row(vec![
             part.target.to_string(),
             part.rank.map_or("-".into(), |rank| rank.to_string()),
@@ -324,6 +357,8 @@ fn write(of: &BalanceStatus, out: &mut dyn Write) -> std::io::Result<()> {
             size::format(part.used_bytes_then),
             percent(part.fill_percent),
             percent(part.fill_percent_then),
+            or_none(part.of_share_percent),
+            or_none(part.of_share_percent_then),
             part.score.map_or("-".into(), |score| format!("{:.3e}", score as f64)),
         ]);
     }
@@ -374,11 +409,42 @@ mod tests {
         }
     }
 
-    fn used(of: &PoolInfo, bytes: [u64; 3], on_the_way: u64) -> Vec<(u64, f64)> {
+    fn parts_of(of: &PoolInfo, bytes: [u64; 3], on_the_way: u64) -> Vec<TargetPart> {
         let held = |used_bytes| Held { used_bytes, total_bytes: 8 * GIB };
         let held = (0..).map(TargetId).zip(bytes.map(held)).collect();
-        let parts = parts(of, &held, &BTreeMap::new(), on_the_way);
+        parts(of, &held, &BTreeMap::new(), on_the_way)
+    }
+
+    fn used(of: &PoolInfo, bytes: [u64; 3], on_the_way: u64) -> Vec<(u64, f64)> {
+        let parts = parts_of(of, bytes, on_the_way);
         parts.iter().map(|part| (part.used_bytes_then, part.fill_percent_then)).collect()
+    }
+
+    /// Fill alone says nothing where shares differ: a target with half of the share is even with half of the fill.
+    #[test]
+    fn how_even_it_is_is_told_by_weight() {
+        let mut info = pool();
+        let of_share = |info: &PoolInfo, bytes| {
+            let parts = parts_of(info, bytes, 0);
+            let now = parts.iter().map(|part| part.of_share_percent).collect::<Vec<_>>();
+            let then = Spread::of(parts.iter().filter_map(|part| part.of_share_percent_then));
+            (now, then)
+        };
+        let even = Spread { least: 100.0, most: 100.0, spread: 0.0 };
+        let some = |of: [f64; 3]| of.map(Some).to_vec();
+        let (now, then) = of_share(&info, [2 * GIB, 2 * GIB, 0]);
+        assert_eq!((now, then), (some([200.0, 200.0, 0.0]), even));
+        info.map.balanced = 1;
+        let (now, then) = of_share(&info, [GIB, GIB, 2 * GIB]);
+        assert_eq!((now, then), (some([100.0; 3]), even));
+        // It is as even as chance has made it, and stays so.
+        let (now, then) = of_share(&info, [GIB, 2 * GIB, GIB]);
+        assert_eq!((now, then.spread), (some([100.0, 200.0, 50.0]), 150.0));
+        // What has no share, and a pool with nothing in it, have no part of it.
+        info.map.placements[1].weights.pop();
+        let (now, _) = of_share(&info, [GIB, GIB, GIB]);
+        assert_eq!(now[2], None);
+        assert_eq!(of_share(&info, [0; 3]), (vec![None; 3], Spread::default()));
     }
 
     #[test]
