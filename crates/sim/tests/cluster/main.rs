@@ -4,6 +4,7 @@
 mod admission;
 mod appends;
 mod cached;
+mod cell_moves;
 mod checksums;
 mod coded;
 mod control_plane;
