@@ -1,8 +1,8 @@
 //! Putting damaged data right from other members of their group.
 //!
-//! A follower asks its leader for the key, as for any other that may differ. A leader asks its followers for theirs, when all
-//! of its own orders for the key are settled: what a whole member has then is what the leader has, and it is installed only if
-//! no order has changed the key since. A cell is put together from the others of its stripe.
+//! A follower asks its leader for the key, as for any other that may differ. A leader asks a follower that has all of its orders for its own: what a whole member
+//! has then is what the leader has, and it is installed only if no order has changed the key since. Where a lost leader may have told one of the two what the other does
+//! not know ([`crate::suspects`]), theirs must tell of the same changes: the leader cannot wait for that to be settled, for it is settled with what the leader has. A cell is put together from the others of its stripe.
 //!
 //! A reader that meets damage waits for this, a few seconds at most, and asks again; the scrubber goes on meanwhile. What no other
 //! member has whole either stays refused to readers.
@@ -240,9 +240,15 @@ impl Target {
         let read = || Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() };
         let map = ctx.map()?;
         let watch = ctx.streams.watch();
-        // The follower has all of these then, folds included, and has forgotten what an earlier leader had told it alone.
-        ctx.streams.wait_for(ctx.streams.last()).await?;
+        // The follower has all that was given so far then, folds included.
+        ctx.streams.reach(member).await?;
         let image = self.image_of(ctx, member, spot).await?;
+        if ctx.suspects.may_differ(cont, unit, dkey)
+            && !ctx.shard.tells_the_same(cont, unit, dkey, &image).await?
+        {
+            let text = format!("target {member} has another past of the key than its leader");
+            return Err(Error::new(Code::Busy, text));
+        }
         let is_same = || ctx.map_version() == map.version && !watch.has_changed(cont, read());
         let lsn = ctx.shard.replace_damaged(cont, unit, dkey, &image, &is_same).await?;
         ctx.shard.durable(lsn).await

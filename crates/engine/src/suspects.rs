@@ -152,6 +152,13 @@ impl Suspects {
         self.places.borrow_mut().extend(places);
     }
 
+    /// True when members may have different changes of a key.
+    pub fn may_differ(&self, cont: ContId, unit: Unit, dkey: &[u8]) -> bool {
+        let places = self.places.borrow();
+        places.contains(&(cont, unit, What::Whole))
+            || places.contains(&(cont, unit, What::Dkey(dkey.to_vec())))
+    }
+
     /// A member that lacks something compares everything anyway.
     pub fn clear(&self) {
         self.places.borrow_mut().clear();

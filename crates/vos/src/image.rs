@@ -158,6 +158,35 @@ impl<'a> ValueDf<'a> {
         Some(UpdateIod { akey: self.akey, cond: Cond::NONE, value })
     }
 
+    /// True when this is what is known here of a value, but for data in the data area.
+    fn is_of(&self, kept: &Kept) -> bool {
+        let is_same = match (&self.what, &kept.value) {
+            (WhatDf::Inline(data), PastValue::Single(Single::Inline(bytes))) => {
+                data[..] == bytes[..]
+            }
+            (WhatDf::Single(data), PastValue::Single(single)) => {
+                let bytes = match single {
+                    Single::Inline(bytes) => bytes.len() as u64,
+                    Single::Runs(runs) => runs.iter().map(|run| run.bytes).sum(),
+                };
+                data.len() as u64 == bytes
+            }
+            (what, PastValue::Extent { record_bytes, index, count, place }) => {
+                let is_kind = match (what, place) {
+                    (WhatDf::Records { .. }, Place::Inline(_) | Place::Blocks(_))
+                    | (WhatDf::Zero { .. }, Place::Zero) => true,
+                    (WhatDf::Coded { stripe, .. }, Place::Coded(here)) => stripe == here,
+                    _ => false,
+                };
+                is_kind
+                    && self.range() == Some((*record_bytes, *index, index.saturating_add(*count)))
+            }
+            _ => false,
+        };
+        let epochs = (self.created, self.destroyed) == (kept.created, kept.destroyed);
+        epochs && self.akey == &kept.akey[..] && is_same
+    }
+
     /// First record and the one after the last; `None` for a single value.
     fn range(&self) -> Option<(u32, u64, u64)> {
         match self.what {
@@ -391,6 +420,27 @@ impl PoolShard {
         is_same: &dyn Fn() -> bool,
     ) -> Result<Lsn> {
         self.install_image(cont, unit, dkey, image, Some(is_same)).await
+    }
+
+    /// True when an image from another member tells of the same changes as are known here, whatever has become of the data here. Two of which one has an update that the
+    /// other has not differ, also where a later one has made them equally new.
+    ///
+    /// Errors: as for [`PoolShard::dkey_image`], and `Csum`, `Version` for what is no image.
+    pub async fn tells_the_same(
+        &self,
+        cont: ContId,
+        unit: Unit,
+        dkey: &[u8],
+        image: &[u8],
+    ) -> Result<bool> {
+        changes::check_dkey(unit, dkey)?;
+        let image = ImageDf::decode(image)?;
+        let here = self.contents_of(cont, unit, dkey).await?;
+        let arrays = here.arrays.iter().map(|(akey, epoch)| (&akey[..], *epoch));
+        Ok((image.unit, image.dkey, image.epoch) == (unit, dkey, here.epoch)
+            && image.arrays.iter().map(|array| (array.akey, array.epoch)).eq(arrays)
+            && image.values.len() == here.values.len()
+            && image.values.iter().zip(&here.values).all(|(theirs, ours)| theirs.is_of(ours)))
     }
 
     async fn install_image(

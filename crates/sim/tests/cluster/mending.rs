@@ -7,7 +7,7 @@ use sim::{Cluster, ClusterSpec, members, seeds};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, ContLayout, Durability, ObjType};
+use types::{Code, ContLayout, Durability, ObjType, TargetId};
 use wire::control::{Name, SnapName};
 use wire::obj::{Cond, FetchIod, FetchWant, Recx, UpdateIod, UpdateValue};
 use wire::scrub::ScrubStat;
@@ -219,6 +219,35 @@ fn what_is_damaged_on_one_engine_is_put_right() {
         });
     }
     assert!(mended_by_readers > 0);
+}
+
+/// A leader is lost before it has said that all members have its last orders, and the next one has damage in the keys that these changed. What is settled with
+/// the others is what it has, so it must not wait for that before it puts a key right: it did, for good, and whoever asked it anything about the pool waited, too.
+#[test]
+fn a_new_leader_puts_right_what_the_lost_one_has_changed() {
+    for seed in seeds(4) {
+        let cluster = cluster(seed + 900);
+        cluster.block_on(async {
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            // Whoever calls others lost is on the first engine.
+            let led_elsewhere = |things: &Things| {
+                cont.layout(things.array.oid).unwrap().members(0)[0] != TargetId(0)
+            };
+            let mut all = (100 * seed..).map(|number| Things::new(&cont, "RP_3G1", number));
+            let mut things = all.find(led_elsewhere).unwrap();
+            things.write(8).await;
+            let layout = cont.layout(things.array.oid).unwrap();
+            let [lost, next, _] = *layout.members(0) else { panic!("three members") };
+            let mut draw = Draw(seed + 99);
+            assert!(flip_some(&cluster, next.0 as usize, 300, &mut draw).await > 0);
+            cluster.kill_engine(lost.0 as usize);
+            things.check(&format!("seed {seed}")).await;
+            things.write(2).await;
+            things.check(&format!("seed {seed}, later")).await;
+        });
+    }
 }
 
 /// The same while somebody writes all the time: what is put right is never older than what was written.
