@@ -10,6 +10,7 @@
 //! behind has its own places first: what it is to have for others may have to wait for room, and meanwhile its groups have a copy less.
 
 use crate::give_way::{self, Urgent};
+use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::cell::{Cell, RefCell};
@@ -598,7 +599,7 @@ impl Target {
             if ctx.joining.is_full.get() {
                 return Err(no_room());
             }
-            let mended = match self.compare_keys(ctx, map, leader, cont, unit).await {
+            let mended = match self.compare_keys(ctx, map, leader, (cont, unit), true).await {
                 // Its container is being destroyed.
                 Err(error) if error.code == Code::NonExist && !ctx.shard.has_cont(cont) => 0,
                 mended => mended?,
@@ -656,14 +657,14 @@ impl Target {
         }
     }
 
-    /// Compares the keys of a unit with its leader's; how many were mended.
+    /// Compares the keys of a unit with its leader's; how many were mended. `gives_way`: nobody waits for it, so clients of this target come first.
     pub(crate) async fn compare_keys(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
-        cont: ContId,
-        unit: Unit,
+        (cont, unit): (ContId, Unit),
+        gives_way: bool,
     ) -> Result<u64> {
         let mut theirs = self.keys_at(ctx, map, leader, cont, unit).await?;
         let mut differ: Vec<Vec<u8>> = Vec::new();
@@ -681,6 +682,12 @@ impl Target {
             let (lot, later) = left.split_at(mend_count(ctx.joining.stat.get()).min(left.len()));
             let dkeys = lot.iter().map(|key| serde_bytes::Bytes::new(key)).collect();
             let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: later.is_empty() };
+            let is_last = self.is_last_copy(ctx, unit);
+            let until = self.env.now() + TURNS_TIME_MAX;
+            let _asking = match gives_way && !lot.is_empty() {
+                true => self.wait_to_ask(ctx, is_last, until).await,
+                false => None,
+            };
             let () = self.ask_member(ctx, map, leader, ask).await?;
             ctx.joining.count(|stat| stat.keys_mended += lot.len() as u64);
             if later.is_empty() {

@@ -238,6 +238,7 @@ impl Target {
         let shard = &ctx.shard;
         match order {
             Order::Apply { cont, epoch, ops, sums, origin, orphaned, adopted } => {
+                self.note_client();
                 if !self.knows_cont(ctx, cont).await? {
                     return Ok(());
                 }
@@ -282,6 +283,7 @@ impl Target {
                 shard.forget_decision(tx)?;
             }
             Order::Install { cont, unit, dkey, before } => {
+                let begun = self.env.now();
                 let last = bulk.rest().await?;
                 let parts = &ctx.followed.of(orders.from).parts;
                 let image = parts.borrow_mut().whole((cont, unit, dkey), before, last);
@@ -293,11 +295,14 @@ impl Target {
                     shard.install_dkey(cont, unit, dkey, &image).await?;
                     ctx.joining.count(|stat| stat.bytes_mended += image.len() as u64);
                 }
+                self.note_written(ctx, self.is_last_copy(ctx, unit), begun);
             }
             Order::InstallPart { cont, unit, dkey, at } => {
+                let begun = self.env.now();
                 let part = bulk.rest().await?;
                 let parts = &ctx.followed.of(orders.from).parts;
                 parts.borrow_mut().take((cont, unit, dkey), at, part)?;
+                self.note_written(ctx, self.is_last_copy(ctx, unit), begun);
             }
             Order::Fold { cont, unit, dkey, akey, stripe, count } => {
                 if !self.knows_cont(ctx, cont).await? {

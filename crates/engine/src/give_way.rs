@@ -7,8 +7,9 @@
 //! What is small goes together: a turn is as many lots as make up [`TURN_BYTES`], by how large those of the last one were, so that the rest between two
 //! turns is one of bytes and not of round trips.
 //!
-//! Copies are sent by the leader of their group, who has their clients. Cells are fetched: whoever is asked for one gives way to its own
-//! clients while it reads it, and who comes to have it while it writes it.
+//! Copies are sent by the leader of their group, who has their clients. Who writes them has clients, too: the time that it takes there counts for what that target
+//! sends and for what it asks for next, so that of each target's time not more than its part goes to what moves, whichever way. Cells are fetched: whoever is asked
+//! for one gives way to its own clients while it reads it, and who comes to have it while it writes it.
 
 use crate::target::{Target, TargetPool};
 use std::cell::Cell;
@@ -25,6 +26,8 @@ const LOTS_MAX: usize = 16;
 const REST_MAX: Duration = Duration::from_secs(1);
 /// Longest pause between two looks whether a turn may begin.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
+/// Images that are asked for at the same time beside clients: one is written while the next one is on its way.
+const ASKS_MAX: usize = 2;
 /// Longest wait for what goes first, and pause between two looks whether it has gone.
 const URGENT_WAIT_MAX: Duration = Duration::from_secs(1);
 const URGENT_PAUSE: Duration = Duration::from_millis(5);
@@ -70,6 +73,8 @@ struct Line {
     lots_max: Cell<usize>,
     /// Nothing begins before.
     rests_until: Cell<Duration>,
+    /// Images that this target has asked for.
+    asks: Cell<usize>,
 }
 
 impl Line {
@@ -97,9 +102,19 @@ impl Line {
         if self.under_way.get() == 0 {
             let of_each = (self.bytes.get() / self.lots.get().max(1)).max(1);
             self.lots_max.set((TURN_BYTES / of_each).clamp(1, LOTS_MAX));
-            let took = now.saturating_sub(self.begun.get());
-            self.rests_until.set(now + rest(took, share));
+            self.charge(now, now.saturating_sub(self.begun.get()), share);
         }
+    }
+
+    /// Others have the rest of the time after something that took so long.
+    fn charge(&self, now: Duration, took: Duration, share: u32) {
+        let from = self.rests_until.get().max(now);
+        self.rests_until.set((from + rest(took, share)).min(now + REST_MAX));
+    }
+
+    /// True when something may be asked for.
+    fn may_ask(&self, now: Duration) -> bool {
+        now >= self.rests_until.get() && self.asks.get() < ASKS_MAX
     }
 
     /// How long it is of no use to look again.
@@ -130,6 +145,23 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// The right to ask for something that is to be written here, until it is dropped. It is not a turn: who is asked waits for one of its own, and two that ask
+/// each other would wait for one another.
+pub(crate) struct Asking<'a>(&'a Line);
+
+impl<'a> Asking<'a> {
+    fn begin(line: &'a Line) -> Asking<'a> {
+        line.asks.set(line.asks.get() + 1);
+        Asking(line)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.asks.set(self.0.asks.get() - 1);
+    }
+}
+
 impl Target {
     /// Lets what groups with one copy left are made whole from go first, for a second at most.
     pub(crate) async fn wait_for_urgent(&self, urgent: &Urgent) {
@@ -146,8 +178,7 @@ impl Target {
         is_last: bool,
         until: Duration,
     ) -> Option<Turn<'_>> {
-        let share = share_of(ctx.scrubber.heal_share().into(), is_last);
-        let line = if is_last { &self.moving.last_copies } else { &self.moving.moves };
+        let (share, line) = self.share_and_line(ctx, is_last);
         while share < 100 && self.has_clients() {
             let now = self.env.now();
             if now >= until {
@@ -161,6 +192,41 @@ impl Target {
         None
     }
 
+    fn share_and_line(&self, ctx: &TargetPool, is_last: bool) -> (u32, &Line) {
+        let share = share_of(ctx.scrubber.heal_share().into(), is_last);
+        (share, if is_last { &self.moving.last_copies } else { &self.moving.moves })
+    }
+
+    /// Before this target asks for something that it is to write: as [`Target::wait_for_turn`].
+    pub(crate) async fn wait_to_ask(
+        &self,
+        ctx: &TargetPool,
+        is_last: bool,
+        until: Duration,
+    ) -> Option<Asking<'_>> {
+        let (share, line) = self.share_and_line(ctx, is_last);
+        while share < 100 && self.has_clients() {
+            let now = self.env.now();
+            if now >= until {
+                return None;
+            }
+            if line.may_ask(now) {
+                return Some(Asking::begin(line));
+            }
+            self.env.sleep(line.pause(now)).await;
+        }
+        None
+    }
+
+    /// Something that this target lacked was written, since then.
+    pub(crate) fn note_written(&self, ctx: &TargetPool, is_last: bool, begun: Duration) {
+        let (share, line) = self.share_and_line(ctx, is_last);
+        if share < 100 && self.has_clients() {
+            let now = self.env.now();
+            line.charge(now, now.saturating_sub(begun), share);
+        }
+    }
+
     /// Lets clients, if there are any, have the rest of the time after something of which `share` percent of it are.
     pub(crate) async fn let_clients_go_on(&self, took: Duration, share: u32) {
         if self.has_clients() {
@@ -168,7 +234,7 @@ impl Target {
         }
     }
 
-    /// Somebody wants something of this target, or others have to read from it for somebody.
+    /// Somebody wants something of this target or of a group that it follows, or others have to read from it for somebody.
     pub(crate) fn note_client(&self) {
         self.last_batch.set(Some(self.env.now()));
     }
@@ -229,6 +295,25 @@ mod tests {
         assert_eq!(line.pause(MS(21)), MS(20));
         assert!(line.enter(MS(41)));
         assert!(!line.enter(MS(41)));
+    }
+
+    #[test]
+    fn what_is_written_here_counts_for_what_is_sent_and_asked_for() {
+        let line = Line::default();
+        assert!(line.may_ask(MS(0)));
+        let asking = [Asking::begin(&line), Asking::begin(&line)];
+        assert!(!line.may_ask(MS(0)), "two are on their way");
+        line.charge(MS(10), MS(10), 25);
+        line.charge(MS(12), MS(2), 25);
+        drop(asking);
+        assert!(!line.may_ask(MS(45)) && !line.enter(MS(45)));
+        assert!(line.may_ask(MS(46)) && line.enter(MS(46)));
+        // A turn that is under way adds its own rest to what was written meanwhile.
+        line.charge(MS(50), MS(2), 25);
+        line.leave(MS(56), 0, 25);
+        assert_eq!(line.pause(MS(56)), MS(30));
+        line.charge(MS(60), MS(5_000), 25);
+        assert_eq!(line.pause(MS(60)), REST_MAX);
     }
 
     #[test]

@@ -185,6 +185,12 @@ impl Target {
         left_of_lacking(self.copies_left(map, unit), self.group_width(map, unit))
     }
 
+    /// True when of a unit that others lack one member has all that there is.
+    pub(crate) fn is_last_copy(&self, ctx: &TargetPool, unit: Unit) -> bool {
+        let left = ctx.map().ok().and_then(|map| self.copies_left_of_lacking(&map, unit));
+        left.is_some_and(|left| left <= 1)
+    }
+
     /// How many members a unit's group is to have.
     pub(crate) fn group_width(&self, map: &PoolMap, unit: Unit) -> usize {
         layout_with(unit, map).map_or(0, |layout| layout.members(unit.group as usize).len())

@@ -221,8 +221,7 @@ impl Target {
         to: &Group,
         mut what: Keys<'_>,
     ) -> Result<()> {
-        let left = self.copies_left_of_lacking(&*ctx.map()?, what.unit);
-        let is_last = left.is_some_and(|left| left <= 1);
+        let is_last = self.is_last_copy(ctx, what.unit);
         let urgent = &ctx.joining.urgent;
         let _urgent = is_last.then(|| urgent.begin());
         if !is_last {

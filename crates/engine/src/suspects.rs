@@ -314,7 +314,7 @@ impl Target {
             return Ok(());
         }
         if places.contains(&What::Whole) {
-            self.compare_keys(ctx, map, leader, cont, unit).await?;
+            self.compare_keys(ctx, map, leader, (cont, unit), false).await?;
         }
         let dkeys = dkeys_of(places).map(serde_bytes::Bytes::new).collect();
         let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: true };

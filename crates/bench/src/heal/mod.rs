@@ -26,10 +26,10 @@ use wire::store::CatchUpStat;
 const POOL: &str = "heal";
 const CLASS: &str = "RP_2GX";
 /// Files, each of so many bytes, written in pieces.
-const FILE_BYTES: u64 = 16 << 20;
+const FILE_BYTES: u64 = 4 << 20;
 const PIECE_BYTES: usize = 1 << 20;
-/// Directories of the files: what is in one has its first groups beside its names, on few targets.
-const DIRS: u64 = 32;
+/// Directories of the files: what is in one has its first groups beside its names, on few targets. So many that each target's share of them is near what is expected.
+const DIRS: u64 = 128;
 /// Writers of the files.
 const WRITERS: u64 = 2;
 /// The engine whose target comes and goes: not the first one, which holds the catalog.
