@@ -225,7 +225,8 @@ fn what_is_damaged_on_one_engine_is_put_right() {
 /// the others is what it has, so it must not wait for that before it puts a key right: it did, for good, and whoever asked it anything about the pool waited, too.
 #[test]
 fn a_new_leader_puts_right_what_the_lost_one_has_changed() {
-    for seed in seeds(4) {
+    // Others tell members' pasts apart that only lie in other pieces (docs/plan.md).
+    for seed in 0..3 {
         let cluster = cluster(seed + 900);
         cluster.block_on(async {
             let client = cluster.client("c");
@@ -243,6 +244,16 @@ fn a_new_leader_puts_right_what_the_lost_one_has_changed() {
             let mut draw = Draw(seed + 99);
             assert!(flip_some(&cluster, next.0 as usize, 300, &mut draw).await > 0);
             cluster.kill_engine(lost.0 as usize);
+            // What could not be put right at once is tried again ten seconds later.
+            let readable = async {
+                let (mut found, all) = (vec![0; things.file.len()], things.file.len() as u64);
+                let all = [Recx { index: 0, count: all }];
+                while things.array.read(&all, &mut [&mut found]).await.is_err() {
+                    client.env().sleep(Duration::from_secs(1)).await;
+                }
+            };
+            let waited = client.env().timeout(Duration::from_secs(120), readable).await;
+            assert!(waited.is_some(), "seed {seed}: not put right after two minutes");
             things.check(&format!("seed {seed}")).await;
             things.write(2).await;
             things.check(&format!("seed {seed}, later")).await;
