@@ -35,7 +35,6 @@ mod url;
 mod version;
 mod vos;
 
-use allocator as _;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use names::shape::Shape;
@@ -145,6 +144,7 @@ impl Noun {
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
+    allocator::set_up();
     // A benchmark's workers are this program again; their streams and arguments are not ours.
     if ::bench::is_worker() {
         return ::bench::worker_main();

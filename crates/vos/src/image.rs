@@ -9,6 +9,7 @@
 //! when all of its dkeys are.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use types::{Code, ContId, CsumKind, Epoch, Error, Key, Result, Unit, limits};
 use wire::cell::Stripe;
 use wire::obj::{Cond, Op, Recx, Sums, UpdateIod, UpdateValue};
@@ -110,7 +111,9 @@ fn bad(why: &str) -> Error {
 
 /// Puts version and sum in front.
 fn seal(message: &impl Serialize) -> Vec<u8> {
-    let mut out = vec![IMAGE_VERSION; HEAD_BYTES];
+    // All of it at once: large ones would be copied while they grow, each time to memory that was never used.
+    let mut out = Vec::with_capacity(HEAD_BYTES + wire::encoded_bytes(message));
+    out.resize(HEAD_BYTES, IMAGE_VERSION);
     wire::encode_into(message, &mut out);
     let (head, body) = out.split_at_mut(HEAD_BYTES);
     codec::sum(CsumKind::Crc32c, body, &mut head[1..]);
@@ -342,7 +345,12 @@ impl PoolShard {
                 format!("object {unit}: data of the key are damaged on this target"),
             ));
         }
-        Ok(encode(unit, dkey, &contents, csum, &segments.slices().concat()))
+        // What lies in one place, as most does, is copied once: into the image.
+        let data = match segments.slices()[..] {
+            [slice] => Cow::Borrowed(slice),
+            ref slices => Cow::Owned(slices.concat()),
+        };
+        Ok(encode(unit, dkey, &contents, csum, &data))
     }
 
     /// What is there of a dkey and a snapshot sees of it.

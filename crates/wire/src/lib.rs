@@ -55,6 +55,12 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     out
 }
 
+/// How many bytes [`encode_into`] appends for it; byte strings are not looked at.
+pub fn encoded_bytes<T: Serialize>(message: &T) -> usize {
+    let size = postcard::ser_flavors::Size::default();
+    postcard::serialize_with_flavor(message, size).expect("our messages always serialize")
+}
+
 /// Appends an encoded message body to `out`.
 pub fn encode_into<T: Serialize>(message: &T, out: &mut Vec<u8>) {
     let taken = std::mem::take(out);

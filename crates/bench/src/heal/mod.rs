@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use types::{Code, Durability, Error, ObjClass, Rank, Result, TargetId};
 use users::{Users, Window};
-use wire::control::{ControlRequest, Name, OpenMode, PoolInfo, TargetAim};
+use wire::control::{ControlRequest, Name, OpenMode, PoolInfo, Subject, TargetAim};
 use wire::store::CatchUpStat;
 
 const POOL: &str = "heal";
@@ -51,13 +51,22 @@ pub struct Options {
     pub data_bytes: u64,
     /// How long users are watched with nothing else going on, seconds.
     pub watch_s: f64,
+    /// Pool property of that name, percent; `None`: its default.
+    pub heal_share: Option<u8>,
     /// A directory in memory for the system.
     pub dir: PathBuf,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { rounds: 3, engines: 4, data_bytes: 1 << 30, watch_s: 3.0, dir: "/dev/shm".into() }
+        Options {
+            rounds: 3,
+            engines: 4,
+            data_bytes: 1 << 30,
+            watch_s: 3.0,
+            heal_share: None,
+            dir: "/dev/shm".into(),
+        }
     }
 }
 
@@ -75,6 +84,9 @@ impl Options {
         }
         if !(0.1..=3600.0).contains(&self.watch_s) {
             return Err(Error::inval("watch: want 0.1 to 3,600 seconds"));
+        }
+        if self.heal_share.is_some_and(|share| !(1..=100).contains(&share)) {
+            return Err(Error::inval("heal share: want 1 to 100 percent"));
         }
         Ok(())
     }
@@ -197,7 +209,13 @@ impl Site {
         for number in 0..DIRS {
             files.make_dir(&dir_of(&dir, number), Some(CLASS.parse()?))?;
         }
-        Ok(Site { bed, place, dir })
+        let site = Site { bed, place, dir };
+        if let Some(share) = options.heal_share {
+            let subject = Subject::Pool(Name::Label(POOL.into()));
+            let props = [("heal_share".to_string(), share.to_string())].into();
+            site.ask(ControlRequest::SetProps { subject, props })?;
+        }
+        Ok(site)
     }
 
     fn client(&self) -> Result<&Client> {
@@ -476,6 +494,7 @@ mod tests {
             (Options { engines: 2, ..Options::default() }, "engines"),
             (Options { data_bytes: 1 << 20, ..Options::default() }, "data"),
             (Options { watch_s: 0.0, ..Options::default() }, "watch"),
+            (Options { heal_share: Some(0), ..Options::default() }, "heal share"),
         ] {
             let error = options.check().unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

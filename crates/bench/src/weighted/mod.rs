@@ -367,7 +367,9 @@ pub fn run(options: &Options, binary: &Path, out: &mut dyn Write) -> Result<Repo
         }
         if options.watch_s > 0.0 {
             let label = format!("moving{round}");
-            let place = bed.make(&small(&label))?;
+            // What moves lies in both places for a while, on three of six targets at last.
+            let files = Files { rd_fac: 2, ..Files::new(&label, 2 << 30) };
+            let place = bed.make(&files)?;
             match beside::run(&bed, &label, &place, options) {
                 Ok(of) => {
                     all.put(USERS_ALONE, "MiB/s", of.alone);

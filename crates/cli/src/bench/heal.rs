@@ -18,6 +18,7 @@ use types::{Error, size};
 #[command(after_help = "Examples:
   azekura bench heal
   azekura bench heal --rounds 5 --data 4GiB --json
+  azekura bench heal --heal-share 20               # what another share is worth
   azekura bench heal --binary /opt/old/azekura      # engines of another version")]
 pub struct HealArgs {
     /// How often a target goes and comes back, in each way
@@ -32,6 +33,9 @@ pub struct HealArgs {
     /// Users are watched for so many seconds before each rebuild
     #[arg(long, default_value_t = 3.0, value_name = "SECONDS")]
     watch: f64,
+    /// Of the time of each target beside users, percent; the pool's default where none is given
+    #[arg(long, value_name = "PERCENT")]
+    heal_share: Option<u8>,
     /// The command whose engines are measured; this one where none is given
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
@@ -51,6 +55,7 @@ pub fn run(session: &Session, args: &HealArgs) -> Outcome {
         engines: args.engines,
         data_bytes: args.data,
         watch_s: args.watch,
+        heal_share: args.heal_share,
         dir: absolute(&args.memory)?,
     };
     let report = with_output(session, |out| heal::run(&options, &binary, out))?;

@@ -278,7 +278,9 @@ pub fn encoded() -> BTreeMap<String, Vec<u8>> {
         where
             T: serde::Serialize + Decoded + PartialEq + std::fmt::Debug,
         {
-            self.add(name, wire::encode(&message));
+            let encoded = wire::encode(&message);
+            assert_eq!(wire::encoded_bytes(&message), encoded.len(), "{name}");
+            self.add(name, encoded);
         }
         fn raw(&mut self, name: &str, bytes: Vec<u8>, _: &dyn Fn(&[u8])) {
             self.add(name, bytes);
