@@ -17,16 +17,20 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::limits::BULK_BYTES_MAX;
 use types::{Code, ContId, Error, Result, TargetId, Unit};
-use vos::{Holder, Segments};
+use vos::{Closeness, Holder, Segments};
 use wire::cell::of_cell_akey;
+use wire::control::ControlRequest;
 use wire::event::{EventCode, Happened};
+use wire::map::PoolMap;
 use wire::member::MemberAsk;
 use wire::obj::{Batch, Cond, Op};
 
-/// A reader waits so long for data to be put right.
-const READER_WAIT_MAX: Duration = Duration::from_secs(5);
-/// What could not be put right is not tried again for so long.
+/// A reader, or the scrubber, waits so long for data to be put right.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// What nobody else has whole is not tried again for so long.
 const FAILED_PAUSE: Duration = Duration::from_secs(10);
+/// Pause before another try where others were just changing the key, or who leads.
+const PASSING_PAUSE: Duration = Duration::from_millis(50);
 /// Tries at a key that others change meanwhile, and the pause between them.
 const TRIES_MAX: u32 = 8;
 const TRY_PAUSE: Duration = Duration::from_millis(10);
@@ -51,11 +55,27 @@ impl Spot {
     }
 }
 
+/// What came of putting a key right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tried {
+    Mended,
+    /// The key was changed meanwhile, or who leads its group: it may be tried again at once.
+    NotNow,
+    Failed,
+}
+
+/// Another member's data of a key that this target leads.
+enum Taken {
+    Installed,
+    /// They are not of the changes that are known here: one of the two has more from a leader that is lost.
+    OfOtherChanges,
+}
+
 /// What of a pool is being put right on a target.
 #[derive(Default)]
 pub(crate) struct Mending {
     /// With those who wait for the end.
-    under_way: RefCell<BTreeMap<Spot, Vec<oneshot::Sender<()>>>>,
+    under_way: RefCell<BTreeMap<Spot, Vec<oneshot::Sender<Tried>>>>,
     /// Until when it is not tried again, by the target's clock.
     failed: RefCell<BTreeMap<Spot, Duration>>,
     mended_count: Cell<u64>,
@@ -75,14 +95,28 @@ impl Mending {
 impl Target {
     /// Puts a key right, or waits until somebody else who has begun is through. False when it could not be done.
     pub(crate) async fn mend_spot(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: &Spot) -> bool {
+        self.try_to_mend(ctx, spot).await == Tried::Mended
+    }
+
+    /// The same until then while others change the key, or who leads.
+    async fn mend_before(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: &Spot, until: Duration) {
+        while self.try_to_mend(ctx, spot).await == Tried::NotNow
+            && self.env.now() < until
+            && !self.is_draining()
+        {
+            self.env.sleep(PASSING_PAUSE).await;
+        }
+    }
+
+    async fn try_to_mend(self: &Rc<Self>, ctx: &Rc<TargetPool>, spot: &Spot) -> Tried {
         let mending = &ctx.mending;
         if ctx.is_alone(spot.unit.object) {
-            return false;
+            return Tried::Failed;
         }
         let now = self.env.now();
         mending.failed.borrow_mut().retain(|_, until| *until > now);
         if mending.failed.borrow().contains_key(spot) {
-            return false;
+            return Tried::Failed;
         }
         let waits = {
             let mut under_way = mending.under_way.borrow_mut();
@@ -99,9 +133,7 @@ impl Target {
             }
         };
         if let Some(over) = waits {
-            // It tells nothing but that it is over.
-            let _ = over.await;
-            return !mending.failed.borrow().contains_key(spot);
+            return over.await.unwrap_or(Tried::NotNow);
         }
         let outcome = match spot.unit.is_cell() {
             true => self.mend_own_cell(ctx, spot).await,
@@ -126,6 +158,10 @@ impl Target {
                     "damaged data were put right from other members of the group"
                 );
             }
+            Err(error) if is_passing(error) => tracing::info!(
+                target_id = %self.id, %cont, oid = %object, group, %dkey,
+                "damaged data are not put right yet: {error}"
+            ),
             Err(error) => {
                 mending.failed.borrow_mut().insert(spot.clone(), self.env.now() + FAILED_PAUSE);
                 tracing::warn!(
@@ -134,9 +170,17 @@ impl Target {
                 );
             }
         }
-        // Who waits looks for itself.
-        mending.under_way.borrow_mut().remove(spot);
-        outcome.is_ok()
+        let tried = match &outcome {
+            Ok(()) => Tried::Mended,
+            Err(error) if is_passing(error) => Tried::NotNow,
+            Err(_) => Tried::Failed,
+        };
+        let waiting = mending.under_way.borrow_mut().remove(spot);
+        for waiting in waiting.into_iter().flatten() {
+            // A receiver that is gone gave up waiting.
+            let _ = waiting.send(tried);
+        }
+        tried
     }
 
     /// Puts a key right in the background.
@@ -179,14 +223,15 @@ impl Target {
         }
         let (sender, over) = oneshot::channel();
         let (target, of) = (self.clone(), ctx.clone());
+        let until = self.env.now() + WAIT_MAX;
         self.env.spawn(async move {
             for spot in &spots {
-                target.mend_spot(&of, spot).await;
+                target.mend_before(&of, spot, until).await;
             }
             // The reader may have gone.
             let _ = sender.send(());
         });
-        let _ = self.env.timeout(READER_WAIT_MAX, over).await;
+        let _ = self.env.timeout(WAIT_MAX, over).await;
     }
 
     /// Puts right what holds damaged blocks.
@@ -197,7 +242,7 @@ impl Target {
             if self.is_draining() {
                 return;
             }
-            self.mend_spot(ctx, spot).await;
+            self.mend_before(ctx, spot, self.env.now() + WAIT_MAX).await;
         }
     }
 
@@ -211,10 +256,15 @@ impl Target {
             return self.ask_member(ctx, &map, leader, ask).await;
         }
         let mut last = Error::new(Code::Csum, "no other member of the group has it");
+        let mut differs = None;
         for member in self.whole_members(&map, spot.unit) {
             for _ in 0..TRIES_MAX {
                 match self.take_key_of(ctx, member, spot).await {
-                    Ok(()) => return Ok(()),
+                    Ok(Taken::Installed) => return Ok(()),
+                    Ok(Taken::OfOtherChanges) => {
+                        differs = Some(member);
+                        break;
+                    }
                     Err(error) => {
                         let is_busy = error.code == Code::Busy;
                         last = error;
@@ -226,7 +276,30 @@ impl Target {
                 self.env.sleep(TRY_PAUSE).await;
             }
         }
-        Err(last)
+        match differs {
+            None => Err(last),
+            Some(member) => self.let_others_lead(ctx, &map, member, spot).await,
+        }
+    }
+
+    /// Has others lead: `member` has all of a damaged key, and an update more or less than this target, of which nobody was told. What
+    /// this target has of it nobody can be sent, so it is settled with what the others have.
+    async fn let_others_lead(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        member: TargetId,
+        spot: &Spot,
+    ) -> Result<()> {
+        tracing::warn!(
+            target_id = %self.id, %member, oid = %spot.unit.object, group = spot.unit.group,
+            dkey = %spot.dkey.escape_ascii(),
+            "a key is damaged that a lost leader has changed last, and who has it whole knows of other changes: others are to lead"
+        );
+        let (pool, target, map_version) = (ctx.shard.pool(), self.id, map.version);
+        let damaged = ControlRequest::TargetDamaged { pool, target, map_version };
+        self.tell_control(map, &damaged).await?;
+        Err(Error::new(Code::Busy, "others are about to lead the group"))
     }
 
     /// Takes a follower's data of a key that this target leads and has damaged.
@@ -235,7 +308,7 @@ impl Target {
         ctx: &Rc<TargetPool>,
         member: TargetId,
         spot: &Spot,
-    ) -> Result<()> {
+    ) -> Result<Taken> {
         let Spot { cont, unit, ref dkey, .. } = *spot;
         let read = || Op::Fetch { unit, dkey, cond: Cond::NONE, iods: Vec::new() };
         let map = ctx.map()?;
@@ -243,15 +316,22 @@ impl Target {
         // The follower has all that was given so far then, folds included.
         ctx.streams.reach(member).await?;
         let image = self.image_of(ctx, member, spot).await?;
-        if ctx.suspects.may_differ(cont, unit, dkey)
-            && !ctx.shard.tells_the_same(cont, unit, dkey, &image).await?
-        {
-            let text = format!("target {member} has another past of the key than its leader");
-            return Err(Error::new(Code::Busy, text));
-        }
+        // What only the follower has of a lost leader this target has no suspicion of.
+        let closeness = match ctx.suspects.may_differ(cont, unit, dkey) {
+            true => Closeness::Written,
+            false => Closeness::Joined,
+        };
+        let has_same = ctx.shard.tells_the_same(cont, unit, dkey, &image, closeness).await?;
         let is_same = || ctx.map_version() == map.version && !watch.has_changed(cont, read());
+        if !has_same {
+            return match is_same() {
+                true => Ok(Taken::OfOtherChanges),
+                false => Err(Error::new(Code::Busy, "the key was changed meanwhile")),
+            };
+        }
         let lsn = ctx.shard.replace_damaged(cont, unit, dkey, &image, &is_same).await?;
-        ctx.shard.durable(lsn).await
+        ctx.shard.durable(lsn).await?;
+        Ok(Taken::Installed)
     }
 
     async fn image_of(
@@ -331,4 +411,9 @@ impl Target {
         // As old as it was: no snapshot has a use for what it replaces.
         self.keep_cell(ctx, StripeAt { unit, ..of }, &data, Some(epoch)).await
     }
+}
+
+/// True for what may be otherwise in a moment.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.code, Code::Busy | Code::Stale | Code::Closed)
 }

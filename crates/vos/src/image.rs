@@ -20,6 +20,7 @@ use crate::index::extent::Place;
 use crate::index::install::{DkeyContents, Timeline, each_run};
 use crate::index::past::{Facts, Kept, PastValue};
 use crate::index::slot::Single;
+use crate::likeness::{Kind, Told};
 use crate::payload::{Payload, Piece};
 use crate::record::{ChangeDf, FactsDf, InstallDf, PlaceDf, RecordDf, TouchDf};
 use crate::segments::Segments;
@@ -33,17 +34,17 @@ const HEAD_BYTES: usize = 5;
 
 /// All of a dkey.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct ImageDf<'a> {
-    unit: Unit,
+pub(crate) struct ImageDf<'a> {
+    pub unit: Unit,
     #[serde(with = "serde_bytes", borrow)]
-    dkey: &'a [u8],
+    pub dkey: &'a [u8],
     /// Its last change; zero: it is not there now.
-    epoch: Epoch,
+    pub epoch: Epoch,
     #[serde(borrow)]
-    values: Vec<ValueDf<'a>>,
+    pub values: Vec<ValueDf<'a>>,
     /// Last changes of arrays that are there now.
     #[serde(borrow)]
-    arrays: Vec<ArrayDf<'a>>,
+    pub arrays: Vec<ArrayDf<'a>>,
     /// Of the data of values, chunk by chunk.
     csum: CsumKind,
     #[serde(with = "serde_bytes", borrow)]
@@ -51,15 +52,15 @@ struct ImageDf<'a> {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct ArrayDf<'a> {
+pub(crate) struct ArrayDf<'a> {
     #[serde(with = "serde_bytes", borrow)]
-    akey: &'a [u8],
-    epoch: Epoch,
+    pub akey: &'a [u8],
+    pub epoch: Epoch,
 }
 
 /// A value, or records of an array.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct ValueDf<'a> {
+pub(crate) struct ValueDf<'a> {
     #[serde(with = "serde_bytes", borrow)]
     akey: &'a [u8],
     created: Epoch,
@@ -161,33 +162,25 @@ impl<'a> ValueDf<'a> {
         Some(UpdateIod { akey: self.akey, cond: Cond::NONE, value })
     }
 
-    /// True when this is what is known here of a value, but for data in the data area.
-    fn is_of(&self, kept: &Kept) -> bool {
-        let is_same = match (&self.what, &kept.value) {
-            (WhatDf::Inline(data), PastValue::Single(Single::Inline(bytes))) => {
-                data[..] == bytes[..]
+    /// What it tells of who wrote it.
+    pub(crate) fn told(&self) -> Told<'a> {
+        let (kind, record_bytes, start, count, data) = match self.what {
+            WhatDf::Inline(data) | WhatDf::Single(data) => {
+                (Kind::Single, 1, 0, data.len() as u64, Some(data))
             }
-            (WhatDf::Single(data), PastValue::Single(single)) => {
-                let bytes = match single {
-                    Single::Inline(bytes) => bytes.len() as u64,
-                    Single::Runs(runs) => runs.iter().map(|run| run.bytes).sum(),
-                };
-                data.len() as u64 == bytes
+            WhatDf::Records { record_bytes, index, count, data } => {
+                (Kind::Data, record_bytes, index, count, Some(data))
             }
-            (what, PastValue::Extent { record_bytes, index, count, place }) => {
-                let is_kind = match (what, place) {
-                    (WhatDf::Records { .. }, Place::Inline(_) | Place::Blocks(_))
-                    | (WhatDf::Zero { .. }, Place::Zero) => true,
-                    (WhatDf::Coded { stripe, .. }, Place::Coded(here)) => stripe == here,
-                    _ => false,
-                };
-                is_kind
-                    && self.range() == Some((*record_bytes, *index, index.saturating_add(*count)))
+            WhatDf::Zero { record_bytes, index, count } => {
+                (Kind::Zero, record_bytes, index, count, None)
             }
-            _ => false,
+            WhatDf::Coded { record_bytes, index, count, stripe } => {
+                (Kind::Coded(stripe), record_bytes, index, count, None)
+            }
         };
-        let epochs = (self.created, self.destroyed) == (kept.created, kept.destroyed);
-        epochs && self.akey == &kept.akey[..] && is_same
+        let (akey, created, destroyed) = (self.akey, self.created, self.destroyed);
+        let end = start.saturating_add(count);
+        Told { akey, created, destroyed, kind, record_bytes, start, end, data }
     }
 
     /// First record and the one after the last; `None` for a single value.
@@ -229,7 +222,7 @@ impl<'a> ValueDf<'a> {
 
 impl<'a> ImageDf<'a> {
     /// The image, if it is one that can be installed.
-    fn decode(raw: &'a [u8]) -> Result<ImageDf<'a>> {
+    pub(crate) fn decode(raw: &'a [u8]) -> Result<ImageDf<'a>> {
         let image: ImageDf<'a> = open(raw)?;
         image.check()?;
         Ok(image)
@@ -428,27 +421,6 @@ impl PoolShard {
         is_same: &dyn Fn() -> bool,
     ) -> Result<Lsn> {
         self.install_image(cont, unit, dkey, image, Some(is_same)).await
-    }
-
-    /// True when an image from another member tells of the same changes as are known here, whatever has become of the data here. Two of which one has an update that the
-    /// other has not differ, also where a later one has made them equally new.
-    ///
-    /// Errors: as for [`PoolShard::dkey_image`], and `Csum`, `Version` for what is no image.
-    pub async fn tells_the_same(
-        &self,
-        cont: ContId,
-        unit: Unit,
-        dkey: &[u8],
-        image: &[u8],
-    ) -> Result<bool> {
-        changes::check_dkey(unit, dkey)?;
-        let image = ImageDf::decode(image)?;
-        let here = self.contents_of(cont, unit, dkey).await?;
-        let arrays = here.arrays.iter().map(|(akey, epoch)| (&akey[..], *epoch));
-        Ok((image.unit, image.dkey, image.epoch) == (unit, dkey, here.epoch)
-            && image.arrays.iter().map(|array| (array.akey, array.epoch)).eq(arrays)
-            && image.values.len() == here.values.len()
-            && image.values.iter().zip(&here.values).all(|(theirs, ours)| theirs.is_of(ours)))
     }
 
     async fn install_image(

@@ -39,6 +39,7 @@ mod image;
 mod index;
 mod inventory;
 mod lacking;
+mod likeness;
 mod listing;
 mod loans;
 mod locks;
@@ -79,6 +80,7 @@ mod wal;
 
 pub use fold::Foldable;
 pub use image::image_of_nothing;
+pub use likeness::Closeness;
 pub use listing::Listing;
 pub use openers::Opener;
 pub use payload::Payload;

@@ -277,8 +277,8 @@ pub enum ControlRequest {
     },
     /// The maps that the engine that is asked knows, itself, in newer versions than these. Reply: `Maps`.
     EngineMaps { known: Vec<(PoolId, u32)> },
-    /// Under this map a target has lost part of its index, and others may have what it held: it is behind from the next map on, and
-    /// lacks what was acknowledged. `Stale` when that is not the newest map. Reply: `Done`.
+    /// Under this map a target has lost part of its index, or has to tell others what a lost leader did last and has it damaged: it is behind from the next map on, may
+    /// lack what was acknowledged, and others lead. `Stale` when that is not the newest map. Reply: `Done`.
     TargetDamaged { pool: PoolId, target: TargetId, map_version: u32 },
 }
 

@@ -74,7 +74,8 @@ impl Service {
         self.change_under(id, map_version, orders, change).await
     }
 
-    /// A target has lost part of what it held. It lacks what was acknowledged, so it is behind, and others lead.
+    /// A target has lost part of what it held, or cannot tell what a lost leader did last. It may lack what was acknowledged, so it is
+    /// behind, and others lead.
     ///
     /// Errors: `Stale` when it is not in the pool under the newest map.
     pub(super) async fn target_damaged(
@@ -103,7 +104,9 @@ impl Service {
             // Who was behind may have told a moment ago that it has caught up.
             held.since = version;
             pool.map_version += 1;
-            Ok(Some(format!("target {target} has lost part of its index, and is behind")))
+            Ok(Some(format!(
+                "target {target} has damage that others are to put right, and is behind"
+            )))
         };
         self.change_under(id, map_version, orders, change).await
     }

@@ -11,6 +11,7 @@ mod full;
 mod histories;
 mod images;
 mod kinds;
+mod likeness;
 mod listing;
 mod loans;
 mod log;
