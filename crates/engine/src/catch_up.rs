@@ -10,6 +10,7 @@
 //! behind has its own places first: what it is to have for others may have to wait for room, and meanwhile its groups have a copy less.
 
 use crate::give_way::{self, Urgent};
+use crate::lost_pages;
 use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -30,7 +31,7 @@ use wire::order::Order;
 use wire::store::CatchUpStat;
 
 /// Units or keys asked for at once.
-const LIST_COUNT: u32 = 1024;
+pub(crate) const LIST_COUNT: u32 = 1024;
 /// Units whose keys are compared at the same time, and dkeys of each sent for at once. A leader has images of so many in memory
 /// for each member that catches up.
 const UNITS_AT_ONCE: usize = 16;
@@ -40,7 +41,7 @@ const MEND_BYTES: u64 = 1 << 20;
 /// Pauses before another try: the first, and where doubling ends.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Who is drained, and keeps something for want of others, looks again after so long, or under another map.
+/// Who is drained, and keeps something for want of others, or cannot be told all, looks again after so long, or under another map.
 const KEEP_PAUSE: Duration = Duration::from_secs(30);
 
 /// A target's catching up in a pool.
@@ -75,6 +76,8 @@ pub(crate) struct Joining {
     healed: Cell<CatchUpStat>,
     /// The map under which the control service has heard that there is no room.
     told_full: Cell<u32>,
+    /// A leader with damaged pages, which has told in this try what it has, and cannot tell what it had.
+    pub(crate) untold_by: Cell<Option<TargetId>>,
     /// What this target sends to others that have nobody else to get it from.
     pub(crate) urgent: Urgent,
 }
@@ -281,12 +284,13 @@ impl Target {
             return Err(Error::new(Code::Busy, "what is of groups of others is being dropped"));
         }
         ctx.joining.is_full.set(false);
+        ctx.joining.untold_by.set(None);
         ctx.joining.begun.set(ctx.joining.begun.get().or(Some(self.env.now())));
         ctx.joining.try_begun.set(None);
         let is_lacking = |unit: Unit| self.catches_up_with(&map, unit);
         self.drop_nameless_of_others(ctx, &is_lacking).await?;
         // Nobody else leads.
-        let leads = |target: &TargetId| *target != self.id && placement::follows(*target, &map);
+        let leads = |target: &TargetId| *target != self.id && self.may_tell(ctx, &map, *target);
         let others: Vec<TargetId> = map.targets.iter().map(|info| info.id).filter(leads).collect();
         ctx.joining.count(|stat| {
             stat.tries += 1;
@@ -308,6 +312,9 @@ impl Target {
             ctx.joining.count(|stat| stat.targets_left = stat.targets_left.saturating_sub(1));
         }
         let mut mended = self.compare_units(ctx, &map, differ).await?;
+        if let Some(leader) = ctx.joining.untold_by.get() {
+            return Err(lost_pages::untold(leader));
+        }
         mended += self.mend_cells(ctx, &map).await?;
         if ctx.joining.is_full.get() {
             return Err(no_room());
@@ -536,8 +543,7 @@ impl Target {
         let mut theirs: BTreeMap<Unit, ListedUnit> = BTreeMap::new();
         let mut after = None;
         loop {
-            let ask = MemberAsk::Units { cont, after, count_max: LIST_COUNT };
-            let page: UnitList = match self.ask_member(ctx, map, leader, ask).await {
+            let page: UnitList = match self.ask_for_units(ctx, map, leader, cont, after).await {
                 // It is being destroyed.
                 Err(error) if error.code == Code::NonExist => return Ok(Vec::new()),
                 page => page?,
@@ -563,6 +569,9 @@ impl Target {
                     continue;
                 }
                 let listed = theirs.remove(unit);
+                if listed.is_none() && ctx.joining.untold_by.get() == Some(leader) {
+                    continue;
+                }
                 let is_same = listed.is_some_and(|listed| listed.newest == *epoch);
                 // Epochs do not tell what is folded.
                 let may_differ = unit.object.cells().is_some();

@@ -128,8 +128,10 @@ impl Target {
     ) -> Result<u64> {
         let is_move = give_way::lacks_nothing(map);
         let mut all = Vec::new();
+        // Stripes get cells while all members are whole: who was still whole when a leader left has those that it names.
+        let may_tell = |leader: TargetId| self.may_tell(ctx, map, leader);
         for cont in ctx.shard.conts() {
-            let units = self.units_with_cells(ctx, map, cont).await?.into_iter();
+            let units = self.units_with_cells_of(ctx, map, cont, &may_tell).await?.into_iter();
             all.extend(units.map(|(unit, (leader, listed))| {
                 let used_s = if is_move { listed.used_s() } else { 0 };
                 (cells_to_spare(map, unit), used_s, cont, unit, leader)
@@ -203,9 +205,21 @@ impl Target {
         map: &Rc<PoolMap>,
         cont: ContId,
     ) -> Result<BTreeMap<Unit, (TargetId, ListedUnit)>> {
+        self.units_with_cells_of(ctx, map, cont, &|_| true).await
+    }
+
+    /// The same of those leaders that are meant.
+    async fn units_with_cells_of(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &Rc<PoolMap>,
+        cont: ContId,
+        is_meant: &dyn Fn(TargetId) -> bool,
+    ) -> Result<BTreeMap<Unit, (TargetId, ListedUnit)>> {
         let mut all = BTreeMap::new();
         let leaders = map.targets.iter().map(|info| info.id);
-        for leader in leaders.filter(|target| placement::follows(*target, map)) {
+        let leads = |target: &TargetId| placement::follows(*target, map) && is_meant(*target);
+        for leader in leaders.filter(leads) {
             let mut after = None;
             loop {
                 let page = match leader == self.id {

@@ -166,6 +166,16 @@ impl Target {
         }
     }
 
+    /// True when another target may have led groups of this one while it was away, or leads some: whoever is not whole leads only where nobody is, and of
+    /// those who left last leads. One that left before this target did has nothing to tell it, and may be waiting for others itself.
+    pub(crate) fn may_be_led_by(&self, map: &PoolMap, other: TargetId) -> bool {
+        let left = |target| map.target(target).map_or(0, |info| info.left);
+        placement::follows(other, map)
+            && (placement::is_live(self.id, map)
+                || placement::is_live(other, map)
+                || left(other) >= left(self.id))
+    }
+
     /// The other members of a unit's group that have all of it.
     pub(crate) fn whole_members(&self, map: &PoolMap, unit: Unit) -> SmallVec<[TargetId; 5]> {
         let Ok(layout) = layout_with(unit, map) else { return SmallVec::new() };

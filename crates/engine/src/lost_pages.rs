@@ -3,17 +3,19 @@
 //! A page that is damaged says nothing of what it held, so nobody can be asked for that alone. The target gives the page up,
 //! leads nothing from that moment on, and tells the control service, which calls it *behind*, as after a restart: others lead,
 //! and the target compares itself with them and gets what it lacks ([`crate::catch_up`]). Until then nobody may take its word for
-//! what was in that page, and it answers nobody who would.
+//! what was in that page. Where it leads for want of anybody else it tells members what it has beside, so that it is not the only one; they stay behind like it.
 //!
 //! Objects of one copy that may have been in the page stay refused: see [`vos::PoolShard::give_up_pages`].
 
+use crate::catch_up::LIST_COUNT;
 use crate::target::{Target, TargetPool};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, ContId, Error, PoolId, Result, Unit, limits};
+use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit, limits};
 use wire::control::ControlRequest;
 use wire::event::{EventCode, Happened};
 use wire::map::PoolMap;
+use wire::member::{MemberAsk, UnitList};
 use wire::obj::{Batch, ListScope, Op};
 
 /// Pause before another try.
@@ -164,12 +166,41 @@ impl Target {
         }
     }
 
+    /// True when this target asks another one for what it lacks. Of what was in its own damaged pages it does not know when that came.
+    pub(crate) fn may_tell(&self, ctx: &TargetPool, map: &PoolMap, other: TargetId) -> bool {
+        let lacks_pages = ctx.shard.conts().into_iter().any(|cont| ctx.shard.lacks_pages_of(cont));
+        self.may_be_led_by(map, other) || (lacks_pages && placement::follows(other, map))
+    }
+
+    /// Asks a leader for the next of its units; one that lacks damaged pages for those that it has, which is noted.
+    pub(crate) async fn ask_for_units(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        leader: TargetId,
+        cont: ContId,
+        after: Option<Unit>,
+    ) -> Result<UnitList> {
+        let count_max = LIST_COUNT;
+        let untold_by = &ctx.joining.untold_by;
+        if untold_by.get() != Some(leader) {
+            let ask = MemberAsk::Units { cont, after, count_max };
+            match self.ask_member(ctx, map, leader, ask).await {
+                Err(error) if error.code == Code::Csum => untold_by.set(Some(leader)),
+                page => return page,
+            }
+        }
+        let ask = MemberAsk::UnitsAtHand { cont, after, count_max };
+        self.ask_member(ctx, map, leader, ask).await
+    }
+
     /// At the end of catching up under a map: nothing is missing any more of what was in damaged pages, unless there are groups
     /// that had nobody else to ask.
     pub(crate) fn end_lacking_pages(&self, ctx: &TargetPool, map: &PoolMap) -> Result<()> {
         if !ctx.shard.conts().into_iter().any(|cont| ctx.shard.lacks_pages_of(cont)) {
             return Ok(());
         }
+        // Of codes, too, for so many members hold what is not coded, drawn first and as far apart as copies: whoever leads of them names all cells.
         let has_nobody_whole = |copies| placement::losses(copies, map, |_| true).copies_left == 0;
         let may_be_here = |copies: &usize| ctx.shard.may_have_groups_of(*copies);
         if (2..=limits::COPIES_MAX).filter(may_be_here).any(has_nobody_whole) {
@@ -181,6 +212,14 @@ impl Target {
         }
         ctx.shard.close_lost_pages()
     }
+}
+
+/// What catching up ends with when a leader has told what it has, and cannot tell what it had: all else was compared.
+pub(crate) fn untold(leader: TargetId) -> Error {
+    let text = format!(
+        "pages of the index are damaged on target {leader}, which leads what this target is in: what was in them nobody else can tell who is there"
+    );
+    Error::new(Code::Redundancy, text)
 }
 
 fn lacks_pages() -> Error {

@@ -82,13 +82,15 @@ impl Target {
             | MemberAsk::ImagePart { cont, unit, .. } => {
                 self.require_pages_for(&ctx, cont, Some(unit))?;
             }
-            MemberAsk::Notes | MemberAsk::Answers { .. } => {}
+            MemberAsk::Notes | MemberAsk::Answers { .. } | MemberAsk::UnitsAtHand { .. } => {}
         }
         match ask {
-            MemberAsk::Units { cont, after, count_max } => {
+            MemberAsk::Units { cont, after, count_max }
+            | MemberAsk::UnitsAtHand { cont, after, count_max } => {
                 self.await_untold_parts(&ctx, member).await?;
                 let count_max = (count_max as usize).clamp(1, LIST_MAX);
-                let units = self.units_for(&ctx, cont, member, after, count_max).await?;
+                let mut units = self.units_for(&ctx, cont, member, after, count_max).await?;
+                units.units.retain(|of| !ctx.shard.lacks_page_of(cont, of.unit, None));
                 Ok(wire::encode(&Ok::<_, Error>(units)))
             }
             MemberAsk::Keys { cont, unit, after, count_max } => {

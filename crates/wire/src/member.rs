@@ -97,6 +97,14 @@ pub enum MemberAsk<'a> {
         at: u64,
         bytes_max: u64,
     },
+    /// The same as [`MemberAsk::Units`], of a target that refuses that because pages of its index are damaged: without units of which something was in these.
+    /// What is not in the answer may be there, or have been.
+    UnitsAtHand {
+        cont: ContId,
+        after: Option<Unit>,
+        /// Most units in the answer.
+        count_max: u32,
+    },
 }
 
 /// What a leader has beside units.

@@ -6,7 +6,8 @@ use engine::StoreConfig;
 use sim::pages::flip_pages;
 use sim::{Cluster, ClusterSpec, members, parity, seeds};
 use std::time::Duration;
-use types::{Code, ContLayout, Durability, ObjType, Oid};
+use types::{Code, ContLayout, Durability, ObjType, Oid, TargetId};
+use wire::map::{DownReason, TargetInfo};
 use wire::obj::{Cond, Recx};
 
 const ARRAY_BYTES: u64 = 300_000;
@@ -236,4 +237,150 @@ fn damaged_pages_are_met_while_the_engine_serves() {
         });
     }
     assert!(mended > 0, "nobody has met any damage");
+}
+
+/// An engine is away, so another one with damaged pages cannot get back what only the two of them had, and stays behind. A third that starts again
+/// meanwhile lacks nothing that either could tell it, and is whole again: it used to wait for the damaged one, which waited for the one that was away.
+#[test]
+fn who_left_later_does_not_wait_for_what_a_damaged_one_lacks() {
+    for seed in seeds(2) {
+        let spec = ClusterSpec { seed, engines: 4, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(600)).unwrap();
+        cluster.block_on(async {
+            let context = format!("seed {seed}");
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let things = Things::new(&cont).await;
+            // Until stripes are cells.
+            client.env().sleep(Duration::from_secs(90)).await;
+            let (away, damaged, later) = (TargetId(1), TargetId(2), TargetId(3));
+            let info = async |target: TargetId| {
+                members::newest_map(&client).await.unwrap().target(target).unwrap().clone()
+            };
+            let await_that =
+                async |target: TargetId, what: &str, is: &dyn Fn(&TargetInfo) -> bool| {
+                    for _ in 0..600 {
+                        if is(&info(target).await) {
+                            return;
+                        }
+                        client.env().sleep(Duration::from_millis(200)).await;
+                    }
+                    panic!("{context}: target {target} is not {what} after two minutes");
+                };
+            let is_behind = |info: &TargetInfo| info.reason == Some(DownReason::Behind);
+            cluster.kill_engine(1);
+            await_that(away, "away", &|info| info.reason == Some(DownReason::Silent)).await;
+            cluster.stop_engine(2).await.unwrap();
+            cluster.kill_engine(2);
+            assert!(flip_pages(&cluster, 2, 4).await.unwrap() > 3, "{context}");
+            cluster.start_engine(2).await.unwrap();
+            await_that(damaged, "behind", &is_behind).await;
+            // Until it has given up what is damaged.
+            client.env().sleep(Duration::from_secs(5)).await;
+            let before = info(later).await.since;
+            cluster.kill_engine(3);
+            cluster.start_engine(3).await.unwrap();
+            let is_back = |info: &TargetInfo| info.since > before && info.reason.is_none();
+            await_that(later, "whole again", &is_back).await;
+            assert!(is_behind(&info(damaged).await), "{context}: nothing was damaged");
+            // What only those two have may be gone; all else is served.
+            let map = members::newest_map(&client).await.unwrap();
+            let mut read = 0;
+            for (kv, _, round) in &things.kvs {
+                let layout = placement::layout(kv.object.oid(), &map).unwrap();
+                if layout.members(0).iter().all(|member| [away, damaged].contains(member)) {
+                    continue;
+                }
+                let found = kv.get(None, &0u64.to_le_bytes()).await.unwrap();
+                assert!(found == Some(value(0, *round)), "{context}: {}", kv.object.oid());
+                read += 1;
+            }
+            assert!(read > 0, "{context}");
+        });
+    }
+}
+
+/// An engine that was away comes back, and the only other one that knows what it has missed has damaged pages: nobody else has what was in these, so both stay behind. It gets
+/// what the other one has beside, which was all in one place until then: it used to get nothing, for the other one refused all questions.
+#[test]
+fn what_a_damaged_one_has_beside_does_not_stay_alone() {
+    for seed in seeds(2) {
+        let spec = ClusterSpec { seed, engines: 4, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(600)).unwrap();
+        cluster.block_on(async {
+            let context = format!("seed {seed}");
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let mut things = Things::new(&cont).await;
+            client.env().sleep(Duration::from_secs(2)).await;
+            let (damaged, away) = (TargetId(2), TargetId(3));
+            let reasons = async || {
+                let map = members::newest_map(&client).await.unwrap();
+                [damaged, away].map(|target| map.target(target).unwrap().reason)
+            };
+            let await_that = async |wanted: [Option<DownReason>; 2]| {
+                for _ in 0..600 {
+                    if reasons().await == wanted {
+                        return;
+                    }
+                    client.env().sleep(Duration::from_millis(200)).await;
+                }
+                let found = reasons().await;
+                panic!("{context}: not {wanted:?} after two minutes: {found:?}");
+            };
+            cluster.kill_engine(3);
+            await_that([None, Some(DownReason::Silent)]).await;
+            things.write_some(1).await;
+            client.env().sleep(Duration::from_secs(2)).await;
+            cluster.stop_engine(2).await.unwrap();
+            cluster.kill_engine(2);
+            assert!(flip_pages(&cluster, 2, 3).await.unwrap() > 3, "{context}");
+            cluster.start_engine(2).await.unwrap();
+            await_that([Some(DownReason::Behind), Some(DownReason::Silent)]).await;
+            // Until it has given up what is damaged.
+            client.env().sleep(Duration::from_secs(5)).await;
+            cluster.start_engine(3).await.unwrap();
+            let both_behind = [Some(DownReason::Behind); 2];
+            await_that(both_behind).await;
+            let map = members::newest_map(&client).await.unwrap();
+            let is_theirs = |kv: &&(KvObj, u64, u8)| {
+                let members = placement::layout(kv.0.object.oid(), &map).unwrap();
+                let mut members = members.members(0).to_vec();
+                members.sort_unstable();
+                members == [damaged, away]
+            };
+            let theirs: Vec<&(KvObj, u64, u8)> = things.kvs.iter().filter(is_theirs).collect();
+            // How many are refused, and of the others how many are the same with both, and were written meanwhile.
+            let (mut refused, mut same, mut written) = (0, 0, 0);
+            for _ in 0..120 {
+                (refused, same, written) = (0, 0, 0);
+                let map = members::newest_map(&client).await.unwrap();
+                for (kv, _, round) in &theirs {
+                    let two = [damaged, away];
+                    match members::are_same(&client, &map, &cont, kv.object.oid(), two).await {
+                        Ok(is_same) => {
+                            same += usize::from(is_same);
+                            written += usize::from(is_same && *round == 1);
+                        }
+                        Err(error) if error.code == Code::Csum => refused += 1,
+                        // The map has changed.
+                        Err(error) => assert_eq!(error.code, Code::Stale, "{context}: {error}"),
+                    }
+                }
+                if refused + same == theirs.len() {
+                    break;
+                }
+                client.env().sleep(Duration::from_secs(1)).await;
+            }
+            assert_eq!(
+                refused + same,
+                theirs.len(),
+                "{context}: {refused} refused, {same} the same"
+            );
+            assert!(refused > 0 && written > 0, "{context}: {refused} refused, {written} written");
+            assert_eq!(reasons().await, both_behind, "{context}");
+        });
+    }
 }
