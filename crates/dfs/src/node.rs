@@ -35,6 +35,8 @@ pub(crate) struct Node {
     nameless: Cell<bool>,
     /// The next read is to set the access time.
     atime_due: Cell<bool>,
+    /// The last read of its data met what is in a tier only: the next one looks there first.
+    meets_stubs: Cell<bool>,
     /// Handles the servers count for it.
     handles: Cell<u32>,
 }
@@ -49,6 +51,7 @@ impl Node {
             unlinked: Cell::new(false),
             nameless: Cell::new(false),
             atime_due: Cell::new(false),
+            meets_stubs: Cell::new(false),
             handles: Cell::new(0),
         }
     }
@@ -108,6 +111,14 @@ impl Node {
     /// Says whether the next read is to set the access time; returns what was said before.
     pub fn set_atime_due(&self, due: bool) -> bool {
         self.atime_due.replace(due)
+    }
+
+    pub fn meets_stubs(&self) -> bool {
+        self.meets_stubs.get()
+    }
+
+    pub fn set_meets_stubs(&self, meets: bool) {
+        self.meets_stubs.set(meets);
     }
 
     pub fn add_handle(&self) {

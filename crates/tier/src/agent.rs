@@ -191,7 +191,7 @@ mod tests {
             let Recx { index, count } = ask.range;
             let range = Recx { index: index - 1024, count: count + 1024 };
             let read = self.read(TierAsk { range, ..ask });
-            async move { Ok(CopyPiece { from: range.index, bytes: Arc::new(read.await?) }) }.boxed()
+            async move { Ok(CopyPiece::new(range.index, Arc::new(read.await?))) }.boxed()
         }
     }
 

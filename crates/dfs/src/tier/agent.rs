@@ -123,7 +123,7 @@ impl TierSource for AgentSource {
                 // An agent of before this could be asked hangs up on it, in most cases after a word.
                 Err(error) if matches!(error.code, Code::Proto | Code::Io) => {
                     let read = agent.read(TierAsk { range: part, ..ask });
-                    Ok(CopyPiece { from: part.index, bytes: Arc::new(read.await?) })
+                    Ok(CopyPiece::new(part.index, Arc::new(read.await?)))
                 }
                 answer => piece_of(answer?),
             }
@@ -309,7 +309,7 @@ fn piece_of(mut answer: Vec<u8>) -> Result<CopyPiece> {
     let short = || Error::new(Code::Proto, "the tier's agent does not say what its answer is");
     let from = from.ok_or_else(short)?;
     answer.drain(..size_of::<u64>());
-    Ok(CopyPiece { from, bytes: Arc::new(answer) })
+    Ok(CopyPiece::new(from, Arc::new(answer)))
 }
 
 /// Reads an ask from a caller.

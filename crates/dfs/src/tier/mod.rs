@@ -26,6 +26,7 @@ pub use evict::Evicted;
 pub use marks::{MARK_BYTES_MAX, Mark, Marks, SyncPolicy};
 pub(crate) use notice::Known;
 pub use notice::{Slowdown, TierNotice};
+use recall::Proved;
 pub use record::{Stub, TierRecord, Upload};
 pub use returns::Returns;
 pub use uses::{USES_DAYS, Uses, day_of};
@@ -88,9 +89,14 @@ pub struct CopyPiece {
     /// Where in the file they begin.
     pub from: u64,
     pub bytes: Arc<Vec<u8>>,
+    proved: Proved,
 }
 
 impl CopyPiece {
+    pub fn new(from: u64, bytes: Arc<Vec<u8>>) -> CopyPiece {
+        CopyPiece { from, bytes, proved: Proved::default() }
+    }
+
     /// Their range in the file.
     fn range(&self) -> Range<u64> {
         self.from..self.from.saturating_add(self.bytes.len() as u64)
@@ -113,7 +119,12 @@ pub trait TierSource: Send + Sync {
     fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
         let part = ask.whole_part();
         let read = self.read(TierAsk { range: part, ..ask });
-        async move { Ok(CopyPiece { from: part.index, bytes: Arc::new(read.await?) }) }.boxed()
+        async move { Ok(CopyPiece::new(part.index, Arc::new(read.await?))) }.boxed()
+    }
+
+    /// Says that all of a file's copy is going to be asked for in order, from a place on.
+    fn announce(&self, record: &TierRecord, from: u64) {
+        let _ = (record, from);
     }
 
     /// Has the tier, given by its name, take all of a file that it does not have; `file` is open for reading and writing.

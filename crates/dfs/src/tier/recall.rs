@@ -13,11 +13,12 @@ use crate::fs::{Dfs, inline};
 use crate::node::Obj;
 use crate::share::SharedObj;
 use async_recursion::async_recursion as boxed;
-use futures_util::future::join;
+use futures_util::future::{Either, join, select, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use types::{Code, Epoch, Error, Oid, Result, Unit};
 use wire::obj::{
@@ -39,8 +40,8 @@ const PIECES_GOING_MAX: usize = 4;
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// A stub that was found.
-#[derive(Clone, Copy)]
-struct Seen {
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Seen {
     chunk: u64,
     unit: Unit,
     epoch: Epoch,
@@ -52,7 +53,34 @@ impl Seen {
     fn of<'a>(&self, piece: &'a CopyPiece, chunk_bytes: u64) -> Option<&'a [u8]> {
         let at = usize::try_from((self.chunk * chunk_bytes).checked_sub(piece.from)?).ok()?;
         let bytes = piece.bytes.get(at..)?.get(..self.stub.bytes as usize)?;
-        (Stub::of(bytes) == self.stub).then_some(bytes)
+        piece.proved.fits(self, bytes).then_some(bytes)
+    }
+}
+
+/// Chunks of a piece whose bytes were compared with the stub that was seen last, for the piece and all its clones: a chunk that is read in small blocks, and put
+/// back, is compared once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Proved(Arc<Mutex<HashMap<u64, Seen>>>);
+
+impl Proved {
+    /// True when these, the piece's bytes of the stub's chunk, are those that were given up.
+    fn fits(&self, seen: &Seen, bytes: &[u8]) -> bool {
+        let known = self.lock().get(&seen.chunk).copied();
+        let fits =
+            known.is_some_and(|known| known.stub == seen.stub) || Stub::of(bytes) == seen.stub;
+        if fits && known != Some(*seen) {
+            self.lock().insert(seen.chunk, *seen);
+        }
+        fits
+    }
+
+    /// The stub of a chunk that fits, as it was seen last.
+    fn of(&self, chunk: u64) -> Option<Seen> {
+        self.lock().get(&chunk).copied()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -72,7 +100,7 @@ impl Dfs {
                 Err(error) if error.code == Code::Inval && tries < TRIES_MAX => {
                     tries += 1;
                     // None left: somebody else was faster, or it was about something else.
-                    if self.recall(file, ranges, &|_| {}).await? == 0 && tries > 1 {
+                    if self.recall(file, ranges, false, &|_| {}).await? == 0 && tries > 1 {
                         return Err(error);
                     }
                 }
@@ -97,6 +125,7 @@ impl Dfs {
         // Who waits for the first bytes does not wait for one answer after the other. The record is asked for again where it is missed.
         let (stubs, _) = join(self.stubs(file, &chunks), self.known_record(file)).await;
         let stubs: HashMap<u64, Seen> = stubs?.into_iter().map(|seen| (seen.chunk, seen)).collect();
+        file.node.set_meets_stubs(!stubs.is_empty());
         let mut size_min = 0;
         for (piece, mut room) in pieces.iter().zip(cut_memory(&pieces, memory)?) {
             let seen = stubs.get(&(piece.index / chunk_bytes)).copied();
@@ -199,7 +228,8 @@ impl Dfs {
             return Ok(0);
         }
         let size = self.size(file).await?;
-        let count = self.recall(file, &[Recx { index: 0, count: size }], progress).await?;
+        let all = [Recx { index: 0, count: size }];
+        let count = self.recall(file, &all, true, progress).await?;
         Ok(count as u64 * file.node.array().chunk_records)
     }
 
@@ -265,12 +295,18 @@ impl Dfs {
         let ask = ask(&record);
         let part = ask.whole_part();
         let bytes = source().read(TierAsk { range: part, ..ask }).await?;
-        let piece = CopyPiece { from: part.index, bytes: Arc::new(bytes) };
+        let piece = CopyPiece::new(part.index, Arc::new(bytes));
         if fits(&piece) { Ok(piece) } else { Err(damaged(&record)) }
     }
 
-    /// Brings back what of the ranges is in the tier only; returns how many chunks that were.
-    async fn recall(&self, file: &Obj, ranges: &[Recx], progress: &dyn Fn(u64)) -> Result<usize> {
+    /// Brings back what of the ranges, which are all of the file or some of it, is in the tier only; returns how many chunks that were.
+    async fn recall(
+        &self,
+        file: &Obj,
+        ranges: &[Recx],
+        is_all: bool,
+        progress: &dyn Fn(u64),
+    ) -> Result<usize> {
         let chunk_bytes = file.node.array().chunk_records;
         let count: u64 = ranges.iter().map(|range| range.count.div_ceil(chunk_bytes) + 1).sum();
         if count > super::CHUNKS_MAX {
@@ -294,10 +330,15 @@ impl Dfs {
         if self.tier_settled(file.oid()).await.is_some() {
             wanted = self.stubs(file, &chunks).await?;
         }
+        if let Some(first) = wanted.first().filter(|_| is_all) {
+            source().announce(&*self.known_record(file).await?, first.chunk * chunk_bytes);
+        }
         let times = self.times(file).await?;
         let (mut count, newest) = (0, Cell::new(Epoch::ZERO));
         let mut going = FuturesUnordered::new();
         let mut outcome = Ok(());
+        // In order: a piece has those at the front.
+        let mut wanted = VecDeque::from(wanted);
         let mut done = |restored: Result<usize>, outcome: &mut Result<()>| match restored {
             Ok(restored) => {
                 count += restored;
@@ -306,35 +347,65 @@ impl Dfs {
             Err(error) => *outcome = Err(error),
         };
         // After a failure those that are on their way come to their end: the file's time of modification is put back for them.
-        while let Some(first) = wanted.first().filter(|_| outcome.is_ok()) {
-            match self.piece_of(file, first).await {
+        loop {
+            let next = wanted.front().copied().filter(|_| outcome.is_ok());
+            let Some(first) = next.filter(|_| going.len() < PIECES_GOING_MAX) else {
+                match going.next().await {
+                    Some(restored) => done(restored, &mut outcome),
+                    None => break,
+                }
+                continue;
+            };
+            // What came goes back while the next piece is waited for.
+            let mut piece = pin!(self.piece_of(file, &first));
+            let piece = loop {
+                if going.is_empty() {
+                    break piece.await;
+                }
+                match select(piece.as_mut(), going.next()).await {
+                    Either::Left((piece, _)) => break piece,
+                    Either::Right((restored, _)) => {
+                        restored.into_iter().for_each(|restored| done(restored, &mut outcome));
+                    }
+                }
+            };
+            match piece {
                 Ok(piece) => {
-                    // Others of it that do not fit are asked for by themselves.
-                    wanted.retain(|seen| seen.of(&piece, chunk_bytes).is_none());
+                    let mut others = Vec::new();
+                    while let Some(seen) = wanted.front().copied()
+                        && seen.chunk * chunk_bytes < piece.range().end
+                    {
+                        wanted.pop_front();
+                        // One that does not fit is asked for by itself.
+                        if seen.of(&piece, chunk_bytes).is_none() {
+                            others.push(seen);
+                        }
+                    }
+                    others.into_iter().rev().for_each(|seen| wanted.push_front(seen));
                     going.push(self.put_back(file, piece, &newest));
                 }
                 Err(error) => outcome = Err(error),
             }
-            while going.len() >= PIECES_GOING_MAX
-                && let Some(restored) = going.next().await
-            {
-                done(restored, &mut outcome);
-            }
-        }
-        while let Some(restored) = going.next().await {
-            done(restored, &mut outcome);
         }
         self.keep_times(file, &times, newest.get()).await?;
         outcome.map(|()| count)
     }
 
-    /// Puts pieces back into the pool, one after the other, and the file's time of modification.
+    /// Puts pieces back into the pool, and the file's time of modification.
     async fn put_all_back(&self, file: &Obj, pieces: &[CopyPiece]) -> Result<()> {
         let times = self.times(file).await?;
         let (mut outcome, newest) = (Ok(()), Cell::new(Epoch::ZERO));
-        for piece in pieces {
-            if outcome.is_ok() {
-                outcome = self.put_back(file, piece.clone(), &newest).await.map(|_| ());
+        let (mut going, mut rest) = (FuturesUnordered::new(), pieces.iter());
+        loop {
+            while going.len() < PIECES_GOING_MAX
+                && outcome.is_ok()
+                && let Some(piece) = rest.next()
+            {
+                going.push(self.put_back(file, piece.clone(), &newest));
+            }
+            match going.next().await {
+                None => break,
+                Some(restored) => outcome = outcome.and(restored.map(drop)),
             }
         }
         self.keep_times(file, &times, newest.get()).await?;
@@ -345,9 +416,14 @@ impl Dfs {
     async fn put_back(&self, file: &Obj, piece: CopyPiece, newest: &Cell<Epoch>) -> Result<usize> {
         let chunk_bytes = file.node.array().chunk_records;
         let whole = piece.range();
-        let chunks: Vec<u64> =
-            (whole.start.div_ceil(chunk_bytes)..whole.end / chunk_bytes).collect();
-        let stubs = self.stubs(file, &chunks).await?;
+        let chunks = whole.start.div_ceil(chunk_bytes)..whole.end / chunk_bytes;
+        // A stub that a reader has seen there and is another one by now stays: what is put back is checked.
+        let (known, unknown): (Vec<_>, Vec<_>) = chunks
+            .map(|chunk| (chunk, piece.proved.of(chunk)))
+            .partition(|(_, seen)| seen.is_some());
+        let unknown: Vec<u64> = unknown.into_iter().map(|(chunk, _)| chunk).collect();
+        let mut stubs = self.stubs(file, &unknown).await?;
+        stubs.extend(known.into_iter().filter_map(|(_, seen)| seen));
         let mut going = FuturesUnordered::new();
         let (mut count, mut rest) = (0, stubs.into_iter());
         let mut failed = Ok(());
@@ -404,29 +480,32 @@ impl Dfs {
             let unit = array.unit_of(chunk + 1, 0).await?;
             by_unit.entry(unit).or_default().push(chunk);
         }
+        let of_units = by_unit.iter().map(|(&unit, chunks)| self.stubs_of_unit(unit, chunks));
+        let mut found = try_join_all(of_units).await?.concat();
+        found.sort_by_key(|seen| seen.chunk);
+        Ok(found)
+    }
+
+    async fn stubs_of_unit(&self, unit: Unit, chunks: &[u64]) -> Result<Vec<Seen>> {
+        if let &[chunk] = chunks {
+            return Ok(self.fetch_stub(unit, chunk).await?.into_iter().collect());
+        }
         let mut found = Vec::new();
-        for (unit, of_unit) in by_unit {
-            if let [chunk] = of_unit[..] {
-                found.extend(self.fetch_stub(unit, chunk).await?);
-                continue;
-            }
-            for some in of_unit.chunks(super::CHUNKS_PER_REQUEST) {
-                let states = self.probe_chunks(unit, some).await?;
-                let are_stubs = some.iter().zip(states);
-                let stubs = are_stubs.filter(|(_, state)| matches!(state, Chunk::Stub { .. }));
-                let stubs: Vec<u64> = stubs.map(|(chunk, _)| *chunk).collect();
-                match self.fetch_stubs(unit, &stubs).await {
-                    // One of them came back just now.
-                    Err(error) if error.code == Code::Inval => {
-                        for chunk in stubs {
-                            found.extend(self.fetch_stub(unit, chunk).await?);
-                        }
+        for some in chunks.chunks(super::CHUNKS_PER_REQUEST) {
+            let states = self.probe_chunks(unit, some).await?;
+            let are_stubs = some.iter().zip(states);
+            let stubs = are_stubs.filter(|(_, state)| matches!(state, Chunk::Stub { .. }));
+            let stubs: Vec<u64> = stubs.map(|(chunk, _)| *chunk).collect();
+            match self.fetch_stubs(unit, &stubs).await {
+                // One of them came back just now.
+                Err(error) if error.code == Code::Inval => {
+                    for chunk in stubs {
+                        found.extend(self.fetch_stub(unit, chunk).await?);
                     }
-                    outcome => found.extend(outcome?),
                 }
+                outcome => found.extend(outcome?),
             }
         }
-        found.sort_by_key(|seen| seen.chunk);
         Ok(found)
     }
 
@@ -518,6 +597,26 @@ fn damaged(record: &TierRecord) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A chunk that is read in blocks of 4 KiB was compared with its stub 256 times.
+    #[test]
+    fn a_chunk_of_a_piece_is_compared_with_its_stub_once() {
+        let bytes = b"some bytes of a chunk";
+        let unit = types::Oid { hi: 1, lo: 2 }.first_unit();
+        let seen = Seen { chunk: 3, unit, epoch: Epoch(4), stub: Stub::of(bytes) };
+        let piece = CopyPiece::new(0, Arc::new(Vec::new()));
+        assert!(!piece.proved.fits(&seen, b"other bytes") && piece.proved.of(3).is_none());
+        assert!(piece.proved.fits(&seen, bytes));
+        // It is known by now, to those who have the same piece, whatever is shown.
+        let same = piece.clone();
+        assert!(same.proved.fits(&seen, b"not looked at"));
+        // As it was seen last.
+        assert!(same.proved.fits(&Seen { epoch: Epoch(5), ..seen }, b"not looked at"));
+        assert_eq!(piece.proved.of(3).map(|seen| seen.epoch), Some(Epoch(5)));
+        // Another stub is about other bytes.
+        let other = Seen { stub: Stub::of(b"other bytes"), ..seen };
+        assert!(!piece.proved.fits(&other, bytes) && piece.proved.fits(&other, b"other bytes"));
+    }
 
     #[test]
     fn memory_is_cut_where_ranges_end() {

@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn piece(from: u64, bytes: usize) -> CopyPiece {
-        CopyPiece { from, bytes: Arc::new(vec![1; bytes]) }
+        CopyPiece::new(from, Arc::new(vec![1; bytes]))
     }
 
     /// Where the pieces begin that are to be put back.

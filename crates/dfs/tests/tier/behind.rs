@@ -3,7 +3,9 @@
 use super::*;
 use dfs::{SetAttr, SetTime};
 use futures_util::future::{join, join_all, join3};
+use std::cell::Cell;
 use std::pin::pin;
+use std::time::Duration;
 use types::Durability;
 
 /// A file of which the tier has all but the end, and its bytes.
@@ -43,6 +45,31 @@ fn a_reader_does_not_wait_for_the_pool() {
         let file = open(&after, "/f").await;
         assert!(all(&after, &file).await == data);
         assert_eq!(state(&after, &file).await, "both");
+    });
+}
+
+/// What had come of a file that is brought back went into the pool only when the part after it had come as well.
+#[test]
+fn what_came_goes_back_while_the_next_part_is_waited_for() {
+    with_fs(async |_, fs| {
+        let key = format!("next part {:?}", fs.superblock().file_class);
+        let (file, _, data) = cold(&fs, "/f", &key, 12).await;
+        let (say, held_back) = oneshot::channel();
+        HELD_BACK.lock().unwrap().insert((key, PART as u64), held_back);
+        let say = Cell::new(Some(say));
+        let is_back = |_: u64| {
+            if let Some(say) = say.take() {
+                // Who had it held back may have gone.
+                let _ = say.send(());
+            }
+        };
+        let env = fs.container().client().env();
+        let fetch = fs.tier_fetch(&file, &is_back);
+        let fetched = env.timeout(Duration::from_secs(600), fetch).await;
+        let fetched = fetched.expect("some of the first part is back before the second comes");
+        assert_eq!(fetched.unwrap(), 12 * CHUNK as u64);
+        assert_eq!(state(&fs, &file).await, "both");
+        assert!(all(&fs, &file).await == data);
     });
 }
 

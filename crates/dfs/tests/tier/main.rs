@@ -15,10 +15,11 @@ use dfs::tier::{
 use dfs::{
     Code, CreateOptions, Credentials, Dfs, MountFlags, Obj, OpenFlags, Recx, RenameFlags, XattrMode,
 };
+use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use harness::{World, with_fs};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use types::{Epoch, Error, Result};
 
@@ -29,6 +30,10 @@ const LAYOUTS_KILLED: [(&str, &str); 2] = [("S1", "S1"), ("SX", "SX+8KiB")];
 
 /// Copies by the key of their manifest.
 static COPIES: Mutex<Option<HashMap<String, Vec<u8>>>> = Mutex::new(None);
+
+/// Parts that come when somebody says so: by key of the manifest, and where in the file they begin.
+static HELD_BACK: Mutex<BTreeMap<(String, u64), oneshot::Receiver<()>>> =
+    Mutex::new(BTreeMap::new());
 
 struct Table;
 
@@ -45,7 +50,15 @@ impl TierSource for Table {
             Some(None) => Err(Error::new(Code::Csum, "the copy is shorter")),
             None => Err(Error::new(Code::NonExist, "no such copy")),
         };
-        async move { found }.boxed()
+        let held_back = HELD_BACK.lock().unwrap().remove(&(ask.record.manifest, index));
+        async move {
+            if let Some(held_back) = held_back {
+                // Who held it back and is gone does so no more.
+                let _ = held_back.await;
+            }
+            found
+        }
+        .boxed()
     }
 
     fn sync<'a>(
