@@ -53,7 +53,8 @@ osd crush chooseleaf type = 0
 osd memory target = 1073741824
 [client.gateway]
 rgw data = $PWD/gateway
-rgw frontends = beast endpoint=127.0.0.1:$gateway
+# Without tcp_nodelay small answers wait 40 ms for an acknowledgement.
+rgw frontends = beast endpoint=127.0.0.1:$gateway tcp_nodelay=1
 rgw thread pool size = 32
 rgw enable usage log = false
 rgw enable ops log = false

@@ -60,11 +60,15 @@ pub(crate) fn part_key_beside(manifest: &str, at: usize) -> Option<String> {
 
 /// The manifest that a file's record names.
 pub(crate) async fn manifest_of(store: &Store, record: &TierRecord) -> Result<FileManifest> {
-    let raw = store.get(&record.manifest).await?;
-    let manifest = FileManifest::decode(&raw, Some(&record.manifest_sum))
-        .map_err(|error| error.context(&record.manifest))?;
+    let manifest = manifest_at(store, &record.manifest, &record.manifest_sum).await?;
     check_fits(&manifest, record)?;
     Ok(manifest)
+}
+
+/// The manifest of that key and sum.
+pub(crate) async fn manifest_at(store: &Store, key: &str, sum: &[u8; 32]) -> Result<FileManifest> {
+    let raw = store.get(key).await?;
+    FileManifest::decode(&raw, Some(sum)).map_err(|error| error.context(key))
 }
 
 /// `Csum` unless the manifest is of a file as the record has it.

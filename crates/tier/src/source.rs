@@ -4,26 +4,28 @@
 //! before ended are of a file that is read in order: what comes behind them is fetched ahead, in pieces of a part, so that the first of them need not
 //! wait for the last. Encoded parts, and parts for callers who know no checksums, come whole, and are compared with their SHA-256.
 
+mod lanes;
 mod pieces;
 #[cfg(test)]
 mod tests;
 
-use crate::copy::{check_fits, manifest_of, part_key_beside};
+use crate::copy::{check_fits, manifest_at, part_key_beside};
 use crate::definition::Definition;
 use crate::manifest::{FileManifest, PartName};
 use crate::part::HEADER_BYTES;
-use crate::store::{Store, start};
+use crate::store::{Store, start, start_if_slow};
 use crate::sync::sync_file;
-use dfs::tier::{CopyPiece, TierAsk, TierSource};
+use dfs::tier::{CopyPiece, TierAsk, TierRecord, TierSource};
 use dfs::{Dfs, Obj};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, LocalBoxFuture};
+use futures_util::future::{BoxFuture, LocalBoxFuture, Shared};
+use lanes::Lanes;
 use pieces::{Fetch, Found, Held, Name, Pieces};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::Semaphore;
+use std::time::Duration;
 use types::{Code, Error, Result};
 
 /// Manifests remembered.
@@ -32,7 +34,10 @@ const MANIFESTS_MAX: usize = 64;
 const AHEAD_BYTES: u64 = 64 << 20;
 /// Of them so many in one request: requests cost a store more than what they carry when they are small.
 const PIECE_BYTES: u64 = 4 << 20;
-/// The variable that says both, `SIZE` or `SIZE,PIECE`; 0: nothing is fetched ahead.
+/// A store that has not answered after so long is one far away: to ask it for more meanwhile takes nothing from what is waited for.
+const FAR: Duration = Duration::from_millis(20);
+/// The variable that says both, and how many requests are on their way at a time: `SIZE`, `SIZE,PIECE` or `SIZE,PIECE,COUNT`; a size of 0: nothing
+/// is fetched ahead.
 const AHEAD_VARIABLE: &str = "AZEKURA_TIER_PREFETCH";
 
 /// Finds a tier's definition by its name. Runs on a thread of its own, so it may wait.
@@ -40,15 +45,22 @@ pub type Resolve = Box<dyn Fn(&str) -> Result<Definition> + Send + Sync>;
 
 /// Reads copies from the tiers that their records name.
 #[derive(Clone)]
-pub struct Source(Arc<Inner>);
+pub struct Source {
+    inner: Arc<Inner>,
+    /// It is asked by whoever; see [`Source::for_others`].
+    is_for_others: bool,
+}
 
 /// A manifest's key, and the sum that a record has of it: who names a key and knows no sum may not read what others have.
 type ManifestName = (String, [u8; 32]);
 
+/// A manifest that is there or on its way.
+type ManifestFetch = Shared<BoxFuture<'static, Result<Arc<FileManifest>>>>;
+
 struct Inner {
     resolve: Resolve,
     stores: Mutex<HashMap<String, Store>>,
-    manifests: Mutex<HashMap<ManifestName, Arc<FileManifest>>>,
+    manifests: Mutex<HashMap<ManifestName, ManifestFetch>>,
     pieces: Mutex<Pieces>,
     ahead_bytes: AtomicU64,
     piece_bytes: AtomicU64,
@@ -87,45 +99,56 @@ impl Counts {
 impl Source {
     pub fn new(resolve: Resolve) -> Source {
         let named = std::env::var(AHEAD_VARIABLE).ok();
-        let (ahead, piece) = sizes(named.as_deref().unwrap_or_default());
-        Source(Arc::new(Inner {
+        let (ahead, piece, lanes) = sizes(named.as_deref().unwrap_or_default());
+        let inner = Inner {
             resolve,
             stores: Mutex::default(),
             manifests: Mutex::default(),
-            pieces: Mutex::default(),
+            pieces: Mutex::new(Pieces::new(lanes)),
             ahead_bytes: AtomicU64::new(ahead),
             piece_bytes: AtomicU64::new(piece),
             counts: Mutex::default(),
-        }))
+        };
+        Source { inner: Arc::new(inner), is_for_others: false }
+    }
+
+    /// The same for callers whose records nobody here has read: they get nothing before the manifest has shown that they know its sum.
+    pub fn for_others(&self) -> Source {
+        Source { is_for_others: true, ..self.clone() }
     }
 
     /// Says how many bytes are fetched ahead of a file that is read in order; 0: none.
     pub fn set_ahead_bytes(&self, bytes: u64) {
-        self.0.ahead_bytes.store(bytes, Ordering::Relaxed);
+        self.inner.ahead_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Says how many bytes of them come in one request.
     pub fn set_piece_bytes(&self, bytes: u64) {
-        self.0.piece_bytes.store(bytes.max(1), Ordering::Relaxed);
+        self.inner.piece_bytes.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// Says how many of these requests are on their way at a time; none: as many as it takes.
+    pub fn set_lanes(&self, lanes: Option<usize>) {
+        *self.pieces() = Pieces::new(lanes);
     }
 
     /// What was read so far.
     pub fn counts(&self) -> Counts {
-        *lock(&self.0.counts)
+        *lock(&self.inner.counts)
     }
 
     /// Forgets what is in memory of files' copies.
     pub fn drop_parts(&self) {
-        *lock(&self.0.pieces) = Pieces::default();
-        lock(&self.0.manifests).clear();
+        self.pieces().clear();
+        lock(&self.inner.manifests).clear();
     }
 
     /// The tier of that name, opened once.
     pub(crate) async fn store(&self, tier: &str) -> Result<Store> {
-        if let Some(store) = lock(&self.0.stores).get(tier) {
+        if let Some(store) = lock(&self.inner.stores).get(tier) {
             return Ok(store.clone());
         }
-        let (inner, name) = (self.0.clone(), tier.to_string());
+        let (inner, name) = (self.inner.clone(), tier.to_string());
         let (send, receive) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let opened = (inner.resolve)(&name).and_then(|definition| Store::open(&definition));
@@ -134,24 +157,41 @@ impl Source {
         });
         let opened = receive.await.map_err(|_| Error::new(Code::Io, "a tier was not opened"))?;
         let opened = opened.map_err(|error| error.context(format!("tier '{tier}'")))?;
-        lock(&self.0.stores).insert(tier.to_string(), opened.clone());
+        lock(&self.inner.stores).insert(tier.to_string(), opened.clone());
         Ok(opened)
     }
 
-    async fn manifest(&self, store: &Store, ask: &TierAsk) -> Result<Arc<FileManifest>> {
-        let record = &ask.record;
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        lock(&self.inner.pieces)
+    }
+
+    /// The manifest that a record names, if it is here.
+    fn known_manifest(&self, record: &TierRecord) -> Option<Arc<FileManifest>> {
         let name = (record.manifest.clone(), record.manifest_sum);
-        let known = lock(&self.0.manifests).get(&name).cloned();
-        if let Some(manifest) = known {
-            check_fits(&manifest, record)?;
-            return Ok(manifest);
-        }
-        let manifest = Arc::new(manifest_of(store, record).await?);
-        let mut manifests = lock(&self.0.manifests);
-        if manifests.len() >= MANIFESTS_MAX {
-            manifests.clear();
-        }
-        manifests.insert(name, manifest.clone());
+        let fetch = lock(&self.inner.manifests).get(&name).cloned();
+        fetch.and_then(|fetch| fetch.peek()?.as_ref().ok().cloned())
+    }
+
+    /// The same, of the store if it is not; those who want it at the same time share its way.
+    async fn manifest(&self, store: &Store, record: &TierRecord) -> Result<Arc<FileManifest>> {
+        let name = (record.manifest.clone(), record.manifest_sum);
+        let fetch = {
+            let mut manifests = lock(&self.inner.manifests);
+            if manifests.len() >= MANIFESTS_MAX && !manifests.contains_key(&name) {
+                manifests.clear();
+            }
+            let begin = || {
+                let (store, (key, sum)) = (store.clone(), name.clone());
+                let fetch = async move { manifest_at(&store, &key, &sum).await.map(Arc::new) };
+                fetch.boxed().shared()
+            };
+            manifests.entry(name.clone()).or_insert_with(begin).clone()
+        };
+        let manifest = fetch.await.inspect_err(|_| {
+            // The next one asks the store again.
+            lock(&self.inner.manifests).remove(&name);
+        })?;
+        check_fits(&manifest, record)?;
         Ok(manifest)
     }
 
@@ -164,7 +204,12 @@ impl Source {
         let at = usize::try_from(range.index / record.part_bytes).map_err(|_| short())?;
         let store = self.store(&record.tier).await?;
         let guess = if is_whole { None } else { self.guess(&store, &ask, at) };
-        let manifest = self.manifest(&store, &ask).await?;
+        if let Some(guess) = guess.as_ref().filter(|guess| guess.is_first)
+            && let Some(piece) = self.guessed(&store, record, &read, guess).await?
+        {
+            return Ok(piece);
+        }
+        let manifest = self.manifest(&store, record).await?;
         let part = manifest.parts.get(at).ok_or_else(short)?;
         let from = at as u64 * record.part_bytes;
         let whole = from..from + part.bytes;
@@ -172,7 +217,7 @@ impl Source {
             return Err(short());
         }
         let file = &record.manifest;
-        let is_mine = guess.is_some_and(|key| key == part.key);
+        let is_mine = guess.as_ref().is_some_and(|guess| guess.key == part.key && guess.is_new);
         // One request asks for so much of it.
         let in_pieces = !is_whole && part.encoding.is_none();
         let most = match in_pieces {
@@ -180,7 +225,10 @@ impl Source {
             false => record.part_bytes,
         };
         let (lanes, ahead, here) = {
-            let mut pieces = lock(&self.0.pieces);
+            let mut pieces = self.pieces();
+            if let Some(wrong) = guess.filter(|guess| guess.key != part.key) {
+                pieces.remove_of(&wrong.name, &wrong.key);
+            }
             let wanted = if in_pieces { read.clone() } else { whole.clone() };
             let here = pieces.find(file, &wanted, Some(&part.key));
             let got_end = here.as_ref().map_or(wanted.end, |found| found.end);
@@ -188,16 +236,12 @@ impl Source {
             (lanes, ahead, here)
         };
         let (name, fetch, is_hit) = match here {
-            Some(Found { name, fetch, end, was_ahead }) => {
-                if is_mine {
-                    self.count_miss(range.count);
-                } else {
-                    let mut counts = lock(&self.0.counts);
-                    counts.hits += 1;
-                    counts.hit_bytes += range.count;
-                    counts.ahead_used_bytes += if was_ahead { end - name.1 } else { 0 };
+            Some(found) => {
+                match is_mine {
+                    true => self.count_miss(found.end - found.name.1),
+                    false => self.count_hit(range.count, &found),
                 }
-                (name, fetch, !is_mine)
+                (found.name, found.fetch, !is_mine)
             }
             None => {
                 let piece = match (in_pieces, ahead > 0) {
@@ -218,7 +262,7 @@ impl Source {
         let outcome = match fetch.await {
             // That may be long ago: now somebody waits for it, and the store is asked again.
             Err(_) if is_hit || is_mine => {
-                lock(&self.0.pieces).remove(&name);
+                self.pieces().remove(&name);
                 let piece = if in_pieces { read } else { whole.clone() };
                 self.begin(&store, file, part, &whole, piece.clone(), None)
                     .1
@@ -228,57 +272,114 @@ impl Source {
             outcome => outcome.map(|bytes| (name.1, bytes)),
         };
         match outcome {
-            Ok((from, bytes)) => Ok(CopyPiece { from, bytes }),
+            Ok((from, bytes)) => Ok(CopyPiece::new(from, bytes)),
             Err(error) => {
                 // The next one asks the store again.
-                lock(&self.0.pieces).remove_within(file, &whole);
+                self.pieces().remove_within(file, &whole);
                 Err(error)
             }
         }
     }
 
     /// Begins to get a range from where its part is in most cases, while nobody knows yet: the manifest is not there. Whoever waits for the
-    /// first bytes does not wait for one after the other. Returns the key they come from.
-    fn guess(&self, store: &Store, ask: &TierAsk, at: usize) -> Option<String> {
+    /// first bytes does not wait for one after the other.
+    fn guess(&self, store: &Store, ask: &TierAsk, at: usize) -> Option<Guess> {
         let (record, range) = (&ask.record, ask.range);
-        let name = (record.manifest.clone(), record.manifest_sum);
-        if !store.is_plain() || lock(&self.0.manifests).contains_key(&name) {
+        if !store.is_plain() || self.known_manifest(record).is_some() {
             return None;
         }
-        let within = range.index % record.part_bytes;
-        let left = record.size.saturating_sub(range.index - within);
-        let part_bytes = record.part_bytes.min(left);
-        if within == 0 && range.count >= part_bytes {
+        let file = &record.manifest;
+        let from = range.index - range.index % record.part_bytes;
+        let whole = from..record.size.min(from.checked_add(record.part_bytes)?);
+        let read = range.index..range.index.checked_add(range.count)?;
+        let key = part_key_beside(file, at)?;
+        let most = self.piece_bytes(range.count);
+        let mut pieces = self.pieces();
+        let is_first = !self.is_for_others && !pieces.is_read(file);
+        if let Some(found) = pieces.find(file, &read, Some(&key)) {
+            return Some(Guess {
+                key,
+                name: found.name,
+                fetch: found.fetch,
+                is_new: false,
+                is_first,
+            });
+        }
+        let goes_on = self.ahead_bytes() > 0 && pieces.goes_on(file, &read, most);
+        let piece = match goes_on && read.start < whole.end {
+            true => read.start..piece_end(read.start, &whole, most).max(read.end),
+            false => read,
+        };
+        if piece.start == whole.start && piece.end >= whole.end {
             // What is here of a whole part was compared with its sum, which the manifest has.
             return None;
         }
-        let key = part_key_beside(&record.manifest, at)?;
-        let start = HEADER_BYTES as u64 + within;
-        let wanted = range.index..range.index + range.count;
-        let mut pieces = lock(&self.0.pieces);
-        if pieces.find(&record.manifest, &wanted, None).is_some() {
-            return None;
-        }
-        let (store, of, count) = (store.clone(), key.clone(), range.count);
+        let start = HEADER_BYTES as u64 + (piece.start - whole.start);
+        let (store, of, count) = (store.clone(), key.clone(), piece.end - piece.start);
         let fetch = async move { store.get_range(&of, start, count).await.map(Arc::new) };
-        let name = (record.manifest.clone(), range.index);
-        let held = Held::new(fetch.boxed().shared(), key.clone(), wanted.end, false);
-        self.keep(&mut pieces, name, held);
-        Some(key)
+        let (name, fetch) = ((file.clone(), piece.start), fetch.boxed().shared());
+        let held = Held::new(fetch.clone(), key.clone(), piece.end, false);
+        self.keep(&mut pieces, name.clone(), held);
+        Some(Guess { key, name, fetch, is_new: true, is_first })
+    }
+
+    /// The first bytes of a file, from where they are in most cases. Whoever asked knows their checksum, and the manifest is for who goes on; so it is asked
+    /// for only while a store far away is waited for. `None`: they are not there.
+    async fn guessed(
+        &self,
+        store: &Store,
+        record: &TierRecord,
+        read: &Range<u64>,
+        guess: &Guess,
+    ) -> Result<Option<CopyPiece>> {
+        let (source, of, named) = (self.clone(), store.clone(), record.clone());
+        // Who needs it is told what is wrong with it.
+        let ask_more = async move { drop(source.manifest(&of, &named).await) };
+        start_if_slow(guess.fetch.clone(), FAR, ask_more);
+        let file = &record.manifest;
+        match guess.fetch.clone().await {
+            Ok(bytes) => {
+                let mut pieces = self.pieces();
+                let most = self.piece_bytes(read.end - read.start);
+                let found = pieces.find(file, read, Some(&guess.key));
+                pieces.reading(file, read, read.end, most, 0);
+                drop(pieces);
+                match found.filter(|_| !guess.is_new) {
+                    Some(found) => self.count_hit(read.end - read.start, &found),
+                    None => self.count_miss(bytes.len() as u64),
+                }
+                Ok(Some(CopyPiece::new(guess.name.1, bytes)))
+            }
+            Err(error) => {
+                self.pieces().remove_of(&guess.name, &guess.key);
+                match error.code {
+                    // That was waited for long enough.
+                    Code::Unreach | Code::Busy => Err(error),
+                    _ => Ok(None),
+                }
+            }
+        }
     }
 
     fn ahead_bytes(&self) -> u64 {
-        self.0.ahead_bytes.load(Ordering::Relaxed)
+        self.inner.ahead_bytes.load(Ordering::Relaxed)
     }
 
     /// The most of a part that one request asks for, in units of what callers ask for.
     fn piece_bytes(&self, unit: u64) -> u64 {
         let unit = unit.max(1);
-        (self.0.piece_bytes.load(Ordering::Relaxed) / unit).max(1) * unit
+        (self.inner.piece_bytes.load(Ordering::Relaxed) / unit).max(1) * unit
+    }
+
+    fn count_hit(&self, bytes: u64, found: &Found) {
+        let mut counts = lock(&self.inner.counts);
+        counts.hits += 1;
+        counts.hit_bytes += bytes;
+        counts.ahead_used_bytes += if found.was_ahead { found.end - found.name.1 } else { 0 };
     }
 
     fn count_miss(&self, bytes: u64) {
-        let mut counts = lock(&self.0.counts);
+        let mut counts = lock(&self.inner.counts);
         counts.misses += 1;
         counts.miss_bytes += bytes;
     }
@@ -303,14 +404,14 @@ impl Source {
             if piece.end > upto && at > next {
                 break;
             }
-            let here = lock(&self.0.pieces).end_of(file, at);
+            let here = self.pieces().end_of(file, at);
             if let Some(end) = here.filter(|_| piece != whole) {
                 at = end;
                 continue;
             }
             at = piece.end;
             if here.is_none() {
-                lock(&self.0.counts).ahead_bytes += piece.end - piece.start;
+                lock(&self.inner.counts).ahead_bytes += piece.end - piece.start;
                 // Nobody waits for it.
                 drop(self.begin(store, file, part, &whole, piece, Some(lanes.clone())));
             }
@@ -325,25 +426,29 @@ impl Source {
         part: &PartName,
         whole: &Range<u64>,
         piece: Range<u64>,
-        lanes: Option<Arc<Semaphore>>,
+        lanes: Option<Arc<Lanes>>,
     ) -> (Name, Fetch) {
         let (store, part, is_ahead) = (store.clone(), part.clone(), lanes.is_some());
         let key = part.key.clone();
         let (is_all, start_in) = (piece == *whole, piece.start - whole.start);
         let count = piece.end - piece.start;
         let fetch = async move {
-            let _lane = match &lanes {
-                Some(lanes) => lanes.acquire().await.ok(),
+            let lane = match &lanes {
+                Some(lanes) => lanes.enter().await,
                 None => None,
             };
-            let bytes = match is_all {
-                true => store.get_part(&part).await,
-                false => store.get_range(&part.key, HEADER_BYTES as u64 + start_in, count).await,
+            let start = HEADER_BYTES as u64 + start_in;
+            let (bytes, took) = match is_all {
+                true => (store.get_part(&part).await?, None),
+                false => store.get_range_timed(&part.key, start, count).await?,
             };
-            bytes.map(Arc::new)
+            if let Some(lanes) = &lanes {
+                lanes.leave(lane, took);
+            }
+            Ok::<_, Error>(Arc::new(bytes))
         };
         let (name, fetch) = ((file.to_string(), piece.start), fetch.boxed().shared());
-        let mut pieces = lock(&self.0.pieces);
+        let mut pieces = self.pieces();
         if is_all {
             // What is here of it was compared with nothing.
             pieces.remove_within(file, whole);
@@ -359,6 +464,18 @@ impl Source {
     }
 }
 
+/// Bytes of a file that come from where its parts are in most cases.
+struct Guess {
+    /// That they come from.
+    key: String,
+    name: Name,
+    fetch: Fetch,
+    /// They were not on their way already.
+    is_new: bool,
+    /// Nothing of the file was read yet, and whoever asks may have them as soon as they are there.
+    is_first: bool,
+}
+
 /// What is fetched before anybody asks for it.
 struct Ahead {
     /// From here on in the file.
@@ -367,7 +484,7 @@ struct Ahead {
     /// In pieces of at most so many bytes; none: in whole parts.
     most: Option<u64>,
     /// What each piece waits for.
-    lanes: Arc<Semaphore>,
+    lanes: Arc<Lanes>,
 }
 
 /// Where a piece ends that begins somewhere in a part: pieces end at multiples of their size.
@@ -378,12 +495,13 @@ fn piece_end(at: u64, part: &Range<u64>, most: u64) -> u64 {
         .map_or(part.end, |end| end.min(part.end))
 }
 
-/// How much is fetched ahead and how much of that in one request, as the environment has it.
-fn sizes(text: &str) -> (u64, u64) {
-    let (ahead, piece) = text.split_once(',').unwrap_or((text, ""));
-    let size = |text: &str| types::size::parse(text.trim()).ok();
-    let piece = size(piece).filter(|piece| *piece > 0);
-    (size(ahead).unwrap_or(AHEAD_BYTES), piece.unwrap_or(PIECE_BYTES))
+/// How much is fetched ahead, how much of that in one request, and how many of these at a time, as the environment has it.
+fn sizes(text: &str) -> (u64, u64, Option<usize>) {
+    let mut words = text.split(',').map(str::trim);
+    let mut size = || words.next().and_then(|text| types::size::parse(text).ok());
+    let (ahead, piece) = (size(), size().filter(|piece| *piece > 0));
+    let lanes = words.next().and_then(|text| text.parse().ok()).filter(|lanes| *lanes > 0);
+    (ahead.unwrap_or(AHEAD_BYTES), piece.unwrap_or(PIECE_BYTES), lanes)
 }
 
 impl TierSource for Source {
@@ -395,6 +513,10 @@ impl TierSource for Source {
     fn read_around(&self, ask: TierAsk) -> BoxFuture<'static, Result<CopyPiece>> {
         let source = self.clone();
         async move { source.read_some(ask, false).await }.boxed()
+    }
+
+    fn announce(&self, record: &TierRecord, from: u64) {
+        self.pieces().announce(&record.manifest, from);
     }
 
     fn sync<'a>(

@@ -13,7 +13,8 @@ use futures_util::TryStreamExt;
 use opendal::layers::{RetryLayer, TimeoutLayer};
 use opendal::{ErrorKind, Operator, services};
 use std::future::Future;
-use std::path::PathBuf;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -31,6 +32,8 @@ const SILENCE_VARIABLE: &str = "AZEKURA_TIER_TIMEOUT";
 const UNFINISHED: &str = ".unfinished";
 /// The least that a thread may ask for of the processors.
 const NICE_MAX: i32 = 19;
+/// Most bytes that there is room for before they come: what is asked for is what somebody says there is.
+const ROOM_MAX: u64 = 80 << 20;
 /// Size of the object that a check puts and gets, bytes.
 const CHECK_BYTES: usize = 8 << 20;
 
@@ -43,8 +46,19 @@ pub struct Store {
     url: String,
     part_bytes: u64,
     coding: Coding,
+    /// A request that moves no bytes for so long is given up.
+    silence: Duration,
     /// Gives way to all else that wants a processor.
     is_patient: bool,
+}
+
+/// How long a request took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Took {
+    /// Until its first byte was there.
+    pub first: Duration,
+    /// Until its last was.
+    pub all: Duration,
 }
 
 /// An object of a listing.
@@ -219,6 +233,7 @@ impl Store {
             url: definition.url.clone(),
             part_bytes: definition.part_bytes,
             coding,
+            silence,
             is_patient: false,
         })
     }
@@ -283,6 +298,9 @@ impl Store {
     /// All bytes of an object. `NonExist` when there is none.
     #[boxed]
     pub async fn get(&self, key: &str) -> Result<Vec<u8>> {
+        if let Some(bytes) = self.get_directly(key, 0, u64::MAX).await {
+            return Ok(bytes);
+        }
         let (operator, of) = (self.operator.clone(), key.to_string());
         self.run(key.to_string(), async move { Ok(operator.read(&of).await?.to_vec()) }).await
     }
@@ -290,11 +308,29 @@ impl Store {
     /// Bytes of an object, from an offset on. `Csum` when others than so many come.
     #[boxed]
     pub async fn get_range(&self, key: &str, from: u64, count: u64) -> Result<Vec<u8>> {
-        let (operator, of) = (self.operator.clone(), key.to_string());
-        let read = async move { operator.read_with(&of).range(from..from + count).await };
-        let bytes = self.run(key.to_string(), async move { Ok(read.await?.to_vec()) }).await?;
+        self.get_range_timed(key, from, count).await.map(|(bytes, _)| bytes)
+    }
+
+    /// The same, and how long it took if there was a way to go.
+    #[boxed]
+    pub(crate) async fn get_range_timed(
+        &self,
+        key: &str,
+        from: u64,
+        count: u64,
+    ) -> Result<(Vec<u8>, Option<Took>)> {
+        let (bytes, took) = match self.get_directly(key, from, count).await {
+            Some(bytes) => (bytes, None),
+            None => {
+                let (operator, of) = (self.operator.clone(), key.to_string());
+                let (bytes, took) = self
+                    .run(key.to_string(), async move { stream(&operator, &of, from, count).await })
+                    .await?;
+                (bytes, Some(took))
+            }
+        };
         match bytes.len() as u64 == count {
-            true => Ok(bytes),
+            true => Ok((bytes, took)),
             false => Err(Error::new(
                 Code::Csum,
                 format!(
@@ -304,6 +340,25 @@ impl Store {
                 ),
             )),
         }
+    }
+
+    /// Bytes of a file of a directory, as many of them as there are. `None` for all else, and where that fails: the operator tries again, and knows how to
+    /// say why.
+    async fn get_directly(&self, key: &str, from: u64, count: u64) -> Option<Vec<u8>> {
+        let dir = self.dir.as_ref()?;
+        // Keys come from the store itself, which may be anybody's.
+        let is_below = |part: Component<'_>| matches!(part, Component::Normal(_));
+        if !Path::new(key).components().all(is_below) {
+            return None;
+        }
+        let path = dir.join(key);
+        let runtime = self.runtime().ok()?;
+        let read = runtime.spawn_blocking(move || read_file(&path, from, count));
+        let waiting = {
+            let _clock = runtime.enter();
+            tokio::time::timeout(self.silence, read)
+        };
+        waiting.await.ok()?.ok()?.ok()
     }
 
     /// Removes an object; no error when there is none.
@@ -442,6 +497,49 @@ pub(crate) fn start(future: impl Future<Output = impl Send + 'static> + Send + '
     }
 }
 
+/// Has a future run if another one has not come to its end after a while.
+pub(crate) fn start_if_slow(
+    first: impl Future<Output = impl Send + 'static> + Send + 'static,
+    pause: Duration,
+    then: impl Future<Output = ()> + Send + 'static,
+) {
+    start(async move {
+        if tokio::time::timeout(pause, first).await.is_err() {
+            then.await;
+        }
+    });
+}
+
+/// Bytes of an object as they come, from an offset on; more than were asked for only if the store gives more.
+async fn stream(
+    operator: &Operator,
+    key: &str,
+    from: u64,
+    count: u64,
+) -> opendal::Result<(Vec<u8>, Took)> {
+    let begin = Instant::now();
+    let mut coming = operator.reader(key).await?.into_stream(from..from + count).await?;
+    let (mut bytes, mut first) = (Vec::with_capacity(count.min(ROOM_MAX) as usize), None);
+    while bytes.len() as u64 <= count
+        && let Some(some) = coming.try_next().await?
+    {
+        first.get_or_insert_with(|| begin.elapsed());
+        some.for_each(|some| bytes.extend_from_slice(&some));
+    }
+    let all = begin.elapsed();
+    Ok((bytes, Took { first: first.unwrap_or(all), all }))
+}
+
+/// Bytes of a file from an offset on, fewer where it ends.
+fn read_file(path: &Path, from: u64, count: u64) -> std::io::Result<Vec<u8>> {
+    let mut file = std::fs::File::open(path)?;
+    let left = file.metadata()?.len().saturating_sub(from);
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::with_capacity(left.min(count).min(ROOM_MAX) as usize);
+    file.take(count).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// A task that did not get to its end.
 fn ended(error: tokio::task::JoinError) -> Error {
     Error::new(Code::Io, format!("a request: {error}"))
@@ -455,7 +553,7 @@ impl opendal::layers::RetryInterceptor for Quiet {
 }
 
 /// Has a file and its name on stable storage.
-fn sync_below(dir: &std::path::Path, key: &str) -> std::io::Result<()> {
+fn sync_below(dir: &Path, key: &str) -> std::io::Result<()> {
     let path = dir.join(key);
     std::fs::File::open(&path)?.sync_all()?;
     for above in path.ancestors().skip(1) {

@@ -44,12 +44,15 @@ pub struct TierArgs {
     /// Bytes of them that one request asks for [default: AZEKURA_TIER_PREFETCH, or 4MiB]
     #[arg(long, value_parser = size::parse)]
     piece: Option<u64>,
+    /// How many of these requests are on their way at a time [default: AZEKURA_TIER_PREFETCH, or 8 and more where the way is long]
+    #[arg(long)]
+    lanes: Option<usize>,
     /// Reads of 4 KiB at random
     #[arg(long, default_value_t = 32)]
     random: u32,
     /// Instead of that: the same number of bytes (--size) again and again, with fsync that waits for the pool and for the tier, in a container that
     /// nobody else uses
-    #[arg(long, value_name = "WHAT", conflicts_with_all = ["block", "random"])]
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["block", "random", "lanes"])]
     experiment: Option<experiment::Experiment>,
     /// Write the experiment's curves (SVG)
     #[arg(long, value_name = "FILE", requires = "experiment")]
@@ -91,8 +94,8 @@ struct Bench<'a> {
 }
 
 pub fn run(session: &Session, args: &TierArgs) -> Outcome {
-    if args.size == 0 || args.block == 0 || args.piece == Some(0) {
-        return Err(Error::inval("--size, --block and --piece are not 0").into());
+    if args.size == 0 || args.block == 0 || args.piece == Some(0) || args.lanes == Some(0) {
+        return Err(Error::inval("--size, --block, --piece and --lanes are not 0").into());
     }
     let url = &args.url;
     if let Some(what) = args.experiment {
@@ -103,6 +106,9 @@ pub fn run(session: &Session, args: &TierArgs) -> Outcome {
     let source = crate::tier::install_source(session);
     if let Some(bytes) = args.piece {
         source.set_piece_bytes(bytes);
+    }
+    if args.lanes.is_some() {
+        source.set_lanes(args.lanes);
     }
     let remote = Remote::open(session, url, OpenMode::ReadWrite)?;
     let path = url::join(&url.path, format!(".bench-tier-{}", std::process::id()).as_bytes());
@@ -170,6 +176,12 @@ impl Bench<'_> {
         self.row("evicted", evicted, begin, None, None);
         self.source.set_ahead_bytes(self.args.ahead);
         self.read_in_order("read in order")?;
+        self.evict()?;
+        let begin = Instant::now();
+        let before = self.source.counts();
+        let fetch = self.remote.dfs().tier_fetch(&self.file, &|_| {});
+        let fetched = self.remote.wait(&self.path, fetch)?;
+        self.row("fetched", fetched, begin, None, Some(before));
         self.evict()?;
         self.source.set_ahead_bytes(0);
         self.read_in_order("read in order, nothing ahead")?;

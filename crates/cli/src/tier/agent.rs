@@ -95,7 +95,7 @@ pub fn run(session: &Session, args: &AgentArgs) -> Outcome {
     session.out.done(&format!("Tiers are read at {}.", socket.display()))?;
     let serving = agent.clone();
     // Its own mounts read by it, too: a file of which only some is back is sent with the rest of its parts.
-    let source: Arc<dyn TierSource> = Arc::new(super::install_source(session));
+    let source: Arc<dyn TierSource> = Arc::new(super::install_source(session).for_others());
     let syncing = session.clone();
     let syncs: Syncs = Arc::new(move |ask, caller| sync_for(&syncing, ask, caller));
     let server = std::thread::Builder::new()

@@ -4,8 +4,9 @@ use futures_util::future::{BoxFuture, Shared};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 use types::Result;
+
+use super::lanes::Lanes;
 
 /// Files of which is remembered where they were read.
 const FILES_MAX: usize = 4096;
@@ -13,8 +14,6 @@ const FILES_MAX: usize = 4096;
 const NEAR_BYTES: u64 = 8 << 20;
 /// So many times what was read in order is fetched ahead: who reads two blocks may want no third.
 const AHEAD_PER_READ: u64 = 16;
-/// Pieces of a file that are fetched ahead at the same time. The others wait, so that the one that is wanted first need not share the way with all.
-const LANES: usize = 8;
 
 /// A piece that is there or on its way.
 pub(super) type Fetch = Shared<BoxFuture<'static, Result<Arc<Vec<u8>>>>>;
@@ -48,7 +47,7 @@ struct Reading {
     end: u64,
     /// Read in order up to there.
     run_bytes: u64,
-    lanes: Arc<Semaphore>,
+    lanes: Arc<Lanes>,
 }
 
 #[derive(Default)]
@@ -59,6 +58,8 @@ pub(super) struct Pieces {
     clock: u64,
     /// By manifest.
     readings: HashMap<String, Reading>,
+    /// Of each file, if somebody has said how many.
+    lanes: Option<usize>,
 }
 
 /// A piece that was found.
@@ -71,6 +72,10 @@ pub(super) struct Found {
 }
 
 impl Pieces {
+    pub(super) fn new(lanes: Option<usize>) -> Pieces {
+        Pieces { lanes, ..Pieces::default() }
+    }
+
     /// A piece that has all of a range, used once more; of the part with a key, if that is known.
     pub(super) fn find(
         &mut self,
@@ -103,29 +108,50 @@ impl Pieces {
         got_end: u64,
         far: u64,
         ahead_max: u64,
-    ) -> (u64, Arc<Semaphore>) {
-        if self.readings.len() >= FILES_MAX && !self.readings.contains_key(file) {
-            self.readings.clear();
-        }
-        let (far, new_bytes) = (far.max(NEAR_BYTES), got_end - read.start);
-        let reading = self.readings.entry(file.to_string()).or_insert_with(|| Reading {
-            end: u64::MAX,
-            run_bytes: 0,
-            lanes: Arc::new(Semaphore::new(LANES)),
-        });
-        let end = Some(reading.end).filter(|end| *end < u64::MAX);
-        let goes_on = end.is_some_and(|end| {
-            read.start <= end.saturating_add(far) && end <= read.start.saturating_add(far)
-        });
-        match end.filter(|_| goes_on) {
+    ) -> (u64, Arc<Lanes>) {
+        let goes_on = self.goes_on(file, read, far);
+        let new_bytes = got_end - read.start;
+        let reading = self.reading_of(file);
+        match Some(reading.end).filter(|_| goes_on) {
             Some(end) => {
-                reading.run_bytes += got_end.saturating_sub(end);
+                reading.run_bytes = reading.run_bytes.saturating_add(got_end.saturating_sub(end));
                 reading.end = end.max(got_end);
             }
             None => (reading.run_bytes, reading.end) = (new_bytes, got_end),
         }
         let ahead = reading.run_bytes.saturating_mul(AHEAD_PER_READ).min(ahead_max);
         (if goes_on { ahead } else { 0 }, reading.lanes.clone())
+    }
+
+    /// True when a read goes on with what was read before.
+    pub(super) fn goes_on(&self, file: &str, read: &Range<u64>, far: u64) -> bool {
+        let (far, reading) = (far.max(NEAR_BYTES), self.readings.get(file));
+        reading.map(|reading| reading.end).filter(|end| *end < u64::MAX).is_some_and(|end| {
+            read.start <= end.saturating_add(far) && end <= read.start.saturating_add(far)
+        })
+    }
+
+    /// True when it is known where a file was read.
+    pub(super) fn is_read(&self, file: &str) -> bool {
+        self.readings.contains_key(file)
+    }
+
+    /// Notes that a file is going to be read in order from there to its end.
+    pub(super) fn announce(&mut self, file: &str, from: u64) {
+        let reading = self.reading_of(file);
+        (reading.end, reading.run_bytes) = (from, u64::MAX);
+    }
+
+    fn reading_of(&mut self, file: &str) -> &mut Reading {
+        if self.readings.len() >= FILES_MAX && !self.readings.contains_key(file) {
+            self.readings.clear();
+        }
+        let lanes = self.lanes;
+        self.readings.entry(file.to_string()).or_insert_with(|| Reading {
+            end: u64::MAX,
+            run_bytes: 0,
+            lanes: Arc::new(Lanes::new(lanes)),
+        })
     }
 
     /// Keeps a piece; those least recently used go while there are more than `bytes_max` bytes beside it.
@@ -146,6 +172,18 @@ impl Pieces {
         if let Some(old) = self.held.remove(name) {
             self.bytes -= old.end - name.1;
         }
+    }
+
+    /// Forgets a piece if it is of the part with that key.
+    pub(super) fn remove_of(&mut self, name: &Name, key: &str) {
+        if self.held.get(name).is_some_and(|held| held.key == key) {
+            self.remove(name);
+        }
+    }
+
+    /// Forgets all pieces, and where files were read.
+    pub(super) fn clear(&mut self) {
+        *self = Pieces::new(self.lanes);
     }
 
     /// Forgets all pieces that begin in a range of a file.
@@ -230,5 +268,13 @@ mod tests {
         assert_eq!(ahead("m", 300, 301), 0);
         assert_eq!(ahead("m", 301, 302), 32, "one was read before, and one now");
         assert_eq!(ahead("other", 302, 303), 0);
+        // Who says that all of it is wanted has the most at once.
+        pieces.announce("all", 5 * MIB);
+        let ahead = |pieces: &mut Pieces, from: u64| {
+            let read = from * MIB..(from + 1) * MIB;
+            pieces.reading("all", &read, read.end, 4 * MIB, 64 * MIB).0 / MIB
+        };
+        assert_eq!([ahead(&mut pieces, 5), ahead(&mut pieces, 6)], [64, 64]);
+        assert_eq!(ahead(&mut pieces, 500), 0);
     }
 }

@@ -168,7 +168,8 @@ fn a_key_without_its_sum_opens_nothing() {
     let copied = Copied::of(16, 9);
     let read = |record: TierRecord, index: usize| {
         let range = Recx { index: (index * MIB) as u64, count: MIB as u64 };
-        block_on(copied.source.read_around(TierAsk { cont: ContId::default(), record, range }))
+        let ask = TierAsk { cont: ContId::default(), record, range };
+        block_on(copied.source.for_others().read_around(ask))
     };
     let mut of_none = copied.record.clone();
     of_none.manifest_sum[0] ^= 1;
@@ -185,6 +186,39 @@ fn a_key_without_its_sum_opens_nothing() {
     copied.check(3);
 }
 
+/// Whoever waited for the first bytes of a file had waited for its manifest as well, though their checksum was known and where they are is, in most cases.
+#[test]
+fn the_first_bytes_wait_for_no_manifest() {
+    let copied = Copied::of(16, 9);
+    let manifest = copied.dir.path().join("f.json");
+    std::fs::rename(&manifest, copied.dir.path().join("away")).unwrap();
+    let of_others = || {
+        let range = Recx { index: 0, count: MIB as u64 };
+        let ask = TierAsk { cont: ContId::default(), record: copied.record.clone(), range };
+        block_on(copied.source.for_others().read_around(ask)).err().map(|error| error.code)
+    };
+    assert_eq!(of_others(), Some(Code::NonExist));
+    copied.check(3);
+    assert_eq!(copied.counts(), (1, 1, 0, 0));
+    // Who goes on needs it, and others do for what is here.
+    assert_eq!(block_on(copied.read(4)).unwrap_err().code, Code::NonExist);
+    assert_eq!(of_others(), Some(Code::NonExist));
+    std::fs::rename(copied.dir.path().join("away"), &manifest).unwrap();
+    copied.check(4);
+    // Where the bytes are not where they were thought to be the manifest tells where they are.
+    let copied = Copied::of(16, 0);
+    copied.check(3);
+    assert_eq!(copied.counts(), (1, 1, 0, 0));
+}
+
+#[test]
+fn who_wants_all_of_a_file_has_the_most_fetched_ahead_at_once() {
+    let copied = Copied::of(40, 9);
+    copied.source.announce(&copied.record, 0);
+    copied.check(0);
+    assert_eq!(copied.counts(), (1, 4, 0, 12));
+}
+
 #[test]
 fn pieces_end_at_multiples_of_their_size() {
     let part = 100..130;
@@ -196,8 +230,9 @@ fn pieces_end_at_multiples_of_their_size() {
 
 #[test]
 fn the_environment_says_how_much_and_in_what_pieces() {
-    assert_eq!(sizes(""), (AHEAD_BYTES, PIECE_BYTES));
-    assert_eq!(sizes("0"), (0, PIECE_BYTES));
-    assert_eq!(sizes("128MiB, 1MiB"), (128 << 20, 1 << 20));
-    assert_eq!(sizes("nonsense,0"), (AHEAD_BYTES, PIECE_BYTES));
+    assert_eq!(sizes(""), (AHEAD_BYTES, PIECE_BYTES, None));
+    assert_eq!(sizes("0"), (0, PIECE_BYTES, None));
+    assert_eq!(sizes("128MiB, 1MiB"), (128 << 20, 1 << 20, None));
+    assert_eq!(sizes("128MiB,1MiB, 16"), (128 << 20, 1 << 20, Some(16)));
+    assert_eq!(sizes("nonsense,0,0"), (AHEAD_BYTES, PIECE_BYTES, None));
 }
