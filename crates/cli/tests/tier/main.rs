@@ -6,6 +6,7 @@ mod faults;
 mod harness;
 mod mounted;
 mod policies;
+mod progress;
 #[path = "../harness/s3.rs"]
 mod s3;
 mod snapshots;
