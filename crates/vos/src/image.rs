@@ -31,6 +31,8 @@ use crate::{Lsn, versions::Versions};
 const IMAGE_VERSION: u8 = 1;
 /// The version, and CRC-32C of what follows.
 const HEAD_BYTES: usize = 5;
+/// Who sums or copies so much lets others go on before the next step: clients of the target wait for a part of the way only.
+const STEP_BYTES: usize = 256 << 10;
 
 /// All of a dkey.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -112,13 +114,23 @@ fn bad(why: &str) -> Error {
 
 /// Puts version and sum in front.
 fn seal(message: &impl Serialize) -> Vec<u8> {
+    let mut out = unsealed(message);
+    set_sum(&mut out);
+    out
+}
+
+/// The same without its sum.
+fn unsealed(message: &impl Serialize) -> Vec<u8> {
     // All of it at once: large ones would be copied while they grow, each time to memory that was never used.
     let mut out = Vec::with_capacity(HEAD_BYTES + wire::encoded_bytes(message));
     out.resize(HEAD_BYTES, IMAGE_VERSION);
     wire::encode_into(message, &mut out);
-    let (head, body) = out.split_at_mut(HEAD_BYTES);
-    codec::sum(CsumKind::Crc32c, body, &mut head[1..]);
     out
+}
+
+fn set_sum(unsealed: &mut [u8]) {
+    let (head, body) = unsealed.split_at_mut(HEAD_BYTES);
+    codec::sum(CsumKind::Crc32c, body, &mut head[1..]);
 }
 
 /// `Version` for another version, `Csum` when it is damaged.
@@ -258,7 +270,7 @@ impl<'a> ImageDf<'a> {
     }
 }
 
-/// An image of what was found, with the bytes of all that lies in the data area one after the other in `data`.
+/// An image of what was found, with the bytes of all that lies in the data area one after the other in `data`; without its sum.
 fn encode(
     unit: Unit,
     dkey: &[u8],
@@ -298,7 +310,7 @@ fn encode(
     let summed = || values.iter().map(ValueDf::data).filter(|data| !data.is_empty());
     let lengths = summed().map(|data| data.len() as u64);
     let sums = codec::value_sums(csum, lengths, &summed().collect::<Vec<_>>()).unwrap_or_default();
-    seal(&ImageDf {
+    unsealed(&ImageDf {
         unit,
         dkey,
         epoch: found.epoch,
@@ -311,7 +323,9 @@ fn encode(
 
 /// The image of a dkey that is not there.
 pub fn image_of_nothing(unit: Unit, dkey: &[u8]) -> Vec<u8> {
-    encode(unit, dkey, &DkeyContents::default(), CsumKind::Off, &[])
+    let mut image = encode(unit, dkey, &DkeyContents::default(), CsumKind::Off, &[]);
+    set_sum(&mut image);
+    image
 }
 
 /// What names a dkey to those who look for what is not in memory or not settled.
@@ -338,12 +352,24 @@ impl PoolShard {
                 format!("object {unit}: data of the key are damaged on this target"),
             ));
         }
+        self.let_others_go_on(segments.bytes() as usize).await;
         // What lies in one place, as most does, is copied once: into the image.
         let data = match segments.slices()[..] {
             [slice] => Cow::Borrowed(slice),
             ref slices => Cow::Owned(slices.concat()),
         };
-        Ok(encode(unit, dkey, &contents, csum, &data))
+        let mut image = encode(unit, dkey, &contents, csum, &data);
+        drop(data);
+        drop(segments);
+        self.let_others_go_on(image.len()).await;
+        set_sum(&mut image);
+        Ok(image)
+    }
+
+    async fn let_others_go_on(&self, bytes: usize) {
+        if bytes >= STEP_BYTES {
+            self.core.env.yield_now().await;
+        }
     }
 
     /// What is there of a dkey and a snapshot sees of it.
@@ -433,7 +459,11 @@ impl PoolShard {
     ) -> Result<Lsn> {
         self.writable()?;
         self.require_cont(cont)?;
-        let mut image = ImageDf::decode(image)?;
+        let bytes = image.len();
+        let mut image: ImageDf<'_> = open(image)?;
+        self.let_others_go_on(bytes).await;
+        image.check()?;
+        self.let_others_go_on(bytes).await;
         if image.unit != unit || image.dkey != dkey {
             return Err(Error::inval(format!("the image is not of this key of object {unit}")));
         }
@@ -448,6 +478,7 @@ impl PoolShard {
         self.ready(cont, &[], &ops).await?;
         let policy = self.view(cont)?.cont.sums;
         let payload = self.fill(&image, &ops, policy)?;
+        self.let_others_go_on(bytes).await;
         let payload = write(payload).await?;
         // Loading may have to wait; what is loaded stays until the next await.
         self.ready(cont, &[], &ops).await?;

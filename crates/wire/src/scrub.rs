@@ -63,7 +63,7 @@ pub struct HealShare(
 
 impl Default for HealShare {
     fn default() -> HealShare {
-        HealShare(10)
+        HealShare(5)
     }
 }
 
