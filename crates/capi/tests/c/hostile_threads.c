@@ -228,6 +228,7 @@ one_queue(void)
 	CHECK_EQ(dfs_release(shared), 0);
 }
 
+#ifndef __SANITIZE_ADDRESS__
 static bool stop;
 
 static void *
@@ -282,6 +283,7 @@ forks(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	CHECK_EQ(dfs_release(shared), 0);
 }
+#endif
 
 /* Calls until the library is closed under it: then errors, never a crash. */
 static void *
@@ -353,7 +355,10 @@ main(int argc, char **argv)
 		CHECK_EQ(released, 1);
 	}
 	one_queue();
+#ifndef __SANITIZE_ADDRESS__
+	/* The sanitizer's allocator does not let go of its locks in a child: one that another thread held when it was made stays locked. */
 	forks();
+#endif
 	fini_with_all_open(argv[1], argv[2]);
 	CHECK_EQ(dfs_umount(dfs), 0);
 	CHECK_EQ(daos_cont_close(coh, NULL), 0);

@@ -119,8 +119,8 @@ mod tests {
         assert_eq!(pass(90, 100), 2 * LANES);
         // A way that got shorter.
         assert_eq!(pass(0, 100), 2 * LANES - 1);
-        let last = (0..100).map(|_| pass(0, 100)).last();
-        assert_eq!(last, Some(LANES));
+        let left: Vec<usize> = (0..100).map(|_| pass(0, 100)).collect();
+        assert_eq!(left.last(), Some(&LANES));
         // Nothing is learned from what came in one go.
         lanes.leave(block_on(lanes.enter()), None);
         assert_eq!(lanes.free.available_permits(), LANES);
