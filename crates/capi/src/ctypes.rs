@@ -1,6 +1,6 @@
 //! The structs of the C headers as Rust sees them: same members, order, sizes.
 //!
-//! The headers in `include/` are the definition; `tests/layout.rs` compiles them and compares every
+//! The headers in `include/` are the definition; `tests/programs/layout.rs` compiles them and compares every
 //! size and offset with the structs here. Names are the C names, so that a reader of a C program finds
 //! them. Memory that C handed in may hold anything: enums are plain integers here, and flexible array
 //! members are reached through pointers.

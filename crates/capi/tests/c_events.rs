@@ -1,8 +1,0 @@
-//! Events, threads and forks as a C program sees them, against a live system.
-
-mod harness;
-
-#[test]
-fn events_queues_threads_and_forks() {
-    harness::System::start().run("event", &[]);
-}

@@ -1,0 +1,248 @@
+//! What several clients see of each other: two mounts of one container, and the library beside
+//! them, in each cache mode.
+
+use crate::system::{eventually, systems};
+use dfs::sys::Sys;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use types::Durability;
+
+/// Without caching every operation sees what others have completed, files that are open included.
+#[test]
+fn without_caching_everything_is_seen_at_once() {
+    for system in systems(Durability::Memory) {
+        let (a, b) = (system.mount("cache=none"), system.mount("cache=none"));
+        // Names that did not exist a moment ago, and attributes.
+        assert!(fs::metadata(b.path("f")).is_err());
+        fs::write(a.path("f"), "one").unwrap();
+        assert_eq!(fs::read(b.path("f")).unwrap(), b"one");
+        let open = File::open(b.path("f")).unwrap();
+        for round in 0..20u64 {
+            let text = format!("round {round:03} {}", "x".repeat(round as usize * 700));
+            fs::write(a.path("f"), &text).unwrap();
+            assert_eq!(fs::metadata(b.path("f")).unwrap().len(), text.len() as u64);
+            let mut back = vec![0; text.len()];
+            open.read_exact_at(&mut back, 0).unwrap();
+            assert_eq!(back, text.as_bytes());
+            assert_eq!(open.metadata().unwrap().len(), text.len() as u64);
+        }
+        // Names.
+        fs::rename(a.path("f"), a.path("g")).unwrap();
+        assert!(fs::metadata(b.path("f")).is_err());
+        assert_eq!(fs::metadata(b.path("g")).unwrap().ino(), open.metadata().unwrap().ino());
+        fs::create_dir(b.path("d")).unwrap();
+        fs::write(a.path("d/x"), "").unwrap();
+        assert_eq!(fs::read_dir(b.path("d")).unwrap().count(), 1);
+        assert_eq!(fs::remove_dir(b.path("d")).unwrap_err().raw_os_error(), Some(libc::ENOTEMPTY));
+        fs::remove_file(b.path("d/x")).unwrap();
+        fs::remove_dir(a.path("d")).unwrap();
+        assert!(fs::metadata(b.path("d")).is_err());
+        // The library.
+        let sys = Sys::new(system.dfs());
+        system.block_on(sys.write_file(b"/l", b"library", 0o644)).unwrap();
+        assert_eq!(fs::read(a.path("l")).unwrap(), b"library");
+        fs::write(b.path("l"), "mount").unwrap();
+        assert_eq!(system.block_on(sys.read_file(b"/l")).unwrap(), b"mount");
+    }
+}
+
+/// Who has a file open sees where it ends now, although the kernel was told attributes when the file
+/// was opened a moment ago, and again when another program looked at it by name.
+#[test]
+fn without_caching_an_open_file_shows_its_size_at_once() {
+    for system in systems(Durability::Memory) {
+        let (a, b) = (system.mount("cache=none"), system.mount("cache=none"));
+        let writer = File::create(a.path("f")).unwrap();
+        for round in 1..200u64 {
+            let mut open = File::open(b.path("f")).unwrap();
+            writer.write_all_at(b"x", round - 1).unwrap();
+            assert_eq!(open.metadata().unwrap().len(), round);
+            fs::metadata(b.path("f")).unwrap();
+            writer.set_permissions(fs::Permissions::from_mode(0o600 + round as u32 % 8)).unwrap();
+            assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o600 + round as u32 % 8);
+            writer.write_all_at(b"x", round).unwrap();
+            assert_eq!(open.seek(SeekFrom::End(0)).unwrap(), round + 1);
+        }
+    }
+}
+
+/// With cached metadata a file that is opened shows what others wrote and closed before, although
+/// its pages and attributes are in this kernel; what is open shows it before long.
+#[test]
+fn with_cached_metadata_who_opens_sees_what_was_closed() {
+    for system in systems(Durability::Memory) {
+        let (a, b) = (system.mount(""), system.mount(""));
+        fs::write(a.path("f"), "one").unwrap();
+        assert_eq!(fs::read(b.path("f")).unwrap(), b"one");
+        for round in 0..20usize {
+            // Longer, shorter, and of the same length.
+            let text = format!("{round:03}{}", "x".repeat([5000, 10, 10, 20_000][round % 4]));
+            fs::write(a.path("f"), &text).unwrap();
+            let mut open = File::open(b.path("f")).unwrap();
+            let mut back = Vec::new();
+            open.read_to_end(&mut back).unwrap();
+            assert_eq!(back.len(), text.len(), "round {round}");
+            assert_eq!(back, text.as_bytes());
+        }
+        let mut open = File::open(b.path("f")).unwrap();
+        let mut back = Vec::new();
+        open.read_to_end(&mut back).unwrap();
+        let mut grown = OpenOptions::new().append(true).open(a.path("f")).unwrap();
+        grown.write_all(b"tail").unwrap();
+        eventually("an open file shows what was appended elsewhere", || {
+            let mut tail = Vec::new();
+            open.read_to_end(&mut tail).unwrap();
+            tail == b"tail"
+        });
+        // The library writes in the middle; pages that were read before go.
+        let sys = Sys::new(system.dfs());
+        let dfs = sys.fs().clone();
+        system.block_on(async {
+            let root = dfs.root().await.unwrap();
+            let named = dfs.lookup_stat(&root, b"f").await.unwrap().0;
+            let file = dfs.open_obj(&named, dfs::OpenFlags::READ_WRITE, false).await.unwrap().0;
+            dfs.write(&file, 1, b"LIBRARY").await.unwrap();
+        });
+        let mut again = File::open(b.path("f")).unwrap();
+        let mut head = [0; 9];
+        again.read_exact(&mut head).unwrap();
+        assert_eq!(&head[1..8], b"LIBRARY");
+        eventually("the file that was open shows it too", || {
+            open.seek(SeekFrom::Start(0)).unwrap();
+            open.read_exact(&mut head).unwrap();
+            &head[1..8] == b"LIBRARY"
+        });
+    }
+}
+
+/// With write-back the one that writes sees its own writes at once, others after close or fsync.
+#[test]
+fn with_write_back_others_see_what_was_flushed() {
+    for system in systems(Durability::Memory) {
+        let (writer, reader) = (system.mount("cache=full"), system.mount("cache=none"));
+        let mut file = File::create(writer.path("f")).unwrap();
+        for round in 0..2000u32 {
+            file.write_all(&round.to_le_bytes()).unwrap();
+        }
+        assert_eq!(fs::metadata(writer.path("f")).unwrap().len(), 8000);
+        file.sync_all().unwrap();
+        assert_eq!(fs::read(reader.path("f")).unwrap().len(), 8000);
+        file.write_all(b"end").unwrap();
+        drop(file);
+        assert!(fs::read(reader.path("f")).unwrap().ends_with(b"end"));
+        let mut file = OpenOptions::new().append(true).open(writer.path("f")).unwrap();
+        file.write_all(b"appended").unwrap();
+        file.sync_data().unwrap();
+        let back = fs::read(reader.path("f")).unwrap();
+        assert_eq!(back.len(), 8011);
+        assert!(back.ends_with(b"endappended"));
+        // Times set explicitly stay although pages were written back before.
+        let status = std::process::Command::new("touch")
+            .args(["-d", "2001-01-01 00:00:00 UTC"])
+            .arg(writer.path("f"))
+            .status()
+            .unwrap();
+        assert!(status.success());
+        drop(file);
+        assert_eq!(fs::metadata(reader.path("f")).unwrap().mtime(), 978_307_200);
+    }
+}
+
+/// Bytes that a mapping changed are in the file, for programs of the same machine at once, for
+/// others after `msync`; in every mode.
+#[test]
+fn shared_mappings_reach_the_file() {
+    for system in systems(Durability::Memory) {
+        let reader = system.mount("cache=none");
+        for mode in ["cache=none", "cache=metadata", "cache=full"] {
+            let mounted = system.mount(mode);
+            let name = mode.replace('=', "-");
+            fs::write(mounted.path(&name), vec![b'.'; 10_000]).unwrap();
+            let file = OpenOptions::new().read(true).write(true).open(mounted.path(&name)).unwrap();
+            let length = 10_000;
+            // SAFETY: a fresh mapping of a file of that length, unmapped below.
+            unsafe {
+                let flags = rustix::mm::MapFlags::SHARED;
+                let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+                let at =
+                    rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, &file, 0)
+                        .unwrap_or_else(|error| panic!("{mode}: {error}"));
+                let bytes = std::slice::from_raw_parts_mut(at.cast::<u8>(), length);
+                assert_eq!(bytes[9_999], b'.');
+                bytes[5000..5006].copy_from_slice(b"mapped");
+                let mut seen = [0; 6];
+                file.read_exact_at(&mut seen, 5000).unwrap();
+                assert_eq!(&seen, b"mapped", "{mode}");
+                rustix::mm::msync(at, length, rustix::mm::MsyncFlags::SYNC).unwrap();
+                assert_eq!(&fs::read(reader.path(&name)).unwrap()[5000..5006], b"mapped", "{mode}");
+                rustix::mm::munmap(at, length).unwrap();
+            }
+            drop(file);
+            mounted.unmount();
+        }
+    }
+}
+
+/// `O_EXCL` has one winner, also across mounts.
+#[test]
+fn exclusive_creation_has_one_winner() {
+    for system in systems(Durability::Memory) {
+        let mounts = [system.mount("cache=none"), system.mount("cache=metadata")];
+        for round in 0..20 {
+            let made: Vec<bool> = std::thread::scope(|scope| {
+                let tries: Vec<_> = (0..4)
+                    .map(|who| {
+                        let path = mounts[who % 2].path(&format!("lock{round}"));
+                        scope.spawn(move || {
+                            let made = OpenOptions::new()
+                                .write(true)
+                                .create_new(true)
+                                .mode(0o600)
+                                .open(path);
+                            match made {
+                                Ok(_) => true,
+                                Err(error) => {
+                                    assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+                                    false
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                tries.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            assert_eq!(made.iter().filter(|made| **made).count(), 1, "round {round}");
+        }
+    }
+}
+/// Appending programs on two mounts lose nothing and leave no holes.
+#[test]
+fn appends_from_two_mounts_are_whole() {
+    for system in systems(Durability::Memory) {
+        let mounts = [system.mount("cache=none"), system.mount("cache=metadata")];
+        fs::write(mounts[0].path("log"), "").unwrap();
+        let line = |who: usize, round: usize| {
+            format!("{who} {round:04} {}\n", "=".repeat((round * 7 + who) % 120))
+        };
+        std::thread::scope(|scope| {
+            for who in 0..4 {
+                let path = mounts[who % 2].path("log");
+                scope.spawn(move || {
+                    let mut file = OpenOptions::new().append(true).open(path).unwrap();
+                    for round in 0..50 {
+                        file.write_all(line(who, round).as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        let text = String::from_utf8(fs::read(mounts[0].path("log")).unwrap()).unwrap();
+        let mut next = [0; 4];
+        for found in text.split_inclusive('\n') {
+            let who = (found.as_bytes()[0] - b'0') as usize;
+            assert_eq!(found, line(who, next[who]));
+            next[who] += 1;
+        }
+        assert_eq!(next, [50; 4]);
+    }
+}

@@ -1,0 +1,13 @@
+//! Mounts of systems in this process, a module for each thing that they must do. One program: engines and a client would be compiled into
+//! each of eight. `session` starts itself again and lives through signals; it has a program of its own.
+
+mod calls;
+mod coherence;
+mod outages;
+mod pjdfstest;
+mod posix;
+mod programs;
+mod requests;
+mod rules;
+#[path = "../system/mod.rs"]
+mod system;
