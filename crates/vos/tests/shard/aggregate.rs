@@ -32,16 +32,12 @@ fn small(durability: Durability) -> PoolShardConfig {
 
 #[test]
 fn joined_extents_read_like_the_model_in_every_durability() {
-    for (seed, durability) in [Durability::Memory, Durability::Wal, Durability::Relaxed]
-        .into_iter()
-        .cycle()
-        .take(9)
-        .enumerate()
-    {
-        let world = SimWorld::new(seed as u64);
+    let durabilities = [Durability::Memory, Durability::Wal, Durability::Relaxed];
+    for (seed, durability) in places::seeds(3, 9).zip(durabilities.into_iter().cycle()) {
+        let world = SimWorld::new(seed);
         let env = world.node("a");
         world.block_on(async {
-            let rng = Rng::new(seed as u64);
+            let rng = Rng::new(seed);
             let (_store, shard) = fresh(&env, &small(durability)).await.unwrap();
             let mut model = Model::default();
             for n in 0..240 {

@@ -117,7 +117,7 @@ impl Whole {
             bits.extend(sparse.map(|at| (first + at) * 8 + at / SPARSE % 8));
         }
         // Five and eight have no common divisor: bits of every number in their bytes, and of most bytes.
-        bits.retain(|bit| all_flips() || bit % 5 == 0);
+        bits.retain(|bit| is_flipped(*bit));
         bits
     }
 }
@@ -148,9 +148,12 @@ async fn look(env: &Env) -> types::Result<Shown> {
     shown(&shard).await
 }
 
-/// All bits are flipped with `AZEKURA_ALL_FLIPS` set, a fifth of them without.
-pub fn all_flips() -> bool {
-    std::env::var_os("AZEKURA_ALL_FLIPS").is_some()
+/// All bits are flipped with `AZEKURA_ALL_FLIPS` set; without, one in so many, which comes to each bit of a byte.
+const FLIP_STRIDE: usize = 21;
+
+/// Whether a bit is flipped.
+pub fn is_flipped(bit: usize) -> bool {
+    bit.is_multiple_of(FLIP_STRIDE) || std::env::var_os("AZEKURA_ALL_FLIPS").is_some()
 }
 
 /// What a file is, for the table in `docs/reliability.md`.
@@ -218,7 +221,7 @@ fn flip_all(later: u64) -> (u64, u64) {
 fn any_flipped_bit_of_a_closed_store_is_noticed_or_harmless() {
     let (noticed, tried) = flip_all(0);
     println!("{noticed} of {tried} noticed");
-    assert!(noticed > 800, "{noticed} of {tried} noticed");
+    assert!(noticed > 200, "{noticed} of {tried} noticed");
 }
 
 /// A flip in the last batch of a log used to undo it silently: it looked like one that a crash had cut
@@ -227,7 +230,7 @@ fn any_flipped_bit_of_a_closed_store_is_noticed_or_harmless() {
 fn any_flipped_bit_of_a_log_is_noticed_or_harmless() {
     let (noticed, tried) = flip_all(4);
     println!("{noticed} of {tried} noticed");
-    assert!(noticed > 800, "{noticed} of {tried} noticed");
+    assert!(noticed > 200, "{noticed} of {tried} noticed");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use vos::{Lsn, PoolShard, PoolShardConfig, Store};
 use wire::obj::*;
 use wire::versions::{ContStage, ContVersions};
 
-const SEEDS_DEFAULT: u64 = 400;
+const SEEDS_DEFAULT: u64 = 120;
 /// Acts of a life.
 const ACTS: u64 = 24;
 const TX: TxId = TxId { client: ClientId(5), seq: 44 };
