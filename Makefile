@@ -15,6 +15,7 @@ FUZZ_SECONDS ?= 10
 FUZZ_SECONDS_LONG ?= 600
 # A test program that takes longer hangs; it is ended so that the others still run.
 TEST_LIMIT ?= 15m
+TESTS := --workspace --lib --bins --tests
 LIMITED := --config 'target."cfg(unix)".runner=["timeout","--kill-after=10","$(TEST_LIMIT)"]'
 
 .PHONY: help quickstart build test test-long mutants bench install uninstall packages clean
@@ -30,16 +31,18 @@ quickstart: ## Build, start a system, store and read back a tree, mount it, show
 build: ## Build for release: target/release/{azekura,libazekura.so,libazekura_ioc.so,libazekura_intercept.so}
 	$(if $(DEBUG),CARGO_PROFILE_RELEASE_DEBUG=line-tables-only) $(CARGO) build --release -p cli -p capi -p ioc -p intercept
 
+# Tests mostly wait, and clippy never does: it takes what they leave. It also compiles the examples; there are no tests in documentation.
+# The pause is for cargo to see that the tests are built: while it looks it keeps others out, and while clippy runs it would be kept out.
 # The fuzzer is the one that `cargo test` builds for its tests: `cargo build` would make it anew, with fewer features of its libraries.
-test: ## Everything a change must pass; stops at the first failure
+test: ## Everything a change must pass
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) xtask tidy
-	$(CARGO) test $(LIMITED) --workspace --no-fail-fast
+	$(CARGO) test $(TESTS) --no-run
+	scripts/beside.sh 'sleep 20; $(CARGO) clippy --workspace --all-targets -- -D warnings' $(CARGO) test $(LIMITED) $(TESTS) --no-fail-fast
 	$${CARGO_TARGET_DIR:-target}/debug/fuzz --seconds $(FUZZ_SECONDS)
 
 test-long: test ## The same with release code, more random cases and long fuzzing
-	PROPTEST_CASES=4096 AZEKURA_SIM_SEEDS=500 AZEKURA_SIM_HOURS=24 AZEKURA_SWARM_SEEDS=5000 AZEKURA_CRASH_SEEDS=20000 AZEKURA_ALL_FLIPS=1 AZEKURA_ALL_PLACES=1 AZEKURA_KILL_ROUNDS=100 AZEKURA_CHAOS_MINUTES=5 AZEKURA_CHAOS_HEALING=1 AZEKURA_AWAY_MINUTES=5 $(CARGO) test --release --workspace --no-fail-fast
+	PROPTEST_CASES=4096 AZEKURA_SIM_SEEDS=500 AZEKURA_SIM_HOURS=24 AZEKURA_SWARM_SEEDS=5000 AZEKURA_CRASH_SEEDS=20000 AZEKURA_ALL_FLIPS=1 AZEKURA_ALL_PLACES=1 AZEKURA_KILL_ROUNDS=100 AZEKURA_CHAOS_MINUTES=5 AZEKURA_CHAOS_HEALING=1 AZEKURA_AWAY_MINUTES=5 $(CARGO) test --release $(TESTS) --no-fail-fast
 	$(CARGO) run --release --quiet -p fuzz -- --seconds $(FUZZ_SECONDS_LONG)
 	scripts/fuzz-guided.sh
 

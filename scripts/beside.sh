@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# beside.sh COMMAND OTHER...: runs OTHER, and COMMAND (one word, for bash) with what OTHER leaves idle. What COMMAND says is shown when both have ended; fails when one of them does.
+set -euo pipefail
+
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+nice -n 10 bash -c "$1" >"$said" 2>&1 &
+beside=$!
+shift
+# Whoever ends this ends both.
+trap 'kill "$beside" 2>/dev/null || true; exit 130' INT TERM
+
+failed=0
+"$@" || failed=$?
+wait "$beside" || failed=$?
+cat "$said" >&2
+exit "$failed"
