@@ -9,8 +9,10 @@
 //! SHA-256 finds what somebody forged.
 
 mod chunks;
+mod joined;
 
 pub use chunks::{Fault, check, value_sums};
+pub use joined::JoinedSum;
 
 use sha2::Digest;
 use types::CsumKind;

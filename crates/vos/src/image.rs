@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use types::sums::SUM_CHUNK_BYTES;
 use types::{Code, ContId, CsumKind, Epoch, Error, Key, Result, Unit, limits};
 use wire::cell::Stripe;
 use wire::obj::{Cond, Op, Recx, Sums, UpdateIod, UpdateValue};
@@ -25,6 +26,7 @@ use crate::payload::{Payload, Piece};
 use crate::record::{ChangeDf, FactsDf, InstallDf, PlaceDf, RecordDf, TouchDf};
 use crate::segments::Segments;
 use crate::shard::PoolShard;
+use crate::unit_facts::{UnitDf, decode_facts};
 use crate::{Lsn, versions::Versions};
 
 /// Version of images and of facts, their first byte.
@@ -100,20 +102,12 @@ enum WhatDf<'a> {
     },
 }
 
-/// What is known of a unit as a whole.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct UnitDf {
-    unit: Unit,
-    epochs: (Epoch, Epoch, Epoch),
-    facts: Vec<FactsDf>,
-}
-
-fn bad(why: &str) -> Error {
+pub(crate) fn bad(why: &str) -> Error {
     Error::new(Code::Csum, format!("image of a key: {why}"))
 }
 
 /// Puts version and sum in front.
-fn seal(message: &impl Serialize) -> Vec<u8> {
+pub(crate) fn seal(message: &impl Serialize) -> Vec<u8> {
     let mut out = unsealed(message);
     set_sum(&mut out);
     out
@@ -133,19 +127,46 @@ fn set_sum(unsealed: &mut [u8]) {
     codec::sum(CsumKind::Crc32c, body, &mut head[1..]);
 }
 
-/// `Version` for another version, `Csum` when it is damaged.
-fn open<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Result<T> {
+/// The sum that it has, and what that is of. `Version` for another version, `Csum` when it is damaged.
+pub(crate) fn open(raw: &[u8]) -> Result<(&[u8], &[u8])> {
     let (head, body) = raw.split_at_checked(HEAD_BYTES).ok_or_else(|| bad("cut short"))?;
     if head[0] != IMAGE_VERSION {
         let why = format!("image of a key of version {}; this is {IMAGE_VERSION}", head[0]);
         return Err(Error::new(Code::Version, why));
     }
-    let mut sum = [0; HEAD_BYTES - 1];
-    codec::sum(CsumKind::Crc32c, body, &mut sum);
-    if head[1..] != sum {
-        return Err(bad("it differs from its checksum"));
-    }
+    Ok((&head[1..], body))
+}
+
+/// Of what was encoded, or has come.
+pub(crate) fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T> {
     wire::decode(body).map_err(|error| bad(&error.to_string()))
+}
+
+pub(crate) fn require_sum(sum: &[u8], of_body: [u8; 4]) -> Result<()> {
+    if sum != of_body { Err(bad("it differs from its checksum")) } else { Ok(()) }
+}
+
+/// CRC-32C of an encoded image. Where the sums of its data are of that kind it is put together from these, which must be right, and
+/// of all that lies between.
+fn sum_of_body(body: &[u8], image: &ImageDf<'_>) -> [u8; 4] {
+    let mut joined = codec::JoinedSum::default();
+    let mut at = 0;
+    let mut sums = image.sums.chunks_exact(4);
+    let is_usable = image.csum == CsumKind::Crc32c;
+    for data in image.summed().filter(|_| is_usable) {
+        // Data borrow from the body, one after the other.
+        let start = (data.as_ptr().addr()).saturating_sub(body.as_ptr().addr());
+        joined.add(body.get(at..start).unwrap_or_default());
+        for chunk in data.chunks(SUM_CHUNK_BYTES) {
+            match sums.next().and_then(|sum| <[u8; 4]>::try_from(sum).ok()) {
+                Some(sum) if chunk.len() == SUM_CHUNK_BYTES => joined.add_chunk(sum),
+                _ => joined.add(chunk),
+            }
+        }
+        at = start + data.len();
+    }
+    joined.add(body.get(at..).unwrap_or_default());
+    joined.to_bytes()
 }
 
 impl<'a> ValueDf<'a> {
@@ -235,11 +256,19 @@ impl<'a> ValueDf<'a> {
 impl<'a> ImageDf<'a> {
     /// The image, if it is one that can be installed.
     pub(crate) fn decode(raw: &'a [u8]) -> Result<ImageDf<'a>> {
-        let image: ImageDf<'a> = open(raw)?;
+        let (sum, body) = open(raw)?;
+        let image: ImageDf<'a> = decode(body)?;
         image.check()?;
+        require_sum(sum, sum_of_body(body, &image))?;
         Ok(image)
     }
 
+    /// Data that have sums, in the order of these.
+    fn summed(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.values.iter().map(ValueDf::data).filter(|data| !data.is_empty())
+    }
+
+    /// That it can be installed, and its data are what their sums say.
     fn check(&self) -> Result<()> {
         let image = self;
         changes::check_dkey(image.unit, image.dkey).map_err(|_| bad("an impossible key"))?;
@@ -260,9 +289,8 @@ impl<'a> ImageDf<'a> {
         if last.is_none() != (image.epoch == Epoch::ZERO) {
             return Err(bad("a key without values"));
         }
-        let data = || image.values.iter().map(ValueDf::data).filter(|data| !data.is_empty());
-        let lengths = data().map(|data| data.len() as u64);
-        let made = codec::value_sums(image.csum, lengths, &data().collect::<Vec<_>>());
+        let lengths = image.summed().map(|data| data.len() as u64);
+        let made = codec::value_sums(image.csum, lengths, &image.summed().collect::<Vec<_>>());
         if made.as_deref() != Some(image.sums) {
             return Err(bad("data differ from their checksum; nothing was installed"));
         }
@@ -270,14 +298,14 @@ impl<'a> ImageDf<'a> {
     }
 }
 
-/// An image of what was found, with the bytes of all that lies in the data area one after the other in `data`; without its sum.
+/// An image of what was found, with the bytes of all that lies in the data area one after the other in `data`; without its sum. And the sums of data.
 fn encode(
     unit: Unit,
     dkey: &[u8],
     found: &DkeyContents,
     csum: CsumKind,
     mut data: &[u8],
-) -> Vec<u8> {
+) -> (Vec<u8>, Vec<u8>) {
     let mut values = Vec::with_capacity(found.values.len());
     for Kept { akey, created, destroyed, value } in &found.values {
         let mut take = |bytes: u64| {
@@ -310,7 +338,7 @@ fn encode(
     let summed = || values.iter().map(ValueDf::data).filter(|data| !data.is_empty());
     let lengths = summed().map(|data| data.len() as u64);
     let sums = codec::value_sums(csum, lengths, &summed().collect::<Vec<_>>()).unwrap_or_default();
-    unsealed(&ImageDf {
+    let image = unsealed(&ImageDf {
         unit,
         dkey,
         epoch: found.epoch,
@@ -318,12 +346,13 @@ fn encode(
         values,
         csum,
         sums: &sums,
-    })
+    });
+    (image, sums)
 }
 
 /// The image of a dkey that is not there.
 pub fn image_of_nothing(unit: Unit, dkey: &[u8]) -> Vec<u8> {
-    let mut image = encode(unit, dkey, &DkeyContents::default(), CsumKind::Off, &[]);
+    let (mut image, _) = encode(unit, dkey, &DkeyContents::default(), CsumKind::Off, &[]);
     set_sum(&mut image);
     image
 }
@@ -346,23 +375,25 @@ impl PoolShard {
         let found = self.dkey_contents(cont, unit, dkey).await?;
         let (contents, csum, mut segments) = found;
         segments.load().await?;
-        if !segments.damaged().is_empty() {
-            return Err(Error::new(
-                Code::Csum,
-                format!("object {unit}: data of the key are damaged on this target"),
-            ));
-        }
-        self.let_others_go_on(segments.bytes() as usize).await;
         // What lies in one place, as most does, is copied once: into the image.
         let data = match segments.slices()[..] {
             [slice] => Cow::Borrowed(slice),
             ref slices => Cow::Owned(slices.concat()),
         };
-        let mut image = encode(unit, dkey, &contents, csum, &data);
+        let (mut image, sums) = encode(unit, dkey, &contents, csum, &data);
         drop(data);
-        drop(segments);
         self.let_others_go_on(image.len()).await;
-        set_sum(&mut image);
+        // Sums that were made are mostly those that are stored: then the data were compared with these.
+        if !segments.has_sums(&sums) && !segments.damaged().is_empty() {
+            return Err(Error::new(
+                Code::Csum,
+                format!("object {unit}: data of the key are damaged on this target"),
+            ));
+        }
+        drop(segments);
+        let (head, body) = image.split_at_mut(HEAD_BYTES);
+        let sum = sum_of_body(body, &decode::<ImageDf<'_>>(body)?);
+        head[1..].copy_from_slice(&sum);
         Ok(image)
     }
 
@@ -460,9 +491,10 @@ impl PoolShard {
         self.writable()?;
         self.require_cont(cont)?;
         let bytes = image.len();
-        let mut image: ImageDf<'_> = open(image)?;
-        self.let_others_go_on(bytes).await;
+        let (sum, body) = open(image)?;
+        let mut image: ImageDf<'_> = decode(body)?;
         image.check()?;
+        require_sum(sum, sum_of_body(body, &image))?;
         self.let_others_go_on(bytes).await;
         if image.unit != unit || image.dkey != dkey {
             return Err(Error::inval(format!("the image is not of this key of object {unit}")));
@@ -531,7 +563,12 @@ impl PoolShard {
         }
     }
 
-    fn set_timeline(&self, cont: ContId, unit: Unit, timeline: &Timeline) -> Result<Lsn> {
+    pub(crate) fn set_timeline(
+        &self,
+        cont: ContId,
+        unit: Unit,
+        timeline: &Timeline,
+    ) -> Result<Lsn> {
         let epochs = timeline.epochs;
         let facts = timeline.facts.iter().map(Facts::durable).collect();
         let (lsn, ()) = self.change(|state, effects| {
@@ -570,56 +607,6 @@ impl PoolShard {
         }
         Ok(payload)
     }
-
-    /// What is known of a unit as a whole, to be installed at another member after its dkeys. `NonExist` for an unknown
-    /// container, `Busy` while that is rolled back.
-    pub async fn unit_facts(&self, cont: ContId, unit: Unit) -> Result<Vec<u8>> {
-        self.require_open(cont)?;
-        self.ready_for(cont, |container| {
-            container.whole(unit);
-        })
-        .await?;
-        let view = self.view(cont)?;
-        let timeline = view.cont.whole(unit).map(|object| object.timeline());
-        let (epochs, facts) = timeline.map_or_else(Default::default, |timeline| {
-            (timeline.epochs, timeline.facts.iter().map(Facts::durable).collect())
-        });
-        Ok(seal(&UnitDf { unit, epochs, facts }))
-    }
-
-    /// Sets what is known of a unit as a whole to what it is at another member; no effect on a unit of which nothing is here.
-    /// Errors: as for [`PoolShard::install_dkey`].
-    pub async fn install_unit_facts(&self, cont: ContId, unit: Unit, facts: &[u8]) -> Result<Lsn> {
-        self.writable()?;
-        let UnitDf { unit: of, epochs, facts } = decode_facts(facts)?;
-        if of != unit {
-            return Err(Error::inval(format!("the facts are not of object {unit}")));
-        }
-        let facts = facts.iter().map(Facts::from_durable).collect();
-        let timeline = Timeline { epochs, facts };
-        self.require_cont(cont)?;
-        let op = Op::PunchObj { unit, cond: Cond::NONE, besides: b"" };
-        self.ready_for(cont, |container| {
-            container.whole(unit);
-        })
-        .await?;
-        self.writable()?;
-        self.require_open(cont)?;
-        if self.view(cont)?.cont.whole(unit).is_none() {
-            return Ok(self.last_lsn());
-        }
-        let lsn = self.set_timeline(cont, unit, &timeline)?;
-        self.note_unsettled(lsn, cont, &[op]);
-        Ok(lsn)
-    }
-}
-
-fn decode_facts(raw: &[u8]) -> Result<UnitDf> {
-    let found: UnitDf = open(raw)?;
-    if !found.facts.is_sorted_by(|a, b| a.until < b.until) {
-        return Err(bad("facts out of order"));
-    }
-    Ok(found)
 }
 
 async fn write(mut payload: Payload) -> Result<Payload> {

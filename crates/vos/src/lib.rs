@@ -72,6 +72,7 @@ mod sums;
 mod table;
 mod tier;
 mod traffic;
+mod unit_facts;
 mod unsettled;
 mod versions;
 mod view;

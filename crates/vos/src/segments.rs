@@ -375,6 +375,15 @@ impl Segments {
         }
     }
 
+    /// True when these sums, made of the data as one or several values, are those that all of it is stored with: then it is what was written. After
+    /// [`Segments::load`].
+    pub(crate) fn has_sums(&self, made: &[u8]) -> bool {
+        let is_summed = |run: &SumRun| matches!(run, SumRun::Summed { .. });
+        let stored = self.sums();
+        self.kind != CsumKind::Off
+            && stored.is_ok_and(|all| all.runs.iter().all(is_summed) && all.sums == made)
+    }
+
     /// Compares every block touched with its sum; returns those that differ. After
     /// [`Segments::load`].
     pub fn damaged(&self) -> Vec<u64> {
