@@ -539,13 +539,23 @@ impl Target {
         Ok(())
     }
 
-    /// Waits until all that the batch touches is in memory, and no prepared transaction holds a
-    /// key of it.
-    pub(crate) async fn wait_for_decisions(&self, ask: &Ask, batch: &Batch<'_>) -> Result<()> {
+    /// Waits until all that the batch touches is in memory, nothing that a lost leader left stands in its way, and no prepared
+    /// transaction holds a key of it.
+    pub(crate) async fn wait_for_decisions(
+        self: &Rc<Self>,
+        ask: &Ask,
+        batch: &Batch<'_>,
+    ) -> Result<()> {
         let ctx = &ask.ctx;
         let deadline = self.env.now() + patience(&ask.header);
         loop {
             ctx.shard.ready_at(batch.cont, batch.at, &batch.checks, &batch.ops).await?;
+            let Batch { cont, checks, ops, .. } = batch;
+            if !self.is_settled_before_change(ctx, *cont, checks, ops)? {
+                let settled = self.settled_before_change(ctx, *cont, checks, ops, deadline);
+                wait(&self.env, &ask.waited, settled).await?;
+                continue;
+            }
             if !ctx.shard.conflicts(batch.cont, &batch.checks, &batch.ops) {
                 return Ok(());
             }

@@ -477,13 +477,27 @@ impl Target {
 
     /// Gets the answers for retries that a leader keeps, and drops others of those of its groups that are meant: what those
     /// were about nobody else has done.
-    pub(crate) async fn take_answers_of(
+    async fn take_answers_of(
         self: &Rc<Self>,
         ctx: &Rc<TargetPool>,
         map: &PoolMap,
         leader: TargetId,
         is_meant: &dyn Fn(Unit) -> bool,
     ) -> Result<()> {
+        for tx in self.answers_unknown_to(ctx, map, leader, is_meant).await? {
+            ctx.shard.forget_reply(tx)?;
+        }
+        ctx.shard.durable(ctx.shard.last_lsn()).await
+    }
+
+    /// Gets the answers for retries that a leader keeps; those of its groups that are here beside them, of units that are meant.
+    pub(crate) async fn answers_unknown_to(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        leader: TargetId,
+        is_meant: &dyn Fn(Unit) -> bool,
+    ) -> Result<BTreeSet<TxId>> {
         let is_theirs = |unit: &Unit| {
             self.leader_of(ctx, *unit).is_ok_and(|of| of == leader) && is_meant(*unit)
         };
@@ -506,10 +520,7 @@ impl Target {
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
-        for tx in own {
-            ctx.shard.forget_reply(tx)?;
-        }
-        ctx.shard.durable(ctx.shard.last_lsn()).await
+        Ok(own)
     }
 
     /// Drops objects without a name of groups that others lead: those have freed some meanwhile, and tell what is left.

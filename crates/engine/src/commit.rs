@@ -337,7 +337,19 @@ impl Target {
         if let Some(slot) = slot {
             slot.finish();
         }
-        ctx.shard.ready(batch.cont, &batch.checks, &batch.ops).await?;
+        let Batch { cont, ref checks, ref ops, .. } = *batch;
+        let until = self.env.now() + PREPARE_WAIT_MAX;
+        loop {
+            ctx.shard.ready(cont, checks, ops).await?;
+            if self.is_settled_before_change(ctx, cont, checks, ops)? {
+                break;
+            }
+            let settled = self.settled_before_change(ctx, cont, checks, ops, until).await;
+            settled.map_err(|error| match error.code {
+                Code::TimedOut => Error { code: Code::TxRestart, ..error },
+                _ => error,
+            })?;
+        }
         // From here to the log no await: what is in memory stays, and what is checked still holds
         // when it is locked.
         let group = self.group_of_batch(ctx, batch)?;

@@ -460,6 +460,11 @@ impl Target {
         if ctx.shard.holds_copies() && may_inherit {
             self.inherit(pool, ctx);
         }
+        if may_inherit {
+            let others = map.targets.iter().map(|target| target.id);
+            let others = others.filter(|id| *id != self.id && placement::is_live(*id, &map));
+            ctx.takeover.begin(map.version, others);
+        }
         ctx.streams.follow_map(self.id, &map);
         let leads =
             |leader, unit| self.leader_of(ctx, unit).is_ok_and(|of_group| of_group == leader);

@@ -67,6 +67,7 @@ mod stopped;
 mod streams;
 mod summed_line;
 mod suspects;
+mod takeover;
 pub mod target;
 mod target_start;
 mod tokens;

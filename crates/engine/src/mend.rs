@@ -65,7 +65,8 @@ impl Target {
             return Err(Error::bare(Code::Stale));
         }
         ctx.clock.borrow_mut().observe(newest);
-        if ctx.is_unsure.get() {
+        // What it has to settle it knows: nothing, as it was opened again, and is to compare everything.
+        if ctx.is_unsure.get() && ask != MemberAsk::Settled {
             let text =
                 format!("target {} was opened again and does not know yet what it leads", self.id);
             return Err(Error::new(Code::Busy, text));
@@ -82,7 +83,10 @@ impl Target {
             | MemberAsk::ImagePart { cont, unit, .. } => {
                 self.require_pages_for(&ctx, cont, Some(unit))?;
             }
-            MemberAsk::Notes | MemberAsk::Answers { .. } | MemberAsk::UnitsAtHand { .. } => {}
+            MemberAsk::Notes
+            | MemberAsk::Answers { .. }
+            | MemberAsk::UnitsAtHand { .. }
+            | MemberAsk::Settled => {}
         }
         match ask {
             MemberAsk::Units { cont, after, count_max }
@@ -163,6 +167,10 @@ impl Target {
                 let part = (bytes_max.min(BULK_BYTES_MAX as u64) as usize).min(image.len() - from);
                 bulk.extend_from_slice(&image[from..from + part]);
                 Ok(wire::encode(&Ok::<u64, Error>(bytes)))
+            }
+            MemberAsk::Settled => {
+                self.settle_for(&ctx, member, map_version).await?;
+                Ok(wire::encode(&Ok::<(), Error>(())))
             }
         }
     }
@@ -379,7 +387,10 @@ impl Target {
         let kept: Vec<(TxId, Unit)> = kept.take(count_max).collect();
         let Some((_, of)) = kept.first().copied() else { return Ok(Vec::new()) };
         let to_member = Group { of, followers: [member].into_iter().collect() };
-        self.ship_answers(pool, ctx, &to_member, &kept)?.settled().await?;
+        // What a lost leader left goes after what it is about ([`crate::suspects`]).
+        let is_settled = |(tx, of): &&(TxId, Unit)| !ctx.suspects.has_answer(*of, *tx);
+        let settled: Vec<(TxId, Unit)> = kept.iter().filter(is_settled).copied().collect();
+        self.ship_answers(pool, ctx, &to_member, &settled)?.settled().await?;
         Ok(kept.into_iter().map(|(tx, _)| tx).collect())
     }
 

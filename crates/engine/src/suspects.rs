@@ -10,11 +10,12 @@
 use crate::mend::Keys;
 use crate::streams::Given;
 use crate::target::{Target, TargetPool};
+use futures_channel::oneshot;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Code, ContId, PoolId, Result, TargetId, Unit};
+use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit};
 use wire::map::PoolMap;
 use wire::member::MemberAsk;
 use wire::obj::{Batch, Cond, Op, TxId};
@@ -96,6 +97,11 @@ pub(crate) struct Suspects {
     /// What this target leads of it is shown to nobody until these are released ([`crate::streams::Streams::hold`]).
     holds: RefCell<Vec<u64>>,
     is_running: Cell<bool>,
+    /// Answers of this target that leaders who were asked do not have. They are dropped when what they are about has been replaced: dropped before,
+    /// who asks again would change it a second time; kept, he would be told of what is not there any more.
+    unknown: RefCell<BTreeMap<TargetId, BTreeSet<TxId>>>,
+    /// Who waits for places to be settled.
+    waiting: RefCell<Vec<oneshot::Sender<()>>>,
 }
 
 /// What ops change.
@@ -159,9 +165,53 @@ impl Suspects {
             || places.contains(&(cont, unit, What::Dkey(dkey.to_vec())))
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.places.borrow().is_empty()
+    }
+
+    /// True when members may have different changes of anything of a unit.
+    pub fn has_any_of(&self, cont: ContId, unit: Unit) -> bool {
+        let places = self.places.borrow();
+        let first = (cont, unit, What::Dkey(Vec::new()));
+        places.range(first..).next().is_some_and(|(of, at, _)| (*of, *at) == (cont, unit))
+    }
+
+    /// True when something is left of units that are meant.
+    pub fn has_any(&self, is_meant: impl Fn(Unit) -> bool) -> bool {
+        self.places.borrow().iter().any(|(_, unit, _)| is_meant(*unit))
+    }
+
+    /// True when members may not all have an answer.
+    pub fn has_answer(&self, of: Unit, tx: TxId) -> bool {
+        self.places.borrow().contains(&(NO_CONT, of, What::Answer(tx)))
+    }
+
+    /// True when data are left of units that are meant.
+    fn has_data_of(&self, is_meant: impl Fn(Unit) -> bool) -> bool {
+        let places = self.places.borrow();
+        places.iter().any(|(cont, unit, _)| *cont != NO_CONT && is_meant(*unit))
+    }
+
+    /// Ends when some places have been settled.
+    pub fn changed(&self) -> oneshot::Receiver<()> {
+        let (sender, changed) = oneshot::channel();
+        self.waiting.borrow_mut().push(sender);
+        changed
+    }
+
+    /// Tells who waits.
+    fn tell(&self) {
+        for waiting in self.waiting.take() {
+            // A receiver that is gone gave up waiting.
+            let _ = waiting.send(());
+        }
+    }
+
     /// A member that lacks something compares everything anyway.
     pub fn clear(&self) {
         self.places.borrow_mut().clear();
+        self.unknown.borrow_mut().clear();
+        self.tell();
     }
 }
 
@@ -186,6 +236,7 @@ impl Target {
                 }
             });
             suspects.holds.borrow_mut().push(number);
+            self.take_over_answers(ctx);
         }
         if suspects.is_running.replace(true) {
             return;
@@ -205,6 +256,26 @@ impl Target {
         });
     }
 
+    /// Answers that an earlier leader did not have go with what they are about: that is here still, and others get it now, or it has been replaced.
+    fn take_over_answers(&self, ctx: &TargetPool) {
+        let mut unknown = ctx.suspects.unknown.borrow_mut();
+        if unknown.is_empty() {
+            return;
+        }
+        let is_replaced = !ctx.suspects.has_data_of(|unit| self.leads(ctx, unit));
+        let all = ctx.shard.shared_replies().into_iter();
+        for (tx, _) in all.filter(|(_, of)| self.leads(ctx, *of)) {
+            let was_unknown =
+                unknown.values_mut().fold(false, |was, of_leader| of_leader.remove(&tx) || was);
+            if was_unknown
+                && is_replaced
+                && let Err(error) = ctx.shard.forget_reply(tx)
+            {
+                tracing::warn!("target {}: the answer to {tx:?} is kept: {error}", self.id);
+            }
+        }
+    }
+
     pub(crate) fn leads(&self, ctx: &TargetPool, unit: Unit) -> bool {
         self.leader_of(ctx, unit).is_ok_and(|leader| leader == self.id)
     }
@@ -217,19 +288,24 @@ impl Target {
 
     /// One try for each unit; the last error, when something is left.
     async fn settle_once(self: &Rc<Self>, pool: PoolId, ctx: &Rc<TargetPool>) -> Result<()> {
-        let map = ctx.map()?;
+        let (map, suspects) = (ctx.map()?, &ctx.suspects);
+        // What has moved elsewhere nobody compares with this target any more.
+        suspects.places.borrow_mut().retain(|(_, unit, _)| !self.is_strange(&map, *unit));
         let mut by_unit: BTreeMap<(ContId, Unit), Vec<What>> = BTreeMap::new();
         for (cont, unit, what) in ctx.suspects.places.borrow().iter() {
             by_unit.entry((*cont, *unit)).or_default().push(what.clone());
         }
-        let (mut last, mut noted) = (Ok(()), BTreeSet::new());
-        for ((cont, unit), all) in by_unit {
+        // Answers last: who has one has what it is about.
+        let (answers, data): (Vec<_>, Vec<_>) =
+            by_unit.into_iter().partition(|((cont, _), _)| *cont == NO_CONT);
+        let (mut last, mut heard) = (Ok(()), BTreeSet::new());
+        for ((cont, unit), all) in data.into_iter().chain(answers) {
             let settled = match self.leader_of(ctx, unit) {
                 Ok(leader) if leader == self.id => {
                     self.spread(pool, ctx, &map, cont, unit, &all).await
                 }
                 Ok(leader) => {
-                    let is_first = noted.insert(leader);
+                    let is_first = heard.insert(leader);
                     self.ask_for(ctx, &map, leader, is_first, cont, unit, &all).await
                 }
                 Err(error) => Err(error),
@@ -250,14 +326,14 @@ impl Target {
                     let mut places = ctx.suspects.places.borrow_mut();
                     places.retain(|(of, ..)| *of != cont);
                 }
-                Err(error) => last = Err(error),
+                Err(error) => last = last.and(Err(error)),
             }
         }
-        let places = ctx.suspects.places.borrow();
-        if !places.iter().any(|(_, unit, _)| self.leads(ctx, *unit)) {
-            drop(places);
+        let is_spread = !ctx.suspects.has_any(|unit| self.leads(ctx, unit));
+        if is_spread {
             self.release_holds(ctx);
         }
+        suspects.tell();
         last
     }
 
@@ -308,10 +384,15 @@ impl Target {
     ) -> Result<()> {
         if is_first {
             self.take_notes_of(ctx, map, leader, &|_| true).await?;
-            self.take_answers_of(ctx, map, leader, &|_| true).await?;
+            let unknown = self.answers_unknown_to(ctx, map, leader, &|_| true).await?;
+            ctx.suspects.unknown.borrow_mut().insert(leader, unknown);
         }
         if cont == NO_CONT {
-            return Ok(());
+            let is_led = |unit| self.leader_of(ctx, unit).is_ok_and(|of| of == leader);
+            if ctx.suspects.has_data_of(is_led) {
+                return Err(Error::new(Code::Busy, "what an answer is about is not settled yet"));
+            }
+            return self.drop_unknown_answers(ctx, leader, map.version).await;
         }
         if places.contains(&What::Whole) {
             self.compare_keys(ctx, map, leader, (cont, unit), false).await?;
@@ -319,6 +400,22 @@ impl Target {
         let dkeys = dkeys_of(places).map(serde_bytes::Bytes::new).collect();
         let ask = MemberAsk::Mend { cont, unit, dkeys, with_facts: true };
         self.ask_member(ctx, map, leader, ask).await
+    }
+
+    async fn drop_unknown_answers(
+        &self,
+        ctx: &TargetPool,
+        leader: TargetId,
+        map_version: u32,
+    ) -> Result<()> {
+        if ctx.map_version() != map_version {
+            return Err(Error::bare(Code::Stale));
+        }
+        let unknown = ctx.suspects.unknown.borrow_mut().remove(&leader);
+        for tx in unknown.into_iter().flatten() {
+            ctx.shard.forget_reply(tx)?;
+        }
+        ctx.shard.durable(ctx.shard.last_lsn()).await
     }
 }
 

@@ -29,6 +29,7 @@ use crate::scrub::Scrubber;
 use crate::session::Session;
 use crate::streams::Streams;
 use crate::suspects::Suspects;
+use crate::takeover::Takeover;
 use crate::tokens::not_for_clients;
 use crate::versions::Rollback;
 use env::Env;
@@ -85,6 +86,7 @@ pub(crate) struct TargetPool {
     pub followed: Followed,
     /// What leaders that are lost have left.
     pub suspects: Suspects,
+    pub takeover: Takeover,
     /// While it catches up.
     pub joining: Joining,
     /// Groups that lack members.
@@ -150,6 +152,7 @@ impl TargetPool {
             streams: Streams::default(),
             followed: Followed::default(),
             suspects: Suspects::default(),
+            takeover: Takeover::default(),
             joining: Joining::default(),
             census: Census::default(),
             last_asked: LastAsked::default(),

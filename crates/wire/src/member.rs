@@ -105,6 +105,8 @@ pub enum MemberAsk<'a> {
         /// Most units in the answer.
         count_max: u32,
     },
+    /// To a follower, of its leader: whether it has settled what an earlier leader left it of their groups. The reply is `()`, when nothing is left.
+    Settled,
 }
 
 /// What a leader has beside units.

@@ -293,6 +293,7 @@ fn orders(visitor: &mut impl Visitor) {
             let (at, bytes_max) = (5, 70_000);
             MemberAsk::ImagePart { cont: CONT, unit: UNIT, dkey: b"d", at, bytes_max }
         }),
+        ("settled", MemberAsk::Settled),
         ("units_at_hand", MemberAsk::UnitsAtHand { cont: CONT, after: Some(UNIT), count_max: 300 }),
     ];
     for (name, ask) in asks {
