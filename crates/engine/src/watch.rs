@@ -4,6 +4,7 @@
 //! the holder before it, and got no answer to, counts); with `failover` its
 //! targets are down in all pool maps, too. When it answers again, its targets are asked what they hold. For those that stay away
 //! others come to stand in.
+//! Its silence is counted from its last answer, or from when it got the state that it has: one that has come back by its own word begins anew.
 //! An engine that is slow is down for a moment, which does no harm. But a holder that hears nobody may be the one that is cut off:
 //! with all others down nobody would lead what only they have. One that hears less than half of the engines that are up, itself included,
 //! calls none down. It gives the control service up for one that hears more; only when nobody takes it are the others down. Where it
@@ -37,6 +38,8 @@ const LOOK_TIME_MAX: Duration = Duration::from_secs(3);
 struct Watch {
     /// Since when each gives none, and how often it was asked.
     silent: HashMap<Rank, (Duration, u32)>,
+    /// Since which change of the members each has its state, as it was seen last.
+    since: HashMap<Rank, u32>,
     /// Engines that were down and are being told what they hold.
     returning: HashSet<Rank>,
     /// Engines that had stopped, and have stayed away.
@@ -66,6 +69,32 @@ struct Look<'a> {
 /// More of the engines that are up are silent than not.
 fn are_too_many(silent: usize, up: usize) -> bool {
     2 * silent > up
+}
+
+impl Watch {
+    /// Notes since when an engine has the state that it is seen in. It may have been down, and be back by its own word or an
+    /// administrator's, before it was looked at: what was silent then says nothing of it now.
+    fn see(&mut self, rank: Rank, state: MemberState, since: u32) {
+        let was = self.since.insert(rank, since);
+        if counts(state) && was.is_some_and(|was| was != since) {
+            self.silent.remove(&rank);
+        }
+    }
+
+    /// Notes that one gave no answer when it was asked at `begun`: for how long that is so, if it is down after that.
+    fn weigh(
+        &mut self,
+        rank: Rank,
+        begun: Duration,
+        now: Duration,
+        down_after: Duration,
+    ) -> Option<Duration> {
+        self.returning.remove(&rank);
+        let (since, looks) = self.silent.entry(rank).or_insert((begun, 0));
+        *looks += 1;
+        let silent = now.saturating_sub(*since);
+        (silent >= down_after && *looks >= LOOKS_MIN).then_some(silent)
+    }
 }
 
 /// What engines are to be counted for whether enough are heard.
@@ -114,8 +143,11 @@ impl ControlHost {
                     continue;
                 }
             };
+            for (engine, _, state, since) in &members {
+                watch.see(engine.rank, *state, *since);
+            }
             let others = members.iter().filter(|(engine, ..)| engine.rank != self.rank.get());
-            let looks = others.map(|(engine, _, state)| {
+            let looks = others.map(|(engine, _, state, _)| {
                 let was_silent = watch.silent.contains_key(&engine.rank);
                 self.look_at(engine, *state, was_silent)
             });
@@ -134,7 +166,8 @@ impl ControlHost {
                     }
                     None => {
                         silent.extend(counts(state).then_some((engine, is_heard)));
-                        overdue.extend(self.weigh(&mut watch, rank, state, begun));
+                        let silent = watch.weigh(rank, begun, self.env.now(), self.down_after);
+                        overdue.extend(silent.map(|silent| Overdue { rank, state, silent }));
                     }
                 }
             }
@@ -177,25 +210,6 @@ impl ControlHost {
             let orders = Orders { host: self.clone(), service: service.clone() };
             self.env.spawn(self.clone().tell_pools(rank, orders));
         }
-    }
-
-    /// One that has given no answer when it was asked at `begun`.
-    fn weigh(
-        &self,
-        watch: &mut Watch,
-        rank: Rank,
-        state: MemberState,
-        begun: Duration,
-    ) -> Option<Overdue> {
-        watch.returning.remove(&rank);
-        let (since, looks) = watch.silent.entry(rank).or_insert((begun, 0));
-        *looks += 1;
-        let silent = self.env.now().saturating_sub(*since);
-        (silent >= self.down_after && *looks >= LOOKS_MIN).then_some(Overdue {
-            rank,
-            state,
-            silent,
-        })
     }
 
     /// One look at an engine, and at its machine beside it where the look before was in vain.
@@ -287,5 +301,65 @@ impl ControlHost {
         if let Err(error) = service.engine_is_silent(rank, &why, self.fails_over, &orders).await {
             tracing::warn!("engine {rank} gives no answer, and that cannot be noted: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AWAY: Rank = Rank(1);
+    const DOWN_AFTER: Duration = Duration::from_secs(5);
+
+    /// One look a second at an engine that gives no answer, from one time to another: when it is called down first.
+    fn down_at(watch: &mut Watch, from_s: u64, to_s: u64) -> Option<u64> {
+        (from_s..to_s).find(|at| {
+            let begun = Duration::from_secs(*at);
+            watch.weigh(AWAY, begun, begun + LOOK_TIME_MIN, DOWN_AFTER).is_some()
+        })
+    }
+
+    #[test]
+    fn an_engine_is_down_after_its_time_and_two_looks() {
+        let mut watch = Watch::default();
+        watch.see(AWAY, MemberState::Up, 3);
+        assert_eq!(down_at(&mut watch, 10, 20), Some(14));
+        let long = Duration::from_secs(60);
+        assert_eq!(
+            Watch::default().weigh(AWAY, Duration::ZERO, long, DOWN_AFTER),
+            None,
+            "whoever looks may have stood still"
+        );
+        // What a new holder has noticed before it became one counts.
+        let mut watch = Watch::default();
+        watch.silent.insert(AWAY, (Duration::from_secs(6), 1));
+        watch.see(AWAY, MemberState::Up, 3);
+        assert_eq!(down_at(&mut watch, 10, 20), Some(10));
+    }
+
+    /// It was down, told the control service itself that it is back, and stopped again before it was looked at: it was called down by
+    /// the first look, for a silence that had ended.
+    #[test]
+    fn the_silence_of_an_engine_begins_anew_when_it_is_back() {
+        for between in [None, Some((MemberState::Down, 4))] {
+            let mut watch = Watch::default();
+            watch.see(AWAY, MemberState::Up, 3);
+            assert_eq!(down_at(&mut watch, 10, 20), Some(14));
+            // Seen in between or not.
+            if let Some((state, since)) = between {
+                watch.see(AWAY, state, since);
+                assert_eq!(down_at(&mut watch, 15, 16), Some(15), "it goes on being silent");
+            }
+            watch.see(AWAY, MemberState::Up, 5);
+            assert_eq!(down_at(&mut watch, 16, 30), Some(20));
+        }
+        // While nothing becomes of it, it goes on.
+        let mut watch = Watch::default();
+        for at in 10..14 {
+            watch.see(AWAY, MemberState::Joining, 7);
+            assert_eq!(down_at(&mut watch, at, at + 1), None);
+        }
+        watch.see(AWAY, MemberState::Joining, 7);
+        assert_eq!(down_at(&mut watch, 14, 15), Some(14));
     }
 }

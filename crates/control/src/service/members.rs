@@ -31,11 +31,15 @@ pub(super) struct Starts {
 }
 
 impl Service {
-    /// All engines with their targets and states, by rank: whom orders may have to reach.
+    /// All engines with their targets and states, and since which change of the members they have these, by rank: whom orders may
+    /// have to reach.
     #[boxed(?Send)]
-    pub async fn members(&self) -> Result<Vec<(EngineInfo, Vec<TargetId>, MemberState)>> {
+    pub async fn members(&self) -> Result<Vec<(EngineInfo, Vec<TargetId>, MemberState, u32)>> {
         let engines = self.store.engines().await?.into_iter();
-        Ok(engines.map(|engine| (engine.info(), engine.targets, engine.member.state)).collect())
+        let of = |engine: EngineDf| {
+            (engine.info(), engine.targets, engine.member.state, engine.member.since)
+        };
+        Ok(engines.map(of).collect())
     }
 
     /// An engine has given no answer for long. With `fails_over` its targets are down, and all others are told.
