@@ -295,12 +295,18 @@ impl Target {
         for (cont, unit, what) in ctx.suspects.places.borrow().iter() {
             by_unit.entry((*cont, *unit)).or_default().push(what.clone());
         }
+        let damaged = self.damaged_leaders(ctx, &map, &by_unit).await;
         // Answers last: who has one has what it is about.
         let (answers, data): (Vec<_>, Vec<_>) =
             by_unit.into_iter().partition(|((cont, _), _)| *cont == NO_CONT);
         let (mut last, mut heard) = (Ok(()), BTreeSet::new());
         for ((cont, unit), all) in data.into_iter().chain(answers) {
             let settled = match self.leader_of(ctx, unit) {
+                Ok(leader) if damaged.contains(&leader) => {
+                    let text =
+                        format!("target {leader} has damage in what is to be settled with it");
+                    Err(Error::new(Code::Busy, text))
+                }
                 Ok(leader) if leader == self.id => {
                     self.spread(pool, ctx, &map, cont, unit, &all).await
                 }
@@ -335,6 +341,33 @@ impl Target {
         }
         suspects.tell();
         last
+    }
+
+    /// Leaders that have damage in a key that this target suspects and has whole. They put it right from who tells of the same changes, or have
+    /// others lead. Until then nothing is taken from them: who dropped the answer to an update that they never got, and then leads with the data of it, carries it out twice.
+    async fn damaged_leaders(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        suspected: &BTreeMap<(ContId, Unit), Vec<What>>,
+    ) -> BTreeSet<TargetId> {
+        let mut damaged = BTreeSet::new();
+        for ((cont, unit), all) in suspected {
+            let Ok(leader) = self.leader_of(ctx, *unit) else { continue };
+            if leader == self.id || damaged.contains(&leader) {
+                continue;
+            }
+            for dkey in dkeys_of(all) {
+                let ask = MemberAsk::Image { cont: *cont, unit: *unit, dkey, bytes_max: 0 };
+                let told: Result<u64> = self.ask_member(ctx, map, leader, ask).await;
+                let is_damaged = told.is_err_and(|error| error.code == Code::Csum);
+                if is_damaged && ctx.shard.dkey_image(*cont, *unit, dkey).await.is_ok() {
+                    damaged.insert(leader);
+                    break;
+                }
+            }
+        }
+        damaged
     }
 
     /// Gives all members what this leader has of some places.
