@@ -136,6 +136,31 @@ fn what_one_has_alone_shows_under_what_both_have() {
     }
 }
 
+/// What one wrote once more has the same bytes and ends where it did: only who wrote it tells.
+#[test]
+fn what_one_wrote_again_alone_shows_though_its_bytes_are_the_same() {
+    let world = SimWorld::new(4);
+    world.block_on(async {
+        let two = Two::new(&world).await;
+        let Two { a, b, .. } = &two;
+        let key = (array(), DKEY);
+        for shard in [a, b] {
+            put(shard, 4, &[(0, 1_000), (2_000, 1_000)]).await;
+        }
+        assert!(two.are_alike(key, Written).await && two.are_alike(key, Joined).await);
+        // The bytes of 4: see `put`.
+        put(b, 4 + 256, &[(0, 1_000)]).await;
+        for shard in [a, b] {
+            put(shard, 300, &[(5_000, 10)]).await;
+        }
+        let [ours, theirs] = [a, b].map(|shard| shard.list_keys(CONT, key.0, None, 9));
+        assert_eq!(ours.await.unwrap(), theirs.await.unwrap(), "they are equally new");
+        assert!(!two.are_alike(key, Written).await);
+        assert!(!two.are_alike(key, Joined).await);
+    });
+    world.clear();
+}
+
 /// One has joined its small extents, the other has not: the newest of each row is the same.
 #[test]
 fn extents_that_were_joined_tell_the_same_but_for_what_is_older() {
