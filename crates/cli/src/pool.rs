@@ -8,6 +8,7 @@ mod domains;
 pub mod estimate;
 pub mod health;
 mod members;
+pub mod page_waits;
 pub mod rebuild;
 pub mod room;
 mod store;
@@ -132,6 +133,10 @@ enum PoolVerb {
     /// A target is down when its store was wiped or exchanged. Bring the right store back and restart the
     /// engine, if you can: then nothing is lost. Files and directories that had a part there are damaged
     /// after this; 'azekura fs check' names them.
+    ///
+    /// Of a target that is behind, with damaged pages of its index that nobody can tell the content of
+    /// ('azekura pool health' says so), only that content is given up: other targets that left earlier lead
+    /// with what they have of it, and it gets that from them. What was written to it since they left is lost.
     #[command(after_help = "Example:\n  azekura pool reset-target tank 3 --lose-data")]
     ResetTarget {
         /// Label or UUID
@@ -363,8 +368,16 @@ pub fn run(session: &Session, args: &PoolArgs) -> Outcome {
         }
         PoolVerb::ResetTarget { pool, target, .. } => {
             let (name, target) = (Name::parse(pool), TargetId(*target));
+            let before = info(session, pool)?;
+            let is_behind = |of: &TargetInfo| of.reason == Some(DownReason::Behind);
+            let is_behind = before.map.target(target).is_some_and(is_behind);
             props::run(session, ControlRequest::PoolResetTarget { pool: name, target })?;
-            session.out.done(&format!("Target {target} serves pool '{pool}' again, empty."))
+            session.out.done(&match is_behind {
+                true => format!(
+                    "Others lead before target {target} of pool '{pool}': what was in its damaged pages is as they have it."
+                ),
+                false => format!("Target {target} serves pool '{pool}' again, empty."),
+            })
         }
         PoolVerb::GetProp { pool, names } => {
             let info = info(session, pool)?;
@@ -494,7 +507,8 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         report.damaged = damaged::objects(session, &opened, &scrub);
     }
     report.scrub = Some(scrub);
-    report.health = Some(HealthReport::of(&info, &health));
+    let waits = page_waits::of_pool(client, &info);
+    report.health = Some(HealthReport::of(&info, &health, &waits));
     session.out.show(&report, |out| {
         write_pairs(
             out,
@@ -562,11 +576,20 @@ fn query(session: &Session, pool: &str, verbose: bool) -> Outcome {
         let down = info.map.targets.iter().filter(|target| target.state == TargetState::Down);
         for target in down {
             if target.holds_its_part() {
-                let why = match target.reason {
-                    Some(DownReason::Excluded) => "was excluded",
-                    Some(DownReason::Stopped) => "has stopped",
-                    Some(DownReason::Behind) => "is back, and it catches up with what it missed",
-                    _ => "gives no answer",
+                let why = match (target.reason, waits.get(&target.id)) {
+                    (Some(DownReason::Excluded), _) => "was excluded".into(),
+                    (Some(DownReason::Stopped), _) => "has stopped".into(),
+                    (Some(DownReason::Behind), None) => {
+                        "is back, and it catches up with what it missed".into()
+                    }
+                    (Some(DownReason::Behind), Some(of)) if *of == target.id => {
+                        "is back; pages of the target's index are damaged, and nobody who is there and whole has what was in them"
+                            .into()
+                    }
+                    (Some(DownReason::Behind), Some(of)) => format!(
+                        "is back; the target has all but what was in damaged pages of target {of}"
+                    ),
+                    _ => "gives no answer".to_string(),
                 };
                 writeln!(
                     out,

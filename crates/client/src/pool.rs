@@ -24,7 +24,7 @@ use wire::map::{DownReason, PoolMap, TargetState};
 use wire::obj::{PoolShardStat, Request};
 use wire::scrub::ScrubStat;
 use wire::stale::NewerMap;
-use wire::store::StoreStat;
+use wire::store::{PageWait, StoreStat};
 
 /// How long a batch waits for a newer map when a target does not hold what it held.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -418,6 +418,12 @@ impl Pool {
     #[boxed(?Send)]
     pub async fn store_stats(&self) -> Result<Vec<(TargetId, Option<StoreStat>)>> {
         self.ask_all(&Request::StoreStat { pool: self.0.state.id }).await
+    }
+
+    /// Asks every target whose damaged pages it waits for; `None` for one that gives no answer, or is of a version that cannot tell.
+    #[boxed(?Send)]
+    pub async fn page_waits(&self) -> Result<Vec<(TargetId, Option<Option<PageWait>>)>> {
+        self.ask_all(&Request::PageWait { pool: self.0.state.id }).await
     }
 
     /// Asks one target for its space.

@@ -9,7 +9,7 @@ use wire::event::{EventCode, Happened};
 use wire::map::PoolMap;
 use wire::measure::Standing;
 use wire::obj::{AdminOp, AdminReply, ObjectList, Request};
-use wire::store::StoreStat;
+use wire::store::{PageWait, StoreStat};
 
 /// Units in one answer at most, however many are asked for.
 const LIST_COUNT_MAX: usize = 64 << 10;
@@ -117,6 +117,12 @@ impl Target {
             Request::StoreStat { pool } => {
                 let ctx = self.shard(pool).await?;
                 Ok(wire::encode(&Ok::<_, Error>(self.store_stat(&ctx).await?)))
+            }
+            Request::PageWait { pool } => {
+                let ctx = self.shard(pool).await?;
+                let wait = ctx.joining.page_waits.of(ctx.map_version());
+                let wait = wait.map(|damaged| PageWait { damaged });
+                Ok(wire::encode(&Ok::<_, Error>(wait)))
             }
             Request::Admin { term, op } => {
                 Ok(wire::encode(&Ok::<_, Error>(self.admin(term, op).await?)))
@@ -314,6 +320,10 @@ impl Target {
                 Ok(())
             }
             AdminOp::ServeShard { pool, incarnation } => self.serve_shard(pool, incarnation).await,
+            AdminOp::HasAllOf { pool, target, map_version } => {
+                let ctx = self.shard(pool).await?;
+                self.require_all_of(&ctx, target, map_version)
+            }
             AdminOp::Introduced => {
                 self.is_introduced.set(true);
                 Ok(())

@@ -10,7 +10,7 @@
 //! behind has its own places first: what it is to have for others may have to wait for room, and meanwhile its groups have a copy less.
 
 use crate::give_way::{self, Urgent};
-use crate::lost_pages;
+use crate::lost_pages::{self, PageWaits};
 use crate::mend::TURNS_TIME_MAX;
 use crate::target::{Target, TargetPool};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -54,7 +54,7 @@ pub(crate) struct Joining {
     /// What is as new as this, or newer, orders may have touched that are not noted in `touched`.
     doubtful_since: Cell<Option<Epoch>>,
     /// An order found no room.
-    is_full: Cell<bool>,
+    pub(crate) is_full: Cell<bool>,
     is_running: Cell<bool>,
     /// Groups have had, or were to have, other members since this target was opened.
     pub(crate) has_moved: Cell<bool>,
@@ -78,6 +78,7 @@ pub(crate) struct Joining {
     told_full: Cell<u32>,
     /// A leader with damaged pages, which has told in this try what it has, and cannot tell what it had.
     pub(crate) untold_by: Cell<Option<TargetId>>,
+    pub(crate) page_waits: PageWaits,
     /// What this target sends to others that have nobody else to get it from.
     pub(crate) urgent: Urgent,
 }
@@ -143,7 +144,15 @@ impl Joining {
         if may_be && is_awaited {
             self.is_full.set(true);
         }
+        if may_be {
+            self.page_waits.interrupt();
+        }
         may_be
+    }
+
+    /// From now on this target misses nothing under the map that it knows.
+    pub(crate) fn claim(&self, ctx: &TargetPool) {
+        self.claimed.set(ctx.map_version());
     }
 
     /// True when an order of a group that this target is catching up with need not be carried out for want of room.
@@ -184,6 +193,7 @@ impl Joining {
             self.last.set(Some(stat));
         }
         self.touched.replace(None);
+        self.page_waits.end();
         self.installed.take();
         self.stat.take();
         self.begun.take();
@@ -313,6 +323,7 @@ impl Target {
         }
         let mut mended = self.compare_units(ctx, &map, differ).await?;
         if let Some(leader) = ctx.joining.untold_by.get() {
+            self.note_page_wait(pool, ctx, &map, leader);
             return Err(lost_pages::untold(leader));
         }
         mended += self.mend_cells(ctx, &map).await?;
@@ -334,7 +345,7 @@ impl Target {
         if ctx.map_version() != map.version {
             return Err(Error::new(Code::Stale, "the pool map has changed meanwhile"));
         }
-        self.end_lacking_pages(ctx, &map)?;
+        self.end_lacking_pages(pool, ctx, &map)?;
         ctx.joining.claimed.set(map.version);
         tracing::info!("target {}: pool {pool}: caught up, {mended} keys mended", self.id);
         let (target, map_version) = (self.id, map.version);

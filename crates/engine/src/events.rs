@@ -101,6 +101,7 @@ fn repeats(code: EventCode) -> bool {
         | EventCode::PoolNearFull
         | EventCode::PoolFull
         | EventCode::PoolRoom
+        | EventCode::PagesAwaited
         | EventCode::DeviceSlow
         | EventCode::DeviceRecovered
         | EventCode::LogFailed

@@ -445,6 +445,12 @@ impl Target {
         };
         let is_lost =
             |target: &TargetInfo| was_live(target) && !placement::is_live(target.id, &map);
+        // Who left earlier leads before it now, by an administrator's word.
+        let is_passed = |target: &TargetInfo| {
+            let known = before.as_ref().and_then(|before| before.target(target.id));
+            let left = known.map_or(0, |known| known.left);
+            target.left > 0 && left > target.left && left != LEFT_UNSURE
+        };
         let is_mine = |target: &&TargetInfo| target.id == self.id;
         let is_whole_again = map.targets.iter().find(is_mine).is_some_and(|target| {
             before.is_some() && !was_live(target) && placement::is_live(self.id, &map)
@@ -453,7 +459,9 @@ impl Target {
             // The map knows of it, and so do all who lead or follow by it.
             ctx.is_unsure.set(false);
         }
-        let may_inherit = is_whole_again || has_moved || map.targets.iter().any(is_lost);
+        let may_inherit = is_whole_again
+            || has_moved
+            || map.targets.iter().any(|target| is_lost(target) || is_passed(target));
         if may_inherit {
             self.locks.begin_grace(self.env.now());
         }

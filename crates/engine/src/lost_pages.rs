@@ -5,10 +5,14 @@
 //! and the target compares itself with them and gets what it lacks ([`crate::catch_up`]). Until then nobody may take its word for
 //! what was in that page. Where it leads for want of anybody else it tells members what it has beside, so that it is not the only one; they stay behind like it.
 //!
+//! Where all who are there wait for such pages, and the other members left earlier, an administrator can have these lead all the same
+//! (`pool reset-target`): what was in the pages is then as they have it.
+//!
 //! Objects of one copy that may have been in the page stay refused: see [`vos::PoolShard::give_up_pages`].
 
 use crate::catch_up::LIST_COUNT;
 use crate::target::{Target, TargetPool};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Code, ContId, Error, PoolId, Result, TargetId, Unit, limits};
@@ -20,6 +24,39 @@ use wire::obj::{Batch, ListScope, Op};
 
 /// Pause before another try.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Whose damaged pages a target waits for that lacks nothing else.
+#[derive(Default)]
+pub(crate) struct PageWaits {
+    /// With the map under which that was found.
+    now: Cell<Option<(u32, TargetId)>>,
+    /// Of which of them people were told, since it lacks something.
+    told: Cell<Option<TargetId>>,
+}
+
+impl PageWaits {
+    /// True when that is news.
+    fn note(&self, map_version: u32, of: TargetId) -> bool {
+        self.now.set(Some((map_version, of)));
+        self.told.replace(Some(of)) != Some(of)
+    }
+
+    /// Under this map; what was found under an older one may have changed with it.
+    pub(crate) fn of(&self, map_version: u32) -> Option<TargetId> {
+        self.now.get().filter(|(version, _)| *version == map_version).map(|(_, of)| of)
+    }
+
+    /// Something else is missing.
+    pub(crate) fn interrupt(&self) {
+        self.now.set(None);
+    }
+
+    /// Nothing is missing any more.
+    pub(crate) fn end(&self) {
+        self.now.set(None);
+        self.told.set(None);
+    }
+}
 
 impl Target {
     /// Looks after damaged pages of a pool's part from now on.
@@ -196,7 +233,12 @@ impl Target {
 
     /// At the end of catching up under a map: nothing is missing any more of what was in damaged pages, unless there are groups
     /// that had nobody else to ask.
-    pub(crate) fn end_lacking_pages(&self, ctx: &TargetPool, map: &PoolMap) -> Result<()> {
+    pub(crate) fn end_lacking_pages(
+        &self,
+        pool: PoolId,
+        ctx: &TargetPool,
+        map: &PoolMap,
+    ) -> Result<()> {
         if !ctx.shard.conts().into_iter().any(|cont| ctx.shard.lacks_pages_of(cont)) {
             return Ok(());
         }
@@ -204,6 +246,7 @@ impl Target {
         let has_nobody_whole = |copies| placement::losses(copies, map, |_| true).copies_left == 0;
         let may_be_here = |copies: &usize| ctx.shard.may_have_groups_of(*copies);
         if (2..=limits::COPIES_MAX).filter(may_be_here).any(has_nobody_whole) {
+            self.note_page_wait(pool, ctx, map, self.id);
             return Err(lacks_pages());
         }
         if ctx.has_unnamed_blocks.get() || ctx.is_counting_blocks.get() {
@@ -211,6 +254,54 @@ impl Target {
             return Err(Error::new(Code::Busy, "blocks of damaged pages are still looked for"));
         }
         ctx.shard.close_lost_pages()
+    }
+}
+
+impl Target {
+    /// This target has compared all with all who are there: what was in damaged pages of `of` is all that is missing.
+    pub(crate) fn note_page_wait(
+        &self,
+        pool: PoolId,
+        ctx: &TargetPool,
+        map: &PoolMap,
+        of: TargetId,
+    ) {
+        let joining = &ctx.joining;
+        let is_all = ctx.map_version() == map.version && !joining.is_full.get();
+        if !is_all || !joining.page_waits.note(map.version, of) {
+            return;
+        }
+        let what = match of == self.id {
+            true => "it has all but what was in damaged pages of its index, and nobody who is there and whole has that".into(),
+            false => format!(
+                "it has all that target {of} can tell, and waits for what was in damaged pages of the index there"
+            ),
+        };
+        self.tell_of_pages(pool, EventCode::PagesAwaited, &what);
+    }
+
+    /// Answers the control service whether this target has all that `of` can tell; see [`wire::obj::AdminOp::HasAllOf`].
+    pub(crate) fn require_all_of(
+        &self,
+        ctx: &TargetPool,
+        of: TargetId,
+        map_version: u32,
+    ) -> Result<()> {
+        let lacks_pages = ctx.shard.conts().into_iter().any(|cont| ctx.shard.lacks_pages_of(cont));
+        let busy = |text: &str| Err(Error::new(Code::Busy, text));
+        if ctx.map_version() != map_version {
+            return busy("it has another map");
+        }
+        match (ctx.joining.page_waits.of(map_version) == Some(of), lacks_pages == (of == self.id)) {
+            (true, true) => {
+                ctx.joining.claim(ctx);
+                Ok(())
+            }
+            (true, false) => busy("pages of its own index are damaged, too"),
+            (false, true) if of == self.id => busy("it still compares itself with others"),
+            (false, false) if of == self.id => busy("no page of its index is damaged"),
+            (false, _) => busy("it still compares itself with that target"),
+        }
     }
 }
 
@@ -225,4 +316,24 @@ pub(crate) fn untold(leader: TargetId) -> Error {
 fn lacks_pages() -> Error {
     let text = "a page of the index is damaged on this target, and others who may have what it held are away";
     Error::new(Code::Csum, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_damaged_pages_is_news_once() {
+        let (waits, two, three) = (PageWaits::default(), TargetId(2), TargetId(3));
+        assert!(waits.note(4, two));
+        assert_eq!((waits.of(4), waits.of(5)), (Some(two), None));
+        assert!(!waits.note(5, two), "under another map it is the same");
+        waits.interrupt();
+        assert_eq!(waits.of(5), None);
+        assert!(!waits.note(5, two));
+        assert!(waits.note(5, three));
+        waits.end();
+        assert_eq!(waits.of(5), None);
+        assert!(waits.note(6, three));
+    }
 }

@@ -16,7 +16,7 @@ use wire::obj::{
 };
 use wire::scrub::ScrubStat;
 use wire::stale::NewerMap;
-use wire::store::StoreStat;
+use wire::store::{PageWait, StoreStat};
 use wire::{HEADER_BYTES, Header};
 
 /// A list element that takes one byte on the wire may take this many in memory, twice over
@@ -99,6 +99,7 @@ messages! {
     ScrubStatTag = "scrub-stat": Result<ScrubStat, Error>, "scrub_stat";
     CacheStatTag = "cache-stat": Result<CacheStat, Error>, "cache_stat";
     AdmissionStatTag = "admission-stat": Result<AdmissionStat, Error>, "admission_stat";
+    PageWaitTag = "page-wait": Result<Option<PageWait>, Error>, "page_wait";
     StoreStatTag = "store-stat": Result<StoreStat, Error>, "store_stat";
     AdminReplyTag = "admin-reply": Result<AdminReply, Error>, "admin_reply";
 }

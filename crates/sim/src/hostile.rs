@@ -105,6 +105,7 @@ impl Prey {
             | Request::AdmissionStat { pool }
             | Request::CacheStat { pool }
             | Request::StoreStat { pool }
+            | Request::PageWait { pool }
             | Request::ScrubStat { pool }
             | Request::Scrub { pool }
             | Request::PoolMap { pool } => *pool = here,

@@ -8,7 +8,7 @@ use crate::measure::MeasureAsk;
 use crate::scrub::Scrub;
 use crate::versions::ContVersions;
 use serde::{Deserialize, Serialize};
-use types::{ContId, CsumKind, Durability, PoolId};
+use types::{ContId, CsumKind, Durability, PoolId, TargetId};
 
 /// Orders of the control service to a target.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -64,4 +64,7 @@ pub enum AdminOp {
     },
     /// Take newer settings of the data cache.
     SetCache { pool: PoolId, cache: DataCache },
+    /// Succeeds where the target that is asked has all that `target` can tell it under this map; asked of `target` itself, where damaged
+    /// pages of its index are all that it lacks. `Busy` otherwise. From then on it misses nothing under that map.
+    HasAllOf { pool: PoolId, target: TargetId, map_version: u32 },
 }

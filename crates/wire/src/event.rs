@@ -106,6 +106,9 @@ codes! {
     DamageMended, "damage-mended", Info, "Nothing more; look at the device.";
     DamageStays, "damage-stays", Error,
         "Write the data anew or restore them; 'azekura pool health' names the files.";
+    PagesAwaited, "pages-awaited", Error,
+        "Start the engines that are away. When none is, 'azekura pool health' says how to go on \
+         without what was in the pages.";
     DeviceSlow, "device-slow", Error,
         "Look at the device; 'azekura pool drain' takes the target's data away if it stays \
          slow.";

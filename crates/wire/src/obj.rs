@@ -604,6 +604,9 @@ pub enum Request<'a> {
         /// What a client has found out before; the target keeps it for people to see.
         seen: Option<crate::measure::SeenSpeed>,
     },
+    /// Whose damaged pages a target waits for, which has all else that it is to have. The reply is an `Option` of
+    /// [`crate::store::PageWait`].
+    PageWait { pool: PoolId },
 }
 
 impl Request<'_> {
@@ -631,6 +634,7 @@ impl Request<'_> {
             | Request::ScrubStat { .. }
             | Request::Scrub { .. }
             | Request::Probe { .. }
+            | Request::PageWait { .. }
             | Request::PoolMap { .. } => false,
         }
     }

@@ -103,6 +103,13 @@ impl CatchUpStat {
     }
 }
 
+/// What a target waits for that is behind, or joins groups, and has all else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PageWait {
+    /// The target whose index has damaged pages, itself or one that leads it: nobody who is there and whole can tell what was in them.
+    pub damaged: TargetId,
+}
+
 /// What a device is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

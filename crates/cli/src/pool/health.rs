@@ -1,12 +1,13 @@
 //! `azekura pool health`: in one line for each pool what is lost, what that means, and what to do.
 
+use super::page_waits::{self, PageWaits};
 use super::rebuild::RebuildReport;
 use crate::exit::{Failure, Outcome, UNREACHABLE};
 use crate::session::Session;
 use client::{ContHealth, HealthState, MissingTarget, PoolHealth};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use types::{Error, Result};
+use types::{Error, Result, TargetId};
 use wire::control::{Name, PoolInfo};
 use wire::map::DownReason;
 
@@ -32,6 +33,9 @@ struct Missing {
     rank: u32,
     /// `silent`, `behind`, `lost` or `excluded`.
     reason: DownReason,
+    /// It has all else, and waits for what was in damaged pages of the index of this target, which may be itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for_pages_of: Option<u32>,
 }
 
 /// What losses mean for a container.
@@ -47,7 +51,7 @@ pub struct ContReport {
 }
 
 impl HealthReport {
-    pub fn of(pool: &PoolInfo, health: &PoolHealth) -> HealthReport {
+    pub fn of(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> HealthReport {
         let (state, exit) = match health.state {
             HealthState::Healthy => ("healthy", 0),
             HealthState::Degraded => ("degraded", 1),
@@ -58,6 +62,7 @@ impl HealthReport {
             target: missing.target.0,
             rank: missing.rank.0,
             reason: missing.reason,
+            waits_for_pages_of: waits.get(&missing.target).map(|of| of.0),
         };
         let cont = |cont: &ContHealth| ContReport {
             name: cont.name.clone(),
@@ -70,7 +75,7 @@ impl HealthReport {
             pool: pool.label.clone(),
             uuid: pool.uuid.to_string(),
             state,
-            summary: summary(pool, health),
+            summary: summary(pool, health, waits),
             targets: pool.map.targets.len(),
             missing: health.missing.iter().map(missing).collect(),
             containers: health.conts.iter().map(cont).collect(),
@@ -102,7 +107,7 @@ pub fn run(session: &Session, pool: Option<&str>) -> Outcome {
     }
     let report = |pool: &PoolInfo| {
         let health = client.block_on(client.pool_health(pool))?;
-        Ok(HealthReport::of(pool, &health))
+        Ok(HealthReport::of(pool, &health, &page_waits::of_pool(&client, pool)))
     };
     let reports = pools.iter().map(report).collect::<Result<Vec<HealthReport>>>()?;
     session.out.show(&reports, |out| {
@@ -119,7 +124,7 @@ pub fn run(session: &Session, pool: Option<&str>) -> Outcome {
 }
 
 /// The state, what is missing, what that means, what to do.
-fn summary(pool: &PoolInfo, health: &PoolHealth) -> String {
+fn summary(pool: &PoolInfo, health: &PoolHealth, waits: &PageWaits) -> String {
     let (label, targets) = (&pool.label, pool.map.targets.len());
     let missing = health.missing.len();
     let moves = match RebuildReport::of(&pool.map).line() {
@@ -140,18 +145,18 @@ fn summary(pool: &PoolInfo, health: &PoolHealth) -> String {
         HealthState::AtRisk => "AT RISK",
         HealthState::Unavailable => "DATA UNAVAILABLE",
     };
-    let mut by_engine: BTreeMap<(u32, &str), Vec<u32>> = BTreeMap::new();
-    for one in &health.missing {
-        by_engine.entry((one.rank.0, reason_key(one.reason))).or_default().push(one.target.0);
-    }
-    let why: Vec<String> =
-        by_engine.iter().map(|((rank, key), ids)| reason(*rank, key, ids)).collect();
-    let todo: Vec<String> =
-        by_engine.iter().map(|((rank, key), ids)| advice(label, *rank, key, ids)).collect();
+    let by_engine = by_engine(&health.missing, waits);
+    let is_away = by_engine.keys().any(|(_, why)| why.is_away());
+    let told: Vec<String> =
+        by_engine.iter().map(|((rank, why), ids)| reason(*rank, *why, ids)).collect();
+    let todo: Vec<String> = by_engine
+        .iter()
+        .map(|((rank, why), ids)| advice(label, *rank, *why, ids, is_away))
+        .collect();
     let verb = if missing == 1 { "is" } else { "are" };
     format!(
         "{word}: {missing} of {targets} targets {verb} not whole ({}); {}; {}{moves}",
-        why.join(", "),
+        told.join(", "),
         meaning(health),
         todo.join("; ")
     )
@@ -186,14 +191,46 @@ fn meaning(health: &PoolHealth) -> String {
     }
 }
 
-fn reason_key(reason: DownReason) -> &'static str {
-    match reason {
-        DownReason::Silent => "silent",
-        DownReason::Stopped => "stopped",
-        DownReason::Behind => "behind",
-        DownReason::Lost => "lost",
-        DownReason::Excluded => "excluded",
+/// Why targets are not whole.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    Behind,
+    Excluded,
+    Lost,
+    /// Pages of its index are damaged, and nobody whole can tell what was in them.
+    OwnPages,
+    /// It has all else, and waits for what was in damaged pages of this target.
+    PagesOf(TargetId),
+    Silent,
+    Stopped,
+}
+
+impl Why {
+    fn of(missing: &MissingTarget, waits: &PageWaits) -> Why {
+        match (missing.reason, waits.get(&missing.target)) {
+            (DownReason::Silent, _) => Why::Silent,
+            (DownReason::Stopped, _) => Why::Stopped,
+            (DownReason::Lost, _) => Why::Lost,
+            (DownReason::Excluded, _) => Why::Excluded,
+            (DownReason::Behind, Some(of)) if *of == missing.target => Why::OwnPages,
+            (DownReason::Behind, Some(of)) => Why::PagesOf(*of),
+            (DownReason::Behind, None) => Why::Behind,
+        }
     }
+
+    /// It may know more than those who are there, once it is back.
+    fn is_away(self) -> bool {
+        matches!(self, Why::Silent | Why::Stopped | Why::Excluded)
+    }
+}
+
+/// Targets that are not whole, by engine and reason.
+fn by_engine(missing: &[MissingTarget], waits: &PageWaits) -> BTreeMap<(u32, Why), Vec<u32>> {
+    let mut by_engine: BTreeMap<(u32, Why), Vec<u32>> = BTreeMap::new();
+    for one in missing {
+        by_engine.entry((one.rank.0, Why::of(one, waits))).or_default().push(one.target.0);
+    }
+    by_engine
 }
 
 fn list(ids: &[u32]) -> String {
@@ -201,25 +238,77 @@ fn list(ids: &[u32]) -> String {
     format!("{} {}", if ids.len() == 1 { "target" } else { "targets" }, ids.join(", "))
 }
 
-fn reason(rank: u32, key: &str, ids: &[u32]) -> String {
-    match key {
-        "silent" => format!("engine {rank} gives no answer"),
-        "stopped" => format!("engine {rank} has stopped"),
-        "behind" => format!("engine {rank} is back and catches up"),
-        "excluded" => format!("engine {rank} is excluded"),
-        _ => format!("{} of engine {rank} lost what it held", list(ids)),
+fn reason(rank: u32, why: Why, ids: &[u32]) -> String {
+    match why {
+        Why::Silent => format!("engine {rank} gives no answer"),
+        Why::Stopped => format!("engine {rank} has stopped"),
+        Why::Behind => format!("engine {rank} is back and catches up"),
+        Why::Excluded => format!("engine {rank} is excluded"),
+        Why::Lost => format!("{} of engine {rank} lost what it held", list(ids)),
+        Why::OwnPages => format!(
+            "{} of engine {rank}: pages of the index are damaged, and nobody who is there and whole has what was in them",
+            list(ids)
+        ),
+        Why::PagesOf(of) => format!(
+            "{} of engine {rank}: all is there but what was in damaged pages of target {of}",
+            list(ids)
+        ),
     }
 }
 
-fn advice(label: &str, rank: u32, key: &str, ids: &[u32]) -> String {
-    match key {
-        "silent" | "stopped" => format!("start engine {rank} again"),
-        "behind" => "it will be whole by itself".into(),
-        "excluded" => format!("'azekura system clear-exclude {rank}' takes it back"),
-        _ => format!(
-            "bring back the store of {}, or give it up: 'azekura pool reset-target {label} {} --lose-data'",
-            list(ids),
-            ids.first().copied().unwrap_or_default()
-        ),
+/// What to do about it. `is_away`: some targets are not there at all.
+fn advice(label: &str, rank: u32, why: Why, ids: &[u32], is_away: bool) -> String {
+    let first = ids.first().copied().unwrap_or_default();
+    let reset = format!("'azekura pool reset-target {label} {first} --lose-data'");
+    match why {
+        Why::Silent | Why::Stopped => format!("start engine {rank} again"),
+        Why::Behind => "it will be whole by itself".into(),
+        Why::Excluded => format!("'azekura system clear-exclude {rank}' takes it back"),
+        Why::Lost => format!("bring back the store of {}, or give it up: {reset}", list(ids)),
+        Why::OwnPages if is_away => {
+            "who is away may have what was in the pages: what is to be done is told when all are there".into()
+        }
+        Why::OwnPages => {
+            format!("{reset} has the others lead: what was in the pages is then as they have it, as old as when they left")
+        }
+        Why::PagesOf(of) => format!("it will be whole once target {of} is"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Rank;
+
+    fn missing(target: u32, reason: DownReason) -> MissingTarget {
+        MissingTarget { target: TargetId(target), rank: Rank(target), reason }
+    }
+
+    fn told(missing: &[MissingTarget], waits: &PageWaits) -> Vec<(String, String)> {
+        let by_engine = by_engine(missing, waits);
+        let is_away = by_engine.keys().any(|(_, why)| why.is_away());
+        let line = |((rank, why), ids): (&(u32, Why), &Vec<u32>)| {
+            (reason(*rank, *why, ids), advice("tank", *rank, *why, ids, is_away))
+        };
+        by_engine.iter().map(line).collect()
+    }
+
+    /// Two targets waited for each other, and it was said of both that they will be whole by themselves.
+    #[test]
+    fn who_waits_for_damaged_pages_is_told_and_what_to_do() {
+        let behind = [missing(2, DownReason::Behind), missing(3, DownReason::Behind)];
+        let by_itself = told(&behind, &PageWaits::new());
+        assert!(by_itself.iter().all(|(_, todo)| todo.contains("by itself")), "{by_itself:?}");
+        let waits = PageWaits::from([(TargetId(2), TargetId(2)), (TargetId(3), TargetId(2))]);
+        let lines = told(&behind, &waits);
+        assert!(lines[0].0.starts_with("target 2 of engine 2: pages of the index"), "{lines:?}");
+        assert!(lines[0].1.contains("pool reset-target tank 2 --lose-data"), "{lines:?}");
+        assert!(lines[1].0.contains("damaged pages of target 2"), "{lines:?}");
+        assert!(lines[1].1.contains("once target 2 is"), "{lines:?}");
+        // Somebody who is away may have more: nothing is to be given up before.
+        let all = [&behind[..], &[missing(1, DownReason::Silent)]].concat();
+        let lines = told(&all, &waits);
+        assert!(lines.iter().all(|(_, todo)| !todo.contains("reset-target")), "{lines:?}");
+        assert!(lines[0].1.contains("start engine 1"), "{lines:?}");
     }
 }

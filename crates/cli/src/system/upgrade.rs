@@ -6,6 +6,7 @@ use super::stop::stop_engine;
 use crate::exit::Outcome;
 use crate::output::{spinner, warn_line};
 use crate::pool::health::HealthReport;
+use crate::pool::page_waits;
 use crate::pool::rebuild::RebuildReport;
 use crate::session::{Session, absolute};
 use crate::version::Versions;
@@ -312,7 +313,7 @@ fn look(client: &Client) -> Result<Pools> {
     let mut found = Pools::default();
     for pool in client.block_on(client.pool_list())? {
         let health = client.block_on(client.pool_health(&pool))?;
-        let report = HealthReport::of(&pool, &health);
+        let report = HealthReport::of(&pool, &health, &page_waits::of_pool(client, &pool));
         let is_busy = RebuildReport::of_pool(&pool).state == "busy" && !pool.is_rebuild_stopped;
         if health.state != HealthState::Healthy || is_busy {
             found.not_whole.push(format!("pool {}: {}", pool.label, report.summary()));

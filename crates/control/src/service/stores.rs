@@ -5,6 +5,8 @@
 //! different one: it is down in the map and serves nothing of the pool, for an empty store served as if
 //! it were whole would show files without data and directories without names. It is up again when the
 //! right store is back, or when somebody gives up what was lost ([`Service::pool_reset_target`]).
+//! A target that is behind, with damaged pages of its index and nobody whole to tell what was in them, is passed by in the same way: others
+//! that have all else from it lead, though they left earlier, and it gets what they have.
 //!
 //! Parts of `memory` pools are excepted: that they are empty after a restart is what was promised.
 
@@ -14,8 +16,9 @@ use super::pool::shard_order;
 use crate::records::{EngineDf, LEFT_EMPTY, PoolDf, StageDf, TargetDf};
 use crate::store::{Attempts, Tx};
 use futures_util::future::join_all;
-use types::{Code, Durability, Error, PoolId, Result, TargetId};
+use types::{Code, Durability, Error, PoolId, Result, TargetId, limits};
 use wire::control::{ControlReply, MemberState, Name, TargetAim};
+use wire::event::{EventCode, Happened};
 use wire::map::{DownReason, LEFT_UNSURE, TargetState};
 use wire::obj::{AdminOp, AdminReply};
 
@@ -116,7 +119,8 @@ impl Service {
         }
     }
 
-    /// Makes the part of a target that is down anew, empty.
+    /// Makes the part of a target that is down anew, empty; of one that is behind, what was in damaged pages of its index becomes what
+    /// others have of it.
     pub(super) async fn pool_reset_target(
         &self,
         name: &Name,
@@ -136,6 +140,9 @@ impl Service {
                 Code::Busy,
                 format!("target {id} of pool '{label}' is not down: nothing there is lost"),
             ));
+        }
+        if target.reason == Some(DownReason::Behind) {
+            return self.pass_by(&pool, id, orders).await;
         }
         if target.info().holds_its_part() {
             return Err(Error::new(
@@ -192,6 +199,79 @@ impl Service {
                 }
                 return Ok(ControlReply::Done);
             }
+        }
+    }
+}
+
+impl Service {
+    /// Has others lead before a target that left later, but has damaged pages of its index, where these have all that it can tell.
+    ///
+    /// Errors: `Busy` when one of them has not, or of some groups nobody else is there.
+    async fn pass_by(
+        &self,
+        pool: &PoolDf,
+        id: TargetId,
+        orders: &dyn Targets,
+    ) -> Result<ControlReply> {
+        let (label, map_version) = (pool.name(), pool.map_version);
+        let refused = |text: String| Err(Error::new(Code::Busy, text));
+        let has_all = || AdminOp::HasAllOf { pool: pool.id, target: id, map_version };
+        let (_, failures) = order_each(orders, [id], has_all).await;
+        if let Some((_, error)) = failures.first() {
+            return refused(format!(
+                "target {id} of pool '{label}' is behind, and nothing there is known to be lost: {error}"
+            ));
+        }
+        let is_behind = |held: &TargetDf| held.id != id && held.reason == Some(DownReason::Behind);
+        let others: Vec<&TargetDf> = pool.targets.iter().filter(|held| is_behind(held)).collect();
+        if let Some(empty) = others.iter().find(|held| held.left <= LEFT_EMPTY) {
+            return refused(format!(
+                "target {} was made anew itself: it has nothing of what was in the damaged pages of target {id}",
+                empty.id
+            ));
+        }
+        let asked = others.iter().map(|held| held.id);
+        let (_, failures) = order_each(orders, asked, has_all).await;
+        if !failures.is_empty() {
+            let doing = format!("not all others have what target {id} can tell");
+            let error = failure(&doing, &failures, "try again when they have");
+            return refused(error.to_string());
+        }
+        let change = async |record: &mut PoolDf| {
+            let mut without = self.map(record).await?;
+            for target in without.targets.iter_mut().filter(|target| target.id == id) {
+                (target.state, target.reason) = (TargetState::Down, Some(DownReason::Lost));
+            }
+            let is_lost = |copies| placement::losses(copies, &without, |_| true).is_unavailable;
+            if (2..=limits::COPIES_MAX).any(is_lost) {
+                let text = format!(
+                    "of some objects in pool '{label}' nobody but target {id} has anything and is there: start the \
+                     engines that are away, and wait until their targets have what it can tell"
+                );
+                return Err(Error::new(Code::Busy, text));
+            }
+            record.map_version += 1;
+            let version = record.map_version;
+            if let Some(held) = record.targets.iter_mut().find(|held| held.id == id) {
+                (held.left, held.since) = (LEFT_EMPTY, version);
+            }
+            Ok(Some(format!("target {id} is passed by: others lead")))
+        };
+        match self.change_under(pool.id, map_version, orders, change).await {
+            Err(error) if error.code == Code::Stale => {
+                refused(format!("{error}; try again when its targets have seen that"))
+            }
+            Ok(done) => {
+                let what = format!(
+                    "what was in damaged pages of the index of target {id} of pool '{label}' was given up: of that it gets \
+                     what others have, which is as old as when these left"
+                );
+                tracing::warn!("{what}");
+                let happened = Happened::new(EventCode::DamageStays, what);
+                self.tell(happened.of_target(id).of_pool(pool.id));
+                Ok(done)
+            }
+            Err(error) => Err(error),
         }
     }
 }

@@ -213,7 +213,7 @@ impl Service {
     /// `change` says what is new, if anything is; it is called again when others changed the record meanwhile.
     ///
     /// Errors: `NonExist`, `Stale`, those of `change` and of the catalog.
-    async fn change_under(
+    pub(super) async fn change_under(
         &self,
         id: PoolId,
         map_version: u32,

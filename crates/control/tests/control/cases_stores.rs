@@ -97,3 +97,74 @@ fn what_is_lost_can_be_given_up() {
     resume(&system);
     assert_eq!(states(&system)[2], TargetState::Down);
 }
+
+/// Two targets waited for each other for ever: one that left earlier, and one that has damaged pages of its index since.
+#[test]
+fn others_lead_before_one_with_damaged_pages_once_that_is_given_up() {
+    let system = System::new(3);
+    system.pool("tank");
+    let (early, damaged) = (TargetId(2), TargetId(4));
+    let reset = || R::PoolResetTarget { pool: label("tank"), target: damaged };
+    let map = || system.pools()[0].map.clone();
+    let of = |id: TargetId| map().target(id).unwrap().clone();
+    let silent = |rank| {
+        let why = "no answer for 5 s";
+        block_on(system.service.engine_is_silent(rank, why, true, &*system.targets)).unwrap();
+    };
+    let back = |rank| {
+        assert_eq!(block_on(system.service.resume_engine(rank, &*system.targets)).unwrap(), []);
+    };
+    let caught_up = |target| {
+        let map = map();
+        let (pool, map_version) = (map.pool, map.version);
+        system.run(R::TargetCaughtUp { pool, target, map_version }).unwrap();
+    };
+    silent(Rank(1));
+    assert_eq!(system.fails(reset(), "not down"), Code::Busy);
+    let (pool, map_version) = (map().pool, map().version);
+    system.run(R::TargetDamaged { pool, target: damaged, map_version }).unwrap();
+    assert!(of(damaged).left > of(early).left, "it leads");
+    assert_eq!(system.fails(reset(), "nothing there is known to be lost"), Code::Busy);
+    // It has compared itself with all who are there.
+    let have = |all: &[TargetId]| {
+        let all = all.iter().copied().collect();
+        system.targets.have_all.borrow_mut().insert(damaged, all);
+    };
+    have(&[damaged]);
+    assert_eq!(system.fails(reset(), "start the engines that are away"), Code::Busy);
+    back(Rank(1));
+    // The other target of that engine.
+    assert_eq!(system.fails(reset(), "not all others have"), Code::Busy);
+    have(&[damaged, early]);
+    assert_eq!(system.fails(reset(), "target 3"), Code::Busy);
+    caught_up(TargetId(3));
+    let before = map();
+    assert_eq!(of(damaged), *before.target(damaged).unwrap(), "nothing has changed yet");
+    system.run(reset()).unwrap();
+    assert_eq!(map().version, before.version + 1);
+    let (first, second) = (of(early), of(damaged));
+    assert!(second.left < first.left, "{first:?} {second:?}");
+    let (was, behind) = (before.target(damaged).unwrap(), Some(DownReason::Behind));
+    assert_eq!((second.reason, second.incarnation), (behind, was.incarnation), "it keeps all else");
+    assert_eq!(second.since, map().version);
+    system.assert_in_step();
+    // Then each gets whole as ever.
+    caught_up(early);
+    caught_up(damaged);
+    assert!(map().targets.iter().all(|target| target.left == 0));
+}
+
+/// One that was made anew has nothing of what was in the pages: that it leads would change nothing.
+#[test]
+fn nobody_is_passed_by_for_one_that_is_empty() {
+    let (system, _) = with_a_wiped_target();
+    let pool = system.pools()[0].id;
+    system.run(R::PoolResetTarget { pool: label("tank"), target: LOST }).unwrap();
+    let damaged = TargetId(0);
+    let map_version = system.pools()[0].map.version;
+    system.run(R::TargetDamaged { pool, target: damaged, map_version }).unwrap();
+    let all = [damaged, LOST].into_iter().collect();
+    system.targets.have_all.borrow_mut().insert(damaged, all);
+    let reset = R::PoolResetTarget { pool: label("tank"), target: damaged };
+    assert_eq!(system.fails(reset, "made anew itself"), Code::Busy);
+}

@@ -73,6 +73,8 @@ pub struct FakeTargets {
     pub versions: RefCell<BTreeMap<(TargetId, PoolId, ContId), ContVersions>>,
     /// How targets stand.
     pub standings: RefCell<BTreeMap<TargetId, Standing>>,
+    /// Which targets have all that a target with damaged pages can tell, itself included.
+    pub have_all: RefCell<BTreeMap<TargetId, BTreeSet<TargetId>>>,
     looks: Cell<u32>,
     /// Maps that were taken as changes of earlier ones.
     pub changes: Cell<u32>,
@@ -123,6 +125,14 @@ impl FakeTargets {
                 return Ok(AdminReply { incarnation, ..AdminReply::default() });
             }
             AdminOp::Introduced => {}
+            AdminOp::HasAllOf { pool, target: of, map_version } => {
+                let shard = shards.get(&(target, pool)).ok_or_else(no_shard)?;
+                let is_newest = shard.map.as_ref().is_some_and(|map| map.version == map_version);
+                let have_all = self.have_all.borrow();
+                if !is_newest || !have_all.get(&of).is_some_and(|all| all.contains(&target)) {
+                    return Err(Error::new(Code::Busy, "it is not so far"));
+                }
+            }
             AdminOp::Measure { ask, .. } => {
                 let mut standings = self.standings.borrow_mut();
                 let standing = standings.entry(target).or_default();

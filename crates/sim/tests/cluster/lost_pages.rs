@@ -7,8 +7,11 @@ use sim::pages::flip_pages;
 use sim::{Cluster, ClusterSpec, members, parity, seeds};
 use std::time::Duration;
 use types::{Code, ContLayout, Durability, ObjType, Oid, TargetId};
-use wire::map::{DownReason, TargetInfo};
+use wire::control::{ControlRequest, Name};
+use wire::event::{Event, EventCode};
+use wire::map::{DownReason, PoolMap, TargetInfo};
 use wire::obj::{Cond, Recx};
+use wire::store::PageWait;
 
 const ARRAY_BYTES: u64 = 300_000;
 /// Keys of a small object, which shares a page with others, and of one with pages of its own.
@@ -301,6 +304,60 @@ fn who_left_later_does_not_wait_for_what_a_damaged_one_lacks() {
     }
 }
 
+/// The target whose pages are damaged below, and the one that left before.
+const DAMAGED: TargetId = TargetId(2);
+const AWAY: TargetId = TargetId(3);
+
+/// Why the two are down.
+async fn reasons(client: &Client) -> [Option<DownReason>; 2] {
+    let map = members::newest_map(client).await.unwrap();
+    [DAMAGED, AWAY].map(|target| map.target(target).unwrap().reason)
+}
+
+async fn await_reasons(client: &Client, wanted: [Option<DownReason>; 2], context: &str) {
+    for _ in 0..600 {
+        if reasons(client).await == wanted {
+            return;
+        }
+        client.env().sleep(Duration::from_millis(200)).await;
+    }
+    let found = reasons(client).await;
+    panic!("{context}: not {wanted:?} after two minutes: {found:?}");
+}
+
+/// An engine is away, some is written, and pages of another one, which is the only one that knows some of it, are damaged. What of all
+/// this there is.
+async fn with_one_away_and_one_damaged(
+    cluster: &Cluster,
+    client: &Client,
+    cont: &Container,
+    context: &str,
+) -> Things {
+    let mut things = Things::new(cont).await;
+    client.env().sleep(Duration::from_secs(2)).await;
+    cluster.kill_engine(3);
+    await_reasons(client, [None, Some(DownReason::Silent)], context).await;
+    things.write_some(1).await;
+    client.env().sleep(Duration::from_secs(2)).await;
+    cluster.stop_engine(2).await.unwrap();
+    cluster.kill_engine(2);
+    assert!(flip_pages(cluster, 2, 3).await.unwrap() > 3, "{context}");
+    cluster.start_engine(2).await.unwrap();
+    let behind = [Some(DownReason::Behind), Some(DownReason::Silent)];
+    await_reasons(client, behind, context).await;
+    // Until it has given up what is damaged.
+    client.env().sleep(Duration::from_secs(5)).await;
+    things
+}
+
+/// Objects of the two alone.
+fn is_theirs(kv: &KvObj, map: &PoolMap) -> bool {
+    let layout = placement::layout(kv.object.oid(), map).unwrap();
+    let mut members = layout.members(0).to_vec();
+    members.sort_unstable();
+    members == [DAMAGED, AWAY]
+}
+
 /// An engine that was away comes back, and the only other one that knows what it has missed has damaged pages: nobody else has what was in these, so both stay behind. It gets
 /// what the other one has beside, which was all in one place until then: it used to get nothing, for the other one refused all questions.
 #[test]
@@ -313,52 +370,20 @@ fn what_a_damaged_one_has_beside_does_not_stay_alone() {
             let client = cluster.client("c");
             let cont =
                 cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
-            let mut things = Things::new(&cont).await;
-            client.env().sleep(Duration::from_secs(2)).await;
-            let (damaged, away) = (TargetId(2), TargetId(3));
-            let reasons = async || {
-                let map = members::newest_map(&client).await.unwrap();
-                [damaged, away].map(|target| map.target(target).unwrap().reason)
-            };
-            let await_that = async |wanted: [Option<DownReason>; 2]| {
-                for _ in 0..600 {
-                    if reasons().await == wanted {
-                        return;
-                    }
-                    client.env().sleep(Duration::from_millis(200)).await;
-                }
-                let found = reasons().await;
-                panic!("{context}: not {wanted:?} after two minutes: {found:?}");
-            };
-            cluster.kill_engine(3);
-            await_that([None, Some(DownReason::Silent)]).await;
-            things.write_some(1).await;
-            client.env().sleep(Duration::from_secs(2)).await;
-            cluster.stop_engine(2).await.unwrap();
-            cluster.kill_engine(2);
-            assert!(flip_pages(&cluster, 2, 3).await.unwrap() > 3, "{context}");
-            cluster.start_engine(2).await.unwrap();
-            await_that([Some(DownReason::Behind), Some(DownReason::Silent)]).await;
-            // Until it has given up what is damaged.
-            client.env().sleep(Duration::from_secs(5)).await;
+            let things = with_one_away_and_one_damaged(&cluster, &client, &cont, &context).await;
             cluster.start_engine(3).await.unwrap();
             let both_behind = [Some(DownReason::Behind); 2];
-            await_that(both_behind).await;
+            await_reasons(&client, both_behind, &context).await;
             let map = members::newest_map(&client).await.unwrap();
-            let is_theirs = |kv: &&(KvObj, u64, u8)| {
-                let members = placement::layout(kv.0.object.oid(), &map).unwrap();
-                let mut members = members.members(0).to_vec();
-                members.sort_unstable();
-                members == [damaged, away]
-            };
-            let theirs: Vec<&(KvObj, u64, u8)> = things.kvs.iter().filter(is_theirs).collect();
+            let theirs: Vec<&(KvObj, u64, u8)> =
+                things.kvs.iter().filter(|(kv, ..)| is_theirs(kv, &map)).collect();
             // How many are refused, and of the others how many are the same with both, and were written meanwhile.
             let (mut refused, mut same, mut written) = (0, 0, 0);
             for _ in 0..120 {
                 (refused, same, written) = (0, 0, 0);
                 let map = members::newest_map(&client).await.unwrap();
                 for (kv, _, round) in &theirs {
-                    let two = [damaged, away];
+                    let two = [DAMAGED, AWAY];
                     match members::are_same(&client, &map, &cont, kv.object.oid(), two).await {
                         Ok(is_same) => {
                             same += usize::from(is_same);
@@ -380,7 +405,94 @@ fn what_a_damaged_one_has_beside_does_not_stay_alone() {
                 "{context}: {refused} refused, {same} the same"
             );
             assert!(refused > 0 && written > 0, "{context}: {refused} refused, {written} written");
-            assert_eq!(reasons().await, both_behind, "{context}");
+            assert_eq!(reasons(&client).await, both_behind, "{context}");
         });
     }
+}
+
+/// Both wait for each other then, and that is told. Once an administrator has given up what was in the damaged pages, the one that was away leads: all is
+/// whole again, with what was in the pages as it was when that one left, and nothing else lost. They waited for ever.
+#[test]
+fn who_left_earlier_leads_when_what_was_in_damaged_pages_is_given_up() {
+    let mut older = 0;
+    for seed in seeds(2) {
+        let spec = ClusterSpec { seed, engines: 4, targets: 1 };
+        let cluster = Cluster::start_healing(spec, StoreConfig::default(), Some(600)).unwrap();
+        cluster.block_on(async {
+            let context = format!("seed {seed}");
+            let client = cluster.client("c");
+            let cont =
+                cluster.container(&client, Durability::Wal, ContLayout::Plain).await.unwrap();
+            let mut things =
+                with_one_away_and_one_damaged(&cluster, &client, &cont, &context).await;
+            let reset = |target| {
+                let pool = Name::Label("p".into());
+                ControlRequest::PoolResetTarget { pool, target }
+            };
+            let refused = async |target| client.control(&reset(target)).await.unwrap_err();
+            // What the damaged one has beside nobody else has yet.
+            let mut error = refused(DAMAGED).await;
+            for _ in 0..60 {
+                if error.to_string().contains("start the engines that are away") {
+                    break;
+                }
+                client.env().sleep(Duration::from_secs(1)).await;
+                error = refused(DAMAGED).await;
+            }
+            assert_eq!(error.code, Code::Busy, "{context}: {error}");
+            assert!(error.to_string().contains("engines that are away"), "{context}: {error}");
+            let waits = async || {
+                let waits = cont.pool().page_waits().await.unwrap();
+                let named = |(target, wait): (TargetId, Option<Option<PageWait>>)| {
+                    Some((target, wait.flatten()?.damaged))
+                };
+                waits.into_iter().filter_map(named).collect::<Vec<_>>()
+            };
+            assert_eq!(waits().await, [(DAMAGED, DAMAGED)], "{context}");
+            cluster.start_engine(3).await.unwrap();
+            await_reasons(&client, [Some(DownReason::Behind); 2], &context).await;
+            let both = [(DAMAGED, DAMAGED), (AWAY, DAMAGED)];
+            for _ in 0..120 {
+                if waits().await == both {
+                    break;
+                }
+                client.env().sleep(Duration::from_secs(1)).await;
+            }
+            assert_eq!(waits().await, both, "{context}");
+            // Only of the one whose pages are damaged.
+            let error = refused(AWAY).await;
+            assert!(error.to_string().contains("known to be lost"), "{context}: {error}");
+            client.control(&reset(DAMAGED)).await.unwrap();
+            assert_eq!(members::await_whole(&client).await.unwrap(), None, "{context}");
+            assert!(waits().await.is_empty(), "{context}");
+            let engines = client.system_query().await.unwrap().engines;
+            let events = client.engine_events(&engines[0].0, 0, 0).await.unwrap().events;
+            let is_told = |event: &Event| event.known() == Some(EventCode::DamageStays);
+            assert_eq!(events.iter().filter(|event| is_told(event)).count(), 1, "{context}");
+            // What the two alone have is as new as it was, or as it was when the one left; all else is as it was.
+            let map = members::newest_map(&client).await.unwrap();
+            for (kv, keys, round) in &things.kvs {
+                let of = kv.object.oid();
+                for key in 0..*keys {
+                    let found = kv.get(None, &key.to_le_bytes()).await.unwrap();
+                    let is_old = *round > 0 && found == Some(value(key, 0));
+                    older += usize::from(is_old);
+                    let is_well =
+                        found == Some(value(key, *round)) || is_old && is_theirs(kv, &map);
+                    assert!(is_well, "{context}: {of}, {key}: {found:?}");
+                }
+            }
+            let refused = things.refused(&context).await;
+            assert!(refused < things.alone.len(), "{context}: what it has alone it keeps");
+            things.must_be_equal(&client, &cont, &context).await;
+            // And it goes on.
+            things.write_some(2).await;
+            things.check(&context).await;
+            things.must_be_equal(&client, &cont, &context).await;
+            let other = 2 + seed as usize % 2;
+            cluster.kill_engine(other);
+            things.check(&format!("{context}, without engine {other}")).await;
+        });
+    }
+    assert!(older > 0, "nothing of what was given up had been changed");
 }

@@ -81,12 +81,12 @@ use wire::obj::{
 use wire::order::{Order, OrdersDone};
 use wire::scrub::ScrubStat;
 use wire::stale::{NewerMap, decode_refusal, encode_refusal};
-use wire::store::StoreStat;
+use wire::store::{PageWait, StoreStat};
 type Reply<T> = Result<T, types::Error>;
 decoded!(
     owned: RemoteRange, Challenge, ControlRequest, Reply<HelloReply>, Reply<ControlReply>, Notice,
         Reply<TxOutcome>, Reply<PoolShardStat>, Reply<ObjectList>, Reply<AdmissionStat>, Reply<StoreStat>, Reply<AdminReply>,
-        Reply<LockReply>,
+        Reply<LockReply>, Reply<Option<PageWait>>,
         Reply<()>, Reply<ScrubStat>, Reply<CacheStat>, OrdersDone, UnitList, KeyList, Notes, StripeList, Reply<u64>, Reply<PoolMap>,
         Vec<TxId>, Vec<Code>, NewerMap;
     borrowed: Hello, ProvenHello, Request, BatchReply, TxReply, Prepared, Order

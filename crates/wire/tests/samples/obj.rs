@@ -17,7 +17,8 @@ use wire::obj::*;
 use wire::order::{Order, OrderAt, OrderOrigin, Orders, OrdersDone};
 use wire::scrub::{BadHolder, BadPlace, FoundBy, HealShare, Scrub, ScrubRate, ScrubStat};
 use wire::store::{
-    AggregationStat, CatchUpStat, DeviceRole, DeviceStat, GroupStat, LogStat, StoreStat, StreamStat,
+    AggregationStat, CatchUpStat, DeviceRole, DeviceStat, GroupStat, LogStat, PageWait, StoreStat,
+    StreamStat,
 };
 use wire::versions::{ContStage, ContVersions};
 
@@ -225,6 +226,7 @@ fn requests(visitor: &mut impl Visitor) {
     let seen = wire::measure::SeenSpeed { speed: network().speed, is_probed: true };
     request("probe.seen", Request::Probe { seen: Some(seen) });
     request("cache_stat", Request::CacheStat { pool: POOL });
+    request("page_wait", Request::PageWait { pool: POOL });
     request("scrub_stat", Request::ScrubStat { pool: POOL });
     request("scrub", Request::Scrub { pool: POOL });
     orders(visitor);
@@ -413,6 +415,8 @@ fn admin(visitor: &mut impl Visitor) {
     order("set_scrub", AdminOp::SetScrub { pool: POOL, scrub });
     let cache = DataCache { version: 9, bytes_max: 1 << 34, object_bytes_max: 1 << 27 };
     order("set_cache", AdminOp::SetCache { pool: POOL, cache });
+    let (target, map_version) = (TargetId(3), 300);
+    order("has_all_of", AdminOp::HasAllOf { pool: POOL, target, map_version });
     for (name, max_writers, max_readers) in
         [("fixed", Limit::Fixed(4), Limit::Auto), ("off", Limit::Off, Limit::Off)]
     {
@@ -606,6 +610,8 @@ fn replies(visitor: &mut impl Visitor) {
         miss_bytes: 7,
     };
     visitor.message("cache_stat", Reply::Ok(stat));
+    visitor.message("page_wait", Reply::Ok(Some(PageWait { damaged: TargetId(3) })));
+    visitor.message("page_wait.none", Reply::Ok(None::<PageWait>));
 }
 
 fn store_stat() -> StoreStat {
