@@ -102,6 +102,31 @@ fn one_that_speaks_otherwise_ends_the_work(system: &System, rank: u32, address: 
     });
 }
 
+/// No engine has begun to stop while a target of another one was not whole again, by what the engines have noticed.
+fn each_step_began_with_all_whole(system: &System) {
+    let events = system.json(&["system", "events"]);
+    let (mut out, mut was_out, mut stops) = (BTreeSet::new(), BTreeSet::new(), 0);
+    for event in events.as_array().unwrap() {
+        match (event["code"].as_str().unwrap(), event["target"].as_u64()) {
+            ("target-down" | "target-behind", Some(target)) => {
+                out.insert(target);
+                was_out.insert(target);
+            }
+            ("target-up", Some(target)) => drop(out.remove(&target)),
+            ("engine-stopping", _) => {
+                // One target each: its own may be down by then, for it has said that it goes.
+                let own = event["by"].as_u64();
+                let is_whole = out.iter().all(|target| Some(*target) == own);
+                assert!(is_whole, "targets {out:?} at {event}: {events}");
+                stops += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(out.is_empty(), "{out:?}: {events}");
+    assert_eq!((stops, was_out), (3, BTreeSet::from([0, 1, 2])), "{events}");
+}
+
 #[test]
 fn engines_are_upgraded_one_by_one_under_work() {
     let system = System::none();
@@ -156,6 +181,7 @@ fn engines_are_upgraded_one_by_one_under_work() {
     assert_eq!(after.len(), 3);
     assert!(before.is_disjoint(&after), "{before:?} {after:?}");
     assert_eq!(programs(&system), BTreeSet::from([new.canonicalize().unwrap()]));
+    each_step_began_with_all_whole(&system);
     let back = system.path("back");
     system.ok(&["fs", "cp", "-rT", "azk://tank/home", back.to_str().unwrap()]);
     for round in 0..rounds {
@@ -163,6 +189,7 @@ fn engines_are_upgraded_one_by_one_under_work() {
     }
     let health = system.ok(&["pool", "health", "tank"]);
     assert!(health.contains("HEALTHY"), "{health}");
+    system.ok(&["fs", "check", "azk://tank/home"]);
 
     // Files without copies wait: the plan names their container.
     system.ok(&["cont", "create", "tank", "alone"]);
