@@ -265,8 +265,10 @@ impl Target {
         let is_replaced = !ctx.suspects.has_data_of(|unit| self.leads(ctx, unit));
         let all = ctx.shard.shared_replies().into_iter();
         for (tx, _) in all.filter(|(_, of)| self.leads(ctx, *of)) {
-            let was_unknown =
-                unknown.values_mut().fold(false, |was, of_leader| of_leader.remove(&tx) || was);
+            let mut was_unknown = false;
+            for of_leader in unknown.values_mut() {
+                was_unknown |= of_leader.remove(&tx);
+            }
             if was_unknown
                 && is_replaced
                 && let Err(error) = ctx.shard.forget_reply(tx)
