@@ -486,21 +486,6 @@ impl Target {
         Ok(notes.conts)
     }
 
-    /// Gets the answers for retries that a leader keeps, and drops others of those of its groups that are meant: what those
-    /// were about nobody else has done.
-    async fn take_answers_of(
-        self: &Rc<Self>,
-        ctx: &Rc<TargetPool>,
-        map: &PoolMap,
-        leader: TargetId,
-        is_meant: &dyn Fn(Unit) -> bool,
-    ) -> Result<()> {
-        for tx in self.answers_unknown_to(ctx, map, leader, is_meant).await? {
-            ctx.shard.forget_reply(tx)?;
-        }
-        ctx.shard.durable(ctx.shard.last_lsn()).await
-    }
-
     /// Gets the answers for retries that a leader keeps; those of its groups that are here beside them, of units that are meant.
     pub(crate) async fn answers_unknown_to(
         self: &Rc<Self>,

@@ -437,6 +437,21 @@ impl Target {
         self.ask_member(ctx, map, leader, ask).await
     }
 
+    /// Gets the answers for retries that a leader keeps, and drops others of those of its groups that are meant: what those
+    /// were about nobody else has done.
+    pub(crate) async fn take_answers_of(
+        self: &Rc<Self>,
+        ctx: &Rc<TargetPool>,
+        map: &PoolMap,
+        leader: TargetId,
+        is_meant: &dyn Fn(Unit) -> bool,
+    ) -> Result<()> {
+        for tx in self.answers_unknown_to(ctx, map, leader, is_meant).await? {
+            ctx.shard.forget_reply(tx)?;
+        }
+        ctx.shard.durable(ctx.shard.last_lsn()).await
+    }
+
     async fn drop_unknown_answers(
         &self,
         ctx: &TargetPool,
