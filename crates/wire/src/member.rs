@@ -52,7 +52,8 @@ pub enum MemberAsk<'a> {
     /// objects without a name. The reply is a [`Notes`].
     Notes,
     /// Send the answers for retries that the target keeps of groups that it leads and the asker is in, after `after`, among the
-    /// orders. The reply is a list of their transactions ([`TxId`]), when the asker has them: it drops others of these groups.
+    /// orders. The reply is a list of their transactions ([`TxId`]), when the asker has them: it drops others of these groups. Those that a lost leader left are
+    /// in the list, and sent when all members have what they are about.
     Answers {
         after: Option<TxId>,
         /// Most answers sent; fewer are the last ones.
