@@ -5,7 +5,7 @@
 //! was told of would come up under what others had seen alone. So before the first change of a group, after leaders may have
 //! changed, each follower that has all of the group says that nothing is left. What this target has itself of a lost leader is with all members before anything of its
 //! unit is changed, too: that a change was made can tell of it. A new primary of PacificA reconciles its secondaries first in the same way (Lin et al.,
-//! MSR-TR-2008-25, section 3.3).
+//! MSR-TR-2008-25).
 //!
 //! Reads do not wait for this: what only a member has was acknowledged to nobody, and may take effect after them.
 
@@ -63,7 +63,7 @@ impl Takeover {
 }
 
 impl Target {
-    /// Ends when nothing that a lost leader left stands in the way of changing what some ops change; not before `until`.
+    /// Ends when nothing that a lost leader left stands in the way of changing what some ops change, at `until` at the latest.
     ///
     /// Errors: as [`Target::group_of_ops`]; `TimedOut`.
     pub(crate) async fn settled_before_change(
@@ -95,7 +95,7 @@ impl Target {
         Ok(())
     }
 
-    /// What is in the way of a change now; to be asked again in the step that makes it.
+    /// True when nothing is in the way of a change now; to be asked in the step that makes it.
     pub(crate) fn is_settled_before_change(
         &self,
         ctx: &TargetPool,
