@@ -1,9 +1,9 @@
 //! From a mounted `dfs` to a directory that programs use.
 
 use crate::fs::{MountedFs, Volume, VolumeOptions};
-use crate::low::{Config, End, Session, Signals};
 use crate::options::Options;
 use dfs::Dfs;
+use fuselow::{Config, End, Session, Signals};
 use std::path::Path;
 use std::sync::Arc;
 use types::Result;

@@ -1,8 +1,8 @@
 //! Options of a mount, as `mount -o` and `/etc/fstab` write them.
 
 use crate::fs::{CacheMode, CachePolicy};
-use crate::low::{Config, MountOptions, Transport};
 use client::Patience;
+use fuselow::{Config, MountOptions, Transport};
 use std::time::Duration;
 use types::{Error, Result};
 

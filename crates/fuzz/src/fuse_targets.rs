@@ -80,11 +80,11 @@ fn request_bytes(code: u32, fixed_bytes: usize, rest: &[u8], extension: &[u8]) -
 }
 
 fn request(bytes: &[u8]) {
-    let _ = fuse::low::decode_bytes(bytes, false);
+    let _ = fuselow::decode_bytes(bytes, false);
 }
 
 fn request_ext(bytes: &[u8]) {
-    let _ = fuse::low::decode_bytes(bytes, true);
+    let _ = fuselow::decode_bytes(bytes, true);
 }
 
 #[cfg(test)]
@@ -94,11 +94,11 @@ mod tests {
     #[test]
     fn the_seeds_are_understood() {
         for seed in seeds() {
-            let text = fuse::low::decode_bytes(&seed, false);
-            let ext = fuse::low::decode_bytes(&seed, true);
+            let text = fuselow::decode_bytes(&seed, false);
+            let ext = fuselow::decode_bytes(&seed, true);
             assert!(text.or(ext).is_some(), "{seed:?}");
         }
-        let text = fuse::low::decode_bytes(seeds().last().unwrap(), false).unwrap();
+        let text = fuselow::decode_bytes(seeds().last().unwrap(), false).unwrap();
         assert!(text.ends_with("[7]"), "{text}");
     }
 }

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 8] = [
     &["types", "allocator"],
     &["wire", "placement", "codec", "erasure", "admit"],
     &["env", "transport"],
-    &["vos", "control"],
+    &["vos", "control", "fuselow"],
     &["engine", "client"],
     &["dfs", "perthread", "preload"],
     &["capi", "fuse", "intercept", "python", "gateway", "coordinate", "ioc", "tier", "bench"],
@@ -23,13 +23,17 @@ const LAYERS: [&[&str]; 8] = [
 /// Crates for tests: they may use anything, and nothing but tests may use them.
 const TEST_ONLY: [&str; 4] = ["model", "sim", "fuzz", "posix-suite"];
 /// The only edges inside a layer.
-const WITHIN_LAYER: [(&str, &str); 4] =
-    [("placement", "wire"), ("transport", "env"), ("ioc", "coordinate"), ("bench", "fuse")];
+const WITHIN_LAYER: [(&str, &str); 3] =
+    [("placement", "wire"), ("transport", "env"), ("ioc", "coordinate")];
 /// What a crate may not reach even through others: the two sides of the wire never meet.
 const NEVER: [(&str, &str); 2] = [("client", "vos"), ("client", "engine")];
 
 /// Crates that name units of objects; which target has one, only the client below them knows.
 const WITHOUT_TARGETS: [&str; 4] = ["dfs", "capi", "fuse", "intercept"];
+
+/// Crates that would serve any program: of `types` they use what [`ERRORS`] names, and nothing that is of a storage system.
+const WITH_ERRORS_ONLY: [&str; 1] = ["fuselow"];
+const ERRORS: [&str; 3] = ["Code", "Error", "Result"];
 
 /// One crate's non-development dependencies: name and the line that names it.
 type Edges = BTreeMap<String, usize>;
@@ -38,6 +42,15 @@ type Edges = BTreeMap<String, usize>;
 /// above the layer that places.
 pub fn check(repo: &Repo, findings: &mut Vec<Finding>) {
     for (path, text) in repo.with_suffix(".rs") {
+        if WITH_ERRORS_ONLY.iter().any(|name| path.starts_with(&format!("crates/{name}/src/"))) {
+            for (line, name) in of_types(&code_only(text)) {
+                if !ERRORS.contains(&name.as_str()) {
+                    let advice =
+                        "a crate that knows nothing of Azekura takes errors of `types` only";
+                    findings.push(Finding::new(path, line, format!("`types::{name}`"), advice));
+                }
+            }
+        }
         if !WITHOUT_TARGETS.iter().any(|name| path.starts_with(&format!("crates/{name}/src/"))) {
             continue;
         }
@@ -82,6 +95,29 @@ pub fn check(repo: &Repo, findings: &mut Vec<Finding>) {
             }
         }
     }
+}
+
+/// What code names of `types`, with lines: the first word of each path, or `*`.
+fn of_types(code: &str) -> Vec<(usize, String)> {
+    const CRATE: &str = "types::";
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices(CRATE) {
+        // `uring_types::…` and `io_uring::types::…` are others.
+        if code[..at].ends_with(|c: char| is_of_name(c) || c == ':') {
+            continue;
+        }
+        let line = code[..at].matches('\n').count() + 1;
+        let rest = &code[at + CRATE.len()..];
+        let listed = rest.strip_prefix('{').and_then(|list| list.split_once("};"));
+        let paths = listed.map_or_else(|| vec![rest], |(list, _)| list.split(',').collect());
+        for path in paths.into_iter().map(str::trim_start).filter(|path| !path.is_empty()) {
+            let end = path.find(|c: char| !is_of_name(c)).unwrap_or(path.len());
+            let name = if end == 0 { "*" } else { &path[..end] };
+            found.push((line, name.to_string()));
+        }
+    }
+    found
 }
 
 fn layer(name: &str) -> Option<usize> {
@@ -229,6 +265,25 @@ mod tests {
         check(&repo, &mut findings);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].to_string().starts_with("crates/dfs/src/page.rs:3: a target's id"));
+    }
+
+    #[test]
+    fn a_crate_for_any_program_takes_errors_only() {
+        let good = "use types::{Code, Error,\n    Result};\nuse io_uring::types::Fd;\n// types::Oid\nfn f() -> types::Result<()> {}\n";
+        let bad = "use types::{Error, Oid};\nuse types::*;\nfn f(of: types::Unit) {}\n";
+        let repo = Repo::of(&[
+            ("crates/fuselow/src/abi.rs", good),
+            ("crates/fuselow/src/mount.rs", bad),
+            ("crates/fuse/src/mount.rs", bad),
+        ]);
+        let mut findings = Vec::new();
+        check(&repo, &mut findings);
+        let found: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        assert_eq!(found.len(), 3, "{found:?}");
+        for (line, name) in ["Oid", "*", "Unit"].iter().enumerate() {
+            let want = format!("crates/fuselow/src/mount.rs:{}: `types::{name}`", line + 1);
+            assert!(found[line].starts_with(&want), "{found:?}");
+        }
     }
 
     #[test]

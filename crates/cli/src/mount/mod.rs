@@ -10,9 +10,9 @@ use crate::exit::Outcome;
 use crate::session::Session;
 use crate::url::Url;
 use dfs::MountFlags;
-use fuse::low::{End, Signals};
 use fuse::mount::Mount;
 use fuse::options::{Options, parse_transport};
+use fuselow::{End, Signals};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,7 @@ pub fn run(session: &Session, args: &MountArgs) -> Outcome {
         Some(system) => Session { system: Some(system.clone()), ..session.clone() },
         None => session.clone(),
     };
-    let dir = fuse::low::check_mount_point(&args.dir, options.nonempty)?;
+    let dir = fuselow::check_mount_point(&args.dir, options.nonempty)?;
     if !args.is_server() {
         return background::start(&session, args.log.as_deref());
     }
@@ -199,6 +199,6 @@ fn serve(session: &Session, args: &MountArgs, options: &Options, url: &Url, dir:
 pub fn unmount(session: &Session, args: &UmountArgs) -> Outcome {
     // Not made canonical: the directory of a mount whose server is gone cannot be looked at.
     let dir = crate::session::absolute(&args.dir)?;
-    fuse::low::unmount(&dir, args.lazy)?;
+    fuselow::unmount(&dir, args.lazy)?;
     session.out.done(&format!("{} is unmounted.", dir.display()))
 }

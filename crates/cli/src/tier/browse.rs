@@ -1,6 +1,6 @@
 //! A directory that shows what a store describes, read-only: a file system without a pool.
 
-use fuse::low::{
+use fuselow::{
     Attr, DirSink, Entry, Errno, Fh, FileKind, FileSystem, NodeId, OpenFlags, Opened, Release,
     Request, Stat, StatFs, Transfer, open_reply,
 };

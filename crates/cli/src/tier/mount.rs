@@ -7,8 +7,8 @@ use crate::exit::Outcome;
 use crate::mount::background;
 use crate::session::{Session, absolute};
 use clap::Args;
-use fuse::low::{End, Signals};
 use fuse::options::Options;
+use fuselow::{End, Signals};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl TierMountArgs {
 }
 
 pub fn run(session: &Session, args: &TierMountArgs) -> Outcome {
-    let dir = fuse::low::check_mount_point(&args.dir, false)?;
+    let dir = fuselow::check_mount_point(&args.dir, false)?;
     if !args.is_server() {
         return background::start(session, args.log.as_deref());
     }
@@ -136,7 +136,7 @@ fn serve(session: &Session, args: &TierMountArgs, dir: &Path) -> Outcome {
     let options = Options { read_only: true, local_locks: true, ..Options::default() };
     let config = options.config(source.clone());
     let start = move |_| Ok(Browser(browsed.clone()));
-    let mounted = fuse::low::Session::start(dir, &config, start)?;
+    let mounted = fuselow::Session::start(dir, &config, start)?;
     let report = Report {
         source: source.clone(),
         dir: dir.display().to_string(),

@@ -4,8 +4,8 @@ use super::convert;
 use super::fault::{Answer, Fault};
 use super::table::Inode;
 use super::worker::Worker;
-use crate::low::{Fh, NodeId, Request, SetAttr, Stat as Told, StatFs};
 use dfs::{Access, OpenFlags, Stat};
+use fuselow::{Fh, NodeId, Request, SetAttr, Stat as Told, StatFs};
 use std::time::Duration;
 
 impl Worker {

@@ -4,8 +4,8 @@
 //! only. Where it does not, the mode bits are checked here, and then the further groups of the
 //! process matter too; the kernel does not send them, so they are read from `/proc`.
 
-use crate::low::Request;
 use dfs::Credentials;
+use fuselow::Request;
 
 /// The caller of a request. `checked`: the kernel has checked permissions.
 pub fn credentials(req: &Request, checked: bool, umask: u32) -> Credentials {

@@ -1,7 +1,7 @@
 //! Between the kernel's terms and those of `dfs`.
 
-use crate::low::{self, Attr, FileKind};
 use dfs::{OpenFlags, SetTime, Stat, StatFs};
+use fuselow::{Attr, FileKind};
 
 const NS_PER_S: i64 = 1_000_000_000;
 
@@ -40,10 +40,10 @@ fn split_time(ns: i64) -> (u64, u32) {
 
 /// A time to set. Times that do not fit nanoseconds since 1970 in 64 bits (the years 1677 to
 /// 2262) become the nearest that does, as other file systems do with their limits.
-pub fn set_time(time: low::SetTime) -> SetTime {
+pub fn set_time(time: fuselow::SetTime) -> SetTime {
     match time {
-        low::SetTime::Now => SetTime::Now,
-        low::SetTime::At { secs, ns } => {
+        fuselow::SetTime::Now => SetTime::Now,
+        fuselow::SetTime::At { secs, ns } => {
             SetTime::At(secs.saturating_mul(NS_PER_S).saturating_add(ns as i64))
         }
     }
@@ -64,7 +64,7 @@ pub fn kind(kind: dfs::FileKind) -> FileKind {
 /// What a file is opened for. The kernel sees to access modes, and asks for what a program may
 /// not (reading a page before part of it is written), so the mode is kept for the check of
 /// permissions only.
-pub fn open_flags(flags: low::OpenFlags) -> OpenFlags {
+pub fn open_flags(flags: fuselow::OpenFlags) -> OpenFlags {
     let mut open = OpenFlags::NOFOLLOW;
     if flags.reads() {
         open = open | OpenFlags::READ;
@@ -82,11 +82,11 @@ pub fn open_flags(flags: low::OpenFlags) -> OpenFlags {
 }
 
 /// Space, in blocks of 4 KiB.
-pub fn space(space: &StatFs) -> low::StatFs {
+pub fn space(space: &StatFs) -> fuselow::StatFs {
     const BLOCK: u64 = 4096;
     // Objects take no fixed room: as many files fit as smallest files would.
     let files_free = space.free_bytes / BLOCK;
-    low::StatFs {
+    fuselow::StatFs {
         blocks: space.total_bytes / BLOCK,
         blocks_free: space.free_bytes / BLOCK,
         blocks_available: space.available_bytes / BLOCK,
@@ -105,7 +105,7 @@ mod tests {
     fn times_before_1970_and_far_away() {
         assert_eq!(split_time(-1), (u64::MAX, 999_999_999));
         assert_eq!(split_time(1_500_000_000), (1, 500_000_000));
-        let at = |secs, ns| set_time(low::SetTime::At { secs, ns });
+        let at = |secs, ns| set_time(fuselow::SetTime::At { secs, ns });
         assert_eq!(at(-1, 999_999_999), SetTime::At(-1));
         assert_eq!(at(i64::MAX, 5), SetTime::At(i64::MAX));
         assert_eq!(at(i64::MIN, 0), SetTime::At(i64::MIN));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn open_bits_translate() {
         let flags =
-            |bits: i32| open_flags(low::OpenFlags { bits: bits as u32, kill_suidgid: false });
+            |bits: i32| open_flags(fuselow::OpenFlags { bits: bits as u32, kill_suidgid: false });
         assert_eq!(flags(libc::O_RDONLY), OpenFlags::READ | OpenFlags::NOFOLLOW);
         assert_eq!(
             flags(libc::O_WRONLY | libc::O_TRUNC),

@@ -5,8 +5,8 @@
 
 use super::fault::{Answer, Fault};
 use super::worker::Worker;
-use crate::low::{CopyRange, Fallocate, Fh, Transfer};
 use dfs::{AllocateFlags, Obj, OpenFlags};
+use fuselow::{CopyRange, Fallocate, Fh, Transfer};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 

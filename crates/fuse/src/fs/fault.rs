@@ -1,6 +1,6 @@
 //! Why a request fails, and the error number the program gets for it.
 
-use crate::low::Errno;
+use fuselow::Errno;
 use types::{Code, Error};
 
 /// A failed request.

@@ -2,8 +2,8 @@
 
 use super::listing::Listing;
 use super::table::{ClosingMark, Inode};
-use crate::low::LockOwner;
 use foldhash::HashMap;
+use fuselow::LockOwner;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

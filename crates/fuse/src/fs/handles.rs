@@ -5,9 +5,9 @@ use super::convert;
 use super::fault::{Answer, Fault};
 use super::table::{Inode, Version};
 use super::worker::Worker;
-use crate::low::open_reply;
-use crate::low::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Release, Request};
 use dfs::{CreateOptions, Stat};
+use fuselow::open_reply;
+use fuselow::{Entry, Fh, NewNode, NodeId, OpenFlags as OpenBits, Opened, Release, Request};
 use std::rc::Rc;
 
 impl Worker {

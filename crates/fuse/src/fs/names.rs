@@ -6,8 +6,8 @@
 use super::fault::{Answer, Fault};
 use super::table::Inode;
 use super::worker::Worker;
-use crate::low::{Entry, NewNode, NodeId, Rename, Request};
 use dfs::{Dfs, FileKind, NodeKind, Obj, RenameFlags};
+use fuselow::{Entry, NewNode, NodeId, Rename, Request};
 use std::sync::Arc;
 use types::{Code, Oid, Result};
 

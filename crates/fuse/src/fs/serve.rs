@@ -9,7 +9,7 @@ use super::fault::Answer;
 use super::jobs;
 use super::volume::Volume;
 use super::worker::Worker;
-use crate::low::{
+use fuselow::{
     CopyRange, DirSink, Entry, Errno, Fallocate, Fh, FileSystem, Lock, LockOwner, LockRequest,
     NewNode, NodeId, OpenFlags, Opened, Release, Rename, Request, SetAttr, SetXattr, Stat, StatFs,
     Transfer, WorkerSeat,

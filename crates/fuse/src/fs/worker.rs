@@ -6,13 +6,13 @@ use super::fault::{Answer, Fault};
 use super::files::OpenFile;
 use super::table::{ClosingMark, Inode, Version};
 use super::volume::Volume;
-use crate::low::{
-    Attr, Entry, Fh, NodeId, Notifier, OpenFlags as OpenBits, Request, Stat as Told, WorkerSeat,
-};
 use client::Client;
 use dfs::{Dfs, FileKind, Obj, OpenFlags, SharedObj, Stat};
 use env::Env;
 use foldhash::HashMap;
+use fuselow::{
+    Attr, Entry, Fh, NodeId, Notifier, OpenFlags as OpenBits, Request, Stat as Told, WorkerSeat,
+};
 use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -3,9 +3,9 @@
 use super::fault::{Answer, Fault};
 use super::table::Inode;
 use super::worker::Worker;
-use crate::low::{NodeId, Request, SetXattr};
 use dfs::inode::S_ISGID;
 use dfs::{XattrMode, acl, layout_attr};
+use fuselow::{NodeId, Request, SetXattr};
 
 impl Worker {
     /// True when the node had no attributes a moment ago. Programs ask for ACLs and capabilities

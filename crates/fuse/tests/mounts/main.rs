@@ -1,5 +1,5 @@
 //! Mounts of systems in this process, a module for each thing that they must do. One program: engines and a client would be compiled into
-//! each of eight. `session` starts itself again and lives through signals; it has a program of its own.
+//! each of eight.
 
 mod calls;
 mod coherence;

@@ -2,13 +2,14 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+#[path = "../../../fuselow/tests/harness/uring.rs"]
 pub mod uring;
 
 use client::{Client, Container};
 use dfs::{Credentials, Dfs, FormatOptions, MountFlags};
-use fuse::low::Transport;
 use fuse::mount::Mount;
 use fuse::options::Options;
+use fuselow::Transport;
 use sim::LocalSystem;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

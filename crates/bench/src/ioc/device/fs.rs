@@ -7,7 +7,7 @@
 use super::clockwork::{Ask, Targets};
 use super::model::Kind;
 use super::tree::{Change, Maker, NAME_BYTES_MAX, Tree, errno, kind_of, now};
-use fuse::low::{
+use fuselow::{
     Attr, DirSink, Entry, Errno, Fh, FileSystem, LockOwner, NewNode, NodeId, OpenFlags, Opened,
     Release, Rename, Request, SetAttr, SetTime, Stat, StatFs, Transfer, open_reply,
 };

@@ -5,7 +5,7 @@ use super::fs::ModelFs;
 use super::model::Done;
 use super::params::Params;
 use super::tree::{Maker, Tree};
-use fuse::low::{Config, MountOptions, Session, Transport};
+use fuselow::{Config, MountOptions, Session, Transport};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use types::{Code, Error, Result};

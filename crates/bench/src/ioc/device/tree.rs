@@ -7,7 +7,7 @@
 //! Invariant: an inode number is never used twice; a file lives as long as it has a name or is
 //! open.
 
-use fuse::low::{Attr, Errno, FileKind};
+use fuselow::{Attr, Errno, FileKind};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,7 +20,7 @@ use std::time::SystemTime;
 
 /// Errors of names.
 pub mod errno {
-    use fuse::low::Errno;
+    use fuselow::Errno;
 
     /// Not in the root.
     pub const PERM: Errno = Errno(libc::EPERM);

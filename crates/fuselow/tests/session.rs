@@ -2,8 +2,8 @@
 
 mod harness;
 
-use fuse::low::background::{self, Role};
-use fuse::low::{Config, End, MountOptions, NodeId, Session, Signals, Transport};
+use fuselow::background::{self, Role};
+use fuselow::{Config, End, MountOptions, NodeId, Session, Signals, Transport};
 use harness::{Mount, can_mount, transports};
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -321,12 +321,12 @@ fn a_killed_server_leaves_a_mount_that_can_be_cleared() {
         {
             yield_now();
         }
-        let error = fuse::low::check_mount_point(dir.path(), false).unwrap_err();
+        let error = fuselow::check_mount_point(dir.path(), false).unwrap_err();
         assert_eq!(error.code, Code::Busy);
         assert!(error.text.contains("umount"), "{error}");
-        fuse::low::unmount(dir.path(), false).unwrap();
+        fuselow::unmount(dir.path(), false).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert_eq!(fuse::low::unmount(dir.path(), false).unwrap_err().code, Code::Inval);
+        assert_eq!(fuselow::unmount(dir.path(), false).unwrap_err().code, Code::Inval);
     }
 }
 
@@ -465,5 +465,5 @@ fn in_the_background() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("NotEmpty: ") && said.contains("-o nonempty"), "{said}");
-    fuse::low::unmount(dir.path(), false).unwrap();
+    fuselow::unmount(dir.path(), false).unwrap();
 }

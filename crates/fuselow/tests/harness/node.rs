@@ -1,8 +1,6 @@
 //! The nodes of the in-memory file system: data, names, attributes, locks. No async here.
 
-use fuse::low::{
-    Attr, Errno, FileKind, LockKind, LockOwner, LockRequest, NodeId, SetAttr, SetTime,
-};
+use fuselow::{Attr, Errno, FileKind, LockKind, LockOwner, LockRequest, NodeId, SetAttr, SetTime};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 

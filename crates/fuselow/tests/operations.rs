@@ -3,7 +3,7 @@
 
 mod harness;
 
-use fuse::low::{Config, End, Transport};
+use fuselow::{Config, End, Transport};
 use harness::{Mount, transports};
 use std::collections::BTreeSet;
 use std::ffi::CString;

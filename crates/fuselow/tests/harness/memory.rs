@@ -4,7 +4,7 @@
 //! interrupt, to read the file `panic` panics.
 
 use super::node::{Data, Directory, Node, Nodes, now};
-use fuse::low::*;
+use fuselow::*;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,10 +4,9 @@
 
 pub mod memory;
 pub mod node;
-#[path = "../system/uring.rs"]
 mod uring;
 
-use fuse::low::{Config, Session, Transport};
+use fuselow::{Config, Session, Transport};
 use memory::{MemoryFs, Tree};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,7 +62,7 @@ impl Mount {
     }
 
     /// Unmounts and waits; the mount point stays until this is dropped.
-    pub fn end(&mut self) -> fuse::low::End {
+    pub fn end(&mut self) -> fuselow::End {
         let session = self.session.take().unwrap();
         session.unmount(false).unwrap();
         session.wait()

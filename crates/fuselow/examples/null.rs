@@ -1,8 +1,8 @@
 //! A file system that does nothing, and how fast it is: what a mount could reach at best on this
 //! kernel. Files keep no data, names are not remembered; each request still makes the whole way.
 //!
-//!     cargo run --release -p fuse --example null -- [dev|uring|auto] [SECONDS] [PROCESSES] [TTL]
-//!     cargo run --release -p fuse --example null -- on DIRECTORY [SECONDS] [PROCESSES]
+//!     cargo run --release -p fuselow --example null -- [dev|uring|auto] [SECONDS] [PROCESSES] [TTL]
+//!     cargo run --release -p fuselow --example null -- on DIRECTORY [SECONDS] [PROCESSES]
 //!
 //! The second form measures any other directory with the same clients: a mount to hold against it.
 //! Each process makes files of its own for the given time; when their names and attributes are
@@ -10,7 +10,7 @@
 //! data in one file of 64 MiB, direct. Prints operations per second (for transfers MB/s) of all
 //! processes together, and for the first form CPU time per operation.
 
-use fuse::low::*;
+use fuselow::*;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};

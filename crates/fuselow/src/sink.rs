@@ -100,7 +100,7 @@ impl<'a> DirSink<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::low::abi::{EntryOut, take};
+    use crate::abi::{EntryOut, take};
 
     #[test]
     fn entries_are_padded_and_stop_at_the_end() {

@@ -6,7 +6,7 @@
 //! a file, so that the next program puts right what a killed one left. All of that is done by a
 //! process when it ends, and a panic of a test does not end it.
 
-use fuse::low::Transport;
+use fuselow::Transport;
 use std::fs::{self, File};
 use std::sync::OnceLock;
 
